@@ -17,12 +17,12 @@ using namespace tessera_test;
 
 namespace {
 
-/// Whether the tables of minicache.hpp are to be made, with longer data.
+/// Whether to print the tables of docs/papers/minicache.md, with longer data.
 bool makes_tables() {
   return environment_asks_for("TESSERA_PRINT_TABLES");
 }
 
-/// A line of the tables.
+/// Prints a line of the tables, and returns its numbers.
 quality const& shown(std::string const& data, std::string const& name, quality const& q) {
   if (makes_tables()) {
     std::printf("%-14s %-28s ratio %5.2f retained %.3f cosine k %.4f v %.4f  error %.3f %.3f mean %.3f\n", data.c_str(),
@@ -38,7 +38,7 @@ struct comparison {
   quality directions;
   quality average;
   quality longer;
-  quality bits[5];  ///< unmerged, of 2 to 4 bits
+  quality bits[5];  ///< unmerged layers with codes of 2 to 4 bits
 
   explicit comparison(quality_data const& data) {
     auto const none = retain_most_different::none();
@@ -64,9 +64,9 @@ struct comparison {
   }
 };
 
-/// Cosines of the table in minicache.hpp, of restored keys and values to what they were.
+/// The cosines in the table of docs/papers/minicache.md, of restored keys and values to the original ones.
 struct cosines {
-  double bits[5];  ///< unmerged, of 2 to 4 bits
+  double bits[5];  ///< unmerged layers with codes of 2 to 4 bits
   double slerp_retained;
   double slerp;
   double directions;
@@ -106,7 +106,7 @@ TEST_CASE("merging by slerp is better than averages of vectors and hardly than t
     CHECK(found.slerp.mean() < 1.05 * found.directions.mean());
     CHECK(found.directions.mean() < 1.1 * found.slerp.mean());
     CHECK(found.bits[4].mean() < found.slerp.mean());
-    // What the table in minicache.hpp says merging is worth.
+    // What docs/papers/minicache.md says that merging is worth.
     CHECK((found.slerp_retained.mean() < found.bits[3].mean() || cosine < 0.97));
     CHECK((found.slerp_retained.mean() > found.bits[3].mean() || cosine > 0.9));
     CHECK((found.slerp.mean() < found.bits[2].mean()) == (cosine > 0.8));

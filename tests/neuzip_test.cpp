@@ -29,7 +29,7 @@ static_assert(neuzip::is_lossless && neuzip_of<float>::is_lossless && neuzip_fix
 static_assert(!neuzip_lossy<3>::is_lossless && !neuzip_lossy<7, float16>::is_lossless);
 static_assert(std::is_same_v<neuzip_fixed<float16>::coder_type, fixed_coder>);
 
-/// A user's own composition: another rounding.
+/// A composition of the user's own, with another rounding.
 template <int K, mantissa_rounding Rounding>
 using rounded = compressed_weights<exponent_split<bfloat16>, rans_coder<12>, keep_mantissa<K, Rounding>>;
 
@@ -38,7 +38,7 @@ cpu const& executor() {
   return exec;
 }
 
-/// The entropy of bf16 exponents, and with sign and mantissa the bits that a weight takes at least.
+/// The entropy of bf16 exponents, and with sign and mantissa the least bits of a weight.
 struct exponent_statistics {
   std::vector<double> counts = std::vector<double>(256);
   double all = 0;
@@ -64,7 +64,7 @@ double entropy_bound(weight_array<bfloat16> const& weights) {
   return statistics.bound();
 }
 
-/// What the normalizer of the block with weight i should be.
+/// The expected normalizer of the block with weight i.
 template <class T>
 std::uint32_t normalizer_of(weight_array<T> const& weights, std::int64_t i, int block) {
   if (block == 0) {
@@ -85,7 +85,7 @@ std::uint32_t normalizer_of(weight_array<T> const& weights, std::int64_t i, int 
   return static_cast<std::uint32_t>(std::fmin(std::floor(mantissa * 256 + 0.5L), 255.0L));
 }
 
-/// How many of the decoded weights are not what exact arithmetic says.
+/// The number of decoded weights that differ from exact arithmetic.
 template <class T, int K>
 int wrongly_kept(weight_kind kind, int normalizer_block, bool checksums) {
   using codec = neuzip_lossy<K, T>;
@@ -148,7 +148,7 @@ TEST_CASE("normal bf16 weights take at most 10.70 bits each", "[host]") {
   auto const stream = neuzip::encode(executor(), weights.view());
   double const bits = 8.0 * static_cast<double>(stream.size()) / static_cast<double>(weights.count());
   CHECK(bits <= 10.70);
-  CHECK(bits >= entropy_bound(weights));  // less would be a miracle
+  CHECK(bits >= entropy_bound(weights));  // fewer would contradict the entropy
 }
 
 TEST_CASE("fixed codes take twelve bits for a bf16 weight and little more", "[host]") {

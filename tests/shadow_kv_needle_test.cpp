@@ -22,11 +22,11 @@ using tessera_test::needle_problem;
 
 namespace {
 
-constexpr double smooth = 0.9;  ///< neighbouring keys are alike
-constexpr double rough = 0.4;   ///< they are not
+constexpr double smooth = 0.9;  ///< the keys of neighbouring tokens are alike
+constexpr double rough = 0.4;   ///< the keys of neighbouring tokens are not alike
 constexpr int heads = 12;
 
-/// Of 12 heads, which read 16 of 130 chunks, exact ones included: how many found the needle.
+/// How many of 12 heads found the needle, reading 16 of 130 chunks, exact ones included.
 template <class S, int Outliers = 0>
 int found_by(std::int64_t length, double persistence) {
   using method = offloaded_cache<low_rank_projector<24>, S, keep_outliers<Outliers>>;
@@ -55,13 +55,13 @@ TEST_CASE("needles of whole chunks are found by their means as by looking at all
     CHECK(100 * found_by<coded_landmark_selector<8>, 4>(8, background) >= 95 * oracle);
     CHECK(100 * found_by<key_code_selector<8>>(8, background) >= 95 * oracle);
   }
-  CHECK(found_by<quest_selector<8>>(8, smooth) == heads);  // no box is wide
+  CHECK(found_by<quest_selector<8>>(8, smooth) == heads);  // every chunk's box is narrow
 }
 
 TEST_CASE("a needle of one token among others like it is found because its chunk is exact", "[host][long]") {
   CHECK(found_by<landmark_selector<8>, 4>(1, smooth) >= heads - 2);
   CHECK(found_by<coded_landmark_selector<8>, 4>(1, smooth) >= heads - 2);
-  CHECK(found_by<landmark_selector<8>, 0>(1, smooth) <= heads / 2 + 2);  // its mean does not stand for it
+  CHECK(found_by<landmark_selector<8>, 0>(1, smooth) <= heads / 2 + 2);  // the mean of its chunk does not stand for it
   CHECK(found_by<quest_selector<8>>(1, smooth) >= heads - 1);
   CHECK(found_by<key_code_selector<8>>(1, smooth) == heads);
   CHECK(found_by<oracle_selector<8>>(1, smooth) == heads);
@@ -70,7 +70,7 @@ TEST_CASE("a needle of one token among others like it is found because its chunk
 TEST_CASE("among keys of all directions means miss needles of one token, two bits a channel do not", "[host][long]") {
   CHECK(found_by<landmark_selector<8>, 4>(1, rough) <= heads - 4);
   for (std::int64_t const length : {1, 8}) {
-    CHECK(found_by<quest_selector<8>>(length, rough) <= heads / 2);  // every box is wide
+    CHECK(found_by<quest_selector<8>>(length, rough) <= heads / 2);  // every chunk's box is wide
   }
   CHECK(found_by<key_code_selector<8>>(1, rough) == heads);
   CHECK(found_by<oracle_selector<8>>(1, rough) == heads);

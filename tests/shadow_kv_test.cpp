@@ -51,7 +51,7 @@ offload_sequence<bfloat16> real_layer(std::string const& layer) {
   return s;
 }
 
-/// What a layer's cache is asked for.
+/// The options of a run on a layer.
 struct real_run {
   std::int64_t chunks = 64;
   std::int64_t prompt = real_prompt;
@@ -152,9 +152,9 @@ TEST_CASE("directions of a real layer's keys get good after a short prompt by th
     double const few = real_error<with_rank<96>>("15", {.prompt = begun});
     double const more = real_error<with_rank<160>>("15", {.prompt = begun});
     CAPTURE(begun, few, more);
-    CHECK(few < 0.048);                                                      // 0.033 where 448 tokens are the prompt
-    CHECK(more < 0.03);                                                      // 0.013
-    CHECK(real_error<with_rank<96>>("15", {64, begun, fixed}) > 2.5 * few);  // what it was
+    CHECK(few < 0.048);                                                      // 0.033 if 448 tokens are the prompt
+    CHECK(more < 0.03);                                                      // 0.013 if 448 tokens are the prompt
+    CHECK(real_error<with_rank<96>>("15", {64, begun, fixed}) > 2.5 * few);  // without renewal
   }
 }
 
@@ -174,7 +174,7 @@ TEST_CASE("landmarks in 8 bits lose no more of a real model's attention than tho
       double const coded = real_error<with_rank<160>>(layer, {chunks});
       double const plain = real_error<with_rank<160, landmark_selector<8>>>(layer, {chunks});
       CAPTURE(layer, chunks, coded, plain);
-      CHECK(coded != plain);  // now and then another chunk is chosen
+      CHECK(coded != plain);  // now and then another chunk is selected
       CHECK(std::abs(coded - plain) < 0.01 * plain);
     }
   }
@@ -194,9 +194,10 @@ TEST_CASE("a plan says what goes where before anything is allocated", "[host]") 
   CHECK(7 * plan.device.bytes() < dense);
   auto const paper = shadow_kv_paper::plan<bfloat16>({32, 8, 128, {131072}});
   CHECK(6 * paper.device.bytes() < dense);
-  CHECK(paper.device.bytes() - plan.device.bytes() > std::int64_t{16377} * 8 * 123);  // of 256 - 132, but for padding
+  // 256 - 132 bytes a chunk and head, except for padding.
+  CHECK(paper.device.bytes() - plan.device.bytes() > std::int64_t{16377} * 8 * 123);
   CHECK(plan.host.bytes() == std::int64_t{16377} * 8 * 2048);
-  CHECK(plan.step.bytes() < 4 << 20);  // of which 1.2 MB are to find better directions in
+  CHECK(plan.step.bytes() < 4 << 20);  // 1.2 MB of it are for renewing directions
   CHECK(plan.prompt.bytes() < 8 << 20);
   CHECK_THAT(plan.describe(), contains("coefficients of keys"));
   CHECK_THAT(plan.describe(), contains("pinned memory of the host"));
@@ -212,7 +213,7 @@ TEST_CASE("a plan says what goes where before anything is allocated", "[host]") 
   using small_values = offloaded_cache<low_rank_projector<160>, coded_landmark_selector<8>, keep_outliers<48>,
                                        symmetric_quantizer<4, 64>>;
   CHECK(small_values::plan<bfloat16>({32, 8, 128, {131072}}).host.bytes() == std::int64_t{16377} * 8 * 576);
-  // A context of a million tokens.
+  // The bytes for a context of a million tokens.
   auto const million = shadow_kv::plan<bfloat16>({32, 8, 128, {1 << 20}});
   CHECK(7 * million.device.bytes() < (std::int64_t{1} << 20) * 8 * 128 * 2 * 2);
 }

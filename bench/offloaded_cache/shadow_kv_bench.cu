@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// ShadowKV: decode steps of a layer of 128K tokens over a cache whose values are in memory of the host, as they are or
-/// as e4m3, or on the device; and its programs alone. 16 sequences, or 1. shadow/paper/...: with landmarks in bf16.
+/// ShadowKV: decoding steps of a layer of 128K tokens over a cache whose values are in memory of the host, in bf16 or
+/// in e4m3, or on the device, and its programs alone. There are 16 sequences, or 1. shadow/paper/...: with landmarks in
+/// bf16.
 ///
 /// `speedup`: against our own dense decoding over all keys and values in bf16, measured beside it. A step is a CUDA
 /// graph; each from a cold L2. In one of eight steps a chunk leaves the ring: `ms` is the mean with that share,
@@ -8,7 +9,7 @@
 /// `of_bus`: against a kernel that only reads, and the runtime's copy from pinned memory, of the same run.
 /// `relative_l1`: of results of a step, against the portable programs'.
 ///
-/// What a prompt takes, shadow/prefill/..., is for rows of its own.
+/// The time of a prompt has rows of its own, shadow/prefill/....
 #include <initializer_list>
 #include <memory>
 #include <stdexcept>
@@ -22,12 +23,12 @@
 namespace {
 
 using namespace tessera;
-/// The method with values in another form.
+/// The method with values kept in another form.
 template <class Method, class Codec>
 using with_values = offloaded_cache<low_rank_projector<160>, typename Method::selector_type, keep_outliers<48>, Codec>;
 using codes = float8_quantizer<float8_e4m3>;
 
-/// The last problem, of any method. It stays, since rows with the same one follow each other.
+/// The last problem, of any method, which is kept, since rows with the same problem follow each other.
 std::shared_ptr<void>& last_problem() {
   static std::shared_ptr<void> last;
   return last;
@@ -37,7 +38,7 @@ bench::offload_problem<Method>& problem_of(bench::offload_setup const& setup) {
   static std::weak_ptr<bench::offload_problem<Method>> own;
   auto found = own.lock();
   if (found == nullptr || !(found->setup() == setup)) {
-    found.reset();  // first, so that two are never in memory
+    found.reset();  // freed first, so that two problems are never in memory
     last_problem().reset();
     found = std::make_shared<bench::offload_problem<Method>>(setup);
     own = found;
@@ -97,7 +98,8 @@ void measure_step(benchmark::State& state, bench::offload_setup const& setup, do
   check_results(state, problem, hit_rate);
 }
 
-/// A program of a step, after what it needs. `bytes`: that it reads; over the bus, or from the device's memory.
+/// Measures a program of a step, after the programs that it needs. `bytes`: those that it reads, over the bus or from
+/// the device's memory.
 template <class Method, class Before, class Body>
 void measure_program(benchmark::State& state, bench::offload_problem<Method>& problem, Before const& before,
                      Body const& body) {
@@ -168,7 +170,7 @@ void measure_attention(benchmark::State& state, bench::offload_setup const& setu
   bench::report_cuda(state, seconds_of(state), {.bytes = problem.selected_bytes()});
 }
 
-/// Steps of 16 sequences, of whose chunks so many percent lie in slots.
+/// Adds steps of 16 sequences, with so many percent of their chunks in slots.
 template <class Method>
 void add_steps(std::string const& where, value_store store, std::initializer_list<int> hit_rates) {
   for (int const hits : hit_rates) {
@@ -197,7 +199,7 @@ bench::registration const registered([] {
   bench::add_cuda("shadow/fetch/fp8/128k", [=](benchmark::State& state) { measure_fetch<coded>(state, usual); });
   add_steps<coded>("fp8", value_store::host);
   add_steps<shadow_kv>("device", value_store::device);
-  // With the paper's landmarks.
+  // The rows with the paper's landmarks.
   bench::add_cuda("shadow/paper/score/128k",
                   [=](benchmark::State& state) { measure_scores<shadow_kv_paper>(state, usual); });
   add_steps<shadow_kv_paper>("paper/decode/host", value_store::host, {60});

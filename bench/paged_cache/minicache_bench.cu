@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// MiniCache: decoding over a merged, quantized pair of layers, over the same keys and values as they are in bf16, and
-/// the compression of a pair.
+/// MiniCache: decoding over a merged, quantized pair of layers, over the same keys and values in bf16, and the
+/// compression of a pair.
 ///
 /// `of_read`: what a layer's attention reads, at the rate of a kernel that only reads. `speedup`: against our own dense
 /// decoding, measured beside it. `bytes_of_token`: of a key head, with what is retained and the tail; 512 in bf16.
@@ -21,11 +21,11 @@ namespace {
 
 using namespace tessera;
 
-/// The last problem stays, since rows and repetitions with the same one follow each other.
+/// The last problem, which is kept, since rows and repetitions with the same problem follow each other.
 bench::cache_problem& problem_of(bench::cache_setup const& setup) {
   static std::unique_ptr<bench::cache_problem> last;
   if (last == nullptr || !(last->setup() == setup)) {
-    last.reset();  // first, so that two are never in memory
+    last.reset();  // freed first, so that two problems are never in memory
     last = std::make_unique<bench::cache_problem>(setup);
   }
   return *last;
@@ -78,7 +78,7 @@ void measure_cached(benchmark::State& state, bench::cache_setup const& setup) {
   bench::report_cuda(state, seconds, {.bytes = bytes});
 }
 
-/// One after the other in a graph: of the same shape, with caches of their own.
+/// Measures layers of the same shape one after the other in a graph, each with its own cache.
 void measure_layers(benchmark::State& state, bench::cache_setup const& setup, int layers) {
   std::vector<std::unique_ptr<bench::cache_problem>> problems;
   for (int i = 0; i < layers; ++i) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Directions of a prompt's keys, and coefficients in them: the low-rank part of ShadowKV's prefill, and its stages.
 ///
-/// Keys are normal, channel i of all heads with a deviation of (i + 1)^-1/2, so that what directions can hold is known;
-/// rows of whole factorizations fail where it is not held. `ms` is the median of cold calls; of single programs of a
-/// round, that of one of them in a CUDA graph of many. Operations of products of channels are counted on and above the
-/// diagonal.
+/// Keys are normal, channel i of all heads with a deviation of (i + 1)^-1/2, so that it is known what directions can
+/// hold. Rows of whole factorizations fail where directions hold less. `ms` is the median of cold calls; for single
+/// programs of a round, that of one of them in a CUDA graph of many. Operations of products of channels are counted on
+/// and above the diagonal.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -94,7 +94,7 @@ class factorization_problem {
                                matrix_view<bfloat16>(coefficients_.data(), {tokens, rank}));
   }
 
-  /// Throws unless directions leave what the best ones of so many keys do.
+  /// Throws unless directions leave no more than the best ones of so many keys.
   void verify() const {
     std::vector<subspace_measures> found(1);
     exec_.copy(key_factorization::measures(regions_, space()), found);
@@ -129,7 +129,7 @@ class factorization_problem {
   tessera::cuda exec_;
 };
 
-/// Stays: all rows have the same.
+/// The problem of all rows, which is kept.
 factorization_problem const& problem() {
   static factorization_problem const made;
   return made;
@@ -152,7 +152,7 @@ void measure_whole(benchmark::State& state, std::int64_t piece) {
   problem().verify();
 }
 
-/// A program of a round, many times; make(problem) gives it.
+/// Measures a program of a round, many times; make(problem) makes it.
 template <class Make>
 void measure_program(benchmark::State& state, double operations, Make const& make) {
   constexpr int calls = 20;
@@ -167,7 +167,7 @@ void measure_program(benchmark::State& state, double operations, Make const& mak
   bench::report_cuda(state, seconds, {.operations = operations});
 }
 
-/// factor_blocks, which is one group.
+/// factor_blocks, whose run is one group.
 struct one_factorization : factor_blocks<5> {
   [[nodiscard]] static constexpr std::int64_t groups() { return 1; }
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// NeuZip on the GPU. TBps counts the bytes of the weights; encoding includes the histogram and the codebook. Every
-/// result is checked on the device: what was decoded against the weights, a stream against that of another run.
+/// result is checked on the device: decoded weights against the original ones, a stream against that of another run.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -16,7 +16,7 @@
 #include "support/cuda.cuh"
 #include "support/real_weights.hpp"
 #include "support/verify.cuh"
-// What the tests count as well.
+// The tests count these differences as well.
 #include "../../tests/support/stream_differences.cuh"
 
 namespace {
@@ -30,10 +30,10 @@ using tensors = std::vector<buffer<T>>;
 
 constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
 
-/// How a benchmark's tensors are handed to the codec.
+/// How a benchmark passes its tensors to the codec.
 struct calls {
-  bool all_at_once = true;  ///< or one tensor after the other
-  bool as_graph = false;    ///< many short calls in a row
+  bool all_at_once = true;  ///< whether all tensors are in one call; else one call follows the other
+  bool as_graph = false;    ///< whether many short calls are in a graph
 
   template <class T>
   int tensors_per_call(tensors<T> const& all) const {
@@ -67,13 +67,13 @@ struct minilm_tensors {
       bench::check(
           cudaMemcpyAsync(made.back().data(), bits.data(), made.back().bytes(), cudaMemcpyHostToDevice, exec.stream),
           "cudaMemcpyAsync");
-      exec.wait();  // before `bits` goes
+      exec.wait();  // before `bits` is freed
     }
     return made;
   }
 };
 
-/// One tensor of `size` weights, those of MiniLM again and again: no coder here looks for repetitions.
+/// One tensor of `size` weights, those of MiniLM repeated: no coder here looks for repetitions.
 struct repeated_minilm {
   std::int64_t size;
 
@@ -90,7 +90,7 @@ struct repeated_minilm {
           "cudaMemcpyAsync");
       filled += count;
     }
-    exec.wait();  // before `once` goes
+    exec.wait();  // before `once` is freed
     return made;
   }
 };
@@ -104,7 +104,7 @@ double bytes_of(Elements const& buffers) {
   return total;
 }
 
-/// Two pools on one stream: of what a measured call holds, which is counted, and of what only set-up and checks need.
+/// Two pools on one stream: one for memory of measured calls, which is counted, and one for set-up and checks.
 struct bench_device {
   bench::device_memory memory;
   bench::device_memory aside;
@@ -112,7 +112,7 @@ struct bench_device {
   tessera::cuda exec_aside{.stream = memory.stream(), .memory = aside};
 };
 
-/// Encodes tensors, `tensors_per_call` with one call, into room of its own.
+/// Encodes tensors, `tensors_per_call` in one call, to room of its own.
 template <class Codec>
 class encoder {
  public:
@@ -139,7 +139,7 @@ class encoder {
   }
   tensors<std::byte> const& streams() const { return streams_; }
 
-  /// Waits, and throws what went wrong. A stream's size is what encoding wrote.
+  /// Waits, and throws reported errors. Returns the sizes of the streams.
   std::vector<std::int64_t> sizes() {
     std::vector<std::int64_t> result(static_cast<std::size_t>(sizes_.size()));
     exec_.copy(sizes_, result);
@@ -161,7 +161,7 @@ class encoder {
   buffer<std::byte> space_;
 };
 
-/// Decodes streams, `tensors_per_call` with one call, into room of its own.
+/// Decodes streams, `tensors_per_call` in one call, to room of its own.
 template <class Codec>
 class decoder {
  public:
@@ -187,7 +187,7 @@ class decoder {
       (*this)(first);
     }
   }
-  /// Throws unless every tensor has the bits of those given.
+  /// Throws unless every tensor has the same bits as the given one.
   void require_result(tensors<value_type> const& expected, bench::device_memory& memory) const {
     exec_.wait();
     for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -209,7 +209,7 @@ class decoder {
   buffer<std::byte> space_;
 };
 
-/// Seconds of one call: `body(first)` codes the tensors from `first` on.
+/// The seconds of one call: `body(first)` codes the tensors from `first` on.
 template <class Body>
 double measure(benchmark::State& state, cudaStream_t stream, calls how, std::size_t tensor_count, Body& body) {
   if (!how.as_graph) {
@@ -219,7 +219,7 @@ double measure(benchmark::State& state, cudaStream_t stream, calls how, std::siz
   return bench::time_graph(state, stream, std::max(64, different), [&](cudaStream_t, int i) { body(i % different); });
 }
 
-/// What both operations report: rates of a call, sizes of all tensors.
+/// Reports what both operations have: rates of a call, sizes of all tensors.
 template <class T>
 void report(benchmark::State& state, bench_device& device, double seconds, calls how, tensors<T> const& weights,
             std::vector<std::int64_t> const& sizes) {
@@ -272,7 +272,7 @@ void decode(benchmark::State& state, Make const& make, calls how) {
   encoder<Codec> prepare(device.exec_aside, weights, how.tensors_per_call(weights));
   prepare.all();
   auto const sizes = prepare.sizes();
-  tensors<std::byte> streams;  // without the room that encoding needs
+  tensors<std::byte> streams;  // streams without the spare room of encoding
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     streams.emplace_back(device.exec, sizes[i]);
     device.exec.copy(array_view<std::byte const>(prepare.streams()[i].data(), sizes[i]), streams.back());
@@ -284,7 +284,7 @@ void decode(benchmark::State& state, Make const& make, calls how) {
   report(state, device, seconds, how, weights, sizes);
 }
 
-/// How many of 100,000 broken streams the GPU makes something else of than the CPU does: `gpu_differences`, which the
+/// Counts how many of 100,000 broken streams the GPU treats differently from the CPU: `gpu_differences`, which the
 /// tests want to be 0.
 void count_differences(benchmark::State& state) {
   for (auto iteration : state) {
@@ -298,7 +298,7 @@ void count_differences(benchmark::State& state) {
   }
 }
 
-/// Weights of which one in a hundred is an exact zero.
+/// Normal weights of which one in a hundred is an exact zero.
 struct gauss_with_zeros {
   tessera::testing::gauss others;
 
@@ -326,7 +326,7 @@ void add_large(std::string const& suffix, std::string const& data, Generator gen
                   {});
 }
 
-/// A tensor too small to be timed alone, of which there are so many that the L2 cache holds few.
+/// A tensor too small to be timed alone, in so many copies that the L2 cache holds few of them.
 template <class Codec, class Generator>
 void add_small(std::int64_t side, Generator generator) {
   using value_type = typename Codec::value_type;
@@ -345,7 +345,7 @@ bench::registration const registered([] {
   gauss const weights{.sigma = 0.02};
   gauss const scaled{.sigma = 1.0};  // weights in fp8 come with a scale
   add_large<neuzip>("", "gauss", weights);
-  add_large<neuzip>("", "gauss_with_zeros", gauss_with_zeros{weights});  // beside those without
+  add_large<neuzip>("", "gauss_with_zeros", gauss_with_zeros{weights});  // next to those without zeros
   add_both<neuzip>("", "bf16/gauss/32x32MiB", random_tensors<bfloat16, gauss>{weights, 32, 16 * mebibyte}, {});
   add_small<neuzip>(4096, weights);
   add_small<neuzip>(1024, weights);
@@ -357,7 +357,7 @@ bench::registration const registered([] {
   add_large<neuzip>("", "student_t", tessera::testing::student_t{.freedom = 4, .scale = 0.02});
   add_large<tessera::neuzip_fixed<bfloat16>>("_fixed", "gauss", weights);
   add_both<neuzip>("", "bf16/minilm/512MiB", repeated_minilm{256 * mebibyte}, {});
-  add_both<neuzip>("", "bf16/minilm/all", minilm_tensors{}, {.as_graph = true});  // small, all of them together
+  add_both<neuzip>("", "bf16/minilm/all", minilm_tensors{}, {.as_graph = true});  // small tensors, all together
   bench::add_cuda("neuzip/broken_streams", count_differences)->Repetitions(1);
 });
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// NeuZip on the CPU. GBps counts the bytes of the weights; encoding includes the histogram and the codebook. Every
-/// result is checked: what was decoded against the weights, what was encoded against the portable code's stream.
+/// result is checked: decoded weights against the original ones, a stream against that of the portable code.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -24,7 +24,7 @@ using tessera::simd_level;
 
 constexpr char const* variable = "TESSERA_SIMD";
 
-/// Lowers what the library uses of the processor's instructions for as long as it lives.
+/// Limits the instruction sets that the library uses, for as long as it lives.
 class simd_limit {
  public:
   explicit simd_limit(simd_level level) {
@@ -65,7 +65,7 @@ std::vector<bfloat16> gauss_weights(std::int64_t count) {
   return weights;
 }
 
-/// The weights of every benchmark here, and the stream that the portable code makes of them.
+/// The weights of every benchmark here, and the portable code's stream of them.
 struct tensor {
   std::vector<bfloat16> weights = gauss_weights(std::int64_t{32} << 20);
   tessera::weight_stream_spec spec = neuzip::spec(std::ssize(weights));
@@ -97,7 +97,7 @@ void report(benchmark::State& state, double seconds) {
       8.0 * static_cast<double>(one.stream.bytes()) / static_cast<double>(one.spec.count);
 }
 
-/// `threads` of 0 are all.
+/// Decodes with so many threads; 0 is all threads.
 void decode(benchmark::State& state, simd_level level, int threads) {
   if (tessera::supported_simd_level() < level) {
     bench::skip(state, std::string("the processor has no ") + tessera::simd_level_name(level));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// NeuZip: weights in two thirds of their memory, bit for bit, or in less with fewer mantissa bits.
+/// NeuZip: compressed weights, in two thirds of their memory bit for bit, or in less with fewer mantissa bits.
 ///
 /// Hao, Cao, Mou: "NeuZip: Memory-Efficient Training and Inference with Dynamic Compression of Neural Networks"
 /// (arXiv 2410.20650). The exponents of trained weights carry 2.5 to 2.9 bits of information, so they are
@@ -13,17 +13,19 @@
 ///     auto stream = tessera::neuzip::encode(exec, weights);   // weights: anything with data(), size() of bfloat16
 ///     tessera::neuzip::decode(exec, stream, weights);           // the same bits
 ///
-/// What differs from the authors' code, on purpose: all five formats are lossless for every pattern, NaN payloads
-/// included; rounding never makes a finite weight infinite or a NaN a number; the same rounded normalizer divides and
-/// multiplies, with one rounding each way; sizes are 64-bit; nothing waits or allocates on the way; the coder works on
+/// What differs from the authors' code, on purpose: all five formats are lossless for every bit pattern, NaN payloads
+/// included. Rounding never makes a finite weight infinite or a NaN a number. The same rounded normalizer divides and
+/// multiplies, with one rounding each way. Sizes are 64-bit. Nothing waits or allocates on the way. The coder works on
 /// pairs of exponents, at 10.67 bits for a bf16 N(0, 0.02) weight instead of 10.9.
 ///
-/// Errors with K mantissa bits kept, of normal numbers: at most 1 / (2^(K+1) + 1) of the value (K = 0: 1/3, 1: 1/5, 3:
-/// 1/17, 7: 1/257); above the largest number that has so few bits, which they become, below 1 / 2^(K+1). Subnormals: at
-/// most half of 2^-K of the smallest normal number. Normalizers add a rounding to the type (2^-8 of bf16, 2^-11 of
-/// fp16, 2^-24 of fp32, and the bound times as much), and what they divide may become subnormal: numbers below twice
-/// the smallest normal one are moved by up to 2^-K of it, which for K = 0 is as much as they are. In fp16 that is one
-/// weight of two hundred with a deviation of 0.02: scale such weights first.
+/// Errors with K mantissa bits kept: a normal number is moved by at most 1 / (2^(K+1) + 1) of its value (K = 0: 1/3, 1:
+/// 1/5, 3: 1/17, 7: 1/257). Numbers above the largest number that has so few bits become that number; they are moved by
+/// less than 1 / 2^(K+1). Subnormals are moved by at most half of 2^-K of the smallest normal number. Normalizers add a
+/// rounding to the type (2^-8 of bf16, 2^-11 of fp16, 2^-24 of fp32, and the bound times as much), and the quotients
+/// may be subnormal: numbers below twice the smallest normal one are moved by up to 2^-K of it, which for K = 0 is as
+/// much as they are. In fp16 that concerns one weight of two hundred with a deviation of 0.02: scale such weights
+/// first.
+///
 /// Determinism: the stream depends on weights, options and seed alone, not on executor, device or threads.
 /// Format: entropy/weight_stream.hpp. Interface, errors and costs: algorithm/weights/compressed_weights.hpp. Keeping a
 /// model's parameters compressed through training (the paper's Algorithm 1, with the gradient of the inputs taken
@@ -35,18 +37,19 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Lossless weights of any of the five formats.
+/// The lossless codec of weights in any of the five formats.
 template <class T>
 using neuzip_of = compressed_weights<exponent_split<T>, rans_coder<12>, keep_mantissa<scalar_traits<T>::mantissa_bits>>;
 
 /// The paper's codec: bf16, exponents through rANS, all seven mantissa bits.
 using neuzip = compressed_weights<exponent_split<bfloat16>, rans_coder<12>, keep_mantissa<7>>;
 
-/// Lossy: K mantissa bits of each weight, K = 0, 1, 3 (or 7 of fp16 and fp32). About 3.7, 4.7 and 6.7 bits a weight.
+/// The lossy codec: K mantissa bits of each weight, K = 0, 1, 3 (or 7 for fp16 and fp32), which take about 3.7, 4.7 and
+/// 6.7 bits a weight.
 template <int K, class T = bfloat16>
 using neuzip_lossy = compressed_weights<exponent_split<T>, rans_coder<12>, keep_mantissa<K>>;
 
-/// Lossless with four bits for every exponent: 12 bits a bf16 weight; for kernels that cannot afford a table.
+/// The lossless codec with four bits for every exponent, 12 bits a bf16 weight, for kernels that cannot afford a table.
 template <class T>
 using neuzip_fixed = compressed_weights<exponent_split<T>, fixed_coder, keep_mantissa<scalar_traits<T>::mantissa_bits>>;
 

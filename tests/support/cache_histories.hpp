@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What becomes of sequences of a cache, for any executor: forks whose origins end, prompts that begin with padding.
+/// Histories of sequences of a cache, for any executor: forks whose origins end, prompts that begin with padding.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace tessera_test {
 
-/// What calls read of the second sequence, in slot 1.
+/// Everything that calls read of the second sequence, in slot 1.
 template <class Executor>
 std::vector<std::vector<float>> second_as_read(listed_cache<Executor>& cache, cache_lists const& lists) {
   std::vector<std::vector<float>> all(6);
@@ -35,7 +35,7 @@ std::vector<std::vector<float>> second_as_read(listed_cache<Executor>& cache, ca
   return all;
 }
 
-/// The second sequence is the first one.
+/// Tokens of which the second sequence has the same as the first.
 inline listed_tokens twice_the_first(listed_tokens tokens) {
   for (auto& pair : tokens.part) {
     for (auto& layer : pair.part) {
@@ -48,7 +48,7 @@ inline listed_tokens twice_the_first(listed_tokens tokens) {
   return tokens;
 }
 
-/// A fork reads the same after its origin has ended and another sequence has its slot, and goes on as it would have.
+/// A fork reads the same after its origin has ended and another sequence has its slot, and continues as it would have.
 template <class Executor>
 void check_fork(Executor const& exec, std::int64_t channels) {
   listed_tokens const tokens(300, channels);
@@ -62,7 +62,7 @@ void check_fork(Executor const& exec, std::int64_t channels) {
   lists.lengths = {0, 220};
   lists.fresh = {0, 0};
   lists.pages = {0, 2};
-  lists.blocks = {8, 9, 10, -1, 0, 1, 7, -1};  // the first two are those of the origin
+  lists.blocks = {8, 9, 10, -1, 0, 1, 7, -1};  // the first two blocks are those of the origin
   auto const before = second_as_read(cache, lists);
   auto const saved = cache.saved(lists, 1);
   REQUIRE(cache.statistics(lists).retained_tokens > 5);
@@ -78,7 +78,7 @@ void check_fork(Executor const& exec, std::int64_t channels) {
     CHECK(is_same);
   }
   CHECK((cache.saved(lists, 1) == saved));
-  // It goes on beside the new sequence as it does alone.
+  // The fork continues beside the new sequence as it does alone.
   lists.lengths = {300, 280};
   lists.fresh = {0, 60};
   cache.append(lists, tokens, 220, 60);
@@ -98,7 +98,7 @@ void check_fork(Executor const& exec, std::int64_t channels) {
 /// Kinds of padding.
 enum class padding { zeros, equal, turned, not_finite };
 
-/// 192 tokens of padding, and then others.
+/// Tokens of which the first 192 are padding.
 inline listed_tokens padded(listed_tokens tokens, padding kind) {
   for (auto& pair : tokens.part) {
     for (int layer = 0; layer < 2; ++layer) {
@@ -123,7 +123,7 @@ inline listed_tokens padded(listed_tokens tokens, padding kind) {
   return tokens;
 }
 
-/// Thresholds that follow from angles are not those of padding, however much of it comes first.
+/// Padding does not set thresholds that follow from angles, however much padding comes first.
 template <class Executor>
 void check_padding(Executor const& exec, retain_most_different rule, padding kind) {
   listed_tokens const tokens = padded(listed_tokens(512, 64), kind);
@@ -139,7 +139,7 @@ void check_padding(Executor const& exec, retain_most_different rule, padding kin
   }
   cache_bytes const of_padding = cache.statistics(lists);
   CHECK((of_padding.retained_tokens == 0) == (kind != padding::not_finite));
-  // Four whole pages that follow decide, with the rest of the padding or without it.
+  // The four whole pages after it decide, with the rest of the padding or without it.
   listed_cache<Executor> alone(exec, 64, rule);
   cache_lists of_alone = lists;
   of_alone.pages = {0, 0};

@@ -31,7 +31,7 @@ std::vector<T> on_host(cuda const& exec, buffer<T> const& list) {
   return copy;
 }
 
-/// What a host's cache_problem has.
+/// A copy of a host's cache_problem on the device.
 template <class T>
 struct cache_on_device {
   cuda exec;

@@ -6,8 +6,8 @@
 #include <tessera/exec/cpu.hpp>
 #include <tessera/neuzip.hpp>
 
-/// Both directions of one codec, after `template` or `extern template`. last: run_encode's last template argument, the
-/// executor or, of executors with programs of their own, their parameter.
+/// Both directions of one codec, after `template` or `extern template`. `last`: run_encode's last template argument,
+/// which is the executor or, for executors with programs of their own, their template parameter.
 #define TESSERA_TEST_CODEC(words, executor, last, type, kept)                      \
   words void tessera::run_encode<tessera::keep_mantissa<kept>, type, last>(        \
       executor const&, tessera::array_view<tessera::weight_encoding<type> const>); \

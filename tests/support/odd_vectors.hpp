@@ -14,13 +14,13 @@
 
 namespace tessera_test {
 
-/// Sets of them.
+/// Sets of odd vectors.
 enum class odd_vectors : unsigned {
   none = 0,
   not_finite = 1,     ///< an infinity or a NaN among the channels
-  zeros = 2,          ///< of one layer or of both, with either sign
-  related = 4,        ///< opposite, or the same in both layers
-  long_ones = 8,      ///< or short: beyond fp16, beyond what floats have squares of, below fp16's normal numbers
+  zeros = 2,          ///< zeros in one layer or in both, with either sign
+  related = 4,        ///< opposite vectors, or the same in both layers
+  long_ones = 8,      ///< long or short vectors: beyond fp16, with squares beyond floats, below fp16's normal numbers
   signed_zeros = 16,  ///< channels of zeros of both signs; a constant channel
   all = 31
 };
@@ -86,7 +86,7 @@ class vector_spoiler {
   layer_pair<T>& pair_;
 };
 
-/// One token in 40 of each kind.
+/// Puts odd vectors of each kind into one token in 40.
 template <class T>
 void spoil(layer_pair<T>& pair, odd_vectors odd) {
   vector_spoiler<T> spoiler(pair);

@@ -20,7 +20,7 @@
 
 namespace tessera_test {
 
-/// Its memory is full of rubbish to begin with.
+/// The device's cache, whose memory is filled with rubbish at first.
 template <class Method, class T>
 class offloaded_on_device {
  public:
@@ -115,13 +115,13 @@ class offloaded_on_device {
     return to_host(exec_, cache_.memory.sequences.data + which, 1)[0];
   }
   [[nodiscard]] tessera::offload_statistics statistics() const { return Method::wait_for_statistics(exec_, cache_); }
-  /// What the latest step left, on the device.
+  /// The intermediate results of the latest step, on the device.
   [[nodiscard]] tessera::offload_step<T> step(std::int64_t steps) {
     return plan_.step_of(tessera::workspace(plan_.step, step_.view()), steps, {});
   }
-  /// All of the cache that is on the device.
+  /// All bytes of the cache that are on the device.
   [[nodiscard]] std::vector<std::byte> bytes() const { return to_host(exec_, device_.data(), device_.size()); }
-  /// All of the cache that is in pinned memory, once nothing is under way.
+  /// All bytes of the cache that are in pinned memory, after all work has ended.
   [[nodiscard]] std::vector<std::byte> pinned_bytes() const { return {host_.begin(), host_.end()}; }
 
  private:

@@ -86,7 +86,7 @@ struct layer_shape {
 constexpr std::array<layer_shape, 3> network_shape{{{96, 40}, {64, 96}, {8, 64}}};  // the last is too small to be coded
 constexpr std::int64_t batch = 16;
 
-/// All with the same exponent, so that streams are small at first and grow while the network learns.
+/// Weights that all have the same exponent, so that streams are small at first and grow while the network learns.
 template <class T>
 std::vector<T> first_weights(std::size_t layer) {
   std::vector<T> weights(static_cast<std::size_t>(network_shape[layer].size()));
@@ -167,7 +167,7 @@ struct stored_parameters {
 };
 
 struct training_result {
-  std::vector<std::uint64_t> weights;  ///< of all layers after each step, a hash each
+  std::vector<std::uint64_t> weights;  ///< hashes of the weights of all layers after each step
   std::vector<std::uint32_t> last;     ///< the bits of all weights at the end
   std::vector<float> loss;
 };
@@ -195,9 +195,9 @@ training_result train(Executor const& exec, Parameters& parameters, int steps) {
   tessera::testing::fill(tessera::testing::gauss{.sigma = 1.0}, 7, data.data(), data.size());
   tessera::testing::fill(tessera::testing::gauss{.sigma = 1.0}, 8, wanted.data(), wanted.size());
   buffer<float> const targets = on(exec, wanted);
-  std::vector<buffer<float>> inputs;  // of each layer, then the outputs
+  std::vector<buffer<float>> inputs;  // of each layer, and then the outputs
   inputs.push_back(on(exec, data));
-  std::vector<buffer<float>> gradients;  // of the same
+  std::vector<buffer<float>> gradients;  // gradients of the same
   gradients.emplace_back(exec, inputs[0].size());
   std::vector<buffer<float>> weight_gradients;
   for (auto const& shape : network_shape) {
@@ -238,7 +238,7 @@ training_result train(Executor const& exec, Parameters& parameters, int steps) {
       matrix_view<float> const input(inputs[i].data(), {batch, shape.columns});
       small_product<float, T> const back{outer, matrix_view<T>(lease.weights().data, {shape.rows, shape.columns}),
                                          inner};
-      exec.run(back, back.groups());  // at the weights before the update
+      exec.run(back, back.groups());  // with the weights before the update
       if (i > 0) {
         elementwise<element_rule::relu_gradient> const mask{gradients[i], inputs[i]};
         exec.run(mask, mask.groups());

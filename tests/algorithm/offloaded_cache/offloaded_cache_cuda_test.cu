@@ -60,7 +60,7 @@ buffer<U> on_device(tessera::cuda const& exec, std::vector<U> const& values) {
   return copy;
 }
 
-/// A cache on the device, its values in pinned memory or there, too.
+/// A cache on the device, with its values in pinned memory or on the device, too.
 template <class Selector>
 class device_cache {
  public:
@@ -93,7 +93,7 @@ class device_cache {
     exec_.wait();
   }
 
-  /// Steps of a batch in buffers that stay.
+  /// The buffers of a batch's steps, which are used again.
   struct step_buffers {
     buffer<T> queries;
     buffer<T> keys;
@@ -205,7 +205,7 @@ TEMPLATE_TEST_CASE("steps on the device attend as steps on the host do", "[cuda]
     auto const expected = here.decode(cpu{}, tokens, positions);
     error += relative_error(found, std::vector<double>(expected.begin(), expected.end())) / 140;
   }
-  CHECK(error < 0.03);  // directions are others that hold as much (0.023 on the CPU); all is rounded to bf16
+  CHECK(error < 0.03);  // other directions hold as much (0.023 on the CPU), and all is rounded to bf16
 }
 
 TEST_CASE("a captured step goes on from step to step", "[cuda]") {
@@ -237,7 +237,7 @@ TEST_CASE("a captured step goes on from step to step", "[cuda]") {
     }
     cached_sequence const known = on_host(exec, captured.memory().sequences)[0];
     CHECK(known.tokens == prompt + 200);
-    CHECK(known.fitted > prompt);  // directions were renewed on the way
+    CHECK(known.fitted > prompt);  // directions were renewed in the meantime
     cudaGraphExecDestroy(instance);
     cudaGraphDestroy(graph);
   }

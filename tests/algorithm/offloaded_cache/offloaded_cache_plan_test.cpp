@@ -48,7 +48,7 @@ std::int64_t bytes_of(workspace_plan const& plan, std::string const& name) {
   return -1;
 }
 
-/// Steps of all parts, one after the other: they are numbered by `steps`, which views know by their extents alone.
+/// The number of steps of each part. The parts' steps must follow each other.
 template <class Plan>
 std::vector<std::int64_t> part_sizes(Plan const& plan, std::int64_t steps) {
   std::vector<std::int32_t> numbers;

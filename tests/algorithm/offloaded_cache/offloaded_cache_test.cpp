@@ -140,7 +140,7 @@ TEST_CASE("what lies in slots changes no bit of the results", "[host]") {
   host_cache<low_rank, bfloat16> four(small_heads, {500}, embedding(), options, {.chunks = 6});
   CHECK(four.plan().host.bytes() == 0);
   CHECK(with == generate(exec, four, s, 390));
-  // The same queries find their chunks where they were, and more slots keep more of them.
+  // The same queries find their chunks in slots, and more slots keep more of them.
   auto const share = [](auto const& cache) {
     chunk_usage const usage = cache.memory().usage(0, 0);
     CHECK(usage.selected == 110 * 6);
@@ -205,7 +205,7 @@ TEMPLATE_TEST_CASE("a prompt in pieces has the bits of a prompt at once", "[host
   whole.prefill(exec, 0, s, 309);
   pieces.prefill(exec, 0, s, 309, 2048);
   CHECK(whole.decode(exec, {&s}, {309}) == pieces.decode(exec, {&s}, {309}));
-  // Shorter pieces add up products in another order; chunks and outliers are the same to the bit all the same.
+  // Shorter pieces add up products in another order, but chunks and outliers have the same bits.
   pieces.prefill(exec, 0, s, 309, 40);
   whole.prefill(exec, 0, s, 309);
   auto const& a = whole.memory();
@@ -256,7 +256,7 @@ TEMPLATE_TEST_CASE("a NaN among keys makes its sequence's results NaN and no oth
   auto broken = make_sequence<bfloat16>(small_heads, 420, 11);
   auto const whole = make_sequence<bfloat16>(small_heads, 420, 12);
   for (std::size_t token = 10; token < 400; token += 40) {
-    broken.keys[token * 16 + 5] = store<bfloat16>(NAN);  // of the first head, in more chunks than are exact
+    broken.keys[token * 16 + 5] = store<bfloat16>(NAN);  // tokens of the first head, in more chunks than can be exact
   }
   host_cache<TestType, bfloat16> cache(small_heads, {420, 420}, embedding(), {}, {.chunks = 4});
   cache.prefill(exec, 0, broken, 300);
@@ -376,7 +376,7 @@ TEMPLATE_TEST_CASE("steps keep the rules for programs", "[host]", low_rank, with
 
 TEST_CASE("new directions hold what the prompt did not have", "[host]") {
   cpu const exec{.threads = 2};
-  // What is generated has nothing to do with the prompt.
+  // Generated tokens are unrelated to the prompt.
   auto const prompt = make_sequence<float>(small_heads, 600, 13);
   auto s = make_sequence<float>(small_heads, 600, 13);
   for (std::size_t i = 0; i < s.keys.size(); ++i) {

@@ -35,7 +35,7 @@ constexpr std::int64_t group = 3;
 
 using row = std::vector<double>;
 
-/// A key or query of a token, turned to its position.
+/// The key or query of a token, rotated to its position.
 row turned(std::vector<float> const& all, offload_sequence<float> const& s, std::int64_t head, std::int64_t token) {
   view<float const, 2> const rows(all.data() + head * s.tokens * 16, {s.tokens, 16});
   row made;
@@ -53,7 +53,7 @@ double dot(row const& a, row const& b) {
   return sum;
 }
 
-/// How chunks could be ranked, given the scores of each query head of a key head and of each chunk.
+/// A way to rank chunks, given the scores of each query head of a key head and of each chunk.
 using ranking = std::function<row(std::vector<row> const& scores)>;
 
 double log_sum_exp(row const& scores) {
@@ -102,14 +102,16 @@ double maximum_of(row const& scores) {
   return largest(scores);
 }
 
-/// A cache's choices against what the rankings would choose: how many heads and steps differ, for each ranking.
+/// Compares a cache's choices with those of the rankings. Returns the number of heads and steps that differ, for each
+/// ranking.
 template <class Group>
 std::vector<int> differing_choices(std::vector<ranking> const& rankings, double softmax_scale, int* asked) {
   using method = offloaded_cache<low_rank_projector<16>, landmark_selector<8, Group>, keep_outliers<3>>;
   constexpr std::int64_t prompt = 420;
   constexpr std::int64_t taken = 9;
   auto s = make_sequence<float>(heads, prompt + 40, 31, 0.8);
-  // Heads of a group differ in how sure they are: without a common measure the surest one would choose alone.
+  // Heads of a group differ in how peaked their scores are: without a common measure the most peaked head would choose
+  // alone.
   for (std::size_t i = 0; i < s.queries.size(); ++i) {
     auto const head = static_cast<std::int64_t>(i) / (s.tokens * 16);
     s.queries[i] *= head % group == 0 ? 0.6F : head % group == 1 ? 1.7F : 1.0F;
@@ -148,7 +150,7 @@ std::vector<int> differing_choices(std::vector<ranking> const& rankings, double 
           }
         }
         for (double& x : mean) {
-          x = double{load(store<bfloat16>(static_cast<float>(x)))};  // as landmarks are kept
+          x = double{load(store<bfloat16>(static_cast<float>(x)))};  // rounded as landmarks are
         }
         for (std::int64_t query = 0; query < group; ++query) {
           row const asked_for = turned(s.queries, s, head * group + query, position);
@@ -181,10 +183,10 @@ std::vector<int> differing_choices(std::vector<ranking> const& rankings, double 
 }  // namespace
 
 TEST_CASE("chunks are chosen by the largest of the shares that their heads give them", "[host]") {
-  std::vector<ranking> const rankings{ranked_by(log_sum_exp, largest),     // what is documented
+  std::vector<ranking> const rankings{ranked_by(log_sum_exp, largest),     // the documented ranking
                                       ranked_by(none, largest),            // without a common measure
-                                      ranked_by(maximum_of, largest),      // by another one
-                                      ranked_by(log_sum_exp, mean_share),  // what group_mean does
+                                      ranked_by(maximum_of, largest),      // with another common measure
+                                      ranked_by(log_sum_exp, mean_share),  // as group_mean ranks
                                       ranked_by(none, mean_score)};
   for (double const scale : {0.0, 0.4}) {
     int asked = 0;
@@ -221,7 +223,7 @@ offload_sequence<float> sequence_with_strays() {
   return sequence_that_strays<float>(heads, 8 * 60, prompt_tokens, share_that_strays);
 }
 
-/// The share of a chunk's keys, of all heads, that the cache's directions do not hold, in double.
+/// The part of a chunk's keys, of all heads, that the cache's directions do not hold, in double.
 double left_of_chunk(cache_of_strays const& cache, offload_sequence<float> const& s, std::int64_t chunk) {
   auto const directions = cache.memory().directions[0];
   double held = 0;
@@ -240,7 +242,7 @@ double left_of_chunk(cache_of_strays const& cache, offload_sequence<float> const
   return 1 - held / whole;
 }
 
-/// Generates one chunk's worth of tokens after the other, until `chunks` are archived.
+/// Generates tokens, one chunk after the other, until `chunks` chunks are archived.
 void generate_chunks(cache_of_strays& cache, offload_sequence<float> const& s, std::int64_t chunks) {
   for (std::int64_t position = cache.memory().sequences[0].tokens; cache.memory().sequences[0].chunks < chunks;
        ++position) {
@@ -273,7 +275,8 @@ TEST_CASE("chunks that directions do not hold are exact, those that leave most w
   REQUIRE(limit < 0.2);
   std::vector<std::set<std::int32_t>> const after{{34},         {34, 36},     {34, 36, 39}, {34, 39, 42},
                                                   {34, 39, 42}, {34, 39, 42}, {39, 42, 47}};
-  // 36 gives way to 42, 34 to 47; 45 leaves less than all three, and 46 little.
+  // 42 takes the place of 36, and 47 that of 34. Directions leave less of 45 than of the three strays, and little of
+  // 46.
   std::vector<std::int32_t> const added{34, 36, 39, 42, 45, 46, 47};
   for (std::size_t i = 0; i < added.size(); ++i) {
     CAPTURE(added[i]);
@@ -304,7 +307,7 @@ TEST_CASE("chunks that directions do not hold are exact, those that leave most w
       }
     }
   }
-  // What gave way can be selected again; what is exact is not.
+  // Chunks that lost their places can be selected again; exact chunks cannot.
   cache.decode(cpu{}, {&s}, {memory.sequences[0].tokens});
   auto const step = cache.step(1);
   for (std::int64_t head = 0; head < 2; ++head) {
@@ -336,7 +339,7 @@ TEST_CASE("no chunk strays below the limit, nor where there is no place", "[host
     generate_chunks(cache, s, 50);
     CHECK(strays_of(cache, 0).empty());
     CHECK(strays_of(cache, 1).empty());
-    CHECK(double{cache.memory().sequences[0].streamed_residual} > 3.0);  // seen all the same
+    CHECK(double{cache.memory().sequences[0].streamed_residual} > 3.0);  // it counts all the same
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Keys whose squares are not fp32: an offloaded cache does with them what it does with others.
+/// Keys whose squares do not fit in fp32: an offloaded cache treats them as it treats others.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -30,12 +30,12 @@ using tessera_test::relative_error;
 namespace {
 
 constexpr offload_heads heads{4, 2, 16};
-constexpr float huge = 0x1p83F;  // 9.7e24; a power of two, so that all but sums has the same bits
+constexpr float huge = 0x1p83F;  // 9.7e24; a power of two, so that everything except sums has the same bits
 
 template <class S, int Rank = 16>
 using method_of = offloaded_cache<low_rank_projector<Rank>, S, keep_outliers<3>>;
 
-/// Keys times `by` and queries divided by it: the same attention.
+/// The sequence with keys times `by` and queries divided by it, for which attention is the same.
 template <class T>
 offload_sequence<T> scaled(offload_sequence<T> s, float by) {
   for (T& key : s.keys) {
@@ -47,7 +47,7 @@ offload_sequence<T> scaled(offload_sequence<T> s, float by) {
   return s;
 }
 
-/// The mean error of steps after a prompt, by which directions were renewed on the way, and asked for at last.
+/// The mean error of steps after a prompt, in which directions were renewed, and refitted at the end.
 template <class Method, class T>
 double mean_error(offload_sequence<T> const& s, offload_sequence<T> const& usual, std::int64_t prompt,
                   std::vector<std::int32_t>* exact = nullptr) {
@@ -96,9 +96,9 @@ TEST_CASE("keys of 1e25 are attended to as if they were small", "[host][long]") 
 }
 
 TEST_CASE("one key of 1e25 among others is the one of its own directions", "[host]") {
-  // With all directions nothing is lost: queries that it does not agree with attend to all others.
+  // With all directions nothing is lost: queries that disagree with these keys attend to all others.
   auto s = make_sequence<float>(heads, 300, 4);
-  for (std::int64_t const token : {37, 260}) {  // of the prompt; generated
+  for (std::int64_t const token : {37, 260}) {  // a token of the prompt, and a generated one
     for (std::int64_t head = 0; head < 2; ++head) {
       for (std::int64_t i = 0; i < 16; ++i) {
         s.keys[static_cast<std::size_t>((head * 300 + token) * 16 + i)] *= 1e25F;
@@ -112,7 +112,7 @@ TEST_CASE("one key of 1e25 among others is the one of its own directions", "[hos
     auto const found = cache.decode(cpu{}, {&s}, {position});
     REQUIRE(relative_error(found, dense_attention(heads, s, position, embedding())) < 1e-4);
   }
-  // With fewer, what else there is is not held beside it, but everything is a number.
+  // With fewer directions, other keys are not held beside these, but all results are numbers.
   offload_options options;
   options.keeps_products = true;
   for (std::int64_t const prompt : {20, 250}) {

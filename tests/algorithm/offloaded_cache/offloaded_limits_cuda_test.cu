@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What an offloaded cache does on a GPU at the ends of what it can be given, as on the host.
+/// An offloaded cache on a GPU at the limits of its arguments, compared with the host.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -45,7 +45,7 @@ rotary_tables const& tables() {
   return made;
 }
 
-/// What a call throws; nothing if it does not.
+/// The message that a call throws; empty if it throws nothing.
 template <class Call>
 std::string complaint_of(Call const& call) {
   try {
@@ -55,12 +55,12 @@ std::string complaint_of(Call const& call) {
   }
   return "";
 }
-/// From the verdict on: which function waited is not the same.
+/// The message without the name of the function that waited, which differs.
 std::string verdict_of(std::string const& complaint) {
   return complaint.substr(std::min(complaint.find(": "), complaint.size()));
 }
 
-/// The mean error of steps from a prompt on, of the last `counted`.
+/// The mean error of the last `counted` steps from a prompt on.
 template <class Cache>
 double mean_error(Cache& cache, offload_heads const& n, offload_sequence<T> const& s, offload_sequence<T> const& usual,
                   std::int64_t prompt, std::int64_t counted) {
@@ -162,7 +162,7 @@ TEST_CASE("directions get good on a GPU after a short prompt by themselves", "[c
         most = std::max(most, std::abs(product - (a == b ? 1.0 : 0.0)));
       }
     }
-    CHECK(most < 0.02);  // of 16-bit floats, turned a dozen times
+    CHECK(most < 0.02);  // 16-bit floats, rotated a dozen times
   }
 }
 

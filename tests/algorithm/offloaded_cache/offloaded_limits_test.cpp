@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What an offloaded cache does at the ends of what it can be given: ranks, names of sequences, selectors with state.
+/// An offloaded cache at the limits of its arguments: ranks, names of sequences, selectors with state.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -36,7 +36,7 @@ constexpr offload_heads heads{4, 2, 16};
 template <int Rank>
 using method_of = offloaded_cache<low_rank_projector<Rank>, landmark_selector<8>, keep_outliers<3>>;
 
-/// Results of steps after a prompt.
+/// The results of steps after a prompt.
 template <class Method, class T>
 std::vector<float> generate(offload_heads const& n, offload_sequence<T> const& s, std::int64_t prompt,
                             rotary_embedding const& rotary) {
@@ -122,7 +122,7 @@ TEST_CASE("sequences that a step cannot be of are reported and left as they are"
       }
     }
     if (std::count(is_taken.begin(), is_taken.end(), true) == 1) {
-      // Nothing of the others has changed: put back what the one wrote, by taking its step in a cache of the same past.
+      // The other sequences are unchanged: restore what the one step wrote, by taking it in a cache with the same past.
       cache.set_device_bytes(device);
       cache.decode(exec, {&s}, {119}, {0});
       auto const alone = cache.device_bytes();
@@ -176,7 +176,7 @@ TEST_CASE("prompts that say of themselves what cannot be are refused", "[host]")
 
 namespace {
 
-/// Keeps the means of so many channels alone: how much is kept of a chunk is a user's choice.
+/// A selector that keeps the means of so many channels alone: the user chooses how much is kept of a chunk.
 struct few_channels_selector {
   static constexpr int chunk = 8;
   using group_type = group_max;

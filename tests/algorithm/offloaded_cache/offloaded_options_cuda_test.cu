@@ -179,7 +179,7 @@ TEST_CASE("a prompt in pieces leaves on a GPU the bits of a prompt at once", "[c
   CHECK((whole.bytes() == pieces.bytes()));
   CHECK((whole.pinned_bytes() == pieces.pinned_bytes()));
   CHECK(whole.decode({&s}, {prompt}) == pieces.decode({&s}, {prompt}));
-  // Shorter pieces add up products in another order; chunks and outliers are the same to the bit all the same.
+  // Shorter pieces add up products in another order, but chunks and outliers have the same bits.
   whole.prefill(0, s, prompt);
   pieces.prefill(0, s, prompt, 1000);
   auto const& a = whole.memory();
@@ -199,7 +199,7 @@ TEST_CASE("a prompt in pieces leaves on a GPU the bits of a prompt at once", "[c
 
 namespace {
 
-/// Whether a prompt's records on the device are those on the host.
+/// Whether a prompt's records on the device are the same as on the host.
 template <class Codec>
 bool puts_as_on_the_host(value_store store) {
   tessera::cuda const exec;
@@ -228,7 +228,7 @@ TEST_CASE("a prompt puts coded values on a GPU as on the host", "[cuda]") {
 
 namespace {
 
-/// 16-bit floats on the device, in double.
+/// Copies 16-bit floats from the device and converts them to double.
 std::vector<double> matrix_of(tessera::cuda const& exec, T const* data, std::int64_t count) {
   std::vector<double> made;
   for (T const stored : to_host(exec, data, count)) {
@@ -237,7 +237,7 @@ std::vector<double> matrix_of(tessera::cuda const& exec, T const* data, std::int
   return made;
 }
 
-/// The largest difference over the largest magnitude of the second; of NaN much.
+/// The largest difference over the largest magnitude of the second list; large for NaNs.
 double largest_error(std::vector<double> const& found, std::vector<double> const& expected) {
   double error = 0;
   double largest = 0;
@@ -251,7 +251,7 @@ double largest_error(std::vector<double> const& found, std::vector<double> const
   return error / largest;
 }
 
-/// rows x inner times inner x columns.
+/// The product of matrices of rows x inner and inner x columns elements.
 std::vector<double> product(std::vector<double> const& a, std::vector<double> const& b, std::size_t inner,
                             std::size_t columns) {
   std::size_t const rows = a.size() / inner;
@@ -275,7 +275,7 @@ std::vector<double> transposed(std::vector<double> const& a, std::size_t columns
   return made;
 }
 
-/// Products of the keys of all heads of the first tokens.
+/// The products of the keys of all heads, over the first tokens.
 std::vector<double> products_of(offload_sequence<T> const& s, std::int64_t count) {
   std::vector<double> keys;
   for (std::int64_t token = 0; token < count; ++token) {
@@ -287,7 +287,7 @@ std::vector<double> products_of(offload_sequence<T> const& s, std::int64_t count
   return product(transposed(keys, 128), keys, static_cast<std::size_t>(count), 128);
 }
 
-/// What is generated from token `first` on has nothing to do with the prompt.
+/// A sequence in which tokens from `first` on are unrelated to the prompt.
 offload_sequence<T> sequence_that_turns(std::int64_t tokens, std::int64_t first) {
   auto made = make_sequence<T>(heads, tokens, 13);
   for (std::size_t i = 0; i < made.keys.size(); ++i) {
@@ -309,7 +309,7 @@ TEST_CASE("new directions hold on a GPU what the prompt did not have", "[cuda]")
   offload_options options;
   options.keeps_products = true;
   options.strays = 0;
-  options.renewal_until = 0.0F;  // refit() does it alone
+  options.renewal_until = 0.0F;  // only refit() changes directions
   device_cache there(exec, heads, {s.tokens}, tables(), options, {.chunks = 12});
   host_cache<method, T> here(heads, {s.tokens}, tables().embedding(rotary_pairs::halves), options, {.chunks = 12});
   there.prefill(0, s, prompt);
@@ -343,7 +343,8 @@ TEST_CASE("new directions hold on a GPU what the prompt did not have", "[cuda]")
   for (std::size_t i = 0; i < unit.size(); i += 65) {
     unit[i] = 1;
   }
-  CHECK(largest_error(product(transposed(directions, 64), directions, 128, 64), unit) < 0.004);  // of 16-bit floats
+  // Directions are 16-bit floats.
+  CHECK(largest_error(product(transposed(directions, 64), directions, 128, 64), unit) < 0.004);
   auto const relation = product(transposed(old_directions, 64), directions, 128, 64);
   auto const coefficients = matrix_of(exec, memory.coefficients.data, rows * 64);
   CHECK(largest_error(coefficients, product(old_coefficients, relation, 64, 64)) < 0.004);
@@ -356,7 +357,7 @@ TEST_CASE("new directions hold on a GPU what the prompt did not have", "[cuda]")
   for (std::int64_t position = prompt + steps; position < s.tokens; ++position) {
     auto const expected = here.decode(cpu{}, {&s}, {position});
     auto const found = there.decode({&s}, {position});
-    REQUIRE(relative_error(found, doubled(expected)) < 0.06);  // by other directions that hold as much
+    REQUIRE(relative_error(found, doubled(expected)) < 0.06);  // other directions hold as much
   }
 }
 
@@ -380,7 +381,7 @@ TEST_CASE("new directions of full rank change results on a GPU by rounding alone
 
 namespace {
 
-/// Chunks that were selected, by what was said of all chunks: no other one ranks higher.
+/// Checks the selected chunks against the scores of all: no other chunk ranks higher.
 void check_selection(std::vector<float> const& scores, std::vector<std::int32_t> const& selected) {
   std::size_t const chunks = scores.size() / 2;
   std::vector<double> rank(chunks, -1e300);
@@ -445,10 +446,10 @@ TEST_CASE("a million tokens on a GPU are searched for two needles, which a step 
   REQUIRE(cache.plan().extents.longest == chunks + 1);
   REQUIRE(cache.sequence(0).tokens == prompt + 1);
 
-  // Scores by landmarks of some chunks, and the selection by all scores.
+  // Compares scores by landmarks of some chunks, and the selection from all scores.
   auto scores = to_host(exec, step.scores.data, 2 * (chunks + 1));
   scores.erase(scores.begin() + chunks + 1 + chunks);
-  scores.erase(scores.begin() + chunks);  // the chunk that there is room for
+  scores.erase(scores.begin() + chunks);  // the chunk that there is still room for
   auto const turned = matrix_of(exec, step.queries.data, 128);
   std::vector<std::vector<double>> const asked{{turned.begin(), turned.begin() + 64},
                                                {turned.begin() + 64, turned.end()}};
@@ -467,7 +468,7 @@ TEST_CASE("a million tokens on a GPU are searched for two needles, which a step 
     CHECK(std::count(selected.begin(), selected.end(), static_cast<std::int32_t>(needle)) == 1);
   }
 
-  // All directions are kept: the step is attention over the ring, the exact and the selected chunks.
+  // All directions are kept, so that the step is attention over the ring, the exact and the selected chunks.
   std::vector<std::int64_t> attended;
   for (auto const* list : {&exact, &selected}) {
     for (std::int32_t const chunk : *list) {

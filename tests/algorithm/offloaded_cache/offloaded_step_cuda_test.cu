@@ -33,7 +33,7 @@ namespace {
 template <int Rank, int Chunk = 8, class Codec = exact_values, class Group = group_max>
 using cache_of = offloaded_cache<low_rank_projector<Rank>, landmark_selector<Chunk, Group>, keep_outliers<4>, Codec>;
 
-/// Of steps on the device, against dense attention in double.
+/// The error of steps on the device against dense attention in double.
 template <class Method, class T>
 double dense_error(step_setup const& setup, std::int64_t steps) {
   step_problem<Method, T> p(setup);

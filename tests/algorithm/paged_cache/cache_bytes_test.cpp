@@ -19,7 +19,7 @@ constexpr std::int64_t window = 64;
 constexpr std::int64_t blocks = 9;
 cache_extents const extents{.slots = 4, .tokens = 512, .blocks = blocks, .heads = 2, .channels = 64, .window = window};
 
-/// Counters of a part, whose pages and tokens nobody reads.
+/// Counters of a part whose pages and tokens are never read.
 struct counted_part {
   cache_page_format format;
   std::vector<std::uint32_t> taken;
@@ -36,7 +36,7 @@ struct counted_part {
   }
 };
 
-/// Three sequences with block tables of four.
+/// Three sequences with block tables of four blocks.
 struct sequences_of_three {
   std::vector<std::int32_t> table;
   std::vector<std::int32_t> lengths{64 + 2 * 64, 64 + 63, 300};
@@ -97,10 +97,10 @@ TEST_CASE("bytes of sequences are those of their blocks, tails and slots", "[hos
   counted_part one({64, 4, 4, 1, 1});
   counted_part pair({64, 8, 2, 2, 2});
   sequences_of_three s;
-  s.table = {5, 2, -1, -1, -1, -1, -1, -1, 0, 8, 1, -1};  // what is not sealed is not read
+  s.table = {5, 2, -1, -1, -1, -1, -1, -1, 0, 8, 1, -1};  // blocks of pages that are not sealed are not read
   cache_bytes const found = count({one.memory(), pair.memory()}, s.views(false));
   std::int64_t const sealed[] = {2, 0, 3};
-  std::int64_t const of_row[] = {2 * 64 * 2, 2 * 2 * 64 * 2};  // a token of a head, of either part
+  std::int64_t const of_row[] = {2 * 64 * 2, 2 * 2 * 64 * 2};  // bytes of a token of a head, in either part
   std::int64_t const open = 64 + 127 + (300 - 3 * 64);
   CHECK(found.tokens == 192 + 127 + 300);
   CHECK(found.codes + found.scales + found.norms + found.headers ==

@@ -17,7 +17,7 @@ using namespace tessera_test;
 
 namespace {
 
-/// What compress_pages of a device does, by the portable programs, a page after the other.
+/// Does what compress_pages does on a device, by the portable programs, one page after the other.
 template <class Merger, class T>
 struct compress_slowly {
   static constexpr int lanes = 128;
@@ -61,7 +61,7 @@ struct compress_slowly {
     if (rows.corrects && mark.retained == rows.guesses(sequence, i, head)) {
       return;
     }
-    // Programs that have rows and marks of all pages get those of this one for each.
+    // These programs take rows and marks of all pages; each gets those of this page.
     view<merged_row, 5> own(scratch.rows, {rows.marks.extent(0), rows.marks.extent(1), heads, 2, 64});
     own.strides[0] = own.strides[1] = own.strides[2] = 0;
     typename measure_pages<Merger, T>::scratch_type nothing;
@@ -74,7 +74,7 @@ struct compress_slowly {
     page_mark const none = mark;
     cache_source<T> without_rows = source;
     std::vector<T> spare(as_size(source.memory.row_values(source.memory.slot_count) + 64 * 4 * 128));
-    without_rows.memory.rows = rows.corrects ? source.memory.rows : spare.data();  // guesses have no place there
+    without_rows.memory.rows = rows.corrects ? source.memory.rows : spare.data();  // guesses are not written there
     encode_pages<T, 128>{without_rows, own, marks}(group, number, scratch.encoding);
     CHECK(none.retained == mark.retained);
   }
@@ -104,7 +104,7 @@ struct compress_slowly {
   }
 };
 
-/// An executor with compress_slowly for itself.
+/// An executor whose own program is compress_slowly.
 struct slow_executor : cpu {};
 
 }  // namespace

@@ -47,7 +47,7 @@ TEST_CASE("a cache has room for its pages, tails and retained tokens", "[host]")
   CHECK(made.places[0].row_capacity == 7);
   CHECK(made.places[1].row_capacity == 50);
   for (auto const& place : made.places) {
-    std::int64_t const vectors = 2 * place.format.layers * e.heads;  // keys and values, of a token
+    std::int64_t const vectors = 2 * place.format.layers * e.heads;  // keys and values of a token
     CHECK(place.pages.count == 40 * 2 * place.format.bytes());
     CHECK(place.tail.count == 3 * (128 + 64 + 64) * vectors * 96);  // the window, an open page, and one more
     CHECK(place.rows.count == 3 * place.row_capacity * vectors * 96);

@@ -26,8 +26,8 @@ struct attention_setup {
   cache_page_format format = {64, 4, 4, 1, 2};
   retain_most_different rule = retain_most_different::angle(1.5F);
   std::int64_t capacity = 64;
-  std::vector<std::int32_t> lengths = {};  ///< of sequences; empty: all tokens
-  std::int64_t shares = 0;                 ///< 0: as many as the extents ask for
+  std::vector<std::int32_t> lengths = {};  ///< lengths of the sequences; empty: all tokens
+  std::int64_t shares = 0;                 ///< splits of the tokens; 0: as many as the extents ask for
   bool is_causal = true;
 
   attention_shape shape() const { return {sequences, query_heads, key_heads, queries, tokens, format.channels}; }
@@ -45,7 +45,7 @@ struct attention_on_cache {
     auto const pair = make_layer_pair<T>(with.sequences, with.key_heads, with.tokens, with.format.channels);
     cache.append(cpu{.threads = 1}, pair.inputs(), with.rule);
     for (std::size_t i = 0; i < with.lengths.size(); ++i) {
-      // A shorter sequence has its last tokens in the tail; only what is sealed anyway may be cut off here.
+      // A shorter sequence has its last tokens in the tail; only tokens of sealed pages may be cut off here.
       cache.lengths[i] = with.lengths[i];
     }
     queries = attention_samples<T>(testing::gauss{.sigma = 1.5}, 77, with.sequences * with.query_heads,
@@ -78,7 +78,7 @@ struct attention_on_cache {
     return {as_doubles(result), std::vector<double>(lse.begin(), lse.end())};
   }
 
-  /// In double, over what the cache restores to.
+  /// Attention in double, over the keys and values that the cache restores.
   attention_results expected(int layer) const {
     attention_problem<T> p{setup.shape(), queries, {}, {}};
     p.options.is_causal = setup.is_causal;

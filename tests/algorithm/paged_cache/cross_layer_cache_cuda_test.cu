@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The class as an engine uses it, on a GPU: whatever the way to a cache, it has the bytes of the host's.
+/// The class as an engine uses it, on a GPU: a cache that is filled in any way has the bytes of the host's.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -24,13 +24,13 @@ using namespace tessera_test::small;
 
 namespace {
 
-constexpr std::int64_t table_pages = 8;  ///< of a sequence
+constexpr std::int64_t table_pages = 8;  ///< block table entries of a sequence
 constexpr int layers = 4;
 constexpr std::int64_t query_heads = 2 * heads;
 using model_data = std::vector<layer_pair<bfloat16>>;
 using block_order = std::vector<std::int32_t>;
 
-/// Of 20 blocks, the first for the pages of the first sequence.
+/// The order of 20 blocks: the first ones are for the pages of the first sequence.
 block_order in_order() {
   block_order order(20);
   std::iota(order.begin(), order.end(), 0);
@@ -58,7 +58,7 @@ struct data_on_device {
     }
     exec.wait();
   }
-  /// By as many tokens. Waits.
+  /// Replaces the data by other data of as many tokens. Waits.
   void replace(cuda const& exec, model_data const& by) {
     for (std::size_t i = 0; i < lists.size(); ++i) {
       exec.copy(by[i / 4].part[i / 2 % 2][i % 2], lists[i]);
@@ -78,7 +78,7 @@ struct data_on_device {
   }
 };
 
-/// small_model on a device, for two sequences at most. All memory is there before the first token.
+/// The model of small_model on a device, for at most two sequences. All memory is allocated before the first token.
 class device_model {
  public:
   std::int64_t count;
@@ -121,7 +121,7 @@ class device_model {
     exec_.copy(lengths_on_host_, lengths_);
     exec_.wait();
   }
-  /// The second sequence goes on where the first is, with its pages.
+  /// Makes the second sequence a fork of the first, with its pages.
   void begin_second() {
     auto table = to_host(exec_, blocks_);
     auto pages = to_host(exec_, pages_);
@@ -145,7 +145,7 @@ class device_model {
     exec_.wait();
   }
 
-  /// All layers at once.
+  /// Enqueues an append to all layers at once.
   void enqueue_append(data_on_device const& data, std::int64_t first, std::int64_t tokens) {
     workspace const space(cache_.append_plan(count, tokens), append_memory_);
     for (int part = 0; part < cache_.parts(); ++part) {
@@ -168,7 +168,7 @@ class device_model {
     cache_.attend(exec_, layer, q, sequences(), options,
                   attention_outputs<float>{{result, {count, query_heads, tokens, channels}}}, space);
   }
-  /// Layer after layer, as a model decodes.
+  /// Enqueues a step layer after layer, as a model decodes.
   void enqueue_step(data_on_device const& data, std::int64_t first, std::int64_t tokens) {
     workspace const space(cache_.append_plan(count, tokens), append_memory_);
     for (int layer = 0; layer < layers; ++layer) {
@@ -189,7 +189,7 @@ class device_model {
     exec_.wait();
   }
 
-  /// Of the last attention over a layer.
+  /// The result of the last attention over a layer.
   std::vector<float> result_of(int layer, std::int64_t tokens) const {
     auto const all = to_host(exec_, result_);
     auto const from = all.begin() + layer * rows(most_tokens) * channels;
@@ -211,7 +211,7 @@ class device_model {
   std::vector<std::byte> saved(std::int64_t which) const { return save_cache(exec_, cache_, sequences(), which); }
 
  private:
-  static constexpr std::int64_t most_tokens = 64;  ///< of a step
+  static constexpr std::int64_t most_tokens = 64;  ///< the most tokens of a step
   std::int64_t rows(std::int64_t tokens) const { return count * query_heads * tokens; }
 
   cuda const& exec_;
@@ -226,7 +226,7 @@ class device_model {
   buffer<std::byte> attention_memory_;
 };
 
-/// Every byte of a cache, and what is read from it. `last`: tokens whose queries attend.
+/// Checks that every byte of two caches, and what is read from them, is the same. `last`: tokens whose queries attend.
 void check_same(device_model& found, device_model& expected, std::int64_t tokens, std::int64_t last) {
   CHECK(found.sealed() == expected.sealed());
   for (std::int64_t sequence = 0; sequence < found.count; ++sequence) {
@@ -260,7 +260,7 @@ TEST_CASE("decoding step by step on a GPU gives the cache that an append at once
   }
   REQUIRE(first == tokens);
   CHECK(bulk.sealed() == std::vector<std::int32_t>{4, 4});
-  // No page was complete in the last step, so that what it attended over is what is there now.
+  // No page was complete in the last step, so that it attended over the same tokens as are there now.
   std::vector<std::vector<float>> decoded;
   for (int layer = 0; layer < layers; ++layer) {
     decoded.push_back(stepped.result_of(layer, last));
@@ -287,7 +287,7 @@ TEST_CASE("decoding step by step on a GPU gives the cache that an append at once
 
 namespace {
 
-/// What a stream is told to do is run so many times, each after `before`.
+/// Captures what is enqueued in a graph and runs it so many times, each time after `before`.
 template <class Enqueue, class Before>
 void run_captured(cudaStream_t stream, std::int64_t times, Enqueue const& enqueue, Before const& before) {
   cudaGraph_t graph{};
@@ -371,7 +371,7 @@ TEST_CASE("two sequences share the pages of their beginning on a GPU", "[cuda]")
   TESSERA_NEEDS_CUDA();
   constexpr std::int64_t tokens = 400;
   auto model = make_model(2, tokens);
-  for (auto& part : model) {  // the same first 200 tokens
+  for (auto& part : model) {  // both have the same first 200 tokens
     for (auto& layer : part.part) {
       for (auto& list : layer) {
         for (std::int64_t head = 0; head < heads; ++head) {
@@ -399,7 +399,7 @@ TEST_CASE("two sequences share the pages of their beginning on a GPU", "[cuda]")
   auto const with = shared.cache().wait_for_statistics(exec, shared.sequences());
   auto const without = apart.cache().wait_for_statistics(exec, apart.sequences());
   CHECK(with.codes * 10 == without.codes * 8);  // 8 blocks instead of 10
-  CHECK(with.retained == without.retained);     // each has its own
+  CHECK(with.retained == without.retained);     // each sequence has its own
 }
 
 TEST_CASE("slots on a GPU can be used again", "[cuda]") {

@@ -65,7 +65,7 @@ TEST_CASE("decoding step by step gives the cache that an append at once gives", 
       CHECK(stepped.restored(layer, which, tokens) == bulk.restored(layer, which, tokens));
     }
   }
-  // The last layer's results are those of the formula over what was restored, before pages were sealed: none were.
+  // The last layer's results are those of the formula over the restored keys and values, since no page was sealed.
   attention_problem<bfloat16> p{{2, 2 * heads, heads, 5, tokens, channels}, queries, {}, {}};
   p.options.is_causal = true;
   auto const expected =
@@ -106,7 +106,7 @@ TEST_CASE("sequences of a batch may bring different numbers of tokens", "[host]"
 
 TEST_CASE("two sequences share the pages of their beginning", "[host]") {
   auto data = make_model(2, 400);
-  for (auto& part : data) {  // the same first 200 tokens
+  for (auto& part : data) {  // both have the same first 200 tokens
     for (auto& layer : part.part) {
       for (auto& list : layer) {
         for (std::int64_t head = 0; head < heads; ++head) {
@@ -142,7 +142,7 @@ TEST_CASE("two sequences share the pages of their beginning", "[host]") {
   auto const without = apart.cache.wait_for_statistics(apart.exec, apart.sequences());
   CHECK(with.codes * 10 == without.codes * 8);  // 8 blocks instead of 10
   CHECK(with.tokens == without.tokens);
-  CHECK(with.retained == without.retained);  // each has its own
+  CHECK(with.retained == without.retained);  // each sequence has its own
 }
 
 TEST_CASE("a prefix of whole pages begins another sequence without its tail", "[host]") {
@@ -150,7 +150,7 @@ TEST_CASE("a prefix of whole pages begins another sequence without its tail", "[
   small_model model(1);
   model.append(data, 0, 330);
   REQUIRE(model.pages[0] == 4);
-  // The second sequence has the first two pages and goes on with other tokens.
+  // The second sequence has the first two pages, and continues with other tokens.
   small_model* const m = &model;
   m->blocks.resize(16, -1);
   m->lengths.push_back(128);
@@ -172,7 +172,7 @@ TEST_CASE("a prefix of whole pages begins another sequence without its tail", "[
   };
   CHECK(std::memcmp(head(0, 0), head(1, 0), 128 * channels * sizeof(float)) == 0);
   auto const tail = as_doubles(more[2].part[0][0]);
-  for (std::int64_t i = 0; i < channels; ++i) {  // the last token, of the second sequence
+  for (std::int64_t i = 0; i < channels; ++i) {  // the last token of the second sequence
     CHECK(double{head(1, 277)[i]} == tail[as_size((heads * 150 + 149) * channels + i)]);
   }
 }
@@ -182,12 +182,12 @@ TEST_CASE("bytes are counted to the last one", "[host]") {
   small_model model(2);
   model.append(data, 0, 330, {330, 70});
   auto const found = model.cache.wait_for_statistics(model.exec, model.sequences());
-  // Four pages and 74 tokens; no page and 70 tokens.
+  // The first sequence has four pages and 74 tokens, the second no page and 70 tokens.
   std::int64_t const pages = 4 * heads;
   CHECK(found.tokens == 400);
   CHECK(found.codes == pages * 64 * 64 * (8 + 4 + 4 + 4 + 4 + 4) / 8);
-  std::int64_t const one = 4 * 64 + 64 * 2 * 2;        // a layer: scales and minima; scales and ratios
-  std::int64_t const two = 4 * 64 + 64 * 2 * (2 + 1);  // a pair: scales of both layers
+  std::int64_t const one = 4 * 64 + 64 * 2 * 2;        // bytes of a layer: scales and minima; scales and ratios
+  std::int64_t const two = 4 * 64 + 64 * 2 * (2 + 1);  // bytes of a pair: scales of both layers
   CHECK(found.scales == pages * (2 * one + two));
   CHECK(found.norms == pages * 64 * 2 * (1 + 1 + 2));
   CHECK(found.headers == pages * 32 * 3);
@@ -225,7 +225,7 @@ TEST_CASE("after it is made a cache takes no memory", "[host]") {
   auto const data = make_model(2, 200);
   auto const before = counted.allocations();
   model.append(data, 0, 200);
-  CHECK(counted.allocations() == before + 1);  // the workspace that the test makes
+  CHECK(counted.allocations() == before + 1);  // the workspace that the test allocates
 }
 
 TEST_CASE("a slot can be used again", "[host]") {

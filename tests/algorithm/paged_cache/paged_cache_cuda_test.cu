@@ -39,7 +39,7 @@ bool is_same(std::vector<T> const& found, T const* expected) {
   return std::memcmp(static_cast<void const*>(found.data()), expected, found.size() * sizeof(T)) == 0;
 }
 
-/// Attention over the same cache on both sides.
+/// Compares attention over the same cache on both sides.
 template <class T>
 void check_attention(cuda const& exec, cache_problem<T> const& host, cache_memory<T> const& memory,
                      buffer<std::int32_t> const& blocks) {
@@ -77,7 +77,7 @@ void check_attention(cuda const& exec, cache_problem<T> const& host, cache_memor
   CHECK(farthest(as_doubles(on_host(exec, lse)), as_doubles(expected_lse)) < 1e-5);
 }
 
-/// A cache that both sides fill in two appends.
+/// Compares caches that both sides fill in two appends.
 template <class T>
 void check_format(cache_page_format const& format, std::int64_t tokens) {
   cuda const exec;
@@ -163,7 +163,7 @@ TEST_CASE("it is said for which pages a GPU has programs of its own", "[cuda]") 
     return;
   }
   CHECK((usual.appends && usual.attention && usual.describe({}).empty()));
-  cache_page_format const narrow{96, 4, 4, 2, 2};  // what minicache has of 96 channels
+  cache_page_format const narrow{96, 4, 4, 2, 2};  // the pages of minicache with 96 channels
   CHECK_FALSE(programs(narrow).appends);
   CHECK(programs(narrow).attention);
   CHECK_THAT(programs(narrow).describe(narrow),

@@ -20,7 +20,7 @@ using namespace tessera_test;
 
 namespace {
 
-/// Where retention of the tokens of a head begins, by its angles of keys or of values.
+/// The angle of keys or of values from which on tokens of a head are retained.
 double threshold_of(retain_most_different const& rule, std::vector<double> angles) {
   std::sort(angles.begin(), angles.end());
   switch (rule.rule) {
@@ -33,7 +33,7 @@ double threshold_of(retain_most_different const& rule, std::vector<double> angle
   }
 }
 
-/// Elements of retained tokens, and of those that are not sealed, that do not come back as they were.
+/// The number of elements of retained and of unsealed tokens that are not restored bit for bit.
 template <class T>
 int count_changed(cache_problem<T> const& cache, layer_pair<T> const& pair, std::int64_t tokens, std::int64_t sealed,
                   std::int64_t channels) {
@@ -151,7 +151,7 @@ TEST_CASE("how many tokens come first decides where a threshold lies, and nothin
       return a.thresholds == b.thresholds && a.row_counts == b.row_counts &&
              std::memcmp(a.memory.pages, b.memory.pages, as_size(a.memory.page_bytes(8))) == 0;
     };
-    // Three pages are sealed first, and the others at once, by 100 tokens or one by one.
+    // Three pages are sealed first, and the others at once, after 100 tokens, or one by one.
     auto const three = filled(256, 256);
     CHECK(is_same(*filled(256, 100), *three));
     CHECK(is_same(*filled(256, 1), *three));
@@ -179,18 +179,18 @@ TEST_CASE("degenerate vectors leave no NaN behind, and those that are not finite
     return [&, token](std::int64_t c, float) { return load(pair.part[0][0][as_size(token * channels + c)]); };
   };
   auto const zero = [](std::int64_t, float) { return 0.0F; };
-  set(0, 1, zero);                                                        // one is zero
-  set(1, 2, zero);                                                        // the other
-  set(0, 3, zero), set(1, 3, zero);                                       // both
-  set(1, 4, other(4));                                                    // equal
-  set(1, 5, [&](std::int64_t c, float) { return -3 * other(5)(c, 0); });  // opposite
-  set(0, 6, [](std::int64_t, float) { return 0.5F; });                    // all channels alike
+  set(0, 1, zero);                                                        // the vector of one layer is zero
+  set(1, 2, zero);                                                        // that of the other layer is zero
+  set(0, 3, zero), set(1, 3, zero);                                       // both are zero
+  set(1, 4, other(4));                                                    // both are equal
+  set(1, 5, [&](std::int64_t c, float) { return -3 * other(5)(c, 0); });  // they are opposite
+  set(0, 6, [](std::int64_t, float) { return 0.5F; });                    // all channels are alike
   set(1, 6, [](std::int64_t, float) { return 0.25F; });
   set(0, 7, [](std::int64_t, float x) { return x * 1e30F; });  // far too long
   set(1, 8, [](std::int64_t c, float x) { return c == 5 ? INFINITY : x; });
   set(0, 9, [](std::int64_t c, float x) { return c == 9 ? NAN : x; });
   set(0, 10, [](std::int64_t c, float) { return c == 3 ? 1e-30F : 0.0F; });  // very short
-  set(1, 11, [](std::int64_t c, float) { return c == 3 ? 2.0F : 0.0F; });    // one channel
+  set(1, 11, [](std::int64_t c, float) { return c == 3 ? 2.0F : 0.0F; });    // one channel alone is not zero
   for (std::int64_t capacity : {16, 0}) {
     cache_problem<bfloat16> cache({channels, 4, 4, 1, 2}, 1, 1, 128, 64, capacity);
     cache.append(cpu{.threads = 1}, pair.inputs(), retain_most_different::angle(3.0F));
@@ -206,7 +206,7 @@ TEST_CASE("degenerate vectors leave no NaN behind, and those that are not finite
           bool const is_poisoned = token == 8 || token == 9;
           CAPTURE(capacity, layer, which, token);
           if (is_poisoned && capacity == 0) {
-            CHECK(std::isnan(found[0]));  // nothing hides
+            CHECK(std::isnan(found[0]));  // the NaN is visible
           } else if ((mask >> token & 1U) != 0) {
             CHECK(farthest(found, x) == 0);
           } else if (token != 7) {

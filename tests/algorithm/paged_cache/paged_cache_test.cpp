@@ -103,7 +103,7 @@ bool same_caches(cache_problem<T> const& a, cache_problem<T> const& b) {
   return same;
 }
 
-/// What `exec` makes of the keys and values of two layers is what a single thread makes of them.
+/// Checks that `exec` makes the same cache from keys and values of two layers as a single thread does.
 template <class Executor>
 void check_same_cache(Executor const& exec) {
   auto const pair = make_layer_pair<bfloat16>(2, 3, 200, 96);
@@ -137,7 +137,7 @@ TEST_CASE("appending token by token gives the bytes of appending at once", "[hos
       first += piece;
     }
     REQUIRE(first == tokens);
-    // Blocks of the tail that tokens of sealed pages went through hold those still.
+    // Blocks of the tail that held tokens of sealed pages still hold them.
     for (std::int64_t slot = 0; slot < 2; ++slot) {
       for (std::int64_t head = 0; head < 2; ++head) {
         for (std::int64_t page = 0; page < sealed_pages(tokens, 128); ++page) {
@@ -287,7 +287,7 @@ TEST_CASE("lengths of new tokens and slots of sequences are honoured", "[host]")
 
 namespace {
 
-/// Numbers that every machine makes alike.
+/// Keys and values that are the same on every machine.
 template <class T>
 layer_pair<T> golden_pair(std::int64_t channels) {
   layer_pair<T> made{1, 2, 192, channels, {}};

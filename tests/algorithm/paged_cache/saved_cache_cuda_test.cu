@@ -45,7 +45,7 @@ TEST_CASE("a cache that was saved on the host goes on on a device, and is the sa
   auto const used = cache.wait_for_statistics(exec, sequences);
   CHECK(used.used() == host.cache.wait_for_statistics(host.exec, host.sequences()).used());
 
-  // 70 tokens more, on both sides.
+  // Appends 70 more tokens on both sides.
   host.append(data, 330, 70);
   auto const longer = on_device(exec, std::vector<std::int32_t>{400});
   sequences.lengths = longer.view();

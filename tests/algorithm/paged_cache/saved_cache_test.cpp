@@ -20,7 +20,7 @@ std::int64_t size_of(std::vector<std::byte> const& bytes) {
   return static_cast<std::int64_t>(bytes.size());
 }
 
-/// Whether sequence 0 of a model is what sequence `which` of another one is.
+/// Checks that sequence 0 of a model is the same as sequence `which` of another one.
 void check_same(small_model const& found, small_model const& expected, std::int64_t which, std::int64_t tokens) {
   for (int layer = 0; layer < 4; ++layer) {
     for (int part = 0; part < 2; ++part) {
@@ -37,7 +37,7 @@ small_model& filled(small_model& model, std::vector<layer_pair<bfloat16>> const&
   return model;
 }
 
-/// Puts saved bytes into the first slot of a model, in other blocks than before.
+/// Loads saved bytes into the first slot of a model, in other blocks than before.
 void load(small_model& model, std::vector<std::byte> const& saved) {
   auto const info = inspect_saved_cache(saved.data(), size_of(saved));
   std::vector<std::int32_t> blocks;
@@ -62,7 +62,7 @@ TEST_CASE("a saved sequence comes back bit for bit, in another slot and other bl
     load(other, saved);
     check_same(other, model, 1, 330);
     CHECK(other.cache.wait_for_statistics(other.exec, other.sequences()).retained_tokens > 0);
-    // It goes on as the other does.
+    // It continues as the other one does.
     auto more = data;
     for (auto& part : more) {
       for (auto& layer : part.part) {
@@ -77,7 +77,7 @@ TEST_CASE("a saved sequence comes back bit for bit, in another slot and other bl
     filled(twin, data);
     twin.append(data, 330, 70);
     check_same(other, twin, 1, 400);
-    // And what is saved of it is what would have been saved of the other.
+    // Saved again, it has the same bytes as the other one.
     CHECK(save_cache(other.exec, other.cache, other.sequences(), 0, coder) ==
           save_cache(twin.exec, twin.cache, twin.sequences(), 1, coder));
   }
@@ -138,7 +138,7 @@ TEST_CASE("foreign, truncated and damaged bytes are refused, and nothing is writ
       }
     }
     CHECK(accepted == 0);
-    // A header that is right in itself may promise too much.
+    // A header with a right checksum may promise too much.
     for (std::uint64_t tokens : {std::uint64_t{129}, std::uint64_t{400}, std::uint64_t{1} << 63}) {
       auto promising = saved;
       saved_cache_header header;
@@ -170,7 +170,7 @@ TEST_CASE("a header that promises more than its bytes can hold is refused before
   };
   using header_type = saved_cache_header;
   CHECK(inspected([](header_type&) {}, saved.size()).tokens == 200);
-  // Of the 72 tokens in no page and two pages nothing is left but the parts.
+  // Of two pages and 72 tokens in no page, only the parts are left.
   CHECK_THROWS_WITH(inspected([](header_type&) {}, 64 + 3 * 32),
                     contains("inspect_saved_cache: part 0 has 2 heads of"));
   CHECK_THROWS_WITH(inspected([](header_type&) {}, 64), contains("there are 3 parts but bytes behind the header: 0"));

@@ -68,7 +68,7 @@ struct marked_part {
   }
 };
 
-/// A part as it is saved: thresholds, counts, codes, the rest of the pages, tokens as they are.
+/// The bytes of a saved part: thresholds, counts, codes, the rest of the pages, uncompressed tokens.
 std::vector<std::byte> saved(std::uint32_t first_count, std::uint32_t second_count) {
   std::vector<std::byte> bytes;
   section_writer out(saved_cache_coder::stored, bytes);
@@ -77,7 +77,8 @@ std::vector<std::byte> saved(std::uint32_t first_count, std::uint32_t second_cou
   out.write(thresholds, sizeof(thresholds));
   out.write(counts, sizeof(counts));
   out.write(section_of(static_cast<std::size_t>(memory_of(0).page_bytes(1))));
-  std::size_t const vectors = first_count + second_count + 7 * 2;  // retained, and seven tokens of the tail
+  // Vectors of retained tokens, and of seven tokens of the tail.
+  std::size_t const vectors = first_count + second_count + 7 * 2;
   out.write(section_of(vectors * 2 * 32 * sizeof(bfloat16)));
   return bytes;
 }
@@ -162,7 +163,7 @@ TEST_CASE("pages and counts that say different things are named", "[host]") {
   apart.put(2, 0, {1, 3, 1, 0.0F, 0.0F, {0, 0}});
   CHECK(apart.complaint() == "load_cache: page 2 has retained tokens from number 3 on but must have them from 2");
   marked_part none;
-  none.put(1, 0, {0, 2, 0, 0.0F, 0.0F, {0, 0}});  // which save_cache() could not write
+  none.put(1, 0, {0, 2, 0, 0.0F, 0.0F, {0, 0}});  // save_cache() could not write such a page
   CHECK(none.complaint() == "load_cache: page 1 has retained tokens from number 2 on but must have them from 0");
   marked_part fewer;
   fewer.part.counts[1] = 65;

@@ -27,7 +27,7 @@ using tessera_test::to_host;
 
 namespace {
 
-/// How keys lie in memory.
+/// The layouts of keys in memory.
 enum class key_layout { heads_first, tokens_first, padded };
 
 template <class T>
@@ -83,7 +83,7 @@ key_samples<T> make_keys(std::int64_t heads, std::int64_t tokens, std::int64_t c
   return made;
 }
 
-/// G += products, on the device, from `first` on in pieces, with room for the sums of so many parts.
+/// Computes G += products on the device, from `first` on in pieces, with room for the sums of so many parts.
 template <class T>
 std::vector<float> device_gram(tessera::cuda const& exec, key_samples<T> const& keys, std::int64_t piece,
                                std::int64_t parts, float before = 0.0F) {
@@ -103,7 +103,8 @@ std::vector<float> device_gram(tessera::cuda const& exec, key_samples<T> const& 
   return to_host(exec, gram);
 }
 
-/// The largest |G - K^T K| over the sums of |k_i k_j|: relative to what rounding can do. Some columns are skipped.
+/// The largest |G - K^T K| relative to the sums of |k_i k_j|, which bounds the effect of rounding. Some columns are
+/// skipped.
 template <class T>
 double gram_error(std::vector<float> const& gram, key_samples<T> const& keys, double before = 0) {
   std::int64_t const width = keys.width();
@@ -136,7 +137,8 @@ bool is_symmetric(std::vector<float> const& gram, std::int64_t width) {
   return true;
 }
 
-/// Sums of 2048 tokens are 128 additions of 16 products in fp32, each of which errs by 2^-23 of the sum at most.
+/// The bound of gram_error(): sums of 2048 tokens are 128 additions of 16 products in fp32, each of which errs by at
+/// most 2^-23 of the sum.
 constexpr double gram_bound = 0x1p-16;
 
 struct found_subspace {
@@ -176,7 +178,7 @@ found_subspace find_on_device(tessera::cuda const& exec, std::vector<float> cons
   return {to_host(exec, directions), measures[0]};
 }
 
-/// diag(value(i)) in a basis of three reflections, in double.
+/// The matrix diag(value(i)) in a basis of three reflections, in double.
 template <class Value>
 std::vector<double> gram_with(std::int64_t width, Value value) {
   auto const n = static_cast<std::size_t>(width);
@@ -221,7 +223,7 @@ std::vector<float> rounded(std::vector<double> const& gram, std::int64_t width) 
   return result;
 }
 
-/// trace(Q^T G Q).
+/// The part that directions hold: trace(Q^T G Q).
 double held_by(std::vector<double> const& gram, std::vector<float> const& q, std::int64_t width, std::int64_t rank) {
   double held = 0;
   std::vector<double> image(static_cast<std::size_t>(rank));

@@ -24,10 +24,10 @@ namespace {
 struct searches {
   subspace_measures best;
   subspace_measures found;
-  std::vector<float> directions;  ///< the best
+  std::vector<float> directions;  ///< the best directions
 };
 
-/// By cuSOLVER and in rounds, of the same products.
+/// Searches by cuSOLVER and in rounds, with the same products.
 searches search_both(tessera::cuda const& exec, std::vector<float> const& gram, std::int64_t width, std::int64_t rank) {
   key_factorization const factorization(width, rank);
   subspace_by_solver solver(exec, width, rank);
@@ -49,7 +49,7 @@ searches search_both(tessera::cuda const& exec, std::vector<float> const& gram, 
   return {measures[0], measures[1], to_host(exec, best)};
 }
 
-/// X^T X of some rows of normal numbers, column i with a deviation of (i + 1)^-1/2, and a mean.
+/// X^T X of some rows of normal numbers with a mean, where column i has a deviation of (i + 1)^-1/2.
 std::vector<float> products_of_samples(std::int64_t rows, std::int64_t width, double mean) {
   std::vector<double> sums(static_cast<std::size_t>(width * width));
   std::vector<double> row(static_cast<std::size_t>(width));

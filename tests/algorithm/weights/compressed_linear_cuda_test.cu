@@ -44,7 +44,7 @@ std::int64_t differing(std::vector<T> const& a, std::vector<T> const& b) {
   return count;
 }
 
-/// The stream is the CPU's; damage(stream) may change it.
+/// Runs a layer on the device, with a stream that the CPU made; damage(stream) may change the stream.
 template <class Output, class Codec, class Input, class Weight, class Damage>
 std::vector<Output> forward(tessera::cuda const& exec, std::vector<Weight> const& weights,
                             std::vector<Input> const& inputs, std::vector<Weight> const& bias, std::int64_t tokens,

@@ -54,7 +54,7 @@ std::int64_t differing(std::vector<T> const& a, std::vector<T> const& b) {
   return count;
 }
 
-/// cpu against the reference, with and without a bias.
+/// Compares cpu with the reference, with and without a bias.
 template <class Codec, class Input, class Output>
 void check_layer(std::int64_t tokens, std::int64_t rows, std::int64_t columns,
                  weight_stream_options options = {.block = 1024}) {
@@ -66,7 +66,7 @@ void check_layer(std::int64_t tokens, std::int64_t rows, std::int64_t columns,
   auto const bias = gaussian<T>(rows, 3, 0.5);
   auto const stream = Codec::encode(exec, weights, options);
   auto const spec = Codec::spec(rows * columns, options);
-  Codec::decode(exec, stream, weights);  // what a lossy codec keeps
+  Codec::decode(exec, stream, weights);  // the weights that a lossy codec keeps
   auto const plain = forward<Output, Codec>(exec, stream, spec, inputs, std::vector<T>{}, tokens, rows, columns);
   auto const biased = forward<Output, Codec>(exec, stream, spec, inputs, bias, tokens, rows, columns);
   exec.wait();
@@ -230,7 +230,7 @@ TEST_CASE("a corrupt stream under a layer is reported, and its block counts as z
   }
   CHECK(differing(outputs, linear_reference<float>(inputs, weights, std::vector<bfloat16>{}, 3, rows, columns)) == 0);
 
-  stream[20] ^= std::byte{1};  // the header
+  stream[20] ^= std::byte{1};  // a byte of the header
   auto const nothing = forward<float, neuzip>(exec, stream, spec, inputs, std::vector<bfloat16>{}, 3, rows, columns);
   CHECK_THROWS_AS(exec.wait(), corrupt_data);
   CHECK(nothing == std::vector<float>(nothing.size()));

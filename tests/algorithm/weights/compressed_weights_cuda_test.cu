@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What does not depend on the type of weights: parts of streams, many tensors at once, graphs, reports.
+// Tests that do not depend on the type of weights: parts of streams, many tensors at once, graphs, reports.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -25,7 +25,7 @@ namespace {
 
 using bf16_array = weight_array<bfloat16>;
 
-/// A stream that the host made, on the device in an allocation of exactly its size.
+/// A stream that the host made, copied to an allocation of exactly its size on the device.
 struct stream_on_device {
   weight_stream_spec spec;
   std::vector<std::byte> bytes;
@@ -44,7 +44,7 @@ struct stream_on_device {
   }
 };
 
-/// Where decoding found something wrong, or -1.
+/// The first block that decoding reports, or -1.
 std::int64_t failure_of(cuda const& exec, stream_on_device const& stream, std::int64_t first, std::int64_t blocks,
                         device_weights<bfloat16>& into) {
   neuzip::decode_blocks(exec, stream.spec, stream.memory.view(), first, blocks, into.view(),
@@ -140,8 +140,8 @@ class captured_work {
   cudaGraphExec_t graph_ = nullptr;
 };
 
-/// Weights of fifteen neighbouring exponents, those for which there are codes; but block i has escapes[i] far smaller
-/// ones, spread over the block and over so many exponents that no code is made for one.
+/// Weights of fifteen neighbouring exponents, those for which there are codes. Block i also has escapes[i] far smaller
+/// weights, spread over the block and over so many exponents that no code is made for one.
 bf16_array weights_with_escapes(std::vector<int> const& escapes, std::int64_t block) {
   bf16_array weights(block * std::ssize(escapes));
   for (std::int64_t i = 0; i < weights.count(); ++i) {
@@ -159,7 +159,7 @@ bf16_array weights_with_escapes(std::vector<int> const& escapes, std::int64_t bl
   return weights;
 }
 
-/// What a stream says of a block.
+/// The index entry of a block.
 weight_block_index index_entry(stream_on_device const& stream, std::int64_t block) {
   weight_block_index entry;
   std::memcpy(&entry, stream.bytes.data() + stream.spec.index_offset() + 8 * block, sizeof(entry));
@@ -207,7 +207,7 @@ TEST_CASE("blocks of any number of escapes decode on the device", "[cuda]") {
       weight_block_index const entry = index_entry(stream, static_cast<std::int64_t>(i));
       CHECK((entry.escapes == escapes[i] || entry.words == weight_block_index::raw));
     }
-    CHECK(index_entry(stream, 4).escapes == 33);  // not all of them are raw
+    CHECK(index_entry(stream, 4).escapes == 33);  // not all blocks are raw
     device_weights<bfloat16> decoded(weights.count());
     CHECK(failure_of(exec, stream, 0, std::ssize(escapes), decoded) == -1);
     CHECK((decoded.download() == weights));

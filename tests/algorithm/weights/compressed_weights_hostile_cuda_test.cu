@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Thousands of broken streams on the device: no fault, no write outside, no end without a report where the weights are
-// wrong. TESSERA_MUTATIONS sets how many (1000 without it); made to run under compute-sanitizer: streams are
-// allocations of exactly their size.
+// Thousands of broken streams on the device: no fault, no write outside of the output, and no wrong weights without a
+// report. TESSERA_MUTATIONS sets their number (1000 by default). The test is made to run under compute-sanitizer:
+// streams are allocations of exactly their size.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -30,7 +30,7 @@ int mutations() {
   return asked == nullptr ? 1000 : std::atoi(asked);
 }
 
-/// A valid stream, and room on the device for as many broken versions of it as decode in one call.
+/// A valid stream, and room on the device for as many broken versions as one call decodes.
 template <class Codec>
 struct broken_streams {
   using type = typename Codec::value_type;
@@ -62,7 +62,7 @@ struct broken_streams {
     return Codec::decode_plan(exec, array_view<typename Codec::target const>(targets.data(), most));
   }
 
-  /// The first block that was reported, or -1. Throws what is not about the streams: a fault of the device.
+  /// The first reported block, or -1. Throws errors that are not about the streams, as faults of the device.
   template <class Executor>
   static std::int64_t failure_of(Executor const& executor) {
     try {
@@ -84,7 +84,7 @@ struct broken_streams {
     streams[static_cast<std::size_t>(place)].upload(broken.data(), std::ssize(broken));
   }
 
-  /// Many at a time, the way that finds faults quickly.
+  /// Decodes many streams at a time, which finds faults quickly.
   void check_batches(int number) {
     int reported = 0;
     int intact = 0;
@@ -101,8 +101,8 @@ struct broken_streams {
     CHECK(intact == (number + most - 1) / most * most);
   }
 
-  /// One at a time: the device and the host refuse the same streams at the same blocks, and make the same weights of
-  /// all.
+  /// Decodes one stream at a time: the device and the host refuse the same streams at the same blocks, and decode all
+  /// others to the same weights.
   void check_against_host(int number) {
     cpu const host{.threads = 1};
     int differing = 0;
@@ -118,7 +118,7 @@ struct broken_streams {
       Codec::decode(host, spec, stream.view(), expected.view(), workspace(plan, memory));
       differing += failure_of(host) == failure && decoded[0].download() == expected ? 0 : 1;
       if (options.checksums && failure < 0) {
-        REQUIRE((expected == weights));  // never silently other weights
+        REQUIRE((expected == weights));  // no other weights without a report
       }
     }
     CHECK(differing == 0);
@@ -166,7 +166,7 @@ TEST_CASE("streams that end too early are refused by the device, which reads not
   for (std::int64_t i = 0; i < 40; ++i) {
     std::int64_t const length = shortest + (std::ssize(sound) - 1 - shortest) * i / 39;
     stream_bytes cut(sound.begin(), sound.begin() + length);
-    if (i % 2 == 1) {  // a header that says so, too
+    if (i % 2 == 1) {  // every second header says so, too
       weight_stream_header header;
       std::memcpy(&header, cut.data(), sizeof(header));
       header.total_bytes = static_cast<std::uint64_t>(length);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Streams that no encoder wrote: decoding them gives weights or throws corrupt_data, and where there are checksums
-// never other weights than those that were encoded.
+// Streams that no encoder wrote: decoding them gives weights or throws corrupt_data, and with checksums never other
+// weights than the encoded ones.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -39,7 +39,7 @@ stream_bytes encode(weight_kind kind, std::int64_t count, weight_stream_options 
   return bytes;
 }
 
-/// What a stream decodes to; nothing if it is refused. Both stream and output end where their allocations do.
+/// The weights of a stream; nothing if the stream is refused. Stream and output end where their allocations do.
 template <class Codec>
 std::optional<weight_array<typename Codec::value_type>> decode(stream_bytes const& bytes) {
   buffer<std::byte> stream(static_cast<std::int64_t>(bytes.size()));
@@ -58,7 +58,7 @@ std::optional<weight_array<typename Codec::value_type>> decode(stream_bytes cons
   }
 }
 
-/// Makes the checksums of header and codebook fit what they cover.
+/// Makes the checksums of header and codebook fit their bytes again.
 void refit(stream_bytes& bytes, bool codebook_too) {
   weight_stream_header header;
   constexpr std::size_t codebook = sizeof(header);
@@ -91,7 +91,7 @@ void check_every_byte(weight_kind kind, std::int64_t count, weight_stream_option
     }
   }
   CHECK(silent == 0);
-  CHECK(refused > static_cast<int>(3 * sound.size()));  // all but the gaps between sections
+  CHECK(refused > static_cast<int>(3 * sound.size()));  // all bytes but those of gaps between sections are checked
 }
 
 template <class Codec>
@@ -139,7 +139,8 @@ void check_all(weight_kind kind, std::int64_t count, weight_stream_options optio
   check_mutations<Codec>(kind, count, options);
 }
 
-/// How many flips of one bit in the payloads changed the weights, and how many of those were not noticed.
+/// The number of flips of one bit in the payloads that changed the weights, and of those among them that were not
+/// noticed.
 struct flips {
   int changing = 0;
   int unnoticed = 0;
@@ -272,8 +273,8 @@ TEST_CASE("frequencies that do not add up, or are one symbol's alone, are refuse
 
 namespace {
 
-/// A stream that does not fit its own rules, decoded as one who knows its layout: the message, and whether the block
-/// with number `block` became zeros.
+/// The outcome for a stream that contradicts its own rules, decoded with its layout known: the message, and whether
+/// block `block` became zeros.
 struct planned_outcome {
   std::string message;
   int zeros = 0;
@@ -302,7 +303,7 @@ planned_outcome decode_as_planned(stream_bytes const& bytes, std::int64_t count,
   return result;
 }
 
-/// The same stream with changes to the escapes of its first block: change(list, how many).
+/// The outcome for the same stream after changes to the escapes of its first block: change(list, count).
 template <class Codec, class Change>
 planned_outcome with_escapes(std::int64_t count, weight_stream_options options, Change&& change) {
   stream_bytes bytes = encode<Codec>(weight_kind::a_few_escapes, count, options);
@@ -347,7 +348,7 @@ TEST_CASE("escapes that do not ascend, come twice or are marked without need mak
 
 TEST_CASE("a wrong checksum of header or codebook is what is reported, and all weights become zeros", "[host]") {
   stream_bytes const sound = encode<neuzip>(weight_kind::gauss, 5000, {.block = 1024});
-  for (std::size_t position : {std::size_t{60}, std::size_t{40}}) {  // of the header, of the codebook
+  for (std::size_t position : {std::size_t{60}, std::size_t{40}}) {  // a byte of the header, a byte of the codebook
     stream_bytes broken = sound;
     broken[position] ^= 1;
     if (position == 40) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The device writes the bytes that the host does, and reads the weights back.
+// The device writes the same bytes as the host, and decodes them to the weights.
 #include <tessera/neuzip.hpp>
 
 #include "algorithm/weights/device_weights.cuh"
@@ -46,7 +46,7 @@ void check_kinds_and_counts_on_device() {
       ++turn;
     }
   }
-  // Several tiles of blocks, of which the histogram counts a part.
+  // Several tiles of blocks, of which the histogram counts some.
   check_on_device<Codec>(exec, weight_kind::mixture, 1'100'001, {.block = 1024}, 0);
   check_on_device<Codec>(exec, weight_kind::a_few_escapes, 1'100'000, {.block = 8192, .checksums = true}, 0);
 }

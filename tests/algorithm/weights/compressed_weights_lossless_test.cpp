@@ -48,7 +48,7 @@ void check_kinds_and_counts() {
   check_round_trip<Codec>(weight_array<type>(weight_kind::mixture, 6, 100'001), {.checksums = true});
 }
 
-/// `times` times all patterns of a type with up to sixteen bits.
+/// All patterns of a type with up to sixteen bits, `times` times.
 template <class T>
 weight_array<T> all_patterns(std::int64_t times) {
   constexpr std::int64_t patterns = std::int64_t{1} << scalar_traits<T>::bits;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What does not depend on the type of weights: the same bytes everywhere, parts of streams, many tensors, and errors.
+// Tests that do not depend on the type of weights: the same bytes everywhere, parts of streams, many tensors, and
+// errors.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -85,7 +86,7 @@ void check_adversary(weight_kind kind, std::int64_t count, weight_stream_options
   REQUIRE(decoded == wanted);
 }
 
-/// A stream in room that is exactly as large, at an aligned address.
+/// A stream in an allocation of exactly its size, at an aligned address.
 struct encoded {
   weight_stream_spec spec;
   buffer<std::byte> stream;
@@ -147,7 +148,7 @@ TEST_CASE("a part of the blocks decodes on its own", "[host]") {
 }
 
 TEST_CASE("a part of the blocks of a tensor that is stored as it is decodes, too", "[host]") {
-  bf16_array const weights(weight_kind::gauss, 2, 2040);  // of fewer than 4096 bytes
+  bf16_array const weights(weight_kind::gauss, 2, 2040);  // fewer than 4096 bytes
   encoded whole = encode(weights, {.block = 1024});
   REQUIRE(whole.spec.coder == weight_coder::stored);
   cpu const exec{.threads = 2};
@@ -163,7 +164,7 @@ TEST_CASE("a part of the blocks of a tensor that is stored as it is decodes, too
   CHECK(message_of([&] {
           neuzip::decode_blocks(exec, whole.spec, whole.stream.view(), 2, 1, part.view(), scratch.space);
         }) == "compressed_weights.decode: blocks 2 and on, 1 of them, but there are 2");
-  whole.stream.data()[64] ^= std::byte{1};  // of the first block; the checksum is that of the tensor
+  whole.stream.data()[64] ^= std::byte{1};  // a byte of the first block; the checksum is that of the tensor
   part.fill_with_rubbish();
   neuzip::decode_blocks(exec, whole.spec, whole.stream.view(), 1, 1, part.view(), scratch.space);
   CHECK_THROWS_WITH(exec.wait(), contains("the checksum does not match"));

@@ -17,8 +17,8 @@
 
 namespace tessera_test {
 
-/// Bytes on the device with a guard before and after them that nothing may write to. Without guards the bytes are an
-/// allocation of their own, of which compute-sanitizer sees the first byte too many.
+/// Bytes on the device with a guard before and after them, which nothing may write to. Without guards the bytes are an
+/// allocation of their own, so that compute-sanitizer finds the first byte too many.
 class device_bytes {
  public:
   static constexpr std::int64_t usual_guard = 1024;
@@ -49,7 +49,7 @@ class device_bytes {
     download(copy.data(), bytes);
     return copy;
   }
-  /// True if all but the first `written` of the bytes are as they were at first.
+  /// Whether all but the first `written` bytes are unchanged.
   [[nodiscard]] bool is_intact_after(std::int64_t written) const {
     std::vector<std::byte> all(static_cast<std::size_t>(all_));
     cuda_ok(cudaMemcpy(all.data(), base_, all.size(), cudaMemcpyDeviceToHost));
@@ -91,7 +91,7 @@ class device_weights {
   std::int64_t count_;
 };
 
-/// Workspace for a plan.
+/// The workspace of a plan.
 class device_space {
  public:
   explicit device_space(tessera::workspace_plan const& plan)
@@ -111,7 +111,7 @@ std::vector<std::byte> encode_on_host(weight_array<typename Codec::value_type> c
   return {stream.begin(), stream.end()};
 }
 
-/// The stream that the device makes of weights; empty if it wrote where it should not.
+/// The stream that the device encodes from weights; empty if it wrote outside of its room.
 template <class Codec>
 std::vector<std::byte> encode_on_device(tessera::cuda const& exec,
                                         weight_array<typename Codec::value_type> const& weights,

@@ -57,7 +57,7 @@ void overwrite(tessera::cuda const& exec, store_type& store, parameter_id id, st
   store.update(id, lease);
 }
 
-/// Memory of the device, of which there is none after `left` more allocations.
+/// Memory of the device that ends after `left` more allocations.
 struct scarce_memory {
   device_memory source;
   int left = std::numeric_limits<int>::max();
@@ -91,7 +91,7 @@ void check_training() {
   CHECK(tessera_test::train<T>(host, on_host, 24).weights == found.weights);
 }
 
-/// A stream that ends with the scope.
+/// A stream that is destroyed at the end of the scope.
 struct own_stream {
   cudaStream_t handle = nullptr;
   own_stream() { cuda_ok(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking)); }
@@ -100,7 +100,7 @@ struct own_stream {
   ~own_stream() { static_cast<void>(cudaStreamDestroy(handle)); }
 };
 
-/// A training step of two parameters without the network, the second prefetched.
+/// Two updates of a training step without the network, the second parameter prefetched.
 template <class Store>
 void two_updates(Store& store, array_view<float const> gradient) {
   {
@@ -234,7 +234,7 @@ TEST_CASE("an add that finds no memory on a GPU changes nothing, whichever alloc
     store_type store(exec, {.block = 1024});
     auto const a = store.add("a", on(exec, gaussian(3000, 1)));
     auto const b = store.add("b", on(exec, gaussian(5000, 2)));
-    overwrite(exec, store, b, incompressible(5000, 3));  // into the overflow arena, so that add resolves first
+    overwrite(exec, store, b, incompressible(5000, 3));  // goes to the overflow arena, so that add resolves first
     CHECK(store.prefetch(a));
     memory.left = allocations;
     try {
@@ -262,7 +262,7 @@ TEST_CASE("parameters on a GPU that overflow after a resolve share no part of th
   auto const a = store.add("a", on(exec, gaussian(20'000, 1)));
   auto const b = store.add("b", on(exec, gaussian(20'000, 2)));
   overwrite(exec, store, a, incompressible(20'000, 3));
-  overwrite(exec, store, a, gaussian(20'000, 4));  // fits again, so that resolve() leaves its slot as it is
+  overwrite(exec, store, a, gaussian(20'000, 4));  // it fits again, so that resolve() leaves its slot as it is
   CHECK(store.resolve() == 0);
   overwrite(exec, store, b, incompressible(20'000, 5));
   overwrite(exec, store, a, incompressible(20'000, 6));

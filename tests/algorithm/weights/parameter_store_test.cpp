@@ -32,7 +32,7 @@ std::vector<bfloat16> gaussian(std::int64_t count, std::uint64_t seed) {
   return values;
 }
 
-/// Every pattern is as likely as any other: exponents that no coder makes smaller.
+/// Weights of which every pattern is as likely as any other, so that no coder makes their exponents smaller.
 std::vector<bfloat16> incompressible(std::int64_t count, std::uint64_t seed) {
   std::vector<bfloat16> values(static_cast<std::size_t>(count));
   testing::fill(testing::uniform_bits{}, seed, values.data(), values.size());
@@ -75,7 +75,7 @@ std::string message(Call call) {
   return "nothing thrown";
 }
 
-/// Counts by itself, and knows what is where. After `left` more allocations there is no memory.
+/// Memory that counts its allocations and knows where they are. After `left` more allocations there is none.
 struct ledger {
   std::map<void*, std::size_t> live;
   std::int64_t current = 0;
@@ -120,7 +120,7 @@ void check_outgrown_slots(Executor const& exec) {
     overwrite(store, a, incompressible(20'000, seed));
     CHECK(store_holds(store, a, incompressible(20'000, seed)));
   }
-  overwrite(store, b, gaussian(3000, 7));  // fits again
+  overwrite(store, b, gaussian(3000, 7));  // it fits again
   CHECK(store_holds(store, b, gaussian(3000, 7)));
   CHECK(store.resolve() == 1);
   CHECK(store.bytes_compressed(a) > before);
@@ -148,7 +148,7 @@ TEST_CASE("a network trained out of a store has the same bits after every step a
     CHECK(found.last == expected.last);
     CHECK(found.loss == expected.loss);
     CHECK(expected.loss.back() < 0.5F * expected.loss.front());
-    // Slots without slack have overflowed on the way; codes of a fixed size never do.
+    // Slots without slack have overflowed in the meantime; codes of a fixed size never do.
     CHECK((stored.grown > 0) == std::is_same_v<typename codec_type::coder_type, rans_coder<12>>);
   };
   check(neuzip{});
@@ -273,7 +273,7 @@ TEST_CASE("parameters that overflow after a resolve share no part of the arena",
   auto const a = store.add("a", gaussian(20'000, 1));
   auto const b = store.add("b", gaussian(20'000, 2));
   overwrite(store, a, incompressible(20'000, 3));
-  overwrite(store, a, gaussian(20'000, 4));  // fits again, so that resolve() leaves its slot as it is
+  overwrite(store, a, gaussian(20'000, 4));  // it fits again, so that resolve() leaves its slot as it is
   CHECK(store.resolve() == 0);
   overwrite(store, b, incompressible(20'000, 5));
   overwrite(store, a, incompressible(20'000, 6));
@@ -343,7 +343,7 @@ TEST_CASE("an add that finds no memory changes nothing, whichever allocation fai
         expected = {{"a", gaussian(3000, 1)}, {"b", incompressible(5000, 2)}};
         static_cast<void>(store.add("a", gaussian(3000, 1)));
         static_cast<void>(store.add("b", gaussian(5000, 2)));
-        overwrite(store, store.find("b"), expected["b"]);  // into the overflow arena, so that add resolves first
+        overwrite(store, store.find("b"), expected["b"]);  // goes to the overflow arena, so that add resolves first
         CHECK(store.prefetch(store.find("a")));
       }
       auto const size = store.size();

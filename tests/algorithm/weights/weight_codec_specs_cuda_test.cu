@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// On the device, too, a codec refuses the streams of every other before anything is enqueued.
+// On the device, too, a codec refuses the streams of all others before anything is enqueued.
 #include <string>
 #include <tuple>
 #include <utility>
@@ -28,7 +28,7 @@ constexpr std::int64_t count = 6000;
 struct known_stream {
   weight_stream_spec spec;
   device_bytes bytes;
-  bool is_whole;  ///< else there is only its spec
+  bool is_whole;  ///< whether there is a whole stream; else there is only its spec
 };
 
 template <class Codec>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A codec takes its own streams and refuses those of every other, however they are handed to it.
+// A codec takes its own streams and refuses those of all others, in whichever way they are passed to it.
 #include <cstring>
 #include <string>
 #include <tuple>
@@ -50,7 +50,7 @@ std::vector<known_stream> make_streams(std::index_sequence<Which...>) {
   return streams;
 }
 
-/// Whether a call throws `Error` with a message that names it.
+/// Whether a call throws `Error` with a message that contains the name.
 template <class Error, class Call>
 bool refuses(std::string const& name, Call&& call) {
   try {
@@ -61,7 +61,7 @@ bool refuses(std::string const& name, Call&& call) {
   return false;
 }
 
-/// All the ways in which a stream and its spec can be handed to a codec. `is_own`: it must take them.
+/// Passes a stream and its spec to a codec in all possible ways. `is_own`: the codec must take them.
 template <class Codec>
 void check_stream(known_stream const& stream, bool is_own) {
   using type = typename Codec::value_type;
@@ -99,7 +99,7 @@ void check_stream(known_stream const& stream, bool is_own) {
   CHECK(refuses<value_error>(decoding, [&] { static_cast<void>(Codec::decode_plan(exec, found)); }));
   CHECK(refuses<value_error>(encoding, encode));
   CHECK(refuses<value_error>(encoding, [&] { static_cast<void>(Codec::encode_plan(exec, stream.spec)); }));
-  // One who believes it to be the codec's own: too short at first sight, or else by its header.
+  // With the codec's own spec: refused as too short at first sight, or else by its header.
   bool const is_refused =
       refuses<shape_error>(decoding, planned(own)) ||
       refuses<corrupt_data>("compressed_weights.decode: the header contradicts itself", [&] { exec.wait(); });
@@ -118,7 +118,7 @@ void check_all(std::vector<known_stream> const& streams, std::index_sequence<Whi
   (check_streams<std::tuple_element_t<Which, codecs>>(streams, Which), ...);
 }
 
-/// What is said of a spec of the codec after a change.
+/// The message for a spec of the codec after a change.
 template <class Codec, class Change>
 std::string refusal(Change&& change) {
   weight_stream_spec spec = Codec::spec(count);

@@ -19,7 +19,7 @@ enum class weight_kind {
   all_equal,
   all_nan,
   sparse,         ///< nine of ten are zero
-  random_bits,    ///< nothing to gain: raw blocks
+  random_bits,    ///< raw blocks, since there is nothing to gain
   mixture,        ///< changes its kind every 3000 weights
   two_clusters,   ///< exponents at both ends of the format
   many_escapes,   ///< one of ten exponents is anywhere: more escapes than a block may list
@@ -68,7 +68,7 @@ T weight_of(weight_kind kind, std::uint64_t seed, std::int64_t i) {
   }
 }
 
-/// `count` weights at the very end of an allocation, so that a sanitizer sees the first byte too many.
+/// `count` weights at the very end of an allocation, so that a sanitizer finds the first byte too many.
 template <class T>
 class weight_array {
  public:

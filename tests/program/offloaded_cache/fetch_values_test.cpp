@@ -134,5 +134,6 @@ TEST_CASE("few groups fetch what a group for each chunk fetches, to the last bit
   check_fetch<64, bfloat16, codes>(testing::adversary{}, 3, 2, uneven, 2);
   check_fetch<64, bfloat16, exact_values>(testing::adversary{}, 3, 2, uneven, 2);
   check_fetch<64, bfloat16, exact_values>(cpu{}, 1, 2, {0, 0}, 4);
-  check_fetch<64, bfloat16, exact_values>(cpu{}, 150, 2, std::vector<std::int32_t>(300, 2), 5);  // several rounds
+  // Several rounds of a group.
+  check_fetch<64, bfloat16, exact_values>(cpu{}, 150, 2, std::vector<std::int32_t>(300, 2), 5);
 }

@@ -34,7 +34,7 @@ constexpr std::int64_t width = 32;
 template <int Rank>
 using method_of = offloaded_cache<low_rank_projector<Rank>, landmark_selector<8>, keep_outliers<0>>;
 
-/// All chunks are read, none is exact.
+/// Options with which all chunks are read and none is exact.
 offload_options all_by_coefficients(bool renews = true) {
   offload_options options;
   options.ring = 16;
@@ -53,7 +53,7 @@ std::vector<float> keys_of(offload_sequence<float> const& s, std::int64_t count)
   return rows;
 }
 
-/// The share of rows that orthonormal directions leave, in double. at(channel, k): of a direction.
+/// The part of rows that orthonormal directions leave, in double. at(channel, k): an element of direction k.
 template <class At>
 double left_of(std::vector<float> const& rows, std::int64_t rank, At const& at) {
   double held = 0;
@@ -110,12 +110,12 @@ TEST_CASE("directions are renewed before a chunk goes that they were not fitted 
   };
   CHECK(is_due(63, 0, 0));          // the next token fills the ring
   CHECK_FALSE(is_due(62, 0, 0));    // not yet
-  CHECK(is_due(63, 0, 7));          // the chunk that goes is of 8 tokens
-  CHECK_FALSE(is_due(63, 0, 8));    // which were known
-  CHECK(is_due(119, 7, 63));        // 1.9 times as many
+  CHECK(is_due(63, 0, 7));          // directions were fitted to 7 of its 8 tokens
+  CHECK_FALSE(is_due(63, 0, 8));    // directions were fitted to all of its tokens
+  CHECK(is_due(119, 7, 63));        // 1.9 times the tokens of the last fit
   CHECK(is_due(143, 10, 85));       // 1.7
   CHECK(is_due(135, 9, 79));        // 1.7
-  CHECK_FALSE(is_due(135, 9, 80));  // the chunk of tokens 72 to 79 was known
+  CHECK_FALSE(is_due(135, 9, 80));  // directions were fitted to its tokens, 72 to 79
   CHECK(is_due(159, 12, 103));
   CHECK_FALSE(is_due(303, 30, 247));  // 247 is more than 8 for each of 16
   CHECK(is_due(303, 30, 127));
@@ -136,7 +136,7 @@ TEST_CASE("steps lose nothing as long as there are no more tokens than direction
     host_cache<method_of<24>, float> without(heads, {100}, embedding(), all_by_coefficients(false));
     CHECK(worst_step(with, s, prompt, 30) < 1e-4);
     CHECK(worst_step(without, s, prompt, 30) > 0.02);
-    CHECK(with.memory().sequences[0].fitted == 23);  // 8 archived ones and 15 in the ring
+    CHECK(with.memory().sequences[0].fitted == 23);  // 8 archived tokens and 15 in the ring
     CHECK(without.memory().sequences[0].fitted == prompt);
   }
 }
@@ -170,7 +170,8 @@ TEST_CASE("after a short prompt and many steps directions hold nearly what the b
     CHECK(most_apart(found) < 1e-5);
     CHECK(left_of(rows, 16, found) < 1.35 * least);
     CHECK(left_of(rows, 16, usual) > 2.0 * least);
-    // What is kept of the first chunks was turned along: attention is nearly as good as if all had been a prompt.
+    // The coefficients of the first chunks were turned with the directions: attention is nearly as good as if all
+    // tokens had been a prompt.
     auto const expected = dense_attention(heads, s, 699, embedding());
     double const error = relative_error(cache.decode(cpu{}, {&s}, {699}), expected);
     double const usual_error = relative_error(before.decode(cpu{}, {&s}, {699}), expected);

@@ -27,14 +27,14 @@ struct scores_setup {
   std::int64_t query_heads;
   std::int64_t key_heads;
   std::int64_t channels;
-  std::vector<std::int32_t> chunks;  ///< of each sequence
-  std::int32_t free_rows = 0;        ///< of a sequence, that it has room for
+  std::vector<std::int32_t> chunks;  ///< archived chunks of each sequence
+  std::int32_t free_rows = 0;        ///< rows that a sequence has room for besides
 };
 
 constexpr float scale = 0.11F;
 constexpr float poison = -12345.0F;
 
-/// A number from -127 to 127 of a sequence of them.
+/// The next of a series of numbers from -127 to 127.
 int next_number(std::uint64_t& state) {
   state = state * 6364136223846793005U + 1442695040888963407U;
   return static_cast<int>((state >> 40) % 255) - 127;
@@ -43,7 +43,7 @@ std::uint64_t first_state(std::uint64_t line) {
   return line * 0x9e3779b97f4a7c15U + 77;
 }
 
-/// Landmarks as the device has them, and what they stand for.
+/// Landmarks as the device has them, and the numbers that they stand for.
 struct bfloat16_lines {
   using selector = landmark_selector<8>;
   using element = bfloat16;
@@ -72,11 +72,11 @@ struct coded_lines {
     float const by = 0.002F * (1.0F + static_cast<float>(at % 97));
     std::memcpy(line + channels, &by, 4);
   }
-  /// Of the 15 bits of a query.
+  /// The step of the 15 bits of a query.
   static double query_step(double largest) { return largest / 16256; }
 };
 
-/// Scores of random landmarks by the device, on memory of the test's own.
+/// Scores of random landmarks on the device, in memory of the test's own.
 template <class Lines>
 class scores_problem {
  public:
@@ -141,7 +141,8 @@ class scores_problem {
   float score(std::size_t sequence, std::int64_t chunk, std::int64_t head) const {
     return scores[static_cast<std::size_t>(head * extents_.rows + sequences[sequence].first + chunk)];
   }
-  /// Largest of |score - expected| / what rounding explains; huge where one is written that is not there, or none.
+  /// The largest of |score - expected| over the error that rounding explains; huge if a score is written for a chunk
+  /// that does not exist, or a score is missing.
   double worst() const {
     double most = 0;
     for (std::size_t i = 0; i < sequences.size(); ++i) {
@@ -253,14 +254,15 @@ TEMPLATE_TEST_CASE("a block scores many works of many sequences", "[cuda]", bflo
   TESSERA_NEEDS_CUDA();
   std::vector<std::int32_t> sixteen;
   for (std::int32_t i = 0; i < 16; ++i) {
-    sixteen.push_back(3900 - 61 * i);  // 31 blocks of chunks or less: 480 works, more than three for each of 132 blocks
+    // 31 blocks of chunks or fewer: 480 work items, more than three for each of 132 thread blocks.
+    sixteen.push_back(3900 - 61 * i);
   }
   CHECK(worst_score<TestType>({8, 8, 128, sixteen}) < 1);
   std::vector<std::int32_t> few;
   for (std::int32_t i = 0; i < 24; ++i) {
     few.push_back(i % 5 == 3 ? 0 : 2700 + 401 * (i % 7));
   }
-  CHECK(worst_score<TestType>({4, 2, 64, few, 1}) < 1);  // three or four blocks of chunks a work
+  CHECK(worst_score<TestType>({4, 2, 64, few, 1}) < 1);  // three or four blocks of chunks in a work item
   CHECK(worst_score<TestType>({9, 9, 64, few}) < 1);     // sets of heads of different sizes
 }
 

@@ -51,7 +51,7 @@ std::vector<float> round_trip(std::vector<bfloat16> const& values, std::int64_t 
   return again;
 }
 
-/// What the quantizer makes of each group by itself.
+/// The values of each group, coded and decoded by itself.
 template <class Q>
 std::vector<float> expected(std::vector<bfloat16> const& values, std::int64_t channels, std::int64_t neighbours) {
   Q const quantizer;

@@ -29,9 +29,9 @@ struct decode_setup {
   retain_most_different rule = retain_most_different::angle(1.5F);
   std::int64_t capacity = 64;
   std::int64_t window = 64;
-  std::vector<std::int32_t> lengths = {};  ///< of sequences; empty: all tokens
-  std::vector<std::int32_t> pages = {};    ///< sealed ones that count; empty: as many as can be
-  std::int64_t shares = 0;                 ///< there is memory for; 0: as many as the extents ask for
+  std::vector<std::int32_t> lengths = {};  ///< lengths of the sequences; empty: all tokens
+  std::vector<std::int32_t> pages = {};    ///< sealed pages of the sequences; empty: as many as there can be
+  std::int64_t shares = 0;                 ///< splits that there is memory for; 0: as many as the extents ask for
   bool is_causal = true;
   float value_factor = 1.0F;
   float query_factor = 1.5F;
@@ -39,7 +39,7 @@ struct decode_setup {
   attention_shape shape() const { return {sequences, query_heads, key_heads, queries, tokens, format.channels}; }
 };
 
-/// The root of the mean square, relative.
+/// The root mean square of the difference, relative.
 double distance(std::vector<double> const& found, std::vector<double> const& expected) {
   double square = 0;
   double size = 0;
@@ -104,7 +104,7 @@ struct decode_problem {
     return {as_doubles(on_host(exec, result)), std::vector<double>(found.begin(), found.end())};
   }
 
-  /// In double, over what the cache restores to.
+  /// Attention in double, over the keys and values that the cache restores.
   attention_results expected(int layer) const {
     attention_problem<T> p{setup.shape(), queries, {}, {}};
     p.options.is_causal = setup.is_causal;
@@ -126,12 +126,13 @@ struct decode_problem {
   }
 };
 
-/// With two groups of 128 channels. One program: run_cached_attention has those of all formats.
+/// Runs page_decode for 128 channels in two groups alone. run_cached_attention would have compiled those of all
+/// formats.
 constexpr auto decode_128 = [](auto const& exec, auto const& call) {
   REQUIRE(detail::try_page_decode<page_columns<128, 2>>(exec, call));
 };
 
-/// Weights are rounded to fp16, or to T for tokens that are kept as they were.
+/// Compares attention on the device with that in double. Weights are rounded to fp16, or to T for uncompressed tokens.
 template <class T, int Channels, int Groups, int Bits = 4>
 void check_setup(decode_setup setup, double tolerance = 1.5e-3) {
   setup.format.channels = Channels;
@@ -212,7 +213,7 @@ TEST_CASE("decoding over pages of sequences of any length", "[cuda]") {
     check_setup<float16, 128, 2>({.sequences = 1, .tokens = length});
   }
   check_setup<float16, 128, 2>({.sequences = 1, .tokens = 1024, .window = 0});     // no tail
-  check_setup<float16, 128, 2>({.sequences = 1, .tokens = 1500, .window = 1024});  // a long one
+  check_setup<float16, 128, 2>({.sequences = 1, .tokens = 1500, .window = 1024});  // a long tail
   check_setup<float16, 128, 2>({.sequences = 3, .tokens = 900, .lengths = {900, 300, 64}, .pages = {13, 5, 1}});
 }
 

@@ -14,7 +14,7 @@ using namespace tessera;
 
 namespace {
 
-/// Memory whose elements have places but no values.
+/// Memory whose elements have addresses but no values.
 struct places {
   cache_memory<bfloat16> memory{{32, 4, 2, 2, 2}, 3, 128, 5, 2, 1000, 4, {}, {}, {}, {}, {}, {}};
   std::vector<bfloat16> tail;
@@ -31,7 +31,7 @@ struct places {
   }
 };
 
-/// Every `step`-th place from `first` on, each once.
+/// Checks that every `step`-th address from `first` on was found exactly once.
 template <class T>
 void check_places(std::set<T*> const& found, T* first, std::int64_t step, std::size_t count) {
   REQUIRE(found.size() == count);
@@ -125,7 +125,7 @@ TEST_CASE("what of a sequence cannot be is named, with its number and its limit"
   };
   status_code const none{};
   for (expected const& one : {expected{{1, 256, 200, 3, 3}, none, 0, 0},
-                              {{-1, 0, 0, -7, -7}, none, 0, 0},  // of no tokens nothing is asked
+                              {{-1, 0, 0, -7, -7}, none, 0, 0},  // a sequence of no tokens may have any slot and pages
                               {{0, -1, 0, 0, 0}, status_code::bad_length, -1, 1000},
                               {{0, 1001, 1000, 15, 15}, status_code::bad_length, 1001, 1000},
                               {{0, 1000, 1000, 15, 15}, none, 0, 0},
@@ -194,7 +194,7 @@ TEST_CASE("a call seals the pages that its tokens complete, no more than there i
   check(4, 0, 0, 0);
   CHECK(source.fault(3).is_none());
   source.most_pages = 2;
-  CHECK(source.fault(3).code == status_code::full_tail);  // seven pages would stay there
+  CHECK(source.fault(3).code == status_code::full_tail);  // seven pages would stay in its tail
   check(3, 0, 0, 0);
   source.new_tokens = {};
   CHECK(source.before(0) == 0);

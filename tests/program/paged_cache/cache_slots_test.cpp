@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t slots = 4;
 constexpr std::int64_t heads = 35;  // more than the lanes of a group
 
-/// Slots in which everything is known, and each element another.
+/// Slots in which every element is known and different.
 struct known_slots {
   cache_memory<bfloat16> memory{{32, 4, 4, 1, 1}, heads, 0, 5, slots, 1000, 0, {}, {}, {}, {}, {}, {}};
   std::vector<bfloat16> tail;
@@ -110,7 +110,7 @@ TEST_CASE("a fork has all that its origin has, in memory of its own", "[host]") 
       REQUIRE(found.thresholds[2 * at] == static_cast<float>(2 * head));
       REQUIRE(found.thresholds[2 * at + 1] == static_cast<float>(2 * head + 1));
       for (std::int64_t i = 0; i < 5 * row_values; ++i) {
-        std::int64_t const origin = i < taken * row_values ? 0 : slot;  // what is not taken stays
+        std::int64_t const origin = i < taken * row_values ? 0 : slot;  // rows that are not in use stay
         REQUIRE(found.memory.retained_row(slot, head, 0, 0, 0)[i] ==
                 before.memory.retained_row(origin, head, 0, 0, 0)[i]);
       }

@@ -38,7 +38,7 @@ TEST_CASE("places of tokens and channels are permutations", "[host]") {
   std::set<int> tokens;
   for (int token = 0; token < 64; ++token) {
     tokens.insert(token_place(token));
-    CHECK(token_place(token) / 8 == token % 8);  // those of a lane's row are neighbours
+    CHECK(token_place(token) / 8 == token % 8);  // the tokens of a lane's row are neighbours
   }
   CHECK(tokens.size() == 64);
   CHECK(*tokens.rbegin() == 63);

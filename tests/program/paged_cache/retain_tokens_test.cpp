@@ -15,7 +15,7 @@ using namespace tessera_test;
 
 namespace {
 
-/// Angles of which one in `rare` is beyond its threshold, and some are NaN.
+/// Angles, of which one in `rare` is beyond its threshold, and some are NaN.
 std::vector<float> make_angles(std::int64_t count, std::uint64_t rare) {
   std::vector<float> angles;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -31,7 +31,8 @@ void check_marks(std::int64_t pages, std::int64_t capacity, std::uint64_t rare) 
   constexpr std::int64_t slots = 2;
   std::int64_t const tokens = 64 * (pages + 1);
   cache_problem<bfloat16> cache({64, 4, 4, 1, 2}, heads, slots, tokens, 64, capacity);
-  cache.lengths = {static_cast<std::int32_t>(tokens), static_cast<std::int32_t>(tokens - 130)};  // fewer pages
+  // The second sequence has fewer pages.
+  cache.lengths = {static_cast<std::int32_t>(tokens), static_cast<std::int32_t>(tokens - 130)};
   cache.thresholds.assign(cache.thresholds.size(), 1.0F);
   cache.row_counts = {0, 2, 1, 0};
   cache_source<bfloat16> const source{cache.memory, {}, cache.sequences(), tokens, pages};
@@ -72,7 +73,7 @@ void check_marks(std::int64_t pages, std::int64_t capacity, std::uint64_t rare) 
   CHECK(cache.row_counts == taken);
   CHECK(cache.refused == refused);
   page_mark const& beyond = places(1, pages - 1, 0);
-  CHECK(beyond.first_row == 77);  // not a page of the shorter sequence
+  CHECK(beyond.first_row == 77);  // there is no such page in the shorter sequence
 }
 
 }  // namespace

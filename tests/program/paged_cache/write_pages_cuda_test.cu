@@ -25,13 +25,13 @@ namespace {
 struct compression_setup {
   std::int64_t sequences = 2;
   std::int64_t heads = 2;
-  std::vector<std::int64_t> appends = {353, 347};  ///< tokens
+  std::vector<std::int64_t> appends = {353, 347};  ///< tokens of each append
   std::int64_t window = 64;
   std::int64_t capacity = 64;
   int layers = 2;
   retain_most_different rule = retain_most_different::range(0.3F);
   odd_vectors odd = odd_vectors::none;
-  bool tokens_first = false;  ///< in memory, before heads
+  bool tokens_first = false;  ///< whether inputs have tokens before heads in memory
 
   std::int64_t tokens() const {
     std::int64_t sum = 0;
@@ -42,7 +42,7 @@ struct compression_setup {
   }
 };
 
-/// The other order of heads and tokens.
+/// The values with the order of heads and tokens exchanged.
 template <class T>
 std::vector<T> turned(layer_pair<T> const& pair, std::vector<T> const& values) {
   std::vector<T> made(values.size());
@@ -87,7 +87,7 @@ bool is_same(std::vector<T> const& found, T const* expected) {
   return std::memcmp(static_cast<void const*>(found.data()), expected, found.size() * sizeof(T)) == 0;
 }
 
-/// The part of a page that has its byte `at`.
+/// The name of the part of a page to which byte `at` belongs.
 std::string part_of_page(cache_page_format const& format, int at) {
   struct part {
     char const* name;
@@ -113,7 +113,7 @@ std::string part_of_page(cache_page_format const& format, int at) {
   return "no part";
 }
 
-/// Where pages differ first, and in how many bytes; empty where they are the same.
+/// Where pages differ first, and in how many bytes; empty if they are the same.
 std::string difference_of_pages(cache_page_format const& format, std::vector<std::byte> const& found,
                                 std::byte const* expected) {
   std::size_t count = 0;
@@ -134,7 +134,7 @@ std::string difference_of_pages(cache_page_format const& format, std::vector<std
          std::to_string(std::to_integer<int>(expected[first]));
 }
 
-/// Appends on the device as on the host.
+/// Appends to the device's cache what was appended to the host's.
 template <int Channels, int Groups, class Merger, class T>
 void append_there(cuda const& exec, cache_on_device<T> const& there, cache_problem<T> const& host,
                   compression_setup const& setup, cache_inputs<T> const& inputs, Merger const& merger) {
@@ -234,5 +234,6 @@ TEST_CASE("pages made in one pass are those of the host, of few and of many toke
   check_bytes<bfloat16, 128, 2>({.appends = {1, 63, 64, 65, 3, 200, 128, 1}, .window = 128});
   check_bytes<bfloat16, 128, 2>({.appends = {64, 64, 17, 300}, .window = 0, .tokens_first = true});
   check_bytes<float16, 64, 1>({.appends = {130, 1, 255}, .tokens_first = true});
-  check_bytes<bfloat16, 128, 2>({.sequences = 9, .heads = 8, .appends = {900}, .tokens_first = true});  // several turns
+  // Several turns of a block.
+  check_bytes<bfloat16, 128, 2>({.sequences = 9, .heads = 8, .appends = {900}, .tokens_first = true});
 }

@@ -24,7 +24,7 @@ struct columns_problem {
   std::vector<float> values;
 };
 
-/// Column k is as long as `length(k)` says, and leans on the first one.
+/// Columns of which column k is `length(k)` long and is not orthogonal to the first one.
 template <class Length>
 columns_problem make_columns(std::int64_t rows, std::int64_t columns, Length length) {
   columns_problem made{rows, columns, std::vector<float>(static_cast<std::size_t>(rows * columns))};
@@ -70,7 +70,7 @@ double worst_product(std::vector<float> const& q, std::int64_t rows, std::int64_
   return worst;
 }
 
-/// How much of column k the columns up to k of q leave, of all columns the most.
+/// The largest part of a column k that columns 0 to k of q leave, over all columns.
 double worst_left(columns_problem const& problem, std::vector<float> const& q) {
   double worst = 0;
   for (std::int64_t k = 0; k < problem.columns; ++k) {

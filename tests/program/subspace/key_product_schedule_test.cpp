@@ -41,7 +41,7 @@ key_block make_keys(std::int64_t heads, std::int64_t tokens, std::int64_t channe
   return made;
 }
 
-/// As the copy engine reads: zeros outside.
+/// Reads as TMA does: zeros outside.
 float read(view<float const, 3> heads, head_place place, std::int64_t row, std::int64_t column) {
   std::int64_t const at_row = place.row + row;
   std::int64_t const at_column = place.column + column;
@@ -49,7 +49,7 @@ float read(view<float const, 3> heads, head_place place, std::int64_t row, std::
   return is_inside ? heads(place.head, at_row, at_column) : 0.0F;
 }
 
-/// The sums of a tile as head_products computes them, box by box; row, column and a sum to `store`.
+/// Computes the sums of a tile box by box, as head_products does, and passes row, column and sum to `store`.
 template <class Works, class Store>
 void multiply_tile(Works const& works, head_work const& work, view<float const, 3> a, view<float const, 3> b,
                    bool is_across, int columns, Store const& store) {
@@ -63,7 +63,7 @@ void multiply_tile(Works const& works, head_work const& work, view<float const, 
       }
       for (int column = 0; column < columns; column += head_box) {
         for (int at = 0; at < head_box * head_box; ++at) {
-          int const half = at / head_box / (head_box / 2) * (head_box / 2);  // as each block copies half of the rows
+          int const half = at / head_box / (head_box / 2) * (head_box / 2);  // each block copies half of the rows
           b_box[static_cast<std::size_t>(at)] =
               read(b, works.b_place(work, column, half, piece), at / head_box - half, at % head_box);
         }
@@ -86,7 +86,7 @@ void multiply_tile(Works const& works, head_work const& work, view<float const, 
   }
 }
 
-/// gram += products, by parts, as on a GPU.
+/// Adds products to gram part by part, as on a GPU.
 template <class Executor>
 void add_products_by_boxes(Executor const& exec, key_block const& keys, matrix_view<float> gram) {
   std::int64_t const span = gram_works::parts_at_a_time(keys.width()) * gram_works::part_tokens;
@@ -115,7 +115,7 @@ TEST_CASE("boxes of parts of the tokens add up to the products of channels, both
   for (auto const& [heads, channels] : {std::pair<int, int>{1, 64}, {3, 64}, {2, 128}, {3, 192}}) {
     for (std::int64_t const tokens : {1, 7, 63, 64, 65, 130, 2049}) {
       if (tokens > 130 && heads * channels > 192) {
-        continue;  // takes long
+        continue;  // it takes long
       }
       CAPTURE(heads, channels, tokens);
       key_block const keys = make_keys(heads, tokens, channels);

@@ -27,7 +27,7 @@ struct settled {
   float scale;
 };
 
-/// Products of keys, heads x tokens x channels, and what settle() makes of them.
+/// Products of keys, heads x tokens x channels, and the result of settle() for them.
 template <class T, class Executor>
 settled settle(Executor const& exec, std::vector<T> const& keys) {
   std::int64_t const tokens = static_cast<std::int64_t>(keys.size()) / width;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Every fast version of the block steps against the portable ones: same bytes and same verdicts, for good and for
-// hostile input.
+// The block steps with AVX2 and AVX-512 against the portable ones: same bytes and same results, for sound and hostile
+// input.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -71,7 +71,7 @@ T value_of(content what, std::uint64_t seed, int i) {
   }
 }
 
-/// Bytes at the very end of an allocation, so that a sanitizer sees the first byte too many.
+/// Bytes at the very end of an allocation, so that a sanitizer finds the first byte too many.
 std::unique_ptr<std::uint8_t[]> exact(std::vector<std::uint8_t> const& bytes) {
   auto copy = std::make_unique<std::uint8_t[]>(bytes.size());
   std::copy(bytes.begin(), bytes.end(), copy.get());
@@ -96,7 +96,7 @@ std::unique_ptr<codebook> fit(weight_block<T> const& block) {
   return book;
 }
 
-/// One block, once through the portable steps and once through others.
+/// Codes one block by the portable steps and by others, and compares.
 template <class T, class Mantissa, class Fast>
 struct comparison {
   using portable = weight_block_steps<T, Mantissa>;
@@ -136,7 +136,7 @@ struct comparison {
     }
   }
 
-  /// Packs the codes of `expected`, which must be those of `actual`; gives the states and then the words.
+  /// Packs the codes of `expected`, which must be those of `actual`. Returns the states and then the words.
   std::vector<std::uint8_t> pack(pair_coder::encode_table const& table) {
     std::memcpy(actual->codes, expected->codes, sizeof(actual->codes));
     packed_block<group_type> const wanted = portable::pack(group, block.coded, table, *expected);
@@ -223,7 +223,7 @@ struct comparison {
   }
 };
 
-/// A codebook that was made for other weights: pairs that it cannot code, many escapes, more words than fit.
+/// A codebook made for other weights: pairs that it cannot code, many escapes, more words than fit.
 template <class T, class Mantissa>
 std::unique_ptr<codebook> stale_codebook() {
   auto weights = std::make_unique<T[]>(4096);
@@ -268,7 +268,7 @@ void compare_block(content what, int count, bool with_normalizers, codebook cons
   if (payload.size() > 128) {
     CHECK(both.unpack(book->decode, payload));
   }
-  // Words, and where windows lie, have nothing to do with how many bits of a mantissa are kept.
+  // Words, and the base of windows, do not depend on the number of kept mantissa bits.
   constexpr bool is_thorough = Mantissa::kept_bits == 0 || Mantissa::template is_lossless<T>;
   if (is_thorough) {
     both.unpack_hostile(book->decode, payload, seed);

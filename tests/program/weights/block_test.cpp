@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The portable steps of coding a block: what they undo, how much room they use, what they refuse. (Their fast versions
-// are held to them by block_simd_test.cpp.)
+// The portable steps of coding a block: what they undo, how much room they use, what they refuse. block_simd_test.cpp
+// compares their faster versions with them.
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr serial_group<32> group;
 
-/// A block of codes and everything that is needed to code it.
+/// A block of codes with the tables and scratch to code it.
 struct coded_pairs {
   using steps = weight_block_steps<bfloat16, keep_mantissa<7>>;
   static constexpr int coded = 8192;
@@ -28,7 +28,7 @@ struct coded_pairs {
   pair_coder::model_type model{};
   std::unique_ptr<pair_coder::decode_table> slots = std::make_unique<pair_coder::decode_table>();
 
-  /// Pairs drawn from `used` equally frequent ones.
+  /// Draws pairs from `used` equally frequent ones.
   explicit coded_pairs(int used) {
     for (int i = 0; i < used; ++i) {
       model.frequency[i * 7 % 256] = static_cast<std::uint16_t>(4096 / used);
@@ -40,7 +40,7 @@ struct coded_pairs {
     }
   }
 
-  /// States, then words.
+  /// The states and then the words of the packed block.
   std::vector<std::uint8_t> pack() {
     auto const table = pair_coder::make_encode_table(model);
     packed_block<serial_group<32>> const packed = steps::pack(group, coded, table, *scratch);
@@ -141,7 +141,7 @@ TEST_CASE("split lists the exponents that have no code, ascending by position", 
   weights[200].bits = 0x0001;                      // 0
   weights[3].bits = 0xff81;                        // 255
   weights[77].bits = 0x4080;                       // 129
-  weights[78].bits = 0x4400;                       // 136: the one from anywhere
+  weights[78].bits = 0x4400;                       // 136: the exponent from elsewhere
   split_block<bfloat16, 7> const split(weights, 256, {116, 136});
   REQUIRE(split.escapes == 2);
   CHECK(split.scratch->escapes[0] == weight_escape::pack(3, 255, false));

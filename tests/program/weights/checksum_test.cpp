@@ -81,7 +81,7 @@ TEST_CASE("a block's checksum covers the sizes in its index entry, normalizers, 
   CHECK(wrong == 0);
   CHECK(checksum(stream, {3, 99, 2}) != expected);
   CHECK(checksum(stream, {3, 100, 3}) != expected);
-  // The same as one checksum over the parts one after the other.
+  // The result is the same as one checksum over the parts one after the other.
   std::uint8_t const sizes[4] = {100, 0, 2, 0};
   std::uint32_t joined = crc32c(sizes, 4);
   for (auto const& range : ranges) {

@@ -27,7 +27,7 @@ struct codebook {
   }
 };
 
-/// The documented rule, written down once more without groups.
+/// The frequencies by the documented rule, written once more without groups.
 std::vector<std::uint16_t> frequencies_by_the_rule(exponent_window window, histogram const& counts) {
   using model = frequency_model<12>;
   std::uint64_t all = 0;
@@ -88,7 +88,7 @@ codebook fit_serially(histogram const& counts, std::uint32_t largest_exponent) {
   return result;
 }
 
-/// fit_codebook and write_encode_table as a program.
+/// Runs fit_codebook and write_encode_table as a program.
 struct fitting {
   static constexpr int lanes = 32;
   using scratch_type = codebook_scratch;
@@ -142,7 +142,7 @@ std::vector<histogram> adversarial_histograms() {
   return all;
 }
 
-/// The last 16 or 32 exponents of a histogram, as a format with fewer bits counts them.
+/// A histogram reduced to its last 16 or 32 exponents, as a format with fewer bits counts them.
 histogram narrowed(histogram const& counts, std::size_t exponents) {
   histogram narrow(256);
   for (std::size_t i = 0; i < 256; ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The programs of decoding one by one, as an executor with programs of its own uses them.
+// The programs of decoding one by one, as an executor with programs of its own runs them.
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -16,7 +16,7 @@ using tessera_test::weight_kind;
 
 namespace {
 
-/// A stream of ten blocks and what programs need to decode it.
+/// A stream of ten blocks and the memory to decode it.
 struct decoding_at_hand {
   cpu exec{.threads = 2};
   weight_array<bfloat16> weights{weight_kind::gauss, 1, 10'000};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The program of compressed layers with weights that are not compressed at all: blocks of a plain array.
+// The program of compressed layers with uncompressed weights: blocks of a plain array.
 #include <cstdint>
 #include <vector>
 
@@ -15,7 +15,7 @@ using namespace tessera;
 
 namespace {
 
-/// "Decodes" blocks of 48 weights, which rows of any other length straddle, and counts how often.
+/// "Decodes" blocks of 48 weights, which rows of any other length straddle, and counts the calls.
 struct plain_reader {
   using value_type = float;
   struct scratch_type {};

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Offloaded caches on CUDA devices: programs of their own for the steps of caches of bfloat16 or float16 whose heads
-/// have 64 or 128 channels.
+/// Offloaded caches on CUDA devices: which kernels run the steps of caches of bfloat16 or float16 whose heads have 64
+/// or 128 channels.
 ///
-/// offloaded_cache.hpp brings it where nvcc compiles: use a cache as on the CPU, with a tessera::cuda executor and a
-/// side_queue<tessera::cuda>. What they need beyond that; else the portable programs:
+/// offloaded_cache.hpp includes this header where nvcc compiles: use a cache as on the CPU, with a tessera::cuda
+/// executor and a side_queue<tessera::cuda>. The kernels ask for more than that; where it is not met, the portable
+/// programs run:
 ///
 ///     score_means       landmarks that are means, in bfloat16 or in codes, of a cache of bfloat16
 ///     choose_largest    sequences of up to 40960 chunks
@@ -23,11 +24,12 @@
 ///     keys        2.1 MB of coefficients, 1.7 MB of keys, 0.27 GFLOP       0.8 us
 ///     attention   2.4 MB that are resident, 8.4 MB that are selected       2.4 us
 ///
-/// of 537 MB, 118 us, that attention over all of them reads. Values cross the bus beside all but the scores and the
-/// selection of a batch's first part and the attention over what its last part selects: by these numbers a step of many
-/// sequences takes 3.6 times less time than all of attention at best, 6.5 times with e4m3, 14 times with values on the
-/// device. On an H200 16 sequences take 3.2, 4.6 and 8.9 times less. One sequence alone waits for launches most of its
-/// time: 1.5, 1.6 and 2.1 times less. bench/offloaded_cache/shadow_kv_bench.cu measures it.
+/// Dense attention over the whole sequence reads 537 MB, in 118 us. The transfer of values over the bus overlaps with
+/// everything except the scores and the selection of a batch's first part and the attention over the chunks that its
+/// last part selects. By these numbers a step of many sequences takes 3.6 times less time than dense attention at best,
+/// 6.5 times with e4m3, 14 times with values on the device. On an H200 16 sequences take 3.2, 4.6 and 8.9 times less.
+/// One sequence alone waits for launches most of its time: 1.5, 1.6 and 2.1 times less.
+/// bench/offloaded_cache/shadow_kv_bench.cu measures it.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +56,7 @@ namespace detail {
 template <class T>
 inline constexpr bool has_pieces = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
 
-/// Whether there are groups, and programs can divide their numbers.
+/// Whether there are groups, and so few that programs can divide their numbers in 31 bits.
 inline bool has_places(std::int64_t groups) {
   return groups > 0 && groups < std::int64_t{1} << 31;
 }
@@ -95,7 +97,7 @@ inline std::int64_t rebuild_splits(offload_extents const& n, std::int64_t steps,
   return best;
 }
 
-/// Program: a rebuild_rotated for the call.
+/// Enqueues a Program, which is a rebuild_rotated for the call.
 template <class Program, class Architectures, class Call>
 void run_pairs(basic_cuda<Architectures> const& exec, Call const& call) {
   std::int64_t const most = Program::blocks_per_multiprocessor * std::int64_t{exec.state->multiprocessors()};
@@ -132,7 +134,7 @@ bool try_fetch(basic_cuda<Architectures> const& exec, Call const& call) {
   if (!Program::takes(call)) {
     return false;
   }
-  constexpr std::int64_t over_bus = 64;  // what is in memory of the device is there sooner
+  constexpr std::int64_t over_bus = 64;  // groups that keep the bus busy; memory of the device needs more of them
   std::int64_t const most = divide_up(call.groups(), std::int64_t{Program::records});
   std::int64_t const count = call.crosses_bus ? over_bus : 4 * std::int64_t{exec.state->multiprocessors()};
   Program const program{call, max(min(count, most), std::int64_t{1})};

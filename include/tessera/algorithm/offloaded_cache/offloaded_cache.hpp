@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// A KV cache whose keys are low-rank on the device and whose values are elsewhere, of which each step reads the ring
-/// of latest tokens, a few exact chunks, and the chunks that a selector chooses.
+/// A KV cache that keeps low-rank keys on the device and values in host or device memory. Each step reads the ring of
+/// latest tokens, a few exact chunks, and the chunks that a selector chooses.
 ///
 ///     using method = tessera::offloaded_cache<low_rank_projector<160>, landmark_selector<8>, keep_outliers<48>>;
 ///     auto const plan = method::plan<bfloat16>(shape, options);
@@ -10,8 +10,8 @@
 ///     method::decode(exec, side, cache, {queries, keys, values}, offload_outputs<bfloat16>{result},
 ///                    tessera::workspace(plan.step, memory));
 ///
-/// What it is for, costs, accuracy: shadow_kv.hpp, which is this with the paper's parameters. Where everything lies:
-/// program/offloaded_cache/cache_memory.hpp. The portable programs: any executor, any strides.
+/// Purpose, costs and accuracy: shadow_kv.hpp, which is this cache with the paper's parameters. The memory it takes:
+/// program/offloaded_cache/cache_memory.hpp. The portable programs take any executor and any strides.
 #pragma once
 
 #include <cstddef>
@@ -42,34 +42,35 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A cache in memory: what programs get. Copies are the same cache.
+/// A cache in memory, as programs get it. Copies are the same cache.
 template <class T, ChunkSelector S, class Codec>
 struct open_cache {
-  offload_plan<T, S, Codec> plan;                                         ///< extents and places
+  offload_plan<T, S, Codec> plan;                                         ///< extents, and places in memory
   offloaded_memory<T, typename chunk_landmarks<S>::element_type> memory;  ///< views of the cache
-  rotary_embedding rotary;                                                ///< of keys and queries
-  S selector;                                                             ///< of chunks
-  float scale;                                                            ///< of scores
+  rotary_embedding rotary;                                                ///< the rotation of keys and queries
+  S selector;                                                             ///< chooses chunks
+  float scale;                                                            ///< the factor of scores
 };
 
-/// Projector: says the rank, of which a cache has as many as its keys have channels; S: a ChunkSelector; Outliers:
-/// keep_outliers<n>; Codec: how values are kept, exact_values or a Quantizer.
+/// Projector: has the rank; where keys have fewer channels, the rank is their number. S: a ChunkSelector. Outliers:
+/// keep_outliers<n>. Codec: how values are kept, exact_values or a Quantizer.
 template <class Projector, ChunkSelector S, class Outliers, class Codec = exact_values>
 struct offloaded_cache {
-  /// Says which chunks are fetched.
+  /// Chooses the chunks that a step attends to.
   using selector_type = S;
   /// How values are kept.
   using codec_type = Codec;
-  /// What plan() gives.
+  /// The type of a plan().
   template <class T>
   using plan_type = offload_plan<T, S, Codec>;
-  /// What open() gives.
+  /// The type of an opened cache.
   template <class T>
   using cache_type = open_cache<T, S, Codec>;
-  static constexpr std::int64_t rank = Projector::rank;  ///< directions of keys, at most
-  static constexpr int side_marks = most_offload_parts;  ///< of the side queue that steps are given
+  static constexpr std::int64_t rank = Projector::rank;  ///< the most directions of keys
+  static constexpr int side_marks = most_offload_parts;  ///< marks that the side queue of a step must have
 
-  /// T: what keys and values are: bfloat16, float16 or float. Throws shape_error or value_error.
+  /// Plans the memory of a cache. T: the type of keys and values: bfloat16, float16 or float. Throws shape_error or
+  /// value_error.
   template <class T>
   static plan_type<T> plan(offload_shape const& shape, offload_options options = {}, S const& selector = {}) {
     constexpr char const* here = "offloaded_cache.plan";
@@ -114,8 +115,8 @@ struct offloaded_cache {
     return plan_type<T>(n, options, selector, std::move(rows));
   }
 
-  /// The cache in the caller's blocks, which begin at multiples of 256 bytes. Enqueues nothing: sequences begin with
-  /// begin() or prefill(). `host`: pinned memory; nothing where values are kept on the device.
+  /// Opens a cache in the caller's blocks, which begin at multiples of 256 bytes. Enqueues nothing: sequences begin
+  /// with begin() or prefill(). `host`: pinned memory; empty where values are kept on the device.
   template <class T>
   static cache_type<T> open(plan_type<T> const& plan, array_view<std::byte> device, array_view<std::byte> host,
                             rotary_embedding const& rotary, S const& selector = {}) {
@@ -136,9 +137,9 @@ struct offloaded_cache {
     return {plan, plan.memory(device, host), rotary, selector, scale};
   }
 
-  // Prompts. Keys and values: key heads x tokens x channels, any strides; keys before their rotation.
+  // Prompts. Keys and values are key heads x tokens x channels, of any strides; keys are those before their rotation.
 
-  /// All of a prompt at once: begin(), take(), finish().
+  /// Enqueues a whole prompt at once: begin(), take(), finish().
   template <class Executor, class Side, class T>
   static void prefill(Executor const& exec, Side const& side, cache_type<T> const& cache, std::int64_t sequence,
                       view<std::type_identity_t<T> const, 3> keys, view<std::type_identity_t<T> const, 3> values,
@@ -148,7 +149,8 @@ struct offloaded_cache {
     finish(exec, side, cache, prompt, keys, values, space);
   }
 
-  /// Forgets what the sequence was. The same workspace is for all calls of one prompt, up to finish().
+  /// Begins a prompt, and forgets the tokens that the sequence had. All calls of one prompt, up to finish(), take the
+  /// same workspace.
   template <class Executor, class T>
   static offload_prompt begin(Executor const& exec, cache_type<T> const& cache, std::int64_t sequence,
                               workspace const& space) {
@@ -164,8 +166,9 @@ struct offloaded_cache {
     return {sequence, 0};
   }
 
-  /// The next tokens of the prompt: a multiple of the chunk, except for the last ones; multiples of 2048 give the same
-  /// bits as all at once. Values go to the store on the side, meanwhile: they stay until finish() has joined it.
+  /// Takes the next tokens of the prompt: a multiple of the chunk, except for the last ones; multiples of 2048 give the
+  /// same bits as all at once. Values are copied to the store on the side queue meanwhile, so that their memory must
+  /// stay until finish() has joined it.
   template <class Executor, class Side, class T>
   static void take(Executor const& exec, Side const& side, cache_type<T> const& cache, offload_prompt& prompt,
                    view<std::type_identity_t<T> const, 3> keys, view<std::type_identity_t<T> const, 3> values,
@@ -182,7 +185,7 @@ struct offloaded_cache {
     check_room(here, cache, prompt.sequence, prompt.tokens + count);
     auto const first_row = cache.plan.first_rows[static_cast<std::size_t>(prompt.sequence)];
     std::int64_t const before = prompt.tokens / n.chunk;
-    // Chunks that the ring will hold have no row, if there is no room for them.
+    // Chunks that the ring will hold have no row, if there is no room for one.
     std::int64_t const chunks =
         max(std::int64_t{0}, min(count / n.chunk, cache.plan.capacity(prompt.sequence) - before));
     side.follow();
@@ -194,7 +197,7 @@ struct offloaded_cache {
     prompt.tokens += count;
   }
 
-  /// Given all of the prompt once more: finds directions, projects keys, keeps outliers and the latest tokens.
+  /// Ends a prompt, given all of it once more: finds directions, projects keys, keeps outliers and the latest tokens.
   template <class Executor, class Side, class T>
   static void finish(Executor const& exec, Side const& side, cache_type<T> const& cache, offload_prompt const& prompt,
                      view<std::type_identity_t<T> const, 3> keys, view<std::type_identity_t<T> const, 3> values,
@@ -223,9 +226,9 @@ struct offloaded_cache {
                                     static_cast<std::int32_t>(chunks), measures_of(cache, space)});
   }
 
-  /// A step: a token for each of some sequences, which attends to itself and to what is cached of those before it, and
-  /// is cached. Sequences that are full, never begun, not of the batch, or named by two steps are reported to
-  /// exec.wait() and left as they are. Nothing waits or allocates.
+  /// A step: a token for each of some sequences, which attends to itself and to the cached tokens before it, and is
+  /// cached. Sequences that are full, never begun, not of the batch, or named by two steps are reported to exec.wait()
+  /// and left as they are. Nothing waits or allocates.
   template <class Executor, class Side, class T, class Result = T>
   static void decode(Executor const& exec, Side const& side, cache_type<T> const& cache,
                      offload_tokens<std::type_identity_t<T>> const& in, offload_outputs<Result> const& out,
@@ -256,15 +259,15 @@ struct offloaded_cache {
                                                               Out const&, More const&...) {
     refuse_decode<In>();
   }
-  /// Refuses calls of decode() with braces that hold other things, and says at compile time what it takes.
+  /// Refuses calls of decode() with other types in braces, and says at compile time what it takes.
   template <class... None>
   static void decode(anything, anything, anything, anything, anything, anything) {
     refuse_decode<None...>();
   }
 
-  /// Finds directions anew, from all keys so far, and writes the coefficients of archived chunks in those; for a cache
-  /// that keeps products, where what streams in leaves more than the prompt did (cached_sequence). In a workspace of a
-  /// prompt.
+  /// Finds directions anew, from all keys so far, and writes the coefficients of archived chunks in the new directions.
+  /// It is for a cache that keeps products, where the directions leave more of generated keys than of the prompt
+  /// (cached_sequence). The workspace is that of a prompt.
   template <class Executor, class T>
   static void refit(Executor const& exec, cache_type<T> const& cache, std::int64_t sequence, workspace const& space) {
     constexpr char const* here = "offloaded_cache.refit";
@@ -283,7 +286,7 @@ struct offloaded_cache {
     run_program(exec, finish_refit<T, element_of<T>>{n, cache.memory, directions, sequence, measures_of(cache, space)});
   }
 
-  /// Waits for what was enqueued and tells how it went.
+  /// Waits for enqueued work and returns lengths and counts of the sequences.
   template <class Executor, class T>
   static offload_statistics wait_for_statistics(Executor const& exec, cache_type<T> const& cache) {
     auto const& memory = cache.memory;
@@ -310,7 +313,8 @@ struct offloaded_cache {
 
   // Parts of decode().
 
-  /// Coefficients of the chunk that leaves the ring, if one does; and products, where the cache keeps those.
+  /// Computes coefficients of the chunk that leaves the ring, if one does, and adds to products, where the cache keeps
+  /// them.
   template <class Executor, class T>
   static void project_chunks(Executor const& exec, cache_type<T> const& cache, offload_step<T> const& step) {
     auto const& memory = cache.memory;
@@ -329,7 +333,7 @@ struct offloaded_cache {
   static void score(Executor const& exec, cache_type<T> const& cache, offload_step<T> const& part) {
     run_program(exec, score_chunks<T, S>{cache.plan.extents, cache.memory, part, cache.selector, cache.scale});
   }
-  /// Which chunks are selected, where they are, and which have to be fetched.
+  /// Selects chunks, assigns slots to them, and lists those that have to be fetched.
   template <class Executor, class T>
   static void choose(Executor const& exec, cache_type<T> const& cache, offload_step<T> const& part) {
     offload_extents const& n = cache.plan.extents;
@@ -337,7 +341,8 @@ struct offloaded_cache {
     run_program(exec, place_chunks<T, element_of<T>>{n, cache.memory, part, cache.plan.options.keeps_slots});
   }
 
-  /// Values are on the host: those of one part cross the bus while landmarks of the next are read and chosen from.
+  /// Attention with values on the host: the values of one part cross the bus while chunks of the next part are scored
+  /// and selected.
   template <class Executor, class Side, class T>
   static void attend_across_bus(Executor const& exec, Side const& side, cache_type<T> const& cache,
                                 offload_step<T> const& step) {
@@ -359,8 +364,8 @@ struct offloaded_cache {
     }
   }
 
-  /// Values are on the device. What is resident waits for no selection and goes beside the scores; values are fetched
-  /// while keys are rebuilt.
+  /// Attention with values on the device. Resident chunks wait for no selection: attention over them runs at the same
+  /// time as the scores. Values are fetched while keys are rebuilt.
   template <class Executor, class Side, class T>
   static void attend_on_device(Executor const& exec, Side const& side, cache_type<T> const& cache,
                                offload_step<T> const& step) {
@@ -383,7 +388,8 @@ struct offloaded_cache {
     return {kept != nullptr ? kept + sequence * width * width : space[cache.plan.prompt_parts.gram].data,
             {width, width}};
   }
-  /// Where sums of some of a prompt's tokens can lie: its coefficients are written after the last of them.
+  /// Memory for sums over some of a prompt's tokens: that of its coefficients, which are written after the last of
+  /// these sums.
   template <class T>
   static array_view<float> room_of(cache_type<T> const& cache, std::int64_t sequence) {
     offload_extents const& n = cache.plan.extents;
@@ -408,7 +414,7 @@ struct offloaded_cache {
                            cache.plan.prompt_parts.search, space, directions);
   }
 
-  /// Coefficients of tokens, from row `first` on.
+  /// Computes coefficients of tokens, and writes them from row `first` on.
   template <class Executor, class T>
   static void project(Executor const& exec, cache_type<T> const& cache, std::int64_t sequence, view<T const, 3> keys,
                       std::int64_t first) {

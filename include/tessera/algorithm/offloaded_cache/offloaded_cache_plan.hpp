@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `offload_plan`: how many bytes an offloaded cache takes where, before any of them is allocated, and where its parts
-/// lie in them.
+/// `offload_plan`: how many bytes an offloaded cache takes in which memory, before any of them is allocated, and where
+/// its regions lie in them.
 ///
 ///     auto const plan = shadow_kv::plan<bfloat16>(shape, options);
 ///     plan.device.bytes();      // on the device, for good
@@ -32,7 +32,7 @@ inline namespace v0 {
 
 namespace detail {
 
-/// Parts of the memory of a cache.
+/// The regions of a cache.
 template <class T, class E>
 struct offload_regions {
   region<cached_sequence> sequences;
@@ -56,7 +56,7 @@ struct offload_regions {
   region<std::byte> values;
 };
 
-/// Parts of the workspace of a step.
+/// The regions of the workspace of a step.
 template <class T>
 struct offload_step_regions {
   region<std::int32_t> admitted;
@@ -74,7 +74,7 @@ struct offload_step_regions {
   region<double> renewal;
 };
 
-/// Parts of the workspace of a prompt.
+/// The regions of the workspace of a prompt.
 template <class T>
 struct offload_prompt_regions {
   region<float> gram;
@@ -86,25 +86,25 @@ struct offload_prompt_regions {
 
 }  // namespace detail
 
-/// In how many parts a step of many sequences is at most; more would be too small to fill a device.
+/// The most parts of a step; a part of more would be too small to fill a device.
 inline constexpr int most_offload_parts = 4;
 
-/// S: the selector, Codec: of values.
+/// The memory of an offloaded cache. S: the selector; Codec: how values are kept.
 template <class T, ChunkSelector S, class Codec>
 struct offload_plan {
   /// The type of a landmark's elements.
   using element_type = typename chunk_landmarks<S>::element_type;
-  /// Values of a chunk as they are kept.
+  /// The record of a chunk's values.
   using record = value_record<Codec, T>;
 
   offload_extents extents;               ///< heads, channels and chunks
-  offload_options options;               ///< as they were asked for
-  std::vector<std::int64_t> first_rows;  ///< of each sequence, and of all
-  std::int64_t elements;                 ///< of a landmark
-  std::int64_t record_bytes;             ///< bytes of a chunk's values and what goes with them
-  key_factorization search;              ///< for directions of keys
+  offload_options options;               ///< the options that were asked for
+  std::vector<std::int64_t> first_rows;  ///< the first chunk of each sequence, and the end of the last one
+  std::int64_t elements;                 ///< elements of a landmark
+  std::int64_t record_bytes;             ///< bytes of a chunk's values and of their parameters
+  key_factorization search;              ///< the search for directions of keys
 
-  workspace_plan device{"offloaded_cache, on the device"};  ///< of the cache
+  workspace_plan device{"offloaded_cache, on the device"};  ///< device memory of the cache
   /// Pinned memory of the cache; empty if values are on the device.
   workspace_plan host{"offloaded_cache, pinned memory of the host"};
   workspace_plan prompt{"offloaded_cache, workspace of a prompt"};  ///< for begin(), take() and finish()
@@ -114,7 +114,7 @@ struct offload_plan {
   detail::offload_step_regions<T> step_parts;      ///< regions of `step`
   detail::offload_prompt_regions<T> prompt_parts;  ///< regions of `prompt`
 
-  /// Adds all regions; `rows` has the first chunk of each sequence, and the end.
+  /// Adds all regions. `rows` has the first chunk of each sequence, and the end of the last one.
   offload_plan(offload_extents const& n, offload_options const& chosen, S const& selector,
                std::vector<std::int64_t> rows)
       : extents(n),
@@ -134,25 +134,25 @@ struct offload_plan {
     prompt_parts.search = search.add_to(prompt);
   }
 
-  /// Chunks that a sequence has room for.
+  /// The number of chunks that a sequence has room for.
   [[nodiscard]] std::int64_t capacity(std::int64_t sequence) const {
     auto const at = static_cast<std::size_t>(sequence);
     return first_rows[at + 1] - first_rows[at];
   }
 
-  /// When steps find directions anew.
+  /// The rule by which steps find directions anew.
   [[nodiscard]] renewal_rule rule() const { return {options.renewal_growth, options.renewal_until}; }
 
-  /// In how many parts a step of so many sequences goes: up to four where values cross a bus, of which one crosses
-  /// while chunks of the next are chosen; one where values are on the device.
+  /// The number of parts in which a step of so many sequences runs: up to four where values cross the bus, so that one
+  /// part crosses while chunks of the next are chosen; one where values are on the device.
   [[nodiscard]] int parts_of(std::int64_t steps) const {
     return options.values == value_store::host
                ? static_cast<int>(clamp(steps, std::int64_t{1}, std::int64_t{most_offload_parts}))
                : 1;
   }
-  /// Part `which` of a step. The first one of four is small, so that the bus has work soon, and the last one is smaller
-  /// than the one before, since its attention overlaps with nothing: 2.5 % of a step. Codes cross so soon that the
-  /// choice takes longer, and are in equal parts: 4 %.
+  /// Part `which` of a step. The first part of four is small, so that the bus has work soon, and the last part is
+  /// smaller than the one before, since its attention overlaps with nothing: that saves 2.5 % of a step. Values in
+  /// codes cross so soon that the choice takes longer; their parts are equal, which saves 4 %.
   [[nodiscard]] offload_step<T> part_of(offload_step<T> const& all, int which) const {
     constexpr bool are_values = std::is_same_v<Codec, exact_values>;
     constexpr std::int64_t eighths[most_offload_parts + 1] = {0, 1, 3, 6, 8};
@@ -165,13 +165,13 @@ struct offload_plan {
     return all.part(end_of(which), end_of(which + 1) - end_of(which));
   }
 
-  /// All regions and their bytes, a table for people.
+  /// A table of all regions and their bytes, to be read by people.
   [[nodiscard]] std::string describe() const {
     return join("offloaded_cache: keys of ", extents.width(), " channels of all heads in ", extents.rank,
                 " directions\n", device.describe(), host.describe(), prompt.describe(), step.describe());
   }
 
-  /// The cache in blocks of at least as many bytes. `store` holds values: the host's block, or nothing.
+  /// The cache in blocks of at least the planned sizes. `store` holds values: the host's block, or nothing.
   [[nodiscard]] offloaded_memory<T, element_type> memory(array_view<std::byte> block,
                                                          array_view<std::byte> store) const {
     workspace const on_device(device, block);
@@ -202,7 +202,7 @@ struct offload_plan {
     return made;
   }
 
-  /// A step of so many sequences in a workspace.
+  /// A step of so many sequences in a workspace of plan.step.
   [[nodiscard]] offload_step<T> step_of(workspace const& space, std::int64_t steps,
                                         array_view<std::int32_t const> sequences) const {
     offload_extents const& n = extents;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What algorithm/offloaded_cache/offloaded_cache.hpp takes and gives: shapes, options, tokens, results.
+/// The arguments and results of algorithm/offloaded_cache/offloaded_cache.hpp: shapes, options, tokens, outputs.
 ///
 ///     offload_shape const shape{32, 8, 128, {131072, 4096}};     // two sequences
 ///     offload_options options;
@@ -18,38 +18,41 @@
 namespace tessera {
 inline namespace v0 {
 
-/// One layer of the sequences of a batch.
+/// The extents of a cache, which is one layer of the sequences of a batch.
 struct offload_shape {
-  std::int64_t query_heads;          ///< of all key heads together
+  std::int64_t query_heads;          ///< query heads, for all key heads together
   std::int64_t key_heads;            ///< query head h reads key head h / (query_heads / key_heads)
-  std::int64_t channels;             ///< of a head
-  std::vector<std::int64_t> tokens;  ///< that each sequence has room for
+  std::int64_t channels;             ///< channels of a head (the head dimension)
+  std::vector<std::int64_t> tokens;  ///< the tokens that each sequence has room for
 };
 
-/// Where values of archived chunks are kept: in pinned memory of the host, which the device reads, or on the device,
-/// where they take the room that the method is to save, but cross no bus: for hosts that cannot pin as much, and for
-/// small batches.
+/// Where values of archived chunks are kept: in pinned memory of the host, which the device reads, or on the device.
+/// There they cross no bus, but take the memory that the method is to save; this is for hosts that cannot pin so much,
+/// and for small batches.
 enum class value_store : std::uint8_t { host, device };
 
-/// What a cache may choose.
+/// The options of a cache.
 struct offload_options {
-  std::int64_t ring = 64;    ///< latest tokens that are exact: from ring - chunk + 1 to ring; a multiple of the chunk
+  /// The size of the ring, a multiple of the chunk: the latest ring - chunk + 1 to ring tokens are exact.
+  std::int64_t ring = 64;
   std::int64_t slots = 0;    ///< chunks of a head that stay on the device; 0: as many as are selected
-  std::int64_t strays = 16;  ///< chunks of a head that may be exact because directions do not hold them
-  /// Strays are chunks that leave, outside of the directions, more than so many times what the prompt left.
+  std::int64_t strays = 16;  ///< chunks of a head that may be kept exactly because directions do not hold them
+  /// A chunk is a stray if the directions leave more than so many times as much of it as of the prompt.
   float residual_limit = 3.0F;
-  float softmax_scale = 0.0F;              ///< 0: 1 / sqrt(channels)
-  value_store values = value_store::host;  ///< of archived chunks
-  /// Steps find the directions of a sequence anew when it has so many times the tokens that they were fitted to.
+  float softmax_scale = 0.0F;              ///< the factor of scores; 0: 1 / sqrt(channels)
+  value_store values = value_store::host;  ///< where values of archived chunks are kept
+  /// Steps find the directions of a sequence anew when it has so many times the tokens of the last fit.
   float renewal_growth = 1.25F;
-  /// Steps find directions anew only if they were fitted to fewer tokens than so many for each direction; 0: never.
+  /// Steps find directions anew only if the last fit had fewer tokens than so many for each direction; 0: never.
   float renewal_until = 8.0F;
-  bool keeps_products = false;   ///< 4 * (key_heads * channels)^2 bytes more a sequence, for refit()
-  bool keeps_slots = true;       ///< false: fetches everything anew in each step; for tests and measurements
-  subspace_options search = {};  ///< for directions
+  /// Whether products are kept for refit(), 4 * (key_heads * channels)^2 bytes more a sequence.
+  bool keeps_products = false;
+  /// Whether slots are kept; false: each step fetches everything anew, for tests and measurements.
+  bool keeps_slots = true;
+  subspace_options search = {};  ///< the search for directions
 };
 
-/// A token for each of some sequences. Any strides.
+/// A token for each of some sequences, of any strides.
 template <class T>
 struct offload_tokens {
   view<T const, 3> queries;  ///< steps x query heads x channels, before their rotation
@@ -59,17 +62,18 @@ struct offload_tokens {
   array_view<std::int32_t const> sequences = {};
 };
 
-/// Steps of no sequence, or of one that decode() reports, get zeros and minus infinity.
+/// Outputs of a step. Steps of no sequence, or of one that decode() reports, get zeros and minus infinity.
 template <class Result>
 struct offload_outputs {
-  view<Result, 3> result;           ///< steps x query heads x channels
-  view<float, 2> log_sum_exp = {};  ///< steps x query heads: natural, of the scaled scores attended to; or null
+  view<Result, 3> result;  ///< steps x query heads x channels
+  /// Steps x query heads: natural logarithms, of the scaled scores attended to; or null.
+  view<float, 2> log_sum_exp = {};
 };
 
 /// What a cache tells of its sequences and chunks.
 struct offload_statistics {
-  std::vector<cached_sequence> sequences;  ///< lengths, as the host sees them
-  std::vector<chunk_usage> usage;          ///< of each sequence, of each key head
+  std::vector<cached_sequence> sequences;  ///< lengths and other state of each sequence
+  std::vector<chunk_usage> usage;          ///< counts of each key head of each sequence
 
   /// The share of selected chunks that were in a slot already; 0 if none were selected.
   [[nodiscard]] double hit_rate() const {
@@ -83,10 +87,10 @@ struct offload_statistics {
   }
 };
 
-/// How far a prompt is: from begin() over take() to finish().
+/// The progress of a prompt, from begin() over take() to finish().
 struct offload_prompt {
-  std::int64_t sequence;    ///< of the batch
-  std::int64_t tokens = 0;  ///< taken
+  std::int64_t sequence;    ///< the number of the sequence in the batch
+  std::int64_t tokens = 0;  ///< tokens taken so far
 };
 
 }  // namespace v0

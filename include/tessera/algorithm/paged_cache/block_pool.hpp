@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Which blocks of a paged cache are free, and how many sequences use the others: host memory alone.
+/// Which blocks of a paged cache are free, and how many sequences use each of the others. It is in host memory alone.
 ///
 ///     tessera::block_pool pool(1000);
 ///     std::int32_t const block = pool.take();      // for one sequence
@@ -16,10 +16,10 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The lowest free block is taken first, so that a run of calls always gives the same blocks.
+/// A pool of blocks. The lowest free block is taken first, so that the same calls always give the same blocks.
 class block_pool {
  public:
-  /// All blocks are free at first; shape_error if there are more than 31 bits number.
+  /// A pool in which all blocks are free. Throws shape_error for more blocks than 31 bits can number.
   explicit block_pool(std::int64_t blocks) {
     check<shape_error>(blocks >= 0 && blocks <= INT32_MAX, "block_pool: there are ", blocks,
                        " blocks but block tables number them with 31 bits, up to ", INT32_MAX);
@@ -29,14 +29,14 @@ class block_pool {
     }
   }
 
-  /// Blocks in all.
+  /// The number of all blocks.
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(users_.size()); }
-  /// Blocks that nobody uses.
+  /// The number of blocks that nobody uses.
   [[nodiscard]] std::int64_t free() const { return static_cast<std::int64_t>(free_.size()); }
-  /// Sequences that use a block; 0 of a free one. Throws value_error for no block of the pool.
+  /// The number of sequences that use a block; 0 for a free one. Throws value_error for a number that is no block's.
   [[nodiscard]] std::int32_t users(std::int32_t block) const { return users_[checked(block)]; }
 
-  /// Throws shape_error if there is none.
+  /// Takes the lowest free block. Throws shape_error if there is none.
   [[nodiscard]] std::int32_t take() {
     check<shape_error>(!free_.empty(), "block_pool.take: ", users_.size(), " blocks are in use, of ", users_.size());
     std::int32_t const block = free_.back();
@@ -44,12 +44,13 @@ class block_pool {
     users_[static_cast<std::size_t>(block)] = 1;
     return block;
   }
-  /// One more sequence uses a block that is in use. Throws value_error for another.
+  /// Lets one more sequence use a block. Throws value_error for a block that is not in use.
   void share(std::int32_t block) {
     check<value_error>(users_[checked(block)] > 0, "block_pool.share: block ", block, " is in use by nobody");
     ++users_[checked(block)];
   }
-  /// One sequence less uses a block that is in use; it is free when none does. Throws value_error for another.
+  /// Lets one sequence less use a block, which is free when no sequence uses it. Throws value_error for a block that is
+  /// not in use.
   void give_back(std::int32_t block) {
     check<value_error>(users_[checked(block)] > 0, "block_pool.give_back: block ", block, " is in use by nobody");
     if (--users_[checked(block)] == 0) {
@@ -69,7 +70,7 @@ class block_pool {
   }
 
   std::vector<std::int32_t> users_;
-  std::vector<std::int32_t> free_;  ///< descending
+  std::vector<std::int32_t> free_;  ///< free blocks, in descending order
 };
 
 }  // namespace v0

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `cache_append_call`: new tokens for a compressed cache, and the portable programs that append them;
-/// run_cache_append() of algorithm/paged_cache/paged_cache.hpp enqueues it.
+/// `cache_append_call`: new tokens for a compressed cache, and the portable programs that append them.
+/// run_cache_append() of algorithm/paged_cache/paged_cache.hpp enqueues the call.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What an append of at most `tokens` new tokens to each of `sequences` sequences needs.
+/// The workspace of an append of at most `tokens` new tokens to each of `sequences` sequences.
 struct cache_append_regions {
-  std::int64_t sequences;   ///< of the call
-  std::int64_t pages;       ///< of a sequence
-  std::int64_t heads;       ///< of keys
-  workspace_plan plan;      ///< of the regions below
-  region<merged_row> rows;  ///< of the pages to be sealed
-  region<page_mark> marks;  ///< of the pages to be sealed
+  std::int64_t sequences;   ///< the number of sequences of the call
+  std::int64_t pages;       ///< the most pages of new tokens of a sequence
+  std::int64_t heads;       ///< the number of key heads
+  workspace_plan plan;      ///< the plan of the regions below
+  region<merged_row> rows;  ///< one row for each key and value of the pages to be sealed
+  region<page_mark> marks;  ///< the retained tokens of each page to be sealed
 
   /// Throws shape_error for extents whose product is no size.
   cache_append_regions(char const* where, std::int64_t sequence_count, std::int64_t tokens, std::int64_t head_count)
@@ -38,11 +38,11 @@ struct cache_append_regions {
                                   checked_multiply(where, page_heads(where), 2 * cache_page_format::tokens))),
         marks(plan.add<page_mark>("marks of pages", page_heads(where))) {}
 
-  /// Sequences x pages x heads x (keys, values) x tokens.
+  /// The extents are sequences x pages x heads x (keys, values) x tokens.
   [[nodiscard]] view<merged_row, 5> rows_in(workspace const& space) const {
     return {space[rows].data, {sequences, pages, heads, 2, cache_page_format::tokens}};
   }
-  /// Sequences x pages x heads.
+  /// The extents are sequences x pages x heads.
   [[nodiscard]] view<page_mark, 3> marks_in(workspace const& space) const {
     return {space[marks].data, {sequences, pages, heads}};
   }
@@ -53,17 +53,17 @@ struct cache_append_regions {
   }
 };
 
-/// New tokens for a cache. Merger: of pairs; of one layer, what makes directions and lengths.
+/// New tokens for a cache. Merger: merges pairs of vectors; in a layer by itself it makes directions and lengths.
 template <class Merger, class T>
 struct cache_append_call {
   /// How pairs of vectors are merged.
   using merger_type = Merger;
   using value_type = T;
 
-  Merger merger;               ///< of pairs
-  retain_most_different rule;  ///< what is retained
-  bool whole_tokens;           ///< vectors are those of all heads of a token together
-  cache_source<T> source;      ///< without inputs: pages that are complete in the tail are sealed
+  Merger merger;               ///< merges pairs of vectors
+  retain_most_different rule;  ///< the rule by which tokens are retained
+  bool whole_tokens;           ///< whether a vector is that of all heads of a token together
+  cache_source<T> source;      ///< the new tokens; without inputs, pages that are complete in the tail are sealed
   view<merged_row, 5> rows;    ///< memory; see cache_append_regions::rows_in()
   view<page_mark, 3> marks;    ///< memory; see cache_append_regions::marks_in()
 };
@@ -76,7 +76,7 @@ void encode_cache_pages(Executor const& exec, cache_append_call<Merger, T> const
   exec.run(program, program.groups());
 }
 
-/// The last pass, whoever made the pages.
+/// Enqueues the last pass, which is the same for all programs that make pages.
 template <class Executor, class Merger, class T>
 void keep_new_tokens(Executor const& exec, cache_append_call<Merger, T> const& call) {
   if (call.source.tokens > 0) {
@@ -85,7 +85,7 @@ void keep_new_tokens(Executor const& exec, cache_append_call<Merger, T> const& c
   }
 }
 
-/// Once thresholds are known.
+/// Enqueues the marking of retained tokens, after thresholds are known.
 template <class Executor, class Merger, class T, class Row>
 void mark_tokens(Executor const& exec, cache_append_call<Merger, T> const& call, view<Row const, 5> rows) {
   find_apart<T, Row> const find{call.source, rows, call.marks};
@@ -94,7 +94,7 @@ void mark_tokens(Executor const& exec, cache_append_call<Merger, T> const& call,
   exec.run(mark, mark.groups());
 }
 
-/// The call, whose programs report to the executor if they report to nobody.
+/// The call with a status word: its own, or the executor's if it has none.
 template <class Executor, class Merger, class T>
 cache_append_call<Merger, T> reporting(Executor const& exec, cache_append_call<Merger, T> call) {
   call.source.status = call.source.status != nullptr ? call.source.status : exec.status();

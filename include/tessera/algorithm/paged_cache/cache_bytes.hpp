@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What a compressed cache takes, counted byte by byte: `cache_bytes`.
+/// The bytes that a compressed cache takes, counted by what they hold: `cache_bytes`.
 ///
 ///     tessera::cache_bytes const used = cache.wait_for_statistics(exec, sequences);
 ///     double const ratio = used.ratio();        // of what the same tokens take uncompressed, to all that is used
@@ -19,27 +19,28 @@ namespace tessera {
 inline namespace v0 {
 
 struct cache_bytes {
-  std::int64_t codes = 0;            ///< of keys and values
+  std::int64_t codes = 0;            ///< codes of keys and values
   std::int64_t scales = 0;           ///< scales and minima of keys, scales and ratios of values
-  std::int64_t norms = 0;            ///< of keys; those of values are in their scales
-  std::int64_t headers = 0;          ///< of pages, masks of what is retained among them
+  std::int64_t norms = 0;            ///< lengths of keys; those of values are in their scales
+  std::int64_t headers = 0;          ///< headers of pages, which include masks of retained tokens
   std::int64_t retained = 0;         ///< keys and values of all layers of retained tokens
   std::int64_t tail = 0;             ///< tokens that are in no page yet
   std::int64_t bookkeeping = 0;      ///< counters and thresholds of slots; entries of block tables
-  std::int64_t uncompressed = 0;     ///< of the same tokens with 16 bits an element
+  std::int64_t uncompressed = 0;     ///< what the same tokens take with 16 bits an element
   std::int64_t reserved = 0;         ///< all memory of the cache, used or not
-  std::int64_t tokens = 0;           ///< of all sequences
-  std::int64_t retained_tokens = 0;  ///< of all key heads, and of all layers or pairs of layers
-  /// Of all key heads, and of all layers or pairs of layers: merged because there was no room to retain them.
+  std::int64_t tokens = 0;           ///< tokens of all sequences
+  std::int64_t retained_tokens = 0;  ///< retained tokens of all key heads and of all layers or pairs of layers
+  /// Tokens of all key heads, and of all layers or pairs of layers, that were merged because there was no room to
+  /// retain them.
   std::int64_t refused_tokens = 0;
 
   /// Bytes that are in use.
   [[nodiscard]] std::int64_t used() const { return codes + scales + norms + headers + retained + tail + bookkeeping; }
-  /// Of uncompressed bytes to used ones; 0 if none are used.
+  /// The ratio of uncompressed bytes to used ones; 0 if none are used.
   [[nodiscard]] double ratio() const {
     return used() > 0 ? static_cast<double>(uncompressed) / static_cast<double>(used()) : 0.0;
   }
-  /// `count` pages of a head.
+  /// Adds `count` pages of a head.
   void add_pages(cache_page_format const& format, std::int64_t count) {
     std::int64_t const of_tokens = 2 * cache_page_format::tokens;
     codes += count * (format.key_code_bytes() + format.value_code_bytes());
@@ -47,7 +48,7 @@ struct cache_bytes {
     norms += count * of_tokens * format.layers;
     headers += count * static_cast<std::int64_t>(sizeof(cache_page_header));
   }
-  /// A table for people.
+  /// A table to be read by people.
   [[nodiscard]] std::string describe() const {
     return join("codes ", codes, ", scales ", scales, ", norms ", norms, ", headers ", headers, ", retained ", retained,
                 ", tail ", tail, ", bookkeeping ", bookkeeping, ": ", used(), " bytes for ", uncompressed, " (", tokens,
@@ -57,7 +58,7 @@ struct cache_bytes {
 
 namespace detail {
 
-/// A list from where executors run. Waits.
+/// Copies a list from where executors run. Waits.
 template <class U, class Executor>
 std::vector<U> fetched(Executor const& exec, U const* data, std::int64_t count) {
   std::vector<U> list(static_cast<std::size_t>(count));
@@ -66,15 +67,15 @@ std::vector<U> fetched(Executor const& exec, U const* data, std::int64_t count) 
   return list;
 }
 
-/// Sequences as the host sees them.
+/// Lengths, slots and page counts of sequences, copied to the host.
 struct fetched_sequences {
-  static constexpr std::int32_t no_slot = -1;  ///< of a sequence of no tokens
+  static constexpr std::int32_t no_slot = -1;  ///< the slot of a sequence of no tokens
 
   std::vector<std::int32_t> lengths;
   std::vector<std::int32_t> slots;
   std::vector<std::int32_t> pages;
 
-  /// Throws value_error for what a cache cannot have.
+  /// Throws value_error for lengths, slots or counts that a cache cannot have.
   template <class Executor>
   fetched_sequences(char const* where, Executor const& exec, cache_sequences const& s, cache_extents const& e)
       : lengths(fetched(exec, s.lengths.data, s.size())) {
@@ -112,7 +113,7 @@ struct fetched_sequences {
   }
 };
 
-/// The blocks of sequences, each once.
+/// The number of different blocks that the sequences use.
 template <class Executor>
 std::int64_t count_blocks(Executor const& exec, cache_sequences const& s, std::vector<std::int32_t> const& pages,
                           std::int64_t blocks) {
@@ -130,12 +131,12 @@ std::int64_t count_blocks(Executor const& exec, cache_sequences const& s, std::v
 
 }  // namespace detail
 
-/// What sequences use of all parts of a cache; pages that several have count once, retained tokens of all their slots.
-/// Waits.
+/// Counts what sequences use of all parts of a cache: a page that several sequences share once, retained tokens in each
+/// of their slots. Waits.
 template <class Executor, class T>
 cache_bytes count_cache_bytes(Executor const& exec, cache_extents const& extents,
                               std::vector<cache_memory<T>> const& parts, cache_sequences const& s) {
-  constexpr std::int64_t slot_bytes = 16;  // of a head: two counters and two thresholds
+  constexpr std::int64_t slot_bytes = 16;  // bytes of a head: two counters and two thresholds
   detail::fetched_sequences const known("cache_bytes", exec, s, extents);
   std::int64_t const blocks = detail::count_blocks(exec, s, known.pages, extents.blocks);
   cache_bytes found;

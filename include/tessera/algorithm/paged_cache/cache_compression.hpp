@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `compress_in_one_pass`: an append by a program that reads keys and values once
-/// (program/paged_cache/write_pages.cuh), and the passes after it over what it found: where tokens can be retained,
-/// marks follow from the angles of all pages; pages whose retained tokens were guessed wrong are made again.
+/// `compress_in_one_pass`: appends with a program that reads keys and values once
+/// (program/paged_cache/write_pages.cuh). The passes after it use what it found: where tokens can be retained, marks
+/// follow from the angles of all pages, and pages whose retained tokens were guessed wrong are made again.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +21,12 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// What the first pass leaves for the others, where the portable programs have their rows. All null where no others
-/// are needed.
+/// What the first pass leaves for the later ones, in the memory that the portable programs use for rows. All null where
+/// there are no later passes.
 template <class T>
 struct compression_notes {
-  bool needs_marks;   ///< tokens can be retained
-  bool needs_angles;  ///< or thresholds follow from angles
+  bool needs_marks;   ///< whether tokens can be retained
+  bool needs_angles;  ///< whether tokens can be retained or thresholds follow from angles
   view<float, 5> angles;
   view<std::uint64_t, 3> guesses;
 
@@ -49,18 +49,19 @@ struct compression_notes {
                 sizeof(float) * 2 * cache_page_format::tokens + sizeof(std::uint64_t));
 };
 
-/// Where blocks count the pages that they have taken: behind the notes. Null where there are so few that each knows
-/// its own, since the count has to be cleared first.
+/// The counter of pages that blocks have taken, in memory behind the notes. Null where there are so few pages that each
+/// block knows its own, since the counter has to be cleared first.
 template <class Merger, class T>
 std::uint32_t* count_of_pages(cache_append_call<Merger, T> const& call, std::int64_t blocks) {
-  constexpr int turns = 2;  // of a block
+  constexpr int turns = 2;  // turns of a block
   constexpr std::int64_t of_notes = sizeof(float) * 2 * cache_page_format::tokens + sizeof(std::uint64_t);
   static_assert(sizeof(merged_row) * 2 * cache_page_format::tokens >= of_notes + sizeof(std::uint32_t));
   auto* const memory = reinterpret_cast<std::byte*>(call.rows.data) + call.marks.size() * of_notes;
   return call.marks.size() > turns * blocks ? reinterpret_cast<std::uint32_t*>(memory) : nullptr;
 }
 
-/// Program: compress_pages or what does the same.
+/// Enqueues an append in one pass, and the passes that follow from it. Program: compress_pages or one that does the
+/// same.
 template <class Program, class Executor, class Merger, class T>
 void compress_in_one_pass(Executor const& exec, cache_append_call<Merger, T> const& call, int multiprocessors) {
   auto const notes = compression_notes<T>::of(call);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What a whole model's compressed cache has room for, how its layers are kept, and where they lie.
+/// The extents of a whole model's compressed cache, how its layers are kept, and where they lie in memory.
 ///
 ///     tessera::cache_layout<bfloat16> const places(extents, parts);
 ///     places.plan.describe();                                          // what takes how much
@@ -23,45 +23,48 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What a cache has room for.
+/// The extents that a cache has room for.
 struct cache_extents {
-  std::int64_t slots;         ///< sequences
-  std::int64_t tokens;        ///< of a sequence
-  std::int64_t blocks;        ///< of 64 tokens, of all sequences
-  std::int64_t heads;         ///< of keys
-  std::int64_t channels;      ///< of a head
+  std::int64_t slots;         ///< sequences at a time
+  std::int64_t tokens;        ///< the most tokens of a sequence
+  std::int64_t blocks;        ///< blocks of 64 tokens, for all sequences together
+  std::int64_t heads;         ///< key heads
+  std::int64_t channels;      ///< channels of a head (the head dimension)
   std::int64_t window = 128;  ///< newest tokens of a sequence that stay as they are, a multiple of 64
 };
 
-/// How one layer, or two neighbouring ones, are kept.
+/// How one layer, or a pair of neighbouring ones, is kept.
 struct cache_layers {
-  int layers = 2;        ///< 1: a layer by itself; 2: a merged pair
-  int key_bits = 4;      ///< of a code: 2, 3, 4 or 8
-  int value_bits = 4;    ///< of a code: 2, 3, 4 or 8
-  int value_group = 64;  ///< channels of a value that share a scale; as near below as divides the channels
-  retain_most_different retention = {};  ///< which tokens of a pair are kept with both
-  std::int64_t row_capacity = -1;        ///< retained tokens of a head of a sequence; -1: a twentieth of the tokens
-  bool whole_tokens = false;             ///< vectors are those of all heads of a token together
+  int layers = 2;      ///< 1: a layer by itself; 2: a merged pair
+  int key_bits = 4;    ///< bits of a key's code: 2, 3, 4 or 8
+  int value_bits = 4;  ///< bits of a value's code: 2, 3, 4 or 8
+  /// Channels of a value that share a scale; reduced to the next number that divides the channels.
+  int value_group = 64;
+  retain_most_different retention = {};  ///< the rule by which tokens of a pair are kept unmerged
+  /// Room for retained tokens of a head of a sequence; -1: a twentieth of the tokens.
+  std::int64_t row_capacity = -1;
+  bool whole_tokens = false;  ///< whether a vector is that of all heads of a token together
 };
 
-/// Where all parts of a cache lie, in one block of memory. T: bfloat16 or float16.
+/// Where all parts of a cache lie in one block of memory. T: bfloat16 or float16.
 template <class T>
 struct cache_layout {
   /// The regions of one part.
   struct place {
-    cache_page_format format;          ///< of a page
-    std::int64_t row_capacity;         ///< retained tokens of a head of a sequence
-    region<std::byte> pages;           ///< blocks x heads
-    region<T> tail;                    ///< slots x heads x newest tokens
-    region<T> rows;                    ///< slots x heads x retained tokens
+    cache_page_format format;          ///< the format of the part's pages
+    std::int64_t row_capacity;         ///< room for retained tokens of a head of a sequence
+    region<std::byte> pages;           ///< the pages, blocks x heads
+    region<T> tail;                    ///< the newest tokens, slots x heads x tokens
+    region<T> rows;                    ///< the retained tokens, slots x heads x tokens
     region<std::uint32_t> row_counts;  ///< retained tokens of each slot and head
-    region<std::uint32_t> refused;     ///< tokens that found no room, of each slot and head
-    region<float> thresholds;          ///< angles, for keys and values of each slot and head
+    region<std::uint32_t> refused;     ///< tokens that found no room to be retained, of each slot and head
+    /// Angles from which on tokens are retained, for keys and values of each slot and head.
+    region<float> thresholds;
   };
-  workspace_plan plan{"cross_layer_cache"};  ///< of all regions
-  std::vector<place> places;                 ///< of each part
+  workspace_plan plan{"cross_layer_cache"};  ///< all regions
+  std::vector<place> places;                 ///< the regions of each part
 
-  /// Throws shape_error or value_error for extents and parts that cannot be.
+  /// Throws shape_error or value_error for impossible extents and parts.
   cache_layout(cache_extents const& e, std::vector<cache_layers> const& parts) {
     constexpr char const* where = "cross_layer_cache";
     check<shape_error>(e.slots >= 0 && e.blocks >= 0 && e.heads >= 1 && e.tokens >= 0, where, ": there are ", e.slots,

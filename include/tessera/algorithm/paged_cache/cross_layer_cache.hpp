@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `cross_layer_cache`: the keys and values of all layers of a model, of which neighbouring ones may share their
-/// directions; compressed to pages, with the newest tokens as they are.
+/// `cross_layer_cache`: the keys and values of all layers of a model, compressed to pages except for the newest tokens.
+/// Neighbouring layers may share the directions of their keys and values.
 ///
 ///     #include <tessera/algorithm/paged_cache/cross_layer_cache.hpp>
 ///
@@ -19,7 +19,8 @@
 ///     // ... and at the end of prefill or of a step:
 ///     cache.advance(exec, sequences, pages);
 ///
-/// Errors, costs and what merging is worth: minicache.hpp. Operations: algorithm/paged_cache/paged_cache.hpp.
+/// Errors, costs and what merging is worth: minicache.hpp. The operations by themselves:
+/// algorithm/paged_cache/paged_cache.hpp.
 #pragma once
 
 #include <cstddef>
@@ -52,14 +53,14 @@
 namespace tessera {
 inline namespace v0 {
 
-/// How many new tokens a call brings.
+/// The numbers of new tokens in a call.
 struct cache_tokens {
   std::int64_t tokens = 0;           ///< the most new tokens of a sequence
   sequence_lengths new_tokens = {};  ///< new tokens of each sequence; null: `tokens` of each
 };
 
-/// Merger: see cache_append_call. Retention: retain_most_different or retain_most_different_tokens, and Quantizer: an
-/// asymmetric_quantizer; both are what layers have that say nothing else. T: bfloat16 or float16.
+/// Merger: see cache_append_call. Retention: retain_most_different or retain_most_different_tokens; Quantizer: an
+/// asymmetric_quantizer. Both are the defaults of layers for which the caller names no others. T: bfloat16 or float16.
 template <class Merger = slerp_merger<float>, class Retention = retain_most_different,
           class Quantizer = asymmetric_quantizer<4, 64>, class T = bfloat16>
 class cross_layer_cache {
@@ -67,11 +68,12 @@ class cross_layer_cache {
   using value_type = T;
   static_assert(sizeof(T) == 2, "tessera: cross_layer_cache holds bfloat16 or float16");
 
-  /// A layer by itself, and a pair.
+  /// A layer that is kept by itself.
   [[nodiscard]] static cache_layers single() { return kept_as(1); }
   /// Two neighbouring layers that share directions.
   [[nodiscard]] static cache_layers pair() { return kept_as(2); }
-  /// The paper's choice: the first half of the layers by themselves, then pairs; of an odd rest the first by itself.
+  /// The paper's choice: the first half of the layers by themselves, then pairs; if an odd number is left, its first
+  /// layer is by itself.
   [[nodiscard]] static std::vector<cache_layers> half_merged(int layers) {
     int const pairs = layers / 2 / 2;
     std::vector<cache_layers> parts(static_cast<std::size_t>(layers - 2 * pairs), single());
@@ -84,7 +86,7 @@ class cross_layer_cache {
     return cache_layout<T>(extents, parts).plan;
   }
 
-  /// All memory that the cache will ever have, from the executor's. Parts are in the order of layers.
+  /// Allocates all memory that the cache will ever have from the executor's memory. Parts are in the order of layers.
   template <class Executor>
   cross_layer_cache(Executor const& exec, cache_extents const& extents, std::vector<cache_layers> parts,
                     Merger merger = {})
@@ -107,11 +109,11 @@ class cross_layer_cache {
 
   /// The extents that the cache has room for.
   [[nodiscard]] cache_extents const& extents() const { return extents_; }
-  /// Layers of the model.
+  /// The number of layers of the model.
   [[nodiscard]] int layers() const { return static_cast<int>(part_of_.size()); }
-  /// Pairs of layers, and layers by themselves.
+  /// The number of parts: pairs of layers, and layers by themselves.
   [[nodiscard]] int parts() const { return static_cast<int>(parts_.size()); }
-  /// How a part is kept.
+  /// How the layers of a part are kept.
   [[nodiscard]] cache_layers const& layers_of(int part) const { return parts_[checked("part", part, parts())]; }
   /// The pair that a layer belongs to, or the layer's own part.
   [[nodiscard]] int part_of(int layer) const { return part_of_[checked("layer", layer, layers())]; }
@@ -123,19 +125,19 @@ class cross_layer_cache {
     bool const whole_tokens = layers_of(part).whole_tokens;
     return cache_programs_of<Merger, T>(exec, memory(part).format, whole_tokens);
   }
-  /// A part in memory, for programs.
+  /// The memory of a part, for programs.
   [[nodiscard]] cache_memory<T> const& memory(int part) const { return memory_[checked("part", part, parts())]; }
 
   /// The workspace of append(), or of seal() if tokens were written no more than 64 at a time.
   [[nodiscard]] workspace_plan append_plan(std::int64_t sequences, std::int64_t tokens = 1) const {
     return regions("cross_layer_cache.append", sequences, tokens).plan;
   }
-  /// What attend() needs for queries of this shape.
+  /// The workspace of attend() for queries of this shape.
   [[nodiscard]] workspace_plan attention_plan(attention_shape const& shape) const {
     return cached_attention_regions("cross_layer_cache.attend", shape).plan;
   }
 
-  /// Enqueues the compression of new tokens of all layers of a part; what is not sealed yet goes to the tail.
+  /// Enqueues the compression of new tokens of all layers of a part; tokens that are not sealed yet go to the tail.
   template <class Executor>
   void append(Executor const& exec, int part, cache_inputs<T> const& inputs, cache_sequences const& sequences,
               cache_tokens const& brings, workspace const& space) const {
@@ -148,7 +150,7 @@ class cross_layer_cache {
     run_append(exec, where, part, inputs, sequences, brings, space);
   }
 
-  /// Enqueues the copy of new tokens of one layer to the tail, at most 64 of a sequence before the next seal().
+  /// Enqueues the copy of new tokens of one layer to the tail: at most 64 of a sequence before the next seal().
   template <class Executor>
   void write(Executor const& exec, int layer, head_view<T const> keys, head_view<T const> values,
              cache_sequences const& sequences, cache_tokens const& brings) const {
@@ -176,7 +178,7 @@ class cross_layer_cache {
     run_append(exec, where, part, {}, sequences, {}, space);
   }
 
-  /// Enqueues the counting of pages that all layers have sealed. `pages` are those of the sequences.
+  /// Enqueues the counting of pages that all layers have sealed. `pages` holds the counts of the sequences.
   template <class Executor>
   void advance(Executor const& exec, cache_sequences const& sequences, array_view<std::int32_t> pages,
                std::int64_t tokens = 1) const {
@@ -190,7 +192,7 @@ class cross_layer_cache {
     exec.run(program, program.groups());
   }
 
-  /// Enqueues attention of queries over a layer as it is kept. Options: softmax_scale and is_causal.
+  /// Enqueues attention of queries over a layer. Options: softmax_scale and is_causal.
   template <class Executor, class Result = T>
   void attend(Executor const& exec, int layer, head_view<T const> queries, cache_sequences const& sequences,
               attention_options const& options, attention_outputs<Result> const& out, workspace const& space,
@@ -233,14 +235,14 @@ class cross_layer_cache {
               More const&...) const {
     refuse_attend<Queries>();
   }
-  /// Refuses calls of attend() with braces that hold other things, and says at compile time what it takes.
+  /// Refuses calls of attend() with other types in braces, and says at compile time what it takes.
   template <class... None>
   void attend(anything, anything, anything, anything, attention_options const&, anything, anything,
               anything = {}) const {
     refuse_attend<None...>();
   }
 
-  /// The extents of attention of such queries; for attention_plan.
+  /// The shape of attention of such queries, for attention_plan().
   [[nodiscard]] attention_shape shape_of(head_view<T const> queries, cache_sequences const& sequences) const {
     return {sequences.size(),
             queries.extent(1),
@@ -250,7 +252,7 @@ class cross_layer_cache {
             extents_.channels};
   }
 
-  /// Enqueues the writing of a layer's keys and values as the cache knows them.
+  /// Enqueues the restoring of a layer's keys and values, as the cache holds them, to `keys` and `values`.
   template <class Executor, class Result>
   void restore(Executor const& exec, int layer, cache_sequences const& sequences, head_view<Result> keys,
                head_view<Result> values) const {
@@ -262,7 +264,7 @@ class cross_layer_cache {
                                                           values, status_of(exec, {where, "sequence"})});
   }
 
-  /// Enqueues making slots ready for new sequences. Other sequences do not depend on them, forks of theirs neither.
+  /// Enqueues making slots ready for new sequences. Other sequences do not depend on these slots, not even their forks.
   template <class Executor>
   void reset(Executor const& exec, array_view<std::int32_t const> slots) const {
     check_memory("cross_layer_cache.reset", "slots", slots);
@@ -272,10 +274,10 @@ class cross_layer_cache {
     }
   }
 
-  /// Enqueues that the sequences in the slots `to` go on where those in `from` are: tails, retained tokens and
-  /// thresholds are copied. Their block tables hold the same sealed pages, or the first of them; all else is their own,
-  /// so that either can end, and its slot be used again, while the other one goes on. A slot that a pair writes to is
-  /// no slot of another pair.
+  /// Enqueues a fork: the sequences in the slots `to` continue those in `from`, whose tails, retained tokens and
+  /// thresholds are copied. The block tables of a fork hold the same sealed pages as its origin's, or the first of
+  /// them. All else is the fork's own, so that either sequence can end, and its slot be used again, while the other one
+  /// goes on. A slot that one pair writes to must be no slot of another pair.
   template <class Executor>
   void fork(Executor const& exec, array_view<std::int32_t const> from, array_view<std::int32_t const> to) const {
     check<shape_error>(from.size() == to.size(), "cross_layer_cache.fork: there are ", from.size(),
@@ -288,7 +290,8 @@ class cross_layer_cache {
     }
   }
 
-  /// Waits for what was enqueued, and counts what the sequences use, pages that several have once.
+  /// Waits for enqueued work, and counts the bytes that the sequences use; a page that several sequences share counts
+  /// once.
   template <class Executor>
   [[nodiscard]] cache_bytes wait_for_statistics(Executor const& exec, cache_sequences const& sequences) const {
     check_sequences("cross_layer_cache.wait_for_statistics", sequences);

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Compressed caches on CUDA devices.
+/// Compressed caches on CUDA devices: which kernels take the place of the portable programs.
 ///
-/// paged_cache.hpp brings it where nvcc compiles: use a cache as on the CPU, with a tessera::cuda executor. For
-/// bfloat16 and float16, on sm_90:
+/// paged_cache.hpp includes this header where nvcc compiles: use a cache as on the CPU, with a tessera::cuda executor.
+/// For bfloat16 and float16, on sm_90:
 ///
 ///   * pages of 4-bit codes of 64, 128 or 256 channels, in groups of 64 or more, are made in one pass over keys and
 ///     values (program/paged_cache/write_pages.cuh), and once more where retained tokens could not be known before;
-///   * attention over pages is by the copy engine and mma.sync (program/paged_cache/attend_pages.cuh), with as many
-///     bits for keys as for values: of 4 bits with 64, 96 (in groups of 96 or 48), 128 or 256 channels; of 2, 3 or 8
-///     bits with 64, 128 or 256 channels in groups of 64. Eight rows of the query heads of a key head share a read of
-///     its pages.
+///   * attention loads pages by TMA and multiplies by mma.sync (program/paged_cache/attend_pages.cuh). It takes as many
+///     bits for keys as for values: 4 bits with 64, 96 (in groups of 96 or 48), 128 or 256 channels; 2, 3 or 8 bits
+///     with 64, 128 or 256 channels in groups of 64. Eight rows of the query heads of a key head share a read of its
+///     pages.
 ///
-/// Else the portable programs: cache_programs_of() says where, and a cross_layer_cache, once, to the error stream.
+/// All else is done by the portable programs: cache_programs_of() says where, and a cross_layer_cache says it once on
+/// the error stream.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,7 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Enqueues attention by page_decode, if that can take the call. Returns whether it did. Columns: page_columns.
+/// Enqueues attention by page_decode, if page_decode can take the call. Returns whether it did. Columns: page_columns.
 template <class Columns, class Architectures, class T, class Result>
 bool try_page_decode(basic_cuda<Architectures> const& exec, cached_attention_call<T, Result> const& call) {
   constexpr page_decode_policy policy = page_decode_tuning<Columns::channels, Columns::format.key_bits>{}(900);
@@ -58,14 +59,13 @@ bool try_page_decode(basic_cuda<Architectures> const& exec, cached_attention_cal
   return true;
 }
 
-/// Calls `use` with page_columns of these arguments, if they are those of the format, and gives what it does; false if
-/// they are not.
+/// Calls `use` with page_columns of these arguments, if the format has them, and returns its result; else false.
 template <int Channels, int Groups, int Bits, class Use>
 bool use_columns(cache_page_format const& format, Use const& use) {
   return format.channels == Channels && format.value_groups == Groups && format.key_bits == Bits &&
          format.value_bits == Bits && use(std::type_identity<page_columns<Channels, Groups, Bits>>{});
 }
-/// Calls `use` with the columns for pages of a format, and gives what it does; false where there are none.
+/// Calls `use` with the page_columns for pages of a format, and returns its result; false if there are none.
 template <class Use>
 bool use_columns(cache_page_format const& format, Use const& use) {
   auto const other_bits = [&]<int Bits>(std::integral_constant<int, Bits>) {
@@ -80,8 +80,8 @@ bool use_columns(cache_page_format const& format, Use const& use) {
          other_bits(std::integral_constant<int, 8>{});
 }
 
-/// Whether what compress_pages reads and writes by 16 bytes begins at multiples of 16 bytes, and marks are fewer than
-/// 2^30.
+/// Whether all that compress_pages reads and writes by 16 bytes begins at multiples of 16 bytes, and there are fewer
+/// than 2^30 marks.
 template <class Merger, class T>
 bool has_whole_elements(cache_append_call<Merger, T> const& call) {
   cache_memory<T> const& memory = call.source.memory;
@@ -109,7 +109,7 @@ bool try_compression(basic_cuda<Architectures> const& exec, Call const& call) {
   return true;
 }
 
-/// Whether compress_pages makes pages of a format.
+/// Whether compress_pages can make pages of a format.
 [[nodiscard]] constexpr bool is_compressed_in_one_pass(cache_page_format const& format, bool whole_tokens) {
   int const groups = format.value_groups;
   bool const has_groups = format.channels == 64    ? groups == 1
@@ -129,7 +129,8 @@ bool try_compression(basic_cuda<Architectures> const& exec, cache_append_call<Me
 
 }  // namespace detail
 
-/// For CUDA devices: on sm_90 pages of 4 bits are made in one pass, else by the portable programs.
+/// Enqueues an append on CUDA devices: on sm_90 pages of 4 bits are made in one pass, all others by the portable
+/// programs.
 template <int... Architectures, class Merger, class T>
 void run_cache_append(basic_cuda<arch_list<Architectures...>> const& exec, cache_append_call<Merger, T> const& given) {
   auto const call = detail::reporting(exec, given);
@@ -143,8 +144,8 @@ void run_cache_append(basic_cuda<arch_list<Architectures...>> const& exec, cache
   detail::append_portably(exec, call);
 }
 
-/// For CUDA devices: on sm_90 a program that reads each page once for all query heads, else the
-/// portable one.
+/// Enqueues attention on CUDA devices: on sm_90 by a kernel in which query heads of a key head share a read of its
+/// pages, else by the portable program.
 template <int... Architectures, class T, class Result>
 void run_cached_attention(basic_cuda<arch_list<Architectures...>> const& exec,
                           cached_attention_call<T, Result> const& call) {
@@ -160,7 +161,7 @@ void run_cached_attention(basic_cuda<arch_list<Architectures...>> const& exec,
   detail::attend_cache_portably(exec, call);
 }
 
-/// Says which programs for a cache are those of CUDA devices: some on sm_90 for 16 bits, else none.
+/// The programs that CUDA devices have for a cache: some on sm_90 for 16 bits, else none.
 template <class Merger, class T, int... Architectures>
 cache_programs cache_programs_of(basic_cuda<arch_list<Architectures...>> const& exec, cache_page_format const& format,
                                  bool whole_tokens) {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The operations on a compressed cache, over memory that is there: append, attend, restore. What
-/// algorithm/paged_cache/cross_layer_cache.hpp is made of; each has a call that an executor with programs of its own
-/// overloads: run_cache_append, run_cached_attention, run_cache_restore; and cache_programs_of, which says for what.
+/// The operations on a compressed cache over the caller's memory: append, attend, restore.
+/// algorithm/paged_cache/cross_layer_cache.hpp is made of them. Each has a run function that an executor with programs
+/// of its own overloads: run_cache_append, run_cached_attention, run_cache_restore. cache_programs_of says for which
+/// formats it has some.
 ///
-/// Formats: program/paged_cache/page_format.hpp, program/paged_cache/cache_memory.hpp. Bytes that an append writes are
-/// the same on every executor, and the same whether tokens come at once or one by one, if thresholds are known
-/// (minicache.hpp says when they are not). Nothing waits or allocates: lengths are where executors run, so that a call
-/// can be captured in a CUDA graph and used again. Lists that cannot be are reported to the executor, and what they are
-/// about is left out.
+/// Formats: program/paged_cache/page_format.hpp, program/paged_cache/cache_memory.hpp. The bytes that an append writes
+/// are the same on every executor. They are also the same whether tokens come at once or one by one, if thresholds are
+/// known (minicache.hpp says when they are not). Nothing waits or allocates: lengths are in memory of the executor, so
+/// that a call can be captured in a CUDA graph and replayed. Impossible lengths, slots and blocks are reported to the
+/// executor, and the sequences or pages concerned are left out.
 #pragma once
 
 #include <cstdint>
@@ -31,36 +32,37 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Queries over a cache.
+/// A call of attention: queries over the keys and values of a cache.
 template <class T, class Result>
 struct cached_attention_call {
-  attention_shape shape;          ///< `keys`: at most so many tokens of a sequence
-  cache_memory<T> memory;         ///< of the layers
+  attention_shape shape;          ///< extents; `keys` is the most tokens of a sequence
+  cache_memory<T> memory;         ///< the memory of the part that holds the layer
   cache_sequences sequences;      ///< lengths, slots and block tables
-  int layer;                      ///< 0 or 1
+  int layer;                      ///< which layer of the part: 0 or 1
   head_view<T const> queries;     ///< sequences x query heads x queries x channels
-  float softmax_scale;            ///< of scores
-  bool is_causal;                 ///< whether a query sees no key behind its own
-  attention_outputs<Result> out;  ///< what comes out
-  attention_partials<online_softmax<float>::state_type> partials = {};  ///< memory for shares of rows, or null
-  sequence_lengths query_lengths = {};                                  ///< of each sequence; null: all are whole
-  status_word* status = nullptr;  ///< where sequences are reported that cannot be; null: the executor's
+  float softmax_scale;            ///< the factor of scores
+  bool is_causal;                 ///< whether queries see no later keys
+  attention_outputs<Result> out;  ///< the results
+  attention_partials<online_softmax<float>::state_type> partials = {};  ///< memory for splits of the keys, or null
+  /// Queries of each sequence; null: all sequences have as many as the view.
+  sequence_lengths query_lengths = {};
+  status_word* status = nullptr;  ///< where impossible sequences are reported; null: the executor's status word
 };
 
-/// Keys and values of one layer of a cache, to be restored to 16 or 32 bits.
+/// A call that restores the keys and values of one layer of a cache to 16 or 32 bits.
 template <class T, class Result>
 struct cache_restore_call {
-  cache_memory<T> memory;         ///< of the layers
+  cache_memory<T> memory;         ///< the memory of the part that holds the layer
   cache_sequences sequences;      ///< lengths, slots and block tables
-  int layer;                      ///< 0 or 1
+  int layer;                      ///< which layer of the part: 0 or 1
   head_view<Result> keys;         ///< sequences x heads x tokens x channels
   head_view<Result> values;       ///< sequences x heads x tokens x channels
-  status_word* status = nullptr;  ///< where sequences are reported that cannot be; null: the executor's
+  status_word* status = nullptr;  ///< where impossible sequences are reported; null: the executor's status word
 };
 
 namespace detail {
 
-/// Where programs of a call report.
+/// The status word to which the programs of a call report.
 template <class Executor, class Call>
 status_word* status_for(Executor const& exec, Call const& call) {
   return call.status != nullptr ? call.status : exec.status();
@@ -114,13 +116,13 @@ void run_cache_restore(Executor const& exec, cache_restore_call<T, Result> const
   exec.run(program, program.groups());
 }
 
-/// Which programs for a cache are an executor's own.
+/// What an executor has programs of its own for.
 struct cache_programs {
-  bool has_any = false;    ///< for some formats of pages; of the host none are
-  bool appends = false;    ///< for making pages of this one
-  bool attention = false;  ///< for attention over pages of this one
+  bool has_any = false;    ///< whether there are some for any format of pages; there are none for the host
+  bool appends = false;    ///< whether there is one that makes pages of this format
+  bool attention = false;  ///< whether there is one for attention over pages of this format
 
-  /// A sentence where portable programs take the place of some; "" elsewhere.
+  /// A sentence that says what portable programs do on an executor that has programs of its own; "" if nothing.
   [[nodiscard]] std::string describe(cache_page_format const& format) const {
     if (!has_any || (appends && attention)) {
       return "";
@@ -133,8 +135,8 @@ struct cache_programs {
   }
 };
 
-/// Says which programs for a cache are an executor's own. An executor that has some overloads this for itself. Merger
-/// and T: those of the cache.
+/// The programs that an executor has for a cache. An executor with programs of its own overloads this for itself.
+/// Merger and T: those of the cache.
 template <class Merger, class T, class Executor>
 cache_programs cache_programs_of(Executor const&, cache_page_format const&, bool) {
   return {};
@@ -156,8 +158,9 @@ inline void check_page_format(char const* where, cache_page_format const& format
                      " layers but must have 1 or 2");
 }
 
-/// Among how many groups the tokens of a sequence are shared: enough for any machine, but none with less than four
-/// pages. Not a function of the machine, so that results are none.
+/// Into how many splits (shares) the tokens of a sequence are divided, each for a group: enough for any machine, but
+/// none of fewer than four pages. The number does not depend on the machine, so that results do not depend on it
+/// either.
 [[nodiscard]] inline std::int64_t cached_attention_shares(attention_shape const& s) {
   constexpr std::int64_t least_tokens = 4 * cache_page_format::tokens;
   constexpr std::int64_t enough_groups = 1024;
@@ -172,29 +175,29 @@ inline void check_page_format(char const* where, cache_page_format const& format
   return clamp(min(wanted, s.keys / least_tokens), std::int64_t{1}, most);
 }
 
-/// What attention over a cache needs.
+/// The workspace of attention over a cache.
 struct cached_attention_regions {
   /// The softmax's state of a row of scores.
   using state_type = online_softmax<float>::state_type;
 
-  attention_shape shape;                   ///< of the call
-  std::int64_t shares;                     ///< of a row's keys, each for a group
-  workspace_plan plan;                     ///< of the regions below
-  region<float> totals;                    ///< of shares: sums of weighted values
-  region<attention_row<state_type>> rows;  ///< of shares: states of the softmax
+  attention_shape shape;                   ///< the extents of the call
+  std::int64_t shares;                     ///< splits of a row's keys, each for a group
+  workspace_plan plan;                     ///< the plan of the regions below
+  region<float> totals;                    ///< sums of weighted values of each split
+  region<attention_row<state_type>> rows;  ///< states of the softmax of each split
 
-  /// Regions for `among` shares of each row.
+  /// Regions for `among` splits of each row's keys.
   cached_attention_regions(char const* where, attention_shape const& of, std::int64_t among)
       : shape(of),
         shares(among),
         plan(where),
         totals(plan.add<float>("totals of shares of rows", checked_multiply(where, shared_rows(where), of.channels))),
         rows(plan.add<attention_row<state_type>>("shares of rows", shared_rows(where))) {}
-  /// Regions for as many shares as keep any machine busy; their number does not depend on the machine.
+  /// Regions for as many splits as keep any machine busy; their number does not depend on the machine.
   cached_attention_regions(char const* where, attention_shape const& of)
       : cached_attention_regions(where, of, cached_attention_shares(of)) {}
 
-  /// Views of the shares; null if there is one of each row.
+  /// Views of the splits' results; null if there is one split.
   [[nodiscard]] attention_partials<state_type> partials(workspace const& space) const {
     attention_shape const& s = shape;
     if (rows.count == 0) {
@@ -205,7 +208,7 @@ struct cached_attention_regions {
   }
 
  private:
-  /// 0 where rows are not shared.
+  /// Rows of all splits; 0 if there is one split.
   [[nodiscard]] std::int64_t shared_rows(char const* where) const {
     return shares == 1 ? 0 : checked_multiply(where, shares, shape.batch, shape.query_heads, shape.queries);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// A sequence of a compressed cache as bytes, to be kept and put back: offloading, prefix stores.
+/// Saves a sequence of a compressed cache as bytes and loads it again, for offloading and prefix stores.
 ///
 ///     std::vector<std::byte> const saved = tessera::save_cache(exec, cache, sequences, 3);      // sequence 3
 ///     auto const info = tessera::inspect_saved_cache(saved.data(), std::ssize(saved));
@@ -7,8 +7,8 @@
 ///     tessera::load_cache(exec, cache, saved.data(), std::ssize(saved), slot, blocks);
 ///     // ... its length is info.tokens, its count of sealed pages info.pages
 ///
-/// The format, version 1, little-endian: a header of 64 bytes (saved_cache_header); for each part of the layers 32
-/// bytes (saved_cache_part); and then for each part four sections:
+/// The format, version 1, little-endian: a header of 64 bytes (saved_cache_header), then 32 bytes for each part of the
+/// layers (saved_cache_part), and then four sections for each part:
 ///
 ///     numbers    2 floats a key head: thresholds; 4 bytes a key head: retained tokens
 ///     codes      page x head: codes of keys, codes of values
@@ -16,9 +16,10 @@
 ///                one of the head
 ///     open       head x retained token: its row; then token of the tail x layer x head x {key, value} x channel
 ///
-/// With coder 1 each section is coded by byte_blocks.hpp: codes lose about 15 % of their bytes, the rest little. The
-/// checksums are CRC32C: the header's of its first 60 bytes, the content's of parts and sections as they are uncoded.
-/// Bytes of another version, kind of cache or machine word order, cut off or damaged, are refused.
+/// With coder 1 byte_blocks.hpp codes each section: codes lose about 15 % of their bytes, the rest little. The
+/// checksums are CRC32C: the header's covers its first 60 bytes, the content's covers parts and sections before they
+/// are coded. Bytes of another version, kind of cache or machine word order are refused, and so are bytes that are cut
+/// off or damaged.
 #pragma once
 
 #include <cstddef>
@@ -43,40 +44,40 @@ inline namespace v0 {
 struct saved_cache_header {
   /// "TSRM" in memory.
   static constexpr std::uint32_t expected_magic = 0x4d525354;  // "TSRM"
-  static constexpr std::uint16_t expected_version = 1;         ///< of this format; loading refuses others
+  static constexpr std::uint16_t expected_version = 1;         ///< the version of this format; loading refuses others
 
   std::uint32_t magic;             ///< expected_magic
   std::uint16_t version;           ///< expected_version
   std::uint8_t scalar;             ///< 0: bfloat16, 1: float16
   std::uint8_t coder;              ///< saved_cache_coder
-  std::uint32_t parts;             ///< of the cache: pairs of layers, and layers by themselves
-  std::uint32_t heads;             ///< of keys
-  std::uint32_t channels;          ///< of a head
-  std::uint32_t window;            ///< newest tokens that stay as they are
-  std::uint32_t pages;             ///< of the sequence
+  std::uint32_t parts;             ///< parts of the cache: pairs of layers, and layers by themselves
+  std::uint32_t heads;             ///< key heads
+  std::uint32_t channels;          ///< channels of a head
+  std::uint32_t window;            ///< newest tokens that are not compressed
+  std::uint32_t pages;             ///< sealed pages of the sequence
   std::uint32_t zero;              ///< always 0
-  std::uint64_t tokens;            ///< of the sequence
-  std::uint64_t total_bytes;       ///< of header, parts and sections
+  std::uint64_t tokens;            ///< tokens of the sequence
+  std::uint64_t total_bytes;       ///< bytes of header, parts and sections
   std::uint32_t more_zero[2];      ///< always 0
-  std::uint32_t content_checksum;  ///< CRC32C of all behind the header, uncoded
+  std::uint32_t content_checksum;  ///< CRC32C of all bytes behind the header, before they are coded
   std::uint32_t header_checksum;   ///< CRC32C of the 60 bytes before it
 };
 static_assert(sizeof(saved_cache_header) == 64);
 
 /// How one part is kept: cache_layers in 32 bytes.
 struct saved_cache_part {
-  std::uint8_t layers;        ///< 1 or 2
-  std::uint8_t key_bits;      ///< of a code
-  std::uint8_t value_bits;    ///< of a code
-  std::uint8_t value_groups;  ///< that share a scale, of a value
+  std::uint8_t layers;        ///< layers of the part, 1 or 2
+  std::uint8_t key_bits;      ///< bits of a key's code
+  std::uint8_t value_bits;    ///< bits of a value's code
+  std::uint8_t value_groups;  ///< groups of a value's channels; those of a group share a scale
   std::uint32_t zero[7];      ///< always 0
 };
 static_assert(sizeof(saved_cache_part) == 32);
 
-/// What a caller needs to know to make room.
+/// The room that a sequence needs, for its caller to make.
 struct saved_cache_info {
-  std::int64_t tokens;  ///< of the sequence
-  std::int64_t pages;   ///< of 64 tokens, that the sequence needs
+  std::int64_t tokens;  ///< tokens of the sequence
+  std::int64_t pages;   ///< pages of 64 tokens that the sequence needs
 };
 
 namespace detail {
@@ -85,8 +86,8 @@ inline std::uint32_t checksum_of(saved_cache_header const& header) {
   return crc32c_host(&header, sizeof(header) - sizeof(header.header_checksum));
 }
 
-/// Whether all that a header promises can be in the bytes behind it, `left` of them. Nothing overflows: counts of a
-/// head are below 2^54, and heads are compared with a quotient.
+/// Checks that everything the header promises can be in the `left` bytes behind it. Nothing overflows: counts of a head
+/// are below 2^54, and heads are compared with a quotient.
 inline void check_promises(char const* where, saved_cache_header const& header, std::byte const* parts,
                            std::uint64_t left) {
   check<corrupt_data>(header.heads >= 1 && header.channels >= 32 && header.channels <= 256, where, ": there are ",
@@ -101,7 +102,7 @@ inline void check_promises(char const* where, saved_cache_header const& header, 
   check<corrupt_data>(header.parts <= left / sizeof(saved_cache_part), where, ": there are ", header.parts,
                       " parts but bytes behind the header: ", left);
   left -= header.parts * sizeof(saved_cache_part);
-  constexpr std::uint64_t most_per_byte = 128;  // of coded bytes, see section_reader::read
+  constexpr std::uint64_t most_per_byte = 128;  // the most bytes from one coded byte, see section_reader::read
   bool const is_coded = header.coder == static_cast<std::uint8_t>(saved_cache_coder::rans);
   std::uint64_t room = is_coded ? (left < UINT64_MAX / most_per_byte ? left * most_per_byte : UINT64_MAX) : left;
   for (std::uint32_t i = 0; i < header.parts; ++i) {
@@ -139,7 +140,7 @@ inline saved_cache_header read_saved_header(char const* where, std::byte const* 
   return header;
 }
 
-/// The header, with what is known before the sections are.
+/// The header, without what is known only after the sections.
 template <class Cache>
 saved_cache_header header_for(Cache const& cache, std::int32_t pages, std::int32_t tokens) {
   saved_cache_header header{};
@@ -155,7 +156,7 @@ saved_cache_header header_for(Cache const& cache, std::int32_t pages, std::int32
   return header;
 }
 
-/// Whether what a header promises is what a cache has room for.
+/// Checks that a cache has room for what a header promises.
 template <class Cache>
 void check_room(char const* where, saved_cache_header const& header, Cache const& cache, std::int64_t slot,
                 std::vector<std::int32_t> const& blocks) {
@@ -179,13 +180,13 @@ void check_room(char const* where, saved_cache_header const& header, Cache const
 
 }  // namespace detail
 
-/// Checks the header and gives what is needed to make room: never more than the bytes can fill. Throws corrupt_data.
+/// Checks the header and says what room the sequence needs: never more than the bytes can fill. Throws corrupt_data.
 inline saved_cache_info inspect_saved_cache(std::byte const* bytes, std::int64_t size) {
   saved_cache_header const header = detail::read_saved_header("inspect_saved_cache", bytes, size);
   return {static_cast<std::int64_t>(header.tokens), header.pages};
 }
 
-/// Sequence `which` of a cross_layer_cache, on the host. Waits.
+/// Saves sequence `which` of a cross_layer_cache as bytes on the host. Waits.
 template <class Executor, class Cache>
 std::vector<std::byte> save_cache(Executor const& exec, Cache const& cache, cache_sequences const& sequences,
                                   std::int64_t which, saved_cache_coder coder = saved_cache_coder::rans) {
@@ -228,8 +229,8 @@ std::vector<std::byte> save_cache(Executor const& exec, Cache const& cache, cach
   return out;
 }
 
-/// Puts a saved sequence into slot `slot` and into `blocks`, one for each page. Reads and checks everything before it
-/// writes anything. Throws corrupt_data, and shape_error where the cache is another kind or has no room. Waits.
+/// Loads a saved sequence into slot `slot` and into `blocks`, one for each page. Reads and checks everything before it
+/// writes anything. Throws corrupt_data, and shape_error where the cache is of another kind or has no room. Waits.
 template <class Executor, class Cache>
 void load_cache(Executor const& exec, Cache const& cache, std::byte const* bytes, std::int64_t size, std::int64_t slot,
                 std::vector<std::int32_t> const& blocks) {

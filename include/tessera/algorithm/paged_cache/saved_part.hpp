@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The sections of a saved cache (algorithm/paged_cache/saved_cache.hpp): `saved_part`, what a sequence has of a part
-/// of the layers, from a cache to bytes and back.
+/// The sections of a saved cache (algorithm/paged_cache/saved_cache.hpp): `saved_part` holds what a sequence has in one
+/// part of the layers, and moves it from a cache to bytes and back.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ enum class saved_cache_coder : std::uint8_t { stored = 0, rans = 1 };
 
 namespace detail {
 
-/// Sections on their way into bytes, and out of them.
+/// Writes sections to bytes. section_reader reads them again.
 class section_writer {
  public:
   section_writer(saved_cache_coder coder, std::vector<std::byte>& out) : coder_(coder), out_(out) {}
@@ -68,7 +68,8 @@ class section_reader {
     checksum_ = crc32c_host(bytes, size, checksum_);
   }
   [[nodiscard]] std::vector<std::byte> read(std::size_t size) {
-    // Coded bytes are at least 520 for every 65536, so that no header can ask for memory without having paid for it.
+    // There are at least 520 coded bytes for every 65536, so that a header asks for no more memory than its bytes
+    // account for.
     check<corrupt_data>(size / 128 <= left_, "load_cache: a section has ", size,
                         " bytes but there are coded ones: ", left_);
     std::vector<std::byte> section(size);
@@ -85,14 +86,14 @@ class section_reader {
   std::uint32_t checksum_ = 0;
 };
 
-/// A part's sections, on the host.
+/// The sections of a part, on the host.
 template <class T>
 struct saved_part {
   std::vector<float> thresholds;
   std::vector<std::uint32_t> counts;
-  std::vector<std::byte> pages;  ///< whole ones, page x head
-  std::vector<T> rows;           ///< head x retained token x layer x {key, value} x channel
-  std::vector<T> open;           ///< token of the tail x layer x head x {key, value} x channel
+  std::vector<std::byte> pages;  ///< sealed pages, page x head
+  std::vector<T> rows;           ///< retained tokens, head x token x layer x {key, value} x channel
+  std::vector<T> open;           ///< tokens of the tail, token x layer x head x {key, value} x channel
 
   static std::size_t size(std::int64_t count) { return static_cast<std::size_t>(count); }
   static std::int64_t row_values(cache_page_format const& f) { return std::int64_t{2} * f.layers * f.channels; }
@@ -108,7 +109,7 @@ struct saved_part {
   }
 };
 
-/// Pages, retained rows and counts, with rows numbered from the first of each head. Waits.
+/// Copies pages, retained rows and counts from a cache, with rows numbered from the first of each head. Waits.
 template <class T, class Executor>
 saved_part<T> fetch_part(Executor const& exec, cache_memory<T> const& memory, std::vector<std::int32_t> const& table,
                          std::int64_t slot, std::int64_t tokens) {
@@ -158,7 +159,7 @@ saved_part<T> fetch_part(Executor const& exec, cache_memory<T> const& memory, st
   return part;
 }
 
-/// The bytes of codes of all pages, then all others; or back.
+/// Calls `move` with the bytes of codes of all pages, or with all other bytes of them.
 template <class T, class Move>
 void each_piece(cache_page_format const& f, std::vector<std::byte>& pages, bool codes, Move const& move) {
   auto const bytes = static_cast<std::size_t>(f.bytes());
@@ -242,7 +243,7 @@ saved_part<T> read_part(section_reader& in, cache_memory<T> const& memory, std::
   return part;
 }
 
-/// Checks that pages and counts say the same: a page that retains nothing has 0 as its first row.
+/// Checks that pages and counts agree. A page that retains nothing has 0 as its first row.
 template <class T>
 void check_rows(saved_part<T> const& part, cache_memory<T> const& memory) {
   cache_page_format const& f = memory.format;
@@ -265,7 +266,7 @@ void check_rows(saved_part<T> const& part, cache_memory<T> const& memory) {
   }
 }
 
-/// Waits.
+/// Copies a part into a slot and blocks of a cache. Waits.
 template <class T, class Executor>
 void place_part(Executor const& exec, cache_memory<T> const& memory, saved_part<T> const& part,
                 std::vector<std::int32_t> const& table, std::int64_t slot, std::int64_t tokens) {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Directions of keys on CUDA devices.
+/// Finds directions of keys on CUDA devices: which kernels take the place of the portable programs.
 ///
-/// factorize_keys.hpp brings it where nvcc compiles: use key_factorization, or a cache made of it, as on the CPU, with
-/// a tessera::cuda executor. Products of keys of 16 bits, with each other and with directions, are by tensor cores on
-/// sm_90a (program/subspace/key_products.cuh) where heads have a multiple of 64 channels and rows begin at multiples of
-/// 16 bytes, else by the portable programs. Searches: subspace_search.cuh. Nothing waits or allocates; all of it can be
-/// captured in a CUDA graph.
+/// factorize_keys.hpp includes this header where nvcc compiles: use key_factorization, or a cache made of it, as on the
+/// CPU, with a tessera::cuda executor. On sm_90a tensor cores multiply keys of 16 bits with each other and with
+/// directions (program/subspace/key_products.cuh), where heads have a multiple of 64 channels and rows begin at
+/// multiples of 16 bytes; else the portable programs do. Searches: subspace_search.cuh. Nothing waits or allocates, and
+/// all of it can be captured in a CUDA graph.
 ///
-/// Launches for 131072 tokens, 1024 channels and 160 directions: 2 for each 26624 tokens, 50 of the search, 1 of the
-/// projection. What bounds them: tensor cores 0.25 + 0.07 ms; in a search the factorizations, 10 of them by one thread
-/// block each.
+/// Launches for 131072 tokens, 1024 channels and 160 directions: 2 for each 26624 tokens, 50 for the search, 1 for the
+/// projection. Their bounds: tensor cores 0.25 + 0.07 ms; in a search the factorizations, of which there are 10, by one
+/// thread block each.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ template <class T>
 using projection_products =
     head_products<T, projection_works, store_coefficients<T>, head_products_policy{operand_order::along_depth, 192, 4}>;
 
-/// Whether boxes of 64 channels lie in a head and places of tokens in 31 bits.
+/// Whether boxes of 64 channels lie within a head, and 31 bits number the tokens and the channels of all heads.
 template <class T>
 bool suits_head_boxes(view<T const, 3> keys) {
   constexpr std::int64_t most = 0x7fffffff - 4096;
@@ -47,14 +47,15 @@ bool suits_head_boxes(view<T const, 3> keys) {
          can_map_heads(keys);
 }
 
-/// Runs a program with as many clusters as run at a time, or with one for each work if there are fewer works.
+/// Runs a program with as many clusters as the device runs at a time, or with one for each work item if there are
+/// fewer.
 template <class Architectures, class Program>
 void run_clusters(basic_cuda<Architectures> const& exec, Program const& program) {
   std::int64_t const clusters = max(exec.state->multiprocessors() / 2, 1);
   exec.run(program, 2 * min(std::int64_t{program.works.count()}, clusters));
 }
 
-/// Enqueues products of keys with each other by tensor cores, if these can make them. Returns whether they can.
+/// Enqueues products of keys with each other by tensor cores, if they can take the call. Returns whether they can.
 template <class Architectures, class T>
 bool try_gram_products(basic_cuda<Architectures> const& exec, gram_call<T> const& call) {
   constexpr char const* where = "key_factorization.accumulate";
@@ -82,7 +83,7 @@ bool try_gram_products(basic_cuda<Architectures> const& exec, gram_call<T> const
   return true;
 }
 
-/// Enqueues products of keys with directions by tensor cores, if these can make them. Returns whether they can.
+/// Enqueues products of keys with directions by tensor cores, if they can take the call. Returns whether they can.
 template <class Architectures, class T>
 bool try_projection(basic_cuda<Architectures> const& exec, projection_call<T> const& call) {
   constexpr char const* where = "key_factorization.project";
@@ -94,7 +95,7 @@ bool try_projection(basic_cuda<Architectures> const& exec, projection_call<T> co
   }
   view<T const, 3> const directions(call.directions.data, {1, call.directions.extent(0), rank},
                                     {0, call.directions.stride(0), call.directions.stride(1)});
-  constexpr std::int64_t in_16_bytes = 8;  // elements
+  constexpr std::int64_t in_16_bytes = 8;  // elements of 16 bits
   if (rank > 192 || rank % in_16_bytes != 0 || !suits_head_boxes(call.keys) || !can_map_heads(directions) ||
       !can_map(call.coefficients) || !exec.template has<program_type>()) {
     return false;
@@ -113,8 +114,8 @@ bool try_projection(basic_cuda<Architectures> const& exec, projection_call<T> co
 
 }  // namespace detail
 
-/// Enqueues products of keys with each other: by tensor cores for keys of 16 bits on sm_90a where these lie as the
-/// programs need, else by the portable programs.
+/// Enqueues products of keys with each other: by tensor cores for keys of 16 bits on sm_90a whose layout they can take,
+/// else by the portable programs.
 template <int... Architectures, class T>
 void add_products(basic_cuda<arch_list<Architectures...>> const& exec, gram_call<T> const& call) {
   if constexpr (((Architectures == 900) || ...) && detail::is_of_16_bits<T>) {
@@ -125,8 +126,8 @@ void add_products(basic_cuda<arch_list<Architectures...>> const& exec, gram_call
   detail::add_products_portably(exec, call);
 }
 
-/// Enqueues products of keys with directions: by tensor cores for keys of 16 bits on sm_90a where these lie as the
-/// programs need, else by the portable programs.
+/// Enqueues products of keys with directions: by tensor cores for keys of 16 bits on sm_90a whose layout they can take,
+/// else by the portable programs.
 template <int... Architectures, class T>
 void project_keys(basic_cuda<arch_list<Architectures...>> const& exec, projection_call<T> const& call) {
   if constexpr (((Architectures == 900) || ...) && detail::is_of_16_bits<T>) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The directions that hold most of the keys of all heads, without a singular value decomposition: the products of all
-/// pairs of channels are added up as keys come, on tensor cores, and a subspace is found from them.
+/// Finds the directions that hold most of the keys of all heads, without a singular value decomposition: it adds up the
+/// products of all pairs of channels as keys come, on tensor cores, and finds a subspace from the sums.
 ///
 ///     key_factorization const factorization(width, 160);          // {.iterations = 4, .oversampling = 32}
 ///     workspace_plan plan("my layer");
@@ -12,10 +12,11 @@
 ///     factorization.find(exec, matrix_view<float const>(gram), regions, space, directions);      // width x rank
 ///     factorization.project(exec, keys, matrix_view<bfloat16 const>(directions), coefficients);  // tokens x rank
 ///
-/// Sums of 2048 tokens are added up in fp32 and then to the others, so that pieces of multiples of 2048 tokens give the
-/// same bits as all at once. Of what no `rank` directions can hold the found ones leave at most 1.01 times as much, for
-/// spectra as flat as those of keys (tests/algorithm/subspace/factorize_keys_test.cpp), against 1e-8 more for an
-/// eigenvalue decomposition of the same products. low_rank_projector (project/low_rank.hpp) is the reference in double.
+/// The products of 2048 tokens are summed in fp32 and then added to the others, so that pieces of multiples of 2048
+/// tokens give the same bits as all tokens at once. The found directions leave at most 1.01 times the part of the keys
+/// that any `rank` directions must leave, for spectra as flat as those of keys
+/// (tests/algorithm/subspace/factorize_keys_test.cpp); with an eigenvalue decomposition of the same products the excess
+/// is 1e-8. low_rank_projector (project/low_rank.hpp) is the reference in double.
 ///
 /// An executor with programs of its own overloads add_products, find_subspace and project_keys for itself:
 /// factorize_keys.cuh.
@@ -41,15 +42,15 @@
 namespace tessera {
 inline namespace v0 {
 
-/// gram += the products of all pairs of channels.
+/// A call that adds the products of all pairs of channels to `gram`.
 template <class T>
 struct gram_call {
   view<T const, 3> keys;    ///< heads x tokens x channels
   matrix_view<float> gram;  ///< width x width
-  array_view<float> room;   ///< for sums of parts of the tokens, at a multiple of 16 bytes; or null
+  array_view<float> room;   ///< memory for sums of parts of the tokens, at a multiple of 16 bytes; or null
 };
 
-/// coefficients = keys directions.
+/// A call that computes coefficients = keys * directions.
 template <class T>
 struct projection_call {
   view<T const, 3> keys;            ///< heads x tokens x channels
@@ -81,13 +82,13 @@ void project_keys_portably(Executor const& exec, projection_call<T> const& call)
 
 }  // namespace detail
 
-/// An executor with programs of its own overloads this for itself.
+/// Enqueues products of keys with each other. An executor with programs of its own overloads this for itself.
 template <class Executor, class T>
 void add_products(Executor const& exec, gram_call<T> const& call) {
   detail::add_products_portably(exec, call);
 }
 
-/// An executor with programs of its own overloads this for itself.
+/// Enqueues products of keys with directions. An executor with programs of its own overloads this for itself.
 template <class Executor, class T>
 void project_keys(Executor const& exec, projection_call<T> const& call) {
   detail::project_keys_portably(exec, call);
@@ -96,9 +97,10 @@ void project_keys(Executor const& exec, projection_call<T> const& call) {
 /// Finds the `rank` directions that hold most of the keys of all heads, and coefficients of keys in them.
 class key_factorization {
  public:
-  static constexpr std::int64_t block_tokens = gram_works::part_tokens;  ///< summed before they are added to others
+  /// Tokens whose products are summed before they are added to the others.
+  static constexpr std::int64_t block_tokens = gram_works::part_tokens;
 
-  /// `width`: channels of all heads together. Throws value_error for ranks and options that cannot be.
+  /// `width`: channels of all heads together. Throws value_error for impossible ranks and options.
   key_factorization(std::int64_t width, std::int64_t rank, subspace_options options = {})
       : width_(width),
         rank_(rank),
@@ -112,7 +114,7 @@ class key_factorization {
                        " iterations but at least 1 is needed");
   }
 
-  /// Adds what find() needs to a plan.
+  /// Adds the memory of find() to a plan.
   [[nodiscard]] subspace_regions add_to(workspace_plan& plan) const {
     std::int64_t const blocks =
         subspace_rounds::suits(rank_) ? align_up(rank_, std::int64_t{block_products::block}) : 0;
@@ -127,22 +129,22 @@ class key_factorization {
             plan.add<subspace_measures>("measures of keys", 1)};
   }
 
-  /// Elements of the room with which accumulate() is fastest on GPUs; with a fraction it does less at a time, and
-  /// without any for the sums of a part it falls back to portable programs.
+  /// The elements of `room` with which accumulate() is fastest on GPUs. With less room it sums fewer parts at a time,
+  /// and with too little for the sums of one part it falls back to portable programs.
   [[nodiscard]] static std::int64_t room_elements(std::int64_t width) {
     return gram_works::parts_at_a_time(width) * gram_works::part_elements(width);
   }
 
-  /// gram += the products of all pairs of channels, over the tokens given. What is in `room` is overwritten.
+  /// Adds the products of all pairs of channels, over the given tokens, to `gram`. Overwrites `room`.
   template <class Executor, class T>
   void accumulate(Executor const& exec, view<T const, 3> keys, matrix_view<float> gram,
                   array_view<float> room = {}) const {
     add_products(exec, gram_call<T>{keys, gram, room});
   }
 
-  /// Given all keys once more: where their products are so large that sums in fp32 are infinite, those of keys times a
-  /// power of two (`scale` of the measures) take their place. Slow where it happens: each of width^2 / 2 sums is in
-  /// double. Before find(), for keys that may be as large as 1e15.
+  /// Replaces products of keys that are so large that their sums in fp32 are infinite, by those of keys times a power
+  /// of two (`scale` of the measures). It takes all keys once more. It is slow where it replaces them: each of width^2
+  /// / 2 sums is in double. Call it before find(), for keys that may be as large as 1e15.
   template <class Executor, class T>
   void settle(Executor const& exec, view<T const, 3> keys, matrix_view<float> gram, subspace_regions const& at,
               workspace const& space) const {
@@ -150,20 +152,21 @@ class key_factorization {
     run_program(exec, scale_products<T>{keys, space[at.held], gram, space[at.measures]});
   }
 
-  /// The measures of a search, where its directions are found.
+  /// The measures that a search writes next to its directions.
   [[nodiscard]] static array_view<subspace_measures const> measures(subspace_regions const& at,
                                                                     workspace const& space) {
     return space[at.measures];
   }
 
-  /// Enqueues the search: `gram`, the products of all pairs of channels, to `directions`, width x rank and orthonormal.
+  /// Enqueues the search: from `gram`, the products of all pairs of channels, to `directions`, width x rank and
+  /// orthonormal.
   template <class Executor, class T>
   void find(Executor const& exec, matrix_view<float const> gram, subspace_regions const& at, workspace const& space,
             matrix_view<T> directions) const {
     find_subspace(exec, subspace_search<T>{gram, directions, columns_, iterations_, at, space});
   }
 
-  /// coefficients = keys directions, of each token.
+  /// Enqueues coefficients = keys * directions for each token.
   template <class Executor, class T>
   static void project(Executor const& exec, view<T const, 3> keys, matrix_view<T const> directions,
                       matrix_view<T> coefficients) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `subspace_by_solver`: the best directions there are, from all eigenvectors of the products of channels in double by
-/// cuSOLVER: what other searches are compared with, and what to take where those leave too much (below 1e-6 of the
+/// `subspace_by_solver`: the best directions there are, from all eigenvectors of the products of channels, in double by
+/// cuSOLVER. It is there to compare other searches with, and for keys of which those leave too much (below 1e-6 of the
 /// trace). Include it where cuSOLVER is linked: target_link_libraries(... tessera::cuda CUDA::cusolver).
 ///
 ///     subspace_by_solver solver(exec, 1024, 160);
@@ -8,8 +8,8 @@
 ///     factorization.accumulate(exec, keys, gram, room);
 ///     solver.find(exec, gram, regions, space, directions);
 ///
-/// cuSOLVER may wait for the stream, and need not be capturable. Products that are not all numbers give directions and
-/// measures that are none.
+/// cuSOLVER may wait for the stream, and need not be capturable. Products that hold a NaN or an infinity give
+/// meaningless directions and measures.
 #pragma once
 
 #include <cstddef>
@@ -26,18 +26,18 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Memory of subspace_by_solver.
+/// The memory of subspace_by_solver.
 struct solver_regions {
   region<double> matrix;               ///< products, then eigenvectors
-  region<double> values;               ///< of eigenvectors
-  region<std::byte> work;              ///< of cuSOLVER
-  region<std::int32_t> info;           ///< of cuSOLVER: 0 if it has found them
-  region<subspace_measures> measures;  ///< of the keys
+  region<double> values;               ///< eigenvalues
+  region<std::byte> work;              ///< the workspace of cuSOLVER
+  region<std::int32_t> info;           ///< the status of cuSOLVER: 0 if it has found the eigenvectors
+  region<subspace_measures> measures;  ///< measures of the keys and directions
 };
 
 class subspace_by_solver {
  public:
-  /// `width`: channels of all heads together. Throws value_error for a rank that cannot be.
+  /// `width`: channels of all heads together. Throws value_error for an impossible rank.
   template <class Architectures>
   subspace_by_solver(basic_cuda<Architectures> const& exec, std::int64_t width, std::int64_t rank)
       : width_(width), rank_(rank), solver_(exec, width) {
@@ -45,7 +45,7 @@ class subspace_by_solver {
                        " but keys of all heads have ", width, " channels");
   }
 
-  /// Adds what find() needs to a plan.
+  /// Adds the memory of find() to a plan.
   [[nodiscard]] solver_regions add_to(workspace_plan& plan) const {
     return {plan.add<double>("products of channels in double", width_ * width_),
             plan.add<double>("their eigenvalues", width_),
@@ -53,7 +53,8 @@ class subspace_by_solver {
             plan.add<std::int32_t>("how cuSOLVER did", 1), plan.add<subspace_measures>("measures of keys", 1)};
   }
 
-  /// Enqueues the search: `gram` to `directions`, width x rank and orthonormal, those of largest value first.
+  /// Enqueues the search: from `gram` to `directions`, width x rank and orthonormal, in the order of falling
+  /// eigenvalues.
   template <class Architectures, class T>
   void find(basic_cuda<Architectures> const& exec, matrix_view<float const> gram, solver_regions const& at,
             workspace const& space, matrix_view<T> directions) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Searches for directions of keys on CUDA devices: in rounds for up to 192 directions, up to 160 where a thread block
-/// has less than 171 KiB of shared memory; else by subspace_iteration.
+/// Searches for directions of keys on CUDA devices: by subspace_rounds for up to 192 directions, or up to 160 where a
+/// thread block has less than 171 KiB of shared memory, and else by subspace_iteration.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Enqueues a search: in rounds where these suit the rank and a thread block's shared memory is large enough, else by
+/// Enqueues a search: by subspace_rounds where they suit the rank and a thread block has enough shared memory, else by
 /// subspace_iteration.
 template <class Architectures, class T>
 void find_subspace(basic_cuda<Architectures> const& exec, subspace_search<T> const& search) {
-  constexpr int exchange = 1024;  // of a thread block's lanes
+  constexpr int exchange = 1024;  // bytes through which a thread block's lanes exchange values
   std::int64_t const available = exec.state->shared_bytes() - exchange;
   auto const needed =
       static_cast<std::int64_t>(subspace_rounds::is_small(search.rank()) ? sizeof(factor_blocks<5>::scratch_type)

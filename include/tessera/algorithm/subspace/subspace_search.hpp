@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// How algorithm/subspace/factorize_keys.hpp searches for directions, given the products G of all pairs of channels.
-/// Two ways:
+/// There are two searches:
 ///
 ///     subspace_iteration    more columns than directions, then the eigenvectors of Y^T G Y: the reference
 ///     subspace_rounds       as many columns as directions, four times the rounds, no eigenvectors: what GPUs run
 ///
-/// Both iterate Y = orthonormal columns of (G + m) Y, the second with every other product made orthonormal: a column of
-/// which the others leave nothing but rounding begins anew (factor_blocks). What they leave, over what the best
-/// directions leave, for 1024 channels and 160 directions, eigenvalue i as the first column says (in double, each
-/// product made orthonormal, m = 1e-6 of the trace):
+/// Both iterate Y = orthonormal columns of (G + m) Y. The second makes only every other product orthonormal, and a
+/// column of which the others leave nothing but rounding begins anew (factor_blocks). The table has the part of the
+/// keys that either search leaves, over the part that the best directions leave, for 1024 channels and 160 directions;
+/// the first column gives eigenvalue i (in double, each product made orthonormal, m = 1e-6 of the trace):
 ///
 ///                                        iteration, 32 more columns      rounds
 ///     rounds                                 2        4        5         4        8       12       16
@@ -23,11 +23,11 @@
 ///     1 for 150, 0.9 for 150, then 0.01    1.0354   1.0302   1.0276    1.0409   1.0304   1.0217   1.0148
 ///     normal, 2048 rows                    1.0532   1.0163   1.0101    1.0264   1.0078   1.0036   1.0020
 ///
-/// So sixteen rounds leave no more than four iterations do, but for 0.06 % where these are exact to 1e-5; and nothing
-/// waits for the eigenvectors of a matrix, which one thread block would take milliseconds for. The programs themselves,
-/// with their fp32, 16 rounds and m = 1e-7 of the trace, leave what the last column says, 1.0033 for 1e4, then
-/// (i + 1)^-1; but 1.38 beside a mean with 1e6 times the energy of the next direction. That is 7e-7 of the trace: below
-/// 1e-6 of it products in fp32 say nothing.
+/// So sixteen rounds leave no more than four iterations do, except for 0.06 % where these are exact to 1e-5. And
+/// nothing waits for the eigenvectors of a matrix, which would take one thread block milliseconds. The programs
+/// themselves, with their fp32, 16 rounds and m = 1e-7 of the trace, leave what the last column says, and 1.0033 for
+/// "1e4, then (i + 1)^-1"; but 1.38 where a mean has 1e6 times the energy of the next direction. That excess is 7e-7 of
+/// the trace; below 1e-6 of the trace, products in fp32 say nothing.
 #pragma once
 
 #include <cstdint>
@@ -46,42 +46,42 @@
 namespace tessera {
 inline namespace v0 {
 
-/// How directions of keys are looked for.
+/// The options of a search for directions of keys.
 struct subspace_options {
-  int iterations = 4;     ///< of subspace_iteration; four rounds of subspace_rounds for each, or eight
-  int oversampling = 32;  ///< directions more than are kept at last, of subspace_iteration
+  int iterations = 4;     ///< iterations of subspace_iteration; subspace_rounds has four rounds for each, or eight
+  int oversampling = 32;  ///< directions that subspace_iteration tries beyond those that it keeps
 };
 
-/// Memory of a search.
+/// The memory of a search.
 struct subspace_regions {
-  region<float> columns;               ///< directions that are tried
-  region<float> images;                ///< of those, by the products of keys
-  region<double> products;             ///< inner products of directions
-  region<double> vectors;              ///< eigenvectors of those
-  region<double> shares;               ///< of inner products, by some channels each
-  region<double> factor;               ///< of inner products
-  region<double> held;                 ///< of the keys, by each channel
-  region<std::int32_t> order;          ///< of directions, by falling weight
-  region<subspace_measures> measures;  ///< of the keys, for the accuracy of the search
+  region<float> columns;               ///< the directions that are tried
+  region<float> images;                ///< the products of the keys' Gram matrix with these directions
+  region<double> products;             ///< inner products of the directions
+  region<double> vectors;              ///< eigenvectors of the inner products
+  region<double> shares;               ///< partial sums of inner products, over some channels each
+  region<double> factor;               ///< the factor of the inner products
+  region<double> held;                 ///< the part of the keys that the directions hold, by channel
+  region<std::int32_t> order;          ///< the order of directions by falling weight
+  region<subspace_measures> measures;  ///< measures of the keys, for the accuracy of the search
 };
 
-/// What a search is given.
+/// A call of a search: its arguments and its memory.
 template <class T>
 struct subspace_search {
-  matrix_view<float const> gram;  ///< symmetric to the bit
-  matrix_view<T> directions;      ///< width x rank
-  std::int64_t columns;           ///< that subspace_iteration tries
+  matrix_view<float const> gram;  ///< the products of all pairs of channels, symmetric to the bit
+  matrix_view<T> directions;      ///< the results, width x rank
+  std::int64_t columns;           ///< the directions that subspace_iteration tries
   int iterations;                 ///< see subspace_options
   subspace_regions at;            ///< memory of the search
   workspace space;                ///< the workspace that this memory is in
 
-  /// Channels of all heads.
+  /// The channels of all heads.
   [[nodiscard]] std::int64_t width() const { return directions.extent(0); }
-  /// Directions.
+  /// The number of directions.
   [[nodiscard]] std::int64_t rank() const { return directions.extent(1); }
 };
 
-/// The reference: more columns than directions, and eigenvectors of their products.
+/// The reference search: more columns than directions, and eigenvectors of their products.
 struct subspace_iteration {
   /// Enqueues the search.
   template <class Executor, class T>
@@ -98,7 +98,7 @@ struct subspace_iteration {
       run_program(exec, multiply_gram{gram, measures, columns, images});
       make_orthonormal(exec, images, products, columns);
     }
-    make_orthonormal(exec, columns, products, columns);  // of what a large condition has left
+    make_orthonormal(exec, columns, products, columns);  // removes what a large condition number has left
     run_program(exec, multiply_gram{gram, {}, columns, images});
     run_program(exec, inner_products{columns, images, products});
     run_program(exec, diagonalize{products, vectors}, 1);
@@ -118,15 +118,16 @@ struct subspace_iteration {
 
 /// The search in rounds: as many columns as directions, without eigenvectors.
 struct subspace_rounds {
-  /// Where most directions are kept, what is left is in a few like each other, which takes longer to tell apart: with
-  /// 160 of 192, (i + 1)^-1/2, 16 rounds leave 1.0143 and 32 leave 1.0042; with 128 of 256, 16 leave 1.0041.
+  /// The number of rounds: eight for each iteration if most directions are kept, else four. The few directions that are
+  /// left out are then much alike, and it takes longer to tell them apart: with 160 of 192, (i + 1)^-1/2, 16 rounds
+  /// leave 1.0143 and 32 leave 1.0042; with 128 of 256, 16 leave 1.0041.
   [[nodiscard]] static constexpr int rounds(std::int64_t width, std::int64_t rank, int iterations) {
     return (8 * rank > 5 * width ? 8 : 4) * iterations;
   }
 
-  /// Whether as many directions can be looked for.
+  /// Whether rounds can search for so many directions.
   [[nodiscard]] static constexpr bool suits(std::int64_t rank) { return rank <= solve_blocks::most_columns; }
-  /// Whether their products are factored in the smaller of two scratches: 123 KiB, else 171.
+  /// Whether the products of so many directions are factored in the smaller of two scratches: 123 KiB, else 171 KiB.
   [[nodiscard]] static constexpr bool is_small(std::int64_t rank) { return rank <= factor_blocks<5>::size; }
 
   /// Enqueues the search, for a rank that suits().
@@ -143,7 +144,7 @@ struct subspace_rounds {
       run_program(exec, gram_images{search.gram, measures, on.images, on.columns});
       make_orthonormal(exec, on, on.columns);
     }
-    make_orthonormal(exec, on, on.columns);  // of what a large condition has left
+    make_orthonormal(exec, on, on.columns);  // removes what a large condition number has left
     run_program(exec, gram_images{search.gram, {}, on.columns, on.images});
     run_program(exec, keep_directions<T>{on.columns, on.images, search.directions, held});
     run_program(exec, finish_rounds{held, measures}, 1);
@@ -151,7 +152,7 @@ struct subspace_rounds {
 
  private:
   struct memory {
-    std::int64_t whole;  ///< columns, in blocks
+    std::int64_t whole;  ///< the number of columns, rounded up to whole blocks
     matrix_view<float> columns;
     matrix_view<float> images;
     view<double, 3> shares;
@@ -173,7 +174,8 @@ struct subspace_rounds {
     run_program(exec, solve_blocks{on.factor, from, on.columns});
   }
 
-  /// Columns beyond the matrix count as orthonormal, so fewer blocks need no program of their own.
+  /// Factors the inner products. Columns beyond the matrix count as orthonormal, so that fewer blocks need no program
+  /// of their own.
   template <class Executor>
   static void factor(Executor const& exec, memory const& on) {
     std::int64_t const columns = on.columns.extent(1);
@@ -185,7 +187,7 @@ struct subspace_rounds {
   }
 };
 
-/// An executor with programs of its own overloads this for itself.
+/// Enqueues a search. An executor with programs of its own overloads this for itself.
 template <class Executor, class T>
 void find_subspace(Executor const& exec, subspace_search<T> const& search) {
   subspace_iteration::run(exec, search);

@@ -8,9 +8,9 @@
 ///     // inputs: tokens x columns; outputs: tokens x rows
 ///     linear::forward(exec, layer, inputs, outputs, tessera::workspace(plan, memory));
 ///
-/// The portable program: any executor, any of the formats, any strides of inputs and outputs, the same bits everywhere
-/// (the order of additions is in program/weights/linear.hpp). Weights are decoded anew for every 16 tokens, so with
-/// many tokens it is faster to decode the layer once and to multiply by other means.
+/// The program is portable: any executor, any of the formats, any strides of inputs and outputs, the same bits
+/// everywhere (program/weights/linear.hpp has the order of additions). It decodes weights anew for every 16 tokens.
+/// With many tokens it is faster to decode the layer once and to multiply by `linear`.
 #pragma once
 
 #include <cstddef>
@@ -30,26 +30,26 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Codec: the compressed_weights that made the streams.
+/// The product with compressed weights. Codec: the compressed_weights that made the streams.
 template <class Codec>
 struct compressed_linear {
   using value_type = typename Codec::value_type;
 
-  /// What belongs to a layer. Nothing is copied.
+  /// A layer's stream and bias. Nothing is copied.
   struct layer {
     expected_weight_stream spec;             ///< made by the codec's spec(), or what inspect_weight_stream found
     array_view<std::byte const> stream;      ///< 16-byte aligned
-    array_view<value_type const> bias = {};  ///< as many as outputs have columns; null for none
+    array_view<value_type const> bias = {};  ///< one element for each column of the outputs; null for no bias
   };
 
-  /// What forward() needs beyond its arguments.
+  /// The workspace of forward().
   template <class Executor>
   static workspace_plan plan(Executor const&, expected_weight_stream const&) {
     return regions().plan;
   }
 
-  /// Enqueues the product. A stream that is not sound is reported by exec.wait(); its bad blocks count as zeros. Throws
-  /// shape_error or value_error for what does not fit together.
+  /// Enqueues the product. exec.wait() reports a corrupt stream, whose corrupt blocks count as zeros. Throws
+  /// shape_error or value_error for arguments that do not fit together.
   template <class Executor, class Input, class Output>
   static void forward(Executor const& exec, layer const& weights, view<Input, 2> inputs, view<Output, 2> outputs,
                       workspace const& space) {

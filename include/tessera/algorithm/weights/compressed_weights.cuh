@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Compressed weights on CUDA devices: lossless streams go through programs of their own, all else through the portable
-/// ones.
+/// Compressed weights on CUDA devices: lossless streams go through kernels of their own, all others through the
+/// portable programs.
 ///
-/// compressed_weights.hpp brings it where nvcc compiles: call compressed_weights as on the CPU, with a tessera::cuda
-/// executor; nothing else changes. Lossless encoding is four launches for up to 32 tensors, decoding one; nothing
-/// waits, allocates or looks at data on the host.
+/// compressed_weights.hpp includes this header where nvcc compiles: call compressed_weights as on the CPU, with a
+/// tessera::cuda executor. Lossless encoding takes four launches for up to 32 tensors, decoding one. Nothing waits,
+/// allocates or looks at data on the host.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Calls use(policy) with what a tuning says of the device at hand, as a compile-time constant. Only policies for
-/// architectures that are compiled for are instantiated.
+/// Calls use(policy) with the policy that a tuning has for the device at hand, as a compile-time constant. Only
+/// policies for compiled architectures are instantiated.
 template <class Tuning, int... Architectures, class Use>
 void with_policy(basic_cuda<arch_list<Architectures...>> const& exec, Use&& use) {
   constexpr bool has_new = sizeof...(Architectures) == 0 || ((Architectures >= 900) || ...);
@@ -39,18 +39,18 @@ void with_policy(basic_cuda<arch_list<Architectures...>> const& exec, Use&& use)
   }
 }
 
-/// As many thread blocks as the device runs at a time.
+/// The number of thread blocks that the device runs at a time.
 template <class Architectures>
 std::int64_t resident_blocks(basic_cuda<Architectures> const& exec, int blocks_per_multiprocessor) {
   return std::int64_t{exec.state->multiprocessors()} * blocks_per_multiprocessor;
 }
 
-/// Tiles of a tensor: a thread block encodes as many blocks of weights at a time as it has warps.
+/// The number of tiles of a tensor: a thread block encodes as many blocks of weights at a time as it has warps.
 inline std::int64_t tiles_of(weight_stream_spec const& spec, neuzip_encode_policy policy) {
   return divide_up(spec.block_count(), std::int64_t{policy.threads / 32});
 }
 
-/// Up to 32 lossless tensors: histograms, codebooks, blocks.
+/// Encodes up to 32 lossless tensors: histograms, codebooks, blocks.
 template <class T, class Architectures, class Policy>
 void encode_on_warps(basic_cuda<Architectures> const& exec, array_view<weight_encoding<T> const> list, Policy) {
   constexpr neuzip_encode_policy policy = Policy::value;
@@ -61,7 +61,7 @@ void encode_on_warps(basic_cuda<Architectures> const& exec, array_view<weight_en
   std::int64_t tiles = 0;
   for (std::int64_t i = 0; i < list.size(); ++i) {
     weight_encoding<T> const& encoding = list[i];
-    // The first word is the counter of tiles taken, of which only the first tensor's is used.
+    // The first word counts the tiles taken; only the first tensor's counter is used.
     count.task[i] = encode_task<T>::of(encoding, encoding.tile_sums + 1, sampled);
     codebooks.writing[i] = codebook_writing::of(encoding);
     encode.task[i] = encode_task<T>::of(encoding, encoding.tile_sums + 1, tiles);
@@ -100,7 +100,7 @@ void decode_on_warps(basic_cuda<Architectures> const& exec, array_view<weight_de
   exec.run(program, program.shares);
 }
 
-/// Calls run(part) for parts of the list of at most `most` elements.
+/// Calls run(part) for parts of the list, of at most `most` elements each.
 template <class Element, class Run>
 void in_parts(array_view<Element> list, std::int64_t most, Run&& run) {
   for (std::int64_t first = 0; first < list.size(); first += most) {
@@ -110,19 +110,19 @@ void in_parts(array_view<Element> list, std::int64_t most, Run&& run) {
 
 }  // namespace detail
 
-/// CUDA places lossless blocks as it codes them: a word for each tile.
+/// The workspace in which CUDA devices place lossless blocks as they are coded: a word for each tile.
 template <class Architectures, class T, class Mantissa>
 requires(Mantissa::template is_lossless<T>) struct placement_needs<basic_cuda<Architectures>, T, Mantissa> {
   /// Words for the tiles' running sum, and one to count tiles.
   static std::int64_t tile_sums(weight_stream_spec const& spec) {
-    // The policy with the smallest tiles needs the most.
+    // The policy with the smallest tiles needs the most words.
     return 1 + detail::tiles_of(spec, neuzip_encode_tuning{}(800));
   }
-  /// No slots: blocks are written where they stay.
+  /// No bytes: blocks are written where they stay.
   static std::int64_t slots(weight_stream_spec const&) { return 0; }
 };
 
-/// Lossless coding on CUDA devices: all tensors of the list in a few launches.
+/// Lossless encoding on CUDA devices: all tensors of the list in a few launches.
 template <class Mantissa, class T, class Architectures>
 requires(Mantissa::template is_lossless<T>) void run_encode(basic_cuda<Architectures> const& exec,
                                                             array_view<weight_encoding<T> const> list) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Compresses the weights of a tensor into a stream of bytes and gets them back, on any executor.
+/// Compresses the weights of a tensor into a stream of bytes and decodes them again, on any executor.
 ///
 ///     using codec = tessera::compressed_weights<tessera::exponent_split<tessera::bfloat16>, tessera::rans_coder<12>,
 ///                                               tessera::keep_mantissa<7>>;
@@ -13,9 +13,9 @@
 ///     auto plan = codec::encode_plan(exec, spec);               // plan.bytes() of workspace
 ///     codec::encode(exec, spec, weights, stream, stream_bytes, tessera::workspace(plan, memory));
 ///
-/// Of a stream that comes from elsewhere decode() takes what inspect_weight_stream found in its place. Either way the
-/// codec throws value_error for a spec that is not its own: another type, coder or number of mantissa bits, or sizes of
-/// blocks that no spec() gives.
+/// For a stream that comes from elsewhere, decode() takes the result of inspect_weight_stream in the place of the spec.
+/// Either way the codec throws value_error for a spec that is not its own: another type, coder or number of mantissa
+/// bits, or sizes of blocks that no spec() gives.
 #pragma once
 
 #include <cstddef>
@@ -47,12 +47,12 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Which block steps an executor's programs use: use(steps) is called with the fastest there are.
+/// Calls use(steps) with the fastest block steps that an executor's programs can use.
 template <class T, class Mantissa, class Executor, class Use>
 void with_block_steps(Executor const&, Use&& use) {
   use(weight_block_steps<T, Mantissa>{});
 }
-/// On CPUs: AVX-512 or AVX2 where the machine has it, else the portable steps.
+/// The block steps of CPUs: AVX-512 or AVX2 where the machine has it, else the portable ones.
 template <class T, class Mantissa, class Use>
 void with_block_steps(cpu const&, Use&& use) {
   switch (best_simd_level()) {
@@ -65,18 +65,19 @@ void with_block_steps(cpu const&, Use&& use) {
   }
 }
 
-/// What an executor needs of workspace to place coded blocks: words for its tiles, or room for every block.
+/// The workspace that an executor needs to place coded blocks: words for its tiles, or room for every block.
 template <class Executor, class T, class Mantissa>
 struct placement_needs {
   /// 64-bit words for a running sum over tiles.
   static std::int64_t tile_sums(weight_stream_spec const&) { return 0; }
-  /// Bytes for all blocks before they are moved together.
+  /// Bytes that hold all blocks before they are moved together.
   static std::int64_t slots(weight_stream_spec const& spec) {
     return spec.block_count() * spec.raw_payload_bytes(spec.block_weights());
   }
 };
 
-/// Codes the tensors of a list (the workspace's counters are zero). Executors with programs of their own overload both.
+/// Encodes the tensors of a list; the workspace's counters must be zero. An executor with programs of its own overloads
+/// this for itself, and specialises placement_needs.
 template <class Mantissa, class T, class Executor>
 void run_encode(Executor const& exec, array_view<weight_encoding<T> const> list) {
   for (std::int64_t i = 0; i < list.size(); ++i) {
@@ -101,7 +102,7 @@ void run_encode(Executor const& exec, array_view<weight_encoding<T> const> list)
   }
 }
 
-/// Decodes the streams of a list.
+/// Decodes the streams of a list. An executor with programs of its own overloads this for itself.
 template <class Mantissa, class T, class Executor>
 void run_decode(Executor const& exec, array_view<weight_decoding<T> const> list) {
   for (std::int64_t i = 0; i < list.size(); ++i) {
@@ -112,19 +113,20 @@ void run_decode(Executor const& exec, array_view<weight_decoding<T> const> list)
   }
 }
 
-/// The codec: a split of the values, a coder for exponents (rans_coder<12> or fixed_coder), what is kept of mantissas.
+/// The codec of a split of the values, a coder for exponents (rans_coder<12> or fixed_coder), and a choice of the
+/// mantissa bits to keep.
 ///
-/// Lossless if Mantissa keeps all bits, for every pattern. Determinism: the stream's bytes depend on the weights, the
-/// spec and the seed alone, never on the executor or the number of threads. Nothing here waits or allocates, save the
-/// two functions marked so.
+/// It is lossless for every bit pattern if Mantissa keeps all bits. Determinism: the stream's bytes depend on the
+/// weights, the spec and the seed alone, never on the executor or the number of threads. Nothing here waits or
+/// allocates, except the two functions marked so.
 template <class Split, class Coder, class Mantissa>
 struct compressed_weights {
   using value_type = typename Split::value_type;
   /// How exponents are coded.
   using coder_type = Coder;
-  /// What is kept of mantissas.
+  /// How many bits of mantissas are kept, and how they are rounded.
   using mantissa_type = Mantissa;
-  /// Its streams' layouts.
+  /// The layouts of the codec's streams.
   using specs = weight_codec_specs<value_type, Coder, Mantissa>;
   /// Whether every weight comes back bit for bit.
   static constexpr bool is_lossless = specs::is_lossless;
@@ -133,56 +135,57 @@ struct compressed_weights {
   static weight_stream_spec spec(std::int64_t count, weight_stream_options options = {}) {
     return specs::make(count, options);
   }
-  /// Throws value_error, or shape_error for the number of weights, unless streams of this spec are the codec's.
+  /// Throws value_error, or shape_error for the number of weights, if streams of this spec are not the codec's.
   static void check_spec(char const* where, weight_stream_spec const& spec) { specs::check_own(where, spec); }
 
-  /// Bytes that hold any stream of this spec.
+  /// The most bytes of any stream of this spec.
   static std::int64_t largest_bytes(weight_stream_spec const& spec) { return spec.largest_bytes(); }
 
   /// A tensor to encode.
   struct source {
-    weight_stream_spec spec;                ///< as spec() makes them
-    array_view<value_type const> weights;   ///< spec.count of them, contiguous
-    array_view<std::byte> stream;           ///< 16-byte aligned; largest_bytes(spec) always suffice
-    array_view<std::int64_t> stream_bytes;  ///< one element: the result
+    weight_stream_spec spec;               ///< the layout of the stream, as spec() makes it
+    array_view<value_type const> weights;  ///< spec.count weights, contiguous
+    /// Room for the stream, 16-byte aligned; largest_bytes(spec) always suffice.
+    array_view<std::byte> stream;
+    array_view<std::int64_t> stream_bytes;  ///< one element: the size of the stream that was made
     std::uint64_t seed = 0;                 ///< for stochastic rounding
   };
 
   /// A stream to decode, or a range of its blocks.
   struct target {
-    static constexpr std::int64_t all_blocks = -1;  ///< in `blocks`: from first_block to the last one
-    expected_weight_stream spec;                    ///< made by spec(), or what inspect_weight_stream found
-    array_view<std::byte const> stream;             ///< 16-byte aligned
-    array_view<value_type> weights;                 ///< of the blocks, contiguous
-    std::int64_t first_block = 0;                   ///< of the stream
-    std::int64_t blocks = all_blocks;               ///< of the stream
+    static constexpr std::int64_t all_blocks = -1;  ///< the value of `blocks` for all from first_block to the last one
+    expected_weight_stream spec;                    ///< the layout, made by spec() or found by inspect_weight_stream
+    array_view<std::byte const> stream;             ///< the stream, 16-byte aligned
+    array_view<value_type> weights;                 ///< the weights of the blocks, contiguous
+    std::int64_t first_block = 0;                   ///< the first block to decode
+    std::int64_t blocks = all_blocks;               ///< the number of blocks to decode
   };
 
-  /// What encode needs beyond its arguments.
+  /// The workspace of encode().
   template <class Executor>
   static workspace_plan encode_plan(Executor const&, array_view<source const> sources) {
     return encode_regions<Executor>(sources).plan;
   }
-  /// What encode of one tensor needs.
+  /// The workspace of encode() for one tensor.
   template <class Executor>
   static workspace_plan encode_plan(Executor const& exec, weight_stream_spec const& spec) {
     source const alone{spec, {}, {}, {}};
     return encode_plan(exec, array_view<source const>(&alone, 1));
   }
-  /// What decode needs beyond its arguments.
+  /// The workspace of decode().
   template <class Executor>
   static workspace_plan decode_plan(Executor const&, array_view<target const> targets) {
     return decode_regions(targets).plan;
   }
-  /// What decode of one whole stream needs.
+  /// The workspace of decode() for one whole stream.
   template <class Executor>
   static workspace_plan decode_plan(Executor const& exec, expected_weight_stream const& spec) {
     target const alone{spec, {}, {}};
     return decode_plan(exec, array_view<target const>(&alone, 1));
   }
 
-  /// Writes the streams of many tensors, on a GPU in a few launches for all of them. A stream that does not fit its
-  /// room is reported when exec.wait() is called; what the weights were is not lost, since they are not touched.
+  /// Writes the streams of many tensors, on a GPU in a few launches for all of them. exec.wait() reports a stream that
+  /// does not fit its room; the weights are only read, so that nothing is lost.
   template <class Executor>
   static void encode(Executor const& exec, array_view<source const> sources, workspace const& space) {
     auto const regions = encode_regions<Executor>(sources);
@@ -217,8 +220,8 @@ struct compressed_weights {
     encode(exec, array_view<source const>(&alone, 1), space);
   }
 
-  /// Writes the weights of many streams, on a GPU in a few launches for all of them. What is wrong with a stream is
-  /// reported when exec.wait() is called, with the number of the first block that is not sound; they become zeros.
+  /// Writes the weights of many streams, on a GPU in a few launches for all of them. exec.wait() reports a corrupt
+  /// stream with the number of the first corrupt block; the weights of corrupt blocks become zeros.
   template <class Executor>
   static void decode(Executor const& exec, array_view<target const> targets, workspace const& space) {
     auto const regions = decode_regions(targets);
@@ -248,8 +251,8 @@ struct compressed_weights {
     decode(exec, array_view<target const>(&alone, 1), space);
   }
 
-  /// Writes the weights of `blocks` blocks from `first_block` on; `weights` starts with those of the first. A tensor
-  /// that is stored as it is counts as blocks, too.
+  /// Writes the weights of `blocks` blocks from `first_block` on; `weights` begins with the first block's. A tensor
+  /// that is stored raw counts as blocks, too.
   template <class Executor>
   static void decode_blocks(Executor const& exec, expected_weight_stream const& spec,
                             array_view<std::byte const> stream, std::int64_t first_block, std::int64_t blocks,
@@ -258,7 +261,7 @@ struct compressed_weights {
     decode(exec, array_view<target const>(&alone, 1), space);
   }
 
-  /// The stream of `weights`, of exactly the size needed, in the executor's memory. Allocates, and waits.
+  /// The stream of `weights`, of exactly the size needed, in the executor's memory. Allocates and waits.
   template <class Executor, class Weights = array_view<value_type const>>
   static buffer<std::byte> encode(Executor const& exec, Weights const& weights, weight_stream_options options = {}) {
     auto const list = detail::list_of_weights<value_type const>(exec, "compressed_weights.encode", weights);
@@ -277,7 +280,7 @@ struct compressed_weights {
     return stream;
   }
 
-  /// Decodes a stream, whatever its options were. Allocates, and waits. Throws corrupt_data.
+  /// Decodes a stream of any options. Allocates and waits. Throws corrupt_data.
   template <class Executor, class Weights = array_view<value_type>>
   static void decode(Executor const& exec, array_view<std::byte const> stream, Weights&& weights) {
     constexpr char const* where = "compressed_weights.decode";
@@ -294,7 +297,7 @@ struct compressed_weights {
  private:
   static constexpr std::int64_t histogram_counts = 256;
 
-  /// What the header of a stream says, which need not be where the host reads.
+  /// What the header of a stream says, which need not be in memory of the host. Waits.
   template <class Executor>
   static inspected_weight_stream wait_for_header(Executor const& exec, array_view<std::byte const> stream) {
     std::byte header[sizeof(weight_stream_header)] = {};
@@ -326,7 +329,7 @@ struct compressed_weights {
       weight_stream_spec const& spec = sources[i].spec;
       check_spec("compressed_weights.encode", spec);
       counters = checked_add("compressed_weights.encode", counters, counters_of<Executor>(spec));
-      // Tensors are coded one after the other where slots are needed at all.
+      // Where slots are needed, tensors are coded one after the other and share them.
       slots = max(slots, placement_needs<Executor, value_type, Mantissa>::slots(spec));
     }
     regions.counters = regions.plan.template add<std::uint64_t>("histograms and sums of tiles", counters);

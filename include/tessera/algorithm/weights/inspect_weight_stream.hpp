@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What a stream of compressed weights says of itself, checked before anything relies on it.
+/// Reads and checks the header of a stream of compressed weights, before anything relies on it.
 ///
 ///     auto const found = tessera::inspect_weight_stream(bytes.data(), std::ssize(bytes));
 ///     found.spec().count;                                      // weights, all sections of which lie in the bytes
@@ -16,13 +16,13 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What a stream said of itself when it was inspected. Nobody but inspect_weight_stream makes one, so that what it says
-/// was read and checked; a decoder that is given one refuses any stream but the one that was inspected.
+/// What inspect_weight_stream found in a stream. No other function makes one, so that its contents were read and
+/// checked. A decoder that is given one refuses any stream but the one that was inspected.
 class inspected_weight_stream {
  public:
-  /// Its layout.
+  /// The layout of the stream.
   [[nodiscard]] weight_stream_spec const& spec() const { return spec_; }
-  /// Its layout, for those who ask no more.
+  /// The layout of the stream, for functions that take no more.
   operator weight_stream_spec const&() const { return spec_; }  // NOLINT: it is what was inspected for
   /// Bytes of the stream, as its header says; those after them are not read.
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
@@ -39,24 +39,24 @@ class inspected_weight_stream {
   std::uint32_t header_checksum_;
 };
 
-/// What a decoder is told of a stream before it has seen it: the layout that the codec's spec() gave when it was
-/// encoded, or what inspecting it found.
+/// What a decoder is told of a stream before it has seen it: the layout that the codec's spec() gave for encoding, or
+/// what inspect_weight_stream found in it.
 class expected_weight_stream {
  public:
-  /// Any stream of this layout.
+  /// Expects any stream of this layout.
   expected_weight_stream(weight_stream_spec const& spec) : spec_(spec) {}  // NOLINT: what callers have
-  /// This stream and no other.
+  /// Expects this stream and no other.
   expected_weight_stream(inspected_weight_stream const& stream)  // NOLINT: what callers have
       : spec_(stream.spec()),
         smallest_bytes_(stream.bytes()),
         header_checksum_(stream.header_checksum()),
         is_inspected_(true) {}
 
-  /// Its layout.
+  /// The layout of the stream.
   [[nodiscard]] weight_stream_spec const& spec() const { return spec_; }
-  /// No stream that is meant is shorter.
+  /// The fewest bytes that an expected stream can have.
   [[nodiscard]] std::int64_t smallest_bytes() const { return is_inspected_ ? smallest_bytes_ : spec_.smallest_bytes(); }
-  /// Whether only the stream with this checksum of its header is meant.
+  /// Whether only the stream whose header has this checksum is expected.
   [[nodiscard]] bool is_inspected() const { return is_inspected_; }
   /// The checksum of the header that was inspected.
   [[nodiscard]] std::uint32_t header_checksum() const { return header_checksum_; }
@@ -68,8 +68,8 @@ class expected_weight_stream {
   bool is_inspected_ = false;
 };
 
-/// Reads and checks the header of a stream that the host can read, of any type and coder. Throws corrupt_data, naming
-/// what does not fit; after it all sections lie within `bytes` bytes.
+/// Reads and checks the header of a stream of any type and coder, in memory of the host. Throws corrupt_data, which
+/// names what does not fit; when it returns, all sections lie within `bytes` bytes.
 inline inspected_weight_stream inspect_weight_stream(std::byte const* stream, std::int64_t bytes) {
   constexpr char const* where = "inspect_weight_stream";
   weight_stream_header header;

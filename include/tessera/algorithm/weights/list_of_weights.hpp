@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What compressed_weights takes where it takes a list of weights in anything that holds one: a view of them, or one
-/// sentence that says why not.
+/// Makes a view of the list of weights that a caller passes in any container, or says in one sentence why it cannot.
 ///
 ///     auto const weights = detail::list_of_weights<bfloat16 const>(exec, "compressed_weights.encode", vector);
 #pragma once
@@ -14,7 +13,7 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// A view of the weights that a caller names, in whatever holds them where the executor reads it.
+/// A view of the weights in `list`, which is whatever holds them where the executor can read it.
 template <class T, class Executor, class List>
 array_view<T> list_of_weights(Executor const& exec, char const* function, List&& list) {
   constexpr bool fits = std::is_convertible_v<List, array_view<T>>;

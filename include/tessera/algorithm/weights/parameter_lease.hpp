@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `parameter_lease`: the right to use the decoded weights of a parameter_store's parameter, until it is released or
-/// goes away.
+/// destroyed.
 ///
 ///     auto lease = store.acquire(id);
 ///     exec.run(program{lease.weights()}, tiles);
@@ -19,21 +19,21 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Names a parameter of a store; numbered in the order of adding.
+/// The name of a parameter in a store, numbered in the order of adding.
 struct parameter_id {
-  std::int64_t number = -1;  ///< -1 for none
+  std::int64_t number = -1;  ///< the number; -1 for no parameter
   friend constexpr bool operator==(parameter_id, parameter_id) = default;
 };
 
 namespace detail {
 
-/// Which parameter each scratch slot holds, as far as the host is concerned; shared by a store and its leases.
+/// Which parameter each scratch slot holds, as the host knows it; shared by a store and its leases.
 struct scratch_table {
   enum class use : std::uint8_t { none, prefetched, leased };
   struct slot {
     parameter_id parameter;
     use state = use::none;
-    std::uint64_t since = 0;  ///< the higher, the later it was prefetched
+    std::uint64_t since = 0;  ///< the time of the prefetch: the higher, the later
   };
   static constexpr int no_slot = -1;
 
@@ -43,7 +43,7 @@ struct scratch_table {
   [[nodiscard]] slot& operator[](int i) { return slots[static_cast<std::size_t>(i)]; }
   [[nodiscard]] int size() const { return static_cast<int>(slots.size()); }
 
-  /// The slot in which a parameter is, in a given way.
+  /// The slot that holds a parameter in this state.
   [[nodiscard]] int find(parameter_id parameter, use state) {
     for (int i = 0; i < size(); ++i) {
       if ((*this)[i].state == state && (*this)[i].parameter == parameter) {
@@ -52,7 +52,7 @@ struct scratch_table {
     }
     return no_slot;
   }
-  /// A free slot, else the one prefetched longest ago.
+  /// A free slot, else the one that was prefetched longest ago.
   [[nodiscard]] int find_free() {
     int oldest = no_slot;
     for (int i = 0; i < size(); ++i) {
@@ -81,12 +81,12 @@ class parameter_lease {
  public:
   /// A lease of no parameter.
   parameter_lease() = default;
-  /// Takes the lease over.
+  /// Takes over the lease.
   parameter_lease(parameter_lease&& other) noexcept
       : table_(std::move(other.table_)), slot_(other.slot_), parameter_(other.parameter_), weights_(other.weights_) {
     other.table_.reset();
   }
-  /// Ends its own lease and takes the other's over.
+  /// Ends its own lease and takes over the other one.
   parameter_lease& operator=(parameter_lease&& other) noexcept {
     if (this != &other) {
       end();
@@ -100,17 +100,17 @@ class parameter_lease {
   }
   ~parameter_lease() { end(); }
 
-  /// The parameter whose weights these are.
+  /// The leased parameter.
   [[nodiscard]] parameter_id parameter() const { return parameter_; }
-  /// Whether a parameter is leased, so that there are weights.
+  /// Whether a parameter is leased, so that weights() has some.
   [[nodiscard]] bool is_held() const { return table_ != nullptr; }
-  /// The decoded weights, in memory of the store's executor; for work enqueued on that executor while the lease is
-  /// held. What is written there is lost unless the store's update() keeps it.
+  /// The decoded weights, in memory of the store's executor, for work enqueued on that executor while the lease is
+  /// held. Changes to them are lost unless the store's update() keeps them.
   [[nodiscard]] array_view<T> weights() const {
     check_held("parameter_lease.weights");
     return weights_;
   }
-  /// Gives the scratch slot back. Work that uses the weights may still be under way.
+  /// Gives the scratch slot back. Work that uses the weights may still be running.
   void release() {
     check_held("parameter_lease.release");
     end();

@@ -27,16 +27,16 @@
 ///     workspace   that of one encoding and of scratch_slots decodings
 ///
 /// Overflow: frequencies and codes are made anew in each update, and the new stream may be larger than the slot. Then
-/// the blocks that do not fit are kept as they are in the overflow arena, and acquire takes them from there; nothing is
-/// lost, nobody waits. resolve() gives such parameters larger slots. Should the arena itself be full before that, the
+/// the blocks that do not fit are kept as plain weights in the overflow arena, from which acquire takes them: nothing
+/// is lost, and nothing waits. resolve() gives such parameters larger slots. If the arena is full before that, the
 /// update is refused: the parameter keeps the weights of the update before, and the next wait() or resolve() throws
 /// shape_error with the parameter's number.
 ///
-/// An add that throws, because there is no memory for instance, leaves all parameters as they were and the store fit
-/// for use; of the memory that parameters share, what had been made larger by then stays so. A resolve that throws
-/// has made some slots larger, and the next one goes on.
+/// An add that throws, for instance because there is no memory, leaves all parameters as they were and the store
+/// usable. Memory that parameters share stays as large as it had become by then. A resolve that throws has made some
+/// slots larger; the next resolve continues.
 ///
-/// A store and its leases are for one thread at a time, the store stays where it is, and outlives the work that uses
+/// A store and its leases are for one thread at a time. The store cannot be moved, and must outlive the work that uses
 /// its weights.
 #pragma once
 
@@ -65,28 +65,28 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What a store may choose; memory follows from it.
+/// The options of a store; memory follows from them.
 struct parameter_store_options {
   /// Parameters that can be decoded at a time, prefetched ones included.
   int scratch_slots = 2;
-  /// Room for streams to grow before they overflow: a share of their size, and some bytes for each.
+  /// Room for streams to grow before they overflow, as a part of their size; headroom adds bytes to it.
   double slack = 0.02;
-  std::int64_t headroom = 1024;  ///< of each stream, bytes
+  std::int64_t headroom = 1024;  ///< room of each stream to grow, in bytes
   /// Size of the overflow arena in largest parameters, decoded.
   int overflow_tensors = 1;
-  /// Weights in a block of the streams.
+  /// Weights of a block of the streams.
   int block = 8192;
 };
 
-/// What a store has allocated, in bytes.
+/// The bytes that a store has allocated, by use.
 struct parameter_store_bytes {
-  std::int64_t streams = 0;    ///< the weights, coded
+  std::int64_t streams = 0;    ///< the weights, coded, in a slot for each parameter
   std::int64_t scratch = 0;    ///< decoded parameters
-  std::int64_t staging = 0;    ///< a stream while it is made, and its size
-  std::int64_t overflow = 0;   ///< streams that have outgrown their place
-  std::int64_t workspace = 0;  ///< of encoding and decoding
+  std::int64_t staging = 0;    ///< the stream being encoded, and its size
+  std::int64_t overflow = 0;   ///< blocks of streams that have outgrown their slots
+  std::int64_t workspace = 0;  ///< workspace of encoding and decoding
 
-  /// Bytes of all of these.
+  /// The sum of all of these.
   [[nodiscard]] std::int64_t total() const { return streams + scratch + staging + overflow + workspace; }
 };
 
@@ -94,10 +94,10 @@ template <class Codec, class Exec>
 class parameter_store {
  public:
   using value_type = typename Codec::value_type;
-  /// Decoded weights of a parameter, for as long as they are needed.
+  /// The decoded weights of a parameter, for as long as they are needed.
   using lease = parameter_lease<value_type>;
 
-  /// An empty store. Throws value_error for options that cannot be.
+  /// An empty store. Throws value_error for impossible options.
   explicit parameter_store(Exec const& exec, parameter_store_options options = {})
       : options_(checked(options)),
         exec_(exec),
@@ -111,8 +111,8 @@ class parameter_store {
   parameter_store(parameter_store const&) = delete;
   parameter_store& operator=(parameter_store const&) = delete;
 
-  /// Compresses a parameter into the store. Allocates and waits; after it `weights` (in memory of the executor) is not
-  /// needed. No lease may be held. If it throws, nothing was added, and all other parameters are as they were.
+  /// Compresses a parameter into the store. Allocates and waits; after it `weights` (in memory of the executor) is no
+  /// longer needed. No lease may be held. If it throws, nothing was added, and all other parameters are as they were.
   parameter_id add(std::string name, array_view<value_type const> weights) {
     constexpr char const* where = "parameter_store.add";
     check_no_leases(where);
@@ -144,15 +144,15 @@ class parameter_store {
     }
     throw value_error(join("parameter_store.find: there is no parameter ", name, " among ", size()));
   }
-  /// Parameters in the store.
+  /// The number of parameters in the store.
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(parameters_.size()); }
   /// The name that a parameter was added with.
   [[nodiscard]] std::string const& name(parameter_id id) const { return known("parameter_store.name", id).name; }
-  /// Weights of a parameter.
+  /// The number of weights of a parameter.
   [[nodiscard]] std::int64_t count(parameter_id id) const { return known("parameter_store.count", id).spec.count; }
 
-  /// Decodes a parameter into a slot of scratch, or takes the one that a prefetch has filled. What is wrong with a
-  /// stream is reported by wait().
+  /// Decodes a parameter into a slot of scratch, or takes the slot that a prefetch has filled. wait() reports a corrupt
+  /// stream.
   [[nodiscard]] lease acquire(parameter_id id) {
     constexpr char const* where = "parameter_store.acquire";
     parameter const& p = known(where, id);
@@ -169,8 +169,8 @@ class parameter_store {
     return lease(table_, slot, id, weights_in(slot, p));
   }
 
-  /// Starts to decode a parameter that acquire will ask for soon, beside the work that the executor gets from now on.
-  /// True if it is there or under way; false, with nothing done, if all slots are leased or this parameter is.
+  /// Starts to decode a parameter that acquire will ask for soon, in parallel with work enqueued from now on. Returns
+  /// true if it is decoded or being decoded; false, and does nothing, if all slots are leased or this parameter is.
   bool prefetch(parameter_id id) {
     parameter const& p = known("parameter_store.prefetch", id);
     if (table_->find(id, use::prefetched) != none) {
@@ -187,7 +187,7 @@ class parameter_store {
     return true;
   }
 
-  /// Keeps what the lease's weights are now: encodes them anew into the parameter's slot. The lease stays valid.
+  /// Keeps the current weights of the lease: encodes them anew into the parameter's slot. The lease stays valid.
   void update(parameter_id id, lease const& held) {
     static_assert(Codec::is_lossless,
                   "tessera: a parameter_store is updated with a lossless codec only, since every update of a "
@@ -197,7 +197,7 @@ class parameter_store {
     settle(p, id.number, held.weights());
   }
 
-  /// weights -= rate * gradient (program/weights/sgd_step.hpp has the rounding), then update.
+  /// Applies weights -= rate * gradient (program/weights/sgd_step.hpp has the rounding), then update.
   template <class Gradient>
   void sgd_update(parameter_id id, lease const& held, view<Gradient, 1> gradient, float rate) {
     constexpr char const* where = "parameter_store.sgd_update";
@@ -211,8 +211,8 @@ class parameter_store {
     update(id, held);
   }
 
-  /// Waits, throws what was reported, and gives every parameter that has overflowed a slot that it fits. Says how many.
-  /// No lease may be held.
+  /// Waits, throws what was reported, and gives every parameter that has overflowed a slot that it fits. Returns how
+  /// many there were. No lease may be held.
   std::int64_t resolve() {
     check_no_leases("parameter_store.resolve");
     wait();
@@ -226,7 +226,7 @@ class parameter_store {
       if (record[0].first_over < at(i).spec.block_count()) {
         grow(parameters_[static_cast<std::size_t>(i)], {i});
         ++grown;
-      } else if (record[0].arena_blocks > 0) {  // fits again, and what it had of the arena goes to others
+      } else if (record[0].arena_blocks > 0) {  // it fits again, so that its blocks in the arena are freed for others
         record[0].arena_blocks = 0;
         exec_.copy(record, place);
         exec_.wait();
@@ -237,17 +237,17 @@ class parameter_store {
     return grown;
   }
 
-  /// Waits for all that was enqueued, and throws what was reported.
+  /// Waits for all enqueued work, and throws what was reported.
   void wait() {
     side_.wait();
     exec_.wait();
   }
 
-  /// Bytes of memory that a parameter takes, its slot, whatever part of it the stream fills.
+  /// Bytes of memory that a parameter's slot takes, however much of it the stream fills.
   [[nodiscard]] std::int64_t bytes_compressed(parameter_id id) const {
     return static_cast<std::int64_t>(known("parameter_store.bytes_compressed", id).slot.bytes());
   }
-  /// All that the store has allocated.
+  /// All bytes that the store has allocated.
   [[nodiscard]] parameter_store_bytes bytes() const {
     parameter_store_bytes sum;
     for (parameter const& p : parameters_) {
@@ -262,7 +262,7 @@ class parameter_store {
     sum.workspace += static_cast<std::int64_t>(encode_memory_.bytes());
     return sum;
   }
-  /// The most that was allocated at a time.
+  /// The most bytes that were allocated at a time.
   [[nodiscard]] std::int64_t peak_bytes() const { return static_cast<std::int64_t>(tracking_.peak_bytes()); }
 
  private:
@@ -311,13 +311,13 @@ class parameter_store {
     check<value_error>(table_->leases() == 0, where, ": ", table_->leases(), " leases are held but must be ", 0);
   }
 
-  /// A slot that the executor may write to from now on.
+  /// Takes a slot of scratch that the executor may write to from now on.
   int take_slot(char const* where) {
     int const slot = table_->find_free();
     check<value_error>(slot != none, where, ": ", table_->leases(), " leases are held but the slots of scratch are ",
                        table_->size());
     if ((*table_)[slot].state == use::prefetched) {
-      side_.join(slot);  // it is written on the side
+      side_.join(slot);  // its weights are written on the side queue
     }
     (*table_)[slot].state = use::none;
     return slot;
@@ -364,7 +364,7 @@ class parameter_store {
     Codec::encode(exec_, p.spec, weights, staging_of(p), staged_bytes_, workspace(p.encode_plan, encode_memory_));
   }
 
-  /// Puts the staged stream where it belongs.
+  /// Moves the staged stream to the parameter's slot, and blocks that do not fit to the arena.
   void settle(parameter const& p, std::int64_t number, array_view<value_type const> weights) {
     auto const stream = stream_of(p, number, const_cast<value_type*>(weights.data));  // these programs only read them
     exec_.run(settle_stream<value_type>{stream}, 1);
@@ -372,7 +372,7 @@ class parameter_store {
     exec_.run(move, move.groups());
   }
 
-  /// A new slot for the staged stream.
+  /// Moves the staged stream to a new slot.
   void place(parameter& p, std::int64_t number, array_view<value_type const> weights, std::int64_t bytes) {
     buffer<std::byte> slot(record_bytes + capacity_for(p.spec, bytes), tracking_, exec_.stream);
     exec_.clear(slot);
@@ -396,10 +396,10 @@ class parameter_store {
     exec_.wait();
   }
 
-  /// Waits for the size of the staged stream.
+  /// Waits for the size of the staged stream, and returns it.
   [[nodiscard]] std::int64_t staged_size() { return read(staged_bytes_.view())[0]; }
 
-  /// Waits for elements, wherever they lie.
+  /// Waits for a copy of elements in any memory, and returns it.
   template <class T>
   [[nodiscard]] std::vector<T> read(array_view<T> elements) {
     std::vector<T> copy(static_cast<std::size_t>(elements.size()));
@@ -408,8 +408,8 @@ class parameter_store {
     return copy;
   }
 
-  /// Makes what all parameters share large enough for one more; what the shared buffers hold is lost. If there is no
-  /// memory for one of them, all are still large enough for the parameters that are there.
+  /// Makes all memory that parameters share large enough for one more; what the shared buffers hold is lost. If there
+  /// is no memory for one of them, all are still large enough for the parameters that are there.
   void reserve_for(parameter const& added) {
     std::int64_t largest = added.spec.count;
     std::int64_t blocks = added.spec.block_count();
@@ -424,7 +424,7 @@ class parameter_store {
       decoding = max(decoding, p.decode_plan.bytes());
     }
     for (int slot = 0; slot < table_->size(); ++slot) {
-      (*table_)[slot].state = use::none;  // what was prefetched is decoded anew
+      (*table_)[slot].state = use::none;  // a prefetched parameter is decoded anew
       enlarge(scratch_[static_cast<std::size_t>(slot)], largest);
       enlarge(tables_[static_cast<std::size_t>(slot)], decoding);
     }
@@ -438,8 +438,8 @@ class parameter_store {
       overflow_ = std::move(empty);
     }
   }
-  /// The old memory goes when the new one is there: what is used by the other parameters is never missing, and no more
-  /// than one buffer is there twice at a time.
+  /// Makes a buffer larger. Frees the old memory after the new memory is there: the other parameters always have
+  /// theirs, and at most one buffer is there twice at a time.
   template <class T>
   void enlarge(buffer<T>& memory, std::int64_t size) {
     if (memory.size() < size) {
@@ -459,7 +459,7 @@ class parameter_store {
   buffer<std::byte> encode_memory_;
   buffer<value_type> arena_;
   buffer<overflow_state> overflow_;
-  side_queue<Exec> side_;  ///< last: its end comes before that of the memory it uses
+  side_queue<Exec> side_;  ///< the last member, so that it ends before the memory that it uses
 };
 
 }  // namespace v0

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Which layouts of streams belong to a codec of weights: how they are made, and how those of others are told apart.
+/// The layouts of streams that belong to a codec of weights: makes them, and tells them from the layouts of other
+/// codecs.
 ///
 ///     using coder = tessera::rans_coder<12>;
 ///     using specs = tessera::weight_codec_specs<tessera::bfloat16, coder, tessera::keep_mantissa<7>>;
@@ -19,11 +20,11 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What a caller may choose about a stream.
+/// The options of a stream.
 struct weight_stream_options {
   /// Weights in a block: 1024 to 8192, a power of two. A block adds 1,100 bits to its entropy and decodes on its own.
   int block = 8192;
-  /// CRC32C of every block; costs 4 bytes a block and reading the stream once more. For files.
+  /// Whether every block has a CRC32C, for files; costs 4 bytes a block and reading the stream once more.
   bool checksums = false;
   /// Weights that share a normalizer, 32 to 1024, a power of two; 0 for none. Only where mantissa bits are dropped.
   int normalizer_block = 0;
@@ -31,7 +32,7 @@ struct weight_stream_options {
 
 namespace detail {
 
-/// The number of a type in streams; none for types that streams do not have.
+/// The number of a type in streams; -1 for types that streams cannot have.
 template <class T>
 inline constexpr int weight_type_number = -1;
 template <>
@@ -54,7 +55,7 @@ inline constexpr weight_coder weight_coder_of<fixed_coder> = weight_coder::fixed
 
 }  // namespace detail
 
-/// Layouts of the streams of values of type T whose exponents `Coder` codes and of whose mantissas `Mantissa` keeps a
+/// The layouts of streams of values of type T, whose exponents `Coder` codes and of whose mantissas `Mantissa` keeps a
 /// part.
 template <class T, class Coder, class Mantissa>
 struct weight_codec_specs {
@@ -74,7 +75,7 @@ struct weight_codec_specs {
 
   /// Tensors of fewer bytes than this are stored as they are.
   static constexpr std::int64_t smallest_coded_bytes = 4096;
-  /// Payloads, of up to nine bits a weight, have 32-bit positions in units of 16 bytes.
+  /// The most weights of a stream. Payloads, of up to nine bits a weight, have 32-bit positions in units of 16 bytes.
   static constexpr std::int64_t most_weights = std::int64_t{1} << 35;
   /// T as streams name it.
   static constexpr weight_type type = static_cast<weight_type>(detail::weight_type_number<T>);
@@ -113,7 +114,7 @@ struct weight_codec_specs {
     return result;
   }
 
-  /// Throws value_error, or shape_error for the number of weights, unless streams of this spec are the codec's.
+  /// Throws value_error, or shape_error for the number of weights, if streams of this spec are not the codec's.
   static void check_own(char const* where, weight_stream_spec const& spec) {
     check<value_error>(spec.type == type, where, ": the stream holds elements of type ", static_cast<int>(spec.type),
                        " but the codec has type ", static_cast<int>(type));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `append_tokens`: the first program of a step of an offloaded cache: turns queries and the new key to their position,
-/// and writes the new token into the ring. The token counts from finish_steps
-/// (program/offloaded_cache/archive_chunks.hpp) on.
+/// `append_tokens`: the first program of a step of an offloaded cache. It rotates queries and the new key to their
+/// position, and writes the new token into the ring. finish_steps (program/offloaded_cache/archive_chunks.hpp) counts
+/// the token.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A group for each head of each step, those of keys and then those of queries. Steps with a step_fault are reported,
-/// and their sequences are left as they are.
+/// Appends the tokens of a step. A group for each head of each step, first the key heads and then the query heads.
+/// Steps with a step_fault are reported, and their sequences are left as they are.
 template <class T, class E>
 struct append_tokens {
   static constexpr int lanes = 128;
@@ -84,8 +84,9 @@ struct append_tokens {
     }
   }
 
-  /// Says which sequence the step is of, for the programs after this one, or why of none. They know lengths that are
-  /// not of this cache by a ring that is full; groups of other heads find the same fault before and after.
+  /// Writes the sequence of the step for later programs, or -1 if there is a fault, and reports the fault. Where a
+  /// sequence was never begun, it makes the ring look full, by which later programs know. Groups of other heads find
+  /// the same fault before and after.
   template <class Group>
   TESSERA_FN void admit(Group const& group, std::int64_t at, std::int64_t sequence, step_fault fault) const {
     for (int lane : group) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `archive_rows`: archive_chunks (program/offloaded_cache/archive_chunks.hpp) where its time counts, for 16 bits: four
-/// warps read the keys and values of a chunk and head at once, 16 bytes a lane; then one of them finds the landmark and
-/// its place, while the others code the values. The same bits.
+/// `archive_rows`: a faster archive_chunks (program/offloaded_cache/archive_chunks.hpp) for 16 bits. Four warps load
+/// the keys and values of a chunk and head at once, 16 bytes a lane. Then one warp finds the landmark and the chunk's
+/// place, while the others code the values. The results have the same bits.
 #pragma once
 
 #include <cstddef>
@@ -13,26 +13,26 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Heads of a multiple of 8 channels; records of up to 2560 bytes.
+/// Archives chunks of heads of a multiple of 8 channels, with records of up to 2560 bytes.
 template <class T, ChunkSelector S, class Codec>
 struct archive_rows {
-  /// The portable program, whose members say what is to be done.
+  /// The portable program, whose members are the arguments.
   using call_type = archive_chunks<T, S, Codec>;
   using record = typename call_type::record;
   static constexpr int lanes = 128;
-  static constexpr int words = call_type::most_words;  ///< of 16 bytes, of a record
+  static constexpr int words = call_type::most_words;  ///< 16-byte words of the largest record
   static_assert(sizeof(T) == 2, "tessera: archive_rows reads 16 bits");
 
   struct scratch_type {
-    alignas(16) staged_keys<T> staged;          ///< keys of the chunk and head, rotated, and their mean
-    alignas(16) T values[most_chunk_elements];  ///< of the chunk and head
-    record_words record[words];                 ///< of the values
-    typename call_type::exact_place taken;      ///< by the chunk
+    alignas(16) staged_keys<T> staged;          ///< keys of the chunk and head, after their rotation, and their mean
+    alignas(16) T values[most_chunk_elements];  ///< values of the chunk and head
+    record_words record[words];                 ///< the record of the values
+    typename call_type::exact_place taken;      ///< the exact place that the chunk takes
   };
 
   call_type call;  ///< extents, memory, step and selector
 
-  /// Whether the program can do a call: it has heads of a multiple of 8 channels, and records that fit.
+  /// Whether the program can take a call: heads have a multiple of 8 channels, and records fit.
   [[nodiscard]] static constexpr bool takes(call_type const& call) {
     offload_extents const& n = call.extents;
     return n.channels % 8 == 0 &&
@@ -85,7 +85,7 @@ struct archive_rows {
     return static_cast<int>(call.extents.chunk * call.extents.channels) / 8;
   }
 
-  /// The chunk's tokens are neighbours in the ring, from `place` on.
+  /// Loads the chunk's tokens, which are neighbours in the ring, from `place` on.
   __device__ __forceinline__ void load(std::int64_t sequence, std::int64_t head, std::int64_t place,
                                        scratch_type& scratch, int lane) const {
     auto const* const keys = reinterpret_cast<uint4 const*>(&call.memory.ring_keys(sequence, head, place, 0));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The last programs of a step of an offloaded cache: where a step filled the ring, its oldest chunk leaves it:
+/// The last programs of a step of an offloaded cache. If a step fills the ring, they archive its oldest chunk:
 ///
 ///     project_archived    its coefficients, and the share of its keys that the directions do not hold
 ///     archive_chunks      its landmark and its values; whether it is exact from now on, and instead of which chunk
 ///     add_to_gram         its products, where the cache keeps those
 ///     finish_steps        the new token counts, and new directions where it is time for them
 ///
-/// The outliers of a head are always those of its archived chunks whose least cosine is least. Chunks whose
-/// coefficients leave much of them are strays: those that leave most.
+/// The outliers of a head are always those of its archived chunks whose least cosines are the least. A chunk is a stray
+/// if the directions do not hold much of it; the strays of a head are those of which they hold least.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A group for each step.
+/// Writes coefficients of the chunk that leaves the ring, and the part of its keys that the directions do not hold. A
+/// group for each step.
 template <class T, class E>
 struct project_archived {
   static constexpr int lanes = 256;
@@ -89,25 +90,27 @@ struct project_archived {
   }
 };
 
-/// A group for each key head of each step.
+/// Writes the landmark and the values of the chunk that leaves the ring, and decides whether it stays exact. A group
+/// for each key head of each step.
 template <class T, ChunkSelector S, class Codec>
 struct archive_chunks {
   using element_type = typename chunk_landmarks<S>::element_type;
   using record = value_record<Codec, T>;
   static constexpr int lanes = 32;
-  static constexpr int most_words = 160;  ///< of 16 bytes, of a record that is put together in the scratch
-  /// Records of up to 2560 bytes are put together here: single bytes would take a bus long.
+  static constexpr int most_words = 160;  ///< 16-byte words of the largest record that is put together in the scratch
+  /// Records of up to 2560 bytes are put together here, since the bus is slow with single bytes.
   struct scratch_type {
-    staged_keys<T> staged;            ///< keys of the chunk and head, rotated, and their mean
-    record_words record[most_words];  ///< its values, if they fit
+    staged_keys<T> staged;            ///< keys of the chunk and head, after their rotation, and their mean
+    record_words record[most_words];  ///< the record of its values, if it fits
   };
 
   offload_extents extents;
   offloaded_memory<T, element_type> memory;
   offload_step<T> step;
   S selector;
-  float residual_limit;  ///< times the share that the prompt leaves; chunks that leave more are strays
-  static constexpr float least_residual = 0x1p-10F;  ///< of a prompt; less is rounding
+  /// A chunk is a stray if the directions leave more than so many times what they left at their last fit.
+  float residual_limit;
+  static constexpr float least_residual = 0x1p-10F;  ///< the least residual that counts; smaller ones are rounding
 
   TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * extents.key_heads; }
 
@@ -126,7 +129,7 @@ struct archive_chunks {
         record::bytes(extents.chunk, extents.channels) / static_cast<std::int64_t>(sizeof(record_words));
     auto* const store = reinterpret_cast<record_words*>(&memory.values(row, head, 0));
     auto* const to = reinterpret_cast<std::byte*>(words <= most_words ? scratch.record : store);
-    group.sync();  // what was there has been read
+    group.sync();  // all lanes have read the scratch
     for (int lane : group) {
       for (std::int64_t i = lane; i < min(words, std::int64_t{most_words}); i += lanes) {
         scratch.record[i] = {};
@@ -154,12 +157,13 @@ struct archive_chunks {
     keep(group, sequence, head, known, taken, values, scratch);
   }
 
-  /// Where a chunk is kept exactly, and what for; -1: not at all.
+  /// Where a chunk is kept exactly, and by which measure.
   struct exact_place {
-    std::int64_t place;  ///< of the head's exact chunks
-    float measure;       ///< least cosine or residual
+    std::int64_t place;  ///< the place among the head's exact chunks; -1: the chunk is not kept exactly
+    float measure;       ///< least cosine of an outlier, residual of a stray
   };
-  /// Whether and where the head's oldest chunk in the ring is exact from now on. `usual`: the prompt's residual.
+  /// Finds a place among the exact chunks for the head's oldest chunk in the ring, if it gets one. `usual`: the
+  /// residual of the last fit.
   template <class Group>
   TESSERA_FN exact_place choose(Group const& group, std::int64_t sequence, std::int64_t head, float cosine,
                                 float residual, float usual) const {
@@ -170,7 +174,7 @@ struct archive_chunks {
     return find(group, sequence, head, extents.outliers, extents.exact(), residual, is_less{}, worse_stray{});
   }
 
-  /// Writes down where it is, and that the chunk that was there is archived.
+  /// Notes the place of the chunk, and that the chunk that was there before is archived.
   TESSERA_FN void note(std::int64_t sequence, std::int64_t head, cached_sequence const& known,
                        exact_place taken) const {
     auto const archived = static_cast<std::int16_t>(chunk_place::archived);
@@ -196,13 +200,13 @@ struct archive_chunks {
     }
   };
 
-  /// A place that a chunk may take: one that is empty before all others, else that of the chunk that is kept least.
+  /// A place that a chunk may take: an empty one if there is any, else that of the chunk that deserves its place least.
   struct candidate {
-    std::int32_t place = -1;  ///< -1: none
-    std::int32_t id = -1;     ///< of the chunk there; -1: it is empty
+    std::int32_t place = -1;  ///< number of the place; -1: no place
+    std::int32_t id = -1;     ///< the chunk at this place; -1: the place is empty
     float measure = 0.0F;
   };
-  /// Of equal cosines the later chunk gives way.
+  /// The outlier to be replaced: the one with the larger cosine; of equal cosines the later chunk.
   struct worse_outlier {
     TESSERA_FN candidate operator()(candidate const& a, candidate const& b) const {
       if (a.place < 0 || b.place < 0) {
@@ -226,7 +230,7 @@ struct archive_chunks {
     }
   };
 
-  /// Of the places from `first` to `end` that are empty, or whose chunk's measure is_worse than the new one.
+  /// Finds a place from `first` to `end` that is empty, or else whose chunk's measure is_worse than the new one.
   template <class Group, class IsWorse, class Worse>
   TESSERA_FN exact_place find(Group const& group, std::int64_t sequence, std::int64_t head, std::int64_t first,
                               std::int64_t end, float measure, IsWorse const& is_worse, Worse const& worse) const {
@@ -267,7 +271,7 @@ struct archive_chunks {
   }
 };
 
-/// A group for each channel of the keys of all heads of each step.
+/// Adds the new token to the sums of products. A group for each channel of the keys of all heads of each step.
 template <class T, class E>
 struct add_to_gram {
   static constexpr int lanes = 128;
@@ -295,14 +299,14 @@ struct add_to_gram {
         float const other = scale * static_cast<float>(load(memory.ring_sources(sequence, place, column)));
         float& sum = memory.gram(sequence, row, column);
         float const added = multiply_add(own, other, sum);
-        bool const is_too_large = absolute(added) > most_key_product;  // a key that outweighs all others anyway
+        bool const is_too_large = absolute(added) > most_key_product;  // such a key outweighs all others anyway
         sum = is_too_large ? (added < 0.0F ? -most_key_product : most_key_product) : added;
       }
     }
   }
 };
 
-/// A group for each step.
+/// Counts tokens and archived chunks, and renews directions where the rule says so. A group for each step.
 template <class T, class E>
 struct finish_steps {
   static constexpr int lanes = 256;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `place_chunks`: in which slots the selected chunks lie, and which of them have to be fetched. What lies in a slot
-/// stays there as long as it is selected; what is missing takes the slots that nothing selected is in, from the one
-/// after that taken last on: the longer ago a slot was filled, the sooner it is taken.
+/// `place_chunks`: assigns slots to the selected chunks and lists those that have to be fetched. A chunk stays in its
+/// slot as long as it is selected. Missing chunks take slots that hold no selected chunk, beginning after the slot that
+/// was taken last, so that a slot that was filled longer ago is taken sooner.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,22 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A group for each key head of each step. Laws: every selected chunk is in one slot; those that were in one are where
-/// they were; the missed ones are listed in the order of the selection.
+/// Assigns slots. A group for each key head of each step. Laws: every selected chunk is in one slot; those that were in
+/// a slot stay there; the missed ones are listed in the order of the selection.
 template <class T, class E>
 struct place_chunks {
   static constexpr int lanes = 256;
 
   struct scratch_type {
-    std::uint8_t is_used[most_slots];  ///< of each slot: a selected chunk lies in it
-    std::int16_t slots[most_slots];    ///< of each selected chunk; negative: none
-    std::int16_t absent[most_slots];   ///< which selected chunks have none
+    std::uint8_t is_used[most_slots];  ///< whether a selected chunk is in a slot
+    std::int16_t slots[most_slots];    ///< the slot of each selected chunk; negative: none
+    std::int16_t absent[most_slots];   ///< ranks of the selected chunks that have no slot
   };
 
   offload_extents extents;
   offloaded_memory<T, E> memory;
   offload_step<T> step;
-  bool keeps;  ///< false: everything is fetched anew, into the same slots; for tests
+  bool keeps;  ///< whether chunks are kept in slots; false: everything is fetched anew into the same slots, for tests
 
   TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * extents.key_heads; }
 
@@ -44,11 +44,12 @@ struct place_chunks {
     }
     place_of_head const where{at, head, sequence, memory.sequences[sequence].first};
     std::int64_t const count = step.selected_counts(at, head);
-    std::int64_t const hand = memory.hands(sequence, head);  // early, as is the usage: nothing waits for them later
+    // Loaded early, as is the usage, so that nothing waits for them later.
+    std::int64_t const hand = memory.hands(sequence, head);
     chunk_usage const before = memory.usage(sequence, head);
     find_slots(group, where, count, scratch);
     std::int64_t const absent = list_absent(group, count, scratch);
-    group.sync();  // the list is written, the hand is read
+    group.sync();  // the list is written, and the hand has been read
     give_slots(group, where, hand, absent, scratch);
     group.sync();
     for (int lane : group) {
@@ -70,7 +71,7 @@ struct place_chunks {
     std::int64_t at;
     std::int64_t head;
     std::int64_t sequence;
-    std::int64_t row;  ///< of the sequence's first chunk
+    std::int64_t row;  ///< row of the sequence's first chunk
   };
 
   template <class Group>
@@ -85,7 +86,7 @@ struct place_chunks {
   template <class Group>
   TESSERA_FN void find_slots(Group const& group, place_of_head const& p, std::int64_t count,
                              scratch_type& scratch) const {
-    group.sync();  // what was there has been read
+    group.sync();  // all lanes have read the scratch
     for (int lane : group) {
       for (std::int64_t slot = lane; slot < extents.slots; slot += lanes) {
         scratch.is_used[slot] = 0;
@@ -104,7 +105,7 @@ struct place_chunks {
     group.sync();
   }
 
-  /// Lists the chunks that are in no slot; gives how many.
+  /// Lists the chunks that are in no slot, and returns how many there are.
   template <class Group>
   TESSERA_FN std::int64_t list_absent(Group const& group, std::int64_t count, scratch_type& scratch) const {
     std::int64_t before = 0;
@@ -150,7 +151,7 @@ struct place_chunks {
       before += found;
     }
   }
-  /// `by` slots later, at most all of them.
+  /// The slot `by` slots later; `by` is at most the number of slots.
   TESSERA_FN constexpr std::int64_t slot_after(std::int64_t slot, std::int64_t by) const {
     return slot + by < extents.slots ? slot + by : slot + by - extents.slots;
   }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `attend_rows`: attend_chunks (program/offloaded_cache/attend_chunks.hpp) by tensor cores, for 16-bit keys and
-/// values: up to 16 query heads share a read of the tokens of their key head, which go straight into registers.
+/// values. Up to 16 query heads share a read of the tokens of their key head, which go straight into registers.
 ///
-/// A block has a share of 128 tokens, each of its four warps 32 of them: 4 * channels bytes a token are read once, a
-/// thirtieth of that is written. With 128 channels a warp has 12 KiB on their way at first: with four blocks a
-/// multiprocessor more than the 50 KiB that memory needs. Weights are rounded to 16 bits for their products with
-/// values, their sums are not.
+/// A block has a share (split) of 128 tokens, and each of its four warps has 32 of them: 4 * channels bytes a token are
+/// read once, and a thirtieth of that is written. With 128 channels a warp has 12 KiB in flight at first, so that four
+/// blocks a multiprocessor have more than the 50 KiB that memory needs. Weights are rounded to 16 bits for their
+/// products with values; their sums are not rounded.
 #pragma once
 
 #include <cstdint>
@@ -22,32 +22,33 @@ inline namespace v0 {
 
 template <int Channels, class T, class E>
 struct attend_rows {
-  /// The portable program, whose members say what is to be done.
+  /// The portable program, whose members are the arguments.
   using call_type = attend_chunks<T, E>;
   static constexpr int lanes = 128;
   static constexpr int warps = lanes / 32;
-  static constexpr int warp_tokens = static_cast<int>(attended_tokens) / warps;  ///< of a share, that a warp has
-  static constexpr int tiles = warp_tokens / 8;                                  ///< of 8 tokens
+  static constexpr int warp_tokens = static_cast<int>(attended_tokens) / warps;  ///< tokens of a warp
+  static constexpr int tiles = warp_tokens / 8;                                  ///< tiles of 8 tokens of a warp
   static constexpr int blocks_per_multiprocessor = 4;
-  static constexpr int parts = Channels / 64;  ///< of 64 channels
+  static constexpr int parts = Channels / 64;  ///< parts of 64 channels
   static constexpr int pitch = Channels + 4;   ///< rows of totals begin in different banks
   static_assert(warp_tokens == 32, "tessera: attend_rows has 32 tokens a warp");
 
   struct scratch_type {
-    T const* keys[attended_tokens];    ///< where each token's is; null: there is no token
-    T const* values[attended_tokens];  ///< where each token's is; null: there is no token
-    float largest[warps][most_group];  ///< score of a warp's tokens, of each query head; scaled, in base 2
-    float sums[warps][most_group];     ///< of weights, 2^(score - largest), of a warp's tokens, of each query head
-    /// Sums of weights times values of a warp's tokens, of each query head.
+    T const* keys[attended_tokens];    ///< the key of each token; null: there is no token
+    T const* values[attended_tokens];  ///< the value of each token; null: there is no token
+    float largest[warps][most_group];  ///< the largest score of a warp's tokens, for each query head; scaled, in base 2
+    /// The sum of weights, 2^(score - largest), of a warp's tokens, for each query head.
+    float sums[warps][most_group];
+    /// Sums of weights times values of a warp's tokens, for each query head.
     alignas(16) float totals[warps][most_group][pitch];
   };
 
   call_type call;           ///< extents, memory, step and shares
-  std::int32_t rows;        ///< queries that share a key head
-  known_divisor by_heads;   ///< key heads
-  known_divisor by_shares;  ///< shares of a head that the launch takes
+  std::int32_t rows;        ///< query heads that share a key head
+  known_divisor by_heads;   ///< the number of key heads, as a divisor
+  known_divisor by_shares;  ///< the shares of a head in the launch, as a divisor
 
-  /// Of fewer than 2^31 groups.
+  /// The program for a call of fewer than 2^31 groups.
   [[nodiscard]] static attend_rows of(call_type const& call) {
     return {call, static_cast<std::int32_t>(call.extents.group()),
             known_divisor::of(static_cast<std::uint32_t>(call.extents.key_heads)),
@@ -77,7 +78,7 @@ struct attend_rows {
   }
 
  private:
-  using values_type = uint4[2][parts][4];  ///< of both halves of the warp's tokens
+  using values_type = uint4[2][parts][4];  ///< values of both halves of the warp's tokens
 
   __device__ __forceinline__ void attend(scratch_type& scratch, std::int64_t at, std::int64_t head, int warp,
                                          int lane) const {
@@ -109,7 +110,7 @@ struct attend_rows {
     leave(scratch, totals, warp, lane);
   }
 
-  /// Of tokens 16 `half` and on. Those that are none have zeros.
+  /// Loads values of tokens from 16 `half` on; zeros where there is no token.
   __device__ __forceinline__ void load_values(scratch_type const& scratch, values_type& values, int half, int warp,
                                               int lane) const {
 #pragma unroll
@@ -140,7 +141,7 @@ struct attend_rows {
     }
   }
 
-  /// Scores to weights; leaves their sums.
+  /// Turns scores into weights, and writes their sums.
   __device__ __forceinline__ void weigh(scratch_type& scratch, float (&scores)[tiles][4], int warp, int lane) const {
     float const factor = call.scale * 1.4426950408889634F;
     float largest[2] = {-infinity, -infinity};
@@ -194,7 +195,7 @@ struct attend_rows {
     }
   }
 
-  /// Four channels of a row at a time, of all warps.
+  /// Merges the results of all warps, four channels of a row at a time.
   __device__ __forceinline__ void write(scratch_type const& scratch, std::int64_t at, std::int64_t head,
                                         std::int64_t share, int lane) const {
     constexpr int fours = Channels / 4;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `attend_chunks` and `merge_chunks`: attention of a step over the ring, the exact and the selected chunks, in shares
-/// that are merged by their log-sum-exps.
+/// `attend_chunks` and `merge_chunks`: attention of a step over the ring, the exact and the selected chunks, in splits
+/// of the tokens (shares) that are merged by their log-sum-exps.
 ///
-/// Which tokens a share has: program/offloaded_cache/detail/attended_token.hpp.
+/// program/offloaded_cache/detail/attended_token.hpp says which tokens a share has.
 #pragma once
 
 #include <cstdint>
@@ -20,24 +20,24 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A group for each share of each key head of each step.
+/// Attention over one share. A group for each share of each key head of each step.
 template <class T, class E>
 struct attend_chunks {
   static constexpr int lanes = 128;
   static_assert(lanes == attended_tokens, "tessera: a lane has a token of a share");
 
   struct scratch_type {
-    float queries[most_group * most_channels];    ///< of the group's heads, scaled, in base 2
-    float weights[most_group * attended_tokens];  ///< of each head, for the tokens of the share
-    T const* values[attended_tokens];             ///< of each token, or null
+    float queries[most_group * most_channels];    ///< queries of the group's heads, scaled, in base 2
+    float weights[most_group * attended_tokens];  ///< weights of the share's tokens for each head
+    T const* values[attended_tokens];             ///< the value of each token, or null
   };
 
   offload_extents extents;
   offloaded_memory<T, E> memory;
   offload_step<T> step;
-  float scale;               ///< of scores
-  std::int64_t first_share;  ///< the launch takes shares from here on
-  std::int64_t shares;       ///< of a head that the launch takes
+  float scale;               ///< the factor of scores
+  std::int64_t first_share;  ///< the first share of the launch
+  std::int64_t shares;       ///< shares of a head in the launch
 
   TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * shares * extents.key_heads; }
 
@@ -51,7 +51,7 @@ struct attend_chunks {
     if (sequence < 0) {
       return;
     }
-    group.sync();  // what was there has been read
+    group.sync();  // all lanes have read the scratch
     for (int lane : group) {
       for (std::int64_t i = lane; i < extents.group() * extents.channels; i += lanes) {
         std::int64_t const query_head = head * extents.group() + i / extents.channels;
@@ -106,7 +106,7 @@ struct attend_chunks {
     }
   }
 
-  /// In the order of tokens.
+  /// Adds up weighted values in the order of tokens.
   template <class Group>
   TESSERA_FN void add_values(Group const& group, std::int64_t at, std::int64_t head, std::int64_t share,
                              std::int64_t query, scratch_type const& scratch) const {
@@ -126,8 +126,8 @@ struct attend_chunks {
   }
 };
 
-/// A group for each query head of each step: shares one after the other. Steps without a sequence get zeros and minus
-/// infinity.
+/// Merges the shares of a query head, one after the other. A group for each query head of each step. Steps without a
+/// sequence get zeros and minus infinity.
 template <class T, class E, class Result>
 struct merge_chunks {
   static constexpr int lanes = 64;
@@ -137,7 +137,7 @@ struct merge_chunks {
   array_view<cached_sequence const> sequences;  ///< lengths of each sequence
   offload_step<T> step;
   view<Result, 3> results;     ///< steps x query heads x channels
-  view<float, 2> log_sum_exp;  ///< steps x query heads: natural; or null
+  view<float, 2> log_sum_exp;  ///< steps x query heads: natural logarithms; or null
 
   TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * extents.query_heads; }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `fetch_records`: fetch_values (program/offloaded_cache/rebuild_keys.hpp) by few groups, for executors whose groups
-/// wait for memory: each of 32 lanes asks for the whole record of a missed chunk before the first part of it is there.
-/// Groups go through one list of all missed chunks, so that all have the same to do, whatever each head misses.
+/// `fetch_records`: a fetch_values (program/offloaded_cache/rebuild_keys.hpp) by few groups, for executors whose groups
+/// wait for memory. 32 lanes issue all loads of the record of a missed chunk before they wait for the first of them.
+/// Groups go through one list of all missed chunks, so that all have the same amount to do, however many each head
+/// misses.
 ///
-/// A bus of 55 GB/s that answers after 2 us is busy with 110 KB asked for; 64 groups of 8 records of 2 KB ask for 1 MB,
-/// and take a tenth of a device, the rest of which is left to what runs beside them. An H200 was measured to bring 50.5
-/// GB/s so, and 51 by its copy engine block by block, where the runtime's copies of whole buffers have 55.
+/// A bus of 55 GB/s with a latency of 2 us is busy with 110 KB in flight. 64 groups of 8 records of 2 KB have 1 MB in
+/// flight, and take a tenth of a device, the rest of which is left to concurrent work. On an H200 they were measured to
+/// load 50.5 GB/s; its copy engine loads 51 block by block, and 55 when the runtime copies whole buffers.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +22,13 @@
 namespace tessera {
 inline namespace v0 {
 
-/// An item of several lists.
+/// An item in one of several lists.
 struct listed_item {
-  std::int32_t list;   ///< that has it
-  std::int32_t place;  ///< in that list
+  std::int32_t list;   ///< the list that has the item
+  std::int32_t place;  ///< its index in that list
 };
-/// Item `item` of all lists, one after the other. `ends`: the number of items in each list and those before.
+/// Finds item `item` of all lists, one after the other. `ends`: the number of items in each list and all lists before
+/// it.
 [[nodiscard]] TESSERA_FN constexpr listed_item find_item(std::int32_t const* ends, std::int32_t lists,
                                                          std::int32_t item) {
   std::int32_t first = 0;
@@ -39,22 +41,24 @@ struct listed_item {
   return {first, item - (first == 0 ? 0 : ends[first - 1])};
 }
 
-/// Channels: of a head, known for records of codes; T has two bytes.
+/// Fetches the records of missed chunks. Channels: the channels of a head, which records of codes need at compile time.
+/// T has two bytes.
 template <int Channels, class T, class E, class Codec>
 struct fetch_records {
-  /// The portable program, whose members say what is to be done.
+  /// The portable program, whose members are the arguments.
   using call_type = fetch_values<T, E, Codec>;
   using record = typename call_type::record;
   static constexpr int lanes = 256;
-  static constexpr int records = lanes / 32;  ///< that a group brings at a time
-  /// Whether records are of codes, else of values as they are.
+  static constexpr int records = lanes / 32;  ///< records that a group fetches at a time
+  /// Whether records hold codes, and not values as they are.
   static constexpr bool are_codes = !std::is_same_v<Codec, exact_values>;
-  static constexpr std::int64_t most_lists = 2048;        ///< of missed chunks, one for each key head of each step
-  static constexpr int most_words = are_codes ? 160 : 1;  ///< of 16 bytes, of a record of codes
+  /// The most lists of missed chunks, one for each key head of each step.
+  static constexpr std::int64_t most_lists = 2048;
+  static constexpr int most_words = are_codes ? 160 : 1;  ///< the most 16-byte words of a record of codes
   static_assert(sizeof(T) == 2, "tessera: fetch_records writes values of two bytes");
 
   struct scratch_type {
-    std::int32_t ends[most_lists];             ///< missed chunks of each list and those before
+    std::int32_t ends[most_lists];             ///< missed chunks of each list and all lists before it
     record_words staged[records][most_words];  ///< records of codes, before they are decoded
   };
 
@@ -62,7 +66,7 @@ struct fetch_records {
   std::int64_t count;  ///< groups of the launch
 
   [[nodiscard]] constexpr std::int64_t groups() const { return count; }
-  /// Whether the program can do a call.
+  /// Whether the program can take a call.
   [[nodiscard]] static constexpr bool takes(call_type const& call) {
     return call.step.steps() * call.extents.key_heads <= most_lists && call.extents.channels == Channels &&
            (!are_codes || record::bytes(call.extents.chunk, Channels) <=
@@ -75,7 +79,7 @@ struct fetch_records {
     auto const step = static_cast<std::int32_t>(count * records);
     for (auto first = static_cast<std::int32_t>(which * records); first < total; first += step) {
       if constexpr (are_codes) {
-        group.sync();  // what was there has been read
+        group.sync();  // all lanes have read the scratch
         for (int lane : group) {
           if (first + lane / 32 < total) {
             record_place const found = find(scratch, first + lane / 32);
@@ -105,7 +109,7 @@ struct fetch_records {
     T* to;
   };
 
-  /// Of a record; of values as they are there may be bytes behind them that are none.
+  /// The 16-byte words of a record that hold values: a record of values as they are may end with unused bytes.
   TESSERA_FN constexpr std::int32_t record_count() const {
     std::int64_t const bytes = are_codes ? record::bytes(call.extents.chunk, Channels)
                                          : call.extents.chunk * Channels * static_cast<std::int64_t>(sizeof(T));
@@ -117,7 +121,7 @@ struct fetch_records {
     std::int64_t const heads = call.extents.key_heads;
     std::int64_t const lists = call.step.steps() * heads;
     std::int32_t before = 0;
-    group.sync();  // what was there has been read
+    group.sync();  // all lanes have read the scratch
     for (std::int64_t first = 0; first < lists; first += lanes) {
       per_lane<std::int32_t, Group> own;
       per_lane<std::int32_t, Group> place;
@@ -151,7 +155,7 @@ struct fetch_records {
             &call.memory.slot_values(sequence, head, missed.slot, 0, 0)};
   }
 
-  /// All that a lane moves of a record of up to 2 KB is asked for before any of it is written.
+  /// Copies a record. A lane issues all its loads of a record of up to 2 KB before its first store.
   TESSERA_FN static void move(record_words const* from, record_words* to, std::int32_t words, int lane) {
     constexpr int at_a_time = 4;
     for (std::int32_t first = lane; first < words; first += 32 * at_a_time) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The programs by which a prompt, or a piece of one, gets into an offloaded cache
+/// The programs that write a prompt, or a piece of one, to an offloaded cache
 /// (program/offloaded_cache/cache_memory.hpp):
 ///
 ///     open_sequence       forgets what was there
@@ -10,7 +10,7 @@
 ///     fill_ring           the latest tokens
 ///     finish_prompt       how many tokens there are
 ///
-/// Keys are as they are before their rotation; `first` is the position of their first token.
+/// All of them take keys before their rotation; `first` is the position of the first token.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A group for each key head.
+/// Makes a sequence empty. A group for each key head.
 template <class T, class E>
 struct open_sequence {
   static constexpr int lanes = 256;
@@ -36,8 +36,8 @@ struct open_sequence {
 
   offload_extents extents;
   offloaded_memory<T, E> memory;
-  std::int64_t sequence;  ///< of the batch
-  std::int32_t first;     ///< row of what is kept of all sequences
+  std::int64_t sequence;  ///< number of the sequence in the batch
+  std::int32_t first;     ///< its first row of the memory that all sequences share
   std::int32_t capacity;  ///< chunks that it has room for
 
   TESSERA_FN constexpr std::int64_t groups() const { return extents.key_heads; }
@@ -65,7 +65,7 @@ struct open_sequence {
   }
 };
 
-/// A group for each whole chunk of each head.
+/// Writes landmarks and least cosines. A group for each whole chunk of each head.
 template <class T, ChunkSelector S>
 struct summarize_prompt {
   static constexpr int lanes = 32;
@@ -76,10 +76,10 @@ struct summarize_prompt {
   rotary_embedding rotary;
   S selector;
   std::int64_t first;               ///< position of the first token: a multiple of the chunk
-  std::int64_t row;                 ///< of the chunk at `first`
-  std::int64_t chunks;              ///< whole ones of the piece
-  view<element_type, 3> landmarks;  ///< of the memory
-  view<float, 2> cosines;           ///< heads x chunks of the prompt
+  std::int64_t row;                 ///< row of the chunk at `first`
+  std::int64_t chunks;              ///< whole chunks of the piece
+  view<element_type, 3> landmarks;  ///< the cache's landmarks
+  view<float, 2> cosines;           ///< least cosines, heads x chunks of the prompt
 
   TESSERA_FN constexpr std::int64_t groups() const { return chunks * keys.extent(0); }
 
@@ -104,7 +104,7 @@ struct summarize_prompt {
   }
 };
 
-/// A group for each whole chunk of each head.
+/// Writes values to the store. A group for each whole chunk of each head.
 template <class T, class Codec>
 struct put_values {
   using record = value_record<Codec, T>;
@@ -112,10 +112,10 @@ struct put_values {
   struct scratch_type {};
 
   view<T const, 3> values;   ///< heads x tokens x channels
-  std::int64_t chunk;        ///< tokens
-  std::int64_t row;          ///< of the first chunk
-  std::int64_t chunks;       ///< whole ones of the piece
-  view<std::byte, 3> store;  ///< of the memory
+  std::int64_t chunk;        ///< tokens of a chunk
+  std::int64_t row;          ///< row of the first chunk
+  std::int64_t chunks;       ///< whole chunks of the piece
+  view<std::byte, 3> store;  ///< the cache's values
 
   TESSERA_FN constexpr std::int64_t groups() const { return chunks * values.extent(0); }
 
@@ -138,7 +138,7 @@ struct put_values {
   };
 };
 
-/// A group for each key head: the chunks with the least cosines, in order; of equal ones the earlier.
+/// Chooses the chunks with the least cosines, in order; of equal ones the earlier. A group for each key head.
 template <class T, class E>
 struct choose_outliers {
   static constexpr int lanes = 256;
@@ -146,9 +146,9 @@ struct choose_outliers {
 
   offload_extents extents;
   offloaded_memory<T, E> memory;
-  std::int64_t sequence;         ///< of the batch
-  std::int64_t row;              ///< of the sequence's first chunk
-  std::int64_t chunks;           ///< whole ones of the prompt, without those of the ring
+  std::int64_t sequence;         ///< number of the sequence in the batch
+  std::int64_t row;              ///< row of the sequence's first chunk
+  std::int64_t chunks;           ///< whole chunks of the prompt, without those of the ring
   view<float const, 2> cosines;  ///< heads x chunks
 
   TESSERA_FN constexpr std::int64_t groups() const { return extents.key_heads; }
@@ -181,7 +181,7 @@ struct choose_outliers {
   };
 };
 
-/// A group for each exact place of each head.
+/// Copies keys and values of the outliers. A group for each outlier place of each head.
 template <class T, class E>
 struct copy_exact {
   static constexpr int lanes = 128;
@@ -190,7 +190,7 @@ struct copy_exact {
   offload_extents extents;
   offloaded_memory<T, E> memory;
   rotary_embedding rotary;
-  std::int64_t sequence;    ///< of the batch
+  std::int64_t sequence;    ///< number of the sequence in the batch
   view<T const, 3> keys;    ///< heads x tokens x channels, from the first token of the prompt
   view<T const, 3> values;  ///< heads x tokens x channels, from the first token of the prompt
 
@@ -214,7 +214,7 @@ struct copy_exact {
   }
 };
 
-/// A group for each token of the ring of each head.
+/// Fills the ring with the latest tokens. A group for each token of the ring of each head.
 template <class T, class E>
 struct fill_ring {
   static constexpr int lanes = 64;
@@ -223,10 +223,10 @@ struct fill_ring {
   offload_extents extents;
   offloaded_memory<T, E> memory;
   rotary_embedding rotary;
-  std::int64_t sequence;    ///< of the batch
+  std::int64_t sequence;    ///< number of the sequence in the batch
   view<T const, 3> keys;    ///< heads x tokens x channels, from the first token of the prompt
   view<T const, 3> values;  ///< heads x tokens x channels, from the first token of the prompt
-  std::int64_t oldest;      ///< token
+  std::int64_t oldest;      ///< the first token that goes to the ring
 
   TESSERA_FN constexpr std::int64_t groups() const { return (keys.extent(1) - oldest) * extents.key_heads; }
 
@@ -246,16 +246,16 @@ struct fill_ring {
   }
 };
 
-/// One group.
+/// Writes the counts and measures of a prompt. One group.
 struct finish_prompt {
   static constexpr int lanes = 32;
   struct scratch_type {};
 
   array_view<cached_sequence> sequences;         ///< lengths of each sequence
-  std::int64_t sequence;                         ///< of the batch
-  std::int32_t tokens;                           ///< of the prompt
-  std::int32_t chunks;                           ///< archived ones
-  array_view<subspace_measures const> measures;  ///< of the search for directions
+  std::int64_t sequence;                         ///< number of the sequence in the batch
+  std::int32_t tokens;                           ///< tokens of the prompt
+  std::int32_t chunks;                           ///< archived chunks
+  array_view<subspace_measures const> measures;  ///< measures of the search for directions
 
   TESSERA_FN constexpr std::int64_t groups() const { return 1; }
 

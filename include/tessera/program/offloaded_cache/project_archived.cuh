@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `project_rows`: project_archived (program/offloaded_cache/archive_chunks.hpp) by tensor cores, for 16-bit keys and
-/// directions: where a chunk leaves the ring, a block of warps reads the directions of its sequence once, each warp
-/// those of some channels, and adds up in the order of warps.
+/// directions. Where a chunk leaves the ring, a block reads the directions of its sequence once, each warp those of
+/// some channels, and adds up the warps' sums in their order.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,25 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Chunks of 8 or 16 tokens, of keys of whole 32 channels; a rank of up to 192, a multiple of 8.
+/// Projects chunks of 8 or 16 tokens, with keys of a multiple of 32 channels and a rank of up to 192, a multiple of 8.
 template <class T, class E>
 struct project_rows {
-  /// The portable program, whose members say what is to be done.
+  /// The portable program, whose members are the arguments.
   using call_type = project_archived<T, E>;
   static constexpr int lanes = 256;
   static constexpr int warps = lanes / 32;
-  static constexpr int most_parts = 3;               ///< of 64 coefficients
-  static constexpr int most_rank = 64 * most_parts;  ///< coefficients of a token
-  static constexpr int most_tokens = 16;             ///< of a chunk
+  static constexpr int most_parts = 3;               ///< the most parts of 64 coefficients
+  static constexpr int most_rank = 64 * most_parts;  ///< the most coefficients of a token
+  static constexpr int most_tokens = 16;             ///< the most tokens of a chunk
 
   struct scratch_type {
-    /// Coefficients of each token, over the channels of each warp.
+    /// Coefficients of each token, summed over the channels of each warp.
     float sums[warps][most_tokens][most_rank + 4];
   };
 
   call_type call;  ///< extents, memory and step
 
-  /// Whether the program can do a call, by the extents of its chunks, keys and directions.
+  /// Whether the program can take a call, by the extents of its chunks, keys and directions.
   [[nodiscard]] static constexpr bool takes(call_type const& call) {
     offload_extents const& n = call.extents;
     return n.chunk % 8 == 0 && n.chunk <= most_tokens && n.width() % 32 == 0 && n.rank % 8 == 0 && n.rank <= most_rank;
@@ -80,7 +80,7 @@ struct project_rows {
     for (int block = warp; block < blocks; block += warps) {
       uint4 const a = load_from_l2(rows + row_piece(lane, block));
       uint4 const b = has_sixteen ? load_from_l2(later + row_piece(lane, block)) : uint4{0, 0, 0, 0};
-      // Words 0 and 1 of a piece are numbers 0 to 3 of its eight, 2 and 3 the others.
+      // Words 0 and 1 of a 16-byte piece are numbers 0 to 3 of its eight, words 2 and 3 are the others.
       std::int64_t const row = piece_numbers * row_piece(lane, block);
       multiply(sums, {a.x, b.x, a.y, b.y}, sequence, row, lane);
       multiply(sums, {a.z, b.z, a.w, b.w}, sequence, row + 4, lane);
@@ -98,7 +98,7 @@ struct project_rows {
     }
   }
 
-  /// Four rows of directions from `row` on.
+  /// Multiplies four rows of directions from `row` on.
   __device__ __forceinline__ void multiply(float (&sums)[8 * most_parts][4], std::uint32_t const (&keys)[4],
                                            std::int64_t sequence, std::int64_t row, int lane) const {
     auto const pieces = static_cast<int>(call.extents.rank) / piece_numbers;
@@ -118,7 +118,7 @@ struct project_rows {
     }
   }
 
-  /// Writes coefficients; gives the sum of the squares of the lane's.
+  /// Writes coefficients, and returns the sum of the squares of the lane's coefficients.
   __device__ __forceinline__ double join(std::int64_t row, scratch_type const& scratch, int lane) const {
     auto const rank = static_cast<int>(call.extents.rank);
     double held = 0.0;

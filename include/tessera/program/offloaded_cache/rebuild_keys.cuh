@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `rebuild_rotated`: rebuild_keys (program/offloaded_cache/rebuild_keys.hpp) by tensor cores, for 16-bit coefficients
-/// and directions: gathers coefficients of missed chunks into registers, multiplies them with the directions of their
-/// head in shared memory, turns the sums in fp32 and rounds once.
+/// and directions. It gathers coefficients of missed chunks into registers, multiplies them with the directions of
+/// their head in shared memory, rotates the sums in fp32 and rounds once.
 ///
-/// Tokens go in eights, the columns of a product, so that nothing but missed chunks is multiplied; rows are channels,
-/// those of a pair in the same lane. For rank 160 and 128 channels a chunk of 8 tokens and head is 0.33 MFLOP, 2.5 KB
-/// read and 2 KB written: 16 sequences of 8 key heads of which each misses 256 chunks are 10.7 GFLOP and 151 MB, 35 us
-/// of an H200's memory, at a hit rate of 0.6 14; measured are 69 and 36, with 5 of a launch, from cold caches: warps,
-/// 12 a multiprocessor, wait for what they gather and for operands, about as long for either. Directions of a head are
-/// 40 KiB, which blocks that share its list each read once, put in the order of operands, and then from shared memory
-/// for every 16 tokens. A token turns as the first of its eight does, which lanes work out together, and then by 0 to 7
-/// positions more, which is the same for all eights: so that the tables are read for every eighth token only.
+/// Eight tokens are the columns of a product, so that only missed chunks are multiplied. Channels are its rows, and
+/// both channels of a pair are in the same lane. For rank 160 and 128 channels a chunk of 8 tokens and head takes 0.33
+/// MFLOP, 2.5 KB read and 2 KB written. 16 sequences of 8 key heads, each of which misses 256 chunks, take 10.7 GFLOP
+/// and 151 MB, which an H200's memory moves in 35 us, and in 14 us at a hit rate of 0.6. Measured are 69 and 36 us, 5
+/// of them for a launch, from cold caches: the warps, 12 a multiprocessor, wait for gathered coefficients and for
+/// operands, about as long for either. The directions of a head are 40 KiB. Each of the blocks that share its list
+/// reads them once, puts them in the order of operands, and then reads them from shared memory for every 16 tokens. The
+/// rotation of a token is that of the first of its eight, which lanes compute together, and then that by 0 to 7 more
+/// positions, which is the same for all eights. So the tables are read for every eighth token only.
 #pragma once
 
 #include <cstdint>
@@ -24,37 +25,40 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Pairs: of the rotation; of halves all channels turn, or none.
+/// Rebuilds keys. Pairs: the pairs of the rotation; with halves, all channels turn or none.
 template <int Channels, class T, class E, rotary_pairs Pairs>
 struct rebuild_rotated {
-  /// The portable program, whose members say what is to be done.
+  /// The portable program, whose members are the arguments.
   using call_type = rebuild_keys<T, E>;
-  static constexpr int eights = 2;  ///< of tokens, that a warp has at a time
+  static constexpr int eights = 2;  ///< groups of eight tokens that a warp has at a time
   static constexpr int lanes = 192;
   static constexpr int blocks_per_multiprocessor = 2;
   static constexpr int warps = lanes / 32;
-  static constexpr int most_blocks = 6;        ///< of 32 coefficients
-  static constexpr int tiles = Channels / 16;  ///< of 8 pairs of channels; lane / 4 has so many neighbouring pairs
-  static constexpr int twos = tiles / 2;       ///< of neighbouring pairs of a lane
-  static constexpr std::int64_t of_block = 8 * eights * warps;  ///< tokens at a time
+  static constexpr int most_blocks = 6;  ///< the most blocks of 32 coefficients
+  /// Tiles of 8 pairs of channels; lane / 4 has so many neighbouring pairs.
+  static constexpr int tiles = Channels / 16;
+  static constexpr int twos = tiles / 2;                        ///< twos of neighbouring pairs of a lane
+  static constexpr std::int64_t of_block = 8 * eights * warps;  ///< tokens that a thread block rebuilds at a time
 
-  /// Of two neighbouring pairs, the first one even.
+  /// The rotations of two neighbouring pairs, the first of which is even.
   struct alignas(16) two_rotations {
-    rotation of[2];  ///< each pair's
+    rotation of[2];  ///< the rotation of each pair
   };
   struct scratch_type {
-    uint4 directions[tiles][most_blocks][2][32];        ///< operands of each lane: 16 channels, 16 coefficients
-    two_rotations steps[2][twos][32];                   ///< of both of a lane's tokens, from the first of their eight
-    two_rotations firsts[warps][eights][Channels / 4];  ///< of the first tokens of the warp's eights
+    uint4 directions[tiles][most_blocks][2][32];  ///< operands of each lane, for 16 channels and 16 coefficients
+    /// From the first token of an eight to each of a lane's two tokens.
+    two_rotations steps[2][twos][32];
+    two_rotations firsts[warps][eights][Channels / 4];  ///< rotations of the first tokens of the warp's eights
   };
 
   call_type call;           ///< extents, memory, step and rotation
-  std::int32_t splits;      ///< blocks that share a list of missed chunks
+  std::int32_t splits;      ///< thread blocks that share a list of missed chunks
   known_divisor by_splits;  ///< `splits` as a divisor
-  known_divisor by_heads;   ///< key heads
-  known_divisor by_eights;  ///< eights of a chunk
+  known_divisor by_heads;   ///< the number of key heads, as a divisor
+  known_divisor by_eights;  ///< the eights of a chunk, as a divisor
 
-  /// `splits`: blocks for the list of each key head of each step; fewer than 2^31 blocks in all.
+  /// The program for a call. `splits`: thread blocks for the list of each key head of each step; fewer than 2^31 blocks
+  /// in all.
   [[nodiscard]] static rebuild_rotated of(call_type const& call, std::int64_t splits) {
     return {call, static_cast<std::int32_t>(splits), known_divisor::of(static_cast<std::uint32_t>(splits)),
             known_divisor::of(static_cast<std::uint32_t>(call.extents.key_heads)),
@@ -87,15 +91,15 @@ struct rebuild_rotated {
  private:
   struct list_type {
     missed_chunk const* missed;
-    std::int32_t last;       ///< eight
-    std::int64_t first_row;  ///< of the sequence's coefficients
-    T* keys;                 ///< of the head's slots
+    std::int32_t last;       ///< the last eight of the list
+    std::int64_t first_row;  ///< the first row of the sequence's coefficients
+    T* keys;                 ///< keys in the head's slots
   };
 
   [[nodiscard]] __device__ __forceinline__ int blocks() const { return static_cast<int>(call.extents.rank) / 32; }
   [[nodiscard]] __device__ __forceinline__ bool has_blocks() const { return call.rotary.blocks.data != nullptr; }
 
-  /// A channel of pair `pair`.
+  /// Channel `which`, 0 or 1, of pair `pair`.
   [[nodiscard]] __device__ __forceinline__ static int channel_of(int pair, int which) {
     return Pairs == rotary_pairs::halves ? pair + which * (Channels / 2) : 2 * pair + which;
   }
@@ -107,14 +111,15 @@ struct rebuild_rotated {
   [[nodiscard]] __device__ __forceinline__ static two_rotations both(two_rotations const& a, two_rotations const& b) {
     return {{rotary_embedding::both(a.of[0], b.of[0]), rotary_embedding::both(a.of[1], b.of[1])}};
   }
-  /// From one position to another, both of the same length.
+  /// The rotation from one position to another, both of the same length.
   [[nodiscard]] __device__ __forceinline__ static rotation between(rotation const& from, rotation const& to) {
     float const inverse = 1.0F / multiply_add(from.cosine, from.cosine, from.sine * from.sine);
     return {inverse * multiply_add(to.cosine, from.cosine, to.sine * from.sine),
             inverse * multiply_add(to.sine, from.cosine, -to.cosine * from.sine)};
   }
 
-  /// Lane l of a warp has, of a tile, the pair of row l / 4, and of its coefficients piece l % 4 of each block.
+  /// Loads directions and steps to shared memory. Lane l of a warp has the pair in row l / 4 of a tile, and piece l % 4
+  /// of each block of the pair's coefficients.
   __device__ __forceinline__ void stage(std::int64_t sequence, std::int64_t head, scratch_type& scratch,
                                         int lane) const {
     auto const* const from = reinterpret_cast<uint4 const*>(&call.memory.directions(sequence, head * Channels, 0));
@@ -138,12 +143,12 @@ struct rebuild_rotated {
     }
   }
 
-  /// Eights `first` and on; the last one instead of those behind it, written alike.
+  /// Rebuilds the eights from `first` on. Behind the end it repeats the last eight, and writes the same keys again.
   __device__ __forceinline__ void rebuild(list_type const& list, std::int32_t first, scratch_type& scratch, int warp,
                                           int lane) const {
     uint4 columns[eights][most_blocks];
-    std::int32_t positions[eights];  // of their first tokens
-    std::int32_t places[eights];     // among all tokens of the head's slots
+    std::int32_t positions[eights];  // positions of their first tokens
+    std::int32_t places[eights];     // indices of their first tokens among all tokens of the head's slots
     auto const chunk = static_cast<std::int32_t>(call.extents.chunk);
 #pragma unroll
     for (int i = 0; i < eights; ++i) {
@@ -165,7 +170,7 @@ struct rebuild_rotated {
         }
       }
     }
-    __syncwarp();  // what was there has been read
+    __syncwarp();  // all lanes have read the scratch
     if (has_blocks() && lane < Channels / 4) {
       find_firsts(positions, scratch.firsts[warp], lane);
     }
@@ -216,7 +221,7 @@ struct rebuild_rotated {
     }
   }
 
-  /// As rotary_embedding::turn: two pairs of a token at a time.
+  /// Rotates sums as rotary_embedding::turn does, two pairs of a token at a time.
   __device__ __forceinline__ void turn(float (&sums)[eights][tiles][4], std::int32_t const (&positions)[eights],
                                        scratch_type const& scratch, int warp, int lane) const {
 #pragma unroll
@@ -241,7 +246,8 @@ struct rebuild_rotated {
     first = turned;
   }
 
-  /// The lane's neighbouring pairs of a token: neighbouring channels, of each half or of both channels of pairs.
+  /// Stores the lane's neighbouring pairs of a token: neighbouring channels of each half, or both channels of each
+  /// pair.
   __device__ __forceinline__ static void store_token(float const (&sums)[tiles][4], int which, T* key, int lane) {
     std::uint32_t words[tiles];
 #pragma unroll

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `fetch_values` and `rebuild_keys`: bring what is missing into its slot. They need nothing of each other, so that
-/// values can cross from the host while keys are made.
+/// `fetch_values` and `rebuild_keys`: fill the slots of missed chunks. They do not depend on each other, so that values
+/// can cross the bus while keys are rebuilt.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Which missed chunk a group brings.
+/// The missed chunk that a group loads.
 struct brought_chunk {
-  std::int64_t sequence;  ///< -1: none
-  std::int64_t head;      ///< of the keys
-  missed_chunk missed;    ///< which chunk, and its slot
+  std::int64_t sequence;  ///< number of the sequence in the batch; -1: the group has no chunk
+  std::int64_t head;      ///< the key head
+  missed_chunk missed;    ///< the chunk and its slot
 };
 
-/// The missed chunk of group `which`: budget by budget, head by head, step by step.
+/// The missed chunk of group `which`. Groups count places of the list first, then key heads, then steps.
 template <class T, class E>
 TESSERA_FN brought_chunk brought_by(offload_extents const& extents, offloaded_memory<T, E> const& memory,
                                     offload_step<T> const& step, std::int64_t which) {
@@ -36,7 +36,7 @@ TESSERA_FN brought_chunk brought_by(offload_extents const& extents, offloaded_me
   return {step.sequence(extents, memory.sequences, at), head, step.missed(at, head, place)};
 }
 
-/// A group for each chunk that may be missed.
+/// Fetches values of missed chunks to their slots. A group for each chunk that may be missed.
 template <class T, class E, class Codec>
 struct fetch_values {
   using record = value_record<Codec, T>;
@@ -46,7 +46,7 @@ struct fetch_values {
   offload_extents extents;
   offloaded_memory<T, E> memory;
   offload_step<T> step;
-  bool crosses_bus = true;  ///< values are in memory of the host
+  bool crosses_bus = true;  ///< whether values are in memory of the host
 
   TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * extents.key_heads * extents.budget; }
 
@@ -67,13 +67,13 @@ struct fetch_values {
   }
 };
 
-/// A group for each chunk that may be missed: key = rotation(coefficients . directions of the head), added up in fp32
-/// from the first direction to the last and rounded once, at the end.
+/// Rebuilds keys of missed chunks: key = rotation(coefficients * directions of the head), summed in fp32 from the first
+/// direction to the last and rounded once, at the end. A group for each chunk that may be missed.
 template <class T, class E>
 struct rebuild_keys {
   static constexpr int lanes = 128;
   struct scratch_type {
-    float keys[most_chunk_elements];  ///< before their rotation
+    float keys[most_chunk_elements];  ///< the keys before their rotation
   };
 
   offload_extents extents;
@@ -93,7 +93,7 @@ struct rebuild_keys {
     std::int64_t const row = memory.sequences[chunk.sequence].first * extents.chunk + first;
     auto const directions = memory.directions[chunk.sequence].slice(0, chunk.head * extents.channels, extents.channels);
     std::int64_t const elements = extents.chunk * extents.channels;
-    group.sync();  // what was there has been read
+    group.sync();  // all lanes have read the scratch
     for (int lane : group) {
       for (std::int64_t at = lane; at < elements; at += lanes) {
         auto const coefficients = memory.coefficients[row + at / extents.channels];

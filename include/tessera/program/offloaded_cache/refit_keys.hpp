@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The programs by which an offloaded cache gives its keys other directions: relate_directions, turn_coefficients,
-/// finish_refit, when it is asked to (steps do so by program/offloaded_cache/renew_directions.hpp). What the old
-/// directions have lost stays lost; what comes from now on is held by the new ones.
+/// The programs by which an offloaded cache changes to other directions when its caller asks for it: relate_directions,
+/// turn_coefficients, finish_refit. (Steps change them by program/offloaded_cache/renew_directions.hpp.) What the old
+/// directions did not hold stays lost; the new ones hold later keys.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// relation = before^T after; a group for each row.
+/// Computes relation = before^T after. A group for each row.
 template <class T>
 struct relate_directions {
   static constexpr int lanes = 64;
@@ -45,20 +45,20 @@ struct relate_directions {
   }
 };
 
-/// coefficients = coefficients relation, of the archived chunks of a sequence; a group for each token that there is
-/// room for.
+/// Computes coefficients = coefficients * relation for the archived chunks of a sequence. A group for each token that
+/// there is room for.
 template <class T, class E>
 struct turn_coefficients {
   static constexpr int lanes = 64;
   struct scratch_type {
-    float before[key_directions];  ///< of a token, in the old directions
+    float before[key_directions];  ///< a token's coefficients in the old directions
   };
 
   offload_extents extents;
   offloaded_memory<T, E> memory;
   matrix_view<float const> relation;  ///< old directions in the new ones: rank x rank
-  std::int64_t sequence;              ///< of the batch
-  std::int64_t capacity;              ///< chunks
+  std::int64_t sequence;              ///< number of the sequence in the batch
+  std::int64_t capacity;              ///< chunks that the sequence has room for
 
   TESSERA_FN constexpr std::int64_t groups() const { return capacity * extents.chunk; }
 
@@ -69,7 +69,7 @@ struct turn_coefficients {
       return;
     }
     auto const row = memory.coefficients[known.first * extents.chunk + which];
-    group.sync();  // what was there has been read
+    group.sync();  // all lanes have read the scratch
     for (int lane : group) {
       for (std::int64_t k = lane; k < extents.rank; k += lanes) {
         scratch.before[k] = static_cast<float>(load(row[k]));
@@ -88,7 +88,8 @@ struct turn_coefficients {
   }
 };
 
-/// Takes the new directions over and forgets keys that were rebuilt with the old ones. A group for each key head.
+/// Copies the new directions to the cache, and forgets keys that were rebuilt with the old ones. A group for each key
+/// head.
 template <class T, class E>
 struct finish_refit {
   static constexpr int lanes = 256;
@@ -96,9 +97,9 @@ struct finish_refit {
 
   offload_extents extents;
   offloaded_memory<T, E> memory;
-  matrix_view<T const> directions;               ///< the new ones
-  std::int64_t sequence;                         ///< of the batch
-  array_view<subspace_measures const> measures;  ///< of the new directions
+  matrix_view<T const> directions;               ///< the new directions
+  std::int64_t sequence;                         ///< number of the sequence in the batch
+  array_view<subspace_measures const> measures;  ///< measures of the new directions
 
   TESSERA_FN constexpr std::int64_t groups() const { return extents.key_heads; }
 

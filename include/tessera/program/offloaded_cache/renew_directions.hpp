@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `renew_directions`: how a step of an offloaded cache gives a sequence better directions, where a short prompt had
-/// too few keys to find those of a long text: by one group, from what the cache holds, without waiting for anything.
+/// too few keys to find those of a long text. One group does it, with what the cache holds, and waits for nothing.
 ///
-/// It happens at the end of a step when the next step's token drives a chunk out of the ring that the directions were
-/// not fitted to (renewal_rule). The ring's tokens are exact: with Q the directions, k a key of the ring,
+/// It happens at the end of a step if the next step's token will drive a chunk out of the ring to which the directions
+/// were not fitted (renewal_rule). The ring's tokens are exact. With Q the directions and k a key of the ring:
 ///
 ///     k = Q d + W b        W: orthonormal columns, what the ring's keys have beside Q      add_columns
 ///     C = sum of a a^T over archived keys, whose coefficients are a = (a, 0), and of those of the ring, a = (d, b)
@@ -12,9 +12,9 @@
 ///     Q <- [Q W] U, a <- a U of the archived chunks                                         turn_rows
 ///
 /// So nothing is lost as long as there are no more tokens than directions. V comes from (C + 1e-7 of its trace)^-1 by
-/// subspace iteration; what is small is in double. With 160 directions of 1024 channels and 1280 tokens it is 0.5 GFLOP
-/// by one thread block, in one step of each quarter that the text grows by, and in none once directions were fitted to
-/// eight tokens for each of them.
+/// subspace iteration; the small matrices are in double. With 160 directions of 1024 channels and 1280 tokens this
+/// takes 0.5 GFLOP by one thread block. It happens in one step of each quarter that the text grows by, and in none once
+/// directions were fitted to eight tokens for each of them.
 #pragma once
 
 #include <cstdint>
@@ -33,16 +33,16 @@
 namespace tessera {
 inline namespace v0 {
 
-/// When directions are renewed.
+/// The rule by which steps renew directions.
 struct renewal_rule {
-  float growth;  ///< there are so many times the tokens that they were fitted to
-  float until;   ///< those are fewer than so many for each direction; 0: never
+  float growth;  ///< renewal needs so many times the tokens of the last fit
+  float until;   ///< renewal needs a last fit to fewer tokens than so many for each direction; 0: never
 
-  /// Whether a cache with these extents ever does.
+  /// Whether a cache with these extents can renew directions at all.
   [[nodiscard]] TESSERA_FN constexpr bool can_be(offload_extents const& n) const {
     return until > 0.0F && n.rank < n.width();
   }
-  /// Whether it is time: the next step archives a chunk that the directions were not fitted to.
+  /// Whether directions are to be renewed now: the next step archives a chunk to which they were not fitted.
   [[nodiscard]] TESSERA_FN constexpr bool is_due(offload_extents const& n, cached_sequence const& known) const {
     return can_be(n) && known.archives(n) && (known.chunks + 1) * n.chunk > known.fitted &&
            static_cast<float>(known.fitted) < until * static_cast<float>(n.rank) &&
@@ -50,32 +50,32 @@ struct renewal_rule {
   }
 };
 
-/// Memory of one renewal: so many doubles, and where its matrices are in them. Columns of the same row are neighbours.
+/// The memory of one renewal, in doubles, and its matrices. Columns of the same row are neighbours in memory.
 struct renewal_memory {
-  static constexpr std::int64_t most_added = 64;  ///< tokens of the ring that are looked at, the oldest
+  static constexpr std::int64_t most_added = 64;  ///< the most tokens of the ring that are used, the oldest ones
 
-  std::int64_t columns;          ///< W's
-  std::int64_t basis;            ///< directions and those columns
+  std::int64_t columns;          ///< columns of W
+  std::int64_t basis;            ///< directions and columns of W
   matrix_view<double> products;  ///< C; then its inverse; then reflections, [coordinate][basis]
   matrix_view<double> least;     ///< V: basis x columns
-  matrix_view<double> images;    ///< of V by the inverse
-  matrix_view<double> factor;    ///< of Cholesky, of the tokens' remains and then of V
+  matrix_view<double> images;    ///< products of the inverse with V
+  matrix_view<double> factor;    ///< Cholesky's factor, first of what directions leave of the tokens, then of V
   matrix_view<float> added;      ///< W: width x tokens of the ring, or fewer
   matrix_view<float> latest;     ///< basis x tokens: (d, b) of the ring's keys, one in each column
   matrix_view<float> turn;       ///< U: basis x rank
 
-  /// Tokens of the ring at most.
+  /// The most tokens of the ring that are used.
   [[nodiscard]] TESSERA_FN static constexpr std::int64_t most(offload_extents const& n) {
     return min(n.ring, most_added);
   }
-  /// Doubles for a sequence.
+  /// The doubles for a sequence.
   [[nodiscard]] TESSERA_FN static constexpr std::int64_t elements(offload_extents const& n) {
     std::int64_t const tokens = most(n);
     std::int64_t const size = n.rank + tokens;
     std::int64_t const floats = n.width() * tokens + size * tokens + size * n.rank;
     return size * size + 2 * size * tokens + tokens * tokens + divide_up(floats, std::int64_t{2});
   }
-  /// For so many tokens of the ring, which `columns` are added for.
+  /// The matrices for so many tokens of the ring, which add `columns` columns.
   [[nodiscard]] TESSERA_FN static renewal_memory of(offload_extents const& n, double* room, std::int64_t tokens,
                                                     std::int64_t columns) {
     std::int64_t const most = n.rank + tokens;
@@ -98,22 +98,22 @@ struct renewal_memory {
 
 template <class T, class E>
 struct renew_directions {
-  static constexpr int rounds = 4;        ///< of subspace iteration
-  static constexpr int rows_at_once = 4;  ///< that are turned, where there is room for them
-  /// Vectors from which new directions are chosen, at most.
+  static constexpr int rounds = 4;        ///< rounds of subspace iteration
+  static constexpr int rows_at_once = 4;  ///< rows that are turned at once, where there is room for them
+  /// The most vectors from which new directions are chosen.
   static constexpr std::int64_t most_basis = key_directions + renewal_memory::most_added;
 
   struct scratch_type {
     double line[most_basis];  ///< a row or a column that all lanes read
-    float rows[most_basis];   ///< that are turned
+    float rows[most_basis];   ///< rows that are turned
   };
 
   offload_extents extents;
   offloaded_memory<T, E> memory;
-  std::int64_t sequence;  ///< of the batch
-  double* room;           ///< renewal_memory::elements
+  std::int64_t sequence;  ///< number of the sequence in the batch
+  double* room;           ///< renewal_memory::elements() doubles
 
-  /// All lanes of a group, which are more than one, for a sequence that is due.
+  /// Renews the directions of a sequence that is due. All lanes of a group, which are more than one, must call it.
   template <class Group>
   TESSERA_FN void run(Group const& group, scratch_type& scratch) const {
     cached_sequence const known = memory.sequences[sequence];
@@ -122,7 +122,7 @@ struct renew_directions {
     std::int64_t const columns = add_columns(group, oldest, tokens, scratch);
     renewal_memory const on = renewal_memory::of(extents, room, tokens, columns);
     double const trace = add_products(group, on, known.first * extents.chunk, oldest);
-    bool const is_turned = columns > 0 && trace - trace == 0.0;  // not if there is nothing new, or no number
+    bool const is_turned = columns > 0 && trace - trace == 0.0;  // not if nothing is new, or sums are not numbers
     if (is_turned) {
       invert(group, on.products, trace * 1e-7, scratch);
       find_least(group, on, scratch);
@@ -132,7 +132,7 @@ struct renew_directions {
       forget_slots(group, known);
     }
     float const left = is_turned ? left_of_latest(group, on) : known.residual;
-    group.sync();  // all have read what is known
+    group.sync();  // all lanes have read the state of the sequence
     for (int lane : group) {
       if (is_first(lane)) {
         cached_sequence& now = memory.sequences[sequence];
@@ -145,7 +145,7 @@ struct renew_directions {
   }
 
  private:
-  /// act(row, column) for all of a matrix; neighbouring lanes have neighbouring columns. No sync.
+  /// Calls act(row, column) for all of a matrix; neighbouring lanes have neighbouring columns. No sync.
   template <class Group, class Act>
   TESSERA_FN static void each(Group const& group, std::int64_t rows, std::int64_t columns, Act const& act) {
     constexpr int across = 32;
@@ -159,7 +159,7 @@ struct renew_directions {
     }
   }
 
-  /// write(i, j, sum over k of a(i, k) b(k, j)); a lane has eight rows of a column at a time.
+  /// Calls write(i, j, sum over k of a(i, k) b(k, j)); a lane has eight rows of a column at a time.
   template <class Sum, class Group, class A, class B, class Write>
   TESSERA_FN static void multiply(Group const& group, std::int64_t rows, std::int64_t columns, std::int64_t depth,
                                   A const& a, B const& b, Write const& write) {
@@ -186,8 +186,9 @@ struct renew_directions {
     return static_cast<float>(load(memory.directions(sequence, channel, k)));
   }
 
-  /// W, and the coordinates of the ring's keys in [Q W]; gives how many columns W has: none for keys of which those
-  /// before and Q leave less than a ten-thousandth. Q is rounded to T, so what is beside it is found in three passes.
+  /// Computes W and the coordinates of the ring's keys in [Q W], and returns the number of W's columns. A key adds none
+  /// if the keys before it and Q leave less than a ten-thousandth of it. Q is rounded to T, so that three passes
+  /// subtract it.
   template <class Group>
   TESSERA_FN std::int64_t add_columns(Group const& group, std::int64_t oldest, std::int64_t tokens,
                                       scratch_type& scratch) const {
@@ -237,8 +238,8 @@ struct renew_directions {
     return columns;
   }
 
-  /// Cholesky's factor L of the products of columns, on and below the diagonal; zeros for a column of which those
-  /// before leave no more than floor(column).
+  /// Computes Cholesky's factor L of the products of columns, on and below the diagonal, with zeros for a column of
+  /// which the columns before it leave no more than floor(column).
   template <class Group, class V, class Floor>
   TESSERA_FN static void find_factor(Group const& group, matrix_view<double> factor, matrix_view<V> columns,
                                      scratch_type& scratch, Floor const& floor) {
@@ -256,7 +257,7 @@ struct renew_directions {
     for (std::int64_t k = 0; k < n; ++k) {
       double const pivot = factor(k, k);
       double const root = pivot > scratch.line[k] ? ::sqrt(pivot) : 0.0;
-      group.sync();  // all have read the pivot
+      group.sync();  // all lanes have read the pivot
       for (int lane : group) {
         for (std::int64_t i = k + lane; i < n; i += Group::size) {
           factor(i, k) = i == k ? root : (root > 0.0 ? factor(i, k) / root : 0.0);
@@ -273,7 +274,8 @@ struct renew_directions {
     }
   }
 
-  /// columns <- columns L^-T, orthonormal, without those that the factor has zeros for. A lane for each row.
+  /// Computes columns <- columns L^-T, which are orthonormal, without those for which the factor has zeros. A lane for
+  /// each row.
   template <class Group, class V>
   TESSERA_FN static void divide(Group const& group, matrix_view<double> factor, matrix_view<V> columns) {
     for (int lane : group) {
@@ -296,7 +298,7 @@ struct renew_directions {
     group.sync();
   }
 
-  /// C of the archived tokens, whose coefficients begin at a row, and of the ring's; gives its trace.
+  /// Computes C of the archived tokens, whose coefficients begin at `row`, and of the ring's tokens. Returns its trace.
   template <class Group>
   TESSERA_FN double add_products(Group const& group, renewal_memory const& on, std::int64_t row,
                                  std::int64_t archived) const {
@@ -322,7 +324,8 @@ struct renew_directions {
     return trace;
   }
 
-  /// matrix <- -(matrix + shift)^-1 of a symmetric matrix without negative eigenvalues, row after row eliminated.
+  /// Computes matrix <- -(matrix + shift)^-1 of a symmetric matrix without negative eigenvalues, by eliminating row
+  /// after row.
   template <class Group>
   TESSERA_FN static void invert(Group const& group, matrix_view<double> matrix, double shift, scratch_type& scratch) {
     std::int64_t const n = matrix.extent(0);
@@ -343,7 +346,8 @@ struct renew_directions {
     }
   }
 
-  /// V, given the inverse. Random at first: added columns alone could be a subspace that iteration does not leave.
+  /// Computes V, given the inverse. It begins with random columns: added columns alone could span a subspace that
+  /// iteration does not leave.
   template <class Group>
   TESSERA_FN static void find_least(Group const& group, renewal_memory const& on, scratch_type& scratch) {
     each(group, on.basis, on.columns, [&](std::int64_t i, std::int64_t j) {
@@ -356,7 +360,7 @@ struct renew_directions {
           group, on.basis, on.columns, on.basis, [&](std::int64_t i, std::int64_t k) { return on.products(i, k); },
           [&](std::int64_t k, std::int64_t j) { return on.least(k, j); },
           [&](std::int64_t i, std::int64_t j, double product) { on.images(i, j) = product; });
-      for (int pass = 0; pass < 2; ++pass) {  // twice: the first is of columns that are nearly the same
+      for (int pass = 0; pass < 2; ++pass) {  // twice, since the first pass gets columns that are nearly equal
         find_factor(group, on.factor, on.images, scratch, [](std::int64_t) { return 0.0; });
         divide(group, on.factor, on.images);
       }
@@ -365,8 +369,8 @@ struct renew_directions {
     }
   }
 
-  /// U: reflections that take V's columns to the last coordinates, one after the other, take what is orthogonal to them
-  /// to the first ones.
+  /// Computes U: reflections that take V's columns to the last coordinates, one after the other, take the complement of
+  /// V to the first ones.
   template <class Group>
   TESSERA_FN void make_turn(Group const& group, renewal_memory const& on, scratch_type& scratch) const {
     each(group, on.basis, on.basis, [&](std::int64_t i, std::int64_t j) { on.products(i, j) = i == j ? 1.0 : 0.0; });
@@ -406,7 +410,7 @@ struct renew_directions {
     }
   }
 
-  /// rows <- (rows, beside) U, in their place; no `beside` is zeros.
+  /// Computes rows <- (rows, beside) U in place; a null `beside` counts as zeros.
   template <class Group>
   TESSERA_FN void turn_rows(Group const& group, renewal_memory const& on, matrix_view<T> rows,
                             matrix_view<float const> beside, std::int64_t count, scratch_type& scratch) const {
@@ -439,7 +443,7 @@ struct renew_directions {
     }
   }
 
-  /// The share of the ring's keys that the new directions do not hold.
+  /// The part of the ring's keys that the new directions do not hold.
   template <class Group>
   TESSERA_FN float left_of_latest(Group const& group, renewal_memory const& on) const {
     std::int64_t const tokens = on.latest.extent(1);
@@ -463,7 +467,7 @@ struct renew_directions {
     return all > 0.0 && left > 0.0 ? static_cast<float>(left) : 0.0F;
   }
 
-  /// Keys in slots were rebuilt with the directions before.
+  /// Empties the slots, whose keys were rebuilt with the old directions.
   template <class Group>
   TESSERA_FN void forget_slots(Group const& group, cached_sequence const& known) const {
     each(group, extents.key_heads, extents.slots, [&](std::int64_t head, std::int64_t slot) {

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `score_means`: score_chunks (program/offloaded_cache/score_chunks.hpp) for landmarks that are means, in bfloat16 or
-/// in codes, by the copy engine and tensor cores. A landmark is read once for all queries that share its key head, and
-/// landmarks of neighbouring chunks in one piece.
+/// `score_means`: score_chunks (program/offloaded_cache/score_chunks.hpp) by TMA and tensor cores, for landmarks that
+/// are means, in bfloat16 or in codes. A landmark is loaded once for all queries that share its key head, and one bulk
+/// copy loads the landmarks of neighbouring chunks.
 ///
-/// For each chunk and key head the bytes of a landmark are read, once, and 4 * group + 2 written and read: at 128K
-/// tokens in chunks of 8, 8 key heads of 128 channels and 32 query heads 17.3 MB of codes (33.5 MB of bfloat16) and
-/// 2.4 MB. On an H200 16 sequences take 86 us in codes, 0.79 of the read speed, and 143 us in bfloat16, 0.88. What that
-/// takes:
+/// For each chunk and key head the bytes of a landmark are read once, and 4 * group + 2 bytes are written and read: at
+/// 128K tokens in chunks of 8, 8 key heads of 128 channels and 32 query heads 17.3 MB of codes (33.5 MB of bfloat16)
+/// and 2.4 MB. On an H200 16 sequences take 86 us in codes, 0.79 of the read speed, and 143 us in bfloat16, 0.88. What
+/// makes it fast:
 ///
-/// - A multiprocessor has up to 192 KiB of landmarks on their way, twice what keeps the memory busy. Those of 16 chunks
+/// - A multiprocessor has up to 192 KiB of landmarks in flight, twice what keeps the memory busy. Those of 16 chunks
 ///   arrive in half a microsecond, or in one.
-/// - To start a copy takes about 120 cycles: eight chunks come in one, where a work has all key heads. One for each
-///   chunk took a quarter more time in codes.
-/// - The next work's queries and places are read while a work is scored, and what is known of sequences at the start:
+/// - Issuing a copy takes about 120 cycles. One copy loads eight chunks, where a work item has all key heads; one copy
+///   for each chunk took a quarter more time in codes.
+/// - Queries and places of the next work item are loaded while one is scored, and the states of sequences at the start:
 ///   waiting for them took another fifth. Scores of four queries are written together, so that lanes wait less.
 /// - L2 keeps scores, which select_chunks reads, rather than landmarks: 6 us of both programs' 110.
 ///
-/// Works for two sides of warps in turn are not the way: a side that skips the other's stages may be a whole round of a
-/// barrier's phases behind. Copies are of whole 16 bytes: lines that do not begin at such a multiple are copied with
-/// what is before and behind them in the cache's memory, up to 12 bytes each.
+/// Ping-pong schedules of two warpgroups do not work here: a warpgroup that skips the other's stages may be a whole
+/// round of a barrier's phases behind. Copies are of whole 16 bytes: a line that does not begin at such a multiple is
+/// copied with up to 12 bytes before and behind it.
 #pragma once
 
 #include <cstdint>
@@ -36,58 +36,59 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A work is `blocks` neighbouring blocks of chunks of up to 8 key heads, a warp for each of both. Rows: of queries, 4,
-/// 8 or 16; at least those that share a key head.
+/// Scores means. A work item is `blocks` neighbouring blocks of chunks of up to 8 key heads, with a warp for each block
+/// and head. Rows: rows of queries, 4, 8 or 16; at least the number of queries that share a key head.
 template <int Channels, int Rows, ChunkSelector S>
 struct score_means {
-  /// The portable program, whose members say what is to be done.
+  /// The portable program, whose members are the arguments.
   using call_type = score_chunks<bfloat16, S>;
-  static constexpr int warps = 8;  ///< that multiply; one more starts copies
+  static constexpr int warps = 8;  ///< warps that multiply; one more warp issues copies
   static constexpr int lanes = 32 * (warps + 1);
   static constexpr int blocks_per_multiprocessor = 1;
   static constexpr int from_architecture = 900;
   static constexpr int before_architecture = 1000;
   static constexpr bool is_persistent = true;
-  static constexpr int halves = Rows <= 8 ? 1 : 2;         ///< of 8 rows of queries
-  static constexpr int tile = 16;                          ///< chunks of a warp that are in a stage
-  static constexpr int row_floats = scored_chunks + 4;     ///< of scores: so that rows are in different banks
-  static constexpr int rows_together = Rows < 16 ? 4 : 2;  ///< of which scores are written at the same time
+  static constexpr int halves = Rows <= 8 ? 1 : 2;  ///< halves of 8 rows of queries
+  static constexpr int tile = 16;                   ///< chunks of a warp in a stage
+  /// The pitch of a row of scores, so that rows are in different banks.
+  static constexpr int row_floats = scored_chunks + 4;
+  static constexpr int rows_together = Rows < 16 ? 4 : 2;  ///< rows whose scores are written at the same time
   /// How landmarks are multiplied.
   using lines_type = landmark_lines<Channels, S>;
-  static constexpr int line_bytes = lines_type::bytes;  ///< of a landmark
-  /// Of a stage: landmarks of all warps, and what is between them.
+  static constexpr int line_bytes = lines_type::bytes;  ///< bytes of a landmark
+  /// Bytes of a stage: landmarks of all warps, and the gaps between them.
   static constexpr int stage_bytes = tile * (warps * line_bytes + lines_type::spare_bytes);
   static constexpr int stages = (222 * 1024 - warps * Rows * row_floats * 4) / stage_bytes;
-  static constexpr int half = 8;          ///< chunks of a tile that lie side by side in a stage
-  static constexpr int most_known = 128;  ///< steps that a block knows from its start
+  static constexpr int half = 8;          ///< chunks of a tile that are neighbours in a stage
+  static constexpr int most_known = 128;  ///< the most steps whose state a block loads at its start
 
-  /// What is known of a step.
+  /// The part of a step's state that scoring needs.
   struct known_step {
-    std::int32_t row;     ///< of the sequence's first chunk
-    std::int32_t chunks;  ///< of the sequence; 0 if there is none
+    std::int32_t row;     ///< row of the sequence's first chunk
+    std::int32_t chunks;  ///< archived chunks of the sequence; 0 if there is no sequence
   };
   struct scratch_type {
-    /// Eight chunks after eight chunks, of all heads of a work.
+    /// Landmarks by eight chunks, of all heads of a work item.
     alignas(128) unsigned char landmarks[stages][stage_bytes];
-    float scores[warps][Rows][row_floats];  ///< of a warp's block of chunks
+    float scores[warps][Rows][row_floats];  ///< scores of a warp's block of chunks
     shared_barrier full[stages];
     shared_barrier empty[stages];
-    known_step known[most_known];  ///< of the first steps
+    known_step known[most_known];  ///< the state of the first steps
   };
 
   call_type call;           ///< extents, memory, step, selector and scale
-  std::int32_t works;       ///< of all steps
-  std::int32_t heads;       ///< key heads of a work
-  std::int32_t blocks;      ///< of scored_chunks chunks, of a work
-  std::int32_t key_heads;   ///< of a step
-  std::int32_t rows;        ///< queries that share one
-  std::int32_t together;    ///< chunks that a copy brings: those of a half, where a work has all heads
+  std::int32_t works;       ///< work items of all steps
+  std::int32_t heads;       ///< key heads of a work item
+  std::int32_t blocks;      ///< blocks of scored_chunks chunks of a work item
+  std::int32_t key_heads;   ///< key heads of a step
+  std::int32_t rows;        ///< queries that share a key head
+  std::int32_t together;    ///< chunks of a copy: those of a half, if a work item has all heads, else 1
   std::int32_t pitch;       ///< bytes from a chunk's lines in a stage to the next one's
   std::int32_t half_pitch;  ///< bytes from a half's lines in a stage to the next half's
-  known_divisor by_sets;    ///< of so many key heads
-  known_divisor by_places;  ///< of so many blocks, of the longest sequence
+  known_divisor by_sets;    ///< sets of key heads of a step, as a divisor
+  known_divisor by_places;  ///< work items along the longest sequence, as a divisor
 
-  /// Of fewer than 2^31 groups.
+  /// The program for a call of fewer than 2^31 groups.
   [[nodiscard]] static score_means of(call_type const& call, std::int64_t multiprocessors) {
     score_means made{};
     made.call = call;
@@ -107,7 +108,7 @@ struct score_means {
     return made;
   }
 
-  /// The launch has as many blocks as run at a time, or fewer.
+  /// Scores the work items of a block. The launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
                                              scratch_type& scratch) const {
     if (group.lane < stages) {
@@ -132,7 +133,7 @@ struct score_means {
   using raw_type = typename lines_type::raw_type;
   using queries_type = typename lines_type::queries_type;
 
-  /// Where lines of a stage are.
+  /// Computes where lines of a stage begin.
   void lay_out() {
     int const bytes = heads * line_bytes;
     int const most_beyond = line_bytes % 16 == 0 ? 0 : 12;
@@ -143,14 +144,14 @@ struct score_means {
   }
 
   struct work_type {
-    std::int32_t at;     ///< step
-    std::int32_t head;   ///< the first one
-    std::int32_t heads;  ///< how many
-    std::int32_t row;    ///< of the sequence's first chunk
-    std::int32_t first;  ///< chunk
-    std::int32_t end;    ///< of chunks; none, if not after the first one
+    std::int32_t at;     ///< the step
+    std::int32_t head;   ///< the first key head
+    std::int32_t heads;  ///< the number of key heads
+    std::int32_t row;    ///< row of the sequence's first chunk
+    std::int32_t first;  ///< the first chunk
+    std::int32_t end;    ///< the end of the chunks; there are none if it is not after `first`
 
-    /// Stages of the ring that it takes.
+    /// The pipeline stages that the work item takes.
     __device__ __forceinline__ std::int32_t stages_of_it() const {
       return first < end ? divide_up(min(end - first, static_cast<std::int32_t>(scored_chunks)), tile) : 0;
     }
@@ -171,18 +172,18 @@ struct score_means {
     return {at,        set * heads, min(heads, key_heads - set * heads),
             known.row, first,       min(first + blocks * static_cast<std::int32_t>(scored_chunks), known.chunks)};
   }
-  /// Of all heads of a work's chunk.
+  /// The landmarks of a chunk for all heads of a work item.
   __device__ __forceinline__ unsigned char const* line_of(work_type const& work, std::int32_t chunk) const {
     auto const& landmarks = call.memory.landmarks;
     return reinterpret_cast<unsigned char const*>(landmarks.data + landmarks.offset(work.row, work.head, 0) +
                                                   chunk * landmarks.strides[0]);
   }
-  /// Bytes from a multiple of 16 to an address.
+  /// Bytes from the multiple of 16 before an address to the address.
   __device__ __forceinline__ static int beyond(void const* address) {
     return line_bytes % 16 == 0 ? 0 : static_cast<int>(reinterpret_cast<std::uintptr_t>(address) % 16);
   }
 
-  /// A lane starts copies of the landmarks of some chunks, of all heads of the work.
+  /// The copying warp: each lane issues copies of the landmarks of some chunks, for all heads of the work item.
   __device__ __forceinline__ void bring(scratch_type& scratch, int lane) const {
     place_type place;
     for (std::int32_t number = static_cast<std::int32_t>(blockIdx.x); number < works;
@@ -217,25 +218,26 @@ struct score_means {
     return work.first + line / tile * static_cast<std::int32_t>(scored_chunks) + stage * tile + line % tile;
   }
 
-  /// Of the copy that begins with a chunk; none, if that is not one of the work.
+  /// Bytes of the copy that begins with a chunk; 0 if the work item does not have the chunk.
   __device__ __forceinline__ int copied_bytes(work_type const& work, std::int32_t chunk) const {
     std::int32_t const count = min(work.end - chunk, together);
     int const bytes = (count - 1) * pitch + work.heads * line_bytes;
     return count > 0 ? divide_up(bytes + beyond(line_of(work, chunk)), 16) * 16 : 0;
   }
 
-  /// A warp's part of a work: some chunks of a head. Queries and places are read while the part before it is scored.
+  /// A warp's part of a work item: some chunks of a head. Its queries and places are loaded while the part before it is
+  /// scored.
   struct part_type {
     work_type work;
     std::int32_t head;
     std::int32_t first;
     std::int32_t end;
-    std::int16_t places[scored_chunks / 32];  ///< that say which chunks can be selected
+    std::int16_t places[scored_chunks / 32];  ///< where the lane's chunks are, which says whether they can be selected
 
     __device__ __forceinline__ bool is_empty() const { return first >= end; }
   };
 
-  /// Whose queries they are.
+  /// The step and head whose queries a warp holds.
   struct query_place {
     std::int32_t at = -1;
     std::int32_t head = -1;
@@ -294,7 +296,7 @@ struct score_means {
         load_lines(lines, scratch.landmarks[place.stage] + from, part.work, part.first + stage * tile, lane);
       }
       fence_async_proxy();
-      scratch.empty[place.stage].arrive();  // by all lanes, which have read
+      scratch.empty[place.stage].arrive();  // all lanes arrive after they have read
       if (is_part) {
         take(lines, queries, scratch.scores[warp], stage * tile, lane);
       }
@@ -303,10 +305,10 @@ struct score_means {
     if (!part.is_empty()) {
       finish(part, scratch.scores[warp], lane);
     }
-    __syncwarp();  // the next work's scores come to the same place
+    __syncwarp();  // the next work item's scores overwrite these
   }
 
-  /// Reads a part's queries, if there are others than it needs. Whether it did; nothing waits for them yet.
+  /// Loads a part's queries, if the warp holds others. Returns whether it did; nothing waits for them yet.
   __device__ __forceinline__ bool load_queries(part_type const& part, query_place& held, raw_type (&raw)[halves],
                                                int lane) const {
     if (part.is_empty() || (held.at == part.work.at && held.head == part.head)) {
@@ -321,7 +323,7 @@ struct score_means {
     }
     return true;
   }
-  /// Reads what says which chunks can be selected; nothing waits for it yet.
+  /// Loads the places that say which chunks can be selected; nothing waits for them yet.
   __device__ __forceinline__ void look_up(part_type& part, int lane) const {
     auto const& all = call.memory.places;
     std::int16_t const* const from = all.data + all.offset(part.work.row + part.first + lane, part.head);
@@ -334,11 +336,12 @@ struct score_means {
     }
   }
 
-  /// Which chunk of a tile is the lane's first line, of both halves in turns; the second one is four after it.
+  /// The chunk of a tile that is the lane's first line, alternately of both halves; the lane's second line is four
+  /// after it.
   __device__ __forceinline__ static int chunk_of_lane(int lane) {
     return lane / 8 + lane / 4 % 2 * half;
   }
-  /// Of a tile whose first chunk is `first`; `from`: the line of that.
+  /// Loads lines of a tile whose first chunk is `first`; `from` is the line of that chunk.
   __device__ __forceinline__ void load_lines(lines_type& lines, unsigned char const* from, work_type const& work,
                                              std::int32_t first, int lane) const {
     unsigned char const* const line = from + lane / 4 % 2 * half_pitch + lane / 8 * pitch;
@@ -351,7 +354,7 @@ struct score_means {
     }
   }
 
-  /// Products of 16 chunks with all queries.
+  /// Multiplies 16 chunks with all queries.
   __device__ __forceinline__ void take(lines_type const& lines, queries_type const (&queries)[halves],
                                        float (&kept)[Rows][row_floats], std::int32_t first, int lane) const {
     float scores[halves][4];
@@ -378,7 +381,7 @@ struct score_means {
       finish_rows(part, kept, first, lane);
     }
   }
-  /// Of some queries, so that they wait for their lanes at the same time.
+  /// Writes the scores and sums of some queries, whose shuffles overlap.
   __device__ __forceinline__ void finish_rows(part_type const& part, float const (&kept)[Rows][row_floats], int first,
                                               int lane) const {
     constexpr int each = static_cast<int>(scored_chunks) / 32;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `score_chunks`: what queries make of the landmarks of archived chunks, and the sums of the exponentials of that.
+/// `score_chunks`: scores of queries and the landmarks of archived chunks, and sums of their exponentials.
 #pragma once
 
 #include <cstdint>
@@ -16,27 +16,27 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A group for each `scored_chunks` chunks of each key head of each step: up to those that the longest sequence has
-/// room for. Scores are natural, with the softmax's scale; exact chunks, which are not to be selected, have minus
-/// infinity. Sums are those of lanes, then of lanes together; blocks are added up by select_chunks.
+/// Scores chunks. A group for each `scored_chunks` chunks of each key head of each step, as many as the longest
+/// sequence has room for. Scores are natural, with the softmax's scale; exact chunks, which are not to be selected, get
+/// minus infinity. Each lane adds up a sum, then the lanes' sums are added; select_chunks adds up those of blocks.
 template <class T, ChunkSelector S>
 struct score_chunks {
-  /// What is kept of chunks.
+  /// What the cache keeps of chunks.
   using landmarks = chunk_landmarks<S>;
   using element_type = typename landmarks::element_type;
   static constexpr int lanes = 128;
 
   struct scratch_type {
-    float queries[most_group * most_channels];  ///< of the group's heads
+    float queries[most_group * most_channels];  ///< queries of the group's heads
   };
 
   offload_extents extents;
   offloaded_memory<T, element_type> memory;
   offload_step<T> step;
   S selector;
-  float scale;  ///< of scores
+  float scale;  ///< the factor of scores
 
-  /// Groups that the chunks of a head need.
+  /// The groups that score the chunks of a head.
   TESSERA_FN constexpr std::int64_t blocks() const { return divide_up(extents.longest, scored_chunks); }
   TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * blocks() * extents.key_heads; }
 
@@ -49,7 +49,7 @@ struct score_chunks {
     if (sequence < 0 || block * scored_chunks >= memory.sequences[sequence].chunks) {
       return;
     }
-    group.sync();  // what was there has been read
+    group.sync();  // all lanes have read the scratch
     for (int lane : group) {
       for (std::int64_t i = lane; i < extents.group() * extents.channels; i += lanes) {
         std::int64_t const query_head = head * extents.group() + i / extents.channels;
@@ -67,7 +67,7 @@ struct score_chunks {
     std::int64_t sequence;
     std::int64_t head;
     std::int64_t block;
-    std::int64_t query;  ///< of the group
+    std::int64_t query;  ///< number of the query in the group
   };
   struct query_row {
     float const* values;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `choose_largest`: select_chunks (program/offloaded_cache/select_chunks.hpp) with as many lanes as a block has, which
-/// keep the keys of all chunks in shared memory, so that scores are read once. The same chunks, to the last tie.
+/// `choose_largest`: select_chunks (program/offloaded_cache/select_chunks.hpp) with as many lanes as a thread block can
+/// have. It keeps the sort keys of all chunks in shared memory, so that scores are read once. It selects the same
+/// chunks, to the last tie.
 ///
 /// For each chunk and key head 4 * group bytes are read: at 128K tokens in chunks of 8, 8 key heads and 32 query heads
-/// 2.1 MB for a sequence, 64 KB * group for each block, which asks for 64 KB of them at a time. On an H200 16
-/// sequences take 30 us, most of it waiting for sums of blocks, and then for scores.
+/// 2.1 MB for a sequence, 64 KB * group for each block, of which 64 KB are in flight at a time. On an H200 16 sequences
+/// take 30 us, most of it waiting for sums of blocks, and then for scores.
 #pragma once
 
 #include <cstdint>
@@ -16,31 +17,32 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A block for each key head of each step.
+/// Selects chunks. A block for each key head of each step.
 template <class T, ChunkSelector S>
 struct choose_largest {
-  /// The portable program, whose members say what is to be done.
+  /// The portable program, whose members are the arguments.
   using call_type = select_chunks<T, S>;
   static constexpr int lanes = 1024;
-  static constexpr int ahead = 16;                    ///< scores of a query that a lane asks for at a time
-  static constexpr std::int64_t most_chunks = 40960;  ///< of a sequence
+  static constexpr int ahead = 16;                    ///< scores of a query that a lane loads at a time
+  static constexpr std::int64_t most_chunks = 40960;  ///< the most chunks of a sequence
 
   struct scratch_type {
-    largest_keys_scratch<lanes> found;  ///< of the keys
-    float log_sum_exp[most_group];      ///< of the scores of each query head of the key head
-    std::int32_t exact;                 ///< chunks
-    std::uint32_t keys[most_chunks];    ///< of each chunk: see keys_type
+    largest_keys_scratch<lanes> found;  ///< scratch of the search for the largest sort keys
+    float log_sum_exp[most_group];      ///< log-sum-exps of the scores of each query head of the key head
+    std::int32_t exact;                 ///< the number of exact chunks
+    std::uint32_t keys[most_chunks];    ///< the sort key of each chunk: see keys_type
   };
 
   call_type call;           ///< extents, memory, step and selector
-  std::uint32_t heads;      ///< key heads
+  std::uint32_t heads;      ///< the number of key heads
   std::int32_t group_size;  ///< query heads of a key head
 
-  /// Of fewer than 2^31 groups.
+  /// The program for a call of fewer than 2^31 groups.
   [[nodiscard]] static choose_largest of(call_type const& call) {
     return {call, static_cast<std::uint32_t>(call.extents.key_heads), static_cast<std::int32_t>(call.extents.group())};
   }
-  /// Whether the program can do a call: chunks are not too many, and their scores lie side by side.
+  /// Whether the program can take a call: sequences are short enough, and the scores of neighbouring chunks are
+  /// neighbours.
   [[nodiscard]] static bool takes(call_type const& call) {
     return call.extents.longest <= most_chunks && call.step.scores.strides[0] == 1;
   }
@@ -74,7 +76,7 @@ struct choose_largest {
     std::int32_t* to;
     __device__ __forceinline__ void operator()(std::uint32_t rank, std::int32_t chunk) const { to[rank] = chunk; }
   };
-  /// What a lane has of some scores of a query: of chunks 32 apart, `count` of them.
+  /// Scores of a query that a lane holds: those of `count` chunks, 32 apart.
   struct some_scores {
     float values[ahead];
     __device__ __forceinline__ void load(float const* scores, std::int32_t count) {
@@ -85,7 +87,7 @@ struct choose_largest {
     }
   };
 
-  /// Gives the largest of the lane's.
+  /// Computes the sort keys, and returns the largest of the lane's.
   __device__ __forceinline__ std::uint32_t find_keys(cuda_block<lanes> const& group, std::uint32_t at,
                                                      std::int64_t sequence, std::uint32_t head,
                                                      cached_sequence const& known, scratch_type& scratch) const {
@@ -94,11 +96,11 @@ struct choose_largest {
     float const* scores = kept.data + kept.offset(known.first + own.first, head, 0);
     bool const adds_up = group.lane / 32 <= group_size;
     some_scores next;
-    group.sync();  // what was there has been read
+    group.sync();  // all lanes have read the scratch
     if (adds_up) {
       add_up(group, at, sequence, head, known, scratch);
     } else {
-      next.load(scores, steps_of(own.first, own.end));  // meanwhile
+      next.load(scores, steps_of(own.first, own.end));  // while other warps add up
     }
     group.sync();
     std::uint32_t largest = 0;
@@ -132,7 +134,8 @@ struct choose_largest {
   [[nodiscard]] __device__ __forceinline__ static std::int32_t steps_of(std::int32_t first, std::int32_t end) {
     return (end - first + 31) / 32;
   }
-  /// Finds chunks with a score of minus infinity, too: an exact one has no other.
+  /// Begins the states of chunks with the first query, and marks chunks with a score of minus infinity, as exact ones
+  /// have.
   __device__ __forceinline__ static void start(float (&states)[ahead], std::uint32_t& are_out,
                                                some_scores const& scores, float log_sum_exp) {
     typename S::group_type const agreement;
@@ -151,7 +154,7 @@ struct choose_largest {
       agreement.push(states[i], scores.values[i] - log_sum_exp);
     }
   }
-  /// Of those chunks, 32 rows apart; they are few.
+  /// Which of the marked chunks, 32 rows apart, are exact; few are marked.
   __device__ __forceinline__ std::uint32_t exact_ones(std::uint32_t which, std::int64_t row, std::int64_t head) const {
     std::uint32_t found = 0;
     for (std::uint32_t left = which; left != 0; left &= left - 1) {
@@ -162,7 +165,7 @@ struct choose_largest {
     return found;
   }
 
-  /// A warp for each query, the next one for the exact chunks.
+  /// Adds up the blocks' sums: a warp for each query, and the next warp counts exact chunks.
   __device__ __forceinline__ void add_up(cuda_block<lanes> const& group, std::uint32_t at, std::int64_t sequence,
                                          std::uint32_t head, cached_sequence const& known,
                                          scratch_type& scratch) const {
@@ -188,7 +191,7 @@ struct choose_largest {
       }
     }
   }
-  /// As select_chunks adds them up, but read some at a time.
+  /// Adds up sums as select_chunks does, but loads several at a time.
   __device__ __forceinline__ scaled_exponentials<float> blocks_of_lane(std::int64_t at, std::int64_t query,
                                                                        std::int32_t chunks, int lane) const {
     constexpr int together = 4;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `select_chunks`: which chunks each key head reads in a step: those that its query heads give the largest shares of a
-/// softmax over all landmarks.
+/// `select_chunks`: selects the chunks that each key head reads in a step: those to which its query heads give the
+/// largest shares of a softmax over all landmarks.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A group for each key head of each step. Chunks come in ascending order, of equal ones the earlier is taken; what is
-/// not needed of the list is -1.
+/// Selects chunks. A group for each key head of each step. The selected chunks are in ascending order; of equal ones
+/// the earlier is taken; the unused rest of the list is -1.
 template <class T, ChunkSelector S>
 struct select_chunks {
   using element_type = typename chunk_landmarks<S>::element_type;
   static constexpr int lanes = 256;
 
   struct scratch_type {
-    top_k_scratch digits;           ///< for the largest ones
-    float log_sum_exp[most_group];  ///< of each head's scores
+    top_k_scratch digits;           ///< scratch of the search for the largest keys
+    float log_sum_exp[most_group];  ///< log-sum-exp of each query head's scores
   };
 
   offload_extents extents;
@@ -59,13 +59,14 @@ struct select_chunks {
     }
   }
 
-  /// By which a head takes chunks: what all its queries make of one; 0 for exact ones, whose scores are minus infinity.
+  /// The sort key of each chunk: what all queries of a key head give it together; 0 for exact chunks, whose scores are
+  /// minus infinity.
   struct keys_type {
-    select_chunks const& program;  ///< whose step has the scores
+    select_chunks const& program;  ///< the program whose step has the scores
     std::int64_t first;            ///< row of the sequence's first chunk
     std::int64_t head;             ///< key head
-    float const* log_sum_exp;      ///< of the scores of each query head of the key head
-    /// The key of a chunk.
+    float const* log_sum_exp;      ///< log-sum-exps of the scores of each query head
+    /// The sort key of a chunk.
     TESSERA_FN std::uint32_t operator()(std::int64_t chunk) const {
       auto const& p = program;
       std::int64_t const row = first + chunk;
@@ -83,16 +84,16 @@ struct select_chunks {
       return ordered_key(agreement.value(state, p.extents.group()));
     }
   };
-  /// Adds sums of exponentials.
+  /// Adds two sums of exponentials.
   struct add_sums {
-    /// Of two parts.
+    /// The sum of both.
     TESSERA_FN scaled_exponentials<float> operator()(scaled_exponentials<float> a,
                                                      scaled_exponentials<float> const& b) const {
       lse_reducer<float>{}.merge(a, b);
       return a;
     }
   };
-  /// What lane `lane` of 32 adds up of the blocks' sums of a query; the lanes' are to be put together by add_sums.
+  /// The part that lane `lane` of 32 adds up of the blocks' sums of a query; add_sums merges the parts of all lanes.
   TESSERA_FN scaled_exponentials<float> blocks_of_lane(std::int64_t at, std::int64_t query, std::int64_t chunks,
                                                        int lane) const {
     auto sum = lse_reducer<float>{}.identity();
@@ -116,7 +117,7 @@ struct select_chunks {
   TESSERA_FN void add_blocks(Group const& group, std::int64_t at, std::int64_t head, cached_sequence const& known,
                              scratch_type& scratch) const {
     lse_reducer<float> const reducer;
-    group.sync();  // what was there has been read
+    group.sync();  // all lanes have read the scratch
     for (std::int64_t i = 0; i < extents.group(); ++i) {
       per_lane<scaled_exponentials<float>, Group> own;
       for (int lane : group) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What an offloaded cache wants to know of a chunk of keys of one head: `staged_keys`, the keys in scratch, and
-/// `summarize_chunk`, which writes their landmark and finds out how well their mean stands for them.
+/// Summarises a chunk of keys of one head for an offloaded cache: `staged_keys` holds the keys in scratch, and
+/// `summarize_chunk` writes their landmark and finds how well their mean stands for them.
 ///
-/// The same bits on every executor: a mean is the sum of the keys in order, divided by their number; of products of
-/// keys and means, lane i of 32 adds up channels i, i + 32, i + 64 ... in order, each with one rounding, and the lanes'
-/// sums are added as tile/per_lane.hpp says.
+/// Results have the same bits on every executor: a mean is the sum of the keys in order, divided by their number. Of
+/// the products of keys and means, lane i of 32 adds up channels i, i + 32, i + 64 ... in order, each with one
+/// rounding, and the lanes' sums are added as tile/per_lane.hpp says.
 #pragma once
 
 #include <cstdint>
@@ -25,16 +25,16 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Keys of a head as a model gives them, before their rotation.
+/// The keys of a head before their rotation, as a model gives them.
 template <class T>
 struct plain_keys {
   view<T const, 2> keys;  ///< tokens x channels
 
-  /// Of one token.
+  /// The key of one token.
   struct row {
     T const* first;       ///< its first channel
-    std::int64_t stride;  ///< from channel to channel
-    /// A channel.
+    std::int64_t stride;  ///< elements from channel to channel
+    /// One channel of the key.
     TESSERA_FN float operator()(std::int64_t channel) const {
       return static_cast<float>(load(first[channel * stride]));
     }
@@ -49,30 +49,30 @@ TESSERA_FN T rotated(rotary_embedding const& rotary, std::int64_t position, std:
   return store<T>(rotary.turn(position, channel, row));
 }
 
-/// Keys of a chunk after their rotation.
+/// The keys of a chunk after their rotation.
 template <class T>
 struct staged_keys {
   T keys[most_chunk_elements];  ///< tokens x channels
-  float mean[most_channels];    ///< of the chunk's keys
+  float mean[most_channels];    ///< the mean of the chunk's keys
 
   /// Reads keys in scratch.
   struct reader {
     T const* keys;          ///< tokens x channels
-    std::int64_t channels;  ///< of a key
-    /// A channel of a token.
+    std::int64_t channels;  ///< channels of a key
+    /// One channel of a token's key.
     TESSERA_FN float operator()(std::int64_t token, std::int64_t channel) const {
       return static_cast<float>(load(keys[token * channels + channel]));
     }
   };
 };
 
-/// Whether all that a selector keeps of a chunk is codes of its mean.
+/// Whether a selector keeps only codes of a chunk's mean.
 template <class S>
 inline constexpr bool codes_means = requires {
   S::keep(float{}, code_scale{}, std::declval<typename S::element_type&>());
 };
 
-/// Writes the codes of a mean that all lanes can read, and their scale: what the selector's reduce() writes.
+/// Writes the codes of a mean that all lanes can read, and their scale, as the selector's reduce() would.
 template <ChunkSelector S, class Group>
 TESSERA_FN void keep_mean(Group const& group, float const* mean, std::int64_t channels,
                           typename S::element_type* kept) {
@@ -94,8 +94,8 @@ TESSERA_FN void keep_mean(Group const& group, float const* mean, std::int64_t ch
   }
 }
 
-/// Of the keys of a chunk and their mean, which are multiplied by a power of two first, the least cosine between a key
-/// and the mean; minus infinity where a square is not finite.
+/// The least cosine between a key of a chunk and the mean, all of which are multiplied by the power of two `by` first;
+/// minus infinity where a square is not finite.
 template <ChunkSelector S, class Group, class Keys>
 TESSERA_FN float least_cosine(Group const& group, Keys const& keys, float const* mean, std::int64_t channels,
                               float by) {
@@ -125,8 +125,8 @@ TESSERA_FN float least_cosine(Group const& group, Keys const& keys, float const*
   return least;
 }
 
-/// Of staged keys that all lanes have written, without a sync since: writes the landmark; gives all lanes the least
-/// cosine of a key with the mean. 32 lanes.
+/// Writes the landmark of staged keys that all lanes have written, without a sync since, and returns to all lanes the
+/// least cosine between a key and the mean. 32 lanes.
 template <ChunkSelector S, class Group, class T>
 TESSERA_FN float summarize_chunk(Group const& group, S const& selector, staged_keys<T>& scratch, std::int64_t channels,
                                  typename chunk_landmarks<S>::element_type* kept) {
@@ -153,7 +153,7 @@ TESSERA_FN float summarize_chunk(Group const& group, S const& selector, staged_k
     keep_mean<S>(group, scratch.mean, channels, kept);
   }
   float const least = least_cosine<S>(group, keys, scratch.mean, channels, 1.0F);
-  // Squares of keys from 1e19 on are infinite. Cosines are of keys as they are wherever they can be.
+  // Squares of keys from 1e19 on are infinite: only then are the keys multiplied by a power of two.
   return least == -infinity ? least_cosine<S>(group, keys, scratch.mean, channels, 0x1p-70F) : least;
 }
 

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `value_record`: how the values of a chunk of one head lie where they are kept: as they are, or coded by a quantizer,
-/// in one piece of memory, so that one transfer brings all of it.
+/// `value_record`: the layout of a chunk's values of one head in the store: as they are, or coded by a quantizer, in
+/// one contiguous record, so that one transfer fetches all of it.
 ///
 ///     using record = value_record<symmetric_quantizer<4, 64>, bfloat16>;
 ///     record::bytes(8, 128);                                // 576 instead of 2048
 ///     for (piece : record::pieces(8, 128)) { record::put(values, piece, 8, 128, to); }
 ///     bfloat16 const value = record::get(from, 8, 128, token, channel);
 ///
-/// Of values as they are: tokens x channels. Of codes: tokens x channels, 4-bit ones two a byte with the even channel
-/// in the low half, then the parameters of the groups, in the order of the values, 4 or 8 bytes each. Groups are
-/// neighbouring channels of a token, as many as the quantizer says or all. The size is a multiple of 64 bytes.
+/// A record of values as they are: tokens x channels. A record of codes: tokens x channels, where 4-bit codes are two a
+/// byte with the even channel in the low half; then the parameters of the groups, in the order of the values, 4 or 8
+/// bytes each. Groups are neighbouring channels of a token: as many as the quantizer says, or all. The size is a
+/// multiple of 64 bytes.
 #pragma once
 
 #include <cstddef>
@@ -24,10 +25,10 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Values as they are.
+/// The codec that keeps values as they are.
 struct exact_values {};
 
-/// What a lane moves of a record at a time.
+/// The part of a record that a lane moves at a time.
 struct alignas(16) record_words {
   std::uint32_t words[4];  ///< 16 bytes of a record
 };
@@ -35,18 +36,18 @@ struct alignas(16) record_words {
 template <class Codec, class T>
 struct value_record;
 
-/// Of values as they are.
+/// The record of values as they are.
 template <class T>
 struct value_record<exact_values, T> {
-  /// Bytes of a chunk's values, a multiple of 64.
+  /// The bytes of a record, a multiple of 64.
   TESSERA_FN static constexpr std::int64_t bytes(std::int64_t chunk, std::int64_t channels) {
     return align_up(chunk * channels * static_cast<std::int64_t>(sizeof(T)), std::int64_t{64});
   }
-  /// Parts of a record that can be written at the same time.
+  /// The pieces of a record that can be written at the same time.
   TESSERA_FN static constexpr std::int64_t pieces(std::int64_t chunk, std::int64_t channels) {
     return chunk * channels;
   }
-  /// values(token, channel): a T.
+  /// Writes a piece of a record: values(token, channel) is a T.
   template <class Values>
   TESSERA_FN static void put(Values const& values, std::int64_t piece, std::int64_t, std::int64_t channels,
                              std::byte* to) {
@@ -59,13 +60,13 @@ struct value_record<exact_values, T> {
   }
 };
 
-/// Of coded values.
+/// The record of coded values.
 template <Quantizer Q, class T>
 struct value_record<Q, T> {
   using code_type = typename Q::code_type;
-  /// What a group shares.
+  /// The parameters that a group shares.
   using params_type = typename Q::params_type;
-  /// Bits of a code in memory: 4 or those of its type.
+  /// The bits of a code in memory: 4 or those of its type.
   static constexpr int code_bits = [] {
     if constexpr (requires { Q::bits; }) {
       return Q::bits;
@@ -78,26 +79,26 @@ struct value_record<Q, T> {
   static_assert(sizeof(params_type) % 4 == 0 && alignof(params_type) <= 4,
                 "tessera: parameters of a value_record are made of floats");
 
-  /// Channels that share parameters.
+  /// The number of neighbouring channels that share parameters.
   TESSERA_FN static constexpr std::int64_t neighbours(std::int64_t channels) {
     return Q::group == whole_tensor ? channels : min(std::int64_t{Q::group}, channels);
   }
-  /// Bytes of the codes.
+  /// The bytes of the codes.
   TESSERA_FN static constexpr std::int64_t code_bytes(std::int64_t chunk, std::int64_t channels) {
     return align_up(divide_up(chunk * channels * code_bits, std::int64_t{8}), std::int64_t{4});
   }
-  /// Groups of values that share parameters: each can be written at the same time.
+  /// The number of groups of values that share parameters: each can be written at the same time.
   TESSERA_FN static constexpr std::int64_t pieces(std::int64_t chunk, std::int64_t channels) {
     return chunk * divide_up(channels, neighbours(channels));
   }
-  /// Bytes of a record, a multiple of 64.
+  /// The bytes of a record, a multiple of 64.
   TESSERA_FN static constexpr std::int64_t bytes(std::int64_t chunk, std::int64_t channels) {
     return align_up(
         code_bytes(chunk, channels) + pieces(chunk, channels) * static_cast<std::int64_t>(sizeof(params_type)),
         std::int64_t{64});
   }
 
-  /// Writes one group: values(token, channel), a T.
+  /// Writes one group: values(token, channel) is a T.
   template <class Values>
   TESSERA_FN static void put(Values const& values, std::int64_t piece, std::int64_t chunk, std::int64_t channels,
                              std::byte* to) {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `page_decode`: attention of a few queries over a compressed cache as it lies, where memory is what one waits for
-/// (sm_90). Codes of 2, 3, 4 or 8 bits.
+/// `page_decode`: attention of a few queries over a compressed cache without restoring it, where memory is the limit
+/// (sm_90). Codes have 2, 3, 4 or 8 bits.
 ///
-/// A work (program/attention/decode_schedule.cuh) has pages of 64 tokens, and tokens that are kept as they were. One
-/// warp has the copy engine bring pages into a ring in shared memory, from work to work without a pause; each page is
-/// one piece of memory. The first queries are asked for before the first pages: behind a whole ring of them they would
-/// come 4 us later. Each of the other warps takes the next page in turn, by page_columns
-/// (program/paged_cache/detail/page_fragments.cuh), and keeps sums of its own, so that warps wait for each other at the
-/// end of a work only. Retained tokens and those of the tail come 16 at a time into memory of the warp that has their
-/// page, or whose turn it is, while it works on other pages.
+/// A work item (program/attention/decode_schedule.cuh) has pages of 64 tokens, and uncompressed tokens. The kernel is
+/// warp-specialised. One warp issues TMA copies of pages into a ring in shared memory, from work item to work item
+/// without a pause; each page is one copy. It loads the first queries before the first pages: behind a whole ring of
+/// pages they would arrive 4 us later. Each of the other warps takes the next page in turn, by page_columns
+/// (program/paged_cache/detail/page_fragments.cuh), and keeps sums of its own, so that warps wait for each other only
+/// at the end of a work item. Retained tokens and those of the tail are loaded 16 at a time into memory of the warp
+/// that has their page, or whose turn it is, while it works on other pages.
 ///
-/// The warp that brings pages looks at what lists say of a work before it asks for anything: rows of a sequence that
-/// cannot be are NaN, and so are those of one with a block that is none. The others learn it from the length, and from
-/// the header of the page that comes in the block's place.
+/// The loading warp checks the lists of a work item before it loads anything. Rows of an impossible sequence are NaN,
+/// and so are those of a sequence with an impossible block. The other warps learn it from the length, or from the
+/// header that it writes in place of the page.
 #pragma once
 
 #include <cstdint>
@@ -34,13 +34,13 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Groups: of a value. T: of queries and of tokens that are kept as they were.
+/// Attention over pages. Groups: of a value's channels. T: the type of queries and of uncompressed tokens.
 template <class Columns, class T, class Result, page_decode_policy Policy>
 struct page_decode {
   static constexpr int channels = Columns::channels;
   static constexpr int warps = Policy.warps;
   static constexpr int stages = Policy.stages;
-  /// Those that multiply, and one that starts copies.
+  /// The warps that multiply, and one that loads.
   using block_warps = worker_warps<warps>;
   static constexpr int lanes = block_warps::lanes;
   static constexpr int blocks_per_multiprocessor = Policy.blocks;
@@ -48,14 +48,16 @@ struct page_decode {
   static constexpr int before_architecture = 1000;
   static constexpr bool is_persistent = true;
   static constexpr bool waits_for_stream = true;
-  static constexpr int page_tokens = cache_page_format::tokens;    ///< of a page
-  static constexpr int page_bytes = Columns::format.read_bytes();  ///< that a layer reads of a page
-  static constexpr int batch = 16;                                 ///< tokens as they were, that a warp takes at a time
-  static constexpr int token_bytes = static_cast<int>(sizeof(T)) * channels;  ///< of a key or a value
-  static constexpr int padded_bytes = 2 * token_bytes + 16;    ///< of a key and a value: rows lie in different banks
-  static constexpr int most_listed = batch - 1 + page_tokens;  ///< retained tokens that wait
+  static constexpr int page_tokens = cache_page_format::tokens;    ///< tokens of a page
+  static constexpr int page_bytes = Columns::format.read_bytes();  ///< bytes that a layer reads of a page
+  static constexpr int batch = 16;                                 ///< uncompressed tokens that a warp takes at a time
+  static constexpr int token_bytes = static_cast<int>(sizeof(T)) * channels;  ///< bytes of a key or a value
+  /// The pitch of a key and a value, so that rows are in different banks.
+  static constexpr int padded_bytes = 2 * token_bytes + 16;
+  static constexpr int most_listed = batch - 1 + page_tokens;  ///< the most retained tokens that wait
 
-  /// A warp that comes to a place in the ring was the last one to be there, so that it knows the phase by its parity.
+  /// The warp that comes to a stage of the ring is the one that was there before, so that it knows the phase by its
+  /// parity.
   static_assert(stages % warps == 0, "tessera: page_decode has whole rounds of its warps in its ring");
 
   using works_type = decode_works<channels, warps, T, Result>;
@@ -63,21 +65,21 @@ struct page_decode {
   using ahead_type = decode_ahead<channels, (Policy.blocks > 1 ? 1 : 2)>;
   using place_type = ring_place<stages>;
 
-  /// Of a warp: tokens as they were; at the end of a work what the others need of it.
+  /// The memory of a warp: uncompressed tokens, and at the end of a work item the results that other warps read.
   union alignas(16) warp_memory {
     unsigned char tokens[batch * padded_bytes];  ///< keys and values
-    share_type share;                            ///< what has been added up
+    share_type share;                            ///< the warp's sums
   };
-  /// Retained tokens of a warp whose keys and values have not been asked for.
+  /// Retained tokens of a warp whose keys and values are not yet being loaded.
   struct token_list {
-    std::int32_t row[most_listed + 1];    ///< among those of the slot and head
-    std::int32_t token[most_listed + 1];  ///< of the sequence
+    std::int32_t row[most_listed + 1];    ///< their rows among those of the slot and head
+    std::int32_t token[most_listed + 1];  ///< their numbers in the sequence
   };
   struct scratch_type {
-    /// Of the ring.
+    /// The stages of the ring.
     alignas(128) unsigned char page[stages][page_bytes];
-    warp_memory memory[warps];  ///< of each warp
-    token_list list[warps];     ///< of each warp
+    warp_memory memory[warps];  ///< the memory of each warp
+    token_list list[warps];     ///< the list of each warp
     ahead_type ahead;
     shared_barrier full[stages];
     shared_barrier empty[stages];
@@ -87,11 +89,11 @@ struct page_decode {
   works_type works;
   cache_memory<T> memory;
   cache_sequences sequences;
-  int layer;            ///< 0 or 1
-  float factor;         ///< of scores: the softmax's scale and log2(e)
-  status_word* status;  ///< where sequences and blocks are reported that cannot be
+  int layer;            ///< which layer of the part: 0 or 1
+  float factor;         ///< the factor of scores: the softmax's scale and log2(e)
+  status_word* status;  ///< where impossible sequences and blocks are reported
 
-  /// The launch has as many blocks as run at a time, or fewer.
+  /// Attends for the work items of a block. The launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
                                              scratch_type& scratch) const {
     auto const own = block_warps::of(group);
@@ -119,23 +121,23 @@ struct page_decode {
     fence_barrier_init();
   }
 
-  /// What a sequence has, and what of it a work has.
+  /// The length and pages of a sequence, and the pages of a work item.
   struct extent {
     std::int32_t length;
     std::int32_t pages;
     std::int32_t own_pages;
   };
-  /// Of a work, as it is listed; asked for a work ahead.
+  /// A work item and what the lists say of it, loaded one work item ahead.
   struct listing {
     decode_work work;
     std::int32_t length;
     std::int32_t pages;
     std::int32_t slot;
-    std::int32_t block;  ///< of the lane's first page
+    std::int32_t block;  ///< the block of the lane's first page
   };
-  static constexpr std::int32_t no_length = -1;  ///< of a sequence that cannot be
+  static constexpr std::int32_t no_length = -1;  ///< the length of an impossible sequence
 
-  /// By a warp; of a sequence that cannot be no_length and no pages.
+  /// The extent of a work item, found by a warp; no_length and no pages for an impossible sequence.
   [[nodiscard]] __device__ __forceinline__ extent extent_of(listing const& listed, int lane) const {
     std::int64_t const table = sequences.blocks.extent(1);
     std::int64_t const sealed = sequences.pages.data != nullptr
@@ -149,7 +151,7 @@ struct page_decode {
       }
       return {no_length, 0, 0};
     }
-    // A sequence may be cut off in its last page, and before it.
+    // A list may cut a sequence off in its last page, or before it.
     std::int32_t const pages =
         listed.length > 0 ? min(static_cast<std::int32_t>(sealed), divide_up(listed.length, page_tokens)) : 0;
     return {listed.length, pages, works.pieces_of(listed.work, pages)};
@@ -169,7 +171,7 @@ struct page_decode {
     return work.share + own * works.shares();
   }
 
-  // One warp: brings pages. Each lane has a place of the ring for itself.
+  // The loading warp. Each lane has one stage of the ring for itself.
 
   [[nodiscard]] __device__ __forceinline__ std::int32_t block_of(decode_work const& work, std::int32_t own) const {
     auto const most = static_cast<std::int32_t>(sequences.blocks.extent(1));
@@ -185,7 +187,7 @@ struct page_decode {
     constexpr std::int32_t nothing = 0x40000000;  // more pages than there are
     unsigned turn = 0;
     unsigned phase = 0;
-    std::int32_t own = lane < stages ? lane : nothing;  // the lane's next page, from the work's first one on
+    std::int32_t own = lane < stages ? lane : nothing;  // the lane's next page, counted from the work item's first one
     listing next = look_up(blockIdx.x, own);
     for (std::uint32_t number = blockIdx.x; number < works.count; number += gridDim.x) {
       listing const now = next;
@@ -193,7 +195,7 @@ struct page_decode {
       std::int32_t block = now.block;
       std::int32_t next_block = block_of(now.work, own + stages);
       bool is_new = true;
-      bool can_begin = number != blockIdx.x;  // the first queries are asked for before the first pages
+      bool can_begin = number != blockIdx.x;  // the first queries are loaded before the first pages
       do {
         if (can_begin && own < has.own_pages && scratch.empty[min(lane, stages - 1)].has_ended_by_now(phase ^ 1U)) {
           if (memory.has_block(block)) {
@@ -220,32 +222,32 @@ struct page_decode {
     }
   }
 
-  /// In place of a page whose block is none: a header that no page has.
+  /// Writes a header that no page has, in place of a page whose block is impossible.
   __device__ __forceinline__ void spoil_page(unsigned char* page, shared_barrier& full, std::int32_t block,
                                              std::int32_t sequence) const {
     sequence_fault const fault = memory.fault_of_block(block);
     detail::report_on_device(status, fault.code, sequence, fault.detail());
     int const header = Columns::parts_of(page, layer).header;
     *reinterpret_cast<cache_page_header*>(page + header) = {~std::uint64_t{0}, 0, spoiled_rows, 0.0F, 0.0F, {0, 0}};
-    fence_async_proxy();  // the next page comes by the copy engine
+    fence_async_proxy();  // TMA writes the next page
     full.arrive();
   }
   static constexpr std::uint32_t spoiled_rows = 0xffffffffU;
 
-  // The other warps.
+  // The multiplying warps.
 
-  /// Of a warp and a work.
+  /// The state of a warp in a work item.
   struct warp_state {
     int warp;
     int lane;
     decode_work work;
     extent has;
-    std::int32_t seen[2];  ///< tokens that the lane's columns see
+    std::int32_t seen[2];  ///< tokens that each of the lane's columns sees
     T const* query;
     place_type place;
-    std::int32_t listed;       ///< retained tokens
-    std::int32_t next_batch;   ///< of the tail
-    std::int32_t batch_token;  ///< of the lane's token of the batch that is under way
+    std::int32_t listed;       ///< retained tokens in the list
+    std::int32_t next_batch;   ///< the next batch of the tail
+    std::int32_t batch_token;  ///< the number of the lane's token in the batch that is being loaded
     bool has_batch;
     unsigned batch_phase;
   };
@@ -256,7 +258,7 @@ struct page_decode {
     state.warp = warp;
     state.lane = lane;
     state.place.skip(warp);
-    std::int32_t next = warp;  // the warp's next page, from the work's first one on
+    std::int32_t next = warp;  // the warp's next page, counted from the work item's first one
     unsigned turn = 0;
     for (std::uint32_t number = blockIdx.x; number < works.count; number += gridDim.x) {
       Columns columns;
@@ -284,12 +286,12 @@ struct page_decode {
       }
       ++turn;
       works.finish(state.work, columns.columns, shares, warp, lane);
-      fence_async_proxy();  // the memory is written by the copy engine next
-      block_warps::sync();  // and read by others until here
+      fence_async_proxy();  // TMA writes this memory next
+      block_warps::sync();  // other warps have read it until here
     }
   }
 
-  /// The tail goes round among warps after the pages: how many batches are before the warp's first one.
+  /// The batches of the tail before the warp's first one: after the pages, batches go round among warps.
   [[nodiscard]] __device__ __forceinline__ static std::int32_t turns_until(std::int32_t next) {
     return (next % warps + warps) % warps;
   }
@@ -356,7 +358,7 @@ struct page_decode {
     __syncwarp();
   }
 
-  /// Of the list if it is long enough or nothing else is left, or of the tail.
+  /// Issues copies of a batch: of the list, if it is long enough or nothing else is left, or else of the tail.
   __device__ __forceinline__ void ask_for_batch(scratch_type& scratch, warp_state& state, bool takes_few) const {
     int const which = state.lane % batch;
     int const part = state.lane / batch;
@@ -378,7 +380,8 @@ struct page_decode {
     } else {
       return;
     }
-    constexpr std::int32_t unseen = 0x7fffffff;  // further ones are the last one again, so that they are finite with it
+    // A batch that is not full repeats its last token, so that all are finite.
+    constexpr std::int32_t unseen = 0x7fffffff;
     state.batch_token = which < tokens ? state.batch_token : unseen;
     state.has_batch = true;
     shared_barrier& full = scratch.batch_full[state.warp];

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `cached_attention`: attention of a few queries over a compressed cache, as it lies: the portable program of
-/// algorithm/paged_cache/cross_layer_cache.hpp.
+/// `cached_attention`: attention of a few queries over a compressed cache, without restoring it first; the portable
+/// program of algorithm/paged_cache/cross_layer_cache.hpp.
 ///
-/// A group takes up to 16 rows, which are queries of the query heads that share a key head, and walks over a share of
-/// the pages and of the tail, 64 tokens at a time:
+/// A group takes up to 16 rows, which are queries of the query heads that share a key head. It walks over a split
+/// (share) of the pages and of the tail, 64 tokens at a time:
 ///
 ///     q'_d = q_d * scale_d          b = sum of q_d * minimum_d             q: times the softmax's scale and log2(e)
 ///     x_j  = norm_j * (sum of q'_d * code_jd + b)                              in base 2; retained and tail: q . k_j
 ///     w_j  = 2^(x_j - r)            r: the tile's largest x
 ///     O_d += w_j * scale_j * (code_jd + ratio_j)                               retained and tail: w_j * v_jd
 ///
-/// so that no key or value is formed. Shares are joined by merge_attention (program/attention/split_keys.hpp). The
-/// order of additions depends on the extents alone. Rows of a sequence that cannot be, or one of whose blocks cannot,
-/// are NaN.
+/// so that no key or value is formed. merge_attention (program/attention/split_keys.hpp) merges the shares. The order
+/// of additions depends on the extents alone. Rows of an impossible sequence, or of one with an impossible block, are
+/// NaN.
 #pragma once
 
 #include <cstdint>
@@ -32,44 +32,45 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Rows of a group: queries of the query heads of a key head, head after head.
+/// The rows of a group: queries of the query heads of a key head, head after head.
 inline constexpr int cached_attention_rows = 16;
 
-/// T: of the cache and of queries. Result: of results. Channels: at most so many.
+/// Attention over a cache. T: the type of the cache and of queries. Result: the type of results. Channels: the most
+/// channels of a head.
 template <class T, class Result, int Channels>
 struct cached_attention {
   using softmax_type = online_softmax<float>;
   using row_type = attention_row<softmax_type::state_type>;
   static constexpr int lanes = 128;
-  static constexpr int rows = cached_attention_rows;  ///< of a group: queries of heads that share a key head
+  static constexpr int rows = cached_attention_rows;  ///< rows of a group: queries of heads that share a key head
   static constexpr int tokens = cache_page_format::tokens;
   static constexpr float log2_e = 1.4426950408889634F;
 
   struct scratch_type {
-    float queries[rows * Channels];  ///< scaled, in base 2
+    float queries[rows * Channels];  ///< queries, scaled, in base 2
     float folded[rows * Channels];   ///< queries times the page's key scales
-    float totals[rows * Channels];   ///< of each row
-    float bias[rows];                ///< of each row: queries times the page's key minima
-    float scores[rows * tokens];     ///< then weights
-    float factor[rows];              ///< that earlier sums are multiplied by
-    row_type row[rows];              ///< of each row
+    float totals[rows * Channels];   ///< sums of weighted values of each row
+    float bias[rows];                ///< queries times the page's key minima, for each row
+    float scores[rows * tokens];     ///< scores, and then weights
+    float factor[rows];              ///< the factor of earlier sums, for each row
+    row_type row[rows];              ///< the state of the softmax of each row
   };
 
   cache_memory<T> memory;
   cache_sequences sequences;
-  int layer;                   ///< 0 or 1
+  int layer;                   ///< which layer of the part: 0 or 1
   head_view<T const> queries;  ///< sequence x query head x query x channel
-  float scale;                 ///< of the softmax
-  bool is_causal;              ///< the last query's own key is the last one
+  float scale;                 ///< the softmax's scale
+  bool is_causal;              ///< whether a query sees no later keys; the last query's own key is the last one
   attention_writer<decode_method, Result> results;
   attention_partials<softmax_type::state_type> partials;
-  status_word* status;  ///< where sequences and blocks are reported that cannot be
+  status_word* status;  ///< where impossible sequences and blocks are reported
 
-  /// Rows of a key head: queries of all of its query heads.
+  /// The rows of a key head: queries of all of its query heads.
   TESSERA_FN constexpr std::int64_t head_rows() const {
     return results.shape.query_heads / results.shape.key_heads * results.shape.queries;
   }
-  /// Groups that the rows of a key head need.
+  /// The groups that the rows of a key head need.
   TESSERA_FN constexpr std::int64_t row_blocks() const { return divide_up(head_rows(), std::int64_t{rows}); }
   TESSERA_FN constexpr std::int64_t groups() const {
     return results.shape.batch * results.shape.key_heads * row_blocks() * partials.shares();
@@ -118,14 +119,14 @@ struct cached_attention {
   struct place {
     std::int64_t sequence;
     std::int64_t slot;
-    std::int64_t head;  ///< of keys
+    std::int64_t head;  ///< key head
     std::int64_t first_row;
     std::int64_t length;
     std::int64_t sealed;
     int row_count;
   };
 
-  /// Tokens of a page.
+  /// The tokens of a page.
   struct sealed_tile {
     cache_memory<T> const& memory;
     page_reader page;
@@ -162,7 +163,7 @@ struct cached_attention {
     }
   };
 
-  /// Tokens of the tail.
+  /// The tokens of a block of the tail.
   struct open_tile {
     cache_memory<T> const& memory;
     std::int64_t slot;
@@ -192,7 +193,7 @@ struct cached_attention {
   TESSERA_FN std::int64_t query_of(place const& at, int row) const {
     return (at.first_row + row) % results.shape.queries;
   }
-  /// How many tokens a row sees.
+  /// The number of tokens that a row sees.
   TESSERA_FN std::int64_t seen(place const& at, int row) const {
     std::int64_t const count = length_of(results.query_lengths, at.sequence, results.shape.queries);
     std::int64_t const behind = max(count - 1 - query_of(at, row), std::int64_t{0});
@@ -229,7 +230,7 @@ struct cached_attention {
     group.sync();
   }
 
-  /// Ends with a sync.
+  /// Attends to the tokens of a tile. Ends with a sync.
   template <class Group, class Tile>
   TESSERA_FN void attend(Group const& group, place const& at, std::int64_t number, Tile const& tile,
                          scratch_type& scratch) const {
@@ -271,7 +272,7 @@ struct cached_attention {
     group.sync();
   }
 
-  /// From scores to weights.
+  /// Turns the scores of a row into weights.
   TESSERA_FN void weigh(int row, scratch_type& scratch) const {
     softmax_type const softmax;
     float* const scores = scratch.scores + row * tokens;
@@ -294,7 +295,7 @@ struct cached_attention {
     float sum = 0.0F;
     for (int token = 0; token < tokens; ++token) {
       float const weight = scratch.scores[row * tokens + token];
-      if (weight != 0.0F) {  // what has no weight may be unwritten
+      if (weight != 0.0F) {  // a value without weight may never have been written
         sum = tile.add(sum, weight, token, channel);
       }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Where a compressed cache lies: of one layer, or of two neighbouring ones that share pages. Host or device memory;
-/// offsets have 64 bits.
+/// The memory of a compressed cache: of one layer, or of two neighbouring ones that share pages. It is host or device
+/// memory; offsets have 64 bits.
 ///
 ///     pages         block x key head x format.bytes()                            program/paged_cache/page_format.hpp
 ///     tail          slot x tail block x layer x key head x {key, value} x 64 x channels
@@ -11,9 +11,9 @@
 ///     thresholds    slot x key head x {key, value}      angles; NaN: not known yet
 ///
 /// A *block* of pages is what a block table numbers: page p of sequence i is in block blocks(i, p), for all key heads.
-/// A *slot* is what a sequence has for itself. Token n of a sequence is in page n / 64 if that is sealed, else in row n
-/// % 64 of tail block n / 64 % tail_blocks. The tail has room for `window` tokens, for those of a page that is not yet
-/// sealed, and for 64 more, which layers write before it is.
+/// A *slot* is the memory that a sequence has for itself. Token n of a sequence is in page n / 64 if that is sealed,
+/// else in row n % 64 of tail block n / 64 % tail_blocks. The tail has room for `window` tokens, for those of a page
+/// that is not yet sealed, and for 64 more, which layers write before they seal it.
 #pragma once
 
 #include <cstddef>
@@ -34,23 +34,23 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Keys or values.
+/// The index of keys in lists of keys and values.
 inline constexpr int key_part = 0;
-/// Values, in lists of keys and values.
+/// The index of values in lists of keys and values.
 inline constexpr int value_part = 1;
 
-/// What of a sequence contradicts its cache's memory or the call. Programs report such a sequence and leave it out, or
-/// the page whose block it is.
+/// The contradiction between a sequence and its cache's memory or the call. Programs report such a sequence, and leave
+/// it out, or the page whose block is impossible.
 struct sequence_fault {
-  status_code code = {};   ///< one of those of cached sequences; 0: nothing is wrong
-  std::int64_t value = 0;  ///< the number that cannot be
-  std::int64_t limit = 0;  ///< how many slots or blocks there are; else the largest number that can be
+  status_code code = {};   ///< one of the codes of cached sequences; 0: there is no fault
+  std::int64_t value = 0;  ///< the impossible number
+  std::int64_t limit = 0;  ///< the number of slots or blocks; for other faults the largest possible number
 
-  /// Whether nothing is wrong.
+  /// Whether there is no fault.
   [[nodiscard]] TESSERA_FN constexpr bool is_none() const { return code == status_code{}; }
-  /// For the status word.
+  /// The detail for the status word.
   [[nodiscard]] TESSERA_FN constexpr status_detail detail() const { return {value, limit}; }
-  /// The first lane says so of sequence number `sequence` of the batch.
+  /// Reports the fault of sequence number `sequence` of the batch, by the first lane.
   template <class Group>
   TESSERA_FN void report(Group const& group, status_word* status, std::int64_t sequence) const {
     for (int lane : group) {
@@ -61,54 +61,55 @@ struct sequence_fault {
   }
 };
 
-/// What is known of a sequence before and after a call.
+/// Slot, tokens and pages of a sequence before and after a call.
 struct sequence_extent {
-  std::int64_t slot;    ///< as its list says
+  std::int64_t slot;    ///< the slot that its list names
   std::int64_t length;  ///< tokens after the call
-  std::int64_t before;  ///< tokens before it
-  std::int64_t sealed;  ///< pages before it
-  std::int64_t end;     ///< pages after it
+  std::int64_t before;  ///< tokens before the call
+  std::int64_t sealed;  ///< sealed pages before the call
+  std::int64_t end;     ///< sealed pages after the call
 };
 
-/// Sequences of a batch. One of no tokens is left out of all calls: its slot, pages and blocks may be anything.
+/// The sequences of a batch. A sequence of no tokens is left out of all calls: its slot, pages and blocks may be
+/// anything.
 struct cache_sequences {
-  static constexpr std::int64_t all = -1;  ///< as a count: as many as there are block tables
+  static constexpr std::int64_t all = -1;  ///< as `count`: as many sequences as block tables
 
-  matrix_view<std::int32_t const> blocks;       ///< sequence x page: its block
-  array_view<std::int32_t const> slots = {};    ///< of each sequence; null: its own number
-  array_view<std::int32_t const> lengths = {};  ///< tokens of each, with those that a call brings; null: none
-  array_view<std::int32_t const> pages = {};    ///< sealed ones of each; null: as many as can be
+  matrix_view<std::int32_t const> blocks;       ///< the block of each page: sequence x page
+  array_view<std::int32_t const> slots = {};    ///< the slot of each sequence; null: its own number
+  array_view<std::int32_t const> lengths = {};  ///< tokens of each sequence, with the new ones of a call; null: no list
+  array_view<std::int32_t const> pages = {};    ///< sealed pages of each sequence; null: as many as there can be
   std::int64_t count = all;                     ///< sequences of the batch
 
-  /// How many sequences there are.
+  /// The number of sequences.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t size() const { return count == all ? blocks.extent(0) : count; }
   /// The slot of a sequence.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t slot(std::int64_t sequence) const {
     return slots.data == nullptr ? sequence : slots[sequence];
   }
-  /// Tokens of a sequence, with those that the call brings.
+  /// The tokens of a sequence, with the new ones of the call.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t length(std::int64_t sequence) const {
     return lengths.data == nullptr ? 0 : lengths[sequence];
   }
-  /// Sealed pages of a sequence of which `length_then` tokens have been there; a list may say anything.
+  /// The sealed pages of a sequence after `length_then` tokens; if there is a list, whatever the list says.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t sealed(std::int64_t sequence, std::int64_t length_then,
                                                          std::int64_t window) const {
     return pages.data == nullptr ? min(sealed_pages(length_then, window), blocks.extent(1)) : pages[sequence];
   }
 };
 
-/// T: bfloat16 or float16, of what is kept as it was.
+/// The memory of a cache. T: bfloat16 or float16, the type of uncompressed keys and values.
 template <class T>
 struct cache_memory {
   using value_type = T;
 
   cache_page_format format;
-  std::int64_t heads;           ///< of keys
-  std::int64_t window;          ///< tokens of a sequence that are at least in its tail; a multiple of 64
-  std::int64_t row_capacity;    ///< of a head of a slot; 0: nothing is retained
-  std::int64_t slot_count;      ///< slots that there are
-  std::int64_t most_tokens;     ///< of a sequence
-  std::int64_t block_count;     ///< blocks of pages that there are
+  std::int64_t heads;           ///< key heads
+  std::int64_t window;          ///< the fewest tokens in the tail of a long sequence; a multiple of 64
+  std::int64_t row_capacity;    ///< rows for retained tokens of a head of a slot; 0: nothing is retained
+  std::int64_t slot_count;      ///< the number of slots
+  std::int64_t most_tokens;     ///< the most tokens of a sequence
+  std::int64_t block_count;     ///< the number of blocks of pages
   std::byte* pages;             ///< block x key head
   T* tail;                      ///< slot x tail block x layer x key head x {key, value} x token x channel
   T* rows;                      ///< slot x key head x row x layer x {key, value} x channel
@@ -116,20 +117,20 @@ struct cache_memory {
   std::uint32_t* refused_rows;  ///< slot x key head
   float* thresholds;            ///< slot x key head x {key, value}, in radians; NaN: not known yet
 
-  /// Blocks of 64 tokens in the tail of a slot: the window, and what is not sealed yet.
+  /// The blocks of 64 tokens in the tail of a slot: the window, and tokens that are not sealed yet.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t tail_blocks() const { return window / cache_page_format::tokens + 2; }
-  /// Tokens that the tail of a slot has room for.
+  /// The tokens that the tail of a slot has room for.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t tail_tokens() const {
     return tail_blocks() * cache_page_format::tokens;
   }
 
-  /// Whether block tables may name this block.
+  /// Whether the block exists, so that block tables may name it.
   [[nodiscard]] TESSERA_FN constexpr bool has_block(std::int64_t block) const {
     return block >= 0 && block < block_count;
   }
-  /// Whether there is this slot.
+  /// Whether the slot exists.
   [[nodiscard]] TESSERA_FN constexpr bool has_slot(std::int64_t slot) const { return slot >= 0 && slot < slot_count; }
-  /// What is wrong with a sequence of at most `most` tokens, of which at most `most_sealed` pages can be sealed.
+  /// The fault of a sequence that may have up to `most` tokens and up to `most_sealed` sealed pages.
   [[nodiscard]] TESSERA_FN constexpr sequence_fault fault_of(sequence_extent const& has, std::int64_t most,
                                                              std::int64_t most_sealed) const {
     if (has.length < 0 || has.length > most) {
@@ -148,11 +149,11 @@ struct cache_memory {
         max(has.before - has.sealed * cache_page_format::tokens, has.length - has.end * cache_page_format::tokens);
     return open > tail_tokens() ? sequence_fault{status_code::full_tail, open, tail_tokens()} : sequence_fault{};
   }
-  /// What is wrong with the block of a page.
+  /// The fault of the block of a page.
   [[nodiscard]] TESSERA_FN constexpr sequence_fault fault_of_block(std::int64_t block) const {
     return has_block(block) ? sequence_fault{} : sequence_fault{status_code::bad_block, block, block_count};
   }
-  /// The angle of keys or values from which tokens of a head of a slot are retained.
+  /// The angle of keys or values from which on tokens of a head of a slot are retained.
   [[nodiscard]] TESSERA_FN constexpr float threshold(std::int64_t slot, std::int64_t head, int part) const {
     float const kept = thresholds[2 * head_of(slot, head) + part];
     return is_nan(kept) ? no_threshold : kept;
@@ -161,7 +162,7 @@ struct cache_memory {
   [[nodiscard]] TESSERA_FN constexpr std::byte* page(std::int64_t block, std::int64_t head) const {
     return pages + (block * heads + head) * format.bytes();
   }
-  /// The key or value of token `token`, which is in the tail.
+  /// The key or value of a token that is in the tail.
   [[nodiscard]] TESSERA_FN constexpr T* tail_row(std::int64_t slot, int layer, int part, std::int64_t head,
                                                  std::int64_t token) const {
     constexpr std::int64_t tokens = cache_page_format::tokens;
@@ -169,64 +170,64 @@ struct cache_memory {
     std::int64_t const list = ((block * format.layers + layer) * heads + head) * 2 + part;
     return tail + (list * tokens + token % tokens) * format.channels;
   }
-  /// From the rows of a block of 64 tokens in the tail to those of the next one, in elements.
+  /// The elements from a row of a block of 64 tokens in the tail to that of the next block.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t tail_block_stride() const {
     return format.layers * heads * 2 * cache_page_format::tokens * format.channels;
   }
-  /// Number of a head of a slot.
+  /// The number of a head of a slot.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t head_of(std::int64_t slot, std::int64_t head) const {
     return slot * heads + head;
   }
-  /// The key or value of a retained token: `row` as headers of pages number them, from the first one of the slot and
-  /// head on.
+  /// The key or value of a retained token; `row` counts from the first row of the slot and head, as headers of pages
+  /// do.
   [[nodiscard]] TESSERA_FN constexpr T* retained_row(std::int64_t slot, std::int64_t head, std::int64_t row, int layer,
                                                      int part) const {
     std::int64_t const of_all = head_of(slot, head) * row_capacity + row;
     return rows + ((of_all * format.layers + layer) * 2 + part) * format.channels;
   }
 
-  /// Elements or bytes of each region, for `slots` slots and `blocks` blocks.
+  /// The bytes of `blocks` blocks of pages.
   [[nodiscard]] constexpr std::int64_t page_bytes(std::int64_t blocks) const { return blocks * heads * format.bytes(); }
-  /// Elements of the tails.
+  /// The elements of the tails of `slots` slots.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t tail_values(std::int64_t slots) const {
     return slots * tail_blocks() * format.layers * heads * 2 * cache_page_format::tokens * format.channels;
   }
-  /// Elements of the retained tokens.
+  /// The elements of the retained tokens of `slots` slots.
   [[nodiscard]] constexpr std::int64_t row_values(std::int64_t slots) const {
     return slots * heads * row_capacity * format.layers * 2 * format.channels;
   }
 };
 
-/// New keys and values of both layers; their first token is number `before` of the sequence. Any strides.
+/// New keys and values of both layers, of any strides; their first token is number `before` of the sequence.
 template <class T>
 struct cache_inputs {
-  head_view<T const> keys[2];    ///< of each layer: sequence x key head x token x channel
-  head_view<T const> values[2];  ///< of each layer: sequence x key head x token x channel
+  head_view<T const> keys[2];    ///< keys of each layer: sequence x key head x token x channel
+  head_view<T const> values[2];  ///< values of each layer: sequence x key head x token x channel
 
-  /// Keys or values of one layer.
+  /// The keys or values of one layer.
   [[nodiscard]] TESSERA_FN constexpr head_view<T const> const& part(int layer, int which) const {
     return which == key_part ? keys[layer] : values[layer];
   }
 };
 
-/// Channels of a token, as they are stored.
+/// The channels of a token, as they are stored.
 template <class T>
 struct stored_row {
   T const* first;       ///< channel 0
-  std::int64_t stride;  ///< from channel to channel
+  std::int64_t stride;  ///< elements from channel to channel
 
-  /// Of a channel.
+  /// The element of a channel.
   [[nodiscard]] TESSERA_FN constexpr T operator[](std::int64_t channel) const { return first[channel * stride]; }
 };
 
-/// Eight neighbouring channels of a row: one access to memory, where it is aligned to 16 bytes.
+/// Eight neighbouring channels of a row, loaded by one access to memory if it is aligned to 16 bytes.
 template <class T>
 struct alignas(8 * sizeof(T)) row_chunk {
   static constexpr int channels = 8;
 
-  T values[channels];  ///< of each channel
+  T values[channels];  ///< the elements of the channels
 
-  /// The piece `which` of a row.
+  /// Loads piece `which` of a row.
   [[nodiscard]] TESSERA_FN static row_chunk of(stored_row<T> const& row, std::int64_t which) {
     T const* const from = row.first + channels * which * row.stride;
     if (row.stride == 1 && reinterpret_cast<std::uintptr_t>(from) % alignof(row_chunk) == 0) {
@@ -238,7 +239,7 @@ struct alignas(8 * sizeof(T)) row_chunk {
     }
     return made;
   }
-  /// Writes the piece `which` of a row whose channels are neighbours.
+  /// Writes piece `which` of a row whose channels are neighbours.
   TESSERA_FN void store_to(T* row, std::int64_t which) const {
     T* const to = row + channels * which;
     if (reinterpret_cast<std::uintptr_t>(to) % alignof(row_chunk) == 0) {
@@ -251,18 +252,18 @@ struct alignas(8 * sizeof(T)) row_chunk {
   }
 };
 
-/// Tokens of sequences, wherever they are: new ones among the inputs, those before in the tail.
+/// The tokens of sequences, wherever they are: new ones in the inputs, earlier ones in the tail.
 template <class T>
 struct cache_source {
   cache_memory<T> memory;
   cache_inputs<T> inputs;  ///< null: all tokens are in the tail
   cache_sequences sequences;
-  std::int64_t tokens;               ///< that the inputs have room for
-  std::int64_t most_pages;           ///< of a sequence that are sealed at a time
-  sequence_lengths new_tokens = {};  ///< of each sequence, in the inputs; null: `tokens`
-  status_word* status = nullptr;     ///< where sequences and blocks are reported that cannot be
+  std::int64_t tokens;               ///< the tokens that the inputs have room for
+  std::int64_t most_pages;           ///< the most pages of a sequence that are sealed at a time
+  sequence_lengths new_tokens = {};  ///< new tokens of each sequence in the inputs; null: `tokens` of each
+  status_word* status = nullptr;     ///< where impossible sequences and blocks are reported
 
-  /// What is wrong with a sequence.
+  /// The fault of a sequence.
   [[nodiscard]] TESSERA_FN constexpr sequence_fault fault(std::int64_t sequence) const {
     std::int64_t const length = sequences.length(sequence);
     std::int64_t const fresh = new_tokens.data == nullptr ? tokens : std::int64_t{new_tokens[sequence]};
@@ -275,24 +276,24 @@ struct cache_source {
     return memory.fault_of({sequences.slot(sequence), length, length - fresh, first, last_page(sequence, first)},
                            memory.most_tokens, min(complete, sequences.blocks.extent(1)));
   }
-  /// Tokens that are in the cache already.
+  /// The tokens of a sequence before the call.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t before(std::int64_t sequence) const {
     return max(sequences.length(sequence) - length_of(new_tokens, sequence, tokens), std::int64_t{0});
   }
-  /// Tokens that are in the cache after the call.
+  /// The tokens of a sequence after the call.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t after(std::int64_t sequence) const {
     return sequences.length(sequence);
   }
-  /// The pages that are to be sealed now.
+  /// The first page that is sealed in this call.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t first_page(std::int64_t sequence) const {
     return sequences.sealed(sequence, before(sequence), memory.window);
   }
-  /// Behind the last page that is to be sealed now: none of a sequence that cannot be.
+  /// The end of the pages that are sealed in this call; a sequence with a fault has none.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t end_page(std::int64_t sequence) const {
     std::int64_t const first = first_page(sequence);
     return fault(sequence).is_none() ? last_page(sequence, first) : first;
   }
-  /// A token's key or value.
+  /// The key or value of a token.
   [[nodiscard]] TESSERA_FN constexpr stored_row<T> stored_row_of(std::int64_t sequence, int layer, int part,
                                                                  std::int64_t head, std::int64_t token) const {
     std::int64_t const of_inputs = token - before(sequence);
@@ -302,13 +303,13 @@ struct cache_source {
     head_view<T const> const& from = inputs.part(layer, part);
     return {&from(sequence, head, of_inputs, 0), from.stride(3)};
   }
-  /// The element, as it is stored.
+  /// The element of a channel of a token, as it is stored.
   [[nodiscard]] TESSERA_FN constexpr T stored(std::int64_t sequence, int layer, int part, std::int64_t head,
                                               std::int64_t token, std::int64_t channel) const {
     return token < before(sequence) ? memory.tail_row(sequences.slot(sequence), layer, part, head, token)[channel]
                                     : stored_input(sequence, layer, part, head, token, channel);
   }
-  /// The element of a new token, as it is stored.
+  /// The element of a channel of a new token, as it is stored.
   [[nodiscard]] TESSERA_FN constexpr T stored_input(std::int64_t sequence, int layer, int part, std::int64_t head,
                                                     std::int64_t token, std::int64_t channel) const {
     return inputs.part(layer, part)(sequence, head, token - before(sequence), channel);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What sequences have for themselves in a cache: `reset_slots` before a new one, `fork_slots` for one that goes on
-/// from another, and `advance_pages` after all layers have sealed theirs.
+/// The programs for the slots of sequences in a cache: `reset_slots` before a new sequence, `fork_slots` for one that
+/// continues another, and `advance_pages` after all layers have sealed their pages.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,17 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Nothing is retained, and no threshold is known. A group takes a slot; one that is none is reported.
+/// Empties slots: nothing is retained, and no threshold is known. A group takes a slot; a number that is no slot's is
+/// reported.
 template <class T>
 struct reset_slots {
   static constexpr int lanes = 32;
   struct scratch_type {};
 
   cache_memory<T> memory;
-  array_view<std::int32_t const> slots;  ///< null: the first ones
-  std::int64_t count;                    ///< slots to be reset
-  status_word* status;                   ///< where slots are reported that are none
+  array_view<std::int32_t const> slots;  ///< numbers of the slots; null: the first ones
+  std::int64_t count;                    ///< the number of slots to be reset
+  status_word* status;                   ///< where impossible slots are reported
 
   TESSERA_FN constexpr std::int64_t groups() const { return count; }
 
@@ -49,10 +50,10 @@ struct reset_slots {
   }
 };
 
-/// All that one slot has for another: thresholds, the tail, and what is retained, in the same rows, by whose numbers
-/// the sealed pages that both sequences have know it. After that neither depends on the other. A group takes a head of
-/// a pair of slots; a pair is reported and left out if a slot is none, or if another pair of the call writes to one of
-/// its slots.
+/// Copies all that one slot has to another: thresholds, the tail, and retained tokens, in the same rows, since the
+/// sealed pages that both sequences have know them by their numbers. After that neither depends on the other. A group
+/// takes a head of a pair of slots. A pair is reported and left out if one of its slots does not exist, or if another
+/// pair of the call writes to one of its slots.
 template <class T>
 struct fork_slots {
   static constexpr int lanes = 128;
@@ -61,7 +62,7 @@ struct fork_slots {
   cache_memory<T> memory;
   array_view<std::int32_t const> from;  ///< slots that are copied
   array_view<std::int32_t const> to;    ///< slots that they are copied to
-  status_word* status;                  ///< where pairs are reported that cannot be
+  status_word* status;                  ///< where impossible pairs are reported
 
   TESSERA_FN constexpr std::int64_t groups() const { return from.size() * memory.heads; }
 
@@ -126,7 +127,7 @@ struct fork_slots {
     }
   }
 
-  /// A multiple of eight of them.
+  /// Copies elements, a multiple of eight.
   template <class Group>
   TESSERA_FN static void copy_values(Group const& group, T const* source, T* target, std::int64_t count) {
     for (int lane : group) {
@@ -137,7 +138,7 @@ struct fork_slots {
   }
 };
 
-/// Counts the pages that can be sealed as sealed; a count that cannot be is reported and stays. A group takes 32
+/// Counts the pages that can be sealed as sealed. An impossible count is reported and stays. A group takes 32
 /// sequences.
 struct advance_pages {
   static constexpr int lanes = 32;
@@ -145,9 +146,9 @@ struct advance_pages {
 
   cache_sequences sequences;
   std::int64_t window;             ///< tokens that stay in the tail
-  std::int64_t most_pages;         ///< of a sequence, at a time
+  std::int64_t most_pages;         ///< the most pages of a sequence that are sealed at a time
   array_view<std::int32_t> pages;  ///< sealed pages of each sequence
-  status_word* status;             ///< where counts are reported that cannot be
+  status_word* status;             ///< where impossible counts are reported
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(sequences.size(), std::int64_t{lanes}); }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What pages have besides codes: headers, and the rows of retained tokens. `finish_pages` makes them where another
-/// program has made the codes.
+/// Writes the parts of pages other than codes: headers, and the rows of retained tokens. `finish_pages` writes them
+/// where another program has written the codes.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,11 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A page that is sealed now.
+/// A page that is sealed in this call.
 struct sealed_page {
-  std::int64_t sequence;     ///< of the batch
+  std::int64_t sequence;     ///< number of the sequence in the batch
   std::int64_t head;         ///< key head
-  std::int64_t first_token;  ///< of the page, counted in the sequence
+  std::int64_t first_token;  ///< the page's first token, counted in the sequence
   page_mark mark;            ///< its retained tokens
   std::byte* page;           ///< its first byte
 };
@@ -44,7 +44,7 @@ TESSERA_FN void write_page_header(Group const& group, cache_source<T> const& sou
   }
 }
 
-/// Copies the retained tokens of a page. Of groups of `Lanes` lanes.
+/// Copies the retained tokens of a page. The group has `Lanes` lanes.
 template <int Lanes, class Group, class T>
 TESSERA_FN void retain_tokens(Group const& group, cache_source<T> const& source, sealed_page const& at) {
   int const pieces = source.memory.format.channels / row_chunk<T>::channels;
@@ -64,14 +64,14 @@ TESSERA_FN void retain_tokens(Group const& group, cache_source<T> const& source,
   }
 }
 
-/// A group takes the page of a head.
+/// Writes headers and retained tokens. A group takes the page of a head.
 template <class T>
 struct finish_pages {
   static constexpr int lanes = 32;
   struct scratch_type {};
 
   cache_source<T> source;
-  view<page_mark const, 3> marks;  ///< sequence x page of those sealed now x head
+  view<page_mark const, 3> marks;  ///< sequence x page sealed in this call x head
 
   TESSERA_FN constexpr std::int64_t groups() const { return marks.size(); }
 
@@ -85,7 +85,7 @@ struct finish_pages {
       return;
     }
     std::int64_t const block = source.sequences.blocks(sequence, page);
-    if (source.memory.has_block(block)) {  // else it has been reported with the page's codes
+    if (source.memory.has_block(block)) {  // other blocks were reported by the program that wrote the codes
       sealed_page const at{sequence, head, page * cache_page_format::tokens, marks(sequence, i, head),
                            source.memory.page(block, head)};
       write_page_header(group, source, at);

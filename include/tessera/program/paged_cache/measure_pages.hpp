@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `measure_pages`: lengths, angles and weights of the pairs of keys and of values of pages that are to be sealed.
-/// `fit_thresholds`: which of them are retained. paged_cache/retain_tokens.hpp says where these go;
-/// paged_cache/write_pages.hpp is the last pass.
+/// `measure_pages` finds lengths, angles and weights of the pairs of keys and of values of pages to be sealed, and
+/// `fit_thresholds` the angles from which on they are retained. Then paged_cache/retain_tokens.hpp decides where
+/// retained tokens go, and paged_cache/write_pages.hpp writes the pages.
 #pragma once
 
 #include <cstdint>
@@ -24,47 +24,49 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What is known of a pair of keys or values.
+/// The measures of a pair of keys or values.
 struct merged_row {
-  mix_weights weights;         ///< of what is not finite 0
-  two_lengths<float> lengths;  ///< by which the merged vector is multiplied; of what is not finite NaN
-  float angle;                 ///< NaN: the pair cannot be merged well
-  float square;                ///< of the merged vector's length in this head; of what is not finite 0
+  mix_weights weights;  ///< the weights of the pair; 0 for vectors that are not finite
+  /// The factors of the merged vector for both layers; NaN for vectors that are not finite.
+  two_lengths<float> lengths;
+  float angle;  ///< the angle of the pair; NaN: it cannot be merged well
+  /// The square of the merged vector's length in this head; 0 for vectors that are not finite.
+  float square;
 };
 
 /// The retained tokens of a page.
 struct page_mark {
-  std::uint64_t retained;   ///< bit j: token j
-  std::uint32_t first_row;  ///< among the retained tokens of the sequence's slot and head
-  std::uint32_t rows;       ///< how many
+  std::uint64_t retained;   ///< bit j: whether token j is retained
+  std::uint32_t first_row;  ///< the first of their rows among those of the sequence's slot and head
+  std::uint32_t rows;       ///< the number of rows
 };
 
-/// Products of two vectors in float: those of bf16 are exact there. Where squares are beyond floats, those of
-/// pair_products_reducer take their place.
+/// Products of two vectors in float, where those of bf16 are exact. If squares are too large for floats, the products
+/// of pair_products_reducer take their place.
 struct float_products {
-  float first;   ///< the first vector's with itself
-  float second;  ///< the second one's
-  float cross;   ///< of both
+  float first;   ///< the square of the first vector
+  float second;  ///< the square of the second vector
+  float cross;   ///< the product of both
 
-  /// Adds those of a channel, `a` of the first vector and `b` of the second.
+  /// Adds the products of a channel, `a` of the first vector and `b` of the second.
   TESSERA_FN void push(float a, float b) {
     first = multiply_add(a, a, first);
     second = multiply_add(b, b, second);
     cross = multiply_add(a, b, cross);
   }
-  /// Adds those of other channels.
+  /// Adds the products of other channels.
   TESSERA_FN void merge(float_products const& other) {
     first += other.first;
     second += other.second;
     cross += other.cross;
   }
-  /// Whether squares are within floats; false for NaNs, too.
+  /// Whether squares fit in floats; false for NaNs, too.
   [[nodiscard]] TESSERA_FN constexpr bool is_enough() const { return first + second < infinity; }
-  /// In double.
+  /// The products in double.
   [[nodiscard]] TESSERA_FN constexpr pair_products sums() const { return {first, second, cross}; }
 };
 
-/// Vectors longer than this are not merged if that can be helped: fp16 has no room for their norms.
+/// Longer vectors are not merged if there is room to retain them: fp16 cannot hold their norms.
 inline constexpr float longest_merged = 32768.0F;
 
 namespace detail {
@@ -80,7 +82,8 @@ TESSERA_FN inline float merged_square(pair_products const& measured, mix_weights
   return static_cast<float>(clamp(square, 0.0, largest));
 }
 
-/// The one vector of a page of one layer is merged with zeros, which leaves its direction and its length.
+/// The weights and lengths of a pair. In a page of one layer the vector is merged with zeros, which leaves its
+/// direction and its length.
 template <class Merger>
 TESSERA_FN merged_row merge_row(Merger const& merger, pair_products const& measured) {
   bool const is_finite = measured.first + measured.second < static_cast<double>(infinity);
@@ -96,19 +99,19 @@ TESSERA_FN merged_row merge_row(Merger const& merger, pair_products const& measu
 
 }  // namespace detail
 
-/// Merger: measures pair_products and keeps two_lengths<float>. A group takes the page of a head or, with
-/// `whole_tokens`, of all heads, of which vectors then consist.
+/// Measures pairs. Merger: measures pair_products and keeps two_lengths<float>. A group takes the page of a head or,
+/// with `whole_tokens`, the page of all heads, whose vectors are then taken together.
 template <class Merger, class T>
 struct measure_pages {
   static constexpr int lanes = 2 * cache_page_format::tokens;
   struct scratch_type {};
 
-  Merger merger;  ///< of pairs of vectors
+  Merger merger;  ///< merges pairs of vectors
   cache_source<T> source;
-  view<merged_row, 5> rows;  ///< sequence x page of those sealed now x head x {key, value} x 64
-  bool whole_tokens;         ///< vectors are those of all heads of a token together
+  view<merged_row, 5> rows;  ///< sequence x page sealed in this call x head x {key, value} x 64
+  bool whole_tokens;         ///< whether a vector is that of all heads of a token together
 
-  /// Groups of a page: heads, or 1 for all of them.
+  /// The groups of a page: one for each head, or 1 for all heads.
   TESSERA_FN constexpr std::int64_t head_groups() const { return whole_tokens ? 1 : rows.extent(2); }
   TESSERA_FN constexpr std::int64_t groups() const { return rows.extent(0) * rows.extent(1) * head_groups(); }
 
@@ -185,24 +188,25 @@ struct measure_pages {
   }
 };
 
-/// Of what is kept of a pair; programs for one architecture keep angles alone.
+/// The angle in a row; programs for one architecture have angles alone.
 TESSERA_FN constexpr float angle_of(merged_row const& row) {
   return row.angle;
 }
-/// The angle itself.
+/// The angle itself, for programs that have angles alone.
 TESSERA_FN constexpr float angle_of(float angle) {
   return angle;
 }
 
-/// Thresholds that are not known yet, of sequences that seal pages now, from all of these pages. A group takes a head.
+/// Finds thresholds that are not known yet, for sequences that seal pages in this call, from all of these pages. A
+/// group takes a head.
 template <class T, class Row = merged_row>
 struct fit_thresholds {
   static constexpr int lanes = 128;
   struct scratch_type {};
 
-  retain_most_different rule;  ///< which pairs are retained
+  retain_most_different rule;  ///< the rule by which pairs are retained
   cache_source<T> source;
-  view<Row const, 5> rows;  ///< for angle_of(): sequence x page of those sealed now x head x {key, value} x 64
+  view<Row const, 5> rows;  ///< rows or angles: sequence x page sealed in this call x head x {key, value} x 64
 
   TESSERA_FN constexpr std::int64_t groups() const { return rows.extent(0) * rows.extent(2); }
 
@@ -215,7 +219,7 @@ struct fit_thresholds {
     for (int part = 0; part < 2 && pages > 0; ++part) {
       float* const place = source.memory.thresholds + 2 * at + part;
       bool const is_known = !is_nan(*place);
-      group.sync();  // all lanes have seen it
+      group.sync();  // all lanes have read the threshold
       if (is_known) {
         continue;
       }
@@ -242,8 +246,9 @@ struct fit_thresholds {
     }
   };
 
-  /// NaN, which is unknown, where angles do not tell tokens apart: later pages may. NaNs do not count, nor do angles of
-  /// 0: those of padding, whose vectors are zeros or the same in both layers.
+  /// The threshold of keys or values; NaN, which means unknown, where angles do not tell tokens apart, since later
+  /// pages may. NaNs do not count, nor do angles of 0, which are those of padding: its vectors are zeros or the same in
+  /// both layers.
   template <class Group>
   TESSERA_FN float threshold(Group const& group, angles const& all) const {
     if (!rule.needs_angles()) {
@@ -274,7 +279,7 @@ struct fit_thresholds {
                                                  : rule.threshold(range);
   }
 
-  /// The least number that no more than `most` angles reach. Angles are not negative: their bits are in their order.
+  /// The least number that at most `most` angles reach. Angles are not negative, so that their bits are in their order.
   template <class Group>
   TESSERA_FN float threshold_of_most(Group const& group, angles const& all, std::int64_t most) const {
     std::uint32_t low = 0;

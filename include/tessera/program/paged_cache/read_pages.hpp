@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `page_reader`: keys and values of a page as portable programs read them, an element at a time; and `restore_pages`,
-/// which puts a layer's keys and values back as they were before, as far as the cache knows them.
+/// `page_reader` reads keys and values of a page an element at a time, for portable programs. `restore_pages` restores
+/// a layer's keys and values from pages, retained tokens and the tail.
 #pragma once
 
 #include <cstdint>
@@ -19,52 +19,52 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The page of a head, seen by one layer.
+/// The page of a head, as one layer reads it.
 struct page_reader {
   cache_page_format format;
   std::byte const* page;  ///< its first byte
-  int layer;              ///< 0 or 1
+  int layer;              ///< which layer of the page: 0 or 1
 
-  /// 32 bytes of the page.
+  /// The header of the page.
   [[nodiscard]] TESSERA_FN cache_page_header const& header() const {
     return *reinterpret_cast<cache_page_header const*>(page + format.header());
   }
-  /// Whether a token is kept somewhere else.
+  /// Whether a token is retained, and so not in the page.
   [[nodiscard]] TESSERA_FN bool is_retained(int token) const { return (header().retained >> token & 1U) != 0; }
   /// The row of a retained token, among those of its slot and head.
   [[nodiscard]] TESSERA_FN std::int64_t row_of(int token) const {
     std::uint64_t const below = header().retained & ((std::uint64_t{1} << token) - 1);
     return std::int64_t{header().first_row} + popcount(below);
   }
-  /// Of a channel of a token.
+  /// The code of a channel of a token's key.
   [[nodiscard]] TESSERA_FN std::uint32_t key_code(int token, int channel) const {
     return read_code(reinterpret_cast<std::uint32_t const*>(page + format.key_codes()), format.key_bits, channel / 16,
                      code_place::of(token / 16, token % 16, channel % 16));
   }
-  /// Of a channel of a token.
+  /// The code of a channel of a token's value.
   [[nodiscard]] TESSERA_FN std::uint32_t value_code(int token, int channel) const {
     return read_code(reinterpret_cast<std::uint32_t const*>(page + format.value_codes()), format.value_bits,
                      channel / 16, code_place::of(token / 16, channel % 16, token % 16));
   }
-  /// How a channel's keys are coded.
+  /// The parameters of a channel's keys.
   [[nodiscard]] TESSERA_FN key_channel channel(int of) const {
     return {half(format.key_scales(), channel_place(of)), half(format.key_minima(), channel_place(of))};
   }
-  /// The norm of a token's key, in this layer.
+  /// The norm of a token's key in this layer.
   [[nodiscard]] TESSERA_FN float16 norm(int token) const { return half(format.key_norms(layer), token_place(token)); }
-  /// Of a group of a token's value, in this layer.
+  /// The scale of a group of a token's value in this layer.
   [[nodiscard]] TESSERA_FN float16 value_scale(int token, int group) const {
     return half(format.value_scales(layer), group * cache_page_format::tokens + token_place(token));
   }
-  /// Of a group of a token's value, of both layers.
+  /// The ratio of a group of a token's value, for both layers.
   [[nodiscard]] TESSERA_FN float16 value_ratio(int token, int group) const {
     return half(format.value_ratios(), group * cache_page_format::tokens + token_place(token));
   }
-  /// A channel of a token's key, restored.
+  /// A channel of a token's restored key.
   [[nodiscard]] TESSERA_FN float key(int token, int of) const {
     return restored_key(key_code(token, of), channel(of), norm(token));
   }
-  /// A channel of a token's value, restored.
+  /// A channel of a token's restored value.
   [[nodiscard]] TESSERA_FN float value(int token, int of) const {
     int const group = of / format.group_channels();
     return restored_value(value_code(token, of), value_scale(token, group), value_ratio(token, group),
@@ -77,8 +77,8 @@ struct page_reader {
   }
 };
 
-/// Tokens that are retained or in the tail come back bit for bit, if `Result` is T. Nothing is written beyond the
-/// length of a sequence, nor of one that cannot be. A group takes 64 tokens of a head.
+/// Restores keys and values. Tokens that are retained or in the tail come back bit for bit, if `Result` is T. Nothing
+/// is written beyond the length of a sequence, nor for an impossible sequence. A group takes 64 tokens of a head.
 template <class T, class Result>
 struct restore_pages {
   static constexpr int lanes = 128;
@@ -86,12 +86,12 @@ struct restore_pages {
 
   cache_memory<T> memory;
   cache_sequences sequences;
-  int layer;                 ///< 0 or 1
+  int layer;                 ///< which layer of the part: 0 or 1
   head_view<Result> keys;    ///< sequence x key head x token x channel
   head_view<Result> values;  ///< sequence x key head x token x channel
-  status_word* status;       ///< where sequences and blocks are reported that cannot be
+  status_word* status;       ///< where impossible sequences and blocks are reported
 
-  /// Pages and blocks of the tail that sequences may have.
+  /// The most pages and tail blocks of a sequence.
   TESSERA_FN constexpr std::int64_t tiles() const {
     return divide_up(keys.extent(2), std::int64_t{cache_page_format::tokens});
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `find_apart`: the tokens of pages whose keys or values stay apart. `mark_rows`: which of them are retained, and
-/// where they go: page after page, while there are rows left.
+/// `find_apart` finds the tokens of pages whose keys or values are too different to merge. `mark_rows` decides which of
+/// them are retained, and in which rows: page after page, while there are rows left.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The lowest `count` of the bits that are set.
+/// The lowest `count` of the set bits.
 [[nodiscard]] TESSERA_FN constexpr std::uint64_t lowest_bits(std::uint64_t bits, std::uint32_t count) {
   std::uint64_t kept = 0;
   for (; count > 0 && bits != 0; --count) {
@@ -28,14 +28,15 @@ inline namespace v0 {
   return kept;
 }
 
-/// Row: what angle_of() takes. Leaves the bits in marks. A group takes the page of a head.
+/// Writes the tokens that are too different to the bits of marks. Row: an argument of angle_of(). A group takes the
+/// page of a head.
 template <class T, class Row = merged_row>
 struct find_apart {
   static constexpr int lanes = 32;
   struct scratch_type {};
 
   cache_source<T> source;
-  view<Row const, 5> rows;   ///< sequence x page of those sealed now x head x {key, value} x 64
+  view<Row const, 5> rows;   ///< sequence x page sealed in this call x head x {key, value} x 64
   view<page_mark, 3> marks;  ///< sequence x page x head
 
   TESSERA_FN constexpr std::int64_t groups() const { return marks.size(); }
@@ -76,14 +77,14 @@ struct find_apart {
   }
 };
 
-/// After find_apart. A group takes a head of a sequence.
+/// Gives the tokens that find_apart has found rows, while there are some left. A group takes a head of a sequence.
 template <class T>
 struct mark_rows {
   static constexpr int lanes = 64;
   struct scratch_type {};
 
   cache_source<T> source;
-  view<page_mark, 3> marks;  ///< sequence x page of those sealed now x head
+  view<page_mark, 3> marks;  ///< sequence x page sealed in this call x head
 
   TESSERA_FN constexpr std::int64_t groups() const { return marks.extent(0) * marks.extent(2); }
 
@@ -100,7 +101,7 @@ struct mark_rows {
     auto const capacity = static_cast<std::uint32_t>(memory.row_capacity);
     std::uint32_t taken = memory.row_counts[at];
     std::uint32_t refused = memory.refused_rows[at];
-    group.sync();  // all lanes have seen them
+    group.sync();  // all lanes have read the counts
     for (std::int64_t first = 0; first < pages; first += lanes) {
       std::uint32_t const room = capacity - taken;
       per_lane<std::uint32_t, Group> before;

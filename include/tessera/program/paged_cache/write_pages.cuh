@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `compress_pages`: makes whole pages of 4-bit codes from what is in two layers, which it reads once (sm_90). The
-/// bytes are those of measure_pages.hpp and paged_cache/write_pages.hpp.
+/// `compress_pages`: compresses keys and values of two layers to whole pages of 4-bit codes, and reads them once
+/// (sm_90). The bytes are those of measure_pages.hpp and paged_cache/write_pages.hpp.
 ///
-/// A thread block goes from page to page. The copy engine brings keys, and values, of 64 tokens of both layers into
-/// shared memory, those of the next page while this one is at work, and takes the page away. Threads hold the elements
-/// as program/paged_cache/detail/page_lanes.hpp says; for each page
+/// A thread block goes from page to page. TMA loads keys, and values, of 64 tokens of both layers into shared memory,
+/// those of the next page during the work on this one, and stores the page. Threads hold the elements as
+/// program/paged_cache/detail/page_lanes.hpp says. For each page the block computes
 ///
 ///     products of keys and of values -> | lengths, angles, weights; a thread a row -> | merged keys, their ranges
 ///     -> | scales -> | codes and lengths of keys; values to registers -> | codes and lengths of values -> |
 ///
-/// where | waits for the whole block; blocks that share a multiprocessor fill these gaps.
+/// where | is a barrier of the whole block; blocks that share a multiprocessor fill these gaps.
 ///
-/// Which tokens are retained may follow from the angles of all pages and from how many are retained before. What is
-/// known when a page is read decides: thresholds from earlier, NaNs and directions without a middle; as if there were
-/// room for all. After the marks are made (measure_pages.hpp) the program `corrects` pages that were guessed wrong.
+/// Which tokens are retained may depend on the angles of all pages and on how many were retained before. A page is made
+/// with what is known when it is read: earlier thresholds, NaNs, nearly opposite directions, and as if there were room
+/// for all. After marks are made (measure_pages.hpp) the program `corrects` the pages that were guessed wrong.
 ///
-/// Of 128 channels a page is 64 KiB in and 9760 bytes out, which a copy at 4.2 TB/s brings to each of 132
-/// multiprocessors every 2.4 us: time for 17 000 instructions of warps at 1.76 GHz. What there is to do for each of its
-/// 16 384 pairs of elements of two layers, in instructions:
+/// With 128 channels a page is 64 KiB in and 9760 bytes out, which a copy at 4.2 TB/s moves for each of 132
+/// multiprocessors every 2.4 us: time for 17 000 warp instructions at 1.76 GHz. The instructions for each of its 16 384
+/// pairs of elements of two layers:
 ///
 ///     products     2 conversions, 3 multiply-adds                                                             5
 ///     merging      2 conversions, 2 multiply-adds                                                             4
 ///     keys         bounds 1.25 (in pairs of fp16), code 1, its place in a word 0.9, |e'|^2 3                  6.2
 ///     values       bounds 1.75, code 1, its place in a word 1.3, sums of codes and squares 0.6                4.7
 ///
-/// which is 7400 instructions of warps, and about 1800 for four warps of rows, in double: no program of this arithmetic
-/// has fewer than 9200. 15 800 are executed, 2.75 a cycle (one H200): the rest are loads, addresses and exchanges.
-/// An append of 65 536 tokens of 32 heads takes 0.78 to 0.81 ms, 0.72 to 0.75 of the copy. Three blocks fit a
-/// multiprocessor. Pages are taken as blocks are free: of equal shares some multiprocessors need a tenth longer.
+/// These are 7400 warp instructions, and about 1800 for four warps of rows, in double: no program of this arithmetic
+/// has fewer than 9200. 15 800 are executed, 2.75 a cycle (one H200): the rest are loads, addresses and exchanges. An
+/// append of 65 536 tokens of 32 heads takes 0.78 to 0.81 ms, 0.72 to 0.75 of the copy. Three blocks fit a
+/// multiprocessor. Free blocks take the next page: with equal parts some multiprocessors take a tenth longer.
 #pragma once
 
 #include <cstdint>
@@ -55,14 +55,14 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Groups: of a value. T: bfloat16 or float16.
+/// Compresses pages. Groups: of a value's channels. T: bfloat16 or float16.
 template <int Channels, int Groups, class Merger, class T>
 struct compress_pages {
-  /// Which elements a thread has.
+  /// The elements that a thread has.
   using lanes_type = page_lanes<Channels>;
-  /// By what keys are encoded.
+  /// The parameters of the keys' channels.
   using channels_type = page_channels<Channels>;
-  /// Of pages of two layers; those of one layer are the same up to read_bytes(), and end there.
+  /// The format of pages of two layers; those of one layer are the same up to read_bytes(), and end there.
   static constexpr cache_page_format format{Channels, 4, 4, Groups, 2};
   static constexpr int lanes = lanes_type::lanes;
   static constexpr int blocks_per_multiprocessor = Channels == 64 ? 5 : Channels == 128 ? 3 : 1;
@@ -72,65 +72,65 @@ struct compress_pages {
   static constexpr int tokens = cache_page_format::tokens;
   static constexpr int slots = lanes_type::slots;  ///< tokens of a thread
   static constexpr int warps = lanes / 32;
-  static constexpr int group_lanes = lanes_type::eights / Groups;  ///< of a token and group
-  static constexpr int bits = 4;                                   ///< of a code
-  static constexpr float origin = channels_type::origin;           ///< of codes
+  static constexpr int group_lanes = lanes_type::eights / Groups;  ///< lanes of a token and group
+  static constexpr int bits = 4;                                   ///< bits of a code
+  static constexpr float origin = channels_type::origin;           ///< the origin of codes
   static_assert(group_lanes >= 4, "tessera: compress_pages takes groups of at least 32 channels");
 
-  /// What threads have.
+  /// The operations on the elements of a thread.
   using elements_type = page_elements<Channels, T>;
-  /// Where they lie.
+  /// Where these elements are in memory.
   using places_type = page_places<Channels>;
-  /// The page that the block is at, or brings next.
+  /// The page that the block works on, or loads next.
   using work_type = page_rows_work<T>;
 
-  /// What the scales of a token's key or value follow from, beside its codes.
+  /// The lengths from which the scales of a token's key or value follow, with its codes.
   struct merged_length {
-    two_lengths<float> lengths;  ///< by which the merged vector is multiplied
-    float square;                ///< of the merged vector's length
+    two_lengths<float> lengths;  ///< the factors of the merged vector for both layers
+    float square;                ///< the square of the merged vector's length
   };
-  /// Products and then what comes of them; values' products and then, of channels, what keys are encoded by.
+  /// Products of keys and values, and then the lengths, weights and parameters that follow from them.
   struct row_memory {
-    /// Of a token's keys.
+    /// The products of a token's keys, and then lengths.
     union key_place {
-      float_products products;  ///< of both layers, over all channels
+      float_products products;  ///< products of both layers over all channels
       merged_length length;     ///< what follows from them
     };
-    /// Of values, until those are measured, then of keys' channels.
+    /// The products of values until these are measured, and then the parameters of the keys' channels.
     union value_place {
-      float_products products[tokens];  ///< of both layers, over all channels
-      channels_type channels;           ///< by what keys are encoded
+      float_products products[tokens];  ///< products of both layers over all channels
+      channels_type channels;           ///< parameters of the keys' channels
     };
     value_place values;              ///< see value_place
-    mix_weights weights[2][tokens];  ///< by which both layers' keys, and values, of a token are merged
-    key_place keys[tokens];          ///< of each token
+    mix_weights weights[2][tokens];  ///< weights of both layers' keys, and values, of each token
+    key_place keys[tokens];          ///< products or lengths of each token's keys
   };
-  /// It lies where the codes of values come last, if there is room.
+  /// Whether it fits where the codes of values are written last.
   static constexpr bool has_room = static_cast<int>(sizeof(row_memory)) <= format.value_code_bytes();
 
   struct scratch_type {
-    alignas(16) T stage[2][2][tokens * Channels];  ///< of keys and values: of both layers
-    /// The page as it will lie in memory.
+    alignas(16) T stage[2][2][tokens * Channels];  ///< keys and values of both layers
+    /// The page as it will be in memory.
     alignas(16) unsigned char image[format.bytes()];
     /// A row_memory, if the page has no room for it.
     alignas(16) unsigned char more[has_room ? 16 : sizeof(row_memory)];
-    merged_length values[tokens];             ///< of each token
-    work_type works[2];                       ///< this page and the next, in turns
-    unsigned clamped;                         ///< one more than the last turn whose keys need bounds
-    alignas(16) std::uint32_t wants[4];       ///< of 32 keys or values each: those that stay apart
-    alignas(16) std::uint32_t weightless[4];  ///< of 32 keys or values each: those whose weights are 0
-    shared_barrier full[2];                   ///< keys, and values, of the page are in `stage`
+    merged_length values[tokens];             ///< lengths of each token's value
+    work_type works[2];                       ///< this page and the next one, alternately
+    unsigned clamped;                         ///< 1 + the last turn whose keys must be clamped
+    alignas(16) std::uint32_t wants[4];       ///< one bit for each key and value: it is to stay apart
+    alignas(16) std::uint32_t weightless[4];  ///< one bit for each key and value: its weights are 0
+    shared_barrier full[2];                   ///< keys, and values, have arrived in `stage`
   };
 
-  Merger merger;      ///< of pairs of vectors
-  page_rows<T> rows;  ///< which pages, and what is brought of them
+  Merger merger;      ///< merges pairs of vectors
+  page_rows<T> rows;  ///< the pages, and how they are loaded and noted
 
-  /// The launch has as many blocks as run at a time, or fewer.
+  /// Compresses the pages of a block. The launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
                                              scratch_type& scratch) const {
-    constexpr int shared = 228 * 1024;    // of a multiprocessor
-    constexpr int reserved = 1024;        // of a block
-    constexpr int exchange = 32 * warps;  // of a group
+    constexpr int shared = 228 * 1024;    // bytes of a multiprocessor
+    constexpr int reserved = 1024;        // bytes of a block
+    constexpr int exchange = 32 * warps;  // bytes of a group
     static_assert(blocks_per_multiprocessor * (static_cast<int>(sizeof(scratch_type)) + exchange + reserved) <= shared);
     if (group.lane < 2) {
       scratch.full[group.lane].init(1);
@@ -154,10 +154,10 @@ struct compress_pages {
   }
 
  private:
-  /// Tokens of a page that are not like others.
+  /// The tokens of a page that are not merged like the others.
   struct page_odds {
-    std::uint64_t retained;  ///< kept as they were
-    bool has_any;            ///< or of weights of 0, too
+    std::uint64_t retained;  ///< the retained tokens
+    bool has_any;            ///< whether any is retained, or has weights of 0
   };
 
   [[nodiscard]] __device__ __forceinline__ static row_memory& memory_of(scratch_type& scratch) {
@@ -168,13 +168,13 @@ struct compress_pages {
     return layer == 0 ? 0 : of_second;
   }
 
-  /// From 0 on, as compilers see.
+  /// The index of the thread, which compilers see is not negative.
   [[nodiscard]] __device__ __forceinline__ static int thread_here() {
     return static_cast<int>(thread_index_here() % static_cast<unsigned>(lanes));
   }
   [[nodiscard]] __device__ __forceinline__ static bool brings(int lane) { return lane / 32 == warps - 1; }
 
-  /// One warp: of the work of a turn, if there is one.
+  /// Loads a part of the page of a turn, if there is one. One warp.
   __device__ __forceinline__ void bring(scratch_type& scratch, unsigned turn, int part, int lane) const {
     work_type const& work = scratch.works[turn % 2];
     if (work.page != nullptr) {
@@ -239,13 +239,13 @@ struct compress_pages {
     if (odds.has_any) {
       lanes_type const at{thread_here()};
       odd_tokens const odd{odds.retained, bits_of(scratch.weightless, Part)};
-      float const instead = Part == key_part ? __int_as_float(0x7fffffff) : 0.0F;  // ranges of keys leave NaN out
+      float const instead = Part == key_part ? __int_as_float(0x7fffffff) : 0.0F;  // ranges of keys leave NaNs out
       elements_type::replace(
           odd, instead, [&](int slot) { return Part == key_part ? at.key_token(slot) : at.value_token(slot); }, merged);
     }
   }
 
-  /// Products of keys and of values. One after the other by the same instructions, of which there are many already.
+  /// Computes products of keys and then of values, by one loop, since its instructions are many already.
   __device__ __forceinline__ void multiply(cuda_block<lanes> const& group, scratch_type& scratch, unsigned turn,
                                            places_type const& places) const {
     lanes_type const at{thread_here()};
@@ -265,7 +265,7 @@ struct compress_pages {
     }
   }
 
-  /// A thread a row.
+  /// Measures a token's keys or values. A thread for each row.
   __device__ __forceinline__ void measure(scratch_type& scratch, work_type const& work, int part, int token) const {
     row_memory& memory = memory_of(scratch);
     pair_products const products =
@@ -296,8 +296,7 @@ struct compress_pages {
 
   // Keys.
 
-  /// Where a thread leaves bounds of its keys, -e or e: in place of the first token of its row, of which nobody but its
-  /// warp has read.
+  /// Where a thread leaves bounds of its keys, -e or e: over the first token of its row, which only its warp has read.
   [[nodiscard]] __device__ __forceinline__ static uint4& bounds_of(scratch_type& scratch, int which, int row,
                                                                    int eight) {
     T* const token = scratch.stage[key_part][which] + lanes_type::first_token(row) * Channels;
@@ -309,14 +308,14 @@ struct compress_pages {
     __syncwarp();
     bounds_of(scratch, 0, at.row(), at.eight()) = own.negative;
     bounds_of(scratch, 1, at.row(), at.eight()) = own.positive;
-    fence_async_proxy();  // the next page's keys come here
+    fence_async_proxy();  // TMA writes the next page's keys here
   }
 
-  /// A thread a channel; of two neighbours one finds the lower bounds of both, the other one the upper ones.
+  /// Fits a channel. A thread for each; of two neighbours one finds the lower bounds of both, the other the upper ones.
   __device__ __forceinline__ static void fit_channel(scratch_type& scratch, int channel, unsigned turn) {
     bool const is_upper = channel % 2 != 0;
     int const eight = channels_type::eight_of(channel);
-    std::uint32_t bound = 0x7fff7fffU;  // NaN
+    std::uint32_t bound = 0x7fff7fffU;  // two NaNs
 #pragma unroll
     for (int row = 0; row < lanes_type::rows; ++row) {
       auto const* const pairs = reinterpret_cast<std::uint32_t const*>(&bounds_of(scratch, channel % 2, row, eight));
@@ -335,7 +334,7 @@ struct compress_pages {
     }
   }
 
-  /// `merged` becomes numbers that count from the origin of codes.
+  /// Encodes keys: `merged` becomes numbers that count from the origin of codes.
   __device__ __forceinline__ void encode_keys(scratch_type& scratch, lanes_type const& at, float (&merged)[slots][8],
                                               std::uint64_t retained, unsigned turn) const {
     row_memory const& memory = memory_of(scratch);
@@ -388,7 +387,7 @@ struct compress_pages {
 
   // Values.
 
-  /// Of the group that the thread's channels are in, for its token in slot 0.
+  /// The range of the group that the thread's channels are in, for its token in slot 0.
   [[nodiscard]] __device__ __forceinline__ static interval<float> range_of_group(float const (&merged)[slots][8]) {
     float low[slots];
     float high[slots];
@@ -417,8 +416,8 @@ struct compress_pages {
     return without_signed_zeros(range);
   }
 
-  /// Codes, four in a word, of all slots; `group` is what the token of slot 0 is encoded by. The sums of codes and of
-  /// their squares come back in the upper and in the lower half of a word, for the token of slot 0.
+  /// Makes codes of all slots, four in a word; `reciprocal` and `offset` are those of the token of slot 0. Returns the
+  /// sums of this token's codes and of their squares in the upper and in the lower half of a word.
   [[nodiscard]] __device__ __forceinline__ static std::uint32_t make_codes(float (&merged)[slots][8], float reciprocal,
                                                                            float offset, bool is_finite,
                                                                            std::uint32_t (&codes)[slots][2]) {

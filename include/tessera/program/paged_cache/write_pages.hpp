@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `encode_pages`: the bytes of pages that are sealed now, and the rows of their retained tokens; the last pass of
-/// three, after those of measure_pages.hpp. `keep_tail`: what stays as it is, until later.
+/// `encode_pages` writes the bytes of pages that are sealed in this call, and the rows of their retained tokens; it is
+/// the last of three passes, after those of measure_pages.hpp. `keep_tail` keeps later tokens uncompressed.
 ///
 /// Format and arithmetic: program/paged_cache/page_format.hpp and program/paged_cache/page_arithmetic.hpp.
 #pragma once
@@ -24,17 +24,17 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A group takes the page of a head. Channels: at most so many.
+/// Writes pages. A group takes the page of a head. Channels: the most channels of a head.
 template <class T, int Channels>
 struct encode_pages {
   static constexpr int lanes = 128;
   static constexpr int tokens = cache_page_format::tokens;
-  static constexpr int most_groups = 16;  ///< of channels of a value
+  static constexpr int most_groups = 16;  ///< the most groups of channels of a value
 
   struct scratch_type {
-    float merged[tokens * Channels];           ///< directions of the page's keys, or values
-    key_channel channels[Channels];            ///< of the keys
-    value_group groups[tokens * most_groups];  ///< of the values
+    float merged[tokens * Channels];           ///< directions of the page's keys, or of its values
+    key_channel channels[Channels];            ///< the parameters of the keys' channels
+    value_group groups[tokens * most_groups];  ///< the parameters of the values' groups
   };
 
   cache_source<T> source;
@@ -85,7 +85,7 @@ struct encode_pages {
 
   TESSERA_FN constexpr cache_page_format const& format() const { return source.memory.format; }
 
-  /// The merged vectors of all tokens; zeros of those that are retained. Ends with a sync.
+  /// Computes the merged vectors of all tokens, zeros for retained ones. Ends with a sync.
   template <class Group>
   TESSERA_FN void merge(Group const& group, place const& at, int part, scratch_type& scratch) const {
     int const channels = format().channels;
@@ -161,7 +161,7 @@ struct encode_pages {
   struct add {
     TESSERA_FN void operator()(float& into, float other) const { into += other; }
   };
-  /// Of an eight of channels.
+  /// The sum of the squares of an eight of channels.
   struct key_square {
     float const* merged;
     key_channel const* channels;
@@ -270,17 +270,17 @@ struct encode_pages {
   }
 };
 
-/// Puts new tokens into the tail: those of the layers that the inputs have. A group takes the keys or the values of a
-/// head of a layer of a sequence. Where pages are sealed from the inputs, it runs after encode_pages, which reads what
-/// this writes over, and leaves out what these pages have.
+/// Puts new tokens of the layers that have inputs into the tail. A group takes the keys or the values of a head of a
+/// layer of a sequence. Where pages are sealed from the inputs, it runs after encode_pages, which reads tokens that it
+/// overwrites, and leaves out the tokens of these pages.
 template <class T>
 struct keep_tail {
   static constexpr int lanes = 128;
-  static constexpr int pieces_at_a_time = 4;  ///< of a lane: on their way together
+  static constexpr int pieces_at_a_time = 4;  ///< pieces that a lane has in flight at a time
   struct scratch_type {};
 
   cache_source<T> source;
-  bool are_sealed;  ///< pages that are complete are written
+  bool are_sealed;  ///< whether complete pages were written by the call
 
   TESSERA_FN constexpr std::int64_t groups() const {
     return source.sequences.size() * source.memory.format.layers * source.memory.heads * 2;
@@ -314,16 +314,16 @@ struct keep_tail {
  private:
   static constexpr std::uint32_t tokens = cache_page_format::tokens;
 
-  /// Rows of new tokens, and where the tail has them.
+  /// Rows of new tokens, and where they go in the tail.
   struct rows {
-    T const* from;                ///< the first one
+    T const* from;                ///< the first row
     T* to;                        ///< block 0 of the tail
-    std::int64_t token_stride;    ///< of `from`
-    std::int64_t channel_stride;  ///< of `from`
-    std::int64_t block_stride;    ///< of `to`
-    std::uint32_t first_block;    ///< of the first row
-    std::uint32_t first_place;    ///< in that block
-    std::uint32_t count;          ///< of rows
+    std::int64_t token_stride;    ///< elements of `from` from token to token
+    std::int64_t channel_stride;  ///< elements of `from` from channel to channel
+    std::int64_t block_stride;    ///< elements of `to` from block to block
+    std::uint32_t first_block;    ///< the tail block of the first row
+    std::uint32_t first_place;    ///< the first row's number in that block
+    std::uint32_t count;          ///< the number of rows
 
     TESSERA_FN stored_row<T> source_of(std::uint32_t row) const { return {from + row * token_stride, channel_stride}; }
     TESSERA_FN T* target_of(std::uint32_t row, std::uint32_t blocks, std::uint32_t channels) const {

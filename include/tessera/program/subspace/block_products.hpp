@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Products a^T b of matrices in fp32 whose rows are the depth, in blocks of 32 x 32 sums, and the two programs of a
-/// search for directions that are such products (program/subspace/iterate_in_blocks.hpp):
+/// search for directions that compute such products (program/subspace/iterate_in_blocks.hpp):
 ///
 ///     gram_images       Z = (G + m) Y / trace of G: fp32 over 16 rows at a time, those sums in double
 ///     product_shares    Z^T Z in double, on and above its diagonal, a few shares of the rows apart
 ///
-/// 256 lanes compute a block: 64 rows of a and of b are staged at a time, a quarter of them for each 64 lanes, who
-/// have 4 x 4 sums each; the next rows are on their way meanwhile. The four quarters are added up in order.
+/// 256 lanes compute a block. 64 rows of a and of b are staged at a time, a quarter of them for each 64 lanes, which
+/// have 4 x 4 sums each; the next rows are loaded meanwhile. The sums of the four quarters are added in order.
 #pragma once
 
 #include <cstdint>
@@ -24,35 +24,35 @@
 namespace tessera {
 inline namespace v0 {
 
-/// How sums of a block are rounded.
+/// The precision in which sums of a block are formed.
 enum class product_sums { in_double, in_float };
 
 struct block_products {
   static constexpr int lanes = 256;
   static constexpr int block = 32;                    ///< rows and columns of sums
-  static constexpr int slices = 4;                    ///< of the depth
+  static constexpr int slices = 4;                    ///< parts of the depth that are summed separately
   static constexpr int depth = 64;                    ///< rows that are staged at a time
-  static constexpr int slice_depth = depth / slices;  ///< of which a slice has so many
+  static constexpr int slice_depth = depth / slices;  ///< rows of these in a slice
 
-  /// Neighbours in a row, which are read at once.
+  /// Neighbours in a row, which are loaded at once.
   struct alignas(16) quad {
-    float values[4];  ///< by column
+    float values[4];  ///< one of each column
   };
   struct scratch_type {
     quad a[depth][block / 4];           ///< rows of a
     quad b[depth][block / 4];           ///< rows of b
-    double sums[slices][block][block];  ///< of each slice
+    double sums[slices][block][block];  ///< sums of each slice
   };
 
-  /// The block's first column in a and in b, and the rows that are summed.
+  /// The block's first column in a and in b, and the rows to sum over.
   struct range {
-    std::int64_t a_column;  ///< of a
-    std::int64_t b_column;  ///< of b
-    std::int64_t first;     ///< row
-    std::int64_t end;       ///< the row behind the last
+    std::int64_t a_column;  ///< the first column in a
+    std::int64_t b_column;  ///< the first column in b
+    std::int64_t first;     ///< the first row
+    std::int64_t end;       ///< the end of the rows
   };
 
-  /// write(i, j, sum) for all 32 x 32; elements outside of the matrices count as zeros.
+  /// Calls write(i, j, sum) for all 32 x 32 sums; elements outside of the matrices count as zeros.
   template <product_sums Sums, class Group, class Write>
   TESSERA_FN static void run(Group const& group, matrix_view<float const> a, matrix_view<float const> b,
                              range const& at, scratch_type& scratch, Write const& write) {
@@ -63,7 +63,7 @@ struct block_products {
       next[lane] = fetch(lane, a, b, at, at.first);
     }
     for (std::int64_t row = at.first; row < at.end; row += depth) {
-      group.sync();  // the rows before have been read
+      group.sync();  // all lanes have read the rows before
       for (int lane : group) {
         put(lane, next[lane], scratch);
       }
@@ -77,7 +77,7 @@ struct block_products {
   }
 
  private:
-  static constexpr int fetched = depth * block / lanes;  ///< elements of a lane
+  static constexpr int fetched = depth * block / lanes;  ///< elements that a lane loads
   struct staged {
     float a[fetched];
     float b[fetched];
@@ -118,7 +118,7 @@ struct block_products {
   template <product_sums Sums>
   TESSERA_FN static void multiply(int lane, scratch_type const& scratch, totals& sums) {
     int const first = lane / 64 * slice_depth;
-    int const row = lane % 64 / 8;  // in fours, as the column
+    int const row = lane % 64 / 8;  // counted in fours, as is the column
     int const column = lane % 8;
     if constexpr (Sums == product_sums::in_double) {
       for (int k = first; k < first + slice_depth; ++k) {
@@ -167,8 +167,8 @@ struct block_products {
   }
 };
 
-/// target = (gram + shift) columns / trace, so that no power of it overflows, for a gram that is symmetric to the bit.
-/// A group for each 32 x 32 elements.
+/// Computes target = (gram + shift) columns / trace, so that no power of it overflows; gram is symmetric to the bit. A
+/// group for each 32 x 32 elements.
 struct gram_images {
   static constexpr int lanes = block_products::lanes;
   static constexpr int blocks_per_multiprocessor = 2;
@@ -214,15 +214,15 @@ struct gram_images {
   }
 };
 
-/// Of columns^T columns the blocks on and above the diagonal, each for some of the rows: their sum over all shares is
-/// the product. What lies beyond the columns is zero.
+/// Computes blocks of columns^T columns on and above the diagonal, each over a part (share) of the rows: the sum of all
+/// shares is the product. Beyond the columns there are zeros.
 struct product_shares {
   static constexpr int lanes = block_products::lanes;
-  static constexpr std::int64_t shares = 4;  ///< of the rows
+  static constexpr std::int64_t shares = 4;  ///< parts of the rows
   using scratch_type = block_products::scratch_type;
 
   matrix_view<float const> columns;  ///< width x columns
-  view<double, 3> target;            ///< shares x columns x columns, these in whole blocks
+  view<double, 3> target;            ///< shares x columns x columns, rounded up to whole blocks
 
   TESSERA_FN constexpr std::int64_t groups() const { return shares * triangle_size(blocks()); }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What comes before and after the eigenvectors of products of channels where a library finds those: `widen_products`
-/// and `keep_eigenvectors`.
+/// The programs before and after a library that finds eigenvectors of products of channels: `widen_products` and
+/// `keep_eigenvectors`.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A group for each row.
+/// Converts products to double. A group for each row.
 struct widen_products {
   static constexpr int lanes = 256;
   struct scratch_type {};
@@ -36,16 +36,16 @@ struct widen_products {
   }
 };
 
-/// The last rows of eigenvectors, the last first, as columns; their values and the sum of all. A group for each
-/// channel.
+/// Writes the last rows of eigenvectors, beginning with the last, as columns of directions, and the sums of their
+/// eigenvalues and of all. A group for each channel.
 template <class T>
 struct keep_eigenvectors {
   static constexpr int lanes = 64;
   struct scratch_type {};
 
-  matrix_view<double const> vectors;    ///< as rows, in order of rising value
-  array_view<double const> values;      ///< of the vectors
-  array_view<std::int32_t const> info;  ///< not 0: there are none
+  matrix_view<double const> vectors;    ///< eigenvectors as rows, in the order of rising eigenvalues
+  array_view<double const> values;      ///< eigenvalues of the vectors
+  array_view<std::int32_t const> info;  ///< status of the library; if not 0, there are no eigenvectors
   matrix_view<T> directions;            ///< width x rank
   array_view<subspace_measures> measures;
 

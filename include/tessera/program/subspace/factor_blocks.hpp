@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `factor_blocks`: Cholesky's factor R of products W = R^T R, above its diagonal blocks of 32 x 32, and the inverses
-/// of those blocks: what solve_blocks (program/subspace/iterate_in_blocks.hpp) takes to make columns orthonormal.
+/// of these blocks. From them solve_blocks (program/subspace/iterate_in_blocks.hpp) makes columns orthonormal.
 ///
-/// One group does it all, in double and in scratch: for each row of blocks the one on the diagonal is eliminated, a
-/// step for each of its rows; then the others of the row are solved for, along with its inverse, a lane for each
-/// column; then all blocks below are updated. Scratch: 8 KiB for each block on or above the diagonal, of which 160
+/// One group does it all, in double and in scratch. For each row of blocks it eliminates the diagonal block, a step for
+/// each of the block's rows. Then it solves for the other blocks of the row and for the inverse, a lane for each
+/// column. Then it updates all blocks below. Scratch: 8 KiB for each block on or above the diagonal, of which 160
 /// columns (`Blocks` = 5) have 15 and 192 have 21.
 ///
-/// 160 columns take an H200 61 us, most of it waiting for one value after the other: about 9 to read products, 21 to
-/// eliminate, 12 to solve, 17 to update. Asking for all that a lane needs before any of it is waited for was worth 27.
+/// 160 columns take an H200 61 us, most of it waiting for one value after the other: about 9 to load products, 21 to
+/// eliminate, 12 to solve, 17 to update. Issuing all loads of a lane before the first wait saved 27.
 #pragma once
 
 #include <cstdint>
@@ -27,21 +27,22 @@ inline namespace v0 {
 template <int Blocks>
 struct factor_blocks {
   static constexpr int lanes = 256;
-  static constexpr int block = block_products::block;  ///< rows and columns
-  static constexpr int size = Blocks * block;          ///< most columns
+  static constexpr int block = block_products::block;  ///< rows and columns of a block
+  static constexpr int size = Blocks * block;          ///< the most columns
   static_assert(Blocks >= 1 && size <= lanes, "tessera: a lane for each column");
 
   struct scratch_type {
     double blocks[triangle_size(Blocks)][block][block];  ///< products, then the factor
-    double inverse[block][block];                        ///< transposed
-    double whole[size];                                  ///< elements on the diagonal before
+    double inverse[block][block];                        ///< the inverse, transposed
+    double whole[size];                                  ///< elements on the diagonal before elimination
     double roots[block];                                 ///< one over the elements on the factor's diagonal
-    double kept[block];                                  ///< the same, or 0 for a row of nothing but rounding
+    double kept[block];                                  ///< the same, or 0 for a row in which only rounding is left
   };
 
-  view<double const, 3> shares;  ///< of product_shares
-  std::int64_t columns;          ///< those beyond count as orthonormal
-  matrix_view<double> factor;    ///< whole blocks: R above the diagonal ones, those inverted; below not written
+  view<double const, 3> shares;  ///< the products, from product_shares
+  std::int64_t columns;          ///< number of columns; those beyond it count as orthonormal
+  /// Whole blocks: R above the diagonal blocks, the inverses on the diagonal; below it nothing is written.
+  matrix_view<double> factor;
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type& scratch) const {
@@ -63,7 +64,7 @@ struct factor_blocks {
     return static_cast<int>(index_in_triangle(row, column, Blocks));
   }
 
-  /// What a lane has of a block: so many elements are asked for before any is waited for.
+  /// Elements of a block that a lane has; it issues the loads of all before it waits for the first.
   static constexpr int elements = block * block / lanes;
 
   template <class Group>
@@ -100,7 +101,7 @@ struct factor_blocks {
     return sum;
   }
 
-  /// Rows of the block on the diagonal as they are when those above are eliminated, not yet divided by their roots.
+  /// Eliminates the diagonal block; its rows are not yet divided by their roots.
   template <class Group>
   TESSERA_FN static void eliminate(Group const& group, int p, scratch_type& scratch) {
     block_type& d = scratch.blocks[index(p, p)];
@@ -127,9 +128,9 @@ struct factor_blocks {
     }
   }
 
-  /// Whether columns before account for all of this one, but for rounding. Nothing is taken from those after it for it
-  /// then, and what solve_blocks makes of it is short and points anywhere: a beginning for the next round. Not so for
-  /// what is not a number.
+  /// Whether the columns before account for all of this one, but for rounding. Then nothing is subtracted for it from
+  /// later columns, and solve_blocks makes a short vector of random direction of it, with which the next round begins.
+  /// False for NaNs.
   TESSERA_FN static bool is_rounding(scratch_type const& scratch, int p, int k) {
     return scratch.blocks[index(p, p)][k][k] <= 1e-14 * scratch.whole[p * block + k];
   }
@@ -155,7 +156,8 @@ struct factor_blocks {
     group.sync();
   }
 
-  /// Forward, eight rows in registers at a time: R_pp^T x = a, of other blocks in the row and of the unit matrix.
+  /// Solves R_pp^T x = a by forward substitution, eight rows in registers at a time, for the other blocks of the row
+  /// and for the unit matrix.
   template <class Group>
   TESSERA_FN static void solve(Group const& group, int p, int others, scratch_type& scratch) {
     for (int lane : group) {
@@ -197,7 +199,7 @@ struct factor_blocks {
     }
   }
 
-  /// Of the blocks below: minus what row p of blocks accounts for. Four blocks at a time, 4 x 4 elements a lane.
+  /// Subtracts from the blocks below what row p of blocks accounts for. Four blocks at a time, 4 x 4 elements a lane.
   template <class Group>
   TESSERA_FN static void update(Group const& group, int p, int left, scratch_type& scratch) {
     auto const count = static_cast<int>(triangle_size(left));
@@ -237,7 +239,7 @@ struct factor_blocks {
         }
       }
     }
-    group.sync();  // the inverse has been read
+    group.sync();  // all lanes have read the inverse
   }
 };
 

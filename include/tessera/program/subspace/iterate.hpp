@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The programs by which algorithm/subspace/factorize_keys.hpp finds the directions that hold most of some rows, from
-/// the products of their columns: block subspace iteration, and Rayleigh and Ritz's choice among what it found.
+/// the products of the rows' columns: block subspace iteration, and then Rayleigh and Ritz's choice of directions.
 ///
 ///     Z = (G + m) Y        multiply_gram         m: a little, so that no column vanishes
 ///     W = Z^T Z = R^T R    inner_products, factor_products
@@ -9,7 +9,7 @@
 ///     H = Y^T G Y = V^T D V    diagonalize: Jacobi's rotations, as many at a time as there are pairs
 ///     directions: the columns of Y V^T whose values in D are largest
 ///
-/// Sums over rows are in double and in order: the same bits each time.
+/// Sums over rows are in double and in a fixed order, so that they have the same bits each time.
 #pragma once
 
 #include <cstdint>
@@ -26,25 +26,26 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Directions that can be looked for at a time.
+/// The most directions of a search.
 inline constexpr int key_directions = 1024;
 
-/// What is known of the products before and after.
+/// Measures of the products, and of the directions that were found.
 struct subspace_measures {
   double trace;        ///< the sum of the squares of all rows
-  double held;         ///< of which the directions hold so much
-  float shift;         ///< what is added to the diagonal
-  float scale = 1.0F;  ///< what rows were multiplied by before their products were taken
+  double held;         ///< the part of this sum that the directions hold
+  float shift;         ///< the number that is added to the diagonal
+  float scale = 1.0F;  ///< the factor of rows in their products
 };
 
-/// Writes where iteration starts: numbers between -1 and 1, or the unit matrix where that is all there is to find.
+/// Writes the columns with which iteration begins: numbers between -1 and 1, or the unit matrix if there are as many
+/// columns as rows.
 struct start_subspace {
   static constexpr int lanes = 64;
   struct scratch_type {};
 
-  matrix_view<float const> gram;           ///< products of columns: width x width
-  matrix_view<float> columns;              ///< where it begins: width x columns
-  array_view<subspace_measures> measures;  ///< of the rows
+  matrix_view<float const> gram;           ///< products of the rows' columns: width x width
+  matrix_view<float> columns;              ///< the first directions: width x columns
+  array_view<subspace_measures> measures;  ///< measures of the rows
 
   TESSERA_FN constexpr std::int64_t groups() const { return columns.extent(0); }
 
@@ -74,22 +75,23 @@ struct start_subspace {
     }
     return trace;
   }
-  /// A millionth of the trace bounds the condition of Z by a million, which sums in double can square.
+  /// The shift for a trace: a millionth of the trace bounds the condition number of Z by a million, whose square sums
+  /// in double can hold.
   TESSERA_FN static float shift_of(double trace) {
     auto const shift = static_cast<float>(trace * 1e-6);
     return shift > 0.0F ? shift : 1.0F;
   }
 };
 
-/// target = (gram + shift) columns.
+/// Computes target = (gram + shift) columns.
 struct multiply_gram {
   static constexpr int lanes = 64;
   struct scratch_type {};
 
-  matrix_view<float const> gram;                 ///< products of columns: width x width
+  matrix_view<float const> gram;                 ///< products of the rows' columns: width x width
   array_view<subspace_measures const> measures;  ///< null: no shift
   matrix_view<float const> columns;              ///< directions: width x columns
-  matrix_view<float> target;                     ///< their images
+  matrix_view<float> target;                     ///< their products with gram
 
   TESSERA_FN constexpr std::int64_t groups() const { return columns.extent(0); }
 
@@ -108,14 +110,14 @@ struct multiply_gram {
   }
 };
 
-/// products = first^T second.
+/// Computes products = first^T second.
 struct inner_products {
   static constexpr int lanes = 64;
   struct scratch_type {};
 
   matrix_view<float const> first;   ///< width x columns
   matrix_view<float const> second;  ///< width x columns
-  matrix_view<double> products;     ///< of all pairs of columns
+  matrix_view<double> products;     ///< products of all pairs of columns
 
   TESSERA_FN constexpr std::int64_t groups() const { return first.extent(1); }
 
@@ -133,7 +135,7 @@ struct inner_products {
   }
 };
 
-/// Cholesky's factor R above the diagonal of products, in their place. One group.
+/// Replaces products by Cholesky's factor R, on and above the diagonal. One group.
 struct factor_products {
   static constexpr int lanes = 256;
   struct scratch_type {};
@@ -146,7 +148,7 @@ struct factor_products {
     for (std::int64_t k = 0; k < n; ++k) {
       double const pivot = products(k, k);
       double const root = ::sqrt(pivot > 1e-280 ? pivot : 1e-280);
-      group.sync();  // all have read the pivot
+      group.sync();  // all lanes have read the pivot
       for (int lane : group) {
         for (std::int64_t j = k + lane; j < n; j += lanes) {
           products(k, j) = j == k ? root : products(k, j) / root;
@@ -168,14 +170,14 @@ struct factor_products {
   }
 };
 
-/// columns = columns R^-1, a lane for each row.
+/// Computes columns = columns R^-1, a lane for each row.
 struct solve_rows {
   static constexpr int lanes = 32;
   struct scratch_type {};
 
   matrix_view<double const> factor;  ///< R
   matrix_view<float const> source;   ///< Z
-  matrix_view<float> target;         ///< may be the source
+  matrix_view<float> target;         ///< Y; may be the source
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(source.extent(0), std::int64_t{lanes}); }
 
@@ -194,22 +196,24 @@ struct solve_rows {
   }
 };
 
-/// Eigenvalues of a symmetric matrix on its diagonal, and eigenvectors as rows, by rotations of n / 2 pairs of columns
-/// at a time: who meets whom goes round as in a tournament. One group; n up to key_directions.
+/// Finds eigenvalues of a symmetric matrix, which are on its diagonal afterwards, and eigenvectors as rows. It rotates
+/// n / 2 pairs of columns at a time; pairs are chosen as in a round-robin tournament. One group; n up to
+/// key_directions.
 struct diagonalize {
   static constexpr int lanes = 256;
-  static constexpr int most_pairs = key_directions / 2;  ///< of directions
-  static constexpr int most_rounds = 12;                 ///< of rotations of all pairs
+  static constexpr int most_pairs = key_directions / 2;  ///< the most pairs of directions
+  /// The most rounds, in each of which all pairs are rotated once.
+  static constexpr int most_rounds = 12;
 
-  /// Of two columns; high is n for nobody.
+  /// The rotation of two columns; if `high` is n, `low` has no partner.
   struct turn {
-    double cosine;      ///< of the angle
-    double sine;        ///< of the angle
-    std::int32_t low;   ///< the first of the pair
-    std::int32_t high;  ///< the second of the pair
+    double cosine;      ///< cosine of the angle
+    double sine;        ///< sine of the angle
+    std::int32_t low;   ///< the first column
+    std::int32_t high;  ///< the second column
   };
   struct scratch_type {
-    turn turns[most_pairs];  ///< of a round
+    turn turns[most_pairs];  ///< rotations that run at the same time
   };
 
   matrix_view<double> matrix;   ///< diagonal afterwards
@@ -233,7 +237,7 @@ struct diagonalize {
   }
 
  private:
-  /// Who meets whom: the last stays, the others go round.
+  /// The pairs of a round: the last column stays, the others go round.
   TESSERA_FN static turn couple(std::int32_t i, std::int32_t round, std::int32_t players) {
     std::int32_t const others = players - 1;
     std::int32_t const a = i == 0 ? others : (round + i) % others;
@@ -310,14 +314,14 @@ struct diagonalize {
   }
 };
 
-/// The places of the largest values on a diagonal, in order, and their sum. One group.
+/// Finds the places of the largest values on a diagonal, in order, and their sum. One group.
 struct order_values {
   static constexpr int lanes = 64;
   struct scratch_type {};
 
-  matrix_view<double const> values;        ///< on the diagonal
-  array_view<std::int32_t> order;          ///< by falling value
-  array_view<subspace_measures> measures;  ///< of the rows
+  matrix_view<double const> values;        ///< a matrix with the values on its diagonal
+  array_view<std::int32_t> order;          ///< places by falling value
+  array_view<subspace_measures> measures;  ///< measures of the rows
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
@@ -345,15 +349,15 @@ struct order_values {
   }
 };
 
-/// directions(i, k) = the k-th best of columns vectors^T.
+/// Writes the best columns of columns * vectors^T: directions(i, k) is element i of the k-th best.
 template <class T>
 struct write_directions {
   static constexpr int lanes = 64;
   struct scratch_type {};
 
   matrix_view<float const> columns;      ///< the subspace: width x columns
-  matrix_view<double const> vectors;     ///< of its products
-  array_view<std::int32_t const> order;  ///< which of them, by falling value
+  matrix_view<double const> vectors;     ///< eigenvectors of the subspace's products
+  array_view<std::int32_t const> order;  ///< the best vectors, by falling eigenvalue
   matrix_view<T> directions;             ///< width x rank
 
   TESSERA_FN constexpr std::int64_t groups() const { return columns.extent(0); }

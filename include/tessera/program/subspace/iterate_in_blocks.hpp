@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The other programs of a search for directions in rounds, without an eigenvalue problem (see also
+/// The other programs of a search for directions in rounds, without eigenvectors (see also
 /// program/subspace/block_products.hpp and program/subspace/factor_blocks.hpp):
 ///
 ///     start_rounds       Y: numbers between -1 and 1; the trace of G
@@ -8,8 +8,8 @@
 ///     keep_directions    rounds Y; how much each row of G holds of it
 ///     finish_rounds      and all together
 ///
-/// As many columns are iterated as directions are wanted: their span is what is wanted, not eigenvectors, and a few
-/// more rounds cost less than the eigenvalues of a matrix of 192 x 192 by one thread block.
+/// There are as many columns as wanted directions. Their span is wanted and not eigenvectors, and a few more rounds
+/// cost less than the eigenvectors of a 192 x 192 matrix by one thread block.
 #pragma once
 
 #include <cstdint>
@@ -27,14 +27,14 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A group for each 8 rows; the first one measures, too.
+/// Writes the columns with which rounds begin, and measures the trace. A group for each 8 rows; the first one measures.
 struct start_rounds {
   static constexpr int lanes = 256;
-  static constexpr std::int64_t rows = 8;  ///< of a group
+  static constexpr std::int64_t rows = 8;  ///< rows of a group
   struct scratch_type {};
 
   matrix_view<float const> gram;  ///< width x width
-  matrix_view<float> columns;     ///< where it begins: width x columns
+  matrix_view<float> columns;     ///< the first directions: width x columns
   array_view<subspace_measures> measures;
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(columns.extent(0), rows); }
@@ -81,20 +81,21 @@ struct start_rounds {
   }
 };
 
-/// target = source R^-1, for what factor_blocks gives. A group for each 8 rows, a lane for a row of a block.
+/// Computes target = source R^-1 from the results of factor_blocks. A group for each 8 rows, a lane for a row of a
+/// block.
 struct solve_blocks {
   static constexpr int lanes = 256;
-  static constexpr int block = block_products::block;  ///< rows and columns of the factor's
-  static constexpr int rows = lanes / block;           ///< of a group
-  static constexpr int most_columns = 192;             ///< of the source
-  static constexpr int step = 16;                      ///< of the depth: elements of the factor on their way at a time
+  static constexpr int block = block_products::block;  ///< rows and columns of the factor's blocks
+  static constexpr int rows = lanes / block;           ///< rows of a group
+  static constexpr int most_columns = 192;             ///< the most columns of the source
+  static constexpr int step = 16;                      ///< elements of the factor that a lane has in flight
 
   struct scratch_type {
-    double solved[rows][most_columns];  ///< of the target
-    double rest[rows][block];           ///< of the source, without what columns before hold
+    double solved[rows][most_columns];  ///< rows of the target
+    double rest[rows][block];           ///< rows of the source, less the parts that earlier columns hold
   };
 
-  matrix_view<double const> factor;  ///< of factor_blocks
+  matrix_view<double const> factor;  ///< the result of factor_blocks
   matrix_view<float const> source;   ///< rows x columns
   matrix_view<float> target;         ///< may be the source
 
@@ -127,7 +128,7 @@ struct solve_blocks {
   }
 
  private:
-  /// Of so many elements of a row with as many of the factor's column.
+  /// The product of `count` elements of a row with those of the factor's column, from row `first` on.
   TESSERA_FN double product(double const* row, std::int64_t first, std::int64_t column, int count) const {
     double total = 0.0;
     for (int k = 0; k < count; k += step) {
@@ -143,16 +144,16 @@ struct solve_blocks {
   }
 };
 
-/// A group for each row.
+/// Rounds directions, and computes the part of the keys that they hold. A group for each row.
 template <class T>
 struct keep_directions {
   static constexpr int lanes = 32;
   struct scratch_type {};
 
-  matrix_view<float const> columns;  ///< orthonormal
-  matrix_view<float const> images;   ///< gram columns
+  matrix_view<float const> columns;  ///< orthonormal columns
+  matrix_view<float const> images;   ///< gram * columns
   matrix_view<T> directions;         ///< width x rank
-  array_view<double> held;           ///< by each row
+  array_view<double> held;           ///< the part that the directions hold, by row
 
   TESSERA_FN constexpr std::int64_t groups() const { return columns.extent(0); }
 
@@ -176,12 +177,12 @@ struct keep_directions {
   }
 };
 
-/// One group.
+/// Adds up the parts that the directions hold. One group.
 struct finish_rounds {
   static constexpr int lanes = 256;
   struct scratch_type {};
 
-  array_view<double const> held;  ///< by each row
+  array_view<double const> held;  ///< the part that the directions hold, by row
   array_view<subspace_measures> measures;
 
   template <class Group>

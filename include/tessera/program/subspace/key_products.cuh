@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `head_products`: the products of a prompt's keys by sm_90a's tensor cores: with each other (gram_works) and with
-/// directions (projection_works), of keys that lie as heads x tokens x channels, whatever their strides.
+/// `head_products`: the products of a prompt's keys by sm_90a's tensor cores, with each other (gram_works) and with
+/// directions (projection_works). Keys are heads x tokens x channels, of any strides.
 ///
-/// Clusters of two thread blocks compute tiles of 256 x columns and go on to the next. As in gemm_on_warpgroups one
-/// thread of each block has the copy engine bring pieces, 64 deep, and two warpgroups multiply 64 x columns each; all
-/// boxes are 64 x 64. Those of b are for both blocks; each copies every other half of a box. Keys that are multiplied
-/// with each other lie across the depth in both operands, which wgmma takes for 16-bit elements; products of those are
-/// exact in fp32, sums are fp32.
+/// Clusters of two thread blocks compute one tile of 256 x columns after the other. The kernel is warp-specialised: as
+/// in gemm_on_warpgroups, one thread of each block issues TMA loads of pipeline stages, 64 deep, and two warpgroups
+/// multiply 64 x columns each. All boxes are 64 x 64. Both blocks share the boxes of b: each block loads one half of
+/// every box for both. In products of keys with each other both operands lie across the depth, which wgmma takes for
+/// 16-bit elements. Products are exact in fp32; sums are fp32.
 ///
-/// An epilogue is as gemm_on_warpgroups' but gets the work, and the warp's place inside of the tile.
+/// An epilogue is as in gemm_on_warpgroups, but gets the work item, and the warp's place in the tile.
 ///
-/// Cost of K^T K with 1024 channels: 10 tiles of the 16 of 256 x 256, 1.7e11 operations for 131072 tokens,
-/// 0.25 ms at 700 TFLOP/s; for 4.2e6 operations a block copies 32 KiB through L2.
+/// Cost of K^T K with 1024 channels: 10 tiles of the 16 of 256 x 256, 1.7e11 operations for 131072 tokens, 0.25 ms at
+/// 700 TFLOP/s. For 4.2e6 operations a block copies 32 KiB through L2.
 #pragma once
 
 #include <cstdint>
@@ -30,14 +30,14 @@
 namespace tessera {
 inline namespace v0 {
 
-/// How head_products is laid out.
+/// The policy of head_products: operand order, tile and pipeline.
 struct head_products_policy {
-  operand_order order;  ///< of a
-  int columns;          ///< of a tile
-  int stages;           ///< pieces in shared memory
+  operand_order order;  ///< order of a
+  int columns;          ///< columns of a tile
+  int stages;           ///< pipeline stages in shared memory, each 64 deep
 };
 
-/// Works: gram_works or projection_works.
+/// Multiplies keys. Works: the schedule, gram_works or projection_works.
 template <class T, class Works, class Epilogue, head_products_policy Policy>
 struct head_products {
   static_assert(sizeof(T) == 2, "tessera: this program multiplies elements of 2 bytes");
@@ -49,25 +49,26 @@ struct head_products {
   static constexpr int before_architecture = 1000;
   static constexpr bool needs_specific_architecture = true;
   static constexpr bool is_persistent = true;
-  static constexpr int producer_registers = 40;       ///< places of boxes are divided into heads and channels
-  static constexpr int consumer_registers = 232;      ///< of threads that multiply
-  static constexpr int box = head_box;                ///< rows and columns
-  static constexpr int shared_rows = box / 2;         ///< of boxes that are for both blocks
-  static constexpr int box_bytes = box * box * 2;     ///< in shared memory
-  static constexpr int boxes = Policy.columns / box;  ///< of b, side by side
+  /// Registers of the producer, which divides coordinates of boxes into heads and channels.
+  static constexpr int producer_registers = 40;
+  static constexpr int consumer_registers = 232;      ///< registers of threads that multiply
+  static constexpr int box = head_box;                ///< rows and columns of a box
+  static constexpr int shared_rows = box / 2;         ///< rows that a block loads of each box that both blocks share
+  static constexpr int box_bytes = box * box * 2;     ///< bytes of a box in shared memory
+  static constexpr int boxes = Policy.columns / box;  ///< boxes of b in a stage, next to each other
 
   struct scratch_type {
     alignas(1024) unsigned char a[Policy.stages][shape::consumers][box_bytes];
     alignas(1024) unsigned char b[Policy.stages][boxes][box_bytes];
-    typename Epilogue::scratch_type of_warp[4 * shape::consumers];  ///< the epilogue's
-    shared_barrier full[Policy.stages];                             ///< a piece is there
-    shared_barrier empty[Policy.stages];                            ///< both blocks have multiplied with it
+    typename Epilogue::scratch_type of_warp[4 * shape::consumers];  ///< scratch of the epilogue, for each warp
+    shared_barrier full[Policy.stages];                             ///< a stage has been loaded
+    shared_barrier empty[Policy.stages];                            ///< both blocks have multiplied a stage
   };
 
   tensor_map a;       ///< boxes of 64 x 64
   tensor_map b;       ///< boxes of 32 x 64
-  Works works;        ///< gram_works or projection_works
-  Epilogue epilogue;  ///< what becomes of sums
+  Works works;        ///< the schedule, gram_works or projection_works
+  Epilogue epilogue;  ///< what is done with sums
 
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t block,
                                              scratch_type& scratch) const {
@@ -87,7 +88,7 @@ struct head_products {
       consume(scratch, first_work, warpgroup - 1, group.lane % shape::warpgroup);
     }
     __syncwarp();
-    sync_cluster();  // no block ends while the other still writes to its shared memory
+    sync_cluster();  // no block ends while the other one still writes to its shared memory
   }
 
  private:
@@ -99,12 +100,12 @@ struct head_products {
     epilogue.prepare();
     for (int stage = 0; stage < Policy.stages; ++stage) {
       scratch.full[stage].init(1);
-      scratch.empty[stage].init(2 * shape::consumers * 4);  // a warp each
+      scratch.empty[stage].init(2 * shape::consumers * 4);  // one arrival for each warp
     }
     fence_barrier_init();
   }
 
-  /// From one work of a cluster to its next.
+  /// The distance from a work item of a cluster to its next one.
   __device__ __forceinline__ static std::int32_t stride() { return static_cast<std::int32_t>(gridDim.x) / 2; }
 
   __device__ __forceinline__ void produce(scratch_type& scratch, std::int32_t first_work) const {
@@ -121,8 +122,8 @@ struct head_products {
     }
   }
 
-  /// Where the boxes of a piece begin: of the next piece after copy_piece. The one thread that copies has no time to
-  /// divide for each.
+  /// The coordinates of the boxes of the next stage. They are updated step by step, since the one thread that issues
+  /// copies has no time to divide for each.
   struct places {
     head_place a[shape::consumers];
     head_place b[boxes];
@@ -169,15 +170,16 @@ struct head_products {
     typename mma::sum_type sums[mma::registers];
     for (std::int32_t index = first_work; index < count; index += stride()) {
       head_work work = works.at(index);
-      work.pieces = __shfl_sync(0xffffffffU, work.pieces, 0);  // so that the compiler knows that all have the same
+      // So that the compiler knows that it is the same in all lanes.
+      work.pieces = __shfl_sync(0xffffffffU, work.pieces, 0);
       multiply_tile(scratch, consumer, place, sums, work.pieces);
       epilogue(sums, work, row, scratch.of_warp[4 * consumer + warp]);
     }
     epilogue.finish();
   }
 
-  /// One piece is multiplied while the next is awaited; a piece is given back when the next one's multiplications have
-  /// begun. There is at least one.
+  /// Multiplies a tile of at least one stage. One stage is multiplied while the next is awaited, and is released when
+  /// the multiplications of the next one have begun.
   __device__ __forceinline__ static void multiply_tile(scratch_type& scratch, int consumer, place_type& place,
                                                        typename mma::sum_type (&sums)[mma::registers],
                                                        std::int32_t pieces) {
@@ -195,7 +197,7 @@ struct head_products {
     release(scratch, before);
   }
 
-  /// Starts to multiply the piece at `place` and moves on. Not `add`: the old sums count as zero.
+  /// Begins to multiply the stage at `place`, and moves on. If `add` is false, the old sums count as zero.
   __device__ __forceinline__ static void multiply_piece(scratch_type& scratch, int consumer, place_type& place,
                                                         typename mma::sum_type (&sums)[mma::registers], bool add) {
     constexpr bool is_across = Policy.order == operand_order::across_depth;
@@ -218,7 +220,7 @@ struct head_products {
     place.advance();
   }
 
-  /// A warp's, to the producers of both blocks.
+  /// Releases a stage to the producers of both blocks, for a warp.
   __device__ __forceinline__ static void release(scratch_type& scratch, int stage) {
     unsigned const lane = threadIdx.x % 32;
     if (lane < 2) {

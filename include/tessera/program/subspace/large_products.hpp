@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The programs that find products of keys anew where keys are so large that sums in fp32 overflow, of a prompt that is
-/// there as a whole: keys of 1e25 in bfloat16 or float. They look at the products on the diagonal, and leave all as it
-/// is where those are small enough.
+/// The programs that compute products of keys anew where keys are so large that sums in fp32 overflow, as those of 1e25
+/// in bfloat16 or float do. They take the whole prompt. If the products on the diagonal are small enough, they change
+/// nothing.
 ///
 ///     weigh_channels    the sum of the squares of each channel
 ///     scale_products    gram = products of keys times a power of two, added up in double
 ///
-/// Directions do not depend on that factor. 1e30 leaves room for the sums of a search for them
-/// (program/subspace/iterate.hpp), which are in fp32 in part.
+/// Directions do not depend on this power of two. The limit of 1e30 leaves room for the sums of a search for directions
+/// (program/subspace/iterate.hpp), some of which are in fp32.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,11 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The largest sum of products of keys that is taken as it is.
+/// The largest sum of products of keys that is not computed anew.
 inline constexpr float most_key_product = 1e30F;
 
-/// What keys are multiplied by before their products are taken: 1, or for a larger sum of their squares a power of
-/// two that leaves less than 2^50 of it.
+/// The factor of keys in their products: 1, or for a larger sum of their squares a power of two that leaves less than
+/// 2^50 of it.
 [[nodiscard]] TESSERA_FN constexpr float key_scale(double squares) {
   if (!(squares > static_cast<double>(most_key_product))) {
     return 1.0F;
@@ -39,15 +39,15 @@ inline constexpr float most_key_product = 1e30F;
   return bit_cast<float>(static_cast<std::uint32_t>(127 - min(exponent / 2, least)) << 23);
 }
 
-/// A group for each channel of all heads.
+/// Finds the sum of the squares of each channel. A group for each channel of all heads.
 template <class T>
 struct weigh_channels {
   static constexpr int lanes = 64;
   struct scratch_type {};
 
   view<T const, 3> keys;          ///< heads x tokens x channels
-  matrix_view<float const> gram;  ///< products of channels, infinite or not numbers where they are too large
-  array_view<double> squares;     ///< of each channel
+  matrix_view<float const> gram;  ///< products of channels; infinite or NaN where they are too large
+  array_view<double> squares;     ///< the sum of the squares of each channel
 
   TESSERA_FN constexpr std::int64_t groups() const { return gram.extent(0); }
 
@@ -72,7 +72,8 @@ struct weigh_channels {
   }
 };
 
-/// A group for each 32 x 32 products on or above the diagonal; the first one says what keys were multiplied by.
+/// Computes products of scaled keys, and writes the factor. A group for each 32 x 32 products on or above the diagonal;
+/// the first one writes the factor.
 template <class T>
 struct scale_products {
   static constexpr int lanes = 256;
@@ -80,13 +81,13 @@ struct scale_products {
   static constexpr std::int64_t depth = 32;  ///< tokens that are staged at a time
   struct scratch_type {
     float rows[depth][block];     ///< channels of the rows, by token
-    float columns[depth][block];  ///< of the columns
+    float columns[depth][block];  ///< channels of the columns, by token
   };
 
   view<T const, 3> keys;                   ///< heads x tokens x channels
-  array_view<double const> squares;        ///< of each channel
+  array_view<double const> squares;        ///< the sum of the squares of each channel
   matrix_view<float> gram;                 ///< width x width
-  array_view<subspace_measures> measures;  ///< whose scale is written
+  array_view<subspace_measures> measures;  ///< measures, of which `scale` is written
 
   TESSERA_FN constexpr std::int64_t groups() const { return triangle_size(blocks()); }
 
@@ -112,7 +113,7 @@ struct scale_products {
   }
 
  private:
-  static constexpr int products = block * block / lanes;  ///< of a lane
+  static constexpr int products = block * block / lanes;  ///< products of a lane
   struct totals {
     double values[products];
   };
@@ -132,7 +133,7 @@ struct scale_products {
       sums[lane] = totals{};
     }
     for (std::int64_t first = 0; first < keys.extent(1); first += depth) {
-      group.sync();  // the tokens before have been read
+      group.sync();  // all lanes have read the tokens before
       for (int lane : group) {
         for (std::int64_t at = lane; at < depth * block; at += lanes) {
           scratch.rows[at / block][at % block] = key(first + at / block, first_row + at % block);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `add_gram_parts`: gram += the sums of parts of the tokens that gram_works lays out, part after part, and the same
-/// below the diagonal as above it. A group for each 32 x 32 elements on or above the diagonal.
+/// `add_gram_parts`: adds the sums of parts of the tokens, in the layout of gram_works, to gram, part after part, on
+/// both sides of the diagonal. A group for each 32 x 32 elements on or above the diagonal.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ struct add_gram_parts {
   static constexpr int lanes = 256;
   static constexpr std::int32_t block = 32;  ///< rows and columns of a group
   struct scratch_type {
-    float sums[block][block + 1];  ///< for the other side of the diagonal
+    float sums[block][block + 1];  ///< sums, to be transposed for the other side of the diagonal
   };
 
-  gram_works works;               ///< whose sums there are
-  array_view<float const> parts;  ///< the sums
+  gram_works works;               ///< the schedule of the sums
+  array_view<float const> parts;  ///< the sums of the parts
   matrix_view<float> gram;        ///< width x width
 
   TESSERA_FN constexpr std::int64_t groups() const { return triangle_size(blocks()); }

@@ -27,11 +27,12 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What a group needs beside its registers while it codes a block.
+/// The memory that a group shares while it codes a block.
 struct weight_block_scratch {
   /// One byte a pair of weights; weight 2 i is in the low half of byte i.
   std::uint8_t codes[1 << (weight_stream_spec::largest_log2_block - 1)];
-  /// Words are written from the end; those that do not fit are counted only. 32 more, so that no step leaves the array.
+  /// Words are written from the end; those that do not fit are only counted. There are 32 more, so that no step leaves
+  /// the array.
   std::uint16_t words[weight_stream_spec::largest_words + 32];
   std::uint32_t escapes[weight_stream_spec::largest_escapes];  ///< as weight_escape packs them
 };
@@ -42,16 +43,16 @@ struct weight_escape {
   TESSERA_FN static constexpr std::uint32_t pack(std::uint32_t position, std::uint32_t exponent, bool lost_nan) {
     return position | (exponent << 16) | (lost_nan ? 1u << 24 : 0);
   }
-  /// In the block.
+  /// The position of the weight in the block.
   TESSERA_FN static constexpr std::uint32_t position(std::uint32_t entry) { return entry & 0xffffu; }
   /// The exponent field.
   TESSERA_FN static constexpr std::uint32_t exponent(std::uint32_t entry) { return (entry >> 16) & 0xffu; }
   /// Whether the value is a NaN that kept no mantissa bit.
   TESSERA_FN static constexpr bool lost_nan(std::uint32_t entry) { return (entry >> 24) != 0; }
 
-  /// Whether an encoder can have written this entry for a block of `count` weights after one at the position `previous`
-  /// (-1: it is the first). Positions ascend, so that no two entries are of one weight, whatever the order in which
-  /// they are looked at; only NaNs that kept no mantissa bit are marked as lost.
+  /// Whether an encoder can have written this entry for a block of `count` weights, after an entry with the position
+  /// `previous` (-1: it is the first entry). Positions ascend, so that no two entries are of one weight, in whatever
+  /// order a decoder takes them. Only NaNs that kept no mantissa bit are marked as lost.
   template <class T, class Mantissa>
   TESSERA_FN static constexpr bool is_valid(std::uint32_t entry, int previous, int count) {
     constexpr std::uint32_t largest = exponent_split<T>::largest_exponent;
@@ -62,18 +63,18 @@ struct weight_escape {
   }
 };
 
-/// The values of one block and what decides how they are kept.
+/// The weights of one block, and how they are kept.
 template <class T>
 struct weight_block {
-  T const* weights = nullptr;                 ///< of the block
-  std::uint8_t const* normalizers = nullptr;  ///< of the block; null without
+  T const* weights = nullptr;                 ///< the weights of the block
+  std::uint8_t const* normalizers = nullptr;  ///< the normalizers of the block; null if there are none
   int log2_normalizer_block = 0;              ///< weights of a normalizer, as a power of two; 0: none
   int count = 0;                              ///< weights in the block
   int coded = 0;                              ///< count rounded up to the granularity
   std::uint64_t first = 0;                    ///< position of the block's first weight in the tensor
   std::uint64_t seed = 0;                     ///< for stochastic rounding
 
-  /// What is kept of weight i.
+  /// The kept value of weight i.
   template <class Mantissa>
   TESSERA_FN constexpr kept_value keep(int i) const {
     std::uint32_t const bits = to_bits(weights[i]);
@@ -91,7 +92,7 @@ struct weight_block {
     }
   }
 
-  /// A counter-based generator (the finaliser of splitmix64): the same bits for a position whoever asks.
+  /// A counter-based generator (the finaliser of splitmix64): a position always has the same bits.
   TESSERA_FN static constexpr std::uint32_t random_bits(std::uint64_t seed, std::uint64_t counter) {
     std::uint64_t mixed = seed + (counter + 1) * 0x9e3779b97f4a7c15u;
     mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -100,11 +101,11 @@ struct weight_block {
   }
 };
 
-/// Where the words of a packed block ended up in the scratch, and the lanes' last states.
+/// Where the words of a packed block are in the scratch, and the lanes' last states.
 template <class Group>
 struct packed_block {
-  per_lane<std::uint32_t, Group> state;  ///< of the coder, when all are pushed
-  int words = 0;                         ///< more than largest_words: they did not fit
+  per_lane<std::uint32_t, Group> state;  ///< the coder's states after all pairs are pushed
+  int words = 0;                         ///< the number of words; if it is more than largest_words, they did not fit
 };
 
 /// The portable steps for values of type T of which Mantissa keeps a part.
@@ -112,20 +113,22 @@ template <class T, class Mantissa>
 struct weight_block_steps {
   static constexpr int lanes = 32;
   static constexpr int weights_per_lane = 16 / static_cast<int>(sizeof(T));
-  static constexpr int pairs_per_lane = weights_per_lane / 2;  ///< symbols that a lane takes at a time
+  static constexpr int pairs_per_lane = weights_per_lane / 2;  ///< symbols of a lane in a row
   static constexpr int row_weights = lanes * weights_per_lane;
-  static constexpr bit_planes residual_planes{1 + Mantissa::kept_bits, weights_per_lane};  ///< signs and mantissas
-  static constexpr bit_planes code_planes{4, weights_per_lane};                            ///< codes of 4 bits
-  /// Where exponents of raw blocks lie.
+  /// The planes of signs and mantissas.
+  static constexpr bit_planes residual_planes{1 + Mantissa::kept_bits, weights_per_lane};
+  /// The planes of 4-bit codes.
+  static constexpr bit_planes code_planes{4, weights_per_lane};
+  /// The planes of the exponents of raw blocks.
   static constexpr bit_planes exponent_planes{scalar_traits<T>::exponent_bits + (Mantissa::kept_bits == 0 ? 1 : 0),
                                               weights_per_lane};
 
-  /// Code of a weight that has been kept. NaNs that lost their mantissa have none.
+  /// The code of a kept weight. NaNs that lost their mantissa have none.
   TESSERA_FN static constexpr std::uint32_t code_of(exponent_window window, kept_value kept) {
     return kept.lost_nan ? exponent_window::escape_code : window.code(kept.exponent);
   }
 
-  /// Adds the exponents of what is kept of the weights to 256 counts, which other groups may add to at the same time.
+  /// Adds the exponents of kept weights to 256 counts, to which other groups may add at the same time.
   template <class Group>
   TESSERA_FN static void count(Group const& group, weight_block<T> const& block, std::uint64_t* counts) {
     for (int lane : group) {
@@ -135,8 +138,8 @@ struct weight_block_steps {
     }
   }
 
-  /// Writes codes and planes; gives the number of escapes, of which those that fit are in the scratch, ascending by
-  /// position. table: pairs that it cannot code become two escapes; null for the fixed coder, which codes all.
+  /// Writes codes and planes, and returns the number of escapes. Those that fit are in the scratch, in ascending order
+  /// of positions. `table`: pairs that it cannot code become two escapes; null for the fixed coder, which codes all.
   template <class Group>
   TESSERA_FN static int split(Group const& group, weight_block<T> const& block, exponent_window window,
                               pair_coder::encode_table const* table, std::uint8_t* planes,
@@ -164,7 +167,7 @@ struct weight_block_steps {
     return escapes;
   }
 
-  /// Codes all pairs, last to first. The words end at the end of the scratch's array.
+  /// Codes all pairs, from the last to the first. The words end at the end of the scratch's array.
   template <class Group>
   TESSERA_FN static packed_block<Group> pack(Group const& group, int coded, pair_coder::encode_table const& table,
                                              weight_block_scratch& scratch) {
@@ -198,10 +201,11 @@ struct weight_block_steps {
     return packed;
   }
 
-  static constexpr int words_end = weight_stream_spec::largest_words + 32;  ///< of a block that is not raw, at most
+  /// The most words of a block that is not raw.
+  static constexpr int words_end = weight_stream_spec::largest_words + 32;
 
-  /// Undoes pack. states and words: of the payload. False if the states or the number of words do not fit the codes
-  /// that came out.
+  /// Undoes pack. `states` and `words` are those of the payload. Returns false if the states or the number of words do
+  /// not fit the codes that came out.
   template <class Group>
   TESSERA_FN static bool unpack(Group const& group, int coded, pair_coder::decode_table const& table,
                                 std::uint8_t const* states, std::uint8_t const* words, int word_count,
@@ -239,7 +243,7 @@ struct weight_block_steps {
     return all(group, sound) && used == word_count;
   }
 
-  /// Makes weights from codes and planes; escape codes become an exponent that is patched later. normalizers: may be
+  /// Joins weights from codes and planes. Escape codes become an exponent that is patched later. `normalizers` may be
   /// null.
   template <class Group>
   TESSERA_FN static void join(Group const& group, exponent_window window, std::uint8_t const* planes,
@@ -259,7 +263,7 @@ struct weight_block_steps {
     }
   }
 
-  /// The value of what was kept of the weight at a position of the block.
+  /// The weight at a position of the block, from its kept value.
   TESSERA_FN static constexpr T join_weight(kept_value kept, std::uint8_t const* normalizers, int log2_normalizer_block,
                                             int position) {
     using bits_type = typename scalar_traits<T>::bits_type;
@@ -278,7 +282,7 @@ struct weight_block_steps {
     return load_planes<residual_planes>(planes, coded, lane_row / lanes, lane_row % lanes, position % weights_per_lane);
   }
 
-  /// The code of a position of the block.
+  /// The code at a position of the block.
   TESSERA_FN static constexpr std::uint32_t code_at(weight_block_scratch const& scratch, int position) {
     return (scratch.codes[position / 2] >> (4 * (position % 2))) & 15u;
   }
@@ -295,7 +299,8 @@ struct weight_block_steps {
   }
 
  private:
-  /// One row of one lane: codes into the scratch, residuals into the planes. Gives the number of escapes.
+  /// Splits one row of one lane: writes codes to the scratch and residuals to the planes. Returns the number of
+  /// escapes.
   TESSERA_FN static int split_lane(weight_block<T> const& block, exponent_window window,
                                    pair_coder::encode_table const* table, std::uint8_t* planes,
                                    weight_block_scratch& scratch, int row, int lane) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The block steps with AVX2: a group's 32 lanes are four vectors. Same bytes as the portable steps, for every input.
+/// The block steps with AVX2, where a group's 32 lanes are four vectors. They write the same bytes as the portable
+/// steps, for every input.
 ///
 ///     if (tessera::best_simd_level() >= tessera::simd_level::avx2) {
 ///       using steps = tessera::weight_block_steps_avx2<tessera::bfloat16, tessera::keep_mantissa<7>>;
 ///       bool sound = steps::unpack(tessera::serial_group<32>{}, coded, table, states, words, word_count, scratch);
 ///     }
 ///
-/// Functions carry their instruction set as an attribute, so no compiler flag is needed; calling them asks for a
+/// Functions carry their instruction set as an attribute, so that no compiler flag is needed. Only call them on a
 /// processor that has it (core/cpu_features.hpp). On other architectures these are the portable steps.
 #pragma once
 
@@ -26,7 +27,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// See weight_block_steps.
+/// The block steps with AVX2; see weight_block_steps.
 template <class T, class Mantissa>
 struct weight_block_steps_avx2 : weight_block_steps<T, Mantissa> {
   using portable = weight_block_steps<T, Mantissa>;
@@ -103,7 +104,7 @@ struct weight_block_steps_avx2 : weight_block_steps<T, Mantissa> {
   using bytes = detail::avx2_bytes;
   using row_type = detail::avx2_row<1 + Mantissa::kept_bits, weights_per_lane>;
 
-  /// Symbols of a lane are handled four at a time, or two where a row has no more.
+  /// Symbols of a lane that are coded together: four, or two where a row has no more.
   static constexpr int pairs_per_part = pairs_per_lane < 4 ? pairs_per_lane : 4;
   static constexpr int parts = pairs_per_lane / pairs_per_part;
 
@@ -135,7 +136,7 @@ struct weight_block_steps_avx2 : weight_block_steps<T, Mantissa> {
     return at;
   }
 
-  /// The symbols of one part of a row, in each lane the last on top.
+  /// Loads the symbols of one part of a row; in each lane the last symbol is on top.
   [[gnu::target("avx2"), gnu::always_inline]] static detail::avx2_lanes load_symbols(std::uint8_t const* codes,
                                                                                      int part) {
     if constexpr (pairs_per_lane == 4) {
@@ -163,7 +164,7 @@ struct weight_block_steps_avx2 : weight_block_steps<T, Mantissa> {
     typename bits::exponent_bytes const exponents = bits::exponents(window);
     row_type row_planes;
     for (int row = 0; row < coded / row_weights; ++row) {
-      row_planes.open(const_cast<std::uint8_t*>(planes), coded, row);  // read only
+      row_planes.open(const_cast<std::uint8_t*>(planes), coded, row);  // only read
       row_planes.gather(planes, coded, row);
       for (int in_row = 0; in_row < row_weights; in_row += 32) {
         int const first = row * row_weights + in_row;
@@ -223,7 +224,7 @@ struct weight_block_steps_avx2 : weight_block_steps<T, Mantissa> {
     }
   }
 
-  /// Writes values of which two bytes, and for fp32 the sixteen bits below them (null: zeros), are given apart.
+  /// Writes weights from their two highest bytes, and for fp32 the sixteen bits below them (null: zeros).
   [[gnu::target("avx2"), gnu::always_inline]] static void store_halves(__m256i low, __m256i high,
                                                                        std::uint8_t const* below, T* weights) {
     low = bytes::swap_middle(low);
@@ -269,7 +270,7 @@ struct weight_block_steps_avx2 : weight_block_steps<T, Mantissa> {
     return escapes;
   }
 
-  /// Writes the residuals of 32 weights; gives their exponents.
+  /// Writes the residuals of 32 weights, and returns their exponents.
   [[gnu::target("avx2"), gnu::always_inline]] static __m256i split_32(T const* weights, row_type& row, int in_row) {
     constexpr int high_bits = bits::high_mantissa_bits;
     __m256i low = _mm256_setzero_si256();
@@ -281,7 +282,7 @@ struct weight_block_steps_avx2 : weight_block_steps<T, Mantissa> {
     }
     __m256i const mantissa_mask = _mm256_set1_epi8(static_cast<char>((1 << high_bits) - 1));
     if constexpr (high_bits == 7) {
-      // low: the exponent's last bit and the mantissa; high: the sign and the rest of the exponent.
+      // low: the exponent's last bit and the mantissa; high: the sign and the rest of the exponent
       __m256i const sign = _mm256_set1_epi8(static_cast<char>(0x80));
       __m256i const residual = _mm256_or_si256(_mm256_and_si256(low, mantissa_mask), _mm256_and_si256(high, sign));
       row.template store<(sizeof(T) == 4 ? 1 : 0)>(in_row, residual);
@@ -320,7 +321,7 @@ struct weight_block_steps_avx2 : weight_block_steps<T, Mantissa> {
     high = bytes::swap_middle(_mm256_packus_epi16(_mm256_srli_epi16(halves[0], 8), _mm256_srli_epi16(halves[1], 8)));
   }
 
-  /// Writes the codes of 32 exponents; gives a mask of the escapes.
+  /// Writes the codes of 32 exponents, and returns a mask of the escapes.
   [[gnu::target("avx2,bmi2"), gnu::always_inline]] static std::uint32_t store_codes(
       __m256i exponents, exponent_window window, detail::codable_pairs const& codable, std::uint8_t* codes_out) {
     __m256i const offset = _mm256_sub_epi8(exponents, _mm256_set1_epi8(static_cast<char>(window.base)));
@@ -331,7 +332,8 @@ struct weight_block_steps_avx2 : weight_block_steps<T, Mantissa> {
                                              _mm256_set1_epi8(exponent_window::extra_code), extra);
     __m256i const codes = _mm256_blendv_epi8(offset, other, outside);
     __m128i const symbols = bytes::low_bytes(_mm256_maddubs_epi16(codes, _mm256_set1_epi16(0x1001)));
-    // Of each pair's sixteen neighbours in the table, eight (bit 3 of the symbol says which); of them, one bit.
+    // Of the sixteen bits of the pairs with the same second code, takes eight (bit 3 of the symbol says which), and
+    // then one of these.
     __m128i const nibble = _mm_set1_epi8(15);
     __m128i const second = _mm_and_si128(_mm_srli_epi16(symbols, 4), nibble);
     __m128i const eight = _mm_blendv_epi8(bytes::look_up_half(codable.low, second),
@@ -360,7 +362,7 @@ struct weight_block_steps_avx2 : weight_block_steps<T, Mantissa> {
 namespace tessera {
 inline namespace v0 {
 
-/// See weight_block_steps: there is nothing faster for this architecture.
+/// The portable block steps: there is nothing faster for this architecture.
 template <class T, class Mantissa>
 struct weight_block_steps_avx2 : weight_block_steps<T, Mantissa> {};
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The block steps with AVX-512: a group's 32 lanes are two vectors. Same bytes as the portable steps, for every input.
+/// The block steps with AVX-512, where a group's 32 lanes are two vectors. They write the same bytes as the portable
+/// steps, for every input.
 ///
 ///     if (tessera::best_simd_level() == tessera::simd_level::avx512) {
 ///       using steps = tessera::weight_block_steps_avx512<tessera::bfloat16, tessera::keep_mantissa<7>>;
 ///       bool sound = steps::unpack(tessera::serial_group<32>{}, coded, table, states, words, word_count, scratch);
 ///     }
 ///
-/// Functions carry their instruction set as an attribute, so no compiler flag is needed; calling them asks for a
+/// Functions carry their instruction set as an attribute, so that no compiler flag is needed. Only call them on a
 /// processor that has it (core/cpu_features.hpp). On other architectures these are the portable steps.
 #pragma once
 
@@ -33,7 +34,7 @@
 
 namespace tessera {
 inline namespace v0 {
-/// See weight_block_steps.
+/// The block steps with AVX-512; see weight_block_steps.
 template <class T, class Mantissa>
 struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
   using portable = weight_block_steps<T, Mantissa>;
@@ -111,7 +112,7 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
   using bytes = detail::avx512_bytes;
   using row_type = detail::avx512_row<1 + Mantissa::kept_bits, weights_per_lane>;
 
-  /// Symbols of a lane are handled four at a time, or two where a row has no more.
+  /// Symbols of a lane that are coded together: four, or two where a row has no more.
   static constexpr int pairs_per_part = pairs_per_lane < 4 ? pairs_per_lane : 4;
   static constexpr int parts = pairs_per_lane / pairs_per_part;
 
@@ -137,7 +138,7 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
     return at;
   }
 
-  /// first[0] second[0] first[1] second[1] ...
+  /// Stores first[0] second[0] first[1] second[1] ...
   [[gnu::target("avx512bw,avx512vl"), gnu::always_inline]] static void store_interleaved(__m512i first, __m512i second,
                                                                                          std::uint8_t* bytes_out) {
     __m512i const low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
@@ -146,7 +147,7 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
     _mm512_storeu_si512(bytes_out + 64, _mm512_permutex2var_epi32(first, high, second));
   }
 
-  /// The symbols of one part of a row, in each lane the last on top.
+  /// Loads the symbols of one part of a row; in each lane the last symbol is on top.
   [[gnu::target("avx512bw,avx512vl"), gnu::always_inline]] static detail::avx512_lanes load_symbols(
       std::uint8_t const* codes, int part) {
     if constexpr (pairs_per_lane == 4) {
@@ -169,7 +170,7 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
     typename bits::exponent_bytes const exponents = bits::exponents(window);
     row_type row_planes;
     for (int row = 0; row < coded / row_weights; ++row) {
-      row_planes.open(const_cast<std::uint8_t*>(planes), coded, row);  // read only
+      row_planes.open(const_cast<std::uint8_t*>(planes), coded, row);  // only read
       row_planes.gather(planes, coded, row);
       for (int in_row = 0; in_row < row_weights; in_row += 64) {
         int const first = row * row_weights + in_row;
@@ -228,7 +229,7 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
     }
   }
 
-  /// Writes values of which two bytes, and for fp32 the sixteen bits below them (null: zeros), are given apart.
+  /// Writes weights from their two highest bytes, and for fp32 the sixteen bits below them (null: zeros).
   [[gnu::target("avx512bw,avx512vl"), gnu::always_inline]] static void store_halves(__m512i low, __m512i high,
                                                                                     std::uint8_t const* below,
                                                                                     T* weights) {
@@ -276,7 +277,7 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
     return escapes;
   }
 
-  /// Writes the residuals of 64 weights; gives their exponents.
+  /// Writes the residuals of 64 weights, and returns their exponents.
   [[gnu::target("avx512bw,avx512vl"), gnu::always_inline]] static __m512i split_64(T const* weights, row_type& row,
                                                                                    int in_row) {
     constexpr int high_bits = bits::high_mantissa_bits;
@@ -289,7 +290,7 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
     }
     __m512i const mantissa_mask = _mm512_set1_epi8(static_cast<char>((1 << high_bits) - 1));
     if constexpr (high_bits == 7) {
-      // low: the exponent's last bit and the mantissa; high: the sign and the rest of the exponent.
+      // low: the exponent's last bit and the mantissa; high: the sign and the rest of the exponent
       __m512i const sign = _mm512_set1_epi8(static_cast<char>(0x80));
       __m512i const residual = _mm512_or_si512(_mm512_and_si512(low, mantissa_mask), _mm512_and_si512(high, sign));
       row.template store<(sizeof(T) == 4 ? 1 : 0)>(in_row, residual);
@@ -330,7 +331,7 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
     high = bytes::from_pack(_mm512_packus_epi16(_mm512_srli_epi16(halves[0], 8), _mm512_srli_epi16(halves[1], 8)));
   }
 
-  /// Writes the codes of 64 exponents; gives a mask of the escapes.
+  /// Writes the codes of 64 exponents, and returns a mask of the escapes.
   [[gnu::target("avx512bw,avx512vl,bmi2"), gnu::always_inline]] static std::uint64_t store_codes(
       __m512i exponents, exponent_window window, detail::codable_pairs const& codable, std::uint8_t* codes_out) {
     __m512i const offset = _mm512_sub_epi8(exponents, _mm512_set1_epi8(static_cast<char>(window.base)));
@@ -340,7 +341,7 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
     __m512i codes = _mm512_mask_mov_epi8(offset, outside, _mm512_set1_epi8(exponent_window::escape_code));
     codes = _mm512_mask_mov_epi8(codes, extra, _mm512_set1_epi8(exponent_window::extra_code));
     __m256i const symbols = _mm512_cvtepi16_epi8(_mm512_maddubs_epi16(codes, _mm512_set1_epi16(0x1001)));
-    // Of each pair's sixteen neighbours in the table, eight; of them, one bit.
+    // Of the sixteen bits of the pairs with the same second code, takes eight, and then one of these.
     __m256i const nibble = _mm256_set1_epi8(15);
     __m256i const second = _mm256_and_si256(_mm256_srli_epi16(symbols, 4), nibble);
     __m256i const eight = _mm256_mask_blend_epi8(_mm256_test_epi8_mask(symbols, _mm256_set1_epi8(8)),
@@ -378,7 +379,7 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
 namespace tessera {
 inline namespace v0 {
 
-/// See weight_block_steps: there is nothing faster for this architecture.
+/// The portable block steps: there is nothing faster for this architecture.
 template <class T, class Mantissa>
 struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {};
 

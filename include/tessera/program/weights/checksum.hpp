@@ -15,18 +15,18 @@
 namespace tessera {
 inline namespace v0 {
 
-/// CRC32C of all of the header before its own checksum.
+/// CRC32C of the header up to its own checksum.
 TESSERA_FN inline std::uint32_t checksum_of(weight_stream_header const& header) {
   return crc32c(reinterpret_cast<std::uint8_t const*>(&header), sizeof(header) - sizeof(header.header_checksum));
 }
 
-/// How checksums of parts are put together.
+/// Joins the checksums of parts.
 struct exclusive_or {
-  /// Of two words.
+  /// The exclusive or of two words.
   TESSERA_FN constexpr std::uint32_t operator()(std::uint32_t a, std::uint32_t b) const { return a ^ b; }
 };
 
-/// CRC32C of `bytes` bytes that continue those with checksum `seed`, with the work shared by the lanes of a group.
+/// CRC32C of `bytes` bytes that continue those with checksum `seed`. The lanes of a group share the work.
 template <class Group>
 TESSERA_FN std::uint32_t shared_crc32c(Group const& group, std::uint8_t const* data, std::int64_t bytes,
                                        std::uint32_t seed) {
@@ -36,20 +36,21 @@ TESSERA_FN std::uint32_t shared_crc32c(Group const& group, std::uint8_t const* d
     std::int64_t const first = min(bytes, lane * piece);
     std::int64_t const last = min(bytes, first + piece);
     std::uint32_t const own = crc32c(data + first, static_cast<std::size_t>(last - first));
-    // A piece's share in the checksum of the whole: checksums are linear but for the seed, carried by the first.
+    // The contribution of a part to the checksum of the whole: checksums are linear except for the seed, which the
+    // first part carries.
     part[lane] = lane == 0 ? crc32c_combine(seed, own, static_cast<std::uint64_t>(last - first)) : own;
     part[lane] = crc32c_combine(part[lane], 0, static_cast<std::uint64_t>(bytes - last));
   }
   return reduce(group, part, exclusive_or{});
 }
 
-/// The host has an instruction for it.
+/// CRC32C on the host, which has an instruction for it.
 inline std::uint32_t shared_crc32c(serial_group<32> const&, std::uint8_t const* data, std::int64_t bytes,
                                    std::uint32_t seed) {
   return crc32c_host(data, static_cast<std::size_t>(bytes), seed);
 }
 
-/// CRC32C of a codebook; groups that have something faster overload it.
+/// CRC32C of a codebook. Groups that have something faster overload this function.
 template <class Group>
 TESSERA_FN std::uint32_t codebook_checksum(Group const& group, std::uint8_t const* codebook) {
   return shared_crc32c(group, codebook, weight_stream_spec::codebook_bytes, 0);

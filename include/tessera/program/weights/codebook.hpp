@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// From a histogram of exponents to a stream's window and frequencies: the work of one group for one tensor.
+/// Finds a stream's window and frequencies from a histogram of exponents: the work of one group for one tensor.
 ///
 ///     tessera::serial_group<1> alone;
 ///     tessera::codebook_scratch scratch;
@@ -20,24 +20,25 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The coder that streams use: pairs of exponent codes at twelve bits.
+/// The coder of streams: pairs of exponent codes at twelve bits.
 using pair_coder = rans_coder<12>;
-/// How frequencies of pairs are made.
+/// The model that makes frequencies of pairs.
 using pair_model = frequency_model<pair_coder::probability_bits>;
 
-/// Every how many blocks one is counted: all of up to 1023 blocks (8 million weights), else 512 to 1023 of them, evenly
-/// spread. Coding stays exact whatever was counted; what was not foreseen becomes an escape or a raw block.
+/// The distance from one counted block to the next: all of up to 1023 blocks (8 million weights) are counted, else 512
+/// to 1023 of them, evenly spread. Coding is exact whatever was counted; unexpected exponents become escapes or raw
+/// blocks.
 TESSERA_FN constexpr std::int64_t histogram_stride(std::int64_t block_count) {
   return max(block_count >> 9, std::int64_t{1});
 }
 
-/// Shared by the lanes of fit_codebook; `table` is its result.
+/// The scratch of fit_codebook, which its lanes share; `table` is the result.
 struct codebook_scratch {
-  std::uint64_t counts[256];  ///< of exponents
+  std::uint64_t counts[256];  ///< counts of exponents
   std::uint64_t
-      largest_below[2][256];  ///< of the counts up to here, as count << 8 | 255 - exponent; and room for the next
-  std::uint64_t largest_above[2][256];          ///< of the counts from here on
-  std::uint64_t share[exponent_window::codes];  ///< of each code, of 65536
+      largest_below[2][256];  ///< the largest count up to here, as count << 8 | 255 - exponent; and the next step's
+  std::uint64_t largest_above[2][256];          ///< the largest of the counts from here on
+  std::uint64_t share[exponent_window::codes];  ///< the share of each code, of 65536
   pair_coder::model_type table;                 ///< the result
 };
 
@@ -48,7 +49,7 @@ TESSERA_FN constexpr std::uint64_t pair_weight(codebook_scratch const& scratch, 
   return scratch.share[symbol & 15] * scratch.share[symbol >> 4];
 }
 
-/// Running maxima of the counts from both ends, by doubling.
+/// Computes running maxima of the counts from both ends, by doubling.
 template <class Group>
 TESSERA_FN void scan_counts(Group const& group, codebook_scratch& scratch) {
   for (int lane : group) {
@@ -73,7 +74,7 @@ TESSERA_FN void scan_counts(Group const& group, codebook_scratch& scratch) {
   }
 }
 
-/// The best window with this base: the same as exponent_window_at gives.
+/// The best window with this base, as exponent_window_at gives it.
 TESSERA_FN constexpr exponent_window_candidate window_candidate(codebook_scratch const& scratch, std::uint32_t base,
                                                                 std::uint32_t largest_exponent) {
   std::uint32_t const end = base + exponent_window::neighbours;
@@ -109,7 +110,7 @@ TESSERA_FN exponent_window fit_window(Group const& group, std::uint32_t largest_
   return {static_cast<std::uint8_t>(255 - ((best >> 8) & 255)), static_cast<std::uint8_t>(best & 255)};
 }
 
-/// Shares of the sixteen codes.
+/// Computes the shares of the sixteen codes.
 template <class Group>
 TESSERA_FN void share_codes(Group const& group, exponent_window window, codebook_scratch& scratch) {
   per_lane<std::uint64_t, Group> counted;
@@ -135,7 +136,7 @@ TESSERA_FN void share_codes(Group const& group, exponent_window window, codebook
   group.sync();
 }
 
-/// All frequencies, rounded; gives what is left of the slots, which may be negative.
+/// Computes all frequencies, rounded, and returns the number of slots that are left, which may be negative.
 template <class Group>
 TESSERA_FN int share_slots(Group const& group, codebook_scratch& scratch) {
   std::uint64_t share_sum = 0;
@@ -175,8 +176,8 @@ TESSERA_FN int share_slots(Group const& group, codebook_scratch& scratch) {
   return static_cast<int>(slots) - static_cast<int>(all_given);
 }
 
-/// Gives or takes what is left, one each, to or from the first symbols of at least the frequency `enough`. False if
-/// there are too few of them.
+/// Gives or takes the slots that are left, one each, to or from the first symbols of at least the frequency `enough`.
+/// Returns false if there are too few such symbols.
 template <class Group>
 TESSERA_FN bool settle_slots(Group const& group, int left, std::uint32_t enough, codebook_scratch& scratch) {
   int const change = left < 0 ? -1 : 1;
@@ -211,7 +212,7 @@ TESSERA_FN bool settle_slots(Group const& group, int left, std::uint32_t enough,
 
 }  // namespace detail
 
-/// Finds the window and the frequencies for how often each of 256 exponents occurs (counts up to 2^47). The same result
+/// Finds the window and the frequencies from the counts of 256 exponents (counts up to 2^47). The result is the same
 /// for every group. Cost: about 30,000 integer operations, shared by the group's lanes.
 template <class Group>
 TESSERA_FN exponent_window fit_codebook(Group const& group, std::uint64_t const* counts, std::uint32_t largest_exponent,
@@ -225,7 +226,8 @@ TESSERA_FN exponent_window fit_codebook(Group const& group, std::uint64_t const*
   exponent_window const window = detail::fit_window(group, largest_exponent, scratch);
   detail::share_codes(group, window, scratch);
   int const left = detail::share_slots(group, scratch);
-  // Frequent symbols lose the least by it. Rounding leaves at most half a slot a symbol, so the last always succeeds.
+  // Frequent symbols lose least. Rounding leaves at most half a slot a symbol, so that the last attempt always
+  // succeeds.
   std::uint32_t const fewest = left < 0 ? 2 : 1;
   bool settled = false;
   for (int bits = 6; bits >= 0 && !settled; bits -= 3) {
@@ -234,7 +236,7 @@ TESSERA_FN exponent_window fit_codebook(Group const& group, std::uint64_t const*
   return window;
 }
 
-/// What the coder's push needs, from valid frequencies.
+/// Writes the coder's table for pushing, from valid frequencies.
 template <class Group>
 TESSERA_FN void write_encode_table(Group const& group, pair_coder::model_type const& model,
                                    pair_coder::encode_table& table) {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Decodes lossless streams of weights at the speed of memory: the CUDA version of program/weights/decode.hpp, for
-/// sm_80 and later.
+/// Decodes lossless streams of weights at the speed of memory: the CUDA kernel for program/weights/decode.hpp, on sm_80
+/// and later.
 ///
-/// Bytes: a bf16 weight at 10.7 bits is read once and written once, 3.33 bytes, so 4.24 TB/s of copy make at most 2.54
-/// TB/s of output; 2.10 on an H200. Instructions: about 13 a weight, so 132 x 4 x 1.75e9 issue slots make at most 4.5
-/// TB/s. What holds it back is waiting for DRAM: reads and writes of 4224 blocks at once get 82 percent of what a copy
-/// gets.
+/// Bytes: a bf16 weight at 10.7 bits is read once and written once, 3.33 bytes, so that 4.24 TB/s of copy allow at most
+/// 2.54 TB/s of output; measured are 2.10 on an H200. Instructions: about 13 a weight, so that 132 x 4 x 1.75e9 issue
+/// slots allow at most 4.5 TB/s. The limit is waiting for DRAM: reads and writes of 4224 blocks at once get 82 percent
+/// of what a copy gets.
 ///
-/// For each tensor in its share a thread block makes a look-up table of 4096 entries in shared memory; then each warp
+/// For each tensor in its part a thread block makes a look-up table of 4096 entries in shared memory. Then each warp
 /// takes one block of weights after the other, copies its words to shared memory and pops 32 pairs at a time
-/// (program/weights/detail/warp_rans.cuh). Meanwhile the last warp of each thread block looks whether the checksums of
-/// header and codebook are right; where they are not, the thread block makes zeros of what it has written.
+/// (program/weights/detail/warp_rans.cuh). Meanwhile the last warp of each thread block verifies the checksums of
+/// header and codebook; if they are wrong, the thread block overwrites its weights with zeros.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Decodes blocks of up to 32 lossless streams, a block a warp.
+/// Decodes blocks of up to 32 lossless streams, one block in each warp.
 template <class T, neuzip_decode_policy Policy>
 struct decode_weights_on_warps {
   static constexpr int lanes = Policy.threads;
@@ -39,33 +39,33 @@ struct decode_weights_on_warps {
   static constexpr int before_architecture = Policy.before;
   static constexpr int warps = lanes / 32;
   static constexpr int most_tasks = 32;
-  /// What a warp does with a block.
+  /// How a warp decodes a block.
   using decoder = warp_decoder<T, Policy.words>;
 
   struct scratch_type {
-    pair_table table;  ///< of the tensor at work
-    /// Of each warp's block.
+    pair_table table;  ///< the table of the current tensor
+    /// The words of each warp's block.
     alignas(16) std::uint16_t words[warps][Policy.words];
-    decode_part<T> part;  ///< of the tensor at work
-    int next;             ///< block to take
-    int is_unfinished;    ///< 1 if there is something for finish() to do
+    decode_part<T> part;  ///< the part of the current tensor
+    int next;             ///< the next block to take
+    int is_unfinished;    ///< 1 if finish() has something to do
     int is_refused;       ///< 1 if a checksum of header or codebook is wrong
-    int first_broken;     ///< of the part's blocks that are not sound; no_block if all are
+    int first_broken;     ///< the first of the part's blocks that is corrupt; no_block if all are sound
   };
-  static constexpr int no_block = 0x7fffffff;  ///< in first_broken: all are sound
+  static constexpr int no_block = 0x7fffffff;  ///< the value of first_broken if all blocks are sound
 
-  decode_task<T> task[most_tasks];  ///< of the launch
+  decode_task<T> task[most_tasks];  ///< the tensors of the launch
   int tasks;
   int blocks_a_run;             ///< with one task: neighbouring blocks that a thread block takes at a time
-  int shares;                   ///< thread blocks
-  int longer_shares;            ///< with many tasks, so many have one block more
-  std::int64_t blocks_a_share;  ///< than the others
-  std::int64_t blocks;          ///< of all tasks
+  int shares;                   ///< thread blocks among which the blocks are shared
+  int longer_shares;            ///< with many tasks: how many thread blocks have one block more than the others
+  std::int64_t blocks_a_share;  ///< blocks of each other thread block
+  std::int64_t blocks;          ///< blocks of all tasks
   status_word* status;
 
   __device__ void operator()(cuda_block<lanes> const& group, std::int64_t which, scratch_type& scratch) const {
     if (tasks == 1) {
-      // All thread blocks move along the tensor together, which DRAM likes better than shares far apart.
+      // All thread blocks move along the tensor together, which is faster in DRAM than parts far apart.
       std::int64_t const first = which * blocks_a_run;
       if (first < blocks) {
         decode_blocks(group, task[0], task[0].first_block + first, static_cast<int>(blocks - first), blocks_a_run,
@@ -91,20 +91,20 @@ struct decode_weights_on_warps {
     return share * blocks_a_share + min(share, longer_shares);
   }
 
-  /// `count` neighbouring blocks. Not inline, so that the other path can have what it needs in registers.
+  /// Decodes `count` neighbouring blocks. Not inline, so that the other path can keep what it needs in registers.
   __device__ __noinline__ void decode_share(cuda_block<lanes> const& group, decode_task<T> const& t,
                                             std::int64_t first_block, int count, scratch_type& scratch) const {
     decode_blocks(group, t, first_block, count, warps, warps, scratch);
   }
 
-  /// Blocks first_block + i of a tensor for all i < count that belong to this thread block, see decode_part.
+  /// Decodes blocks first_block + i of a tensor for all i < count that belong to this thread block, see decode_part.
   __device__ __forceinline__ void decode_blocks(cuda_block<lanes> const& group, decode_task<T> const& t,
                                                 std::int64_t first_block, int count, int run, int stride,
                                                 scratch_type& scratch) const {
     int const warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
     int const first = (warp / run) * stride + warp % run;
     stage_first(t, first_block, first < count ? first : -1, warp, scratch);
-    group.sync();  // what the last part left in the scratch is no longer needed
+    group.sync();  // the scratch of the last part is no longer needed
     if (scratch.table.is_sound != 0 && t.is_rans()) {
       scratch.table.template fill<warps>(warp, cuda_warp{}.lane);
     }
@@ -125,7 +125,7 @@ struct decode_weights_on_warps {
       refuse_part(t, scratch, warp);
       return;
     }
-    // The last warp has the least to do where there are few blocks.
+    // The last warp has the least work where there are few blocks.
     if (warp == warps - 1) {
       check_sums(t, scratch);
       decode_broken_block(scratch, first);
@@ -143,8 +143,8 @@ struct decode_weights_on_warps {
     }
   }
 
-  /// Header, codebook and index are asked for at once; then a warp's first block (none: -1) is on its way while the
-  /// table is made. (To have every block's planes brought to L2 was slower: 1.36 instead of 2.0 TB/s.)
+  /// Loads header, codebook and index at once; then a warp's first block (none: -1) is loaded while the table is made.
+  /// (Prefetching every block's planes to L2 was slower: 1.36 instead of 2.0 TB/s.)
   __device__ __forceinline__ static void stage_first(decode_task<T> const& t, std::int64_t first_block, int first,
                                                      int warp, scratch_type& scratch) {
     int const lane = cuda_warp{}.lane;
@@ -166,7 +166,7 @@ struct decode_weights_on_warps {
     }
   }
 
-  /// The tensor's last block, if it is not whole and belongs to this thread block. `first` is staged again.
+  /// Decodes the tensor's last block, if it is not whole and belongs to this thread block. `first` is staged again.
   __device__ __noinline__ static void decode_broken_block(scratch_type& scratch, int first) {
     decode_part<T> const& part = scratch.part;
     int const broken = part.broken_block();
@@ -181,10 +181,10 @@ struct decode_weights_on_warps {
     }
   }
 
-  /// block: its number in the tensor, as on the host.
+  /// Reports a block by its number in the tensor, as on the host.
   __device__ void report(status_code code, std::int64_t block) const { cuda_warp{}.report(status, code, block); }
 
-  /// One warp of each thread block: the checksums of header and codebook.
+  /// Verifies the checksums of header and codebook. One warp of each thread block.
   __device__ __noinline__ static void check_sums(decode_task<T> const& t, scratch_type& scratch) {
     weight_stream_header const header = t.header();
     cuda_warp const warp;
@@ -204,7 +204,8 @@ struct decode_weights_on_warps {
     }
   }
 
-  /// What stands where header or codebook are not sound; nothing else is reported then, whatever the blocks were.
+  /// Makes zeros of a part whose header or codebook is corrupt. Nothing else is reported then, whatever the blocks
+  /// were.
   __device__ __noinline__ void refuse_part(decode_task<T> const& t, scratch_type& scratch, int warp) const {
     decode_part<T> const& part = scratch.part;
     for (int taken = warp; part.position_of(taken) < part.count; taken += warps) {
@@ -218,7 +219,7 @@ struct decode_weights_on_warps {
     }
   }
 
-  /// After the blocks of the fast way, by all warps: what is seldom needed.
+  /// Does what is seldom needed, after the blocks of the fast path. All warps.
   __device__ __noinline__ void finish(cuda_block<lanes> const& group, decode_task<T> const& t, scratch_type& scratch,
                                       int warp) const {
     if (scratch.is_refused != 0) {
@@ -232,14 +233,14 @@ struct decode_weights_on_warps {
     }
   }
 
-  /// Blocks of a window with an exponent from elsewhere. Not inline, so that the other path can have what it needs in
-  /// registers.
+  /// Decodes blocks of a window with an exponent from elsewhere. Not inline, so that the other path can keep what it
+  /// needs in registers.
   __device__ __noinline__ static void decode_scattered_blocks(scratch_type& scratch, int warp, int mine) {
     decode_plain_blocks<false>(scratch, warp, mine);
   }
 
-  /// Where time goes: whole blocks whose payload fits the scratch, from block `mine` on, which is already staged. No
-  /// calls in here: what has to survive one would be spilled for every block.
+  /// The fast path, which takes most of the time: whole blocks whose payload fits the scratch, from block `mine` on,
+  /// which is already staged. It calls no functions: what has to survive a call would be spilled for every block.
   template <bool Contiguous>
   __device__ __forceinline__ static void decode_plain_blocks(scratch_type& scratch, int warp, int mine) {
     decode_part<T> const& part = scratch.part;
@@ -247,7 +248,7 @@ struct decode_weights_on_warps {
     int const coded = part.block_weights();
     block_parts parts = part.parts_of(part.index_entry(min(mine, part.count - 1)), coded);
     while (mine < part.count) {
-      // The tensor's last block may be a part of one, which the last warp has done; what was staged of it is
+      // The tensor's last block may not be whole. Then the last warp has decoded it, and what was staged of it is
       // overwritten.
       if (!part.is_whole(mine)) {
         async_copy_wait_all();
@@ -267,15 +268,15 @@ struct decode_weights_on_warps {
     }
   }
 
-  /// The escapes that no lane had, of blocks with more than there are lanes: MiniLM decodes at 2.01 TB/s, not at 1.81.
-  /// What the index says is read again: to keep it meanwhile costs a register in the loop (fp32 1.887 for 1.904 TB/s).
+  /// Patches the escapes of blocks with more escapes than lanes: with it MiniLM decodes at 2.01 TB/s, not at 1.81. It
+  /// loads the index entry again: keeping it costs a register in the loop (fp32 1.887 for 1.904 TB/s).
   __device__ __forceinline__ static bool patch_rest(decode_part<T> const& part, int block, int coded) {
     block_parts const parts = part.parts_of(part.index_entry(block), coded);
     return !decoder::needs_patches(parts) ||
            decoder::patch_rest(part.stream + parts.begin, part.planes_of(block), parts, coded, part.weights_of(block));
   }
 
-  /// What comes of a block that is not sound: zeros, and a report when header and codebook are known to be sound.
+  /// Makes zeros of a corrupt block, and reports it when header and codebook are known to be sound.
   __device__ __forceinline__ static void refuse_block(scratch_type& scratch, int block) {
     __syncwarp();
     zero_block(scratch.part, block);
@@ -293,7 +294,7 @@ struct decode_weights_on_warps {
     }
   }
 
-  /// All blocks that decode_plain_blocks does not take.
+  /// Decodes all blocks that decode_plain_blocks does not take.
   __device__ __noinline__ static void decode_other_blocks(scratch_type& scratch, int warp) {
     decode_part<T> const& part = scratch.part;
     for (int taken = warp; part.position_of(taken) < part.count; taken += warps) {

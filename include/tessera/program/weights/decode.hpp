@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The programs that turn a stream (entropy/weight_stream.hpp) back into weights: read_codebook, then decode_weights.
+/// The programs that decode a stream (entropy/weight_stream.hpp) to weights: read_codebook, then decode_weights.
 ///
-/// Any bytes may stand where a stream should: nothing outside the stream is read, nothing outside the output is
-/// written, and every loop ends. A block that is not sound is reported and becomes zeros; where the header or the
-/// codebook is not, that alone is reported, and all weights become zeros.
+/// The stream may hold any bytes: nothing outside the stream is read, nothing outside the output is written, and every
+/// loop ends. A corrupt block is reported and becomes zeros. If the header or the codebook is corrupt, only that is
+/// reported, and all weights become zeros.
 #pragma once
 
 #include <cstdint>
@@ -18,35 +18,36 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What read_codebook hands to decode_weights.
+/// The result of read_codebook, for decode_weights.
 struct weight_decode_table {
   pair_coder::decode_table table;  ///< for popping
-  exponent_window window;          ///< of the exponents
-  std::uint32_t is_sound;          ///< 1 if header and tables can be believed
+  exponent_window window;          ///< the window of the exponents
+  std::uint32_t is_sound;          ///< 1 if header and tables are sound
 };
 
-/// What the programs of one decoding share. The host fixes `spec`; what else the header says must agree with it.
+/// The arguments and workspace that the programs of one decoding share. The host fixes `spec`; the header must agree
+/// with it.
 template <class T>
 struct weight_decoding {
   weight_stream_spec spec;
   std::uint8_t const* stream = nullptr;  ///< its first byte, at a multiple of 16
-  std::int64_t stream_bytes = 0;         ///< that may be read
-  std::int64_t first_block = 0;          ///< of the stream
-  std::int64_t blocks = 0;               ///< how many
-  T* weights = nullptr;                  ///< of the first block decoded
+  std::int64_t stream_bytes = 0;         ///< bytes of the stream that may be read
+  std::int64_t first_block = 0;          ///< the first block to decode
+  std::int64_t blocks = 0;               ///< the number of blocks to decode
+  T* weights = nullptr;                  ///< where the weights go, from those of the first block decoded on
   weight_decode_table* table = nullptr;  ///< workspace
-  bool verify_checksums = true;          ///< if the stream has any
-  bool is_inspected = false;             ///< the stream must be the one with this checksum of its header:
-  std::uint32_t header_checksum = 0;     ///< as it was when it was inspected
+  bool verify_checksums = true;          ///< whether checksums of blocks are verified, if the stream has any
+  bool is_inspected = false;             ///< whether the stream must be the one with this checksum of its header:
+  std::uint32_t header_checksum = 0;     ///< the header's checksum when the stream was inspected
   status_word* status = nullptr;
 
-  /// As it lies in the stream.
+  /// The header as it is in the stream.
   TESSERA_FN weight_stream_header const& header() const {
     return *reinterpret_cast<weight_stream_header const*>(stream);
   }
 
-  /// True if the header is the one that belongs to `spec`, window, size and checksums apart, and the one that was
-  /// inspected if one was.
+  /// Whether the header is one of a stream of `spec`, leaving aside window, size and checksums; and if a stream was
+  /// inspected, whether it is that stream's header.
   TESSERA_FN bool header_matches() const {
     weight_stream_header const found = header();
     weight_stream_header expected = spec.header();
@@ -66,13 +67,13 @@ struct weight_decoding {
            (!is_inspected || found.header_checksum == header_checksum) && sections_fit();
   }
 
-  /// True if the stream's size lies between that of its sections and what may be read.
+  /// Whether the stream's size is between that of its sections and the bytes that may be read.
   TESSERA_FN bool sections_fit() const {
     return header().total_bytes <= static_cast<std::uint64_t>(stream_bytes) &&
            header().total_bytes >= static_cast<std::uint64_t>(spec.smallest_bytes());
   }
 
-  /// The index entry of a block, if all that it points to lies in the stream.
+  /// Finds the index entry of a block. Returns false if something that it points to is outside of the stream.
   TESSERA_FN bool find(std::int64_t block, weight_block_index& entry) const {
     entry = reinterpret_cast<weight_block_index const*>(stream + spec.index_offset())[block];
     bool const raw = entry.words == weight_block_index::raw;
@@ -88,12 +89,12 @@ struct weight_decoding {
   }
 };
 
-/// One group: checks header and codebook, makes the decode table.
+/// Checks header and codebook, and makes the decode table. One group.
 template <class T>
 struct read_codebook {
   static constexpr int lanes = 32;
   struct scratch_type {
-    pair_coder::model_type model;  ///< frequencies of the stream
+    pair_coder::model_type model;  ///< the frequencies of the stream
   };
   weight_decoding<T> decoding;
 
@@ -162,7 +163,7 @@ struct read_codebook {
   }
 };
 
-/// One group for each block.
+/// Decodes blocks. One group for each block.
 template <class T, class Mantissa, class Steps = weight_block_steps<T, Mantissa>>
 struct decode_weights {
   static constexpr int lanes = 32;
@@ -174,8 +175,8 @@ struct decode_weights {
     decode(group, decoding.first_block + which, decoding.weights + which * decoding.spec.block_weights(), scratch);
   }
 
-  /// Decodes a block into `weights`; false (with zeros there, and after a report) if it is not sound. Of a stream with
-  /// a header that is not sound nothing more is reported.
+  /// Decodes a block into `weights`. Returns false if it is corrupt, after a report and with zeros as weights. If the
+  /// header is corrupt, nothing more is reported.
   template <class Group>
   TESSERA_FN bool decode(Group const& group, std::int64_t block, T* weights, scratch_type& scratch) const {
     weight_stream_spec const& spec = decoding.spec;
@@ -206,7 +207,7 @@ struct decode_weights {
   /// The portable steps, for blocks that are not whole.
   using base_steps = weight_block_steps<T, Mantissa>;
 
-  /// Makes the weights of a raw block, whose payload is the exponents themselves.
+  /// Joins the weights of a raw block, whose payload is the exponents themselves.
   template <class Group>
   TESSERA_FN static void join_raw(Group const& group, std::uint8_t const* payload, std::uint8_t const* planes,
                                   std::uint8_t const* normalizers, int log2_normalizer_block, int count, int coded,
@@ -275,7 +276,7 @@ struct decode_weights {
     group.sync();
   }
 
-  /// Writes the weights that escaped. False if an entry is not one.
+  /// Writes the weights of escapes. Returns false if an entry is invalid.
   template <class Group>
   TESSERA_FN bool patch(Group const& group, std::uint8_t const* escapes, int escape_count, std::uint8_t const* planes,
                         std::uint8_t const* normalizers, int count, int coded, T* weights) const {
@@ -301,8 +302,8 @@ struct decode_weights {
   }
 };
 
-/// One group for each block, after a decoder that looks at no blocks' checksums and wrote in the table whether header
-/// and codebook are sound: blocks with a wrong checksum become zeros.
+/// Makes zeros of blocks with a wrong checksum, after a decoder that verifies no blocks' checksums and that wrote in
+/// the table whether header and codebook are sound. One group for each block.
 template <class T>
 struct verify_blocks {
   static constexpr int lanes = 32;
@@ -314,7 +315,7 @@ struct verify_blocks {
     weight_stream_spec const& spec = decoding.spec;
     std::int64_t const block = decoding.first_block + which;
     weight_block_index entry;
-    // Where these do not hold, the decoder has reported it.
+    // where these do not hold, the decoder has reported it
     if (decoding.table->is_sound == 0 || !decoding.find(block, entry)) {
       return;
     }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Encodes lossless streams of weights in one pass over them: the CUDA version of program/weights/encode.hpp, for sm_80
+/// Encodes lossless streams of weights in one pass over them: the CUDA kernel for program/weights/encode.hpp, on sm_80
 /// and later. The bytes are the same.
 ///
-/// Bytes: a bf16 weight is read once, and 1.33 bytes are written, so 4.24 TB/s of copy take in at most 2.54 TB/s; the
-/// histogram reads 512 to 1023 blocks of the tensor besides. On an H200 1.58. Instructions: 25 a weight, which keep the
-/// integer pipes busy; of 360 microseconds for 512 MiB the codebook's one thread block takes 27, most of them for
-/// fetching its code.
+/// Bytes: a bf16 weight is read once, and 1.33 bytes are written, so that 4.24 TB/s of copy allow at most 2.54 TB/s of
+/// input; the histogram reads 512 to 1023 blocks of the tensor as well. Measured are 1.58 on an H200. Instructions: 25
+/// a weight, which keep the integer pipes busy. Of 360 microseconds for 512 MiB the codebook's one thread block takes
+/// 27, most of them to fetch its instructions.
 ///
-/// A thread block takes one tile of blocks after the other, a block a warp. Words and escapes stay in shared memory
-/// until a look-back over the tiles before has found where the tile's payloads go.
+/// A thread block takes one tile of blocks after the other, one block in each warp. Words and escapes stay in shared
+/// memory until a look-back over the tiles before has found where the tile's payloads go.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Codes blocks of up to 32 lossless tensors, a block a warp, and places them.
+/// Encodes blocks of up to 32 lossless tensors, one block in each warp, and places them.
 template <class T, neuzip_encode_policy Policy>
 struct encode_weights_on_warps {
   static constexpr int lanes = Policy.threads;
@@ -41,7 +41,7 @@ struct encode_weights_on_warps {
   using mantissa = keep_mantissa<scalar_traits<T>::mantissa_bits>;
   using steps = weight_block_steps<T, mantissa>;
   using portable = encode_weights<T, mantissa>;
-  /// How sixteen bytes of weights are taken apart.
+  /// How sixteen bytes of weights are split.
   using rows = split_rows<T>;
   static constexpr int row_weights = steps::row_weights;
   static constexpr int weights_per_lane = steps::weights_per_lane;
@@ -49,29 +49,31 @@ struct encode_weights_on_warps {
   static constexpr int granularity = max(max(steps::residual_planes.granularity(), steps::code_planes.granularity()),
                                          steps::exponent_planes.granularity());
 
-  /// Words and escapes are written from the end; those of a row may run over before it is noticed.
+  /// The most words of a block. Words and escapes are written from the end; those of a row may run over before it is
+  /// noticed.
   static constexpr int words_end = weight_stream_spec::largest_words + 32 * pairs;
-  static constexpr int escapes_end = weight_stream_spec::largest_escapes;  ///< of a block that is not raw
+  /// The most escapes of a block that is not raw.
+  static constexpr int escapes_end = weight_stream_spec::largest_escapes;
 
-  /// What a warp has coded of its block.
+  /// The coded block of a warp.
   struct warp_scratch {
-    /// Of the coder.
+    /// The words of the coder.
     alignas(4) std::uint16_t words[words_end];
     std::uint32_t escapes[escapes_end];  ///< as weight_escape packs them
   };
   struct scratch_type {
-    pair_coder::encode_table table;  ///< for pushing
-    warp_scratch warp[warps];        ///< of each warp
+    pair_coder::encode_table table;  ///< the table for pushing
+    warp_scratch warp[warps];        ///< the scratch of each warp
     std::uint32_t size[warps];       ///< payload of each warp's block, in units of 16 bytes
-    std::int64_t position;           ///< of the tile's first payload, in units of 16 bytes
-    std::int64_t tile;               ///< at work, of all tensors
-    int task;                        ///< whose tile it is
+    std::int64_t position;           ///< position of the tile's first payload, in units of 16 bytes
+    std::int64_t tile;               ///< the current tile, counted over all tensors
+    int task;                        ///< the task that the tile belongs to
   };
 
-  encode_task<T> task[most_tasks];  ///< of the launch
+  encode_task<T> task[most_tasks];  ///< the tensors of the launch
   int tasks;
-  std::int64_t tiles;        ///< of all tensors
-  std::uint32_t* next_tile;  ///< workspace: zero at first
+  std::int64_t tiles;        ///< tiles of all tensors
+  std::uint32_t* next_tile;  ///< workspace: the next tile to be taken; zero at first
   status_word* status;
 
   __device__ void operator()(cuda_block<lanes> const& group, std::int64_t, scratch_type& scratch) const {
@@ -79,7 +81,7 @@ struct encode_weights_on_warps {
       scratch.task = -1;
     }
     while (true) {
-      group.sync();  // the last tile's scratch has been read
+      group.sync();  // all warps have read the last tile's scratch
       int const loaded = scratch.task;
       if (threadIdx.x == 0) {
         scratch.tile = atomicAdd(next_tile, 1u);
@@ -112,7 +114,7 @@ struct encode_weights_on_warps {
     group.sync();
   }
 
-  /// What a warp knows of its block until the tile's place is known.
+  /// What a warp must keep of its block until the tile's position is known.
   struct coded_block {
     std::uint32_t state;
     int words;
@@ -206,16 +208,16 @@ struct encode_weights_on_warps {
     return result;
   }
 
-  /// Where a warp's coding goes on.
+  /// The state of a warp's coding.
   struct coding {
     std::uint32_t table_begin;  ///< shared address of the encode table
     std::uint32_t cursor;       ///< shared address after the next word
-    std::uint32_t below;        ///< mask of the lanes below
+    std::uint32_t below;        ///< mask of the lanes below this one
   };
 
-  // In what follows, Plain says that a block is whole and its weights aligned.
+  // In what follows, Plain means that a block is whole and its weights aligned.
 
-  /// All rows from the last to the first: planes to memory, words and escapes to the scratch.
+  /// Encodes all rows from the last to the first: writes planes to memory, words and escapes to the scratch.
   template <bool Plain>
   __device__ __forceinline__ static void encode_rows(bool rans, exponent_window window, T const* weights, int count,
                                                      int lane, pair_coder::encode_table const& table,
@@ -281,8 +283,8 @@ struct encode_weights_on_warps {
                                                     std::uint32_t const (&exponents)[pairs], int position, int count,
                                                     pair_coder::encode_table const& table, coding& state,
                                                     warp_scratch& scratch, coded_block& result) {
-    // Added to an exponent, it is 256 + code if the code is that of a neighbour; with `beyond` more, the
-    // first exponent that is no neighbour gives 272.
+    // Added to an exponent, it gives 256 + code if the code is that of a neighbour. With `beyond` more, the first
+    // exponent that is no neighbour gives 272.
     std::uint32_t const bias = (256u - window.base) * 0x00010001u;
     std::uint32_t const beyond = (window.is_contiguous() ? 1u : 2u) * 0x00010001u;
     std::uint32_t symbol[pairs];
@@ -315,7 +317,7 @@ struct encode_weights_on_warps {
     }
   }
 
-  /// pair_coder::push for 32 lanes.
+  /// Pushes as pair_coder::push does, for 32 lanes.
   __device__ __forceinline__ static void push(pair_coder::encode_entry entry, coding& to, std::uint32_t& state) {
     std::uint32_t const distance = state + (entry.packed & (~0u << pair_coder::spill_shift));
     bool const spills = static_cast<std::int32_t>(distance) < 0;
@@ -325,12 +327,12 @@ struct encode_weights_on_warps {
       store_shared_u16(multiply_add(static_cast<std::uint32_t>(__popc(mask & to.below)), 2, to.cursor), state);
       state >>= pair_coder::word_bits;
     }
-    // A shift by the low five bits alone, which is what the processor does.
+    // The instruction shifts by the low five bits alone.
     std::uint32_t const quotient = __funnelshift_r(__umulhi(state, entry.reciprocal), 0, entry.packed);
     state = multiply_add(quotient, entry.packed >> pair_coder::spill_shift, state + ((entry.packed >> 5) & 0x1fffu));
   }
 
-  /// The fixed coder keeps its codes where the words would be: 4096 bytes.
+  /// Stores codes of the fixed coder where the words would be: 4096 bytes.
   __device__ __forceinline__ static void store_codes(std::uint32_t const (&symbol)[pairs], int position,
                                                      warp_scratch& scratch) {
     int const lane_row = position / weights_per_lane;
@@ -343,13 +345,14 @@ struct encode_weights_on_warps {
     }
   }
 
-  /// A row with a weight past the end, the exponent from elsewhere, an escape, or a pair that the table does not have.
+  /// Encodes a row with a weight past the end, the exponent from elsewhere, an escape, or a pair that the table does
+  /// not have.
   __device__ __forceinline__ static void encode_odd_row(exponent_window window, std::uint32_t const (&exponents)[pairs],
                                                         int position, int count, pair_coder::encode_table const& table,
                                                         std::uint32_t (&symbol)[pairs],
                                                         pair_coder::encode_entry (&entry)[pairs], warp_scratch& scratch,
                                                         coded_block& result) {
-    std::uint32_t escaped = 0;  // bit i: weight i is listed
+    std::uint32_t escaped = 0;  // bit i: whether weight i is listed as an escape
 #pragma unroll
     for (int i = 0; i < pairs; ++i) {
       bool const has_first = position + 2 * i < count;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The programs that turn weights into a stream (entropy/weight_stream.hpp), in the order in which they run:
+/// The programs that encode weights to a stream (entropy/weight_stream.hpp), in the order in which they run:
 /// normalize_weights (if there are normalizers), count_exponents, write_codebook, encode_weights, place_blocks,
 /// move_payloads, checksum_blocks (if there are checksums).
 ///
-/// Blocks are coded side by side into slots of the workspace, because where a block's payload goes is known only when
-/// all blocks before it are coded.
+/// Blocks are coded in parallel into slots of the workspace, because the position of a block's payload is known only
+/// when all blocks before it are coded.
 #pragma once
 
 #include <cstdint>
@@ -21,22 +21,23 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What the programs of one encoding share.
+/// The arguments and workspace that the programs of one encoding share.
 template <class T>
 struct weight_encoding {
   weight_stream_spec spec;
-  T const* weights = nullptr;                 ///< spec.count of them
-  std::uint8_t* stream = nullptr;             ///< where it goes, at a multiple of 16
-  std::uint64_t* counts = nullptr;            ///< workspace: 256, zero at first
-  std::uint64_t* tile_sums = nullptr;         ///< workspace of executors that place tiles as they go, zero at first
-  pair_coder::encode_table* table = nullptr;  ///< workspace: of the codebook
-  std::uint8_t* slots = nullptr;              ///< workspace of all others: slot_bytes() a block
-  std::int64_t capacity = 0;                  ///< bytes at `stream`
+  T const* weights = nullptr;       ///< spec.count weights
+  std::uint8_t* stream = nullptr;   ///< where the stream goes, at a multiple of 16 bytes
+  std::uint64_t* counts = nullptr;  ///< workspace: 256 counts, zero at first
+  /// Workspace of executors that place tiles as they are coded, zero at first.
+  std::uint64_t* tile_sums = nullptr;
+  pair_coder::encode_table* table = nullptr;  ///< workspace: the codebook's table for pushing
+  std::uint8_t* slots = nullptr;              ///< workspace of all other executors: slot_bytes() for each block
+  std::int64_t capacity = 0;                  ///< bytes of room at `stream`
   std::int64_t* stream_bytes = nullptr;       ///< the result: bytes of the stream
   std::uint64_t seed = 0;                     ///< for stochastic rounding
   status_word* status = nullptr;
 
-  /// Bytes that a coded block has room for before it is placed.
+  /// The bytes of a slot, in which a coded block is until it is placed.
   TESSERA_FN constexpr std::int64_t slot_bytes() const { return spec.raw_payload_bytes(spec.block_weights()); }
 
   /// A block of the tensor.
@@ -55,15 +56,15 @@ struct weight_encoding {
     return result;
   }
 
-  /// Entries of the blocks, in the stream.
+  /// The index entries of the blocks in the stream.
   TESSERA_FN weight_block_index* index() const {
     return reinterpret_cast<weight_block_index*>(stream + spec.index_offset());
   }
-  /// The stream's first 64 bytes.
+  /// The header, which is the stream's first 64 bytes.
   TESSERA_FN weight_stream_header* header() const { return reinterpret_cast<weight_stream_header*>(stream); }
 };
 
-/// One group for each normalizer block: its byte.
+/// Writes normalizers. One group for each normalizer block, which has one byte.
 template <class T>
 struct normalize_weights {
   static constexpr int lanes = 32;
@@ -93,14 +94,14 @@ struct normalize_weights {
   }
 };
 
-/// One group for each counted block.
+/// Counts exponents. One group for each counted block.
 template <class T, class Mantissa, class Steps = weight_block_steps<T, Mantissa>>
 struct count_exponents {
   static constexpr int lanes = 32;
   struct scratch_type {};
   weight_encoding<T> encoding;
 
-  /// Groups that share the counting: about 512 blocks are sampled of large tensors.
+  /// The groups that count: for large tensors about 512 blocks are sampled.
   TESSERA_FN static constexpr std::int64_t groups(weight_stream_spec const& spec) {
     return divide_up(spec.block_count(), histogram_stride(spec.block_count()));
   }
@@ -111,18 +112,19 @@ struct count_exponents {
   }
 };
 
-/// What write_codebook does with one stream. All that follows from the spec is worked out on the host: on a device that
-/// was most of the program's instructions, each of which is fetched for one use.
+/// The work of write_codebook for one stream. The host computes all that follows from the spec: on a device that was
+/// most of the program's instructions, each of which is fetched for one use.
 struct codebook_writing {
   static constexpr int sections = 4;  ///< index, checksums, normalizers, planes
 
-  std::uint64_t const* counts;          ///< of exponents, 256
-  pair_coder::encode_table* table;      ///< for pushing
-  std::uint8_t* stream;                 ///< where header and codebook go
-  weight_stream_header header;          ///< without window and checksums
-  std::int64_t section_ends[sections];  ///< bytes of the stream; zeros follow up to a multiple of section_alignment
+  std::uint64_t const* counts;      ///< 256 counts of exponents
+  pair_coder::encode_table* table;  ///< the table for pushing
+  std::uint8_t* stream;             ///< where header and codebook go
+  weight_stream_header header;      ///< the header without window and checksums
+  /// Ends of the sections in the stream, in bytes; zeros follow up to a multiple of section_alignment.
+  std::int64_t section_ends[sections];
 
-  /// Of an encoding.
+  /// The work for an encoding.
   template <class T>
   static codebook_writing of(weight_encoding<T> const& encoding) {
     weight_stream_spec const& spec = encoding.spec;
@@ -133,21 +135,21 @@ struct codebook_writing {
             {spec.index_end(), spec.checksums_end(), spec.normalizers_end(), spec.planes_end()}};
   }
 
-  /// Else codes of a fixed length.
+  /// Whether there is a codebook; else exponents have codes of a fixed length.
   TESSERA_FN constexpr bool has_codebook() const {
     return header.coder == static_cast<std::uint8_t>(weight_coder::rans_pairs);
   }
-  /// The largest exponent of the type of weights.
+  /// The largest exponent of the weights' type.
   TESSERA_FN constexpr std::uint32_t largest_exponent() const {
     return (1U << weight_type_traits::of(static_cast<weight_type>(header.type)).exponent_bits) - 1;
   }
 };
 
-/// One group: window and frequencies, into the header and the codebook.
+/// Finds window and frequencies, and writes header and codebook. One group.
 struct write_codebook {
   static constexpr int lanes = 32;
   using scratch_type = codebook_scratch;
-  codebook_writing writing;  ///< of the stream
+  codebook_writing writing;  ///< the work for the stream
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type& scratch) const {
@@ -174,7 +176,7 @@ struct write_codebook {
   }
 
  private:
-  /// Zeros between the end of each section and the start of the next.
+  /// Writes zeros between the end of each section and the start of the next.
   template <class Group>
   TESSERA_FN void clear_gaps(Group const& group) const {
     constexpr int alignment = weight_stream_spec::section_alignment;
@@ -190,7 +192,8 @@ struct write_codebook {
   }
 };
 
-/// One group for each block: planes into the stream, payload into the block's slot, its size into the index.
+/// Encodes blocks: writes planes to the stream, the payload to the block's slot, and its size to the index. One group
+/// for each block.
 template <class T, class Mantissa, class Steps = weight_block_steps<T, Mantissa>>
 struct encode_weights {
   static constexpr int lanes = 32;
@@ -266,7 +269,7 @@ struct encode_weights {
 
   /// Reads codes of the block.
   struct code_reader {
-    weight_block_scratch const* scratch;  ///< of the group
+    weight_block_scratch const* scratch;  ///< the scratch of the group
     /// The code at a position.
     TESSERA_FN std::uint32_t operator()(int position) const {
       return weight_block_steps<T, Mantissa>::code_at(*scratch, position);
@@ -274,7 +277,7 @@ struct encode_weights {
   };
   /// Reads exponents of the block.
   struct exponent_reader {
-    weight_block<T> const* block;  ///< of weights
+    weight_block<T> const* block;  ///< the block of weights
     /// The exponent at a position, with a bit for NaNs where no mantissa bit is kept.
     TESSERA_FN std::uint32_t operator()(int position) const {
       kept_value const kept = position < block->count ? block->template keep<Mantissa>(position) : kept_value{};
@@ -298,7 +301,7 @@ struct encode_weights {
   }
 };
 
-/// One group: where payloads go, hence the stream's size and the header's checksum. Reports capacity_exceeded.
+/// Finds the positions of payloads, the stream's size and the header's checksum. Reports capacity_exceeded. One group.
 template <class T>
 struct place_blocks {
   static constexpr int lanes = 32;
@@ -341,7 +344,7 @@ struct place_blocks {
   }
 };
 
-/// One group for each block: its payload from the slot into the stream (if it fits).
+/// Moves payloads from their slots to the stream, if they fit. One group for each block.
 template <class T>
 struct move_payloads {
   static constexpr int lanes = 32;
@@ -365,7 +368,7 @@ struct move_payloads {
   }
 
  private:
-  /// Payloads are whole units of 16 bytes on both sides.
+  /// Copies a lane's part. Payloads are whole units of 16 bytes on both sides.
   TESSERA_FN static void copy_lane(int lane, std::uint8_t const* from, std::uint8_t* to, std::int64_t bytes) {
     struct alignas(16) unit {
       std::uint32_t word[4];
@@ -376,7 +379,7 @@ struct move_payloads {
   }
 };
 
-/// One group for each block whose payload is in the stream: its checksum.
+/// Writes the checksums of blocks whose payloads are in the stream. One group for each block.
 template <class T>
 struct checksum_blocks {
   static constexpr int lanes = 32;

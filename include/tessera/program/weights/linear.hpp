@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The program behind algorithm/weights/compressed_linear.hpp: products of rows of inputs with rows of weights that are
-/// decoded on the way.
+/// The program behind algorithm/weights/compressed_linear.hpp: multiplies rows of inputs with rows of weights that it
+/// decodes block by block.
 ///
-/// The order of additions is fixed, so that every executor gives the same bits: lane l of 32 adds up the columns l,
-/// l + 32, ... one fused multiply-add each, starting from zero; the lanes' sums are added in the order of
-/// tile/per_lane.hpp; the bias comes last. All of it in fp32; the result is rounded once.
+/// The order of additions is fixed, so that every executor gives the same bits: lane l of 32 adds up the columns l, l +
+/// 32, ... with one fused multiply-add each, beginning with zero. The lanes' sums are added in the order of
+/// tile/per_lane.hpp, and the bias last. All sums are in fp32; the result is rounded once.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +20,21 @@
 namespace tessera {
 inline namespace v0 {
 
-/// One group for each band of output rows and each tile of tokens: it decodes every block that covers its band once.
+/// Multiplies with a band of weights. One group for each band of output rows and each tile of tokens: it decodes every
+/// block that covers its band once.
 template <class Reader, class Input, class Output>
 struct compressed_linear_rows {
-  /// What is decoded.
+  /// The type of decoded weights.
   using weight_type = typename Reader::value_type;
   static constexpr int lanes = Reader::lanes;
-  /// Sums that a lane keeps in registers.
-  static constexpr int token_tile = 16;  // sums that a lane keeps in registers
+  /// Tokens of a tile, for each of which a lane keeps a sum in registers.
+  static constexpr int token_tile = 16;
   /// A band has at least as many weights as this many blocks, so that few are decoded twice.
   static constexpr int band_blocks = 4;
   struct scratch_type {
-    /// Of the block at work.
+    /// The decoded weights of one block.
     alignas(64) weight_type weights[Reader::largest_block];
-    typename Reader::scratch_type reader;  ///< the reader's own
+    typename Reader::scratch_type reader;  ///< scratch of the reader
   };
 
   Reader reader;                       ///< decodes a block
@@ -42,7 +43,7 @@ struct compressed_linear_rows {
   matrix_view<Output> outputs;         ///< tokens x rows of weights
   std::int64_t band_rows;              ///< weight rows of a group
 
-  /// Rows of weights that a group takes: whole blocks of them.
+  /// The rows of weights that a group takes: whole blocks of them.
   static std::int64_t rows_of_band(std::int64_t block_weights, std::int64_t columns) {
     return divide_up(band_blocks * block_weights, max(columns, std::int64_t{1}));
   }
@@ -63,7 +64,7 @@ struct compressed_linear_rows {
     std::int64_t const size = reader.block_weights();
     std::int64_t const last = last_row * columns;
     for (std::int64_t block = first_row * columns / size; block * size < last; ++block) {
-      group.sync();  // the block before has been read
+      group.sync();  // all lanes have read the block before
       reader.decode(group, block, scratch.weights, scratch.reader);
       std::int64_t at = max(first_row * columns, block * size);
       std::int64_t const end = min(last, (block + 1) * size);
@@ -100,7 +101,7 @@ struct compressed_linear_rows {
     }
   }
 
-  /// `count` weights of one row, the first of them in column `column`.
+  /// Adds the products of `count` weights of one row, the first of which is in column `column`.
   template <class Group>
   TESSERA_FN void add_products(Group const& group, weight_type const* weights, std::int64_t column, int count,
                                std::int64_t first_token, int tokens, per_lane<token_sums, Group>& sums) const {

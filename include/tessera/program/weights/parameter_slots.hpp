@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The programs behind algorithm/weights/parameter_store.hpp: how a stream that was just encoded gets into the slot of
-/// its parameter, also when it has grown too large for it, with nobody on the host looking.
+/// The programs behind algorithm/weights/parameter_store.hpp: they move a newly encoded stream to the slot of its
+/// parameter, also when it is too large for it, without the host looking.
 ///
 /// A slot is a stream_record and room for a stream. If the new stream fits, it is copied. If not, the blocks whose
-/// payloads fit are, and those from there on go to the overflow arena, which all slots share, as plain weights. Their
-/// index entries in the slot become those of raw blocks at the start of the payload, so what is in the slot is a sound
-/// stream all the same: it decodes without complaint, to the right weights up to that block, and then restore_overflow
-/// puts the others over what came out. If the arena is full too, the slot keeps what it held, and capacity_exceeded is
-/// reported with the number of the parameter.
+/// payloads fit are copied, and the blocks from there on go to the overflow arena, which all slots share, as plain
+/// weights. Their index entries in the slot become those of raw blocks at the start of the payload. So the slot holds a
+/// sound stream all the same: it decodes without errors, to the right weights up to that block, and then
+/// restore_overflow overwrites the wrong ones. If the arena is full too, the slot keeps its old stream, and
+/// capacity_exceeded is reported with the number of the parameter.
 #pragma once
 
 #include <cstdint>
@@ -24,55 +24,55 @@ inline namespace v0 {
 
 /// The first 64 bytes of a slot. All zeros before the first stream.
 struct alignas(64) stream_record {
-  std::int64_t bytes;         ///< of the stream when it was encoded, whether it fitted or not
+  std::int64_t bytes;         ///< bytes of the stream when it was encoded, whether it fitted or not
   std::int64_t first_over;    ///< blocks from this one on are in the arena
-  std::int64_t arena_block;   ///< where the parameter's part of the arena begins, in blocks
-  std::int64_t arena_blocks;  ///< and its size
-  std::int64_t moved_bytes;   ///< for move_stream: how much of the staged stream goes into the slot
+  std::int64_t arena_block;   ///< the first block of the parameter's part of the arena
+  std::int64_t arena_blocks;  ///< the number of blocks of this part
+  std::int64_t moved_bytes;   ///< for move_stream: bytes of the staged stream that go to the slot
   std::int64_t moved_from;    ///< for move_stream: blocks from this one on go to the arena now
 };
 
-/// Of the whole arena. All zeros when it is empty.
+/// The state of the whole arena. All zeros when it is empty.
 struct overflow_state {
-  std::int64_t used_blocks;  ///< of the arena
+  std::int64_t used_blocks;  ///< blocks of the arena that are in use
   std::int64_t overflows;    ///< streams that did not fit their slots
 };
 
-/// What the programs know of one parameter.
+/// The memory of one parameter.
 template <class T>
 struct parameter_stream {
   weight_stream_spec spec;
-  stream_record* record = nullptr;             ///< in the slot
-  std::uint8_t* slot = nullptr;                ///< of the stream; 16-byte aligned
-  std::int64_t capacity = 0;                   ///< bytes there, a multiple of 16
+  stream_record* record = nullptr;             ///< the record of the slot
+  std::uint8_t* slot = nullptr;                ///< the stream in the slot, 16-byte aligned
+  std::int64_t capacity = 0;                   ///< bytes of room for this stream, a multiple of 16
   std::uint8_t* staged = nullptr;              ///< the new stream, in room for the largest
-  std::int64_t const* staged_bytes = nullptr;  ///< one element
-  T* weights = nullptr;                        ///< as they are in plain
-  T* arena = nullptr;                          ///< of blocks that do not fit
-  std::int64_t arena_blocks = 0;               ///< that it has room for
-  overflow_state* overflow = nullptr;          ///< of the arena
-  std::int64_t number = 0;                     ///< what reports name
+  std::int64_t const* staged_bytes = nullptr;  ///< one element: bytes of the staged stream
+  T* weights = nullptr;                        ///< the decoded weights
+  T* arena = nullptr;                          ///< the arena, for blocks that do not fit
+  std::int64_t arena_blocks = 0;               ///< blocks that the arena has room for
+  overflow_state* overflow = nullptr;          ///< the state of the arena
+  std::int64_t number = 0;                     ///< the number that reports name
   status_word* status = nullptr;
 
-  /// Copies of weights and bytes in units of this.
+  /// The unit in which weights and bytes are copied.
   struct alignas(16) unit {
     std::uint32_t word[4];  ///< 16 bytes
   };
 
-  /// The least that a slot must hold so that index entries of blocks that are elsewhere have something to point to.
+  /// The least capacity of a slot, so that index entries of blocks that are elsewhere have something to point to.
   TESSERA_FN static constexpr std::int64_t smallest_capacity(weight_stream_spec const& spec) {
     return spec.coder == weight_coder::stored || spec.count == 0
                ? spec.smallest_bytes()
                : spec.payload_offset() + spec.raw_payload_bytes(spec.coded_in(0));
   }
 
-  /// A block in the arena.
+  /// The weights of a block in the arena.
   TESSERA_FN T* kept(std::int64_t block) const {
     return arena + (record->arena_block + block - record->first_over) * spec.block_weights();
   }
 };
 
-/// One group: decides where the parts of a staged stream go, and makes a sound stream of the part for the slot.
+/// Decides where the parts of a staged stream go, and makes a sound stream of the part for the slot. One group.
 template <class T>
 struct settle_stream {
   static constexpr int lanes = 32;
@@ -117,7 +117,7 @@ struct settle_stream {
     return stream.spec.payload_offset() + std::int64_t{index()[block].position} * weight_stream_spec::payload_alignment;
   }
 
-  /// Blocks follow each other in the payload, so those that end inside of the slot are the first ones.
+  /// The number of blocks that fit. Blocks follow each other in the payload, so these are the first ones.
   template <class Group>
   TESSERA_FN std::int64_t count_fitting(Group const& group) const {
     per_lane<std::int64_t, Group> fitting;
@@ -132,8 +132,8 @@ struct settle_stream {
     return sum(group, fitting);
   }
 
-  /// Room for `blocks` blocks in the arena: the parameter's own part if that suffices or can grow, else a new one.
-  /// False if there is none.
+  /// Claims room for `blocks` blocks in the arena: the parameter's own part if that suffices or can grow, else a new
+  /// part. Returns false if there is no room.
   TESSERA_FN bool claim(stream_record& record, overflow_state& overflow, std::int64_t blocks) const {
     if (blocks <= record.arena_blocks) {
       return true;
@@ -169,16 +169,16 @@ struct settle_stream {
   }
 };
 
-/// After settle_stream: first groups copy pieces of the staged stream into the slot, then one for each block copies its
-/// weights to the arena if that is where it goes.
+/// Moves a stream after settle_stream: the first groups copy pieces of the staged stream to the slot, then one group
+/// for each block copies its weights to the arena, if they go there.
 template <class T>
 struct move_stream {
   static constexpr int lanes = 32;
-  static constexpr std::int64_t piece_bytes = 16384;  ///< that a group moves
+  static constexpr std::int64_t piece_bytes = 16384;  ///< bytes that a group copies
   struct scratch_type {};
   parameter_stream<T> stream;
 
-  /// Groups that move the stream.
+  /// The groups that copy the stream.
   TESSERA_FN std::int64_t pieces() const { return divide_up(stream.capacity, piece_bytes); }
   std::int64_t groups() const { return pieces() + stream.spec.block_count(); }
 
@@ -221,7 +221,7 @@ struct move_stream {
   }
 };
 
-/// After the slot was decoded, one group for each block: the weights of those that are in the arena.
+/// Restores the weights that are in the arena, after the slot was decoded. One group for each block.
 template <class T>
 struct restore_overflow {
   static constexpr int lanes = 32;

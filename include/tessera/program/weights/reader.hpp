@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Weights read inside of other programs, block by block, out of a compressed stream: open_weights checks the stream
-/// once, then any group decodes any block with a weight_reader.
+/// Reads weights of a compressed stream inside of other programs, block by block: open_weights checks the stream once,
+/// then any group decodes any block with a weight_reader.
 ///
 ///     exec.run(open_weights<T>{decoding}, 1);                       // fills decoding.table
 ///     ...
 ///     reader.decode(group, block, scratch.weights, scratch.reader); // in a program of 32 lanes
 ///
-/// What is not sound is reported where decoding.status points and reads as zeros.
+/// What is corrupt is reported to decoding.status and reads as zeros.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@
 namespace tessera {
 inline namespace v0 {
 
-/// One group: header, codebook and decode table, or the checksum of a stream whose values are stored as they are.
+/// Checks header and codebook and makes the decode table, or checks the checksum of a stream whose values are stored
+/// raw. One group.
 template <class T>
 struct open_weights {
   static constexpr int lanes = 32;
@@ -62,16 +63,16 @@ struct weight_reader {
   using value_type = T;
   using scratch_type = weight_block_scratch;
   static constexpr int lanes = 32;
-  static constexpr int largest_block = 1 << weight_stream_spec::largest_log2_block;  ///< weights of a block at most
+  static constexpr int largest_block = 1 << weight_stream_spec::largest_log2_block;  ///< the most weights of a block
 
   weight_decoding<T> decoding;
 
-  /// Weights of the tensor.
+  /// The number of weights of the tensor.
   TESSERA_FN constexpr std::int64_t count() const { return decoding.spec.count; }
-  /// Weights of every block but the last.
+  /// The number of weights of every block but the last.
   TESSERA_FN constexpr std::int64_t block_weights() const { return decoding.spec.block_weights(); }
 
-  /// Writes the weights of a block; all lanes may read them after it. False if it is not sound.
+  /// Writes the weights of a block, which all lanes may read when it returns. Returns false if the block is corrupt.
   template <class Group>
   TESSERA_FN bool decode(Group const& group, std::int64_t block, T* weights, scratch_type& scratch) const {
     static_assert(Group::size == lanes, "tessera: weights are decoded by groups of 32 lanes");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// One step of stochastic gradient descent on weights in place: w - rate * g, in fp32 with one rounding (a fused
-/// multiply-add), then to the nearest value of the storage type, ties to even. Each weight on its own, so every
-/// executor gives the same bits.
+/// multiply-add), then rounded to the nearest value of the storage type, ties to even. Each weight is computed by
+/// itself, so that every executor gives the same bits.
 ///
 ///     sgd_step<bfloat16, float> const step{weights, gradient, 0.01F};
 ///     exec.run(step, step.groups());
@@ -21,12 +21,12 @@ inline namespace v0 {
 template <class Weight, class Gradient>
 struct sgd_step {
   static constexpr int lanes = 32;
-  static constexpr std::int64_t weights_a_group = 1024;  ///< in turns of the lanes
+  static constexpr std::int64_t weights_a_group = 1024;  ///< weights of a group, in turns of the lanes
   struct scratch_type {};
 
-  array_view<Weight> weights;           ///< changed in place
-  array_view<Gradient const> gradient;  ///< of each weight
-  float rate;                           ///< by which gradients are multiplied
+  array_view<Weight> weights;           ///< the weights, changed in place
+  array_view<Gradient const> gradient;  ///< the gradient of each weight
+  float rate;                           ///< the factor of gradients
 
   std::int64_t groups() const { return divide_up(weights.size(), weights_a_group); }
 

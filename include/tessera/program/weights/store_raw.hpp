@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Streams of tensors too small to gain from coding: the header, then the values as they are. One group for one tensor.
+/// Stores and loads streams of tensors too small to gain from coding: the header, then the values as they are. One
+/// group for one tensor.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +47,7 @@ struct store_weights {
   }
 };
 
-/// Weights of a stored tensor, or of a range of what would be its blocks, copied.
+/// Copies the weights of a stored tensor, or of a range of its blocks, as if it had any.
 template <class T>
 struct load_stored_weights {
   static constexpr int lanes = 32;

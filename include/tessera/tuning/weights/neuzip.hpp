@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// How NeuZip's CUDA programs are laid out, by architecture.
+/// The launch policies of NeuZip's CUDA kernels, by architecture.
 #pragma once
 
 #include <tessera/config.hpp>
@@ -7,14 +7,15 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Decoding: thread blocks of `threads` threads, `blocks_per_multiprocessor` of them at a time, with room for `words`
-/// 16-bit words of states and codes a warp. Compiled for architectures from `from` up to but without `before`.
+/// The policy of decoding: thread blocks of `threads` threads, `blocks_per_multiprocessor` of them at a time, with room
+/// for `words` 16-bit words of states and codes a warp. Compiled for architectures from `from` up to, but without,
+/// `before`.
 struct neuzip_decode_policy {
-  int threads;                    ///< of a thread block, a multiple of 32
-  int blocks_per_multiprocessor;  ///< thread blocks at a time
-  int words;                      ///< of 16 bits, of states and codes, a warp
-  int from;                       ///< architecture, as 900 for sm_90
-  int before;                     ///< architecture that it is not for any more
+  int threads;                    ///< threads of a thread block, a multiple of 32
+  int blocks_per_multiprocessor;  ///< thread blocks that run at a time on a multiprocessor
+  int words;                      ///< 16-bit words of states and codes for each warp
+  int from;                       ///< the first architecture, as 900 for sm_90
+  int before;                     ///< the first architecture that is no longer included
 
   TESSERA_FN friend constexpr bool operator==(neuzip_decode_policy a, neuzip_decode_policy b) {
     return a.threads == b.threads && a.blocks_per_multiprocessor == b.blocks_per_multiprocessor && a.words == b.words &&
@@ -22,28 +23,28 @@ struct neuzip_decode_policy {
   }
 };
 
-/// H200, 512 MiB of bf16, GB/s of output (threads, blocks, words). With rows loaded two at a time {1024, 1, 1816} 2076,
-/// {1024, 1, 2336} 2073; an earlier version {1024, 1, 2560} 2012, {1024, 1, 1664} 2025, {512, 2, 1664} 2022,
-/// {640, 2, 1664} 1985, {768, 2, 1664} 1970, {768, 1, 1664} 1910: 32 warps a multiprocessor suffice to keep DRAM busy.
-/// What mattered more: rows loaded four at a time (2105; fp32 1884 instead of 1805), all thread blocks moving along the
-/// tensor together (3 percent), no registers spilled for every block (up to 15 percent), and for 4096 x 4096 the order
-/// at the start, everything asked for before anything is waited for (1518 instead of 1247).
+/// H200, 512 MiB of bf16, GB/s of output by {threads, blocks, words}. With rows loaded two at a time {1024, 1, 1816}
+/// 2076, {1024, 1, 2336} 2073; an earlier version {1024, 1, 2560} 2012, {1024, 1, 1664} 2025, {512, 2, 1664} 2022,
+/// {640, 2, 1664} 1985, {768, 2, 1664} 1970, {768, 1, 1664} 1910. So 32 warps a multiprocessor suffice to keep DRAM
+/// busy. Other things mattered more: rows loaded four at a time (2105; fp32 1884 instead of 1805), all thread blocks
+/// moving along the tensor together (3 percent), no registers spilled for every block (up to 15 percent), and for 4096
+/// x 4096 the order at the start, with all loads issued before the first wait (1518 instead of 1247).
 struct neuzip_decode_tuning {
   using policy_type = neuzip_decode_policy;
   TESSERA_FN constexpr policy_type operator()(int architecture) const {
-    // 2336 words hold nearly every block that the coder makes and leave 92 KiB of L1 on sm_90. Before it a
-    // multiprocessor has 100 or 164 KiB of shared memory.
+    // 2336 words hold nearly every block that the coder makes and leave 92 KiB of L1 on sm_90. Multiprocessors before
+    // sm_90 have 100 or 164 KiB of shared memory.
     return architecture >= 900 ? policy_type{1024, 1, 2336, 900, 10000} : policy_type{384, 1, 2336, 0, 900};
   }
 };
 
-/// Encoding: thread blocks of `threads` threads, `blocks_per_multiprocessor` of them at a time; a warp has room for the
-/// largest block. Compiled for architectures from `from` up to but without `before`.
+/// The policy of encoding: thread blocks of `threads` threads, `blocks_per_multiprocessor` of them at a time; a warp
+/// has room for the largest block. Compiled for architectures from `from` up to, but without, `before`.
 struct neuzip_encode_policy {
-  int threads;                    ///< of a thread block, a multiple of 32
-  int blocks_per_multiprocessor;  ///< thread blocks at a time
-  int from;                       ///< architecture, as 900 for sm_90
-  int before;                     ///< architecture that it is not for any more
+  int threads;                    ///< threads of a thread block, a multiple of 32
+  int blocks_per_multiprocessor;  ///< thread blocks that run at a time on a multiprocessor
+  int from;                       ///< the first architecture, as 900 for sm_90
+  int before;                     ///< the first architecture that is no longer included
 
   TESSERA_FN friend constexpr bool operator==(neuzip_encode_policy a, neuzip_encode_policy b) {
     return a.threads == b.threads && a.blocks_per_multiprocessor == b.blocks_per_multiprocessor && a.from == b.from &&

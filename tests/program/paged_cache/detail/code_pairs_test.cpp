@@ -13,7 +13,7 @@ using namespace tessera;
 
 namespace {
 
-/// Random codes of a lane, also the largest ones.
+/// Checks pairs of a lane with random codes, and with the largest ones.
 template <int Bits>
 void check_pairs() {
   using pairs_type = code_pairs<Bits>;

@@ -19,7 +19,7 @@ std::uint32_t code_of(int token, int channel) {
   return static_cast<std::uint32_t>(testing::hash(3, static_cast<std::uint64_t>(token * 256 + channel)) % 16);
 }
 
-/// Codes of all elements in their places, one after the other.
+/// The words in which the codes of all elements are in their places, set one after the other.
 template <int Channels>
 std::vector<std::uint32_t> expected_words(bool are_keys) {
   constexpr int strips = Channels / 16;
@@ -30,8 +30,8 @@ std::vector<std::uint32_t> expected_words(bool are_keys) {
       for (int field = 0; field < lane_codes::fields; ++field) {
         for (int half = 0; half < 2; ++half) {
           code_place const place{lane, field, half};
-          int const row = are_keys ? place.column() : place.row();     // of channels
-          int const column = are_keys ? place.row() : place.column();  // of tokens
+          int const row = are_keys ? place.column() : place.row();     // row of channels
+          int const column = are_keys ? place.row() : place.column();  // column of tokens
           codes.put(4, field, half, code_of(16 * place.tile() + column, 16 * strip + row));
         }
       }
@@ -43,7 +43,7 @@ std::vector<std::uint32_t> expected_words(bool are_keys) {
   return words;
 }
 
-/// Bytes of two words, picked as the digits of `selector` say.
+/// The bytes of two words that the digits of `selector` pick.
 std::uint32_t picked(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
   std::uint32_t result = 0;
   for (int i = 0; i < 4; ++i) {
@@ -53,7 +53,7 @@ std::uint32_t picked(std::uint32_t low, std::uint32_t high, std::uint32_t select
   return result;
 }
 
-/// What a thread writes: words of codes of keys, and their places.
+/// Writes the words of codes of keys of a thread to their places.
 template <int Channels>
 void write_keys(std::vector<std::uint32_t>& words, page_lanes<Channels> const& at) {
   auto const code = [&](int slot, int j) { return code_of(at.key_token(slot), at.channel(j)); };
@@ -71,7 +71,7 @@ void write_keys(std::vector<std::uint32_t>& words, page_lanes<Channels> const& a
   }
 }
 
-/// What a thread writes: words of codes of values, and their places.
+/// Writes the words of codes of values of a thread to their places.
 template <int Channels>
 void write_values(std::vector<std::uint32_t>& words, page_lanes<Channels> const& at) {
   std::uint32_t pairs[4] = {};
@@ -125,7 +125,7 @@ void check_elements() {
         CHECK(places.four_of(false, slot, half) == static_cast<unsigned>(at.value_token(slot) * Channels + channel));
       }
       CHECK(places.value_word(slot / 2, slot % 2) == static_cast<unsigned>(at.value_word(slot / 2, slot % 2)));
-      lanes_type const first{lane ^ lanes_type::distance_to(slot)};  // whose slot 0 is this token
+      lanes_type const first{lane ^ lanes_type::distance_to(slot)};  // the thread whose slot 0 holds this token
       CHECK((first.key_token(0) == at.key_token(slot) && first.value_token(0) == at.value_token(slot)));
       CHECK((first.copy() == at.copy() && first.row() == at.row() && first.lane / 32 == lane / 32));
     }
@@ -134,7 +134,7 @@ void check_elements() {
   CHECK(values.size() == static_cast<std::size_t>(64 * Channels));
 }
 
-/// The sum that a thread ends with, as slots are exchanged.
+/// The sum that a thread has after slots were exchanged.
 template <int Channels>
 float sum_of_lane(std::vector<float> const& eights, int lane) {
   using lanes_type = page_lanes<Channels>;
@@ -148,7 +148,7 @@ float sum_of_lane(std::vector<float> const& eights, int lane) {
   }
   for (int distance = 1; distance < lanes_type::eights; distance *= 2) {
     std::vector<float> const before = slots;
-    int const kept = distance == 1 ? 2 : 1;  // slots after the step
+    int const kept = distance == 1 ? 2 : 1;  // slots left after the step
     int const shift = distance == 1 ? 2 : distance == 2 ? 1 : 0;
     for (int which = 0; which < lanes_type::lanes; ++which) {
       for (int slot = 0; slot < kept; ++slot) {

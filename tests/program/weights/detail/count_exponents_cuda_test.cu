@@ -22,7 +22,7 @@ std::vector<T> some_weights(std::int64_t count, std::uint64_t seed) {
   return weights;
 }
 
-/// What is counted, by the rule that the codebook's documentation gives.
+/// The expected counts, by the rule of the codebook's documentation.
 template <class T>
 std::vector<std::uint64_t> histogram(std::vector<T> const& weights, int log2_block) {
   auto const size = static_cast<std::int64_t>(weights.size());
@@ -37,7 +37,7 @@ std::vector<std::uint64_t> histogram(std::vector<T> const& weights, int log2_blo
   return counts;
 }
 
-/// Tensors of several sizes in one launch, `shift` elements past an aligned address.
+/// Checks tensors of several sizes in one launch, `shift` elements past an aligned address.
 template <class T>
 void check_counts(std::vector<std::int64_t> const& sizes, int log2_block, int shift) {
   CAPTURE(scalar_traits<T>::name(), log2_block, shift);
@@ -77,7 +77,7 @@ void check_counts(std::vector<std::int64_t> const& sizes, int log2_block, int sh
 
 TEST_CASE("exponents are counted in the blocks that the rule names, of all tensors of a launch", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  check_counts<bfloat16>({1, 1024, 5000, 1'100'001}, 10, 0);  // 1075 blocks: every second one counts
+  check_counts<bfloat16>({1, 1024, 5000, 1'100'001}, 10, 0);  // 1075 blocks, of which every second one counts
   check_counts<bfloat16>({70'001, 33}, 13, 3);
   check_counts<float8_e5m2>({4097, 100'000}, 11, 0);
 }

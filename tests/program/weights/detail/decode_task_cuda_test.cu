@@ -35,7 +35,7 @@ weight_stream_spec spec_of(weight_type type, weight_coder coder) {
   return spec;
 }
 
-/// A good header, then that header with each of its bits changed, with checksums that fit.
+/// A sound header, then the same header with each of its bits inverted, with checksums that fit.
 std::vector<weight_stream_header> headers_of(weight_stream_spec const& spec) {
   weight_stream_header good = spec.header();
   good.window_base = 1;

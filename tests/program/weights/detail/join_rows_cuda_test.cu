@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Rows of weights are tested with the decoder; here are the exponents of pairs of codes for every window.
+// Rows of weights are tested with the decoder. This tests the exponents of pairs of codes for every window.
 #include <cstdint>
 #include <vector>
 
@@ -14,7 +14,7 @@ using tessera_test::device_values;
 
 namespace {
 
-/// Adds up, for every window with this base, in how many pairs of codes an exponent is not the window's.
+/// Counts, for every window with this base, the pairs of codes with an exponent that is not the window's.
 template <int Shift>
 __global__ void compare(std::uint32_t largest_exponent, int* wrong) {
   std::uint32_t const base = blockIdx.x;
@@ -25,7 +25,7 @@ __global__ void compare(std::uint32_t largest_exponent, int* wrong) {
   }
   std::uint32_t const first = threadIdx.x % 16;
   std::uint32_t const second = threadIdx.x / 16;
-  // What is above the type's exponents is dropped or masked where rows are made.
+  // Bits above the type's exponents are dropped or masked where rows are joined.
   std::uint32_t const kept = (2 * (largest_exponent + 1) - 1) << Shift;
   auto const exponent = [&](std::uint32_t code) {
     return (code < exponent_window::neighbours ? base + code : extra + code - exponent_window::extra_code) << Shift;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `attended_by`: which token of an offloaded cache a lane of a share of attention has
+/// `attended_by`: the token of an offloaded cache that a lane has in a share (split) of attention
 /// (program/offloaded_cache/attend_chunks.hpp).
 ///
-/// Which tokens a share has depends on nothing but the extents and the selection: not on what lay in slots before, so
-/// that results do not either. What is resident from the start comes first and needs nothing that is still on its way.
+/// The tokens of a share depend only on the extents and the selection, not on what was in slots before, so that results
+/// do not depend on it either. Tokens that are on the device from the start come first, and wait for no transfer.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Channels of a key after its rotation, and of a value.
+/// The rotated key and the value of a token.
 template <class T>
 struct attended_token {
   T const* key;    ///< null: there is no token
   T const* value;  ///< null: there is no token
 };
 
-/// Whose share it is.
+/// The step and key head of a share.
 struct attending_head {
-  std::int64_t at;        ///< the step
-  std::int64_t sequence;  ///< of the batch
-  std::int64_t head;      ///< key head
+  std::int64_t at;        ///< the number of the step
+  std::int64_t sequence;  ///< number of the sequence in the batch
+  std::int64_t head;      ///< the key head
 };
 
-/// Tokens of the ring are those from the first that is not archived to the new one.
+/// The token at `place` among those of the ring, which are from the first that is not archived to the new one.
 template <class T, class E>
 TESSERA_FN attended_token<T> attended_in_ring(offload_extents const& n, offloaded_memory<T, E> const& memory,
                                               attending_head const& by, std::int32_t place) {
@@ -41,7 +41,7 @@ TESSERA_FN attended_token<T> attended_in_ring(offload_extents const& n, offloade
   return {&memory.ring_keys(by.sequence, by.head, place, 0), &memory.ring_values(by.sequence, by.head, place, 0)};
 }
 
-/// Divides numbers of 32 bits only, which takes devices a fraction of the time.
+/// The token of a lane of a share. It divides only numbers of 32 bits, which takes devices a fraction of the time.
 template <class T, class E>
 TESSERA_FN attended_token<T> attended_by(offload_extents const& n, offloaded_memory<T, E> const& memory,
                                          offload_step<T> const& step, attending_head const& by, std::int64_t share,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `landmark_lines`: how tensor cores multiply landmarks of chunks, a line of bytes each, by queries: for selectors
-/// whose chunks score_means can score. Warps have 16 lines and 8 queries.
+/// `landmark_lines`: how tensor cores multiply landmarks of chunks, a line of bytes each, by queries, for the selectors
+/// whose chunks score_means can score. A warp has 16 lines and 8 queries.
 ///
 ///     means in bfloat16    m16n8k16, sums in fp32
 ///     codes of means       m16n8k32: a query is s (256 high + low) with high and low in 8 bits, and s its largest
@@ -23,32 +23,32 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Of heads of `Channels` channels, a multiple of 32; S: the selector.
+/// Lines of heads of `Channels` channels, a multiple of 32. S: the selector.
 template <int Channels, ChunkSelector S>
 struct landmark_lines;
 
-/// Means in bfloat16. Lines begin at multiples of 16 bytes.
+/// Lines of means in bfloat16, which begin at multiples of 16 bytes.
 template <int Channels, int Chunk, class Group>
 struct landmark_lines<Channels, landmark_selector<Chunk, Group>> {
-  static constexpr int bytes = 2 * Channels;  ///< of a line
-  static constexpr int spare_bytes = 128;     ///< for each eight lines in shared memory: what is between them
-  /// Between eight chunks' lines in shared memory, which begin at multiples of 128 bytes, and the next eight, so that
-  /// lines that are loaded together are in different banks.
+  static constexpr int bytes = 2 * Channels;  ///< bytes of a line
+  static constexpr int spare_bytes = 128;     ///< the gaps for each eight lines in shared memory
+  /// The gap between eight chunks' lines in shared memory, which begin at multiples of 128 bytes, and the next eight,
+  /// so that lines that are loaded together are in different banks.
   [[nodiscard]] static constexpr int gap(int) { return 64; }
 
-  /// A query as it is loaded: lane / 4 of 8.
+  /// A query as it is loaded, query lane / 4 of 8.
   using raw_type = row_words<Channels>;
   /// A query as it is multiplied.
   struct queries_type {
-    row_words<Channels> rows;  ///< lane / 4 of 8
+    row_words<Channels> rows;  ///< query lane / 4 of 8
 
-    /// Of what was loaded.
+    /// Prepares the loaded queries.
     __device__ __forceinline__ void make(raw_type const& raw, int) { rows = raw; }
   };
 
-  uint4 words[2][row_words<Channels>::blocks];  ///< of two lines
+  uint4 words[2][row_words<Channels>::blocks];  ///< pieces of two lines
 
-  /// Of two lines.
+  /// Loads two lines.
   __device__ __forceinline__ void load(unsigned char const* first, unsigned char const* second, int lane) {
 #pragma unroll
     for (int number = 0; number < row_words<Channels>::blocks; ++number) {
@@ -56,7 +56,7 @@ struct landmark_lines<Channels, landmark_selector<Chunk, Group>> {
       words[1][number] = reinterpret_cast<uint4 const*>(second)[row_piece(lane, number)];
     }
   }
-  /// Products with queries 2 * (lane % 4) and the next one: of the first line, then of the second.
+  /// Multiplies both lines with queries 2 * (lane % 4) and the next one; the products of the first line come first.
   __device__ __forceinline__ void multiply(float (&scores)[4], queries_type const& queries) const {
     float sums[2][4] = {};  // two, so that products wait less for each other
 #pragma unroll
@@ -70,23 +70,23 @@ struct landmark_lines<Channels, landmark_selector<Chunk, Group>> {
   }
 };
 
-/// Codes of means and their scale. Lines begin at multiples of 4 bytes.
+/// Lines of codes of means and their scale, which begin at multiples of 4 bytes.
 template <int Channels, int Chunk, class Group>
 struct landmark_lines<Channels, coded_landmark_selector<Chunk, Group>> {
   /// Bytes of a line.
   static constexpr int bytes = Channels + coded_landmark_selector<Chunk, Group>::scale_bytes;
-  static constexpr int spare_bytes = 160;       ///< for each eight lines in shared memory: what is between them
-  static constexpr int blocks = Channels / 32;  ///< of numbers that an instruction takes
+  static constexpr int spare_bytes = 160;       ///< the gaps for each eight lines in shared memory
+  static constexpr int blocks = Channels / 32;  ///< blocks of numbers that an instruction takes
   static_assert(bytes % 4 == 0 && Channels % 32 == 0);
 
   /// Bytes between eight chunks' lines in shared memory and the next eight; eight heads' lines have 33 times 32 bytes.
   [[nodiscard]] static constexpr int gap(int heads) { return heads == 8 ? 16 : 64; }
 
-  /// A query as it is loaded: lane / 4 of 8.
+  /// A query as it is loaded, query lane / 4 of 8.
   struct raw_type {
-    uint2 pieces[2 * blocks];  ///< numbers 4 * (lane % 4) and on of each 16
+    uint2 pieces[2 * blocks];  ///< numbers 4 * (lane % 4) and the next three of each 16
 
-    /// Null is a query of zeros.
+    /// Loads a query; a null one is zeros.
     __device__ __forceinline__ void load(bfloat16 const* row, int lane) {
 #pragma unroll
       for (int i = 0; i < 2 * blocks; ++i) {
@@ -94,17 +94,17 @@ struct landmark_lines<Channels, coded_landmark_selector<Chunk, Group>> {
       }
     }
   };
-  /// A query in codes, and scales of those that the lane has scores of.
+  /// A query in codes, and the scales of the queries of which the lane has scores.
   struct queries_type {
-    std::uint32_t high[blocks][2];  ///< as the instruction has columns
-    std::uint32_t low[blocks][2];   ///< as the instruction has columns
-    float scales[2];                ///< of queries 2 * (lane % 4) and the next one
+    std::uint32_t high[blocks][2];  ///< high codes, in the order of the instruction's columns
+    std::uint32_t low[blocks][2];   ///< low codes, in the order of the instruction's columns
+    float scales[2];                ///< scales of queries 2 * (lane % 4) and the next one
 
-    static constexpr int highest = 127 * 256;  ///< of both codes together
+    static constexpr int highest = 127 * 256;  ///< the largest value of both codes together
 
-    /// Of what was loaded. Where a number is not finite the scale is NaN.
+    /// Codes the loaded queries. Where a number is not finite, the scale is NaN.
     __device__ __forceinline__ void make(raw_type const& raw, int lane) {
-      std::uint32_t magnitudes = 0;  // two, of 16 bits, which order as numbers do
+      std::uint32_t magnitudes = 0;  // two magnitudes of 16 bits, which order as numbers do
 #pragma unroll
       for (uint2 const& piece : raw.pieces) {
         magnitudes = __vmaxu2(magnitudes, __vmaxu2(piece.x & 0x7fff7fffU, piece.y & 0x7fff7fffU));
@@ -125,9 +125,10 @@ struct landmark_lines<Channels, coded_landmark_selector<Chunk, Group>> {
     }
 
    private:
-    /// The nearest whole number and 128, as 16 bits of which bytes 1 and 0 are the codes, 0 with its sign turned.
+    /// The sum of the nearest whole number and 128, as 16 bits: bytes 1 and 0 are the codes, byte 0 with its sign
+    /// inverted.
     __device__ __forceinline__ static std::uint32_t whole(std::uint32_t number, float reciprocal) {
-      constexpr float no_fraction = 0x1.8p23F;  // floats around it have none, and the low bits of what is added
+      constexpr float no_fraction = 0x1.8p23F;  // floats near it have no fraction, and their low bits are what is added
       return __float_as_uint(__fmaf_rn(__uint_as_float(number), reciprocal, no_fraction + 128.0F));
     }
     __device__ __forceinline__ static void code(uint2 const& piece, float reciprocal, std::uint32_t& high,
@@ -141,10 +142,10 @@ struct landmark_lines<Channels, coded_landmark_selector<Chunk, Group>> {
     }
   };
 
-  std::uint32_t words[blocks][4];  ///< as the instruction has rows
-  float scales[2];                 ///< of both lines
+  std::uint32_t words[blocks][4];  ///< codes of both lines, in the order of the instruction's rows
+  float scales[2];                 ///< scales of both lines
 
-  /// Of two lines.
+  /// Loads two lines.
   __device__ __forceinline__ void load(unsigned char const* first, unsigned char const* second, int lane) {
     auto const* const one = reinterpret_cast<std::uint32_t const*>(first);
     auto const* const other = reinterpret_cast<std::uint32_t const*>(second);
@@ -156,7 +157,7 @@ struct landmark_lines<Channels, coded_landmark_selector<Chunk, Group>> {
     scales[0] = __uint_as_float(one[Channels / 4]);
     scales[1] = __uint_as_float(other[Channels / 4]);
   }
-  /// Products with queries 2 * (lane % 4) and the next one: of the first line, then of the second.
+  /// Multiplies both lines with queries 2 * (lane % 4) and the next one; the products of the first line come first.
   __device__ __forceinline__ void multiply(float (&scores)[4], queries_type const& queries) const {
     std::int32_t high[4] = {};
     std::int32_t low[4] = {};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `join_chunks`: merge_chunks (program/offloaded_cache/attend_chunks.hpp) where its time counts: a warp takes a row,
-/// each lane four channels of it, and asks for many shares at a time, instead of for one after the other.
+/// `join_chunks`: a faster merge_chunks (program/offloaded_cache/attend_chunks.hpp). A warp takes a row, each lane four
+/// channels of it, and loads many shares (splits) at a time instead of one after the other.
 ///
-/// With the paper's parameters a row has 20 shares of 128 channels, which are asked for at once: 16 sequences of 32
+/// With the paper's parameters a row has 20 shares of 128 channels, all of which are loaded at once. 16 sequences of 32
 /// query heads read 5.2 MB, which is still in a cache.
 #pragma once
 
@@ -19,18 +19,18 @@ inline namespace v0 {
 
 template <class T, class E, class Result>
 struct join_chunks {
-  /// The portable program, whose members say what is to be done.
+  /// The portable program, whose members are the arguments.
   using call_type = merge_chunks<T, E, Result>;
   static constexpr int lanes = 32;
   static constexpr int groups_per_block = 4;
-  static constexpr int at_a_time = 24;  ///< shares
+  static constexpr int at_a_time = 24;  ///< shares that are loaded at a time
   struct scratch_type {};
 
   call_type call;          ///< extents, lengths, step and results
-  known_divisor by_heads;  ///< query heads
-  std::int32_t shares;     ///< of each row, over what is resident and what is selected
+  known_divisor by_heads;  ///< the number of query heads, as a divisor
+  std::int32_t shares;     ///< the shares of each row, over resident and selected chunks
 
-  /// Of fewer than 2^31 groups.
+  /// The program for a call of fewer than 2^31 groups.
   [[nodiscard]] static join_chunks of(call_type const& call) {
     return {call, known_divisor::of(static_cast<std::uint32_t>(call.extents.query_heads)),
             static_cast<std::int32_t>(resident_shares(call.extents) + selected_shares(call.extents))};
@@ -54,7 +54,7 @@ struct join_chunks {
   }
 
  private:
-  /// Adds up relative to `reference`.
+  /// Sums of a row's shares, relative to `reference`.
   struct sums {
     float reference;
     float weights;

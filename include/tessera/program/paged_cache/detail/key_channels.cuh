@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `page_channels`: a part of compress_pages (program/paged_cache/write_pages.cuh): bounds of the keys of a page,
-/// channel by channel, and by what these keys become codes of 4 bits. The arithmetic is that of
+/// `page_channels`: a part of compress_pages (program/paged_cache/write_pages.cuh). It finds the bounds of the keys of
+/// a page, channel by channel, and the parameters by which these keys become codes of 4 bits. The arithmetic is that of
 /// program/paged_cache/page_arithmetic.hpp.
 #pragma once
 
@@ -29,40 +29,41 @@ namespace detail {
 
 }  // namespace detail
 
-/// Of all channels, at place_of().
+/// The parameters of all channels, each at place_of().
 template <int Channels>
 struct page_channels {
-  /// Which elements a thread has.
+  /// The elements that a thread has.
   using lanes_type = page_lanes<Channels>;
   static constexpr int slots = lanes_type::slots;      ///< tokens of a thread
-  static constexpr float origin = 128.0F;              ///< of codes
-  static constexpr std::uint32_t signs = 0x80008000U;  ///< of a pair of fp16
-  static constexpr float largest = 65504.0F;           ///< of fp16
+  static constexpr float origin = 128.0F;              ///< the origin of codes
+  static constexpr std::uint32_t signs = 0x80008000U;  ///< the signs of a pair of fp16
+  static constexpr float largest = 65504.0F;           ///< the largest fp16
 
-  float reciprocal[Channels];  ///< of the distance of codes
-  float offset[Channels];      ///< what is added to multiples of it
-  float scale[Channels];       ///< the distance
-  float base[Channels];        ///< of decoded keys: what is added to multiples of the distance
+  float reciprocal[Channels];  ///< 1 / distance from code to code
+  float offset[Channels];      ///< the addend after multiplying by `reciprocal`
+  float scale[Channels];       ///< distance from code to code
+  float base[Channels];        ///< the addend of decoded keys, after multiplying by `scale`
 
-  /// Lower fours of all sixteens, then the upper ones: so that threads that load together have all banks.
+  /// The index of a channel: lower fours of all sixteens first, then the upper ones, so that threads that load together
+  /// have all banks.
   [[nodiscard]] __device__ __forceinline__ static int place_of(int channel) {
     return channel / 8 % 2 * (Channels / 2) + channel / 16 * 8 + channel % 8;
   }
-  /// That of the first elements of a thread, or of the others.
+  /// The index of the first four elements of a thread, or of the other four.
   [[nodiscard]] __device__ __forceinline__ static int place_of(lanes_type const& at, int half) {
     return 4 * at.eight() + (half ^ at.first_four()) * (Channels / 2);
   }
 
-  /// Of four channels.
+  /// The parameters of four channels.
   struct four {
-    float of[4];  ///< of each
+    float of[4];  ///< one of each channel
   };
-  /// Those at a place_of() in one of the lists.
+  /// Loads four parameters from a place_of() in one of the lists.
   [[nodiscard]] __device__ __forceinline__ static four four_at(float const* from) {
     float4 const loaded = *reinterpret_cast<float4 const*>(from);
     return {{loaded.x, loaded.y, loaded.z, loaded.w}};
   }
-  /// Numbers that count from the origin, which are encoded: NaN becomes the origin.
+  /// Clamps numbers that count from the origin, before they are encoded: NaN becomes the origin.
   __device__ __forceinline__ static void clamp_numbers(float (&numbers)[slots][8]) {
 #pragma unroll
     for (auto& slot : numbers) {
@@ -73,12 +74,12 @@ struct page_channels {
     }
   }
 
-  /// Of a thread's channels over its tokens, in pairs of fp16. NaNs are left out.
+  /// Bounds of a thread's channels over its tokens, in pairs of fp16, without NaNs.
   struct bounds {
     uint4 negative;  ///< upper bounds of -e
     uint4 positive;  ///< upper bounds of e
   };
-  /// Of what a thread has.
+  /// The bounds of the thread's elements.
   [[nodiscard]] __device__ __forceinline__ static bounds bounds_of(float const (&merged)[slots][8]) {
     std::uint32_t low[4];
     std::uint32_t high[4];
@@ -94,7 +95,7 @@ struct page_channels {
     }
     return {{low[0], low[1], low[2], low[3]}, {high[0], high[1], high[2], high[3]}};
   }
-  /// The pair of such four in which a row's thread has a channel.
+  /// The index of a channel's pair among the four pairs of its thread in a row.
   [[nodiscard]] __device__ __forceinline__ static int pair_of(int row, int channel) {
     lanes_type const from{row * lanes_type::eights + eight_of(channel)};
     return (channel / 8 % 2 ^ from.first_four()) * 2 + channel % 4 / 2;
@@ -104,11 +105,11 @@ struct page_channels {
     return channel / 16 * 2 + channel % 8 / 4;
   }
 
-  /// What a channel of a page has.
+  /// The parameters of a channel, as the page has them.
   struct fitted {
-    std::uint16_t scale;    ///< fp16
-    std::uint16_t minimum;  ///< fp16
-    bool is_inside;         ///< no key is encoded to more or less than 4 bits
+    std::uint16_t scale;    ///< bits of an fp16
+    std::uint16_t minimum;  ///< bits of an fp16
+    bool is_inside;         ///< whether all keys' numbers are within the codes without clamping
   };
   /// Fits a channel to its bounds, which are NaN where all tokens are retained.
   __device__ __forceinline__ fitted fit(int channel, float low, float high) {
@@ -122,7 +123,7 @@ struct page_channels {
     offset[place] = plus;
     scale[place] = step;
     base[place] = multiply_add(-origin, step, range.minimum);
-    // Before they were rounded to fp16, bounds were so far outside at most.
+    // The lowest and highest that bounds can have been before they were rounded to fp16.
     float const below = range.minimum - multiply_add(absolute(range.minimum), 0x1p-11F, 0x1p-25F);
     float const above = range.maximum + multiply_add(absolute(range.maximum), 0x1p-11F, 0x1p-25F);
     bool const is_inside = multiply_add(below, by, plus) >= origin && multiply_add(above, by, plus) < origin + 16.0F &&

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `page_columns`: attention of up to eight rows of queries over a page of codes (program/paged_cache/page_format.hpp)
-/// by a warp, with tensor core products of codes as they lie; and over tokens that are kept as they were.
+/// by a warp, with tensor core products of codes in their stored order, and over uncompressed tokens.
 ///
-/// Of a page, with q in fp16 relative to a power of two of its own:
+/// For a page, with q in fp16 relative to a power of two of its own:
 ///
 ///     q'_d = q_d * scale_d in fp16        b = sum of q_d * minimum_d        by tensor cores, too
 ///     x_j  = norm_j * (f * sum of q'_d * code_jd + f' * b)                  f, f': powers of two, the softmax's scale
@@ -10,11 +10,11 @@
 ///     O_d += sum of p_j * code_jd         R_g += sum of p_j * ratio_j       O: in units that rows have, see code_pairs
 ///
 /// `shift` keeps weights times value scales in the middle of fp16's range: at most 2^14, and at least 2^-5 for the
-/// largest scale that came first.
+/// largest scale of those so far.
 ///
 /// For each page of 128 channels, 4 bits and 2 groups a lane has about 256 masks and 64 shifts for 512 codes, 72 tensor
-/// core products, 16 exponentials and 320 other instructions: 730, of which four schedulers can issue 2100 while a page
-/// of 9376 bytes comes at 4.1 TB/s of 132 multiprocessors.
+/// core products, 16 exponentials and 320 other instructions. These are 730, while four schedulers can issue 2100 in
+/// the time in which 132 multiprocessors load a page of 9376 bytes each at 4.1 TB/s.
 #pragma once
 
 #include <cstdint>
@@ -31,31 +31,34 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Groups: of channels of a value. Bits: of codes of keys and of values: 2, 3, 4 or 8.
+/// Attention over pages by columns of queries. Groups: of a value's channels. Bits: bits of codes of keys and of
+/// values: 2, 3, 4 or 8.
 template <int Channels, int Groups, int Bits = 4>
 struct page_columns {
   static constexpr int channels = Channels;
-  static constexpr cache_page_format format{Channels, Bits, Bits, Groups, 2};  ///< bytes of a page
+  static constexpr cache_page_format format{Channels, Bits, Bits, Groups, 2};  ///< the format of the pages
   static constexpr int strips = Channels / 16;
-  static constexpr int group_strips = strips / Groups;          ///< of a group of a value
-  static constexpr int tiles = cache_page_format::tokens / 16;  ///< of 16 tokens
+  static constexpr int group_strips = strips / Groups;          ///< strips of a group of a value
+  static constexpr int tiles = cache_page_format::tokens / 16;  ///< tiles of 16 tokens
   using columns_type = decode_columns<Channels>;
-  static constexpr float value_steps = 1 << (format.value_bits - 1);  ///< that value scales have too many of
-  /// Codes are fp16 operands.
+  static constexpr float value_steps =
+      1 << (format.value_bits - 1);  ///< the factor by which value scales are too large
+  /// The products of codes, which are fp16 operands.
   using codes_mma = warp_mma<float16>;
-  /// Words of codes to those operands.
+  /// Turns words of codes into these operands.
   using pairs_type = code_pairs<Bits>;
-  static constexpr float upper_unit = static_cast<float>(1 << pairs_type::upper) * 0x1p-24F;  ///< of rows g + 8
+  /// The unit of codes in rows g + 8.
+  static constexpr float upper_unit = static_cast<float>(1 << pairs_type::upper) * 0x1p-24F;
   static_assert(Channels % 32 == 0 && strips % Groups == 0,
                 "tessera: page_columns takes multiples of 32 channels and groups of multiples of 16");
 
-  /// Places of parts of a page among those that a layer reads.
+  /// The offsets of parts of a page in the bytes that a layer reads.
   struct parts {
     int header;        ///< cache_page_header
-    int norms;         ///< of keys
-    int value_scales;  ///< of the layer
+    int norms;         ///< norms of keys
+    int value_scales;  ///< value scales of the layer
   };
-  /// Of a layer's part of the page.
+  /// The offsets for a layer.
   [[nodiscard]] __device__ __forceinline__ static parts parts_of(unsigned char const*, int layer) {
     constexpr int of_layer = format.layer_bytes();
     constexpr int behind = format.read_bytes() - of_layer;
@@ -63,20 +66,22 @@ struct page_columns {
     return {layer == 0 ? of_layer : 0, first, first + 2 * cache_page_format::tokens};
   }
 
-  /// Which tokens of a page count.
+  /// The tokens of a page that count.
   struct page_mask {
-    std::uint64_t retained;  ///< bit j: token j is somewhere else
-    std::int32_t seen[2];    ///< of the lane's columns: tokens before
+    std::uint64_t retained;  ///< bit j: whether token j is retained, and not in the page
+    std::int32_t seen[2];    ///< each of the lane's columns sees the tokens before this one
     bool is_needed;          ///< whether any token is left out
   };
 
-  columns_type columns;                  ///< what has been added up
-  std::uint32_t queries[strips / 2][4];  ///< fp16, second operands: the first halves of two strips, then the second
-  float power[2];                        ///< of the lane's columns: of products of q' with codes of rows below 8
-  float ratios[Groups][2];               ///< R of the lane's tokens
-  std::int32_t shift;                    ///< weights times value scales are multiplied by 2 to its power
+  columns_type columns;  ///< sums and states of the softmax
+  /// Queries as fp16 second operands: the first halves of two strips, then the second.
+  std::uint32_t queries[strips / 2][4];
+  /// The unit of products of q' with codes of rows below 8, for the lane's columns.
+  float power[2];
+  float ratios[Groups][2];  ///< parts of R over the lane's tokens, for its two columns
+  std::int32_t shift;       ///< weights times value scales are multiplied by 2 to this power
 
-  /// Takes queries, as pairs of fp16, and forgets what was added up.
+  /// Begins with queries, as pairs of fp16, and empty sums.
   template <class T>
   __device__ __forceinline__ void begin(std::uint32_t const (&words)[strips][2], float factor, int lane) {
     columns.clear();
@@ -112,7 +117,7 @@ struct page_columns {
     power[1] = __shfl_sync(0xffffffffU, own, (2 * (lane % 4) + 1) * 4) * 0x1p24F;
   }
 
-  /// Adds a page's tokens.
+  /// Adds the tokens of a page.
   __device__ __forceinline__ void take(unsigned char const* page, parts const& at, page_mask const& mask, int lane) {
     unsigned char const* const both = page + at.header - format.header();
     float scores[tiles][4] = {};
@@ -144,19 +149,19 @@ struct page_columns {
     }
   }
 
-  /// Where tokens lie as they were, a key and its value side by side.
+  /// The place of uncompressed tokens in shared memory, each key next to its value.
   template <class T>
   struct dense_tokens {
-    std::uint32_t base;  ///< in shared memory
-    int bytes;           ///< from token to token
+    std::uint32_t base;  ///< the first byte in shared memory
+    int bytes;           ///< bytes from token to token
 
-    /// Where the lane's eight channels of a row lie.
+    /// The address of the lane's eight channels of a row.
     __device__ __forceinline__ std::uint32_t operator()(int row, int strip, int half) const {
       return base + static_cast<std::uint32_t>(row * bytes + half * 16) + static_cast<std::uint32_t>(strip * 32);
     }
   };
 
-  /// 16 tokens; `tokens` are the numbers of the lane's rows.
+  /// Adds 16 uncompressed tokens; `tokens` are the numbers of the lane's rows.
   template <class T>
   __device__ __forceinline__ void take_tokens(dense_tokens<T> const& at, std::uint32_t const (&words)[strips][2],
                                               float factor, std::int32_t const (&tokens)[2],
@@ -191,7 +196,7 @@ struct page_columns {
     }
   }
 
-  /// Sums in their final units.
+  /// Turns sums into their final units.
   __device__ __forceinline__ void finish() {
     float const down = power_of_two(-shift);
     columns.sum[0] *= down;
@@ -223,8 +228,8 @@ struct page_columns {
   __device__ __forceinline__ void multiply_keys(unsigned char const* both, float (&scores)[tiles][4], float (&bias)[2],
                                                 int lane) const {
     auto const* const codes = reinterpret_cast<std::uint32_t const*>(both + format.key_codes());
-    float first[4] = {};   // by minima of the first halves of strips in rows below 8; else of no use
-    float second[4] = {};  // of the second halves, in the other rows
+    float first[4] = {};   // with minima of the first halves of strips in rows below 8; other rows are not used
+    float second[4] = {};  // with minima of the second halves, in the other rows
 #pragma unroll
     for (int pair = 0; pair < strips / 2; ++pair) {
       uint4 const scale = load_eight(both + format.key_scales() + 64 * pair, lane % 4);
@@ -244,7 +249,7 @@ struct page_columns {
     bias[0] = first[0] + second[2];
     bias[1] = first[1] + second[3];
   }
-  /// What a lane has of a strip.
+  /// The words that a lane has of a strip.
   struct lane_words {
     std::uint32_t of[pairs_type::words];
   };
@@ -314,13 +319,13 @@ struct page_columns {
     }
   }
 
-  /// The largest magnitudes of even and of odd numbers.
+  /// The largest magnitudes of even and of odd elements.
   __device__ __forceinline__ static std::uint32_t widest_of(uint4 eight) {
     constexpr std::uint32_t magnitude = 0x7fff7fffU;
     return maximum_u16x2(maximum_u16x2(eight.x & magnitude, eight.y & magnitude),
                          maximum_u16x2(eight.z & magnitude, eight.w & magnitude));
   }
-  /// New references or another shift, where scores or scales are too large for those there are.
+  /// Adapts references or the shift, where scores or scales are too large for them.
   __device__ __forceinline__ void adapt(float const (&scores)[tiles][4], std::uint32_t widest) {
     constexpr int bias_of_exponents = 15;
     constexpr int highest = 6;  // weights of 2^8 times scales below 2^(highest + 1) / 2^shift

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `page_lanes`: which elements of a page's keys or values a thread has while it compresses them, and where its codes
-/// of 4 bits go (program/paged_cache/page_format.hpp).
+/// `page_lanes`: the elements of a page's keys or values that a thread has while it compresses them, and where its
+/// codes of 4 bits go (program/paged_cache/page_format.hpp).
 ///
-/// A *row* of Channels / 8 neighbouring threads has four tokens, a thread eight channels of them: an *eight* (see
-/// first_of_four() in program/paged_cache/page_arithmetic.hpp), which has all codes of the words that it writes. It
-/// keeps its tokens in four *slots*, of which the first is another token for each of four neighbouring threads: sums
-/// over channels are halved among threads without choosing between registers,
+/// A *row* of Channels / 8 neighbouring threads has four tokens, and each thread eight channels of them. Such an
+/// *eight* (see first_of_four() in program/paged_cache/page_arithmetic.hpp) has all codes of the words that the thread
+/// writes. A thread keeps its tokens in four *slots*, of which the first is a different token for each of four
+/// neighbouring threads. So sums over channels are halved among threads without choosing between registers,
 ///
 ///     slots 0, 1   +=   slots 2, 3 of the next thread (of two)
 ///     slot 0       +=   slot 1 of the thread two away (of four)
@@ -23,24 +23,24 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Channels: 64, 128 or 256.
+/// The elements of threads. Channels: 64, 128 or 256.
 template <int Channels>
 struct page_lanes {
-  static constexpr int eights = Channels / 8;                     ///< of a token, and threads of a row
+  static constexpr int eights = Channels / 8;                     ///< eights of a token, and threads of a row
   static constexpr int slots = 4;                                 ///< tokens of a thread
-  static constexpr int rows = cache_page_format::tokens / slots;  ///< of threads
-  static constexpr int lanes = rows * eights;                     ///< threads
+  static constexpr int rows = cache_page_format::tokens / slots;  ///< rows of threads
+  static constexpr int lanes = rows * eights;                     ///< threads of a block
   static_assert(Channels == 64 || Channels == 128 || Channels == 256);
 
-  int lane;  ///< the thread
+  int lane;  ///< number of the thread
 
-  /// Which eight channels it has.
+  /// The number of the thread's eight channels.
   [[nodiscard]] TESSERA_FN constexpr int eight() const { return static_cast<int>(number() % eights); }
-  /// Which row of threads it is in.
+  /// The number of the thread's row.
   [[nodiscard]] TESSERA_FN constexpr int row() const { return static_cast<int>(number() / eights % rows); }
-  /// The sixteen channels that its eight is in.
+  /// The sixteen channels of which its eight is a part.
   [[nodiscard]] TESSERA_FN constexpr int strip() const { return eight() / 2; }
-  /// Which four of the eight are the first ones of a slot: so that threads that load together have all banks.
+  /// Which four of the eight are a slot's first elements. It varies, so that threads that load together have all banks.
   [[nodiscard]] TESSERA_FN constexpr int first_four() const { return static_cast<int>(number() / 8 % 2); }
   /// The channel of element j of a slot.
   [[nodiscard]] TESSERA_FN constexpr int channel(int j) const {
@@ -53,28 +53,30 @@ struct page_lanes {
   [[nodiscard]] TESSERA_FN constexpr int key_token(int slot) const {
     return first_token(row()) + key_distance(slot ^ swap());
   }
-  /// The least token of keys of a row of threads.
+  /// The first token of keys of a row of threads.
   [[nodiscard]] TESSERA_FN static constexpr int first_token(int row) { return row % 8 + row / 8 * 32; }
   /// The token of values that is in a slot: columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 of a tile.
   [[nodiscard]] TESSERA_FN constexpr int value_token(int slot) const {
     return row() / 4 * 16 + row() % 4 * 2 + value_distance(slot ^ swap());
   }
-  /// key_token(slot) ^ key_token(0): in bits that only slots change.
+  /// key_token(slot) ^ key_token(0), which has bits that only slots change.
   [[nodiscard]] TESSERA_FN static constexpr int key_distance(int slot) { return 8 * slot; }
-  /// value_token(slot) ^ value_token(0): in bits that only slots change.
+  /// value_token(slot) ^ value_token(0), which has bits that only slots change.
   [[nodiscard]] TESSERA_FN static constexpr int value_distance(int slot) { return slot % 2 + slot / 2 * 8; }
-  /// Which one it is of the threads of a row that have the same sums in the end.
+  /// The number of the thread among those of its row that have the same sums in the end.
   [[nodiscard]] TESSERA_FN constexpr int copy() const { return eight() / 4; }
-  /// The thread whose slot 0 is the token that this one has in `slot` has the number lane ^ distance_to(slot).
+  /// The thread whose slot 0 holds the token in this thread's `slot` has the number lane ^ distance_to(slot).
   [[nodiscard]] TESSERA_FN static constexpr int distance_to(int slot) { return slot / 2 + slot % 2 * 2; }
 
-  // Words of codes. Selectors pick bytes, a hexadecimal digit each, from those of two words, 0 to 3 and 4 to 7.
+  // Words of codes. A selector picks bytes, a hexadecimal digit each, from two words: 0 to 3 of the first, 4 to 7 of
+  // the second.
 
-  /// Keys: from codes a, 0, b, 0 of the first four and of the others, as a word has them of one token.
+  /// The selector of keys: from codes a, 0, b, 0 of the first four and of the others, in the order of a word for one
+  /// token.
   [[nodiscard]] TESSERA_FN constexpr std::uint32_t key_selector() const {
     return first_four() == 0 ? 0x6240U : 0x2604U;
   }
-  /// What such words are multiplied by before they are added up: those of the first of two slots, and of the second.
+  /// The factor of such words before they are added up: for the first of two slots, and for the second.
   [[nodiscard]] TESSERA_FN constexpr std::uint32_t key_factor(int second) const {
     return (swap() & 1) == second ? 1U : 16U;
   }
@@ -84,16 +86,17 @@ struct page_lanes {
     return lane_codes::place(4, strip(), row() % 8 * 4 + eight() % 2 * 2 + i, row() / 8 * 2 + (eight() % 2 ^ two));
   }
 
-  /// Values: what four codes in bytes are multiplied by before those of both fours are added up to four pairs.
+  /// The factor of values: four codes in bytes are multiplied by it before those of both fours are added up to four
+  /// pairs.
   [[nodiscard]] TESSERA_FN constexpr std::uint32_t value_factor(int four) const {
     return four == first_four() ? 1U : 16U;
   }
-  /// From pairs a, b of slots 0, 1, 0, 1 and of slots 2, 3, 2, 3: those of a, or those of b. Which ones come first is
-  /// another matter for other strips, so that threads that store together have more banks.
+  /// The selector of values: from pairs a, b of slots 0, 1, 0, 1 and of slots 2, 3, 2, 3 those of a, or those of b.
+  /// Which come first differs among strips, so that threads that store together have more banks.
   [[nodiscard]] TESSERA_FN constexpr std::uint32_t value_selector(int which) const {
     std::uint32_t selector = 0;
     for (int slot = 0; slot < slots; ++slot) {
-      int const token = slot ^ swap();  // of bytes 0, 2, 1 and 3 of words
+      int const token = slot ^ swap();  // the token of bytes 0, 2, 1 and 3 of words
       selector |= static_cast<std::uint32_t>(slot / 2 * 4 + slot % 2) << (token % 2 * 8 + token / 2 * 4);
     }
     return selector + (is_second(which) != 0 ? 0x2222U : 0U);
@@ -105,30 +108,30 @@ struct page_lanes {
   }
 
  private:
-  /// Of which compilers know that it is not negative.
+  /// The thread's number, which compilers see is not negative.
   [[nodiscard]] TESSERA_FN constexpr unsigned number() const { return static_cast<unsigned>(lane); }
   [[nodiscard]] TESSERA_FN constexpr int is_second(int which) const { return which ^ strip() % 2; }
 };
 
-/// Where a thread's elements and words are, which it does not find out again for every page: those of slot 0, from
-/// which others are away in single bits. Elements count from the first one of a page's keys or values of a layer.
+/// The places of a thread's elements and words, found once for all pages: those of slot 0, from which the others differ
+/// in single bits. Elements count from the first one of a page's keys or values of a layer.
 template <int Channels>
 struct page_places {
-  /// Which elements a thread has.
+  /// The elements that a thread has.
   using lanes_type = page_lanes<Channels>;
 
-  std::uint32_t key;          ///< the first four of keys
-  std::uint32_t value;        ///< the first four of values
-  std::uint32_t value_words;  ///< of codes of values
+  std::uint32_t key;          ///< the first four elements of keys
+  std::uint32_t value;        ///< the first four elements of values
+  std::uint32_t value_words;  ///< the first word of codes of values
 
-  /// Of a thread.
+  /// The places of a thread.
   [[nodiscard]] TESSERA_FN static constexpr page_places of(lanes_type const& at) {
     return {static_cast<std::uint32_t>(at.key_token(0) * Channels + at.channel(0)),
             static_cast<std::uint32_t>(at.value_token(0) * Channels + at.channel(0)),
             static_cast<std::uint32_t>(at.value_word(0, 0))};
   }
 
-  /// Eight neighbouring channels of the token of keys that is in a slot: as many as eight() is, not those of key.
+  /// Eight neighbouring channels of the token of keys that is in a slot: those numbered `eight`, and not those of key.
   [[nodiscard]] TESSERA_FN constexpr std::uint32_t octet_of(int slot, int eight) const {
     std::uint32_t const first = key / Channels * Channels + static_cast<std::uint32_t>(8 * eight);
     return first ^ static_cast<std::uint32_t>(lanes_type::key_distance(slot) * Channels);
@@ -138,19 +141,19 @@ struct page_places {
     int const away = are_keys ? lanes_type::key_distance(slot) : lanes_type::value_distance(slot);
     return (are_keys ? key : value) ^ static_cast<std::uint32_t>(away * Channels + 8 * half);
   }
-  /// page_lanes::value_word()
+  /// The word of page_lanes::value_word().
   [[nodiscard]] TESSERA_FN constexpr std::uint32_t value_word(int two, int which) const {
     return (value_words ^ static_cast<std::uint32_t>(16 * which)) + static_cast<std::uint32_t>(32 * two);
   }
 };
 
-/// Numbers of pages that are to be sealed: head after head, page after page, sequence after sequence.
+/// The number of a page that is to be sealed, in its parts: head after head, page after page, sequence after sequence.
 struct page_number {
-  std::uint32_t sequence;  ///< of the batch
-  std::uint32_t page;      ///< of those that are sealed now
-  std::uint32_t head;      ///< of keys
+  std::uint32_t sequence;  ///< number of the sequence in the batch
+  std::uint32_t page;      ///< number among the pages sealed in this call
+  std::uint32_t head;      ///< key head
 
-  /// The parts of a number, where sequences have so many pages and heads.
+  /// Splits a number, where sequences have so many pages and heads.
   [[nodiscard]] TESSERA_FN static constexpr page_number of(std::uint32_t number, std::uint32_t pages,
                                                            std::uint32_t heads) {
     return {number / heads / pages, number / heads % pages, number % heads};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Parts of compress_pages (program/paged_cache/write_pages.cuh): `page_rows`, which page comes next and what is
-/// brought and kept of it; `page_elements`, the elements that a thread has.
+/// Parts of compress_pages (program/paged_cache/write_pages.cuh): `page_rows` finds the next page, loads it and keeps
+/// notes of it; `page_elements` computes with the elements that a thread has.
 #pragma once
 
 #include <cstdint>
@@ -25,53 +25,54 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A page that a thread block has.
+/// The page that a thread block works on.
 template <class T>
 struct page_rows_work {
-  /// Of keys or values of a layer. Tokens before `in_tail` are in the tail.
+  /// Where keys or values of a layer are. Tokens before `in_tail` are in the tail.
   struct place {
-    T const* tail;        ///< of the page's first token
-    T const* input;       ///< of the page's first token, as if it were there
-    std::int64_t stride;  ///< from token to token of the input
+    T const* tail;        ///< the page's first token in the tail
+    T const* input;       ///< the page's first token, as if it were in the input
+    std::int64_t stride;  ///< elements of the input from token to token
 
-    /// Where a token of the page lies.
+    /// The address of a token of the page.
     [[nodiscard]] __device__ __forceinline__ T const* row(int token, int in_tail, int channels) const {
       return token < in_tail ? tail + token * channels : input + token * stride;
     }
   };
 
-  std::byte* page;       ///< null: there is none left
-  bool is_kept;          ///< there is a place for it; else it is made, but not stored
-  std::uint32_t number;  ///< among all that an append seals
-  page_number at;        ///< the same, apart
-  std::int32_t in_tail;  ///< tokens of the page
-  bool is_whole;         ///< tokens of each part follow each other in memory
-  place places[2][2];    ///< of keys and values of each layer; of one layer twice
-  float thresholds[2];   ///< of keys and values; where none is known, one that no angle reaches
-  page_mark mark;        ///< where pages are corrected
+  std::byte* page;       ///< where the page goes; null: no page is left
+  bool is_kept;          ///< whether it is stored; if its block is impossible, it is made but not stored
+  std::uint32_t number;  ///< its number among all that an append seals
+  page_number at;        ///< the same number, in its parts
+  std::int32_t in_tail;  ///< tokens of the page that are in the tail
+  bool is_whole;         ///< whether the tokens of each part follow each other in memory
+  place places[2][2];    ///< keys and values of each layer; one layer is listed twice
+  float thresholds[2];   ///< thresholds of keys and values; an unknown one is no_threshold, which no angle reaches
+  page_mark mark;        ///< the page's mark, when pages are corrected
 };
 
-/// The pages that an append seals, the elements that they are made from, and what is kept for their marks.
+/// The pages that an append seals, the elements that they are made from, and notes for their marks.
 template <class T>
 struct page_rows {
   static constexpr int tokens = cache_page_format::tokens;
-  /// A page, where its tokens lie and what is known of them.
+  /// A page, its elements' addresses and its state.
   using work_type = page_rows_work<T>;
 
   cache_source<T> source;
-  retain_most_different rule;      ///< which tokens are retained
+  retain_most_different rule;      ///< the rule by which tokens are retained
   view<page_mark const, 3> marks;  ///< sequence x page x head
-  view<float, 5> angles;           ///< sequence x page x head x {key, value} x 64; null: nobody needs them
-  view<std::uint64_t, 3> guesses;  ///< retained tokens, sequence x page x head; null: nobody needs them
-  bool corrects;                   ///< only pages whose marks differ from their guesses
-  /// Pages that blocks have taken beside their first ones, whoever is free; null: each block knows which ones are its.
+  view<float, 5> angles;           ///< sequence x page x head x {key, value} x 64; null: not needed
+  view<std::uint64_t, 3> guesses;  ///< retained tokens as guessed, sequence x page x head; null: not needed
+  bool corrects;                   ///< whether only pages are made whose marks differ from their guesses
+  /// The counter of pages that blocks have taken after their first ones, as they are free; null: each block has its
+  /// own.
   std::uint32_t* taken = nullptr;
 
-  /// Where the cache lies.
+  /// The memory of the cache.
   [[nodiscard]] __device__ __forceinline__ cache_memory<T> const& memory() const { return source.memory; }
-  /// Layers of the part of the cache, 1 or 2.
+  /// The layers of the part of the cache, 1 or 2.
   [[nodiscard]] __device__ __forceinline__ int layers() const { return source.memory.format.layers; }
-  /// Numbers of pages, as if all sequences sealed as many as there is room for in `marks`.
+  /// The number of page numbers, as if all sequences sealed as many pages as `marks` has room for.
   [[nodiscard]] __device__ __forceinline__ std::uint32_t count() const {
     return static_cast<std::uint32_t>(marks.size());
   }
@@ -81,14 +82,15 @@ struct page_rows {
                            static_cast<std::uint32_t>(marks.extent(2)));
   }
 
-  /// By a warp: the first page of the block.
+  /// Looks up the first page of the block. One warp.
   __device__ __forceinline__ void look_up_first(work_type& work, int lane) const { look_up(work, blockIdx.x, lane); }
-  /// By a warp: the one after page `number`.
+  /// Looks up the page after page `number`. One warp.
   __device__ __forceinline__ void look_up_next(work_type& work, std::uint32_t number, int lane) const {
     look_up(work, taken == nullptr ? number + gridDim.x : take(lane), lane);
   }
 
-  /// By a warp: one part of a page, of both layers; of one layer twice, so that nobody asks how many there are.
+  /// Loads one part of a page, of both layers; one layer is loaded twice, so that no later code depends on their
+  /// number. One warp.
   __device__ __forceinline__ void bring(work_type const& work, int part, T* first, T* second, shared_barrier& full,
                                         int lane) const {
     int const channels = memory().format.channels;
@@ -111,14 +113,14 @@ struct page_rows {
     }
   }
 
-  /// Writes the angle of a token's keys or values where somebody needs it; not again where pages are corrected.
+  /// Notes the angle of a token's keys or values where it is needed, but not when pages are corrected.
   __device__ __forceinline__ void keep_angle(work_type const& work, int part, int token, float angle) const {
     if (angles.data != nullptr && !corrects) {
       angles(work.at.sequence, work.at.page, work.at.head, part, token) = angle;
     }
   }
-  /// Writes which tokens of a page were taken for retained where somebody needs it; with a sequence's first page also
-  /// thresholds that follow from the rule alone. Not again where pages are corrected.
+  /// Notes the tokens that were guessed to be retained where that is needed, and with a sequence's first page
+  /// thresholds that follow from the rule alone; but not when pages are corrected.
   __device__ __forceinline__ void keep_guess(work_type const& work, std::uint64_t retained) const {
     if (corrects) {
       return;
@@ -134,8 +136,8 @@ struct page_rows {
   }
 
  private:
-  /// The first page of `number`, number + gridDim.x, ... that there is something to do for; or of `number` and those
-  /// that nobody has.
+  /// Looks up the first page of `number`, number + gridDim.x, ... that has work; or of `number` and pages that no block
+  /// has taken.
   __device__ __forceinline__ void look_up(work_type& work, std::uint32_t number, int lane) const {
     while (number < count()) {
       std::uint64_t const own = number + std::uint64_t{gridDim.x} * static_cast<unsigned>(lane);
@@ -154,7 +156,7 @@ struct page_rows {
     }
     __syncwarp();
   }
-  /// The next page that nobody has.
+  /// Takes the next page that no block has taken.
   [[nodiscard]] __device__ __forceinline__ std::uint32_t take(int lane) const {
     std::uint32_t const number = lane == 0 ? gridDim.x + atomicAdd(taken, 1U) : 0;
     return __shfl_sync(0xffffffffU, number, 0);
@@ -162,7 +164,7 @@ struct page_rows {
   [[nodiscard]] __device__ __forceinline__ float* thresholds_of(page_number const& at) const {
     return memory().thresholds + 2 * memory().head_of(source.sequences.slot(at.sequence), at.head);
   }
-  /// Reports sequences that cannot be, which have none.
+  /// Whether a page number has work. Reports impossible sequences, which have none.
   [[nodiscard]] __device__ __forceinline__ bool has_work(std::uint32_t number) const {
     page_number const at = number_of(number);
     if (source.first_page(at.sequence) + at.page >= source.end_page(at.sequence)) {
@@ -176,7 +178,7 @@ struct page_rows {
     }
     return !corrects || marks(at.sequence, at.page, at.head).retained != guesses(at.sequence, at.page, at.head);
   }
-  /// Where the keys or values of a layer lie, of a page that begins at token `first`.
+  /// Where the keys or values of a layer are, for a page that begins at token `first`.
   [[nodiscard]] __device__ __forceinline__ typename work_type::place place_of(page_number const& at, int layer,
                                                                               int part, std::int64_t first,
                                                                               std::int64_t before) const {
@@ -187,7 +189,7 @@ struct page_rows {
     bool const is_in_tail = first + tokens <= before;
     return {tail, is_in_tail ? tail : &inputs(at.sequence, at.head, first - before, 0), inputs.stride(2)};
   }
-  /// By a lane: where it is stored. If its block is none of the cache's, which is reported, it is not.
+  /// Finds where the page is stored. If its block is impossible, reports that, and the page is not stored. One lane.
   __device__ __forceinline__ void find_page(work_type& work, std::int64_t page) const {
     std::int64_t const block = source.sequences.blocks(work.at.sequence, page);
     work.is_kept = memory().has_block(block);
@@ -197,7 +199,7 @@ struct page_rows {
       detail::report_on_device(source.status, fault.code, work.at.sequence, fault.detail());
     }
   }
-  /// By a warp: what is known of a page before its elements are. A lane finds each place.
+  /// Finds the state and addresses of a page before its elements are loaded; each lane finds one address. One warp.
   __device__ __forceinline__ void begin(work_type& work, std::uint32_t number, int lane) const {
     page_number const at = number_of(number);
     std::int64_t const page = source.first_page(at.sequence) + at.page;
@@ -231,28 +233,29 @@ struct page_rows {
   }
 };
 
-/// Tokens of a page, one bit each.
+/// Tokens of a page that are not merged like the others, one bit each.
 struct odd_tokens {
-  std::uint64_t retained;    ///< kept as they were, keys and values
-  std::uint64_t weightless;  ///< whose keys or values, of which this is asked, have weights of 0
+  std::uint64_t retained;    ///< retained tokens, of keys and values
+  std::uint64_t weightless;  ///< tokens whose keys or values (those in question) have weights of 0
 };
 
-/// Eight channels of four tokens; see page_lanes.
+/// Operations on eight channels of four tokens; see page_lanes.
 template <int Channels, class T>
 struct page_elements {
-  /// Which elements a thread has.
+  /// The elements that a thread has.
   using lanes_type = page_lanes<Channels>;
-  /// Where they are.
+  /// Where these elements are in memory.
   using places_type = page_places<Channels>;
   static constexpr int slots = lanes_type::slots;  ///< tokens of a thread
 
-  /// Of both layers, over all channels, of the key or value of the token of keys that is in slot 0.
+  /// Products of both layers, over all channels, of the key or value of the token of keys that is in slot 0.
   [[nodiscard]] __device__ __forceinline__ static float_products products(places_type const& at, int eight,
                                                                           T const* first, T const* second) {
     float_products sums[slots];
 #pragma unroll
     for (int slot = 0; slot < slots; ++slot) {
-      std::uint32_t const from = at.octet_of(slot, eight);  // neighbours; not those that are merged here
+      // Eight neighbouring channels, not those that are merged here.
+      std::uint32_t const from = at.octet_of(slot, eight);
       uint4 const a = *reinterpret_cast<uint4 const*>(first + from);
       uint4 const b = *reinterpret_cast<uint4 const*>(second + from);
       sums[slot] = {};
@@ -266,8 +269,8 @@ struct page_elements {
             sum_of_row({sums[0].cross, sums[1].cross, sums[2].cross, sums[3].cross})};
   }
 
-  /// The products of a token; those of floats, unless they are beyond floats. `second` is null where there is one
-  /// layer, whatever the products with a second one are.
+  /// The products of a token: those in float, unless they are too large for it. `second` is null where there is one
+  /// layer, whose products with a second one do not count.
   [[nodiscard]] __device__ __forceinline__ static pair_products measured(float_products const& products, T const* first,
                                                                          T const* second) {
     float_products const own = second != nullptr ? products : float_products{products.first, 0.0F, 0.0F};
@@ -282,7 +285,7 @@ struct page_elements {
     return sums;
   }
 
-  /// Merges the keys or values that lie from `first` and `second`, by the weights of tokens.
+  /// Merges the keys or values that begin at `first` and `second`, by the weights of tokens.
   template <bool AreKeys>
   __device__ __forceinline__ static void merge(places_type const& at, T const* first, T const* second,
                                                mix_weights const* weights, float (&merged)[slots][8]) {
@@ -301,7 +304,7 @@ struct page_elements {
       }
     }
   }
-  /// Retained tokens become `instead`; what has no weights is zero, whatever it was.
+  /// Replaces retained tokens by `instead`, and elements without weights by zero.
   template <class Token>
   __device__ __forceinline__ static void replace(odd_tokens const& odd, float instead, Token const& token,
                                                  float (&merged)[slots][8]) {
@@ -317,7 +320,7 @@ struct page_elements {
     }
   }
 
-  /// As pair_sum() adds up: of what threads have of each token, for that of slot 0. Over `lanes` neighbours.
+  /// Adds up as pair_sum() does, over `lanes` neighbours: parts of each token, to the sum for the token of slot 0.
   template <int Lanes = lanes_type::eights, class Number>
   [[nodiscard]] __device__ __forceinline__ static Number sum_of_row(Number const (&parts)[slots]) {
     Number const first = parts[0] + __shfl_xor_sync(0xffffffffU, parts[2], 1);
@@ -336,7 +339,7 @@ struct page_elements {
                        __byte_perm(__float_as_uint(c), __float_as_uint(d), 0x0062), 0x5410);
   }
 
-  /// Writes codes of keys, of numbers that count from the origin, to those of the page, which begin at `to`.
+  /// Writes codes of keys from numbers that count from the origin; the page's codes of keys begin at `to`.
   __device__ __forceinline__ static void store_keys(lanes_type const& at, float const (&numbers)[slots][8],
                                                     std::uint32_t* to) {
     std::uint32_t const selector = at.key_selector();
@@ -358,7 +361,7 @@ struct page_elements {
     }
   }
 
-  /// Writes codes of values, of each slot those of the first four and those of the others, to those of the page, which
+  /// Writes codes of values, for each slot those of the first four and those of the others; the page's codes of values
   /// begin at `to`.
   __device__ __forceinline__ static void store_values(lanes_type const& at, places_type const& places,
                                                       std::uint32_t const (&codes)[slots][2], std::uint32_t* to) {
@@ -383,7 +386,7 @@ struct page_elements {
   }
 
  private:
-  static constexpr int words_of_pair = 4;  ///< from the word of a pair of channels of keys to that of the next pair
+  static constexpr int words_of_pair = 4;  ///< words from a pair of channels of keys to the next pair
 
   __device__ __forceinline__ static void push(float_products& sums, std::uint32_t first, std::uint32_t second) {
     float2 const a = unpack_pair<T>(first);
@@ -398,7 +401,7 @@ struct page_elements {
     low = multiply_add(by.second, b.x, by.first * a.x);
     high = multiply_add(by.second, b.y, by.first * a.y);
   }
-  /// Codes in bytes 0 and 2; the others are rubbish.
+  /// Codes in bytes 0 and 2; the other bytes are meaningless.
   [[nodiscard]] __device__ __forceinline__ static std::uint32_t pair_of(float low, float high) {
     return __byte_perm(__float_as_uint(low), __float_as_uint(high), 0x0602);
   }

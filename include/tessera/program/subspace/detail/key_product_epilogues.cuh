@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Epilogues of head_products: `store_gram_part`, sums as gram_works lays them out, and `store_coefficients`, rows of a
-/// matrix by the copy engine.
+/// Epilogues of head_products: `store_gram_part` stores sums in the layout of gram_works, and `store_coefficients`
+/// stores rows of a matrix by TMA.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Sums of a part, as gram_works::element() says.
+/// Stores sums of a part where gram_works::element() says.
 struct store_gram_part {
   struct scratch_type {};
 
-  gram_works works;  ///< whose sums these are
-  float* parts;      ///< at a multiple of 8 bytes
+  gram_works works;  ///< the schedule of the sums
+  float* parts;      ///< the sums of the parts, at a multiple of 8 bytes
 
   __device__ __forceinline__ void prepare() const {}
   __device__ __forceinline__ void finish() const {}
 
-  /// row: of the warp's 16, in the tile.
+  /// Stores the sums of a warp. `row`: the first of the warp's 16 rows in the tile.
   template <int Registers>
   __device__ __forceinline__ void operator()(float const (&sums)[Registers], head_work const& work, std::int32_t row,
                                              scratch_type&) const {
@@ -38,18 +38,18 @@ struct store_gram_part {
 };
 
 template <class T>
-/// Rows of coefficients, rounded.
+/// Stores rows of coefficients, rounded.
 struct store_coefficients {
-  /// What writes them.
+  /// The TMA epilogue that stores them.
   using boxes_type = store_sums_by_boxes<T, plain_sum>;
   using scratch_type = typename boxes_type::scratch_type;
 
-  boxes_type boxes;  ///< of the coefficients
+  boxes_type boxes;  ///< stores boxes of the coefficients
 
   __device__ __forceinline__ void prepare() const { boxes.prepare(); }
   __device__ __forceinline__ void finish() const { boxes.finish(); }
 
-  /// row: of the warp's 16, in the tile.
+  /// Stores the sums of a warp. `row`: the first of the warp's 16 rows in the tile.
   template <int Registers>
   __device__ __forceinline__ void operator()(float const (&sums)[Registers], head_work const& work, std::int32_t row,
                                              scratch_type& scratch) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What the fast versions of the block steps for processors have in common, whatever their vectors: counting exponents,
-/// words that may be read ahead, lists of escapes.
+/// What the block steps for AVX2 and AVX-512 have in common: counting exponents, words that may be read ahead, lists of
+/// escapes.
 ///
 ///     std::uint64_t counts[256] = {};
 ///     tessera::weight_block_counter<tessera::bfloat16, tessera::keep_mantissa<7>>::count(group, block, counts);
@@ -18,16 +18,16 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Counts how often each exponent is kept of a block.
+/// Counts how often each exponent occurs among the kept weights of a block.
 template <class T, class Mantissa>
 struct weight_block_counter {
-  /// Neighbours often have equal exponents, and a counter that was just written is slow to read: they go to different
-  /// tables.
+  /// Tables of counters. Neighbours often have equal exponents, and a counter that was just written is slow to read, so
+  /// that neighbours go to different tables.
   static constexpr int tables = 8;
 
-  /// Adds to counts[256], which other groups may add to at the same time.
+  /// Adds counts to counts[256], to which other groups may add at the same time.
   static void count(serial_group<32> const& group, weight_block<T> const& given, std::uint64_t* counts) {
-    weight_block<T> const block = given;  // nobody else's, so that writing counters cannot change it
+    weight_block<T> const block = given;  // a copy, so that the compiler sees that writing counters does not change it
     std::uint32_t table[tables][256];
     std::memset(table, 0, sizeof(table));
     int i = 0;
@@ -53,7 +53,7 @@ struct weight_block_counter {
 
   static void count_eight(weight_block<T> const& block, int first, std::uint32_t (&table)[tables][256]) {
     if constexpr (Mantissa::template is_lossless<T>) {
-      constexpr int words = static_cast<int>(sizeof(T));  // of eight bytes, with tables / words values each
+      constexpr int words = static_cast<int>(sizeof(T));  // words of eight bytes, each with tables / words values
       std::uint64_t word[words];
       std::memcpy(word, block.weights + first, sizeof(word));
       count_words(word, table, each{});
@@ -66,7 +66,7 @@ struct weight_block_counter {
     }
   }
 
-  // Written out for the compiler: loops that it keeps cost twice the time.
+  // Unrolled for the compiler: loops that it keeps take twice the time.
   template <int... I>
   static void count_words(std::uint64_t const* word, std::uint32_t (&table)[tables][256],
                           std::integer_sequence<int, I...>) {
@@ -89,12 +89,13 @@ struct weight_block_counter {
 
 namespace detail {
 
-/// Hands the words of a block to code that reads more than it takes: nothing outside the words is read, and after the
-/// last come zeros. `at` is the next word; before each row call `prepare_row`, after it `at` may have moved by at most
+/// Hands the words of a block to code that reads more than it takes. Nothing outside the words is read; after the last
+/// word come zeros. `at` is the next word. Before each row call `prepare_row`; in the row `at` may move by at most
 /// `row_bytes`.
 struct weight_words {
-  static constexpr int row_bytes = 2 * 8 * 32;      ///< of a type with eight pairs a lane
-  static constexpr int reach = row_bytes + 2 * 32;  ///< so many bytes from `at` on may be read in a row
+  /// The most bytes of a row, those of a type with eight pairs a lane.
+  static constexpr int row_bytes = 2 * 8 * 32;
+  static constexpr int reach = row_bytes + 2 * 32;  ///< bytes from `at` on that may be read in a row
 
   std::uint8_t const* at;
 
@@ -111,13 +112,13 @@ struct weight_words {
     }
     if (begin_ != tail_) {
       use_tail();
-    } else if (at - begin_ > left_) {  // a broken stream: stay with the zeros
+    } else if (at - begin_ > left_) {  // a corrupt stream: stay with the zeros
       before_ += (at - begin_) - left_;
       at = begin_ + left_;
     }
   }
 
-  /// Words taken so far, the zeros after the last included.
+  /// The words taken so far, including zeros after the last word.
   std::int64_t used() const { return (before_ + (at - begin_)) / 2; }
 
  private:
@@ -139,19 +140,19 @@ struct weight_words {
   std::uint8_t tail_[2 * reach];
 };
 
-/// What the fast versions know about a value's bits.
+/// What the block steps for AVX2 and AVX-512 know of a value's bits.
 template <class T, class Mantissa>
 struct weight_bits {
   using traits = scalar_traits<T>;
   static constexpr int kept = Mantissa::kept_bits;
   static constexpr bool is_lossless = Mantissa::template is_lossless<T>;
-  /// Residuals of up to eight bits have a fast way, and so have those of whole values.
+  /// Whether there is a fast join: for residuals of up to eight bits, and for whole values.
   static constexpr bool joins_fast = is_lossless || kept <= 7;
-  /// The mantissa bits in the byte that the sign is in (for fp32: and the sixteen below it apart).
+  /// The mantissa bits in the byte that has the sign (fp32 has sixteen more below this byte).
   static constexpr int high_mantissa_bits = traits::mantissa_bits % 8;
 
-  /// The two highest bytes that an exponent has in a value (a type of one byte has `high` alone). Like the portable
-  /// join, this drops what a window from a broken stream puts beyond the sign.
+  /// The exponent in the two highest bytes of a value (a type of one byte has `high` alone). Like the portable join,
+  /// this drops what the window of a corrupt stream puts beyond the sign.
   struct exponent_bytes {
     alignas(16) std::uint8_t low[exponent_window::codes];
     alignas(16) std::uint8_t high[exponent_window::codes];
@@ -166,8 +167,8 @@ struct weight_bits {
     return bytes;
   }
 
-  /// The highest byte without the exponent, by the highest bits of the residual. For all types but bf16 and fp32, which
-  /// have more such bits than four, and need no table.
+  /// The highest byte without the exponent, by the highest bits of the residual. It is for all types but bf16 and fp32,
+  /// which have more than four such bits, and need no table.
   struct residual_bytes {
     alignas(16) std::uint8_t high[16];
   };
@@ -180,13 +181,12 @@ struct weight_bits {
     return bytes;
   }
 
-  /// True for windows that eight-bit arithmetic gives the same codes for, and with which a value that has code 0
-  /// exists.
+  /// Whether eight-bit arithmetic gives the same codes for a window, and a value with code 0 exists in it.
   static constexpr bool splits_fast(exponent_window window) {
     return is_lossless && window.base <= 256 - 14 && window.base <= exponent_split<T>::largest_exponent;
   }
-  /// The weights of a row; those of the block's last, filled up with values of code 0 and no other bit, are in
-  /// `padded`.
+  /// The weights of a row. Those of the block's last row are in `padded`, filled up with values of code 0 and no other
+  /// bit.
   static T const* full_row(weight_block<T> const& block, int first, int row_weights, exponent_window window,
                            T* padded) {
     if (first + row_weights <= block.count) {
@@ -227,8 +227,8 @@ struct codable_pairs {
   }
 };
 
-/// Counts the escapes of a row and lists them if they fit. masks: bit i of word j for weight 64 j + i of the row.
-/// before: escapes of the rows before. Gives the number of this row's.
+/// Counts the escapes of a row and lists them if they fit. `masks`: bit i of word j is for weight 64 j + i of the row.
+/// `before`: escapes of the rows before. Returns the number of escapes of this row.
 template <class T, class Mantissa>
 int list_row_escapes(weight_block<T> const& block, std::uint64_t* masks, int mask_count, int first, int before,
                      weight_block_scratch& scratch) {

@@ -19,10 +19,11 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// What AVX-512 has instructions for: by a mask of eight lanes, which number goes where.
+/// Tables for what AVX-512 has instructions for: where numbers go, by a mask of eight lanes.
 struct avx2_lane_tables {
-  std::uint8_t expand[256][8];    ///< lane i of the mask gets number [i]: numbers in order to the lanes of the mask
-  std::uint8_t compress[256][8];  ///< the other way, so that the last of the mask's lanes goes to place 7
+  /// Lane i of the mask gets number [i], so that numbers go to the lanes of the mask in order.
+  std::uint8_t expand[256][8];
+  std::uint8_t compress[256][8];  ///< the inverse; the last of the mask's lanes goes to place 7
 
   constexpr avx2_lane_tables() : expand{}, compress{} {
     for (int mask = 0; mask < 256; ++mask) {
@@ -40,9 +41,9 @@ struct avx2_lane_tables {
 };
 inline constexpr avx2_lane_tables avx2_tables;
 
-/// The coder of eight lanes. States are below 2^31, so that comparisons with a sign are right.
+/// The coder of eight lanes. States are below 2^31, so that signed comparisons are right.
 struct avx2_coder {
-  /// Pops a symbol a lane; it is in the lowest byte, above which is no sense.
+  /// Pops a symbol in each lane. It is in the lowest byte; the other bytes are meaningless.
   [[gnu::target("avx2"), gnu::always_inline]] static __m256i pop(__m256i& state,
                                                                  pair_coder::decode_table const& table) {
     __m256i const slot = _mm256_and_si256(state, _mm256_set1_epi32(pair_coder::slots - 1));
@@ -65,7 +66,7 @@ struct avx2_coder {
     at += 2 * __builtin_popcount(mask);
   }
 
-  /// Pushes a symbol a lane. Gives the words, right in the lanes that spill, which are the bits of `spills`.
+  /// Pushes a symbol in each lane. Returns the words, valid in the lanes that spill, which are the bits of `spills`.
   [[gnu::target("avx2"), gnu::always_inline]] static __m256i push(__m256i& state, __m256i symbols,
                                                                   pair_coder::encode_table const& table,
                                                                   unsigned& spills) {
@@ -79,7 +80,7 @@ struct avx2_coder {
     __m256i const keeps = _mm256_cmpgt_epi32(frequency, _mm256_srli_epi32(state, pair_coder::spill_shift));
     spills = static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(keeps))) ^ 0xffu;
     state = _mm256_blendv_epi8(_mm256_srli_epi32(state, pair_coder::word_bits), state, keeps);
-    // The high halves of the products with the reciprocals: those of the even lanes, then those of the odd lanes.
+    // The high halves of the products with the reciprocals, first of the even lanes, then of the odd lanes.
     __m256i const reciprocal = avx2_bytes::swap_middle(_mm256_castps_si256(_mm256_shuffle_ps(low, high, 0x88)));
     __m256i const even = _mm256_srli_epi64(_mm256_mul_epu32(state, reciprocal), 32);
     __m256i const odd = _mm256_mul_epu32(_mm256_srli_epi64(state, 32), _mm256_srli_epi64(reciprocal, 32));
@@ -90,7 +91,8 @@ struct avx2_coder {
     return word;
   }
 
-  /// Writes the words of the lanes that spilled so that they end at `end`; those up to eight before are overwritten.
+  /// Writes the words of the lanes that spilled, so that they end at `end`; up to eight words before that are
+  /// overwritten.
   [[gnu::target("avx2"), gnu::always_inline]] static void store_words(std::uint16_t* end, unsigned spills,
                                                                       __m256i states) {
     __m256i const places = _mm256_cvtepu8_epi32(avx2_bytes::load_quarter(avx2_tables.compress[spills]));
@@ -122,7 +124,8 @@ struct avx2_lanes {
   [[gnu::target("avx2"), gnu::always_inline]] bool all_are_states() const {
     __m256i wrong = _mm256_setzero_si256();
     for (__m256i state : part) {
-      __m256i const low = _mm256_cmpgt_epi32(_mm256_set1_epi32(pair_coder::lower_bound), state);  // or negative
+      // True for negative states, too.
+      __m256i const low = _mm256_cmpgt_epi32(_mm256_set1_epi32(pair_coder::lower_bound), state);
       wrong = _mm256_or_si256(wrong, low);
     }
     return _mm256_testz_si256(wrong, wrong) != 0;
@@ -147,7 +150,8 @@ struct avx2_lanes {
     }
   }
 
-  /// One step of coding: the lanes' symbols leave `symbols` at the top. Words go before the `words` that are there.
+  /// One step of coding: the lanes' symbols leave `symbols` at the top. Words go before the `words` words that are
+  /// there.
   [[gnu::target("avx2,popcnt"), gnu::always_inline]] int push(avx2_lanes& symbols, int words,
                                                               pair_coder::encode_table const& table,
                                                               weight_block_scratch& scratch) {

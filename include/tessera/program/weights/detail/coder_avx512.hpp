@@ -30,7 +30,7 @@ namespace detail {
 struct avx512_coder {
   static constexpr int lanes = 16;
 
-  /// Pops a symbol a lane; it is in the lowest byte, above which is no sense.
+  /// Pops a symbol in each lane. It is in the lowest byte; the other bytes are meaningless.
   [[gnu::target("avx512bw,avx512vl"), gnu::always_inline]] static __m512i pop(__m512i& state,
                                                                               pair_coder::decode_table const& table) {
     __m512i const slot = _mm512_and_si512(state, _mm512_set1_epi32(pair_coder::slots - 1));
@@ -51,7 +51,7 @@ struct avx512_coder {
     at += 2 * __builtin_popcount(wants);
   }
 
-  /// Pushes a symbol a lane. spilled: the lanes that spill, and in them the words.
+  /// Pushes a symbol in each lane. `spills`: the lanes that spill. Returns their words.
   [[gnu::target("avx512bw,avx512vl"), gnu::always_inline]] static __m512i push(__m512i& state, __m512i symbols,
                                                                                pair_coder::encode_table const& table,
                                                                                __mmask16& spills) {
@@ -63,8 +63,8 @@ struct avx512_coder {
     __m512i const word = state;
     spills = _mm512_cmpge_epu32_mask(_mm512_srli_epi32(state, pair_coder::spill_shift), frequency);
     state = _mm512_mask_srli_epi32(state, spills, state, pair_coder::word_bits);
-    // The high halves of the products with the reciprocals: those of the even lanes, then those of the odd lanes. An
-    // entry's reciprocal is in its low half, where the multiplication takes it from.
+    // The high halves of the products with the reciprocals, first of the even lanes, then of the odd lanes. An entry's
+    // reciprocal is in its low half, from which the multiplication takes it.
     __m512i const reciprocal = _mm512_permutex2var_epi32(low, even_indices(), high);
     __m512i const even = _mm512_srli_epi64(_mm512_mul_epu32(state, reciprocal), 32);
     __m512i const odd = _mm512_mul_epu32(_mm512_srli_epi64(state, 32), _mm512_srli_epi64(reciprocal, 32));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The first two launches of the CUDA encoder (program/weights/encode.cuh): histograms, then windows and codebooks.
+/// The first two kernels of the CUDA encoder (program/weights/encode.cuh): histograms, then windows and codebooks.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,25 @@
 namespace tessera {
 inline namespace v0 {
 
-/// One tensor of a launch. All that follows from the spec is worked out on the host.
+/// One tensor of a launch. The host computes all that follows from the spec.
 template <class T>
 struct encode_task {
-  T const* weights;                 ///< of the tensor
-  std::uint8_t* stream;             ///< where it goes
-  std::uint64_t* counts;            ///< of exponents, 256
-  pair_coder::encode_table* table;  ///< for pushing
-  std::int64_t* stream_bytes;       ///< the result
+  T const* weights;                 ///< the weights of the tensor
+  std::uint8_t* stream;             ///< where the stream goes
+  std::uint64_t* counts;            ///< 256 counts of exponents
+  pair_coder::encode_table* table;  ///< the table for pushing
+  std::int64_t* stream_bytes;       ///< the result: bytes of the stream
   std::uint64_t* tile_sums;         ///< workspace: one for each tile, zero at first
-  std::int64_t capacity;            ///< of the stream, in bytes
-  std::int64_t count;               ///< weights
-  std::int64_t items_before;        ///< of the tasks before this one: sampled blocks, or tiles
+  std::int64_t capacity;            ///< bytes of room for the stream
+  std::int64_t count;               ///< number of weights
+  std::int64_t items_before;        ///< sampled blocks, or tiles, of the tasks before this one
   std::int64_t index_offset;        ///< weight_stream_spec::index_offset()
   std::int64_t planes_offset;       ///< weight_stream_spec::planes_offset()
   std::int64_t payload_offset;      ///< weight_stream_spec::payload_offset()
   int log2_block;                   ///< weights of a block, as a power of two
-  int is_rans;                      ///< else codes of a fixed length
+  int is_rans;                      ///< whether exponents are coded by rANS; else by codes of a fixed length
 
-  /// What follows from the spec, worked out on the host.
+  /// The task of an encoding, computed on the host.
   static encode_task of(weight_encoding<T> const& encoding, std::uint64_t* tile_sums, std::int64_t items_before) {
     weight_stream_spec const& spec = encoding.spec;
     return {encoding.weights,      encoding.stream,
@@ -43,15 +43,15 @@ struct encode_task {
             spec.log2_block,       spec.coder == weight_coder::rans_pairs ? 1 : 0};
   }
 
-  /// Weights of a block.
+  /// The number of weights of a block.
   __device__ __forceinline__ int weights_in(std::int64_t block) const {
     return static_cast<int>(min(std::int64_t{1} << log2_block, count - (block << log2_block)));
   }
-  /// Blocks of the tensor.
+  /// The number of blocks of the tensor.
   TESSERA_FN std::int64_t block_count() const { return (count + (std::int64_t{1} << log2_block) - 1) >> log2_block; }
 };
 
-/// Sixteen bytes of weights from any address; those past `count` are zeros.
+/// Loads sixteen bytes of weights from any address; weights past `count` are zeros.
 template <class T>
 __device__ __forceinline__ void load_row(T const* weights, int position, int count, std::uint32_t (&words)[4]) {
   constexpr int in_row = 16 / static_cast<int>(sizeof(T));
@@ -76,17 +76,18 @@ __device__ __forceinline__ void load_row(T const* weights, int position, int cou
   }
 }
 
-/// One thread block for each counted block of weights. Each lane has its own column of counters, so no two meet.
+/// Counts exponents. One thread block for each counted block of weights. Each lane has its own column of counters, so
+/// that no two lanes conflict.
 template <class T>
 struct count_exponents_on_blocks {
   static constexpr int lanes = 256;
   static constexpr int blocks_per_multiprocessor = 4;
   static constexpr int most_tasks = 32;
   struct scratch_type {
-    std::uint32_t counts[256][32];  ///< of each exponent, by lane
+    std::uint32_t counts[256][32];  ///< counts of each exponent, by lane
   };
 
-  encode_task<T> task[most_tasks];  ///< of the launch
+  encode_task<T> task[most_tasks];  ///< the tensors of the launch
   int tasks;
 
   __device__ void operator()(cuda_block<lanes> const& group, std::int64_t which, scratch_type& scratch) const {
@@ -127,19 +128,20 @@ struct count_exponents_on_blocks {
   }
 };
 
-/// For the lanes of the first warp, which are the ones that write it.
+/// The codebook's checksum, for the lanes of the first warp, which write it.
 template <int Lanes>
 __device__ std::uint32_t codebook_checksum(cuda_block<Lanes> const& group, std::uint8_t const* codebook) {
   return group.lane < 32 ? warp_crc32c<16, 32>(group.lane, codebook) : 0;
 }
 
-/// One thread block for each tensor: the same as write_codebook. What takes its time is fetching instructions, each of
-/// which is used once: 3480 of them 12 us, 6976 of them (offsets of sections worked out here, too) 31 us.
+/// Writes codebooks as write_codebook does. One thread block for each tensor. It takes most of its time to fetch
+/// instructions, each of which is used once: 3480 of them take 12 us, 6976 of them (with offsets of sections computed
+/// here, too) 31 us.
 struct write_codebooks_on_blocks {
   static constexpr int lanes = 256;
   static constexpr int most_tasks = 32;
   using scratch_type = codebook_scratch;
-  codebook_writing writing[most_tasks];  ///< of each tensor
+  codebook_writing writing[most_tasks];  ///< the work for each tensor
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {

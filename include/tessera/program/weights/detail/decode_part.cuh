@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Neighbouring blocks of one tensor, as a thread block of the CUDA decoder (program/weights/decode.cuh) sees them.
+/// Neighbouring blocks of one tensor, for a thread block of the CUDA decoder (program/weights/decode.cuh).
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What a block's index entry says.
+/// The parts of a block, from its index entry.
 struct block_parts {
-  int words;           ///< of 16 bits
-  int escapes;         ///< of the block
-  int escapes_begin;   ///< from the start of the payload
-  std::int64_t begin;  ///< of the payload, from the start of the stream
-  bool raw;            ///< exponents lie as planes
-  bool fits;           ///< all of it lies in the stream
+  int words;           ///< words of 16 bits
+  int escapes;         ///< escapes of the block
+  int escapes_begin;   ///< first byte of the escapes, from the start of the payload
+  std::int64_t begin;  ///< first byte of the payload, from the start of the stream
+  bool raw;            ///< whether the payload is planes of exponents
+  bool fits;           ///< whether the whole block is within the stream
 
-  /// Of a block of `coded` weights. Offsets count from the start of the stream.
+  /// The parts of a block of `coded` weights. Offsets count from the start of the stream.
   template <class T>
   __device__ __forceinline__ static block_parts of(uint2 packed, int coded, bool is_rans, std::int64_t payload_offset,
                                                    std::int64_t stream_end) {
@@ -42,52 +42,52 @@ struct block_parts {
   }
 };
 
-/// Blocks 0 to count - 1, counted from the part's first. It lies in shared memory, because the loop over the blocks has
-/// no registers to spare: what the compiler spilled for every block cost 15 percent.
+/// Blocks 0 to count - 1, counted from the first block of the part. It is in shared memory, because the loop over the
+/// blocks has no registers to spare: what the compiler spilled for every block cost 15 percent.
 template <class T>
 struct decode_part {
   std::uint8_t const* stream;   ///< its first byte
-  std::int64_t stream_end;      ///< never past what may be read
-  std::int64_t payload_offset;  ///< byte of the stream
-  uint2 const* index;           ///< of the first block and those behind it
-  std::uint8_t const* planes;   ///< signs and mantissas, from those of the first block on
-  T* weights;                   ///< where weights go, from those of the first block on
-  std::int64_t weights_left;    ///< in the tensor
-  std::int64_t first_block;     ///< its number in the tensor, as on the host
-  int count;                    ///< blocks
-  int run;                      ///< the thread block takes this many neighbours, and so on at a distance of
-  int stride;                   ///< from run to run
+  std::int64_t stream_end;      ///< the end of the stream, never past the bytes that may be read
+  std::int64_t payload_offset;  ///< first byte of the payloads in the stream
+  uint2 const* index;           ///< index entries from the first block on
+  std::uint8_t const* planes;   ///< signs and mantissas from the first block on
+  T* weights;                   ///< where weights go, from the first block on
+  std::int64_t weights_left;    ///< weights from here to the end of the tensor
+  std::int64_t first_block;     ///< the first block's number in the tensor, as on the host
+  int count;                    ///< number of blocks
+  int run;                      ///< neighbouring blocks that the thread block takes at a time
+  int stride;                   ///< the distance from such a run to the next one
   int log2_block;               ///< weights of a block, as a power of two
   std::uint8_t window_base;     ///< exponent_window::base
   std::uint8_t window_extra;    ///< exponent_window::extra
-  bool is_rans;                 ///< else codes of a fixed length
+  bool is_rans;                 ///< whether exponents are coded by rANS; else by codes of a fixed length
 
   /// The exponent window of the stream.
   __device__ __forceinline__ exponent_window window() const { return {window_base, window_extra}; }
 
-  /// The block that is taken as number `taken` of the thread block's.
+  /// The position of the thread block's block number `taken`.
   __device__ __forceinline__ int position_of(int taken) const { return (taken / run) * stride + taken % run; }
 
-  /// Whole blocks may take the fast path.
+  /// Whether whole blocks may take the fast path.
   __device__ __forceinline__ bool is_plain() const {
     return is_rans && reinterpret_cast<std::uintptr_t>(weights) % 16 == 0;
   }
 
-  /// Weights of every block but the last.
+  /// The number of weights of every block but the last.
   __device__ __forceinline__ int block_weights() const { return 1 << log2_block; }
-  /// Weights of a block.
+  /// The number of weights of a block.
   __device__ __forceinline__ int weights_in(int block) const {
     return static_cast<int>(
         min(std::int64_t{block_weights()}, weights_left - (static_cast<std::int64_t>(block) << log2_block)));
   }
   /// Whether a block has all its weights.
   __device__ __forceinline__ bool is_whole(int block) const { return weights_in(block) == block_weights(); }
-  /// The thread block's block that is not whole, or -1.
+  /// The thread block's block that is not whole; -1 if there is none.
   __device__ __forceinline__ int broken_block() const {
     std::int64_t const last = (weights_left - 1) >> log2_block;
     return last < count && last % stride < run && !is_whole(static_cast<int>(last)) ? static_cast<int>(last) : -1;
   }
-  /// Signs and mantissas of a block.
+  /// The signs and mantissas of a block.
   __device__ __forceinline__ std::uint8_t const* planes_of(int block) const {
     return planes + (static_cast<std::int64_t>(block) << log2_block) * exponent_split<T>::residual_bits / 8;
   }
@@ -95,10 +95,10 @@ struct decode_part {
   __device__ __forceinline__ T* weights_of(int block) const {
     return weights + (static_cast<std::int64_t>(block) << log2_block);
   }
-  /// A weight_block_index, packed.
+  /// The index entry of a block, a packed weight_block_index.
   __device__ __forceinline__ uint2 index_entry(int block) const { return __ldg(index + block); }
 
-  /// What an index entry says of a block of `coded` weights.
+  /// The parts of a block of `coded` weights, from its index entry.
   __device__ __forceinline__ block_parts parts_of(uint2 packed, int coded) const {
     return block_parts::of<T>(packed, coded, is_rans, payload_offset, stream_end);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What a thread block of the CUDA decoder (program/weights/decode.cuh) needs to know of one tensor.
+/// One tensor, for a thread block of the CUDA decoder (program/weights/decode.cuh).
 #pragma once
 
 #include <cstdint>
@@ -15,28 +15,28 @@
 namespace tessera {
 inline namespace v0 {
 
-/// One tensor, or a range of its blocks, of a launch. All that follows from the spec is worked out on the host.
+/// One tensor of a launch, or a range of its blocks. The host computes all that follows from the spec.
 template <class T>
 struct decode_task {
   std::uint8_t type;            ///< weight_type
   std::uint8_t coder;           ///< weight_coder
   std::uint8_t log2_block;      ///< weights of a block, as a power of two
-  std::uint8_t mantissa_kept;   ///< bits
-  std::uint32_t flags;          ///< of the header
-  std::uint32_t is_inspected;   ///< 1: the header's checksum must be
-  std::uint32_t checksum;       ///< as it was when it was inspected
-  std::uint32_t* is_sound;      ///< becomes 1 or 0 for verify_blocks; null: nobody asks
+  std::uint8_t mantissa_kept;   ///< mantissa bits that are kept
+  std::uint32_t flags;          ///< flags of the header
+  std::uint32_t is_inspected;   ///< 1: the header's checksum must be `checksum`
+  std::uint32_t checksum;       ///< the header's checksum when the stream was inspected
+  std::uint32_t* is_sound;      ///< becomes 1 or 0 for verify_blocks; null: not needed
   std::uint8_t const* stream;   ///< its first byte
-  std::int64_t stream_bytes;    ///< that may be read
-  T* weights;                   ///< of the first block decoded
-  std::int64_t count;           ///< weights of the whole tensor
-  std::int64_t first_block;     ///< of the stream
-  std::int64_t blocks_before;   ///< of the tasks before this one
+  std::int64_t stream_bytes;    ///< bytes of the stream that may be read
+  T* weights;                   ///< where the weights go, from those of the first block decoded on
+  std::int64_t count;           ///< number of weights of the whole tensor
+  std::int64_t first_block;     ///< the first block to decode
+  std::int64_t blocks_before;   ///< blocks of the tasks before this one
   std::int64_t index_offset;    ///< weight_stream_spec::index_offset()
   std::int64_t planes_offset;   ///< weight_stream_spec::planes_offset()
   std::int64_t payload_offset;  ///< weight_stream_spec::payload_offset()
 
-  /// What follows from the spec, worked out on the host.
+  /// The task of a decoding, computed on the host.
   static decode_task of(weight_decoding<T> const& decoding, std::int64_t blocks_before) {
     weight_stream_spec const& spec = decoding.spec;
     weight_stream_header const expected = spec.header();
@@ -60,16 +60,16 @@ struct decode_task {
             spec.payload_offset()};
   }
 
-  /// As it lies in the stream.
+  /// The header as it is in the stream.
   __device__ __forceinline__ weight_stream_header const& header() const {
     return *reinterpret_cast<weight_stream_header const*>(stream);
   }
-  /// Where the stream ends, if its header is to be believed; never past what may be read.
+  /// The end of the stream as its header says, but never past the bytes that may be read.
   __device__ __forceinline__ std::int64_t stream_end() const {
     return static_cast<std::int64_t>(min(header().total_bytes, static_cast<std::uint64_t>(stream_bytes)));
   }
 
-  /// True if all of the header is as it must be; its checksum is checked apart.
+  /// Whether all of the header is as it must be, except for its checksum, which another warp verifies.
   __device__ __forceinline__ bool header_fits() const {
     struct alignas(16) vectors {
       uint4 part[sizeof(weight_stream_header) / sizeof(uint4)];
@@ -92,30 +92,30 @@ struct decode_task {
   __device__ __forceinline__ bool is_rans() const {
     return coder == static_cast<std::uint8_t>(weight_coder::rans_pairs);
   }
-  /// As the header says.
+  /// The number of blocks, as the header says.
   __device__ __forceinline__ std::uint32_t block_count() const {
     return static_cast<std::uint32_t>((count + (std::int64_t{1} << log2_block) - 1) >> log2_block);
   }
-  /// Weights of a block.
+  /// The number of weights of a block.
   __device__ __forceinline__ int weights_in(std::int64_t block) const {
     return static_cast<int>(min(std::int64_t{1} << log2_block, count - (block << log2_block)));
   }
-  /// Signs and mantissas of a block.
+  /// The signs and mantissas of a block.
   __device__ __forceinline__ std::uint8_t const* planes_of(std::int64_t block) const {
     return stream + planes_offset + (block << log2_block) * exponent_split<T>::residual_bits / 8;
   }
-  /// This lane's sixteen bytes of the codebook. Only with the rANS coder.
+  /// This lane's sixteen bytes of the codebook. Only for the rANS coder.
   __device__ __forceinline__ uint4 codebook(int lane) const {
     return reinterpret_cast<uint4 const*>(stream + sizeof(weight_stream_header))[lane];
   }
-  /// Entries of the blocks.
+  /// The index entries of the blocks.
   __device__ __forceinline__ uint2 const* index() const {
     return reinterpret_cast<uint2 const*>(stream + index_offset);
   }
   /// Whether the weights begin at a multiple of 16 bytes.
   __device__ __forceinline__ bool is_aligned() const { return reinterpret_cast<std::uintptr_t>(weights) % 16 == 0; }
 
-  /// Blocks from `first` on. A header that is not sound does no harm.
+  /// The part of the tensor from block `first` on. A corrupt header does no harm.
   __device__ __forceinline__ decode_part<T> part(std::int64_t first) const {
     decode_part<T> result;
     result.stream = stream;

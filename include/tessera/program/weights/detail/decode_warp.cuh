@@ -21,18 +21,19 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Words: 16-bit words of shared memory that a warp has for a block's states, words and escapes.
+/// Decodes blocks in a warp. Words: the 16-bit words of shared memory that a warp has for a block's states, words and
+/// escapes.
 template <class T, int Words>
 struct warp_decoder {
-  /// How sixteen bytes of weights are put together.
+  /// How sixteen bytes of weights are joined.
   using rows = join_rows<T>;
-  /// Words that the rows between two looks at the cursor may take: what must be at hand before, and how far a corrupt
-  /// stream may run over.
+  /// Rows between two checks of the cursor. The words of so many rows must be staged before, and a corrupt stream may
+  /// run over by as many.
   static constexpr int rows_a_look = min(rows::rows, max(8 / rows::pairs, 1));
-  /// Of the coder, for the rows between two looks, at most.
+  /// The most words of the coder in the rows between two checks.
   static constexpr int words_a_look = 32 * rows::pairs * rows_a_look;
-  static constexpr int state_words = weight_stream_spec::states_bytes / 2;  ///< that the lanes' states take
-  static constexpr int staged_words = Words - state_words - words_a_look;   ///< that fit besides
+  static constexpr int state_words = weight_stream_spec::states_bytes / 2;  ///< words that the lanes' states take
+  static constexpr int staged_words = Words - state_words - words_a_look;   ///< words that fit besides
   static_assert(staged_words >= 2 * words_a_look && Words % 8 == 0, "tessera: too few words of shared memory a warp");
 
   using mantissa = keep_mantissa<scalar_traits<T>::mantissa_bits>;
@@ -42,12 +43,12 @@ struct warp_decoder {
   static constexpr int granularity = max(max(steps::residual_planes.granularity(), steps::code_planes.granularity()),
                                          steps::exponent_planes.granularity());
 
-  /// What pop_plain_rows can take: what is staged fits the warp's room.
+  /// Whether pop_plain_rows can take a block: what is staged of it fits the warp's room.
   __device__ __forceinline__ static bool is_plain(block_parts const& parts) {
     return parts.fits && !parts.raw && words_to_stage(parts) <= state_words + staged_words;
   }
 
-  /// Starts copying a plain block's states, words and an escape for each lane.
+  /// Begins to copy a plain block's states, words and an escape for each lane.
   __device__ __forceinline__ static void stage(std::uint8_t const* stream, block_parts const& parts,
                                                std::uint16_t* words) {
     if (is_plain(parts)) {
@@ -56,7 +57,8 @@ struct warp_decoder {
     }
   }
 
-  /// A plain block, whose states, words and first escapes are being copied to `words`; patch_rest() has the others.
+  /// Decodes a plain block, whose states, words and first escapes are being copied to `words`. patch_rest() patches the
+  /// other escapes.
   template <bool Contiguous>
   __device__ __forceinline__ static bool pop_plain_rows(std::uint8_t const* payload, std::uint8_t const* planes,
                                                         exponent_window window, block_parts const& parts, int coded,
@@ -97,7 +99,7 @@ struct warp_decoder {
         std::uint32_t codes[rows::pairs];
         lanes_state.row(codes);
         store_once(reinterpret_cast<uint4*>(out + r * row_weights), now.template row<Contiguous>(r, codes, exponents));
-        // A corrupt stream that took more words than it has goes on with any.
+        // A corrupt stream that took more words than it has continues with any words.
         if ((r + 1) % rows_a_look == 0 && lanes_state.cursor > words_end) {
           sound = false;
           lanes_state.cursor = words_begin;
@@ -113,18 +115,19 @@ struct warp_decoder {
     return __all_sync(0xffffffffu, sound) && lanes_state.cursor == words_end;
   }
 
-  /// The escapes of a plain block that no lane had in pop_plain_rows. Real tensors have some blocks of many.
+  /// Patches the escapes of a plain block that no lane had in pop_plain_rows. In real tensors some blocks have many.
   __device__ __forceinline__ static bool patch_rest(std::uint8_t const* payload, std::uint8_t const* planes,
                                                     block_parts const& parts, int coded, T* weights) {
     auto const* const escapes = reinterpret_cast<std::uint32_t const*>(payload + parts.escapes_begin);
     return patch(escapes, escapes_at_once, parts.escapes, planes, coded, coded, weights);
   }
-  /// Whether there are any.
+  /// Whether there are such escapes.
   __device__ __forceinline__ static bool needs_patches(block_parts const& parts) {
     return parts.escapes > escapes_at_once;
   }
 
-  /// Any block whose parts fit the stream, with all that a stream may hold. False if it was not sound.
+  /// Decodes any block whose parts are within the stream, with all that a stream may hold. Returns false if it is
+  /// corrupt.
   __device__ __forceinline__ static bool decode(decode_part<T> const& part, int block, block_parts const& parts,
                                                 int coded, std::uint32_t const* table, std::uint16_t* words) {
     std::uint8_t const* const payload = part.stream + parts.begin;
@@ -154,14 +157,14 @@ struct warp_decoder {
 
  private:
   static constexpr int row_weights = steps::row_weights;
-  static constexpr int escapes_at_once = 32;  ///< one a lane
+  static constexpr int escapes_at_once = 32;  ///< one for each lane
 
-  /// Of a plain block.
+  /// The words to stage of a plain block.
   __device__ __forceinline__ static int words_to_stage(block_parts const& parts) {
     return parts.escapes_begin / 2 + 2 * min(parts.escapes, escapes_at_once);
   }
 
-  // Plain: the block is whole, its output aligned. Contiguous: its window has no exponent from elsewhere.
+  // Plain: the block is whole, and its output aligned. Contiguous: its window has no exponent from elsewhere.
   /// A lane's 16 bytes of one row.
   template <bool Plain>
   __device__ __forceinline__ static void store_row(T* weights, int position, int count, uint4 values) {
@@ -180,7 +183,7 @@ struct warp_decoder {
     }
   }
 
-  /// Starts copying words, eight at a time.
+  /// Begins to copy words, eight at a time.
   __device__ __forceinline__ static void stage_words(std::uint16_t const* source, int count, std::uint16_t* words,
                                                      int lane) {
 #pragma unroll 1
@@ -189,12 +192,12 @@ struct warp_decoder {
     }
   }
 
-  /// The cursor up to which a pass may begin with `count` words left, of which the first are staged.
+  /// The cursor up to which a pass may begin if `count` words are left, of which the first are staged.
   __device__ __forceinline__ static std::uint32_t staged_limit(std::uint32_t words_begin, int count) {
     return words_begin + 2 * (count <= staged_words ? count : staged_words - words_a_look);
   }
 
-  /// All other blocks of the rANS coder.
+  /// Decodes all other blocks of the rANS coder.
   __device__ __forceinline__ static bool pop_rows(std::uint8_t const* payload, std::uint8_t const* planes,
                                                   exponent_window window, int word_count, int count, int coded,
                                                   std::uint32_t const* table, std::uint16_t* words, T* weights) {
@@ -206,7 +209,7 @@ struct warp_decoder {
                               shared_address(table), lanes_below()};
     std::uint32_t const words_begin = lanes_state.cursor;
     bool sound = pair_coder::is_state(lanes_state.state);
-    int staged = 0;                     // the word at words_begin
+    int staged = 0;                     // the number of the word at words_begin
     std::uint32_t limit = words_begin;  // the cursor up to which a pass may begin
     stage_words(source, min(word_count, staged_words), words, lane);
     async_copy_wait_all();
@@ -214,7 +217,7 @@ struct warp_decoder {
     limit = staged_limit(words_begin, word_count);
     auto const look_at_cursor = [&] {
       if (lanes_state.cursor > limit) {
-        // Either more words are needed, or a corrupt stream took more than it has; that one goes on with any.
+        // Either more words are needed, or a corrupt stream took more than it has and continues with any words.
         int const used = staged + static_cast<int>(lanes_state.cursor - words_begin) / 2;
         sound = sound && used <= word_count;
         staged = used <= word_count ? used & ~7 : 0;
@@ -248,7 +251,7 @@ struct warp_decoder {
     return __all_sync(0xffffffffu, sound) && used == word_count;
   }
 
-  /// The fixed coder: the codes of a row lie in a plane like the rest.
+  /// Decodes a block of the fixed coder: the codes of a row are in a plane like the rest.
   template <bool Plain, bool Contiguous>
   __device__ __forceinline__ static void copy_rows(std::uint8_t const* payload, std::uint8_t const* planes,
                                                    exponent_window window, int count, int coded, T* weights) {
@@ -279,8 +282,8 @@ struct warp_decoder {
     }
   }
 
-  /// Writes the weights that escaped, from entry `begin` on, four a lane at a time: all are asked for before any is
-  /// waited for.
+  /// Writes the weights of escapes from entry `begin` on, four a lane at a time: loads of all are issued before the
+  /// first wait.
   __device__ __forceinline__ static bool patch(std::uint32_t const* escapes, int begin, int escape_count,
                                                std::uint8_t const* planes, int count, int coded, T* weights) {
     constexpr int at_once = 4;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Making weights from exponent codes and bit planes in registers: a row (16 bytes) a lane at a time, by type.
+/// Joins weights from exponent codes and bit planes in registers: a row (16 bytes) a lane at a time, by type.
 ///
 /// `join_rows<T>` reads the planes of `rows` rows at once, long before they are needed, and then makes one row after
 /// the other. A pair of codes comes as `first | second << 16`. Counts are instructions a weight, without the coder's.
@@ -15,15 +15,15 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Exponents of a pair of codes, in the two halves of a word. Contiguous: the window has no exponent from elsewhere;
-/// with one, as tensors with exact zeros have, a pair takes three instructions more (four where exponents are shifted
-/// by less than four bits).
+/// The exponents of a pair of codes, in the two halves of a word. Contiguous: the window has no exponent from
+/// elsewhere. With such an exponent, as tensors with exact zeros have, a pair takes three instructions more (four where
+/// exponents are shifted by less than four bits).
 template <bool Contiguous>
 struct window_exponents {
-  std::uint32_t base;    ///< in both halves
-  std::uint32_t beyond;  ///< what exponents of codes from extra_code on have more than base + code, modulo 2^32
+  std::uint32_t base;    ///< the window's base, in both halves
+  std::uint32_t beyond;  ///< what exponents of codes from extra_code on exceed base + code by, modulo 2^32
 
-  /// Of a window that fits the type.
+  /// The exponents of a window that fits the type.
   __device__ explicit window_exponents(exponent_window window)
       : base(window.base * 0x00010001u), beyond(window.extra - window.base - exponent_window::neighbours) {}
 
@@ -34,7 +34,7 @@ struct window_exponents {
       return neighbours;
     } else {
       // Codes 14 and 15 carry into the bit above their own. A half that borrows from the other gets it back: only their
-      // sum matters, and in that both halves are exponents again.
+      // sum matters, and in the sum both halves are exponents again.
       std::uint32_t const carries = codes + 0x00020002u;
       return shift >= 4 ? multiply_add(carries & 0x00100010u, beyond << (shift - 4), neighbours)
                         : multiply_add((carries >> 4) & 0x00010001u, beyond << shift, neighbours);
@@ -42,8 +42,8 @@ struct window_exponents {
   }
 };
 
-/// Reads the words of one plane: `Words` 32-bit words a unit, `Rows` rows starting at `row`. Checked: rows past the
-/// last repeat it.
+/// Loads the words of one plane: `Words` 32-bit words a unit, `Rows` rows from `row` on. Checked: rows past the last
+/// one repeat it.
 template <bool Checked, int Words, int RowsPerUnit, int Rows>
 __device__ __forceinline__ void load_plane(std::uint8_t const* plane, int row, int last_row, int lane,
                                            std::uint32_t (&into)[Rows / RowsPerUnit * Words]) {
@@ -65,7 +65,8 @@ __device__ __forceinline__ void load_plane(std::uint8_t const* plane, int row, i
 template <class T>
 struct join_rows;
 
-/// 2: a byte of sign and mantissa, doubled into both bytes of a half, then one selection with the exponent.
+/// 2 instructions a weight: a byte of sign and mantissa is doubled into both bytes of a half, then one selection adds
+/// the exponent.
 template <>
 struct join_rows<bfloat16> {
   static constexpr int rows = 4;
@@ -90,7 +91,7 @@ struct join_rows<bfloat16> {
   }
 };
 
-/// 6: low mantissa bytes, two further mantissa bits and the sign come from three planes.
+/// 6 instructions a weight: low mantissa bytes, two more mantissa bits and the sign come from three planes.
 template <>
 struct join_rows<float16> {
   static constexpr int rows = 4;
@@ -122,7 +123,7 @@ struct join_rows<float16> {
   }
 };
 
-/// 3: the low half and the byte above it, whose first bit is the sign.
+/// 3 instructions a weight: the low half, and the byte above it, whose first bit is the sign.
 template <>
 struct join_rows<float> {
   static constexpr int rows = 4;
@@ -160,7 +161,7 @@ __device__ __forceinline__ std::uint32_t four_exponents(std::uint32_t first, std
   return pick_bytes(window.shifted(first, Shift), window.shifted(second, Shift), 0x6420);
 }
 
-/// 3: nibbles of sign and mantissa are spread to bytes.
+/// 3 instructions a weight: nibbles of sign and mantissa are spread to bytes.
 template <>
 struct join_rows<float8_e4m3> {
   static constexpr int rows = 2;
@@ -187,7 +188,7 @@ struct join_rows<float8_e4m3> {
   }
 };
 
-/// 4: two mantissa bits and the sign come from two planes.
+/// 4 instructions a weight: two mantissa bits and the sign come from two planes.
 template <>
 struct join_rows<float8_e5m2> {
   static constexpr int rows = 2;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// From a stream's codebook to the look-up table of popping_lanes, in a thread block's shared memory.
+/// The look-up table of popping_lanes, in a thread block's shared memory, made from a stream's codebook.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ inline namespace v0 {
 struct pair_table {
   static constexpr int symbols = 256;  ///< pairs of exponent codes
 
-  std::uint32_t entries[pair_coder::slots];  ///< by slot, as rans_coder has them
-  std::uint32_t part[symbols];               ///< frequency << 16 | cumulative frequency
-  int is_sound;                              ///< 1 if frequencies can be believed
+  std::uint32_t entries[pair_coder::slots];  ///< entries by slot, in the order of rans_coder
+  std::uint32_t part[symbols];               ///< frequency << 16 | cumulative frequency of each symbol
+  int is_sound;                              ///< whether frequencies are valid
 
-  /// One warp reads the codebook, if there is any, eight symbols (16 bytes) a lane, as they lie in the stream.
+  /// Reads the codebook, if there is any, eight symbols (16 bytes) a lane, as they are in the stream. One warp.
   __device__ __forceinline__ void read(int lane, uint4 packed, bool header_is_sound, bool has_codebook) {
     std::uint32_t const words[4] = {packed.x, packed.y, packed.z, packed.w};
     std::uint32_t sum = 0;
@@ -43,7 +43,7 @@ struct pair_table {
     }
   }
 
-  /// All warps together write the entries, after a sound codebook was read and the group was synced.
+  /// Writes the entries, after a sound codebook was read and the group was synced. All warps together.
   template <int Warps>
   __device__ __forceinline__ void fill(int warp, int lane) {
 #pragma unroll 1

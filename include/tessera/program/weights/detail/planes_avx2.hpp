@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Bit planes with AVX2: 32 numbers at a time, between the bits that a stream stores and a byte each.
+/// Bit planes with AVX2: converts 32 numbers at a time between the bits that a stream stores and one byte each.
 ///
 /// For the block steps (program/weights/block_avx2.hpp). Empty on other architectures.
 #pragma once
@@ -17,7 +17,7 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// 32 numbers, one a byte, and the bits that they are stored as.
+/// Operations on 32 numbers of one byte each, and on the bits in which they are stored.
 struct avx2_bytes {
   [[gnu::target("avx2"), gnu::always_inline]] static __m256i load(void const* bytes) {
     return _mm256_loadu_si256(static_cast<__m256i const*>(bytes));
@@ -49,7 +49,7 @@ struct avx2_bytes {
                : _mm256_and_si256(_mm256_srli_epi16(bytes, Count), _mm256_set1_epi8(static_cast<char>(0xff >> Count)));
   }
 
-  /// From 32 numbers of Width bits, one after the other.
+  /// Expands 32 numbers of Width bits, one after the other, to bytes.
   template <int Width>
   [[gnu::target("avx2"), gnu::always_inline]] static __m256i expand(std::uint8_t const* bits) {
     if constexpr (Width == 8) {
@@ -91,7 +91,7 @@ struct avx2_bytes {
     }
   }
 
-  /// Sixteen numbers of sixteen bits, below 256, as bytes.
+  /// The low bytes of sixteen numbers of sixteen bits below 256.
   [[gnu::target("avx2"), gnu::always_inline]] static __m128i low_bytes(__m256i numbers) {
     return _mm_packus_epi16(_mm256_castsi256_si128(numbers), _mm256_extracti128_si256(numbers, 1));
   }
@@ -104,8 +104,8 @@ struct avx2_bytes {
     return _mm_shuffle_epi8(load_half(table), indices);
   }
 
-  /// Puts the 64-bit pieces of a vector where unpacklo and unpackhi find them, and what a pack of two made back in
-  /// order.
+  /// Puts the 64-bit parts of a vector where unpacklo and unpackhi find them, and the result of a pack of two vectors
+  /// back in order.
   [[gnu::target("avx2"), gnu::always_inline]] static __m256i swap_middle(__m256i vector) {
     return _mm256_permute4x64_epi64(vector, 0xd8);
   }
@@ -123,10 +123,10 @@ struct avx2_row {
   static constexpr int row_weights = 32 * WeightsPerLane;
   static constexpr int most_planes = 4;
 
-  std::uint8_t* bits[most_planes];  ///< of each plane, this row's numbers one after the other
+  std::uint8_t* bits[most_planes];  ///< this row's numbers in each plane, one after the other
   alignas(32) std::uint8_t buffer[most_planes][64];
 
-  /// Finds the numbers of a row; those that share their units with other rows are in the buffer.
+  /// Finds the numbers of a row. Numbers whose units are shared with other rows go to the buffer.
   template <int Plane = 0>
   [[gnu::target("avx2"), gnu::always_inline]] void open(std::uint8_t* planes, int coded, int row) {
     if constexpr (Plane < layout.count()) {
@@ -164,7 +164,7 @@ struct avx2_row {
     }
   }
 
-  /// Puts what was written to the buffer into the units. The rows of a block must come in order.
+  /// Writes the buffer back to the units. The rows of a block must come in order.
   template <int Plane = 0>
   [[gnu::target("avx2"), gnu::always_inline]] void scatter(std::uint8_t* planes, int coded, int row) {
     if constexpr (Plane < layout.count()) {
@@ -190,7 +190,7 @@ struct avx2_row {
     }
   }
 
-  /// What the planes from First to Last hold of 32 weights of the row, at most eight bits.
+  /// The bits that the planes from First to Last hold of 32 weights of the row, at most eight bits each.
   template <int First, int Last = layout.count() - 1>
   [[gnu::target("avx2"), gnu::always_inline]] __m256i load(int weight) const {
     constexpr int width = layout.plane(Last).width;

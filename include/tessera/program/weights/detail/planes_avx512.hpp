@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Bit planes with AVX-512: 64 numbers at a time, between the bits that a stream stores and a byte each.
+/// Bit planes with AVX-512: converts 64 numbers at a time between the bits that a stream stores and one byte each.
 ///
 /// For the block steps (program/weights/block_avx512.hpp). Empty on other architectures.
 #pragma once
@@ -25,7 +25,7 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// 64 numbers, one a byte, and the bits that they are stored as.
+/// Operations on 64 numbers of one byte each, and on the bits in which they are stored.
 struct avx512_bytes {
   template <int Count>
   [[gnu::target("avx512bw,avx512vl"), gnu::always_inline]] static __m512i shift_left(__m512i bytes) {
@@ -40,7 +40,7 @@ struct avx512_bytes {
     return Count == 0 ? bytes : _mm512_and_si512(_mm512_srli_epi16(bytes, Count), kept);
   }
 
-  /// From 64 numbers of Width bits, one after the other.
+  /// Expands 64 numbers of Width bits, one after the other, to bytes.
   template <int Width>
   [[gnu::target("avx512bw,avx512vl"), gnu::always_inline]] static __m512i expand(std::uint8_t const* bits) {
     if constexpr (Width == 8) {
@@ -86,12 +86,12 @@ struct avx512_bytes {
                                indices);
   }
 
-  /// Puts the 64-bit pieces of a vector where unpacklo and unpackhi find them: 0 4 1 5 2 6 3 7.
+  /// Puts the 64-bit parts of a vector where unpacklo and unpackhi find them: 0 4 1 5 2 6 3 7.
   [[gnu::target("avx512bw,avx512vl"), gnu::always_inline]] static __m512i to_unpack(__m512i vector) {
     return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), vector);
   }
 
-  /// Puts the 64-bit pieces that a pack of two vectors made back in order.
+  /// Puts the 64-bit parts that a pack of two vectors made back in order.
   [[gnu::target("avx512bw,avx512vl"), gnu::always_inline]] static __m512i from_pack(__m512i vector) {
     return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), vector);
   }
@@ -104,10 +104,10 @@ struct avx512_row {
   static constexpr int row_weights = 32 * WeightsPerLane;
   static constexpr int most_planes = 4;
 
-  std::uint8_t* bits[most_planes];  ///< of each plane, this row's numbers one after the other
+  std::uint8_t* bits[most_planes];  ///< this row's numbers in each plane, one after the other
   alignas(64) std::uint8_t buffer[most_planes][64];
 
-  /// Finds the numbers of a row; brings those together that share their units with other rows.
+  /// Finds the numbers of a row, and gathers numbers whose units are shared with other rows in buffers.
   template <int Plane = 0>
   [[gnu::target("avx512bw,avx512vl"), gnu::always_inline]] void open(std::uint8_t* planes, int coded, int row) {
     if constexpr (Plane < layout.count()) {
@@ -145,7 +145,7 @@ struct avx512_row {
     }
   }
 
-  /// Puts what was written to the buffers into the units. The rows of a block must come in order.
+  /// Writes the buffers back to the units. The rows of a block must come in order.
   template <int Plane = 0>
   [[gnu::target("avx512bw,avx512vl"), gnu::always_inline]] void scatter(std::uint8_t* planes, int coded, int row) {
     if constexpr (Plane < layout.count()) {
@@ -174,7 +174,7 @@ struct avx512_row {
     }
   }
 
-  /// What the planes from First to Last hold of 64 weights of the row, at most eight bits.
+  /// The bits that the planes from First to Last hold of 64 weights of the row, at most eight bits each.
   template <int First, int Last = layout.count() - 1>
   [[gnu::target("avx512bw,avx512vl"), gnu::always_inline]] __m512i load(int weight) const {
     constexpr int width = layout.plane(Last).width;

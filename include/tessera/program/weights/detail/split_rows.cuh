@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Taking exponents and bit planes from weights in registers, 16 bytes a lane at a time: the inverse of join_rows.cuh.
+/// Splits weights in registers into exponents and bit planes, 16 bytes a lane at a time: the inverse of join_rows.cuh.
 ///
 /// `split_rows<T>` collects the planes of `rows` rows and writes them at once. A pair's exponents come as
 /// `first | second << 16`.
@@ -14,7 +14,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Writes the words of one plane: `Words` 32-bit words a unit, `Rows` rows from `row` on, none past the last.
+/// Stores the words of one plane: `Words` 32-bit words a unit, `Rows` rows from `row` on, none past the last row.
 template <int Words, int RowsPerUnit, int Rows>
 __device__ __forceinline__ void store_plane(std::uint8_t* plane, int row, int last_row, int lane,
                                             std::uint32_t const (&from)[Rows / RowsPerUnit * Words]) {
@@ -31,12 +31,12 @@ __device__ __forceinline__ void store_plane(std::uint8_t* plane, int row, int la
   }
 }
 
-/// `rows` rows are split at a time. Two of bf16: with four, for which there are not enough registers, encoding took 11
-/// percent longer.
+/// Splits `rows` rows at a time. For bf16 these are two: with four, for which there are not enough registers, encoding
+/// took 11 percent longer.
 template <class T>
 struct split_rows;
 
-/// Of bf16.
+/// Splits bf16.
 template <>
 struct split_rows<bfloat16> {
   static constexpr int rows = 2;
@@ -61,14 +61,14 @@ struct split_rows<bfloat16> {
   }
 };
 
-/// Of fp16.
+/// Splits fp16.
 template <>
 struct split_rows<float16> {
   static constexpr int rows = join_rows<float16>::rows;
   static constexpr int pairs = join_rows<float16>::pairs;
   std::uint32_t low[2 * rows] = {};     ///< eight bits of each weight's residual
-  std::uint32_t middle[rows / 2] = {};  ///< two bits
-  std::uint32_t sign[rows / 4] = {};    ///< the highest bit
+  std::uint32_t middle[rows / 2] = {};  ///< two bits of each weight's residual
+  std::uint32_t sign[rows / 4] = {};    ///< the highest bit of each weight's residual
 
   __device__ __forceinline__ void row(int which, std::uint32_t const (&words)[4], std::uint32_t (&exponents)[pairs]) {
     low[2 * which] = pick_bytes(words[0], words[1], 0x6420);
@@ -90,13 +90,13 @@ struct split_rows<float16> {
   }
 };
 
-/// Of fp32.
+/// Splits fp32.
 template <>
 struct split_rows<float> {
   static constexpr int rows = 2;
   static constexpr int pairs = join_rows<float>::pairs;
   std::uint32_t low[2 * rows] = {};  ///< 16 bits of each weight's residual
-  std::uint32_t high[rows] = {};     ///< eight bits
+  std::uint32_t high[rows] = {};     ///< eight bits of each weight's residual
 
   __device__ __forceinline__ void row(int which, std::uint32_t const (&words)[4], std::uint32_t (&exponents)[pairs]) {
     low[2 * which] = pick_bytes(words[0], words[1], 0x5410);
@@ -119,7 +119,7 @@ struct split_rows<float> {
   }
 };
 
-/// Of e4m3.
+/// Splits e4m3.
 template <>
 struct split_rows<float8_e4m3> {
   static constexpr int rows = join_rows<float8_e4m3>::rows;
@@ -145,7 +145,7 @@ struct split_rows<float8_e4m3> {
   }
 };
 
-/// Of e5m2.
+/// Splits e5m2.
 template <>
 struct split_rows<float8_e5m2> {
   static constexpr int rows = join_rows<float8_e5m2>::rows;

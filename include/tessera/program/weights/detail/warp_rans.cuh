@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What pair_coder::pop does, for 32 lanes that share one stream of words: the inner loop of the CUDA decoder.
+/// Pops pairs as pair_coder::pop does, for 32 lanes that share one stream of words: the inner loop of the CUDA decoder.
 ///
 /// A step is a look-up, a multiplication, a ballot, a second look-up: about 18 instructions and 125 cycles for 64
 /// weights.
@@ -14,14 +14,15 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A lane of a warp that takes symbols from a stream of words which all lanes share.
+/// A lane of a warp that pops symbols from a stream of words that all lanes share.
 struct popping_lanes {
-  std::uint32_t state;        ///< of the lane's coder
+  std::uint32_t state;        ///< state of the lane's coder
   std::uint32_t cursor;       ///< shared address of the next word
   std::uint32_t table_begin;  ///< shared address of 4096 entries, see entry()
-  std::uint32_t below;        ///< mask of the lanes below
+  std::uint32_t below;        ///< mask of the lanes below this one
 
-  /// frequency << 20 | second code << 16 | (slot - cumulative) << 4 | first code: the two codes as `row` gives them out
+  /// An entry: frequency << 20 | second code << 16 | (slot - cumulative) << 4 | first code, so that `row` extracts both
+  /// codes at once.
   TESSERA_FN static constexpr std::uint32_t entry(std::uint32_t frequency, std::uint32_t offset, std::uint32_t symbol) {
     return (frequency << 20) | ((symbol >> 4) << 16) | (offset << 4) | (symbol & 15);
   }
