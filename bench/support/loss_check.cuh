@@ -92,8 +92,8 @@ inline std::vector<std::size_t> by_use(std::vector<unsigned char> const& matters
 /// What all logits say of log-sum-exps that the loss found.
 struct softmax_survey {
   double kept;  ///< part of the blocks in which |softmax - [label]| reaches the threshold
-  /// Part of the blocks in which |softmax - [label]| reaches the threshold, with entries in the order of how many blocks
-  /// of tokens they matter to.
+  /// Part of the blocks in which |softmax - [label]| reaches the threshold, with entries in the order of how many
+  /// blocks of tokens they matter to.
   double kept_ordered;
   double worst_total;  ///< largest |1 - sum of a token's softmax|
   double loss;         ///< mean over tokens

@@ -37,8 +37,8 @@ inline namespace v0 {
 
 /// Names the chunk, the key head and the query that a score is for.
 struct scored_chunk {
-  std::int64_t chunk;  ///< index of the chunk in its sequence
-  std::int64_t head;  ///< index of the key head
+  std::int64_t chunk;     ///< index of the chunk in its sequence
+  std::int64_t head;      ///< index of the key head
   std::int64_t position;  ///< position of the query in the sequence
 };
 

@@ -116,7 +116,7 @@ struct scalar_traits<float> {
   static constexpr int mantissa_bits = 23;
   static constexpr int exponent_bias = 127;
   static constexpr bool has_infinity = true;
-  static constexpr bits_type largest_bits = 0x7f7fffffU;  ///< the bits of the largest finite value
+  static constexpr bits_type largest_bits = 0x7f7fffffU;    ///< the bits of the largest finite value
   static constexpr bits_type nan_bits = detail::float_nan;  ///< the bits of the NaN that `store` makes
 
   TESSERA_FN static constexpr char const* name() { return "fp32"; }

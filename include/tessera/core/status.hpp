@@ -23,17 +23,17 @@ inline namespace v0 {
 /// What a group found. Codes from 16 on have sentences of their own (is_sentence); codes from 128 on are for users' own
 /// programs.
 enum class status_code : std::uint8_t {
-  corrupt_stream = 1,  ///< encoded bytes that lead outside of the stream or the tables
+  corrupt_stream = 1,      ///< encoded bytes that lead outside of the stream or the tables
   bad_checksum = 2,        ///< the checksum of a block differs from the one that is stored
   bad_header = 3,          ///< a header, index or table that contradicts itself
   unsupported_format = 4,  ///< a version or a feature that this library does not know
   capacity_exceeded = 5,   ///< the output does not fit into the space that was given
-  bad_value = 6,  ///< a value outside of the range that the program accepts
+  bad_value = 6,           ///< a value outside of the range that the program accepts
   out_of_range = 7,        ///< an index outside of its table
-  repeated_index = 9,  ///< an index that occurs twice where each may occur once
+  repeated_index = 9,      ///< an index that occurs twice where each may occur once
   bad_label = 16,          ///< a label that is no entry of the vocabulary; the detail is the label and the vocabulary
   other_forward = 17,      ///< a backward pass after another forward pass; the position is a loss_stamp::part
-  bad_length = 24,  ///< a cached sequence's length is negative, or more tokens than it may have
+  bad_length = 24,         ///< a cached sequence's length is negative, or more tokens than it may have
   /// A cached sequence's number of new tokens is negative, or more than the inputs or the sequence have.
   bad_new_tokens = 25,
   bad_slot = 26,  ///< a cached sequence's slot is none of the cache's
@@ -61,11 +61,11 @@ struct status_word {
   static constexpr std::uint64_t nothing_failed = ~std::uint64_t{0};  ///< the word before a failure
   static constexpr int code_bits = 8;  ///< bits that the code takes; the position has the others
 
-  std::uint64_t bits = nothing_failed;  ///< the code in the lowest 8 bits, the position above
+  std::uint64_t bits = nothing_failed;       ///< the code in the lowest 8 bits, the position above
   std::uint64_t detail_of = nothing_failed;  ///< the bits that were reported with the detail
   /// The detail of the earliest failure that had one; it counts if detail_of equals bits.
   status_detail detail = {-1, -1};
-  std::uint64_t lock = nothing_failed;       ///< 0 while a group writes the detail
+  std::uint64_t lock = nothing_failed;  ///< 0 while a group writes the detail
 
   /// The bits of a failure; failures at earlier positions compare lower.
   [[nodiscard]] static TESSERA_FN constexpr std::uint64_t pack(status_code code, std::int64_t position) {

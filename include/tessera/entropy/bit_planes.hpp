@@ -41,7 +41,7 @@ struct bit_plane {
 
 /// The planes of numbers of `bits` bits: the lowest `plane(0).width` bits are in plane 0, and so on.
 struct bit_planes {
-  int bits = 8;  ///< bits of a number
+  int bits = 8;              ///< bits of a number
   int weights_per_lane = 8;  ///< values of a lane in a row
 
   /// The number of planes: 16-bit planes as long as they fit, then one plane for each set bit of the rest, widest

@@ -131,14 +131,14 @@ inline std::size_t read_byte_block(std::byte const* coded, std::size_t given, st
 
 }  // namespace detail
 
-/// Appends what read_coded_bytes() reads.
+/// Appends the coded form of `size` bytes, for read_coded_bytes().
 inline void append_coded_bytes(std::byte const* bytes, std::size_t size, std::vector<std::byte>& out) {
   for (std::size_t first = 0; first < size; first += detail::byte_block) {
     detail::append_byte_block(bytes + first, min(size - first, detail::byte_block), out);
   }
 }
 
-/// Reads `size` bytes; gives how many coded ones they took. Throws corrupt_data.
+/// Decodes `size` bytes, and gives how many coded bytes they took. Throws corrupt_data.
 inline std::size_t read_coded_bytes(std::byte const* coded, std::size_t given, std::byte* bytes, std::size_t size) {
   std::size_t taken = 0;
   for (std::size_t first = 0; first < size; first += detail::byte_block) {

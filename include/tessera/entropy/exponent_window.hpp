@@ -16,9 +16,9 @@ inline namespace v0 {
 /// The map between exponents (0 to 255) and codes (0 to 15).
 struct exponent_window {
   static constexpr std::uint32_t neighbours = 14;   ///< exponents from base on that have codes 0 to 13
-  static constexpr std::uint32_t extra_code = 14;  ///< the code of the exponent `extra`
+  static constexpr std::uint32_t extra_code = 14;   ///< the code of the exponent `extra`
   static constexpr std::uint32_t escape_code = 15;  ///< the code of all other exponents
-  static constexpr int codes = 16;  ///< the number of codes, which have 4 bits
+  static constexpr int codes = 16;                  ///< the number of codes, which have 4 bits
 
   std::uint8_t base = 0;    ///< the exponent with code 0
   std::uint8_t extra = 14;  ///< the exponent with code 14

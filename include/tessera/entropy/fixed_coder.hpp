@@ -28,8 +28,8 @@ struct fixed_coder {
   struct decode_table {};
 
   static constexpr int alphabet = 256;
-  static constexpr int symbol_bits = 8;  ///< bits of a symbol, which is two codes of 4 bits
-  static constexpr int word_bits = 16;  ///< bits of a spilled word
+  static constexpr int symbol_bits = 8;                   ///< bits of a symbol, which is two codes of 4 bits
+  static constexpr int word_bits = 16;                    ///< bits of a spilled word
   static constexpr std::uint32_t lower_bound = 1u << 16;  ///< the smallest state
 
   TESSERA_FN static constexpr encode_table make_encode_table(model_type const&) { return {}; }

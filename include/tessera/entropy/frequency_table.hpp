@@ -26,7 +26,7 @@ inline constexpr std::uint32_t escape_pair = 0xff;
 /// Frequencies of 256 symbols that sum to 2^ProbabilityBits. A symbol with frequency 0 cannot be coded.
 template <int ProbabilityBits>
 struct frequency_table {
-  static constexpr int symbols = 256;  ///< symbols of a table
+  static constexpr int symbols = 256;                            ///< symbols of a table
   static constexpr std::uint32_t total = 1u << ProbabilityBits;  ///< the sum of all frequencies
 
   std::uint16_t frequency[symbols];  ///< how many of the `total` slots a symbol has

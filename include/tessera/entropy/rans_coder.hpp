@@ -46,7 +46,7 @@ struct rans_coder {
   using model_type = frequency_table<ProbabilityBits>;
 
   static constexpr int alphabet = 256;
-  static constexpr int probability_bits = ProbabilityBits;  ///< log2 of the number of slots
+  static constexpr int probability_bits = ProbabilityBits;       ///< log2 of the number of slots
   static constexpr std::uint32_t slots = 1u << ProbabilityBits;  ///< slots of the table, which all symbols share
   /// The smallest state between symbols; also the state of the empty message.
   static constexpr std::uint32_t lower_bound = 1u << 15;

@@ -58,7 +58,7 @@ inline constexpr int weight_coders = 3;  ///< the number of values of weight_cod
 
 /// Constants of an element type.
 struct weight_type_traits {
-  int bytes;  ///< bytes of a value
+  int bytes;          ///< bytes of a value
   int exponent_bits;  ///< exponent bits of a value
   int mantissa_bits;  ///< mantissa bits of a value, without the implicit one
 
@@ -85,9 +85,9 @@ struct weight_type_traits {
 /// The first 64 bytes of a stream.
 struct weight_stream_header {
   /// "TSRA" in memory.
-  static constexpr std::uint32_t expected_magic = 0x41525354;         // "TSRA"
-  static constexpr std::uint16_t expected_version = 1;  ///< the version of this format; decoders refuse others
-  static constexpr std::uint32_t flag_block_checksums = 1;            ///< in `flags`: every block has a CRC32C
+  static constexpr std::uint32_t expected_magic = 0x41525354;  // "TSRA"
+  static constexpr std::uint16_t expected_version = 1;         ///< the version of this format; decoders refuse others
+  static constexpr std::uint32_t flag_block_checksums = 1;     ///< in `flags`: every block has a CRC32C
   static constexpr std::uint32_t known_flags = flag_block_checksums;  ///< decoders refuse others
 
   std::uint32_t magic;                 ///< expected_magic
@@ -99,13 +99,13 @@ struct weight_stream_header {
   std::uint8_t log2_normalizer_block;  ///< 0: no normalizers
   std::uint8_t window_base;            ///< exponent_window::base
   std::uint8_t window_extra;           ///< exponent_window::extra
-  std::uint8_t zero[3];  ///< unused bytes, always 0
+  std::uint8_t zero[3];                ///< unused bytes, always 0
   std::uint32_t flags;                 ///< flag_block_checksums or 0
-  std::uint32_t block_count;  ///< blocks, as weight_stream_spec::block_count() gives them
-  std::uint64_t count;  ///< weights of the tensor
-  std::uint64_t total_bytes;  ///< bytes of the stream
-  std::uint32_t content_checksum;  ///< CRC32C of the codebook; with coder `stored`, of the values
-  std::uint32_t more_zero[4];  ///< unused bytes, always 0
+  std::uint32_t block_count;           ///< blocks, as weight_stream_spec::block_count() gives them
+  std::uint64_t count;                 ///< weights of the tensor
+  std::uint64_t total_bytes;           ///< bytes of the stream
+  std::uint32_t content_checksum;      ///< CRC32C of the codebook; with coder `stored`, of the values
+  std::uint32_t more_zero[4];          ///< unused bytes, always 0
   std::uint32_t header_checksum;       ///< CRC32C of the 60 bytes before it
 };
 static_assert(sizeof(weight_stream_header) == 64);
@@ -116,29 +116,29 @@ struct weight_block_index {
 
   std::uint32_t position;  ///< from the start of the payload section, in units of 16 bytes
   std::uint16_t words;     ///< 16-bit words of the rANS coder, 0 of the fixed coder, or `raw`
-  std::uint16_t escapes;  ///< escapes of the block
+  std::uint16_t escapes;   ///< escapes of the block
 };
 static_assert(sizeof(weight_block_index) == 8);
 
 /// The choices that decide a stream's layout, apart from the data.
 struct weight_stream_spec {
   static constexpr int smallest_log2_block = 10;  ///< log2 of the fewest weights of a block
-  static constexpr int largest_log2_block = 13;  ///< log2 of the most weights of a block
+  static constexpr int largest_log2_block = 13;   ///< log2 of the most weights of a block
   /// More words or escapes than this make a block raw; decoders need that much room and no more.
   static constexpr int largest_words = 2048;
-  static constexpr int largest_escapes = 512;  ///< the most escapes of a block that is not raw
-  static constexpr int states_bytes = 32 * 4;  ///< bytes of the states of the coder's 32 lanes
+  static constexpr int largest_escapes = 512;   ///< the most escapes of a block that is not raw
+  static constexpr int states_bytes = 32 * 4;   ///< bytes of the states of the coder's 32 lanes
   static constexpr int payload_alignment = 16;  ///< bytes of which a block's payload begins at a multiple
   static constexpr int section_alignment = 64;  ///< bytes of which each section of a stream begins at a multiple
-  static constexpr int codebook_bytes = 512;  ///< bytes of a frequency table: 256 numbers of 16 bits
+  static constexpr int codebook_bytes = 512;    ///< bytes of a frequency table: 256 numbers of 16 bits
 
-  weight_type type = weight_type::bf16;  ///< element type of the weights
+  weight_type type = weight_type::bf16;           ///< element type of the weights
   weight_coder coder = weight_coder::rans_pairs;  ///< how exponents are coded
   int log2_block = largest_log2_block;            ///< weights of a block, as a power of two
   int mantissa_kept = 7;                          ///< bits of each weight's mantissa; all of them: lossless
   int log2_normalizer_block = 0;                  ///< weights of a normalizer, as a power of two; 0: none
   bool block_checksums = false;                   ///< whether every block has a CRC32C
-  std::int64_t count = 0;  ///< weights of the tensor
+  std::int64_t count = 0;                         ///< weights of the tensor
 
   /// The constants of the element type.
   TESSERA_FN constexpr weight_type_traits traits() const { return weight_type_traits::of(type); }
@@ -194,7 +194,7 @@ struct weight_stream_spec {
   TESSERA_FN constexpr std::int64_t index_offset() const {
     return codebook_offset() + (coder == weight_coder::rans_pairs ? codebook_bytes : 0);
   }
-  /// Byte behind the index of blocks.
+  /// Byte after the index of blocks.
   TESSERA_FN constexpr std::int64_t index_end() const { return index_offset() + 8 * block_count(); }
   /// Byte at which the blocks' checksums begin.
   TESSERA_FN constexpr std::int64_t checksums_offset() const { return section_end(index_end()); }

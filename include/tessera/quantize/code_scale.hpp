@@ -19,7 +19,7 @@ namespace tessera {
 inline namespace v0 {
 
 struct code_scale {
-  float scale;  ///< the factor of a code
+  float scale;       ///< the factor of a code
   float reciprocal;  ///< the factor of a value
 };
 

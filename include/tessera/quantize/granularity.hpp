@@ -36,7 +36,7 @@ struct token_groups {
                 "tessera: token_groups has a whole number of turns through its groups");
   static_assert(Tokens != whole_tensor || Groups == 1, "tessera: all tokens of a head are one group");
 
-  static constexpr int tokens = Tokens;  ///< neighbouring tokens that have `Groups` groups
+  static constexpr int tokens = Tokens;                     ///< neighbouring tokens that have `Groups` groups
   static constexpr bool is_whole = Tokens == whole_tensor;  ///< whether all tokens of a head are one group
 
   /// The group of a token; both are counted from the start of the head.

@@ -36,7 +36,7 @@ struct kept_value {
 template <int K, mantissa_rounding Rounding = mantissa_rounding::half_away>
 struct keep_mantissa {
   static_assert(K >= 0 && K <= 23, "tessera: keep_mantissa keeps 0 to 23 bits");
-  static constexpr int kept_bits = K;  ///< bits of the mantissa that are kept
+  static constexpr int kept_bits = K;                      ///< bits of the mantissa that are kept
   static constexpr mantissa_rounding rounding = Rounding;  ///< how the other bits are rounded away
 
   /// Whether values of `T` come back bit for bit.

@@ -43,7 +43,7 @@ struct sampled_range : Q {
                 "tessera: a sampled_range is one of floats: room for larger values costs integers their precision");
 
   static constexpr token_sample sample{16};  ///< the sample of a sequence's tokens
-  static constexpr float room = 4;  ///< the largest code's value, in largest magnitudes of the sample
+  static constexpr float room = 4;           ///< the largest code's value, in largest magnitudes of the sample
   /// The least magnitude of a value that gets the largest code, in scales: half way from the code before it.
   static constexpr float limit = (load(from_bits<code_type>(scalar_traits<code_type>::largest_bits)) +
                                   load(from_bits<code_type>(scalar_traits<code_type>::largest_bits - 1))) /

@@ -72,7 +72,7 @@ struct scaled_float_quantizer {
 
  private:
   static constexpr float largest_served = 3.4028e38F;  // so that highest * scale cannot round to infinity
-  static constexpr float smallest_scale =  // products of codes and the scale stay exact
+  static constexpr float smallest_scale =              // products of codes and the scale stay exact
       std::is_same_v<T, float16> ? 0x1p-110F : smallest_code_scale;
 };
 

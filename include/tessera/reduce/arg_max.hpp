@@ -18,7 +18,7 @@ inline namespace v0 {
 /// A value and its place in the sequence.
 template <class T>
 struct placed_value {
-  T value;  ///< the value to be compared
+  T value;             ///< the value to be compared
   std::int32_t place;  ///< not negative; -1 stands for no value
 };
 

@@ -20,7 +20,7 @@ inline namespace v0 {
 /// The sum of exp(x) is `scaled` * exp(`largest`); the sum of (x - largest) * exp(x) is `weighted` * exp(`largest`).
 template <class T>
 struct weighted_exponentials {
-  T largest;  ///< the largest of the scores
+  T largest;   ///< the largest of the scores
   T scaled;    ///< sum of exp(x - largest)
   T weighted;  ///< sum of (x - largest) * exp(x - largest), 0 or less
 };

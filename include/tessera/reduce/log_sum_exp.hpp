@@ -41,7 +41,7 @@ TESSERA_FN T relative_power(T x, T reference) {
 template <class T>
 struct scaled_exponentials {
   T largest;  ///< the largest of the values
-  T scaled;  ///< sum of exp(x - largest); 0 if no value was pushed
+  T scaled;   ///< sum of exp(x - largest); 0 if no value was pushed
 };
 
 /// `T` is float or double. The value is minus infinity if nothing was pushed, or minus infinities alone; one plus

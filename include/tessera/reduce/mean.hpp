@@ -19,7 +19,7 @@ inline namespace v0 {
 /// The sum and the number of the values that a mean_reducer was given.
 template <class T>
 struct counted_sum {
-  T sum;  ///< sum of the values
+  T sum;               ///< sum of the values
   std::int64_t count;  ///< number of the values
 };
 

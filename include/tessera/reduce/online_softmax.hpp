@@ -35,16 +35,16 @@ inline namespace v0 {
 /// The state of a row of scores; all of it is in base 2.
 template <class T>
 struct softmax_state {
-  T largest;  ///< the largest score
+  T largest;    ///< the largest score
   T reference;  ///< the reference of the weights: at most `largest`
-  T sum;  ///< sum of 2^(score - reference)
+  T sum;        ///< sum of 2^(score - reference)
 };
 
 /// A weight and the code that a quantizer has for it.
 template <class Code, class T>
 struct weighed_code {
   Code code;  ///< the code nearest to the weight times the largest code
-  T weight;  ///< the weight, at most 1
+  T weight;   ///< the weight, at most 1
 };
 
 /// `T` is float or double. As a Reducer it is lse_reducer in base 2. Two pieces of a row, and the vectors that they
@@ -61,7 +61,7 @@ struct online_softmax {
 
   /// The factors of two weighted sums, so that they can be added.
   struct factors {
-    T of_first;  ///< the factor of the first state's weighted sum
+    T of_first;   ///< the factor of the first state's weighted sum
     T of_second;  ///< the factor of the second state's weighted sum
   };
 

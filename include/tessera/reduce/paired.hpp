@@ -32,7 +32,7 @@ template <Reducer First, Reducer Second>
 struct paired_reducer {
   /// The states of both.
   struct state_type {
-    typename First::state_type first;  ///< the state of `First`
+    typename First::state_type first;    ///< the state of `First`
     typename Second::state_type second;  ///< the state of `Second`
   };
   using input_type = placed_value<float>;

@@ -55,7 +55,7 @@ inline namespace v0 {
 /// As a Reducer it is online_softmax<float>: the states are the same, and merge in the same way.
 struct piecewise_linear_softmax : online_softmax<float> {
   static constexpr float codes_in_power_of_two = 8.0F;  ///< e4m3 has 3 mantissa bits
-  static constexpr float top_code = 126.0F;  ///< the code of 448, the largest e4m3
+  static constexpr float top_code = 126.0F;             ///< the code of 448, the largest e4m3
   static constexpr float integer_magic = 12582912.0F;   ///< 1.5 * 2^23: added to an integer's bits it makes a float
   /// From this scale on, the reference is subtracted from the scaled score.
   static constexpr float most_scale = 1.0F / 32.0F;
