@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What attention is measured on, made on the device: normal queries, keys and values of bf16. With offsets, for each
-/// head 6 % of the channels of keys lie 4 N(0, 1) away from zero, 6 % of those of queries 2 N(0, 1), and all of those
-/// of values N(0, 1) / 2. Sequences may be shorter than their extent. And how far results are from attention in double.
+/// The problem that attention is measured on, made on the device: normal queries, keys and values of bf16. With
+/// offsets, for each head 6 % of the channels of keys lie 4 N(0, 1) away from zero, 6 % of those of queries 2 N(0, 1),
+/// and all of those of values N(0, 1) / 2. Sequences may be shorter than their extent. It measures how far results are
+/// from attention in double.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +29,7 @@ __global__ void fill_head(Generator generator, std::uint64_t seed, tessera::bflo
   }
 }
 
-/// What one block makes of one row, in double. `scores` has room for the keys of each row.
+/// Attention of one row for each block of threads, in double. `scores` has room for the keys of each row.
 template <class Unused = void>
 __global__ void attend_exactly(tessera::head_view<tessera::bfloat16 const> queries,
                                tessera::head_view<tessera::bfloat16 const> keys,
@@ -94,7 +95,7 @@ struct attention_distance {
 
 class attention_problem {
  public:
-  /// lengths: of queries and keys of each sequence; none: all are whole.
+  /// lengths: the number of queries and keys of each sequence; if empty, all sequences are whole.
   attention_problem(tessera::attention_shape const& shape, bool is_causal, std::vector<std::int32_t> lengths = {},
                     attention_data data = attention_data::with_offsets)
       : shape_(shape), data_(data), lengths_(std::move(lengths)) {
@@ -122,7 +123,7 @@ class attention_problem {
             device_lengths(),
             device_lengths()};
   }
-  /// Where the device reads them; null if all are whole.
+  /// The lengths in memory of the device; null if all sequences are whole.
   tessera::sequence_lengths device_lengths() const {
     return lengths_.empty() ? tessera::sequence_lengths{}
                             : tessera::sequence_lengths(device_lengths_.data(), {shape_.batch});
@@ -132,7 +133,7 @@ class attention_problem {
     return {{result_.data(), {s.batch, s.query_heads, s.queries, s.channels}}};
   }
 
-  /// 4 for each channel of each pair of a query and a key that there are; half of the pairs if causal.
+  /// The operations: 4 for each channel of each pair of a query and a key; half of the pairs if causal.
   double operations() const {
     tessera::attention_shape const& s = shape_;
     double pairs = 0;
@@ -141,7 +142,7 @@ class attention_problem {
     }
     return 4 * static_cast<double>(s.query_heads * s.channels) * pairs * (options_.is_causal ? 0.5 : 1);
   }
-  /// Inputs once and codes once.
+  /// Bytes of quantization: inputs read once and codes written once.
   double quantized_bytes() const {
     tessera::attention_shape const& s = shape_;
     double const tokens =
@@ -149,7 +150,7 @@ class attention_problem {
     return 3 * tokens * static_cast<double>(s.channels);
   }
 
-  /// Of what is at outputs(), in some rows.
+  /// The distance of the results at outputs() in some rows.
   attention_distance distance() {
     constexpr std::int64_t rows = 256;
     tessera::attention_shape const& s = shape_;

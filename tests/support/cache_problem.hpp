@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Compressed caches for tests: memory for one layer or a pair, keys and values, and what a cache should hold.
+/// Compressed caches for tests: memory for one layer or a pair, keys and values, and the results that a cache should
+/// give.
 #pragma once
 
 #include <cmath>
@@ -39,7 +40,8 @@ struct layer_pair {
   }
 };
 
-/// Directions `angle` apart on the average, lengths apart by a factor of 1.22, and one token in 50 nearly opposite.
+/// Makes a pair whose directions are `angle` apart on the average and whose lengths differ by a factor of 1.22. One
+/// token in 50 has nearly opposite directions.
 template <class T>
 layer_pair<T> make_layer_pair(std::int64_t sequences, std::int64_t heads, std::int64_t tokens, std::int64_t channels,
                               double angle = 0.5, std::uint64_t seed = 1) {
@@ -65,7 +67,7 @@ layer_pair<T> make_layer_pair(std::int64_t sequences, std::int64_t heads, std::i
   return made;
 }
 
-/// Memory of a cache of a pair or a layer, full of rubbish, for `slots` sequences of up to `tokens` tokens.
+/// Memory of a cache of a pair or a layer, full of garbage, for `slots` sequences of up to `tokens` tokens.
 template <class T>
 struct cache_problem {
   cache_memory<T> memory;
@@ -94,7 +96,7 @@ struct cache_problem {
     refused.assign(as_size(slots * heads), 0);
     thresholds.assign(as_size(2 * slots * heads), std::numeric_limits<float>::quiet_NaN());
     lengths.assign(as_size(slots), 0);
-    for (std::int64_t i = 0; i < count; ++i) {  // backwards: nothing may rely on neighbours
+    for (std::int64_t i = 0; i < count; ++i) {  // in descending order, so that nothing may rely on neighbours
       blocks.push_back(static_cast<std::int32_t>(count - 1 - i));
     }
     std::size_t const beyond = reinterpret_cast<std::uintptr_t>(pages.data()) % 32;
@@ -137,7 +139,7 @@ struct cache_problem {
     return {memory.format, memory.page(blocks[as_size(slot * most_pages + number)], head), layer};
   }
 
-  /// Keys or values as the cache knows them.
+  /// The keys or values that the cache restores.
   template <class Result>
   std::vector<Result> restored(int layer, int which, std::int64_t tokens) const {
     std::vector<Result> both[2];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Keys with a spectrum, their products in double, and what directions leave of them.
+/// Keys with a given spectrum, their products in double, and what directions leave of the keys.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,8 @@ struct found_directions {
   std::vector<float> gram;
 };
 
-/// By the programs that the executor has for it, or by others of those in algorithm/subspace/subspace_search.hpp.
+/// Searches directions by the programs that the executor chooses, or by one of those in
+/// algorithm/subspace/subspace_search.hpp.
 struct executors_choice {
   template <class Executor, class T>
   static void run(Executor const& exec, subspace_search<T> const& search) {
@@ -91,7 +92,7 @@ std::vector<float> keys_with(std::int64_t heads, std::int64_t tokens, std::int64
   return keys;
 }
 
-/// Products in double.
+/// The products of all pairs of channels, in double.
 template <class T>
 std::vector<double> exact_gram(std::vector<T> const& keys, std::int64_t heads, std::int64_t tokens,
                                std::int64_t channels) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Calls of a cache whose lists say what cannot be, for any executor: each is reported, and nothing else happens.
+/// Calls of a cache with impossible lists, for any executor: each call is reported, and nothing else happens.
 #pragma once
 
 #include <cmath>
@@ -46,11 +46,11 @@ inline std::vector<hostile_list> hostile_lists() {
     add(&cache_lists::slots, 1, {-1, 3, least, most}, status_code::bad_slot);
     add(&cache_lists::lengths, 1, {-1, 641, least, most}, status_code::bad_length);
     add(&cache_lists::pages, 1, {-1, 5, least, most}, status_code::bad_page_count);
-    if (brings) {  // what only reads may read fewer tokens than there are
+    if (brings) {  // calls that only read may read fewer tokens than there are
       add(&cache_lists::pages, 1, {4}, status_code::bad_page_count);
     }
     add(&cache_lists::pages, 1, {0}, status_code::full_tail);
-    if (operation != cache_operation::write) {  // which has no pages
+    if (operation != cache_operation::write) {  // write has no pages
       add(&cache_lists::blocks, reads ? 5 : 6, {-1, 12, least, most}, status_code::bad_block);
     }
     if (brings) {
@@ -61,7 +61,7 @@ inline std::vector<hostile_list> hostile_lists() {
   return all;
 }
 
-/// Two sequences of 200 tokens, and perhaps 60 more.
+/// Two sequences of 200 tokens, with room for 60 more if the test wants it.
 template <class Executor>
 struct hostile_problem {
   listed_cache<Executor> cache;
@@ -83,7 +83,7 @@ struct hostile_problem {
       cache.write(lists, tokens, 200, 60);
     }
   }
-  /// What it complains of.
+  /// The complaint of a call with these lists.
   std::string run(listed_tokens const& tokens, cache_operation operation, cache_lists const& by) {
     return complaint_of([&] {
       switch (operation) {
@@ -102,7 +102,7 @@ struct hostile_problem {
   }
 };
 
-/// The first sequence has what it has without the second one; of that there is nothing.
+/// The first sequence has the results that it has without the second one; the second one has none.
 inline void check_attended(std::vector<float> const& found, std::vector<float> const& alone, std::int64_t channels) {
   REQUIRE(found.size() == alone.size());
   std::size_t const of_sequence = as_size(4 * channels);
@@ -149,7 +149,7 @@ void check_hostile_lists(Executor const& exec, std::int64_t channels) {
     (spoiled.lists.*one.list)[one.place] = one.value;
     std::string const words = spoiled.run(tokens, one.operation, spoiled.lists);
     char const* const calls[] = {"append", "write", "seal", "attend", "restore"};
-    bool const is_tail = one.expected == status_code::full_tail;  // which has as many tokens as follow from its pages
+    bool const is_tail = one.expected == status_code::full_tail;  // it may have as many tokens as follow from its pages
     CHECK_THAT(words, contains(std::string("cross_layer_cache.") + calls[static_cast<int>(one.operation)] + ": ") &&
                           contains("sequence 1 ") &&
                           contains(is_tail || one.expected == status_code::bad_new_tokens

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Checks of the programs of a step of an offloaded cache: what the device leaves against what the host leaves.
+/// Checks of the programs of a step of an offloaded cache: the device's results against the host's.
 #pragma once
 
 #include <algorithm>
@@ -49,7 +49,7 @@ double score_error(Problem const& p) {
   return most;
 }
 
-/// The largest difference of two lists, relative to the largest magnitude of the first; of NaN in the same places 0.
+/// The largest difference of two lists, relative to the largest magnitude of the first; 0 for NaNs in the same places.
 template <class U>
 double list_error(U const* expected, U const* found, std::int64_t count) {
   double most = 0;
@@ -66,7 +66,7 @@ double list_error(U const* expected, U const* found, std::int64_t count) {
   return most / largest;
 }
 
-/// Of the shares of a step's attention: of what they add up to and of their sums.
+/// The error of the splits of a step's attention: of their weighted sums and of the sums of their weights.
 template <class Problem>
 double share_error(Problem const& p, std::int64_t first, std::int64_t count) {
   auto const& n = p.extents();
@@ -94,7 +94,7 @@ double share_error(Problem const& p, std::int64_t first, std::int64_t count) {
   return most;
 }
 
-/// Every program of a step, each on the same memory here and there.
+/// Checks every program of a step, each on the same memory on host and device.
 template <class Method, class T>
 void check_step(step_setup const& setup) {
   using problem_type = step_problem<Method, T>;
@@ -127,7 +127,7 @@ void check_step(step_setup const& setup) {
 
   p.run([&](blocks const& b) { return tessera::rebuild_keys<T, E>{n, b.cache.memory, b.step, b.cache.rotary}; });
   CHECK(list_error(p.here->cache.memory.slot_keys.data, p.found->cache.memory.slot_keys.data,
-                   p.here->cache.memory.slot_keys.size()) < 0.006);  // a step of bf16
+                   p.here->cache.memory.slot_keys.size()) < 0.006);  // within a step of bf16
   std::copy_n(p.here->cache.memory.slot_keys.data, p.here->cache.memory.slot_keys.size(),
               p.found->cache.memory.slot_keys.data);
   CHECK(p.differing() == -1);

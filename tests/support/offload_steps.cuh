@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// A cache on the host whose memory is copied to the device, where one program of a step can be run alone: what the
-/// device leaves is compared with what the host does, byte by byte if need be.
+/// A cache on the host whose memory is copied to the device, where one program of a step can be run alone: the device's
+/// results are compared with the host's, byte by byte if need be.
 #pragma once
 
 #include <algorithm>
@@ -26,13 +26,13 @@ struct step_setup {
   std::int64_t steps_before = 3;
   std::int64_t selected = 12;
   std::int64_t slots = 0;
-  int turning = 64;  ///< channels
+  int turning = 64;  ///< channels that rotate
   tessera::rotary_pairs pairs = tessera::rotary_pairs::halves;
   std::vector<std::int32_t> named = {};
-  bool has_one_table = false;  ///< of the turns of all positions
+  bool has_one_table = false;  ///< one table with the rotations of all positions
 };
 
-/// A cache's blocks, here or on the device, and what they are.
+/// A cache's blocks of memory, on host or device, and the types that they hold.
 template <class Method, class T>
 struct step_blocks {
   typename Method::template cache_type<T> cache;
@@ -81,7 +81,7 @@ class step_problem {
   }
   tessera::offload_extents const& extents() const { return plan_.extents; }
 
-  /// All that is on the host to the device.
+  /// Copies all memory of the host to the device.
   void upload() {
     for (std::size_t i = 0; i < 3; ++i) {
       exec_.copy(here_[i]->view(), there_[i]->view());
@@ -94,7 +94,8 @@ class step_problem {
     }
     exec_.wait();
   }
-  /// A program on the device, on what was on the host; and then on the host. `make`: of blocks.
+  /// Runs a program on the device, on a copy of the host's memory, and then on the host. `make`: makes the program for
+  /// a side's blocks.
   template <class Make>
   void run(Make const& make) {
     upload();
@@ -102,7 +103,7 @@ class step_problem {
     download();
     tessera::run_program(tessera::cpu{}, make(*here));
   }
-  /// Which part of memory is not the same: 0 device, 1 host, 2 tessera::workspace; -1: none.
+  /// The part of memory that differs: 0 device, 1 host, 2 tessera::workspace; -1: none.
   int differing(std::size_t parts = 3) const {
     for (std::size_t i = 0; i < parts; ++i) {
       if (!std::equal(here_[i]->begin(), here_[i]->end(), found_[i]->begin())) {
@@ -128,7 +129,7 @@ class step_problem {
     sums_.assign(static_cast<std::size_t>(steps() * setup_.heads.query_heads), -77.0F);
     return {sums_.data(), {steps(), setup_.heads.query_heads}};
   }
-  /// A step of all sequences, by what is on the device.
+  /// A step of all sequences with the memory that is on the device.
   template <class Side>
   std::vector<float> decode_there(Side const& side, std::int64_t after) {
     tessera::offload_tokens<T> in = tokens(after);

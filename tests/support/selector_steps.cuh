@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Whether an offloaded cache selects on the device as on the host, by any selector: `check_selector<S>()`.
+/// Checks that an offloaded cache selects the same chunks on the device as on the host, by any selector:
+/// `check_selector<S>()`.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +25,8 @@
 
 namespace tessera_test {
 
-/// All directions of two heads of 64 channels; chunks of 8, of which 12 are selected; the first sequence's step fills
-/// its ring.
+/// The cache has all directions of two heads of 64 channels, and chunks of 8 tokens, of which 12 are selected. The
+/// first sequence's step fills its ring.
 template <class S>
 class selector_check {
   using T = tessera::bfloat16;
@@ -46,11 +47,11 @@ class selector_check {
     for (std::int64_t i = 0; i < here.size(); ++i) {
       differing += here.data[i] == selected[static_cast<std::size_t>(i)] ? 0 : 1;
     }
-    CHECK(differing <= 2);  // by how scores are rounded
+    CHECK(differing <= 2);  // chunks whose scores differ by rounding
   }
 
  private:
-  /// What is kept of a prompt's chunks, and how well their means stand for them.
+  /// Checks what is kept of a prompt's chunks, and the cosines of their keys to their means.
   void check_summaries() {
     auto const& s = p_.sequence(0);
     std::int64_t const chunks = setup_.prompts[0] / 8;
@@ -78,8 +79,8 @@ class selector_check {
     CHECK(same_bytes(cosines, found_cosines));
   }
 
-  /// A whole step on the device is attention, in double, over the ring, the exact chunks and those that it says it
-  /// selected.
+  /// Checks that a whole step on the device is attention, in double, over the ring, the exact chunks and the chunks
+  /// that it reports as selected.
   void check_step() {
     tessera::offload_extents const n = p_.extents();
     tessera::side_queue<tessera::cuda> const side(p_.exec(), method::side_marks);
@@ -110,7 +111,7 @@ class selector_check {
     CHECK(p_.found->step.selected_counts(0, 0) == 12);
   }
 
-  /// The programs of a step that depend on the selector, each on the same memory here and there.
+  /// Checks the programs of a step that depend on the selector, each on the same memory on host and device.
   void check_programs() {
     tessera::offload_extents const n = p_.extents();
     auto const in = p_.tokens(setup_.steps_before);
@@ -132,7 +133,7 @@ class selector_check {
     CHECK(p_.differing() == -1);
   }
 
-  /// The largest difference of scores of archived chunks; of two infinite ones 0, of NaN much.
+  /// The largest difference of scores of archived chunks; 0 for two infinite scores, a large number for NaN.
   double score_error() {
     tessera::offload_extents const n = p_.extents();
     double error = 0;
@@ -161,7 +162,7 @@ class selector_check {
   problem_type p_{setup_};
 };
 
-/// What is kept of chunks, the selection, what is kept of a chunk that leaves the ring, and a whole step.
+/// Checks what is kept of chunks, the selection, what is kept of a chunk that leaves the ring, and a whole step.
 template <class S>
 void check_selector() {
   selector_check<S>().run();

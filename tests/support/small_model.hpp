@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// A model of four layers whose cache is compressed: two by themselves and a pair; and what an engine does with it.
+/// A model of four layers with a compressed cache, two single layers and a pair, and the steps by which an engine uses
+/// it.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,7 @@ namespace small {
 inline constexpr std::int64_t heads = 2;
 inline constexpr std::int64_t channels = 64;
 
-/// A cache of a model, with what an engine keeps beside it.
+/// A cache of a model, with the lists that an engine keeps beside it.
 struct small_model {
   cpu exec{.threads = 1};
   cache_extents extents{3, 512, 20, heads, channels, 64};
@@ -49,7 +50,7 @@ struct small_model {
 
   cache_sequences sequences() const { return {{blocks.data(), {count, 8}}, {}, lengths, pages, count}; }
 
-  /// Blocks for all that sequences may seal once they are so long.
+  /// Provides blocks for all pages that the sequence may seal once it has so many tokens.
   void provide(std::int64_t sequence, std::int64_t tokens) {
     for (std::int64_t page = 0; page < sealed_pages(tokens, extents.window); ++page) {
       std::int32_t& block = blocks[as_size(sequence * 8 + page)];
@@ -57,7 +58,7 @@ struct small_model {
     }
   }
 
-  /// All layers at once.
+  /// Appends tokens to all layers at once.
   void append(std::vector<layer_pair<bfloat16>> const& model, std::int64_t first, std::int64_t tokens,
               std::vector<std::int32_t> const& each = {}) {
     for (std::int64_t i = 0; i < count; ++i) {
@@ -78,7 +79,7 @@ struct small_model {
     cache.advance(exec, sequences(), pages, tokens);
   }
 
-  /// Layer after layer, as a model decodes; gives the results of the last one.
+  /// Steps layer after layer, as a model decodes; gives the results of the last layer.
   std::vector<float> step(std::vector<layer_pair<bfloat16>> const& model, std::int64_t first, std::int64_t tokens,
                           std::vector<bfloat16> const& queries) {
     for (std::int64_t i = 0; i < count; ++i) {
@@ -120,7 +121,7 @@ struct small_model {
   }
 };
 
-/// Keys and values of each part.
+/// Makes the keys and values of each part.
 inline std::vector<layer_pair<bfloat16>> make_model(std::int64_t sequences, std::int64_t tokens) {
   std::vector<layer_pair<bfloat16>> model;
   for (std::uint64_t part = 0; part < 3; ++part) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// How often a GPU makes something else of a broken stream of weights than the CPU does: another message, other
-/// weights, or a byte written where none belongs. Streams and weights lie at the edges of memory with nothing around it
+/// How often a GPU treats a broken stream of weights in another way than the CPU: another message, other weights, or a
+/// byte written where none belongs. Streams and weights lie at the edges of memory with nothing around it
 /// (guarded_memory.cuh), so that reading or writing beyond them ends with an error of the device.
 ///
 ///     tessera_test::stream_tally const found = tessera_test::compare_broken_streams(exec, 100'000);
 ///     found.differences;                                        // 0
 ///
-/// Needs no test framework, since the benchmarks count them, too.
+/// It needs no test framework, since the benchmarks count differences, too.
 #pragma once
 
 #include <cstddef>
@@ -27,11 +27,11 @@
 
 namespace tessera_test {
 
-/// What became of streams.
+/// The results of comparing streams.
 struct stream_tally {
-  std::int64_t streams = 0;      ///< that were compared
-  std::int64_t refused = 0;      ///< by the CPU
-  std::int64_t differences = 0;  ///< between CPU and GPU
+  std::int64_t streams = 0;      ///< streams that were compared
+  std::int64_t refused = 0;      ///< streams that the CPU refused
+  std::int64_t differences = 0;  ///< streams that CPU and GPU treated differently
 
   stream_tally& operator+=(stream_tally const& other) {
     streams += other.streams;
@@ -41,7 +41,7 @@ struct stream_tally {
   }
 };
 
-/// Weights of which the streams are made: normal, with every `any`-th of any pattern and every `zero`-th an exact zero
+/// The weights that streams are made of: normal, with every `any`-th of any pattern and every `zero`-th an exact zero
 /// (0: none).
 struct stream_recipe {
   std::int64_t count = 0;
@@ -67,7 +67,7 @@ struct stream_recipe {
   }
 };
 
-/// One codec's streams of one recipe.
+/// Compares one codec's streams of one recipe.
 template <class Codec>
 class stream_comparison {
  public:
@@ -86,7 +86,7 @@ class stream_comparison {
     device_memory_ = tessera::buffer<std::byte>(exec, plan.bytes());
   }
 
-  /// The stream as it was: CPU and GPU must both take it.
+  /// Whether CPU and GPU both accept the stream as the encoder wrote it.
   [[nodiscard]] bool takes_sound_stream() {
     return compare(sound_, 0).refused == 0 && compare(sound_, 0).differences == 0;
   }
@@ -107,7 +107,8 @@ class stream_comparison {
   static constexpr int filling = 0xa5;
   static constexpr std::int64_t most_bytes = std::int64_t{1} << 20;
 
-  /// What is known of a stream: its layout or, of one in four, what inspecting it found.
+  /// Finds what the decoders are told of a stream: its layout or, for one in four, the result of inspecting it. False
+  /// if inspecting refuses the stream.
   [[nodiscard]] bool find_expected(std::vector<std::byte> const& stream, std::uint64_t seed) {
     known_ = spec_;
     if (seed % 4 == 3) {
@@ -115,7 +116,7 @@ class stream_comparison {
         known_ = tessera::inspect_weight_stream(stream.data(), static_cast<std::int64_t>(stream.size()));
         Codec::check_spec("stream_comparison", known_.spec());
       } catch (tessera::error const&) {
-        return false;  // refused before any executor sees it
+        return false;  // inspecting refused it, before any executor sees it
       }
     }
     return known_.spec().count == spec_.count;
@@ -136,7 +137,8 @@ class stream_comparison {
     return {1, on_host.empty() ? 0 : 1, is_same ? 0 : 1};
   }
 
-  /// What `run` throws of what is wrong with a stream, without the name of who waited. Faults of the device get away.
+  /// The message of the exception that `run` throws about a stream, without the name of the function that waited.
+  /// Errors of the device are not caught.
   template <class Run>
   static std::string message_of(Run&& run) {
     try {
@@ -161,7 +163,8 @@ class stream_comparison {
     });
   }
 
-  /// The seed decides at which edges stream and weights lie, and whether the weights begin at a multiple of 16 bytes.
+  /// Decodes on the device. The seed decides at which edges stream and weights lie, and whether the weights begin at a
+  /// multiple of 16 bytes.
   std::string decode_on_device(std::vector<std::byte> const& stream, std::uint64_t seed) {
     auto const stream_bytes = static_cast<std::int64_t>(stream.size());
     auto const weight_bytes = static_cast<std::int64_t>(expected_.bytes());
@@ -212,7 +215,7 @@ class stream_comparison {
   guarded_memory weights_{most_bytes};
 };
 
-/// Throws where the sound stream is not taken as it is.
+/// Compares broken streams of one recipe. Throws where the valid stream is not accepted.
 template <class Codec>
 stream_tally compare_broken_streams_of(tessera::cuda const& exec, stream_recipe const& recipe, std::int64_t number) {
   stream_comparison<Codec> comparison(exec, recipe);
