@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The problem that an offloaded cache is measured on: a layer with the paper's parameters, 32 query heads, 8 key heads
-/// of 128 channels. There is no prompt: all of its memory is normal numbers of bf16, and landmarks of such keys. Queries
-/// stay the same, so that every step selects the same chunks; before each step it is set how many of them lie in slots.
+/// of 128 channels. There is no prompt: all of its memory is normal numbers of bf16, and landmarks of such keys.
+/// Queries stay the same, so that every step selects the same chunks. Before each step it is set how many of them lie
+/// in slots.
 #pragma once
 
 #include <cmath>
