@@ -14,8 +14,8 @@
 
 namespace tessera_examples {
 
-/// A program with a group for each token: it computes the token's loss from its logits and, where there is room,
-/// overwrites them by the gradient of the mean loss.
+/// A program with a group for each token: from the token's logits it computes the loss and, where there is room, the
+/// gradient of the mean loss by the logits.
 struct differentiate_softmax {
   static constexpr int lanes = 1;
   struct scratch_type {};
