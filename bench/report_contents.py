@@ -182,8 +182,8 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Table:
-    """A table between `<!-- bench:NAME begin -->` and `<!-- bench:NAME end -->`. Rows without a result are left out, and
-    so are columns without a figure."""
+    """A table between `<!-- bench:NAME begin -->` and `<!-- bench:NAME end -->`. Rows without a result are left
+    out, and so are columns without a figure."""
     heading: str
     columns: list
     rows: list         # pairs of (label, benchmark)
@@ -462,8 +462,8 @@ def logarithmic(values, width):
 
 @dataclass(frozen=True)
 class Chart:
-    """A bar for each row of a table that has the counter, with marks to compare it with. Where this library was measured
-    beside its peers, those rows take the place of its own programs' rows."""
+    """A bar for each row of a table that has the counter, with marks to compare it with. Where this library was
+    measured beside its peers, those rows take the place of its own programs' rows."""
     title: str
     table: str
     counter: str

@@ -23,7 +23,7 @@ def percent(digits=2):
 
 @dataclass(frozen=True)
 class Column:
-    """benchmark: a name with a place for the implementation's name. kind: a key of NOTICED; empty: nothing is compared."""
+    """benchmark: a name with a place for the implementation's name. kind: a key of NOTICED; empty: no comparison."""
     heading: str
     benchmark: str
     counter: str
