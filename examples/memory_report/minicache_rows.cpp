@@ -133,7 +133,7 @@ class pair_cache {
   [[nodiscard]] tessera::cache_sequences sequences() const {
     return {{blocks_.data(), {1, sealed()}}, {}, lengths_, {}, 1};
   }
-  /// The inputs of the layers of a part, of which `layer` is the first.
+  /// The inputs of the layers of a part whose first layer is `layer`.
   [[nodiscard]] tessera::cache_inputs<bfloat16> inputs_from(int layer) const {
     tessera::cache_inputs<bfloat16> inputs;
     int const layers = cache_.layers_of(cache_.part_of(layer)).layers;

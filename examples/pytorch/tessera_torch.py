@@ -6,8 +6,8 @@
     loss.backward()
 
 The extension is built by PyTorch's own means when this module is imported first, unless a tessera_torch_extension can
-be imported. Only functions that say so wait for the device. Errors that a program finds there (a label that is no entry, a
-damaged stream) are raised by wait().
+be imported. Only functions that say so wait for the device. Errors that a program finds there (a label that is no
+entry, a damaged stream) are raised by wait().
 """
 import importlib
 import importlib.util

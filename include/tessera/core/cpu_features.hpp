@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Which vector instructions the processor at hand has, asked at run time.
+/// Finds at run time which vector instructions the processor has.
 ///
 ///     tessera::simd_level level = tessera::best_simd_level();
 ///     if (level >= tessera::simd_level::avx2) { fast(); } else { portable(); }

@@ -20,9 +20,9 @@ inline namespace v0 {
 
 struct known_divisor {
   std::uint32_t divisor = 1;  ///< the number to divide by
-  /// By which a number is multiplied; the upper 32 bits of the product are added to the number.
+  /// The factor of a number; the upper 32 bits of the product are added to the number.
   std::uint32_t factor = 1;
-  std::uint32_t shift = 0;  ///< by which that sum is shifted right
+  std::uint32_t shift = 0;  ///< bits by which that sum is shifted right
 
   /// The divisor for a number from 1 to 2^31.
   [[nodiscard]] TESSERA_FN static constexpr known_divisor of(std::uint32_t divisor) {

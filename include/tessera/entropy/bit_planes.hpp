@@ -66,7 +66,7 @@ struct bit_planes {
   /// Bytes of all planes of a block of `weights` values, a multiple of granularity().
   TESSERA_FN constexpr std::int64_t bytes(std::int64_t weights) const { return weights * bits / 8; }
 
-  /// The number of values of which blocks hold a multiple, so that all units are whole.
+  /// Blocks hold a multiple of this many values, so that all units are whole.
   TESSERA_FN constexpr int granularity() const {
     int rows = 1;
     for (int i = 0; i < count(); ++i) {
@@ -87,7 +87,7 @@ struct bit_planes {
 
 namespace detail {
 
-/// Where plane Index has its bits of a number, which is at a place of a block of `weights` values.
+/// The place of plane Index's bits of a number, which is at a place of a block of `weights` values.
 template <bit_planes Layout, int Index>
 struct plane_place {
   static constexpr int width = Layout.plane(Index).width;

@@ -61,11 +61,11 @@ struct rans_coder {
   };
   /// The data for push of each symbol.
   struct encode_table {
-    encode_entry entry[alphabet];  ///< by symbol
+    encode_entry entry[alphabet];  ///< indexed by symbol
   };
   /// For each slot: frequency << 20 | (slot - cumulative) << 8 | symbol.
   struct decode_table {
-    std::uint32_t entry[slots];  ///< by slot: the low probability_bits of a state
+    std::uint32_t entry[slots];  ///< indexed by slot: the low probability_bits of a state
   };
 
   /// Makes a division by the frequency f a multiplication. With s = ceil(log2 f) - 1 and r = ceil(2^(32+s) / f) the

@@ -110,7 +110,7 @@ struct weight_stream_header {
 };
 static_assert(sizeof(weight_stream_header) == 64);
 
-/// Where one block's payload is.
+/// The index entry of a block, which says where its payload is.
 struct weight_block_index {
   static constexpr std::uint16_t raw = 0xffff;  ///< in `words`: exponents of this block lie as planes
 
@@ -128,8 +128,8 @@ struct weight_stream_spec {
   static constexpr int largest_words = 2048;
   static constexpr int largest_escapes = 512;   ///< the most escapes of a block that is not raw
   static constexpr int states_bytes = 32 * 4;   ///< bytes of the states of the coder's 32 lanes
-  static constexpr int payload_alignment = 16;  ///< bytes of which a block's payload begins at a multiple
-  static constexpr int section_alignment = 64;  ///< bytes of which each section of a stream begins at a multiple
+  static constexpr int payload_alignment = 16;  ///< alignment of a block's payload, in bytes
+  static constexpr int section_alignment = 64;  ///< alignment of each section of a stream, in bytes
   static constexpr int codebook_bytes = 512;    ///< bytes of a frequency table: 256 numbers of 16 bits
 
   weight_type type = weight_type::bf16;           ///< element type of the weights
@@ -156,7 +156,7 @@ struct weight_stream_spec {
   TESSERA_FN constexpr bit_planes exponent_planes() const {
     return {traits().exponent_bits + (mantissa_kept == 0 ? 1 : 0), traits().weights_per_lane()};
   }
-  /// The number of weights of which coded blocks hold a multiple.
+  /// Coded blocks hold a multiple of this many weights.
   TESSERA_FN constexpr int granularity() const {
     return max(max(residual_planes().granularity(), code_planes().granularity()), exponent_planes().granularity());
   }

@@ -33,7 +33,7 @@ inline namespace v0 {
 /// a stream is used again only by work that comes later on that stream.
 using stream_handle = void*;
 
-/// Where memory comes from and goes back to, in the order of a stream.
+/// A source of memory, which takes memory back in the order of a stream.
 // clang-format off
 template <class R>
 concept MemoryResource =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// By which factor a merged vector is multiplied to restore either of the two: policies for the mergers of this folder.
+/// Policies for the factor by which a merged vector is multiplied to restore either of the two; mergers take one.
 ///
 ///     tessera::slerp_merger<float, tessera::least_squares> merger;
 ///

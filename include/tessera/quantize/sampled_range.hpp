@@ -35,7 +35,7 @@ TESSERA_FN constexpr float with_room(float magnitude, float room) {
 
 template <Quantizer Q>
 struct sampled_range : Q {
-  /// The quantizer of which this adapts the range.
+  /// The quantizer whose range this adapts.
   using quantizer_type = Q;
   /// Codes.
   using code_type = typename Q::code_type;

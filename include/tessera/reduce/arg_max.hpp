@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Where the largest value is: the first of equal values, in whatever order pieces are merged.
+/// The place of the largest value: the first of equal values, in whatever order pieces are merged.
 ///
 ///     tessera::arg_max_reducer<float> reducer;
 ///     auto best = reducer.identity();

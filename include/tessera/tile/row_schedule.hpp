@@ -5,7 +5,7 @@
 ///     row_schedule const schedule = row_schedule::make(32, 1000, 36, 66);     // tiles: 32 x 1000; 66 workers
 ///     schedule.kinds[1];                    // one band of 32 rows, of which each is shared by 2 workers
 ///     schedule.kinds[1].tail;               // but its last 30 tiles: the 2 workers left over take those of all rows
-///     schedule.states();                    // shares of a row at most: 4
+///     schedule.states();                    // splits of a row at most: 4
 ///
 /// All workers walk through a band of rows together, in step, so that columns of the second operand come out of a
 /// cache. If there are more rows than workers, they then walk through the next band. `splits` workers share each row,
@@ -30,7 +30,7 @@ struct row_share {
   std::int32_t row;     ///< index of the row of tiles
   std::int32_t split;   ///< index of the split within the row
   std::int32_t place;   ///< place in the row's order
-  std::int32_t before;  ///< tiles of the split before this one
+  std::int32_t before;  ///< how many tiles of the split come before this one
   bool is_there;        ///< whether there is a tile; else the work item is empty
   bool is_last;         ///< whether the tile is the last of its split
 };
@@ -44,7 +44,7 @@ struct row_bands {
   std::int32_t tail_length;  ///< places of tails that each of these other workers takes
   std::int32_t steps;        ///< work items of each worker in a band
 
-  /// The most splits of a row, its tail's among them.
+  /// The most splits of a row, including those of its tail.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t states() const { return splits + (tail > 0 ? 2 : 0); }
 };
 

@@ -9,7 +9,7 @@
 ///       block_warps::wait_for_barriers();
 ///       work(scratch, own.warp, own.lane);
 ///     } else {
-///       bring(scratch, own.lane);
+///       load(scratch, own.lane);
 ///     }
 #pragma once
 
