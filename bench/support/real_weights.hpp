@@ -7,8 +7,8 @@
 
 namespace bench {
 
-/// The bits of every tensor of tests/data/minilm_bf16.safetensors. TESSERA_TEST_DATA in the environment
-/// can name the folder. Throws where the file is not there or programs were built without a JSON library.
+/// The bits of every tensor of tests/data/minilm_bf16.safetensors. TESSERA_TEST_DATA in the environment can
+/// name the folder. Throws where the file is not there or programs were built without a JSON library.
 std::vector<std::vector<std::uint16_t>> minilm_bf16();
 
 /// Hidden states of a model at some tokens of a text, rows of its classifier, and the row of each next token.

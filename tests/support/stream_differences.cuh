@@ -108,7 +108,7 @@ class stream_comparison {
   static constexpr std::int64_t most_bytes = std::int64_t{1} << 20;
 
   /// Finds what the decoders are told of a stream: its layout or, for one in four, the result of inspecting it. False
-  /// if inspecting refuses the stream.
+  /// if inspecting refuses the stream or finds another number of weights.
   [[nodiscard]] bool find_expected(std::vector<std::byte> const& stream, std::uint64_t seed) {
     known_ = spec_;
     if (seed % 4 == 3) {

@@ -117,8 +117,8 @@ TESSERA_FN constexpr T align_up(T value, std::type_identity_t<T> step) {
   return rest == 0 ? value : static_cast<T>(value + (step - rest));
 }
 
-/// The number of parts of `size` that cover `value`. `value` is not negative and `size` is positive; it never
-/// overflows.
+/// The number of parts of `size` that cover `value`. `value` is not negative and `size` is positive. The
+/// computation never overflows.
 template <detail::Integer T>
 TESSERA_FN constexpr T divide_up(T value, std::type_identity_t<T> size) {
   return static_cast<T>(value / size + (value % size != 0 ? 1 : 0));

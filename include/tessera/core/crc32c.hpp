@@ -9,8 +9,8 @@
 ///     tessera::crc32c_combine(front, back, 5) == whole;              // computed apart, then joined
 ///
 /// All functions run on host and device and in constant expressions. `crc32c_host` (core/crc32c_host.hpp) gives the
-/// same number
-/// an order of magnitude faster on a CPU; a kernel that sums much data keeps a `crc32c_table<4>` in shared memory.
+/// same number an order of magnitude faster on a CPU. A kernel that sums much data keeps a `crc32c_table<4>` in shared
+/// memory.
 ///
 /// A *state* below is the complement of a checksum, which more bytes can be added to.
 #pragma once

@@ -2,7 +2,7 @@
 /// The two 8-bit floats of the Open Compute Project's OFP8. They hold bits and do no arithmetic.
 ///
 ///     auto code = tessera::store<tessera::float8_e4m3>(1000.0F);   // <tessera/core/precision.hpp>
-/// 448: values beyond the range saturate
+///     float largest = tessera::load(code);                         // 448: values beyond the range saturate
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,7 @@
 namespace tessera {
 inline namespace v0 {
 
-inline constexpr float infinity = __builtin_huge_valf();  ///< in fp32; it converts exactly to other types
+inline constexpr float infinity = __builtin_huge_valf();  ///< the infinity of fp32, which converts exactly
 
 /// Whether the value is a NaN. It looks at the bits, so that it holds under -ffast-math too.
 TESSERA_FN constexpr bool is_nan(float value) {

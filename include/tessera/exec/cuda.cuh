@@ -18,11 +18,11 @@
 /// bool `needs_specific_architecture` it is compiled for sm_90a but not for sm_90. On other devices `run` throws: ask
 /// `exec.has<P>()`, and run the portable program instead.
 ///
-/// Making an executor chooses the current device, allocates status words (exec/status_calls.hpp) on it and in
-/// pinned memory, and waits for both to be ready, not for any stream of yours; copies of an executor share them. `run`
-/// throws shape_error for a negative count, and device_error where a program is for other architectures or needs more
-/// shared memory than there is, or the launch fails; `wait` throws what groups report. It needs a device of compute
-/// capability 8.0 or later.
+/// Making an executor chooses the current device, allocates status words (exec/status_calls.hpp) on it and in pinned
+/// memory, and waits for both to be ready, not for any stream of yours; copies of an executor share them. `run` throws
+/// shape_error for a negative count, and device_error where a program is for other architectures or needs more shared
+/// memory than there is, or the launch fails; `wait` throws what groups report. The device must have compute capability
+/// 8.0 or later.
 ///
 /// The first executor on a device of compute capability 9.0 says on standard error if its source was not compiled for
 /// sm_90a: without the "a" no program may use wgmma, and portable programs run instead. (nvcc cannot say it: with

@@ -35,8 +35,7 @@ struct scaled_float_params {
 /// tensor.
 ///
 /// encode() rounds to the nearest code, ties to even. Values beyond the range saturate, infinities too; NaN stays NaN.
-/// Codes are
-/// the same on every backend.
+/// Codes are the same on every backend.
 template <class T>
 struct scaled_float_quantizer {
   static_assert(std::is_same_v<T, float8_e4m3> || std::is_same_v<T, float8_e5m2> || std::is_same_v<T, float16>,

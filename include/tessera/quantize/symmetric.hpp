@@ -48,8 +48,7 @@ constexpr int neighbours_in(Group const& group) {
 /// (quantize/granularity.hpp), it says which tokens do, and `group` is then whole_tensor.
 ///
 /// encode() rounds to the nearest code, ties to even. Values beyond the range saturate, infinities too; NaN becomes 0.
-/// Codes are
-/// the same on every backend.
+/// Codes are the same on every backend.
 template <int Bits, auto Group = 64>
 struct symmetric_quantizer {
   static_assert(Bits == 8 || Bits == 4, "tessera: symmetric_quantizer has 8 or 4 bits");

@@ -38,7 +38,7 @@ struct row_share {
 /// Bands with equally many rows each.
 struct row_bands {
   std::int32_t count;        ///< number of bands
-  std::int32_t rows;         ///< of each band
+  std::int32_t rows;         ///< rows of each band
   std::int32_t splits;       ///< workers that share a row, one split each
   std::int32_t tail;         ///< places of a row that they leave to other workers
   std::int32_t tail_length;  ///< places of tails that each of these other workers takes

@@ -10,7 +10,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Starts copying 16 bytes past L1; both addresses are multiples of 16.
+/// Starts copying 16 bytes, bypassing L1; both addresses are multiples of 16.
 __device__ __forceinline__ void async_copy_16(void* shared, void const* global) {
   auto const address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(global) : "memory");

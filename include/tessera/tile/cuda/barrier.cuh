@@ -5,7 +5,7 @@
 ///     full.arrive_and_expect(bytes);                                   // the producer, before its copies
 ///     full.wait(phase);                                                // consumers; phase is 0, 1, 0, 1, ...
 ///
-/// A phase ends when `count` threads have arrived and all expected bytes are there. wait(p) returns once the phase of
+/// A phase ends when `count` arrivals have come and all expected bytes are there. wait(p) returns once the phase of
 /// parity p has ended. So wait(1) on a new barrier returns at once: a pipeline stage that was never used counts as
 /// free.
 #pragma once
@@ -17,7 +17,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// An mbarrier in shared memory. A phase of it ends when all have arrived and all announced bytes are there.
+/// An mbarrier in shared memory. Its phases end when all arrivals have come and all announced bytes are there.
 struct shared_barrier {
   std::uint64_t word;  ///< the hardware's state, opaque
 

@@ -66,7 +66,7 @@ struct largest_keys_scratch {
   std::uint32_t lowest[warps];            ///< for each warp: the smallest of its lanes' largest keys
   std::uint32_t highest[warps];           ///< for each warp: the largest of its lanes' largest keys
   std::uint32_t totals[warps];            ///< sum of each warp
-  alignas(16) last_bin last;              ///< read in one access, beside which nothing else is read
+  alignas(16) last_bin last;              ///< read in one access; nothing else is read beside it
   least_key least;                        ///< the result of the search
 };
 
