@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Turns the Google Benchmark JSON in bench/results into summary.json, the tables of PAGES and the plots.
 
-    report.py                       write what the results say
-    report.py --check               fail if anything written is not what the results say
-    report.py --adopt build/*.json  first take new results over, without what names the machine they ran on
+    report.py                       write the pages that follow from the results
+    report.py --check               fail if a page is not what follows from the results
+    report.py --adopt build/*.json  first copy new results, without fields that name their machine
 
 Every figure is the median over a benchmark's repetitions. Nothing is typed by hand but another implementation's rates
 (PEER_TBPS): to show another figure, add it to report_contents.py, or for the README's first page to report_overview.py.
-A figure of AWAITED that has no result is null, and is told. Needs Python 3.9 and nothing else.
+A figure of AWAITED that has no result is null, and is reported as missing. Needs Python 3.9 and nothing else.
 """
 import argparse
 import json
@@ -42,7 +42,7 @@ PROGRAM_OF_PEERS = "run.py"
 
 
 def plain_name(run_name):
-    """The name that a benchmark was registered with: Google Benchmark appends how it was run."""
+    """The name that a benchmark was registered with, without the suffixes that Google Benchmark appends to it."""
     while SUFFIX.search(run_name):
         run_name = SUFFIX.sub("", run_name)
     return run_name
@@ -56,7 +56,7 @@ class Result:
 
 
 def read_file(path):
-    """{benchmark: Result} of one JSON file."""
+    """The results of one JSON file: {benchmark: Result}."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         context, rows = content["context"], content["benchmarks"]
@@ -95,14 +95,14 @@ def read_results(folder):
         for name, result in read_file(path).items():
             if name in results and not results[name].error and not result.error:
                 raise Refused(f"{path.name}: {name} is in another file too; remove one of the two results")
-            if name not in results or results[name].error:  # what failed may have been measured in another run
+            if name not in results or results[name].error:  # another run may have measured what failed
                 results[name] = result
     return results
 
 
 def is_excused(name, result):
-    """Others' implementations cannot be had, or do not run, everywhere, and time may be short: that is told, and no
-    error. This library beside them must run."""
+    """Whether a missing result is reported but is no error. Others' implementations are not available, or do not run,
+    everywhere, and time may be short. This library must run beside them."""
     program = Path(result.context.get("executable", "")).name
     is_late = result.error.startswith("TimeoutError")
     return program == PROGRAM_OF_PEERS and (is_late or not is_ours_beside_peers(name))
@@ -112,7 +112,7 @@ def is_excused(name, result):
 
 
 def needed_figures(folder):
-    """Those of FIGURES, and of the files that are there."""
+    """The figures of FIGURES, and those of FIGURES_OF_FILE whose files exist."""
     figures = dict(FIGURES)
     for file, more in FIGURES_OF_FILE.items():
         if (folder / file).exists():
@@ -121,7 +121,7 @@ def needed_figures(folder):
 
 
 def figure(results, key, meaning):
-    """The number for a key of figures; Refused says which benchmark is in the way."""
+    """The number for a key of figures; Refused names the benchmark that is missing or has failed."""
     how, counter, names = meaning
     values, problems = [], []
     for name in names:
@@ -135,7 +135,7 @@ def figure(results, key, meaning):
             values.append(results[name].counters[counter])
     if problems and not (how == "largest of any" and values):
         raise Refused(problems[0])
-    result = values[0] / values[1] if how == "ratio" else max(values)  # a "value" is the largest of one
+    result = values[0] / values[1] if how == "ratio" else max(values)  # a "value" is the largest of a single one
     return float(f"{result:.5g}")
 
 
@@ -157,7 +157,7 @@ def summarize(results, figures, allow_missing):
 
 
 def awaited(results):
-    """The figures of AWAITED: None, which is written as null, for those that are missing."""
+    """The figures of AWAITED; a missing one is None, which is written as null."""
     numbers = {}
     for key, meaning in AWAITED.items():
         try:
@@ -199,7 +199,7 @@ def markdown(table, results):
 
 
 def not_measured(results):
-    """Whose benchmarks have no result and why, each reason once."""
+    """The implementations without results and the reasons, each reason once."""
     counts = {}
     for name, result in sorted(results.items()):
         if result.error:
@@ -252,7 +252,7 @@ def is_ours_beside_peers(name):
 
 def rows_to_draw(chart, results):
     rows = [r for r in rows_with_results(TABLES[chart.table], results) if chart.counter in r[2]]
-    if any(is_ours_beside_peers(name) for _, name, _ in rows):  # in the process of the others
+    if any(is_ours_beside_peers(name) for _, name, _ in rows):  # measured in the process of the others
         return [r for r in rows if not r[1].startswith(chart.own)]
     return rows
 
@@ -309,7 +309,7 @@ def adopt(files, folder):
 
 
 def remove_replaced(folder, name):
-    """Files whose benchmarks are all in the new one."""
+    """The files whose benchmarks are all in the new file."""
     new = set(read_file(folder / name))
     for other in sorted(folder.glob("*.json")):
         if other.name not in (name, "summary.json") and set(read_file(other)) <= new:
@@ -318,7 +318,7 @@ def remove_replaced(folder, name):
 
 
 def outputs(root, allow_missing):
-    """{path: text} of everything that follows from the results."""
+    """All texts that follow from the results: {path: text}."""
     folder = root / "bench" / "results"
     results = read_results(folder)
     if not results:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What report.py reports: the figures of summary.json, tables of pages, and the plots."""
+"""The contents of report.py's reports: the figures of summary.json, tables of pages, and the plots."""
 import math
 from dataclasses import dataclass, field
 
@@ -18,8 +18,8 @@ def percent(value, digits=0):
 
 
 # key in summary.json: (how, counter, benchmarks). "value" has one benchmark, "ratio" is the first over the second,
-# "largest" is that of several, "largest of any" that of those that there are. All of them are needed: without one there
-# is no report.
+# "largest" is the largest of several, "largest of any" that of those which have results. All figures are needed:
+# without one there is no report.
 FIGURES = {
     "machine.copy.tbps": ("largest", "TBps", ["machine/copy/memcpy/2GiB", "machine/copy/kernel/2GiB"]),
     "neuzip.decode.bf16.tbps": ("value", "TBps", ["neuzip/decode/bf16/gauss/512MiB"]),
@@ -36,7 +36,7 @@ FIGURES = {
     "gemm.int8.vs_best": ("value", "vs_best", ["linear/int8_over_best/gauss/8192x8192x8192"]),
     "neuzip.cpu.encode.gbps_per_core": ("value", "GBps", ["neuzip/cpu/encode/bf16/gauss/64MiB/1thread"]),
 }
-# Classifiers whose loss is measured: tokens, vocabulary and channels, as names of benchmarks have them.
+# Classifiers whose loss is measured: tokens, vocabulary and channels, as in names of benchmarks.
 CLASSIFIERS = {"gemma": ("Gemma 2 2B", "8192x256000x2304"), "llama": ("Llama 3 8B", "8192x128256x4096")}
 
 
@@ -74,7 +74,7 @@ FIGURES.update(attention_figures())
 
 
 def awaited_figures():
-    """Of peers, which cannot be had on every machine, and of benchmarks that are younger than the last results."""
+    """Figures of peers, which not every machine has, and of benchmarks that are younger than the last results."""
     def of_peer(who, operation, counter, size):
         return ("value", counter, [f"{who}/{operation}/{size}"])
 
@@ -82,7 +82,7 @@ def awaited_figures():
     return {
         "sage.relative_l1.normal": ("largest", "relative_l1", [f"attention/forward/bf16/d128/{length}/normal"
                                                                for length in LENGTHS]),
-        # In fp8 over codes: what the caller must do first is not theirs.
+        # In fp8 over codes: their time does not include the quantization, which the caller must do first.
         **{f"peer.cudnn_fp8.d128.{length}.tflops": of_peer("cudnn_fp8", "codes", "TFLOPs", f"bf16/d128/{length}")
            for length in LENGTHS},
         "peer.fa3_fp8.d128.16k.tflops": of_peer("fa3_fp8", "codes", "TFLOPs", "bf16/d128/16k"),
@@ -94,13 +94,13 @@ def awaited_figures():
         "neuzip.zeros_over_dense": ("ratio", "TBps", ["neuzip/decode/bf16/gauss_with_zeros/512MiB",
                                                       "neuzip/decode/bf16/gauss/512MiB"]),
         "neuzip.gpu_differences": ("value", "gpu_differences", ["neuzip/broken_streams"]),
-        # The time of a loss over that of one that also makes entropies and predictions.
+        # The time of a loss over the time of a loss that also computes entropies and predictions.
         "swap.loss_statistics": ("value", "vs_plain", ["cut_cross_entropy/reducers/statistics/forward_backward_exact/"
                                                        f"bf16/spread/{CLASSIFIERS['llama'][1]}"]),
     }
 
 
-# Figures that summary.json has as null, and that are told, while there is no result for them.
+# Figures that are null in summary.json, and reported as missing, while there is no result for them.
 AWAITED = awaited_figures()
 
 
@@ -112,7 +112,7 @@ def minicache_figures():
             **decoding}
 
 
-# Figures that are needed where a file of results is there, and not reported where it is not.
+# Figures that are needed where a file of results exists, and left out where it does not.
 FIGURES_OF_FILE = {
     "loss_reducers.json": {"swap.loss_statistics": ("value", "vs_plain", [
         "cut_cross_entropy/reducers/statistics/forward_backward_exact/bf16/spread/8192x128256x4096"])},
@@ -182,20 +182,20 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Table:
-    """Between `<!-- bench:NAME begin -->` and `<!-- bench:NAME end -->`. Rows without a result are left out, and so are
-    columns without a figure."""
+    """A table between `<!-- bench:NAME begin -->` and `<!-- bench:NAME end -->`. Rows without a result are left
+    out, and so are columns without a figure."""
     heading: str
     columns: list
-    rows: list         # of (label, benchmark)
+    rows: list         # pairs of (label, benchmark)
     on_cpu: bool = False
 
 
-# This library as peers/run.py measures it, beside others in their process.
+# This library as peers/run.py measures it, in one process with others.
 BESIDE_PEERS = "tessera"
 
 
 def loss_table(model):
-    """Ours and others' loss for one classifier."""
+    """The losses of this library and others for one classifier."""
     name, size = CLASSIFIERS[model]
     apple = "Apple's cut-cross-entropy"
     without_filter = [("apple_cce_exact", f"{apple}, exact"), ("torch_compile", "torch.compile"),
@@ -232,7 +232,7 @@ def loss_on_real_data():
             ("Liger Kernel, CuTe", "liger_cute"), ("QuACK", "quack")]])
 
 
-# Label, and what names of benchmarks begin with.
+# Label, and the beginning of names of benchmarks.
 ATTENTION_PEERS = [("cuDNN in bf16", "cudnn/forward"), ("FlashAttention-2", "flash2/forward"),
                    ("FlashAttention 3", "fa3/forward"), ("FlashAttention 4", "fa4/forward"),
                    ("SageAttention 1", "sage1/forward"), ("SageAttention 2 by its authors", "sage2/forward"),
@@ -244,7 +244,7 @@ ATTENTION_PEERS = [("cuDNN in bf16", "cudnn/forward"), ("FlashAttention-2", "fla
 
 
 def attention_errors_table():
-    """Ours and others' errors on other data than those of attention_table()."""
+    """Errors of this library and others on other data than in attention_table()."""
     rows = []
     for channels in [128, 64, 256]:
         for data, label in [("real", "SmolLM2's layer 15"), ("normal", "N(0, 1)")]:
@@ -258,7 +258,7 @@ def attention_errors_table():
 
 
 def attention_table(channels, lengths):
-    """Ours and others' attention of heads with so many channels."""
+    """Attention by this library and others, with heads of so many channels."""
     rows = []
     for causal in ["", "/causal"]:
         for length in lengths:
@@ -273,7 +273,7 @@ def attention_table(channels, lengths):
 
 
 def more_attention():
-    """Other heads and lengths."""
+    """Attention with other heads and lengths."""
     rows = []
     for label, name in [("96 channels, 16K tokens", "d96/16k"),
                         ("64 query heads, 8 key heads, 16K tokens", "d128/16k_64_query_8_key_heads"),
@@ -288,7 +288,7 @@ def more_attention():
 
 
 def minicache_table():
-    """One query over a merged pair's pages and over the same tokens as they are, and the making of pages."""
+    """One query over a merged pair's pages and over the same tokens uncompressed, and the making of pages."""
     rows = []
     for label, name in [("64 sequences of 4K tokens, 32 heads", "64x4k"), ("16 of 4K, 32 heads", "16x4k"),
                         ("16 of 4K, 32 query heads, 8 key heads", "16x4k_gqa4"),
@@ -319,7 +319,7 @@ def caches_table():
 
 
 def decoding_table():
-    """One query, or a few, over codes that are kept."""
+    """Attention of one query, or a few, over codes that were made before."""
     return Table("Decoding over codes, 32 query heads, 8 key heads", ["us", "TB/s", "of read speed", "error, L1"], [
         (label, f"attention/decode/bf16/{name}") for label, name in [
             ("128K tokens, 128 channels", "d128/128k"),
@@ -332,7 +332,7 @@ def decoding_table():
 
 
 def offloaded_table():
-    """Steps over a cache whose values are not on the device, and its programs."""
+    """Steps over a cache whose values are on the host, and the programs of a step."""
     places = [("host", "values of the host"), ("fp8", "values of the host in e4m3"), ("device", "values on the device")]
     rows = [(f"step, {label}, {hits}% in slots", f"shadow/decode/{place}/hit{hits}/128k")
             for place, label in places for hits in [0, 30, 60, 80]]
@@ -361,7 +361,7 @@ def nvcomp_table():
 
 
 def factorization_table():
-    """Directions of a prompt's keys, and the stages of finding them."""
+    """The search for the directions of a prompt's keys, and its stages."""
     return Table("One layer's keys of 128K tokens, 8 heads of 128 channels, 160 directions", ["us", "TFLOP/s"], [
         (label, f"shadow/prefill/{name}") for label, name in [
             ("directions and coefficients", "factorize/128k"),
@@ -445,30 +445,30 @@ TABLES = {
 }
 
 
-# Where tables stand.
+# The pages that tables stand in.
 PAGES = ["README.md", "docs/measured.md"]
 
 
 def linear(values, width):
-    """The length of a bar for a value, where the largest is as long as `width`."""
+    """The length of a bar for a value, where the largest value's bar has length `width`."""
     return lambda value: width * value / max(values)
 
 
 def logarithmic(values, width):
-    """The same by powers of ten, from the one below the smallest value."""
+    """The length of a bar on a logarithmic scale that begins at the power of ten below the smallest value."""
     first = math.floor(math.log10(min(values)))
     return lambda value: width * (math.log10(value) - first) / (math.log10(max(values)) - first)
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A bar for each row of a table that has the counter, with marks to compare it with. Where there are rows of this
-    library beside its peers, they stand for its own programs'."""
+    """A bar for each row of a table that has the counter, with marks to compare it with. Where this library was
+    measured beside its peers, those rows take the place of its own programs' rows."""
     title: str
     table: str
     counter: str
-    marks: list = field(default_factory=list)  # of (label, style, function of name and counters)
-    own: str = ""           # what names of our own benchmarks begin with: others' bars are pale
+    marks: list = field(default_factory=list)  # tuples of (label, style, function of name and counters)
+    own: str = ""           # the beginning of names of our own benchmarks; others' bars are pale
     scale: object = linear
     digits: int = 2
 

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What report.py writes on the README's first page: one line of figures, and a table for each algorithm in which this
-library and its peers have the same columns, with what others are better at in words.
+"""The part of report.py for the README's first page: one line of figures, and a table for each algorithm in which this
+library and its peers have the same columns. Below each table, sentences say where others are better.
 
-A cell whose benchmark has no result says `not measured`; why is said below the table, where it is known.
+A cell whose benchmark has no result says `not measured`; the reason is below the table, where it is known.
 """
 from dataclasses import dataclass, field
 
 MISSING = "not measured"
-# Part by which another one must be better to be named: times differ by so much from run to run, sizes do not.
+# The part by which another implementation must be better to be named: times differ by so much from run to run, sizes
+# do not.
 NOTICED = {"speed": 0.02, "size": 0.001, "memory": 0.05, "error": 0.05}
 WORDS = {"speed": "Faster", "size": "Smaller", "memory": "Less memory", "error": "More exact"}
 
@@ -22,7 +23,7 @@ def percent(digits=2):
 
 @dataclass(frozen=True)
 class Column:
-    """benchmark: a name with a place for the implementation's. kind: of NOTICED, or none where nothing is compared."""
+    """benchmark: a name with a place for the implementation's name. kind: a key of NOTICED; empty: no comparison."""
     heading: str
     benchmark: str
     counter: str
@@ -33,8 +34,9 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """who: the implementation in names of benchmarks; operation: for those that differ in it, too. beside: the index of
-    that row of ours that does the same; none: it is ours. names: of benchmarks, for columns in which it has others."""
+    """who: the implementation in names of benchmarks. operation: the operation in these names, where it differs too.
+    beside: the index of our row that does the same; -1: the row is ours. names: names of benchmarks, for columns in
+    which they differ."""
     label: str
     who: str
     beside: int = -1
@@ -79,7 +81,7 @@ def was_measured(results, overview, row):
 
 
 def missing(results, overview):
-    """What has no result, in words: rows of which there is nothing, and why others are not full, where it is known."""
+    """The missing results in words: rows without any result, and why other rows are incomplete, where it is known."""
     texts = []
     for row in overview.rows:
         errors = [results[name].error.split("\n")[0] for name in
@@ -91,7 +93,7 @@ def missing(results, overview):
 
 
 def is_ahead(column, other, ours):
-    """Whether another implementation's figure is better than ours by more than what repeats differ by."""
+    """Whether another implementation's figure is better than ours by more than repetitions differ."""
     if other is None or ours is None:
         return False
     least = 1 + NOTICED[column.kind]
@@ -99,7 +101,7 @@ def is_ahead(column, other, ours):
 
 
 def ahead(results, overview):
-    """{kind: what others are better at, in words}"""
+    """Where others are better, in words: {kind: words}."""
     found = {}
     for row in overview.rows:
         if row.beside < 0:
@@ -258,7 +260,7 @@ def overviews():
     return [weights(), losses(), attention(), *caches()]
 
 
-# One line for the first screen: (text with places, [(benchmark, counter, form)]), each left out while a figure lacks.
+# The line of figures: (text with places, [(benchmark, counter, form)]). A part is left out while a figure is missing.
 HEADLINE = [
     ("**{} of 16 bits** for a bf16 weight, decoded at {} TB/s, bit for bit",
      [("neuzip/decode/bf16/gauss/512MiB", "bits_per_weight", plain(2)),
@@ -285,6 +287,6 @@ def headline(results):
 
 
 def overview(results):
-    """All tables; those of which nothing was measured at all are left out."""
+    """All tables; tables without any result are left out."""
     shown = [each for each in overviews() if any(was_measured(results, each, row) for row in each.rows)]
     return "\n\n".join(table(results, each) for each in shown) if shown else "Not measured yet."

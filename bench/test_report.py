@@ -42,7 +42,7 @@ def needed():
 
 
 def keys(*more):
-    """Those that every summary has."""
+    """The figures that every summary has."""
     return set(report_contents.FIGURES) | set(report_contents.AWAITED) | set().union(*more)
 
 
@@ -62,7 +62,7 @@ class ReportTest(unittest.TestCase):
         return path
 
     def report(self, *arguments):
-        """(exit code, everything printed)"""
+        """Runs report.py, and returns (exit code, everything printed)."""
         text = io.StringIO()
         with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
             code = report.main(["--root", str(self.root), *arguments])
@@ -122,7 +122,7 @@ class ReportTest(unittest.TestCase):
         self.assertNotIn("old", text)
 
     def overview_of(self, *files):
-        """The README's first page for these results and those that are needed."""
+        """The README's first page for these results and the needed ones."""
         (self.root / "README.md").write_text("<!-- bench:overview begin -->\n<!-- bench:overview end -->\n")
         self.write(needed())
         for i, benchmarks in enumerate(files):
@@ -169,7 +169,7 @@ class ReportTest(unittest.TestCase):
         self.assertIn(f"{name} did not run: ModuleNotFoundError: No module named 'it'", text)
         self.assertEqual(report.not_measured(report.read_results(self.results)),
                          "* fa3_fp8: ModuleNotFoundError: No module named 'it' (1 of its benchmarks)")
-        self.write_of_peers({name: rows(name, TFLOPs=800.0)}, "later.json")  # in another run it did
+        self.write_of_peers({name: rows(name, TFLOPs=800.0)}, "later.json")  # in this later run it did not fail
         self.assertEqual(self.report()[0], 0)
         self.assertEqual(self.summary()["peer.fa3_fp8.d128.16k.tflops"], 800.0)
         ours = "tessera/forward/bf16/d128/16k"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Tests of report_overview.py: `python3 bench/test_report_overview.py`. test_report.py has those of whole pages."""
+"""Tests of report_overview.py: `python3 bench/test_report_overview.py`. test_report.py has the tests of whole pages."""
 import sys
 import unittest
 from pathlib import Path

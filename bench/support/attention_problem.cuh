@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The problems on which attention is measured, made on the device: normal queries, keys and values of bf16. With
-/// offsets, for each head 6 % of the channels of keys lie 4 N(0, 1) away from zero, 6 % of the channels of queries 2
-/// N(0, 1), and all channels of values N(0, 1) / 2. Sequences may be shorter than their extent. Also measures how far
-/// results are from attention in double.
+/// The problem that attention is measured on, made on the device: normal queries, keys and values of bf16. With
+/// offsets, for each head 6 % of the channels of keys lie 4 N(0, 1) away from zero, 6 % of those of queries 2 N(0, 1),
+/// and all of those of values N(0, 1) / 2. Sequences may be shorter than their extent. It measures how far results are
+/// from attention in double.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ __global__ void fill_head(Generator generator, std::uint64_t seed, tessera::bflo
   }
 }
 
-/// Compares one row with attention in double, by one thread block. `scores` has room for the keys of each row.
+/// Attention of one row for each block of threads, in double. `scores` has room for the keys of each row.
 template <class Unused = void>
 __global__ void attend_exactly(tessera::head_view<tessera::bfloat16 const> queries,
                                tessera::head_view<tessera::bfloat16 const> keys,
@@ -95,7 +95,7 @@ struct attention_distance {
 
 class attention_problem {
  public:
-  /// `lengths`: queries and keys of each sequence; none: all sequences are whole.
+  /// lengths: the number of queries and keys of each sequence; if empty, all sequences are whole.
   attention_problem(tessera::attention_shape const& shape, bool is_causal, std::vector<std::int32_t> lengths = {},
                     attention_data data = attention_data::with_offsets)
       : shape_(shape), data_(data), lengths_(std::move(lengths)) {
@@ -123,7 +123,7 @@ class attention_problem {
             device_lengths(),
             device_lengths()};
   }
-  /// The lengths where the device reads them; null if all sequences are whole.
+  /// The lengths in memory of the device; null if all sequences are whole.
   tessera::sequence_lengths device_lengths() const {
     return lengths_.empty() ? tessera::sequence_lengths{}
                             : tessera::sequence_lengths(device_lengths_.data(), {shape_.batch});
@@ -133,7 +133,7 @@ class attention_problem {
     return {{result_.data(), {s.batch, s.query_heads, s.queries, s.channels}}};
   }
 
-  /// Operations: 4 for each channel of each pair of a query and a key that exist; half of the pairs if causal.
+  /// The operations: 4 for each channel of each pair of a query and a key; half of the pairs if causal.
   double operations() const {
     tessera::attention_shape const& s = shape_;
     double pairs = 0;
@@ -142,7 +142,7 @@ class attention_problem {
     }
     return 4 * static_cast<double>(s.query_heads * s.channels) * pairs * (options_.is_causal ? 0.5 : 1);
   }
-  /// Bytes of the inputs and of the codes, each once.
+  /// Bytes of quantization: inputs read once and codes written once.
   double quantized_bytes() const {
     tessera::attention_shape const& s = shape_;
     double const tokens =
@@ -150,7 +150,7 @@ class attention_problem {
     return 3 * tokens * static_cast<double>(s.channels);
   }
 
-  /// The distance of outputs() from attention in double, over some rows.
+  /// The distance of the results at outputs() in some rows.
   attention_distance distance() {
     constexpr std::int64_t rows = 256;
     tessera::attention_shape const& s = shape_;

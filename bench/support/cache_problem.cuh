@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The problem on which compressed caches are measured, made on the device: normal keys and values of bf16 of two
-/// neighbouring layers, whose directions are 0.5 radians apart, and 2.2 for one token in 50. Every 31st channel has an
-/// offset. Blocks of pages are in no order.
+/// The problem that a compressed cache is measured on, made on the device: normal keys and values of bf16 of two
+/// neighbouring layers. Their directions are 0.5 radians apart, 2.2 for one token in 50; every 31st channel has an
+/// offset. Blocks of pages lie in random order.
 #pragma once
 
 #include <cmath>
@@ -36,7 +36,7 @@ __global__ void fill_pair(T* first, T* second, std::int64_t count, std::int64_t 
   }
 }
 
-/// The sums of the magnitudes of differences, and of the second results.
+/// Sums the magnitudes of differences, and those of the second list.
 template <class T>
 __global__ void compare_results(T const* found, T const* expected, std::int64_t count, double* sums) {
   std::int64_t const step = std::int64_t{gridDim.x} * blockDim.x;
@@ -53,7 +53,7 @@ __global__ void compare_results(T const* found, T const* expected, std::int64_t 
 
 struct cache_setup {
   tessera::attention_shape shape;
-  double retained = 0;  ///< the part of tokens that are retained, at most 1 in 50
+  double retained = 0;  ///< the part of the tokens that are retained; at most 1 in 50 is different enough
   std::int64_t window = 64;
   int value_groups = 2;
   int bits = 4;
@@ -78,7 +78,7 @@ class cache_problem {
     check(cudaGetLastError(), "fill_pair");
     std::vector<std::int32_t> list;
     std::int64_t const blocks = s.batch * pages_each();
-    for (std::int64_t i = 0; i < blocks; ++i) {  // a prime step scatters them
+    for (std::int64_t i = 0; i < blocks; ++i) {  // a step by a prime scatters them
       list.push_back(static_cast<std::int32_t>(i * 1000003 % blocks));
     }
     check(cudaMemcpyAsync(blocks_.data(), list.data(), blocks_.bytes(), cudaMemcpyHostToDevice, memory_.stream()),
@@ -94,7 +94,7 @@ class cache_problem {
   tessera::cuda const& exec() const { return exec_; }
   void wait() const { memory_.wait(); }
 
-  /// Compresses the inputs.
+  /// Appends the inputs to the cache, which compresses them.
   void append() {
     tessera::attention_shape const& s = setup_.shape;
     auto const memory = cache();
@@ -120,7 +120,7 @@ class cache_problem {
         exec, tessera::cached_attention_call<value_type, value_type>{
                   setup_.shape, cache(), sequences(), layer, queries(), scale(), true, {results(result_)}, partials()});
   }
-  /// Attention over restored keys and values, which restore() makes.
+  /// Attention over the keys and values that restore() has made from the cache.
   void attend_dense(tessera::cuda const& exec) {
     tessera::run_decode_attention(exec, tessera::decode_attention_call<value_type, value_type>{
                                             setup_.shape,
@@ -139,7 +139,7 @@ class cache_problem {
         exec_, tessera::cache_restore_call<value_type, value_type>{cache(), sequences(), layer, keys, values});
   }
 
-  /// The relative difference of attend() and attend_dense().
+  /// The distance of attend() from attend_dense(), relative to the latter.
   double distance() {
     device_array<double> const sums(memory_, 2);
     check(cudaMemsetAsync(sums.data(), 0, sums.bytes(), memory_.stream()), "cudaMemsetAsync");
@@ -152,7 +152,7 @@ class cache_problem {
     memory_.wait();
     return found[0] / found[1];
   }
-  /// The retained rows of all key heads.
+  /// How many rows of all key heads are retained.
   double retained_rows() {
     std::vector<std::uint32_t> counts(counts_.size());
     check(cudaMemcpyAsync(counts.data(), counts_.data(), counts_.bytes(), cudaMemcpyDeviceToHost, memory_.stream()),
@@ -166,7 +166,7 @@ class cache_problem {
   }
 
   double dense_bytes() const { return 4.0 * static_cast<double>(key_size()); }
-  /// The bytes that a layer's attention reads: pages, retained tokens and the tail.
+  /// Bytes that a layer's attention reads: pages, retained tokens and the tail.
   double cached_bytes() {
     tessera::attention_shape const& s = setup_.shape;
     std::int64_t const sealed = tessera::sealed_pages(s.keys, setup_.window);
@@ -175,7 +175,7 @@ class cache_problem {
     return heads * static_cast<double>(sealed * format().read_bytes()) + token * retained_rows() +
            heads * token * static_cast<double>(s.keys - sealed * 64);
   }
-  /// The bytes of compression: two layers in, one page and tails out.
+  /// Bytes of compressing: two layers read, one layer's pages and tails written.
   double compressed_traffic() {
     tessera::attention_shape const& s = setup_.shape;
     std::int64_t const sealed = tessera::sealed_pages(s.keys, setup_.window);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What this machine's device memory can do: the rates that other benchmarks are fractions of.
+/// Ceilings of this machine's device memory: the rates that other benchmarks are fractions of.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace bench {
 
 enum class transfer { memcpy, copy, read, write };
 
-/// Two gibibytes, or less on a device without room for two buffers of that.
+/// The size of a buffer: two gibibytes, or less on a device without room for two such buffers.
 inline std::size_t ceiling_buffer_bytes() {
   std::size_t available = 0;
   std::size_t total = 0;
@@ -48,14 +48,14 @@ struct ceiling_buffers {
         break;
     }
   }
-  /// Bytes read plus bytes written.
+  /// The traffic of a transfer: bytes read plus bytes written.
   double traffic(transfer kind) const {
     bool const both = kind == transfer::memcpy || kind == transfer::copy;
     return (both ? 2.0 : 1.0) * static_cast<double>(bytes);
   }
 };
 
-/// Bytes per second, read plus written, of the faster of the runtime's copy and our own; measured once per process.
+/// Bytes per second, read plus written, of the faster of the runtime's copy and ours; measured once per process.
 inline double copy_ceiling() {
   static double const measured = [] {
     ceiling_buffers buffers;
@@ -70,7 +70,7 @@ inline double copy_ceiling() {
   return measured;
 }
 
-/// Bytes per second that a kernel reads which only reads; measured once per process.
+/// Bytes per second of a kernel that only reads; measured once per process.
 inline double read_ceiling() {
   static double const measured = [] {
     ceiling_buffers buffers;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Timing of host code.
+/// Times host code.
 ///
 ///     bench::add("sum/fp32/64MiB/1thread", [](benchmark::State& state) {
 ///       std::vector<float> const values(1 << 24, 1.0F);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The matrix products of cuBLAS that ours are compared with: outputs (tokens x columns) = inputs * weights^T,
-/// row-major and dense, with the fastest of the algorithms that cuBLASLt proposes.
+/// Matrix products of cuBLAS to compare with: outputs (tokens x columns) = inputs * weights^T, row-major and dense, by
+/// the fastest of the algorithms that cuBLASLt proposes.
 #pragma once
 
 #include <cublasLt.h>
@@ -40,7 +40,7 @@ constexpr cudaDataType_t cublas_type() {
   }
 }
 
-/// 8-bit floats are multiplied with fast accumulation, which is what tensor cores do without further work.
+/// One product. 8-bit floats are multiplied with fast accumulation, which tensor cores do without further work.
 template <class Operand, class Output>
 class cublas_linear {
  public:
@@ -55,7 +55,7 @@ class cublas_linear {
     check(cublasLtCreate(&handle_), "cublasLtCreate");
     check(cublasLtMatmulDescCreate(&product_, compute, is_integer ? CUDA_R_32I : CUDA_R_32F),
           "cublasLtMatmulDescCreate");
-    // cuBLAS counts columns first: its A is W with rows as columns, its result the transpose of ours.
+    // cuBLAS is column-major: its A is W with rows as columns, its result the transpose of ours.
     set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
     set(CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N);
     if constexpr (!is_integer && sizeof(value_type) == 1) {
@@ -75,7 +75,7 @@ class cublas_linear {
     cublasLtDestroy(handle_);
   }
 
-  /// Times what is proposed and keeps the fastest.
+  /// Times the proposed algorithms and keeps the fastest.
   void choose(value_type const* inputs, value_type const* weights, Output* outputs, cudaStream_t stream) {
     constexpr int most = 8;
     cublasLtMatmulPreference_t preference{};

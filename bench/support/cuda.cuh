@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What a CUDA benchmark includes.
+/// The header that CUDA benchmarks include.
 ///
 ///     void decode(benchmark::State& state) {
 ///       bench::device_memory memory;
@@ -30,7 +30,7 @@ auto* add_cuda(std::string const& name, Body body) {
     body(state);
   };
   auto* const added = add(name, std::move(on_device))->Iterations(1)->Unit(benchmark::kMicrosecond);
-  return has_device() ? added : added->Repetitions(1);  // once is enough to say that there is none
+  return has_device() ? added : added->Repetitions(1);  // once is enough to say that there is no device
 }
 
 inline void report_cuda(benchmark::State& state, double seconds, work const& done) {
@@ -102,7 +102,7 @@ inline void describe_device() {
   benchmark::AddCustomContext("copy_tbps", std::to_string(copy_ceiling() * 1e-12));
 }
 
-/// Including this header is what makes the program describe the device.
+/// Makes every program that includes this header describe the device.
 inline bool const describes_device = (descriptions().push_back(&describe_device), true);
 
 }  // namespace bench

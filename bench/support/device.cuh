@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The little of the CUDA runtime that benchmarks need, owned: errors, a stream, events, memory that counts.
+/// The parts of the CUDA runtime that benchmarks need, as owning types: errors, a stream, events, memory that counts.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -23,7 +23,7 @@ inline void check(cudaError_t status, char const* what) {
 inline bool has_device() {
   int count = 0;
   bool const found = cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
-  (void)cudaGetLastError();  // the failed question must not be taken for a later call's error
+  (void)cudaGetLastError();  // a later call must not report the error of this one
   return found;
 }
 
@@ -52,8 +52,8 @@ class event {
   cudaEvent_t event_{};
 };
 
-/// A stream with a private stream-ordered pool that counts what is asked of it. A model of the library's memory
-/// resources, so that an executor can be given it: `tessera::cuda{.stream = memory.stream(), .memory = memory}`.
+/// A stream with a private stream-ordered pool that counts what is allocated from it. It is a memory resource of the
+/// library, so an executor can use it: `tessera::cuda{.stream = memory.stream(), .memory = memory}`.
 class device_memory {
  public:
   device_memory() {
@@ -90,7 +90,7 @@ class device_memory {
   cudaStream_t stream() const { return stream_; }
   std::size_t live_bytes() const { return live_; }
   std::size_t peak_bytes() const { return peak_; }
-  /// Forgets earlier peaks, such as that of the set-up; what is alive still counts.
+  /// Forgets earlier peaks, such as the set-up's; memory that is allocated still counts.
   void reset_peak() { peak_ = live_; }
   void wait() const { check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
 
@@ -103,7 +103,7 @@ class device_memory {
 
 static_assert(tessera::MemoryResource<device_memory>);
 
-/// `count` elements from a device_memory, which must live longer.
+/// `count` elements from a device_memory, which must outlive them.
 template <class T>
 class device_array {
  public:

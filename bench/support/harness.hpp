@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What every benchmark shares: registration, skipping, the counters and the run's description.
+/// The shared parts of all benchmarks: registration, skipping, the counters and the run's description.
 ///
 ///     bench::registration const registered([] { bench::add("sum/fp32/64MiB/1thread", sum); });  // in namespace {}
 ///
 /// Names are paths, `<program>/<operation>/<format>/<data>/<size>`, and report.py finds results by them. Any number of
 /// benchmark files can be linked into one program.
 ///
-/// Counters: `TBps` (GPU) or `GBps` (CPU) is the rate of the bytes that a benchmark is about, in powers of ten;
-/// `traffic_TBps` the rate of the bytes that must cross device memory, `of_copy` that rate over the machine's own copy
-/// in the same process, `peak_MiB` the most memory held during the measured call.
+/// Counters: `TBps` (GPU) or `GBps` (CPU) is the rate of the bytes that a benchmark is about, in powers of ten.
+/// `traffic_TBps` is the rate of the bytes that must cross device memory, `of_copy` that rate over the rate of the
+/// machine's own copy in the same process, and `peak_MiB` the most memory held during the measured call.
 #pragma once
 
 #include <algorithm>
@@ -56,8 +56,8 @@ inline bool& any_failed() {
   return failed;
 }
 
-/// Whether this run shall only show that each benchmark starts, as CTest's does: main.cpp takes a smaller
-/// --benchmark_min_time than any that measures for it. Benchmarks that choose their rounds themselves look here.
+/// Whether this run only shows that each benchmark starts, as in CTest: main.cpp concludes that from a
+/// --benchmark_min_time smaller than any run that measures. Benchmarks that choose their rounds themselves look here.
 inline bool& only_starts() {
   static bool answer = false;
   return answer;
@@ -79,7 +79,7 @@ auto* add(std::string const& name, Body body) {
 
 /// The quantities that one call of the measured function stands for. Zero means: not reported.
 struct work {
-  double bytes = 0;  ///< the bytes that the benchmark is about, such as decoded weights
+  double bytes = 0;  ///< bytes that the benchmark is about, such as decoded weights
   double traffic_bytes =
       0;                  ///< the fewest bytes that must cross memory: each input read once, each output written once
   double operations = 0;  ///< floating-point or integer operations

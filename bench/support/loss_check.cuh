@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Checks of a loss's results on the device: the softmax from all logits, which the loss itself never has in memory,
-/// and distances of gradients.
+/// Checks the results of a loss, on the device: by the softmax from all logits, which the loss itself never has in
+/// memory, and by distances of gradients.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@
 
 namespace bench {
 
-/// A block of threads for each block of Rows tokens x Columns entries, a thread for each column. `matters` (blocks of
-/// tokens x vocabulary) says in which columns an element reaches the threshold.
+/// Surveys the softmax with a block of threads for each block of Rows tokens x Columns entries, a thread for each
+/// column. `matters` (blocks of tokens x vocabulary) gets the columns in which an element reaches the threshold.
 template <int Rows, int Columns>
 __global__ void survey_softmax(tessera::matrix_view<float const> logits, std::int64_t first, float const* log_sum_exps,
                                std::int64_t const* labels, float threshold, tessera::matrix_view<unsigned char> matters,
@@ -77,7 +77,7 @@ inline double kept_blocks(std::vector<unsigned char> const& matters, std::vector
   return static_cast<double>(kept) / static_cast<double>(blocks);
 }
 
-/// The entries in falling order of how many blocks of tokens they matter to.
+/// The entries, in falling order of the number of blocks of tokens that they matter to.
 inline std::vector<std::size_t> by_use(std::vector<unsigned char> const& matters, std::size_t vocabulary) {
   std::vector<std::size_t> uses(vocabulary);
   for (std::size_t i = 0; i < matters.size(); ++i) {
@@ -89,16 +89,17 @@ inline std::vector<std::size_t> by_use(std::vector<unsigned char> const& matters
   return entries;
 }
 
-/// What a pass over all logits finds, and whether the log-sum-exps of the loss agree with it.
+/// The comparison of log-sum-exps that the loss found with all logits.
 struct softmax_survey {
-  double kept;  ///< the part of the blocks in which |softmax - [label]| reaches the threshold
-  /// The part of such blocks with entries in the order of how many blocks of tokens they matter to.
+  double kept;  ///< part of the blocks in which |softmax - [label]| reaches the threshold
+  /// Part of the blocks in which |softmax - [label]| reaches the threshold, with entries in the order of how many
+  /// blocks of tokens they matter to.
   double kept_ordered;
-  double worst_total;  ///< the largest |1 - sum of a token's softmax|
-  double loss;         ///< the mean loss over tokens
+  double worst_total;  ///< largest |1 - sum of a token's softmax|
+  double loss;         ///< mean over tokens
 };
 
-/// Surveys the softmaxes of a problem. Filter: a gradient_filter, which has the extents of blocks and the threshold.
+/// Surveys the softmax. Filter: a gradient_filter, which has the threshold and the size of blocks.
 template <class Filter>
 softmax_survey survey(loss_problem& problem, float const* log_sum_exps) {
   cudaStream_t const stream = problem.memory().stream();
@@ -127,13 +128,13 @@ softmax_survey survey(loss_problem& problem, float const* log_sum_exps) {
                         kept_blocks(found, by_use(found, vocabulary), Filter::columns), 0, loss};
   for (double const sum : of_tokens) {
     double const apart = std::abs(1 - sum);
-    result.worst_total = apart <= result.worst_total ? result.worst_total : apart;  // keeps a NaN
+    result.worst_total = apart <= result.worst_total ? result.worst_total : apart;  // a NaN stays
   }
   return result;
 }
 
 struct distance_sums {
-  double apart;  ///< the squared distance
+  double apart;  ///< squared difference
   double length;
 };
 
@@ -157,7 +158,7 @@ __global__ void add_distances(T const* found, float const* expected, std::size_t
   }
 }
 
-/// |found - expected| / |expected|.
+/// The relative distance |found - expected| / |expected|.
 template <class T>
 double relative_distance(device_array<T> const& found, device_array<float> const& expected, device_memory& memory) {
   device_array<distance_sums> sums(memory, 1);
@@ -171,7 +172,7 @@ double relative_distance(device_array<T> const& found, device_array<float> const
   return std::sqrt(total.apart / total.length);
 }
 
-/// Throws unless `value` is at most `limit`; a NaN is not.
+/// Throws unless `value` is at most `limit`; throws for a NaN.
 inline void require_at_most(double value, double limit, std::string const& what) {
   if (!(value <= limit)) {
     throw std::runtime_error(what + " is " + std::to_string(value) + " but must be at most " + std::to_string(limit));

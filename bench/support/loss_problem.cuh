@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The problems on which the loss of a language model is measured, made on the device: hidden states, a classifier and
+/// The problem that the loss of a language model is measured on, made on the device: hidden states, a classifier and
 /// labels.
 ///
 /// Hidden states are N(0, 1). The classifier, times sqrt(channels), is N(0, 1) in `flat` data and N(0, 2.4^2) in
@@ -41,21 +41,22 @@ __global__ void set_first_column(tessera::matrix_view<T> matrix, T const* values
   }
 }
 
-/// A number that orders as its key does, then by entry.
+/// Packs an entry so that packed values order as their keys do, then by entry.
 __device__ inline unsigned long long packed_candidate(float key, std::uint32_t entry) {
   std::uint32_t const bits = __float_as_uint(key);
   std::uint32_t const ordered = (bits >> 31) != 0 ? ~bits : bits | 0x80000000U;
   return static_cast<unsigned long long>(ordered) << 32 | entry;
 }
 
-/// Minus the logarithm of an exponential variate. Variates near zero, which decide, have all digits of a float.
+/// Gumbel noise: minus the logarithm of an exponential variate. Variates near zero, which decide, have all digits of a
+/// float.
 __device__ inline float gumbel(std::uint64_t seed, std::uint64_t index) {
   auto const uniform = static_cast<float>(tessera::testing::detail::unit(tessera::testing::hash(seed, index)));
   return -logf(-log1pf(-uniform));
 }
 
-/// Draws labels, by a thread block for each token: the entry with the largest sum of logit and Gumbel noise has the
-/// distribution of the softmax. `best` holds the best candidate among the entries before `first`.
+/// Draws labels with a block for each token: the entry with the largest sum of logit and Gumbel noise has the
+/// distribution of the softmax. `best` holds the best of the entries before `first`.
 template <class Logit>
 __global__ void draw_candidates(tessera::matrix_view<Logit const> logits, std::int64_t first, std::int64_t vocabulary,
                                 std::uint64_t seed, unsigned long long* best) {
@@ -85,7 +86,7 @@ __global__ void take_labels(unsigned long long const* best, Label* labels, std::
   }
 }
 
-/// The numbers 1 to count in random order.
+/// The numbers 1 ... count in random order.
 inline std::vector<std::int32_t> random_ranks(std::int64_t count, std::uint64_t seed) {
   std::vector<std::int32_t> ranks(static_cast<std::size_t>(count));
   std::iota(ranks.begin(), ranks.end(), 1);
@@ -123,13 +124,13 @@ class loss_problem {
   tessera::linear_loss_inputs<tessera::bfloat16, std::int64_t> inputs() const {
     return {hidden(), classifier(), labels()};
   }
-  /// The operations of one product of hidden states and classifier.
+  /// Operations of one product of hidden states and classifier.
   double operations() const {
     return 2.0 * static_cast<double>(shape_.tokens) * static_cast<double>(shape_.vocabulary) *
            static_cast<double>(shape_.channels);
   }
 
-  /// Calls `body(first, logits)` for parts of the vocabulary that cover all of it: `logits` are those of the entries
+  /// Calls `body(first, logits)` for parts of the vocabulary that cover all of it. `logits` are those of the entries
   /// from `first` on, tokens x entries. Parts begin at multiples of 128.
   template <class Logit, class Body>
   void for_logits(Body const& body) {
@@ -193,7 +194,7 @@ class loss_problem {
   void upload(From const* from, device_array<To> const& to) {
     static_assert(sizeof(From) == sizeof(To));
     check(cudaMemcpyAsync(to.data(), from, to.bytes(), cudaMemcpyHostToDevice, memory_.stream()), "cudaMemcpyAsync");
-    memory_.wait();  // before the source is freed
+    memory_.wait();  // the source must stay until then
   }
   static unsigned blocks_for(std::int64_t threads) { return static_cast<unsigned>(tessera::divide_up(threads, 256L)); }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The main of every benchmark program: our defaults, the run's description, then Google Benchmark.
+/// The main function of every benchmark program: our defaults, the run's description, then Google Benchmark.
 #include <benchmark/benchmark.h>
 #include <cstdlib>
 #include <cstring>
@@ -36,7 +36,7 @@ std::string compiler() {
 #endif
 }
 
-/// TESSERA_COMMIT in the environment wins over the commit known when this was compiled.
+/// The commit: TESSERA_COMMIT in the environment takes precedence over the commit known when this was compiled.
 std::string commit() {
   char const* const given = std::getenv("TESSERA_COMMIT");
   return given != nullptr && *given != '\0' ? given : TESSERA_COMMIT;
@@ -51,7 +51,7 @@ bool only_lists(int count, char** arguments) {
   return false;
 }
 
-/// The last one counts, as it does for Google Benchmark.
+/// Whether the last --benchmark_min_time, which is the one that counts for Google Benchmark, is too small to measure.
 bool measures_nothing(int count, char** arguments) {
   constexpr char flag[] = "--benchmark_min_time=";
   constexpr double least_seconds = 0.01;
@@ -77,7 +77,7 @@ void describe() {
 }  // namespace
 
 int main(int count, char** arguments) try {
-  // Ours come first, so that the same flag on the command line wins.
+  // Our flags come first, so that the same flag on the command line takes precedence.
   std::string repetitions = "--benchmark_repetitions=5";
   std::string quiet = "--benchmark_display_aggregates_only=true";
   std::vector<char*> all{arguments[0], repetitions.data(), quiet.data()};

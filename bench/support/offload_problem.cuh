@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The problem on which offloaded caches are measured: a layer with the paper's parameters, 32 query heads, 8 key heads
-/// of 128 channels. All its memory is normal numbers of bf16, without a prompt, with landmarks of such keys. Queries
-/// stay the same, so that every step selects the same chunks; before each step it is set how many of them are in slots.
+/// The problem that an offloaded cache is measured on: a layer with the paper's parameters, 32 query heads, 8 key heads
+/// of 128 channels. There is no prompt: all of its memory is normal numbers of bf16, and landmarks of such keys.
+/// Queries stay the same, so that every step selects the same chunks. Before each step it is set how many of them lie
+/// in slots.
 #pragma once
 
 #include <cmath>
@@ -25,7 +26,7 @@
 
 namespace bench {
 
-/// Evicts chunks of a head: the first `evicted` slots lose theirs.
+/// Takes the chunks from the first `evicted` slots of each head; places of these chunks say that they are archived.
 template <class T, class E>
 __global__ void evict_slots(tessera::offload_extents extents, tessera::offloaded_memory<T, E> memory,
                             std::int64_t evicted) {
@@ -82,11 +83,12 @@ class offload_problem {
   cudaStream_t stream() const { return memory_.stream(); }
   typename Method::template plan_type<value_type> const& plan() const { return plan_; }
 
-  /// Makes restore() put this part of a step's chunks into slots, and fill the ring or not.
+  /// Makes restore() from now on set up steps that find this part of their chunks in slots, and that fill the ring or
+  /// do not.
   void set(double hit_rate, bool archives) {
     auto const& n = plan_.extents;
     set_tokens(false);
-    step();  // now all selected chunks are in slots
+    step();  // afterwards all selected chunks lie in slots
     auto const evicted = static_cast<std::int64_t>(std::lround((1 - hit_rate) * static_cast<double>(n.slots)));
     auto const groups = static_cast<unsigned>(setup_.sequences * n.key_heads);
     evict_slots<<<groups, 256, 0, stream()>>>(n, cache_.memory, evicted);
@@ -125,7 +127,7 @@ class offload_problem {
                    dense_places_.partials(space)});
   }
 
-  // The programs of a step, alone; after a step they find their inputs.
+  // The programs of a step, each by itself; after a step their inputs are in memory.
   void score() {
     tessera::run_program(exec_, tessera::score_chunks<value_type, selector>{plan_.extents, cache_.memory, latest(),
                                                                             cache_.selector, cache_.scale});
@@ -153,7 +155,7 @@ class offload_problem {
                                                                             resident_shares(n), selected_shares(n)});
   }
 
-  /// The chunks that the latest step missed, of all heads.
+  /// How many chunks the latest step missed, in all heads.
   double missed() {
     auto const counts = latest().missed_counts;
     std::vector<std::int32_t> found(static_cast<std::size_t>(counts.size()));
@@ -165,7 +167,7 @@ class offload_problem {
     }
     return sum;
   }
-  /// The mean difference of the results of step() and step_portably(), over their mean magnitude.
+  /// The distance of the results of step() and step_portably(): the mean difference over the mean magnitude.
   double distance() {
     std::vector<value_type> found(results_.size());
     std::vector<value_type> expected(results_.size());
@@ -182,7 +184,7 @@ class offload_problem {
     return apart / size;
   }
 
-  /// The bytes of landmarks and places that are read, and of scores that are written.
+  /// Bytes of scoring: landmarks and places of chunks that are read, scores that are written.
   double score_bytes() const {
     std::int64_t const line = plan_.elements * static_cast<std::int64_t>(sizeof(element));
     return static_cast<double>(plan_.extents.rows * (key_heads * (line + 2) + query_heads * 4));
@@ -192,7 +194,7 @@ class offload_problem {
     return static_cast<double>(setup_.sequences * key_heads * n.budget * n.chunk * channels * 4);
   }
   double dense_bytes() const { return 2.0 * static_cast<double>(dense_keys_.bytes()); }
-  /// The bytes of a layer on the device, without its part of what all layers share.
+  /// The cache's bytes on the device, without a layer's part of the memory that all layers share.
   double cache_bytes() const { return static_cast<double>(plan_.device.bytes()); }
   double record_bytes() const { return static_cast<double>(plan_.record_bytes); }
 
@@ -237,7 +239,7 @@ class offload_problem {
     std::int64_t const chunks = plan_.capacity(0);
     std::int64_t const bytes = plan_.record_bytes;
     tessera::buffer<float> cosines(exec_, key_heads * chunks);
-    // Records are put together on the device, since the bus is slow with single bytes.
+    // The records are made on the device: single bytes would take long over the bus.
     device_array<std::byte> const records(memory_, static_cast<std::size_t>(chunks * key_heads * bytes));
     for (std::int64_t i = 0; i < setup_.sequences; ++i) {
       tessera::view<value_type const, 3> const values(dense_values_.data() + i * key_heads * setup_.tokens * channels,
@@ -260,8 +262,8 @@ class offload_problem {
       copy(&m.values(row, 0, 0), records.data(), records.bytes());
     }
   }
-  /// Opens sequences with as many archived chunks as there is room for, or all but one; the outliers are spread over
-  /// them.
+  /// Opens the sequences with archived chunks, as many as there is room for, or all but one; the outliers are spread
+  /// over them.
   void open_sequences() {
     auto const& n = plan_.extents;
     auto const& m = cache_.memory;
@@ -299,8 +301,8 @@ class offload_problem {
     auto const bytes = static_cast<std::size_t>(view.size()) * sizeof(*view.data);
     kept_.push_back({view.data, bytes, std::make_unique<device_array<std::byte>>(memory_, bytes)});
   }
-  /// The ring has room for one more token, with which a chunk leaves it, or that chunk has left it already. The
-  /// position is the same, and so are the queries and the chunks that they select.
+  /// Sets whether a chunk leaves the ring with the next token, for which the ring has room, or has left it already.
+  /// The position is the same either way, and so are the queries and the chunks that they select.
   void set_tokens(bool archives) {
     auto const& n = plan_.extents;
     std::vector<tessera::cached_sequence> all;
@@ -359,7 +361,7 @@ class offload_problem {
   std::vector<kept_part> kept_;
 };
 
-/// Bytes a second of the runtime's copies from pinned memory of the host, measured once.
+/// Bytes a second of the runtime's copies from pinned host memory; measured once.
 inline double bus_ceiling() {
   static double const measured = [] {
     constexpr std::size_t bytes = std::size_t{256} << 20;

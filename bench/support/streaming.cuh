@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Kernels that do nothing but move memory: they fill buffers, flush the L2 cache and measure the machine's ceilings.
+/// Kernels that only move memory: they fill buffers, flush the L2 cache and measure the machine's ceilings.
 #pragma once
 
 #include <cstddef>
@@ -54,7 +54,7 @@ __global__ void copy_kernel(uint4 const* __restrict__ from, uint4* __restrict__ 
   }
 }
 
-/// Reads everything; the store happens for one value in 2^32 threads and keeps the loads alive.
+/// Reads everything. One thread in 2^32 stores a value, which keeps the loads alive.
 template <class Unused = void>
 __global__ void read_kernel(uint4 const* __restrict__ from, std::uint32_t* sink) {
   std::uint32_t sum = 0;
@@ -68,7 +68,7 @@ __global__ void read_kernel(uint4 const* __restrict__ from, std::uint32_t* sink)
   }
 }
 
-/// Writes words that differ from place to place: constant ones might be written faster.
+/// Writes words that differ from place to place, since equal ones might be written faster.
 template <class Unused = void>
 __global__ void write_kernel(uint4* to, std::uint32_t seed) {
 #pragma unroll
@@ -79,7 +79,7 @@ __global__ void write_kernel(uint4* to, std::uint32_t seed) {
   }
 }
 
-/// A number of bytes that the three kernels above cover with whole blocks.
+/// The number of bytes, rounded down, that the three kernels above cover with whole blocks.
 inline std::size_t whole_blocks(std::size_t bytes) {
   return bytes / bytes_per_block * bytes_per_block;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Timing of device work with CUDA events: from cold caches for calls that fill the chip, as a graph for short ones.
+/// Times device work with CUDA events: from cold caches for calls that fill the chip, as a graph for short ones.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -12,8 +12,8 @@ namespace bench {
 
 inline constexpr int samples_per_repetition = 15;
 
-/// Empties the L2 cache of everything a benchmark has touched: writes twice its size, which evicts it, then reads
-/// twice its size elsewhere, so that the measured call does not pay for writing back what this wrote.
+/// Evicts all data of a benchmark from the L2 cache: it writes twice the cache's size, then reads as much elsewhere, so
+/// that the measured call does not pay for writing back the flush's own data.
 class cache_flush {
  public:
   explicit cache_flush(device_memory& memory)
@@ -36,9 +36,9 @@ class cache_flush {
   std::uint32_t seed_;
 };
 
-/// Median seconds of `body(stream)`, each call from a cold L2. All samples are enqueued before the first is waited
-/// for, and each flush hides its call's launch, so that the host's speed does not enter. `prepare(stream)`: before each
-/// call, not timed.
+/// Median seconds of `body(stream)`, each call from a cold L2. All samples are enqueued before the first is waited for,
+/// and each flush hides the launch of its call, so that the host's speed does not count. `prepare(stream)` runs before
+/// each call and is not timed.
 template <class Body, class Prepare>
 double median_cold_seconds(cudaStream_t stream, int samples, Body&& body, Prepare&& prepare) {
   device_memory flush_memory;
@@ -69,8 +69,8 @@ double median_cold_seconds(cudaStream_t stream, int samples, Body&& body) {
   return median_cold_seconds(stream, samples, body, [](cudaStream_t) {});
 }
 
-/// Medians of single calls, ours and the peer's in turn: under full load the clock moves by several per cent within a
-/// second, and moves both.
+/// Medians of single calls, ours and the peer's in turn. Under full load the clock changes by several per cent within a
+/// second, and changes both.
 struct race {
   double ours;
   double peer;
@@ -97,7 +97,7 @@ race alternate(cudaStream_t stream, Ours ours, Peer peer) {
   return {median(own_seconds), median(peer_seconds)};
 }
 
-/// A benchmark's measurement: each of its iterations is the median of many cold calls.
+/// A benchmark's measurement, in which each iteration is the median of many cold calls.
 template <class Body>
 double time_cold(benchmark::State& state, cudaStream_t stream, Body&& body) {
   std::vector<double> seconds;
@@ -108,7 +108,7 @@ double time_cold(benchmark::State& state, cudaStream_t stream, Body&& body) {
   return seconds.empty() ? 0 : median(std::move(seconds));
 }
 
-/// Calls as a CUDA graph, `body(stream, i)` for i = 0 ... calls-1.
+/// Calls recorded as a CUDA graph, `body(stream, i)` for i = 0 ... calls-1.
 class call_graph {
  public:
   template <class Body>
@@ -133,7 +133,7 @@ class call_graph {
 
   void launch() const { check(cudaGraphLaunch(executable_, stream_), "cudaGraphLaunch"); }
 
-  /// Median seconds of a call.
+  /// The median seconds of a call.
   double seconds() const {
     std::vector<double> found;
     for (int i = 0; i < samples_per_repetition; ++i) {
@@ -161,7 +161,8 @@ double graph_seconds(cudaStream_t stream, int calls, Body&& body) {
 }
 
 /// Seconds of one of `calls` calls launched as one CUDA graph, for work too short to be timed alone. The caches are as
-/// warm as those calls leave them, so rotate inputs by `i` if they fit in the L2 cache and should not be found there.
+/// warm as the calls before leave them, so rotate inputs by `i` if they fit in the L2 cache and should not be found
+/// there.
 template <class Body>
 double time_graph(benchmark::State& state, cudaStream_t stream, int calls, Body&& body) {
   call_graph const graph(stream, calls, body);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What benchmarks check their results with, on the device: equal bytes, and the entropy of what was compressed.
+/// Checks results of benchmarks on the device: equal bytes, and the entropy of the data that were compressed.
 #pragma once
 
 #include <array>
@@ -73,8 +73,8 @@ __global__ void exponent_kernel(T const* weights, std::size_t count, unsigned lo
   }
 }
 
-/// The zeroth-order bound of lossless coding by exponents: their entropy over all that was added, plus sign and
-/// mantissa as they are.
+/// The zeroth-order bound of lossless coding by exponents: the entropy of the exponents of all weights that were added,
+/// plus their signs and mantissas uncoded.
 template <class T>
 class entropy_bound {
  public:
@@ -82,13 +82,13 @@ class entropy_bound {
     check(cudaMemsetAsync(counts_.data(), 0, counts_.bytes(), memory.stream()), "cudaMemsetAsync");
     memory.wait();
   }
-  /// The weights must be ready.
+  /// Adds weights, which must be ready.
   void add(T const* weights, std::size_t count) {
     exponent_kernel<<<verify_blocks(), 256, 0, memory_.stream()>>>(weights, count, counts_.data());
     check(cudaGetLastError(), "exponent_kernel");
     memory_.wait();
   }
-  /// Bits a weight.
+  /// The bound in bits a weight.
   double bits() const {
     std::array<unsigned long long, exponent_bins> counts{};
     check(cudaMemcpy(counts.data(), counts_.data(), counts_.bytes(), cudaMemcpyDeviceToHost), "cudaMemcpy");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What the user of compress_weights asks for.
+/// The command line of compress_weights.
 #pragma once
 
 #include <charconv>

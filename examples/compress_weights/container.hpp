@@ -4,17 +4,18 @@
 /// Version 1. Every tensor keeps its name and its place in the order of bytes.
 ///
 /// - BF16, F16, F32, F8_E4M3 and F8_E5M2 tensors become U8 tensors of one extent (of two, 1 and the number of bytes,
-///   where the original has one: the rank always differs, so that a program which takes this file for the original
-///   stops at the shape and never reads wrong values). Their bytes are one stream (tessera/entropy/weight_stream.hpp)
-///   for each 64 MiB of the original, the last for what remains, each followed by zeros up to a multiple of 16 bytes.
-/// - Tensors of other dtypes, and those that compression does not make smaller, are as they were.
+///   where the original has one extent: so the rank always differs, and a program which takes this file for the
+///   original stops at the shape and never reads wrong values). Their bytes are one stream
+///   (tessera/entropy/weight_stream.hpp) for each 64 MiB of the original, the last for the rest, each followed by zeros
+///   up to a multiple of 16 bytes.
+/// - Tensors of other dtypes, and those that compression does not make smaller, are stored unchanged.
 /// - `__metadata__` has the keys
 ///       tessera.container   "1", the version
 ///       tessera.header      the header of the original, byte by byte: its dtypes, shapes, offsets and metadata
 ///       tessera.checksums   CRC32Cs in hexadecimal, separated by blanks: of the original header, then of each tensor's
 ///                           bytes as decompression gives them, in the order of bytes
 ///
-/// The original's bytes follow from this, all of them, if nothing was compressed with losses.
+/// All bytes of the original follow from this, if nothing was compressed with losses.
 #pragma once
 
 #include <algorithm>
@@ -42,10 +43,10 @@ inline constexpr char const* key_version = "tessera.container";
 inline constexpr char const* key_header = "tessera.header";
 inline constexpr char const* key_checksums = "tessera.checksums";
 
-/// Bytes of the original in one stream: what bounds the memory that is needed.
+/// Bytes of the original in one stream, which bound the memory that is needed.
 inline constexpr std::int64_t segment_bytes = std::int64_t{64} << 20;
 inline constexpr std::int64_t stream_alignment = 16;
-/// A stream has less than this and twice the bytes of what it stands for.
+/// A stream has less than twice the bytes of its weights, and this many more.
 inline constexpr std::int64_t largest_tables = std::int64_t{1} << 16;
 
 inline bool is_container(safetensors_header const& header) {
@@ -62,7 +63,7 @@ inline std::uint32_t checksum_of(std::span<std::byte const> bytes, std::uint32_t
   return tessera::crc32c_host(bytes.data(), bytes.size(), before);
 }
 
-/// The shape of the U8 tensor that stands for `original`.
+/// The shape of the U8 tensor that stores `original`.
 inline std::vector<std::int64_t> compressed_shape(tensor_entry const& original, std::int64_t bytes) {
   return original.shape.size() == 1 ? std::vector<std::int64_t>{1, bytes} : std::vector<std::int64_t>{bytes};
 }
@@ -72,13 +73,13 @@ struct container_tensor {
   tensor_entry original;
   byte_range stored;
   bool is_compressed = false;
-  std::uint32_t checksum = 0;  ///< of the bytes that decompression gives
+  std::uint32_t checksum = 0;  ///< checksum of the bytes that decompression gives
 };
 
-/// A container whose structure is sound. Whether the tensors are, `decode_tensor` finds out.
+/// A container whose structure is sound. `decode_tensor` finds out whether its tensors are.
 class container_reader {
  public:
-  /// `file` must stay as long as the reader.
+  /// `file` must outlive the reader.
   container_reader(byte_source const& file, std::string name) : name_(std::move(name)), file_(file, name_) {
     auto const& metadata = file_.metadata();
     require(exit_code::unsound, is_container(file_.header()), name_,
@@ -96,7 +97,7 @@ class container_reader {
   [[nodiscard]] std::string const& name() const { return name_; }
   [[nodiscard]] std::vector<container_tensor> const& tensors() const { return tensors_; }
   [[nodiscard]] safetensors_header const& original() const { return original_; }
-  /// Length and header of the original file.
+  /// The length and header of the original file.
   [[nodiscard]] std::string original_prefix() const {
     std::string prefix(8, '\0');
     tessera::store_little_endian(prefix.data(), std::uint64_t{header_text_.size()});
@@ -141,7 +142,7 @@ class container_reader {
     }
   }
 
-  /// Both headers are sorted by offsets; tensors of no bytes may change places.
+  /// The stored entry of tensor i. Both headers are sorted by offsets; tensors of no bytes may change places.
   [[nodiscard]] tensor_entry const& find_stored(std::size_t i) const {
     std::string const& wanted = original_.tensors[i].name;
     tensor_entry const& here = file_.tensors()[i];
@@ -157,16 +158,16 @@ class container_reader {
   std::vector<container_tensor> tensors_;
 };
 
-/// `bytes` bytes of `room`, made larger if need be; what was in there is lost then.
+/// `bytes` bytes of `room`, which is made larger if need be and then loses its contents.
 inline std::span<std::byte> room_in(tessera::buffer<std::byte>& room, std::int64_t bytes) {
   if (room.size() < bytes) {
-    room = {};  // first, so that two are never there at once
+    room = {};  // frees the old memory first, so that both are never there at once
     room = tessera::buffer<std::byte>(bytes);
   }
   return {room.data(), static_cast<std::size_t>(bytes)};
 }
 
-/// Calls use(range) with one piece after the other.
+/// Calls use(range) for one segment after the other.
 template <class Use>
 void for_each_segment(byte_range bytes, Use&& use) {
   while (bytes.size > 0) {
@@ -176,7 +177,8 @@ void for_each_segment(byte_range bytes, Use&& use) {
   }
 }
 
-/// The streams of a compressed tensor, one for each segment: calls use(spec, where it is). Reads their headers alone.
+/// Finds the streams of a compressed tensor, one for each segment, and calls use(spec, range of its bytes). It reads
+/// only their headers.
 template <class Use>
 void for_each_stream(std::string const& where, container_tensor const& tensor, Use&& use) {
   auto const type = *weight_type_of_dtype(tensor.original.dtype);
@@ -191,7 +193,7 @@ void for_each_stream(std::string const& where, container_tensor const& tensor, U
     require(exit_code::unsound, spec.type == type && spec.count == expected, where, " is corrupt: a stream has ",
             spec.count, " weights of type ", static_cast<int>(spec.type), " but should have ", expected, " of type ",
             static_cast<int>(type));
-    auto const size = static_cast<std::int64_t>(header.total_bytes);  // at most rest.size, as was inspected
+    auto const size = static_cast<std::int64_t>(header.total_bytes);  // at most rest.size, as was checked before
     std::int64_t const most = 2 * expected * element + largest_tables;
     require(exit_code::unsound, size <= most, where, " is corrupt: a stream has ", size,
             " bytes but must have at most ", most);
@@ -214,7 +216,7 @@ void decode_streams(weight_engine& engine, std::string const& where, container_t
     for_each_stream(where, tensor, [&](tessera::weight_stream_spec const& wanted, byte_range place) {
       std::span<std::byte> const stream = room_in(stream_room, place.size);
       place.read(0, stream);
-      // What counts is what is in memory: the file may have changed since its header was read.
+      // The bytes in memory count: the file may have changed since its header was read.
       tessera::inspected_weight_stream const found = tessera::inspect_weight_stream(stream.data(), place.size);
       tessera::weight_stream_spec const& spec = found.spec();
       require(exit_code::unsound, spec.type == wanted.type && spec.count == wanted.count, where,
@@ -224,14 +226,14 @@ void decode_streams(weight_engine& engine, std::string const& where, container_t
       consume(std::span<std::byte const>(weights));
     });
   } catch (tessera::device_error const&) {
-    throw;  // the file may well be sound
+    throw;  // the file may be sound
   } catch (tessera::error const& error) {
     throw failure(exit_code::unsound, where + " is corrupt: " + error.what());
   }
 }
 
-/// Decodes a tensor and hands its original bytes, piece by piece, to consume(bytes). Throws if they are not what went
-/// in.
+/// Decodes a tensor and hands its original bytes, piece by piece, to consume(bytes). Throws if they are not the bytes
+/// that were compressed.
 template <class Consume>
 void decode_tensor(weight_engine& engine, std::string const& file, container_tensor const& tensor, Consume&& consume) {
   std::string const where = file + ": tensor " + shown(tensor.original.name);
@@ -254,20 +256,21 @@ void decode_tensor(weight_engine& engine, std::string const& file, container_ten
           checksum_text(checksum), " but should be ", checksum_text(tensor.checksum));
 }
 
-/// What compression was asked for.
+/// The options of compression.
 struct compress_options {
   bool is_lossy = false;
   int mantissa_kept = 0;
   int normalizer_block = 0;
 
   [[nodiscard]] codec_choice choice(tessera::weight_type type) const {
-    bool const applies = is_lossy && tessera::weight_type_traits::of(type).bytes > 1;  // fp8 has nothing to spare
+    // Fp8 has no mantissa bits to spare.
+    bool const applies = is_lossy && tessera::weight_type_traits::of(type).bytes > 1;
     return applies ? codec_choice{type, mantissa_kept, normalizer_block} : lossless_choice(type);
   }
 };
 
-/// Writes the container of `model` to `file` (append, write_at); calls progress(bytes of the original done) now and
-/// then. Engines that do not support a choice hand over to `fallback`.
+/// Writes the container of `model` to `file` (append, write_at). Calls progress(bytes of the original done) now and
+/// then. Engines that do not support a choice leave the work to `fallback`.
 template <class File, class Progress>
 class container_writer {
  public:
@@ -293,7 +296,8 @@ class container_writer {
     return {{key_version, container_version}, {key_header, std::string(model_.text())}, {key_checksums, checksums}};
   }
 
-  /// Streams are less than twice as long as what they stand for and their padding, so that no number here is too short.
+  /// The longest header. Streams are less than twice as long as their weights and padding, so no number here has too
+  /// few digits.
   [[nodiscard]] safetensors_header largest_header() const {
     safetensors_header largest{model_.tensors(), {}};
     std::int64_t end = 0;
@@ -325,7 +329,7 @@ class container_writer {
       weight_engine& engine = engine_.supports(choice) ? engine_ : fallback_;
       std::span<std::byte const> const stream = engine.encode(choice, piece);
       std::size_t const padding = (stream_alignment - stream.size() % stream_alignment) % stream_alignment;
-      // The first segment tells; the others are much the same.
+      // The first segment decides; the others compress about as well.
       gets_smaller = compressed > 0 || stream.size() + padding < piece.size();
       if (!gets_smaller) {
         return;
@@ -356,14 +360,14 @@ class container_writer {
     return checksum;
   }
 
-  /// Valid until the next call.
+  /// The bytes of a range, valid until the next call.
   std::span<std::byte> read(byte_range place) {
     std::span<std::byte> const piece = room_in(piece_, place.size);
     place.read(0, piece);
     return piece;
   }
 
-  /// What a stream with losses gives back.
+  /// The weights that a stream with losses decodes to.
   std::span<std::byte const> decoded(weight_engine& engine, std::span<std::byte const> stream, std::int64_t bytes) {
     std::span<std::byte> const room = room_in(decoded_, bytes);
     engine.decode(tessera::inspect_weight_stream(stream.data(), static_cast<std::int64_t>(stream.size())), stream,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The GPU as a weight_engine: copies a piece there, runs the same codec, copies the result back.
+/// The GPU as a weight_engine: copies weights there, runs the same codec, and copies the result back.
 #include <cuda_runtime_api.h>
 
 #include <tessera/exec/cuda.cuh>

@@ -24,7 +24,7 @@
 namespace tessera_examples {
 namespace {
 
-/// What the work is done with.
+/// The engines that do the work.
 struct engines {
   explicit engines(command_line const& line) : cpu(line.threads) {
     if (line.device == device_kind::cpu) {
@@ -58,7 +58,7 @@ std::int64_t size_of(std::span<std::byte const> bytes) {
   return static_cast<std::int64_t>(bytes.size());
 }
 
-/// Decodes all tensors; hands the index, the offset in the tensor and the bytes of each piece to consume.
+/// Decodes all tensors. Hands the index, the offset in the tensor and the bytes of each piece to consume.
 template <class Consume>
 void decode_all(container_reader const& container, engines& work, progress_bar& progress, Consume consume) {
   for (std::size_t i = 0; i < container.tensors().size(); ++i) {
@@ -68,7 +68,7 @@ void decode_all(container_reader const& container, engines& work, progress_bar& 
       try {
         return work.for_tensor(tensor, container.name());
       } catch (tessera::error const&) {
-        return work.cpu;  // finds the same mistake again and says where
+        return work.cpu;  // it finds the same mistake again and says where
       }
     }();
     decode_tensor(engine, container.name(), tensor, [&](std::span<std::byte const> bytes) {
@@ -79,7 +79,7 @@ void decode_all(container_reader const& container, engines& work, progress_bar& 
   }
 }
 
-/// Reads the new file back and compares every tensor with where it came from.
+/// Reads the new file back and compares every tensor with its original.
 void compare_with_original(std::string const& path, std::string const& output, safetensors_reader const& model,
                            bool is_lossy, engines& work) {
   try {
@@ -90,7 +90,7 @@ void compare_with_original(std::string const& path, std::string const& output, s
     decode_all(container, work, progress, [&](std::size_t i, std::int64_t offset, std::span<std::byte const> bytes) {
       tensor_entry const& tensor = model.tensors()[i];
       if (is_lossy && weight_type_of_dtype(tensor.dtype)) {
-        return;  // decode_tensor has compared the checksum of what the stream decoded to when it was made
+        return;  // decode_tensor has compared the checksum of the bytes that were decoded when the stream was made
       }
       std::span<std::byte> const original = room_in(room, size_of(bytes));
       model.data(tensor).read(offset, original);
@@ -170,7 +170,7 @@ std::string shape_text(tensor_entry const& tensor) {
   return text.empty() ? "scalar" : text;
 }
 
-/// How the streams of a tensor were made; they are all alike but for tiny ones.
+/// How the streams of a tensor were made; all of them are alike but for tiny ones.
 std::string method_text(container_tensor const& tensor, std::string const& file) {
   if (!tensor.is_compressed) {
     return "kept";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// custom_kernel on a GPU: the same checks, then the time of a large layer beside that of cuBLAS with bf16 weights.
+/// Runs custom_kernel on a GPU: the same checks, then the time of a large layer beside that of cuBLAS with bf16
+/// weights.
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
@@ -14,7 +15,7 @@
 namespace tessera_examples {
 namespace {
 
-/// Normally distributed numbers, made where they are needed.
+/// A program that makes normally distributed numbers in the executor's memory.
 struct fill_gauss {
   static constexpr int lanes = 128;
   struct scratch_type {};
@@ -39,7 +40,7 @@ buffer<bfloat16> made(cuda const& exec, std::int64_t count, double sigma, std::u
   return values;
 }
 
-/// Microseconds, GB/s of weights, TFLOP/s.
+/// Adds a row of microseconds, GB/s of weights and TFLOP/s.
 void add_row(text_table& table, std::string const& what, std::int64_t tokens, timed_shape shape, std::int64_t bytes,
              double seconds) {
   double const operations =
@@ -48,7 +49,7 @@ void add_row(text_table& table, std::string const& what, std::int64_t tokens, ti
              fixed(static_cast<double>(bytes) / seconds / 1e9, 0), fixed(operations / seconds / 1e12, 1)});
 }
 
-/// The layer that is timed and all that belongs to it, on the GPU.
+/// The layer that is timed, with all of its memory on the GPU.
 class timed_layer {
  public:
   static constexpr std::int64_t most_tokens = 4096;
@@ -70,7 +71,7 @@ class timed_layer {
             seconds_on_stream(exec_.stream, 3, 10, [&] { cublas_.run(inputs(tokens), weights(), outputs(tokens)); }));
   }
 
-  /// Whether some of the outputs are right: a few columns, which is what double precision on the CPU has time for.
+  /// Whether some of the outputs are right: a few columns, as double precision on the CPU takes long for more.
   bool is_right(std::int64_t tokens) {
     forward(tokens);
     auto const found = on_host<bfloat16>(exec_, {outputs_.data(), tokens * shape_.columns});

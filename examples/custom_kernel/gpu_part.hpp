@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What custom_kernel does on a GPU, where it was built with CUDA and there is one.
+/// The part of custom_kernel that runs on a GPU, where it was built with CUDA and there is one.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct timed_shape {
 
 bool has_gpu();
 bool check_on_gpu(std::vector<layer_data> const& layers, text_table& table);
-/// Prints a table. Says whether the results were right, which it looks at before it times.
+/// Prints a table of times. Returns whether the results were right, which it checks before it times.
 bool time_on_gpu(timed_shape shape);
 
 }  // namespace tessera_examples

@@ -25,19 +25,19 @@ using scale_view = matrix_view<symmetric_params const>;
 template <int Rows, int Columns, int Lanes, class Output>
 struct int4_linear {
   static constexpr int lanes = Lanes;
-  static constexpr int blocks_per_multiprocessor = lanes == 32 ? 5 : 2;  // that many must have enough registers
+  static constexpr int blocks_per_multiprocessor = lanes == 32 ? 5 : 2;  // with enough registers for so many blocks
   static constexpr int piece = quantizer::group;
   static_assert(Columns <= Lanes, "a lane fetches the scale of a column");
   struct scratch_type {
     staged_tile<bfloat16, Rows, piece> x;
     staged_tile<bfloat16, Columns, piece> w;
-    float scales[Lanes];  // of the columns; the rest is not used
+    float scales[Lanes];  // scales of the columns; the other elements are not used
   };
 
   dense<bfloat16> inputs;       // tokens x depth
   int4_codes weights;           // columns x depth
   scale_view scales;            // groups of the depth x columns
-  int parts;                    // of the depth, each summed by a group of lanes of its own
+  int parts;                    // parts of the depth, each summed by its own group of lanes
   matrix_view<Output> outputs;  // tokens of the first part, of the second, ... x columns
 
   TESSERA_FN constexpr tile_order order() const {
@@ -66,14 +66,14 @@ struct int4_linear {
     std::int64_t k = scales.extent(0) * part / parts;
     fetch(k);
     while (k < end) {
-      group.sync();  // the piece before has been read
+      group.sync();  // the codes and inputs of the step before have been read
       weights.place(group, codes, scratch.w);
       for (int lane : group) {
         scratch.scales[lane] = scale[lane];
       }
       inputs.load(group, scratch.x, row, k * piece);
       if (++k < end) {
-        fetch(k);  // on its way while this one is multiplied
+        fetch(k);  // loaded while this step is multiplied
       }
       typename tile::sum_tile sums;
       tile::clear(group, sums);
@@ -95,7 +95,7 @@ struct int4_linear {
   }
 };
 
-/// Adds up what the parts of the depth gave, from the first to the last.
+/// Adds up the sums of the parts of the depth, from the first to the last.
 struct sum_parts {
   static constexpr int lanes = 128;
   struct scratch_type {};
@@ -118,7 +118,7 @@ struct sum_parts {
   }
 };
 
-/// Weights to codes and scales, a group for each lane.
+/// Quantizes weights to codes and scales, one group of weights for each lane.
 struct quantize_weights {
   static constexpr int lanes = 32;
   struct scratch_type {};
@@ -167,7 +167,7 @@ class int4_layer {
              divide_up(columns_ * groups(), std::int64_t{quantize_weights::lanes}));
   }
 
-  /// `sums` are for small batches, see partial_sums().
+  /// `sums` has the sums of parts of the depth for small batches, see partial_sums().
   template <class Executor>
   void forward(Executor const& exec, matrix_view<bfloat16 const> inputs, array_view<float> sums,
                matrix_view<bfloat16> outputs) const {
@@ -178,14 +178,14 @@ class int4_layer {
       int4_linear<128, 64, 128, bfloat16> const program{{inputs}, codes(), scales(), 1, outputs};
       exec.run(program, program.order().count());
     } else {
-      // A warp for each 32 columns and 16 groups: enough of them to keep the memory busy.
+      // A warp for each 32 columns and 16 groups, so that there are enough warps to keep the memory busy.
       matrix_view<float> const by_part(sums.data, {parts() * tokens, columns_});
       int4_linear<few_tokens, 32, 32, float> const program{{inputs}, codes(), scales(), parts(), by_part};
       exec.run(program, program.order().count() * parts());
       exec.run(sum_parts{by_part, outputs}, divide_up(outputs.size(), std::int64_t{sum_parts::lanes}));
     }
   }
-  /// How many numbers forward() needs besides.
+  /// How many elements forward() needs in `sums`.
   [[nodiscard]] std::int64_t partial_sums(std::int64_t tokens) const {
     return tokens > few_tokens ? 0 : parts() * tokens * columns_;
   }

@@ -14,7 +14,7 @@
 
 namespace tessera_examples {
 
-/// A layer and what it is given. All of it on the host.
+/// A layer and its inputs, all of it on the host.
 struct layer_data {
   std::string name;
   std::int64_t tokens;
@@ -32,22 +32,23 @@ struct layer_data {
   }
 };
 
-/// How far results were from the truth: 1 is as far as they may be.
+/// The largest errors in units of their bounds; more than 1 is wrong.
 struct layer_errors {
   double codes = 0;    ///< decoded weights, in units of the quantizer's max_error()
-  double outputs = 0;  ///< in units of output_bound()
+  double outputs = 0;  ///< errors of outputs, in units of output_bound()
 
-  [[nodiscard]] bool are_within_bounds() const { return codes <= 1 && outputs <= 1; }  // not if they are NaN
+  [[nodiscard]] bool are_within_bounds() const { return codes <= 1 && outputs <= 1; }  // false for NaN
   void include(layer_errors other) {
     codes = larger(codes, other.codes);
     outputs = larger(outputs, other.outputs);
   }
-  /// A NaN, once seen, stays.
+  /// The larger value; a NaN, once seen, stays.
   static double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 };
 
-/// `sum` in double, of products whose magnitudes add up to `magnitude`: rounding of the products' sums in fp32, in the
-/// order of the machine (tile/gemm_operand.hpp), of scaling each group's sum, and of the result to bf16.
+/// The bound of the error of `sum`, in double, of products whose magnitudes add up to `magnitude`. It covers the
+/// rounding of the products' sums in fp32, in the order of the hardware (tile/gemm_operand.hpp), of scaling each
+/// group's sum, and of the result to bf16.
 inline double output_bound(double sum, double magnitude, std::int64_t depth) {
   return std::ldexp(8.0 + static_cast<double>(depth) / 4, -24) * magnitude + std::ldexp(1.01, -8) * std::fabs(sum) +
          1e-30;
@@ -64,7 +65,7 @@ class decoded_row {
     }
   }
 
-  /// Of the weights that were encoded.
+  /// The largest error of a decoded weight, in units of the quantizer's max_error().
   [[nodiscard]] double code_error(bfloat16 const* weights) const {
     double worst = 0;
     for (std::size_t k = 0; k < weights_.size(); ++k) {
@@ -102,7 +103,7 @@ std::vector<T> on_host(Executor const& exec, array_view<T const> list) {
   return copy;
 }
 
-/// Of every `every`-th column, for all tokens.
+/// The largest errors of every `every`-th column, for all tokens.
 template <class Executor>
 layer_errors errors_of(Executor const& exec, layer_data const& data, int4_layer const& layer,
                        std::vector<bfloat16> const& outputs, std::int64_t every = 1) {
@@ -137,7 +138,7 @@ layer_errors check_layer(Executor const& exec, layer_data const& data) {
   return errors_of(exec, data, layer, on_host<bfloat16>(exec, {outputs.data(), outputs.size()}));
 }
 
-/// Checks every layer at several batch sizes and adds a row of the table for each. Says whether all were right.
+/// Checks every layer at several batch sizes and adds a row of the table for each. Returns whether all were right.
 template <class Executor>
 bool check_layers(Executor const& exec, std::string const& place, std::vector<layer_data> const& layers,
                   text_table& table) {

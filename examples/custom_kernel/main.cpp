@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// custom_kernel: a kernel of a user's own, checked on the CPU and on the GPU, and timed there. See README.md.
+/// custom_kernel: a user's own kernel, checked on the CPU and on the GPU, and timed there. See README.md.
 ///
 ///     custom_kernel [--cpu] [--columns N] [--depth N]
 ///
-/// Exit codes: 0 all is right; 1 wrong usage; 2 a file cannot be read; 3 a result is wrong.
+/// Exit codes: 0: all results are right; 1: wrong usage; 2: a file cannot be read; 3: a result is wrong.
 #include <charconv>
 #include <cstdio>
 #include <string>
@@ -49,7 +49,7 @@ options parse(std::vector<std::string> const& words) {
   return result;
 }
 
-/// The generator's values.
+/// A vector of the generator's values.
 template <class Generator>
 std::vector<bfloat16> made(Generator const& generator, std::uint64_t seed, std::int64_t count) {
   std::vector<bfloat16> values(static_cast<std::size_t>(count));
@@ -67,7 +67,7 @@ std::vector<bfloat16> read(safetensors_reader const& file, std::string const& na
   throw failure(exit_code::unsound, join("there is no tensor ", shown(name)));
 }
 
-/// Two layers of real weights, one of them with real inputs, and one whose extents suit nothing.
+/// The layers: two with real weights, one of them with real inputs, and one whose extents are multiples of nothing.
 std::vector<layer_data> layers_to_check() {
   std::string const folder = CUSTOM_KERNEL_DATA;
   std::vector<layer_data> layers;

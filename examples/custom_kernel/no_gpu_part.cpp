@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Built without CUDA.
+/// Stands in for gpu_part.cu where the example is built without CUDA.
 #include "gpu_part.hpp"
 
 namespace tessera_examples {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// A quantizer of a user's own: 4-bit floats that share a power of two, which tessera does not have. It is checked
-/// against the laws of its concept, and then used like the library's own.
+/// A user's own quantizer: 4-bit floats that share a power of two, which tessera does not have. It is checked against
+/// the laws of its concept, and then used like the library's own.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -43,7 +43,7 @@ std::size_t index(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
-/// Values on which quantizers fail: of all magnitudes, halfway between codes, infinite.
+/// Checks the laws on values for which quantizers fail: of all magnitudes, halfway between codes, infinite.
 void check_laws_of_ours() {
   std::vector<float> values{0.0F, 1.0F, -1.0F, 0.25F, 0.75F, 2.5F, 5.0F, 6.0F, -7.0F, 1e-30F, 3e38F, -3e38F, 1e-45F};
   for (int i = 0; i < 64; ++i) {
@@ -54,7 +54,7 @@ void check_laws_of_ours() {
   require(exit_code::unsound, report.is_empty(), "mxfp4_quantizer: ", report.text());
 }
 
-/// Weights as codes, groups of neighbours in a row with parameters of their own.
+/// Weights as codes, with parameters for each group of neighbours in a row.
 template <class Quantizer>
 struct coded_weights {
   static constexpr std::int64_t groups = columns / Quantizer::group;
@@ -74,11 +74,11 @@ struct coded_weights {
       }
     }
   }
-  /// Of a weight, with codes of 4 bits and its share of the parameters.
+  /// Bits of a weight: a code of 4 bits and its part of the parameters.
   [[nodiscard]] static double bits() {
     return 4 + 8.0 * sizeof(typename Quantizer::params_type) / static_cast<double>(Quantizer::group);
   }
-  /// What a program multiplies with, as if it were a matrix.
+  /// The TileSource that a program multiplies with, as if it were a matrix.
   [[nodiscard]] auto source() const {
     return tessera::dequantized<Quantizer, bfloat16>{
         {},
@@ -87,7 +87,7 @@ struct coded_weights {
   }
 };
 
-/// inputs * weights^T, by the library's program for products of tiles.
+/// The product inputs * weights^T, by the library's program for products of tiles.
 template <class Weights>
 std::vector<float> product(std::vector<bfloat16> const& inputs, Weights const& weights) {
   std::vector<float> outputs(index(tokens * rows));

@@ -12,22 +12,22 @@
 
 namespace tessera_examples {
 
-/// E8M0: 2^(exponent - 127), exponents 1 to 252 here.
+/// A scale in E8M0: 2^(exponent - 127), with exponents 1 to 252 here.
 struct mxfp4_scale {
   std::uint8_t exponent;
 };
 
-/// The scale is the least with which no value is beyond 6, the largest code; the specification leaves the choice open.
-/// To nearest, ties to the even code; NaN becomes 0, infinities the largest code.
+/// The scale is the smallest with which no value is beyond 6, the largest code; the specification leaves the choice
+/// open. encode() rounds to nearest, ties to the even code; NaN becomes 0, infinities the largest code.
 struct mxfp4_quantizer {
-  using code_type = std::uint8_t;  // the sign at bit 3, below it which of the eight magnitudes
+  using code_type = std::uint8_t;  // the sign in bit 3, the number of one of the eight magnitudes below it
   using params_type = mxfp4_scale;
   static constexpr int group = 32;
 
   TESSERA_FN constexpr tessera::absolute_maximum_reducer<float> range() const { return {}; }
 
   TESSERA_FN constexpr params_type fit(float largest) const {
-    // largest <= 6 * 2^e, with the bits of largest / 6 rounded up to a power of two.
+    // The least e with largest <= 6 * 2^e: the bits of largest / 6, rounded up to a power of two.
     std::uint32_t const bits = tessera::bit_cast<std::uint32_t>(largest / highest);
     std::uint32_t const exponent = (bits + 0x7fffffU) >> 23U;
     return {static_cast<std::uint8_t>(exponent < 1U ? 1U : exponent > 252U ? 252U : exponent)};
@@ -36,7 +36,7 @@ struct mxfp4_quantizer {
   TESSERA_FN constexpr code_type encode(float value, params_type params) const {
     float const scaled = value / scale(params);
     float const magnitude = scaled < 0.0F ? -scaled : scaled;
-    // Halfway between two magnitudes the one with an even code wins.
+    // Halfway between two magnitudes, the one with an even code results.
     int code = 0;
     code += magnitude > 0.25F ? 1 : 0;
     code += magnitude >= 0.75F ? 1 : 0;
@@ -55,7 +55,8 @@ struct mxfp4_quantizer {
     return (code & 8) != 0 ? -magnitude * scale(params) : magnitude * scale(params);
   }
 
-  /// Half of the widest step, from 4 to 6; twice as much where the scale would have to be larger than it can be.
+  /// The largest error: half of the widest step, from 4 to 6; twice as much where the scale would have to be larger
+  /// than it can be.
   TESSERA_FN constexpr float max_error(params_type params) const {
     return scale(params) * (params.exponent == 252U ? 2.0F : 1.0F);
   }

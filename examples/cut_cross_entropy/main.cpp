@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Trains a classifier on real hidden states with a loss that never has its logits in memory.
+/// Trains a classifier on real hidden states with a loss whose logits are never in memory.
 ///
-/// Weights are trained as one does in mixed precision: bf16 for the products, fp32 for what steps are added to.
+/// Training uses mixed precision: bf16 weights for the products, and fp32 weights that steps are added to.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -30,7 +30,7 @@ using loss = tessera::cut_cross_entropy;
 constexpr int steps = 8;
 constexpr float rate = 0.05F;
 
-/// Length of the difference from what it should be, relative.
+/// The length of the difference from the expected values, relative to their length.
 double relative_error(std::vector<float> const& found, std::vector<double> const& expected) {
   distance apart;
   for (std::size_t i = 0; i < expected.size(); ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// kernel_levels on a GPU: the same checks, the level that is sm_90a's alone, and times beside cuBLAS.
+/// Runs kernel_levels on a GPU: the same checks, the level that only sm_90a has, and times beside cuBLAS.
 #include <cuda_runtime_api.h>
 
 #include <cstdio>

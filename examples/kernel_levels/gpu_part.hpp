@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What kernel_levels does on a GPU, where it was built with CUDA and there is one.
+/// The part of kernel_levels that runs on a GPU, where it was built with CUDA and there is one.
 #pragma once
 
 #include "../support/text_table.hpp"

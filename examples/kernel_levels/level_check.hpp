@@ -17,7 +17,7 @@
 
 namespace tessera_examples {
 
-/// A product on the host.
+/// The extents and operands of a product, on the host.
 struct product_data {
   std::int64_t rows;
   std::int64_t columns;
@@ -34,9 +34,9 @@ struct product_data {
   }
 };
 
-/// The largest error of `found`, in units of what is allowed: sums in fp32 in whatever order, of products whose
-/// magnitudes add up to m, are off by no more than (8 + depth / 4) 2^-24 m; rounding to bf16 by 2^-8 of the result.
-/// NaN if one of them is.
+/// The largest error of `found` in units of its bound. Sums in fp32, in whatever order, of products whose magnitudes
+/// add up to m are off by no more than (8 + depth / 4) 2^-24 m; rounding to bf16 by 2^-8 of the result. NaN if an
+/// element is NaN.
 inline double error_of(product_data const& data, std::vector<bfloat16> const& found) {
   double worst = 0;
   for (std::int64_t row = 0; row < data.rows; ++row) {
@@ -59,7 +59,7 @@ inline double error_of(product_data const& data, std::vector<bfloat16> const& fo
   return worst;
 }
 
-/// A product in an executor's memory. Results are NaN to begin with.
+/// A product in an executor's memory. Results are NaN at first.
 template <class Executor>
 class product_there {
  public:
@@ -91,14 +91,14 @@ class product_there {
   product whole_;
 };
 
-/// What is checked: extents of many tiles, and extents that suit none. Depths are multiples of 8, so that rows are
-/// aligned; the last one is not, and is for the levels that take any.
+/// The products that are checked: extents of many tiles, and extents that are multiples of nothing. Depths are
+/// multiples of 8, so that rows are aligned, but for the last, which is for the levels that take any depth.
 inline std::vector<product_data> products_to_check() {
   return {product_data::made(256, 256, 512), product_data::made(1, 1, 8), product_data::made(127, 129, 72),
           product_data::made(130, 300, 200), product_data::made(65, 63, 33)};
 }
 
-/// Checks one level, a row of the table for each product. Says whether all were right.
+/// Checks one level, with a row of the table for each product. Returns whether all were right.
 template <class Executor, class Level>
 bool check_level(Executor const& exec, std::string const& place, product_data const& data, Level const& level,
                  product_there<Executor> const& there, text_table& table) {
@@ -110,7 +110,7 @@ bool check_level(Executor const& exec, std::string const& place, product_data co
   return is_right;
 }
 
-/// The levels that every executor has.
+/// Checks the levels that every executor has.
 template <class Executor>
 bool check_portable_levels(Executor const& exec, std::string const& place, text_table& table) {
   bool right = true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// kernel_levels: one product in four levels, checked on the CPU and on the GPU, and timed there. See README.md.
 ///
-/// Exit codes: 0 all is right; 3 a result is wrong.
+/// Exit codes: 0: all results are right; 3: a result is wrong.
 #include <cstdio>
 
 #include <tessera/exec/cpu.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The first three levels of a matrix product, for every executor. README.md says what each adds.
+/// The first three levels of a matrix product, for every executor. README.md says what each level adds.
 #pragma once
 
 #include <cstdint>
@@ -26,14 +26,14 @@ struct product {
   matrix_view<bfloat16> c;
 };
 
-/// Level 1: a plain loop. Each lane makes one sum.
+/// Level 1, a plain loop: each lane computes one sum.
 struct plain_level {
   static constexpr char const* name = "1 plain loop";
   static constexpr int lanes = 128;
   struct scratch_type {};
   product of;
 
-  /// How many groups of lanes it takes.
+  /// How many groups of lanes the level takes.
   [[nodiscard]] std::int64_t works() const { return divide_up(of.c.size(), std::int64_t{lanes}); }
 
   template <class Group>
@@ -52,7 +52,7 @@ struct plain_level {
   }
 };
 
-/// Tiles of c, and what lies beyond its edges is left out.
+/// The tiles of c; elements beyond its edges are left out.
 template <int Rows, int Columns>
 struct tiles_of_product {
   product of;
@@ -70,7 +70,7 @@ struct tiles_of_product {
     tile_order::place const place = order().at(which);
     return {std::int64_t{place.row} * Rows, std::int64_t{place.column} * Columns};
   }
-  /// Rounds the sums of a tile, and writes them.
+  /// Rounds the sums of a tile and writes them.
   template <class Tile, class Group, class Sums>
   TESSERA_FN void write(Group const& group, Sums& sums, corner first) const {
     matrix_view<bfloat16> const c = of.c;
@@ -94,7 +94,7 @@ TESSERA_FN void multiply_staged(Group const& group, Staged const& a, Staged cons
   }
 }
 
-/// Level 2: tiles in scratch, multiplied by tensor cores where there are some.
+/// Level 2: tiles in scratch, multiplied by tensor cores where the executor has them.
 struct tiled_level : tiles_of_product<64, 64> {
   static constexpr char const* name = "2 tiles";
   static constexpr int lanes = 128;
@@ -113,7 +113,7 @@ struct tiled_level : tiles_of_product<64, 64> {
     typename tile::sum_tile sums;
     tile::clear(group, sums);
     for (std::int64_t k = 0; k < of.a.extent(1); k += depth) {
-      group.sync();  // the tiles before have been read
+      group.sync();  // the tiles of the step before have been read
       dense<bfloat16>{of.a}.load(group, scratch.a, first.row, k);
       dense<bfloat16>{of.b}.load(group, scratch.b, first.column, k);
       multiply_staged<tile>(group, scratch.a, scratch.b, sums);
@@ -122,8 +122,8 @@ struct tiled_level : tiles_of_product<64, 64> {
   }
 };
 
-/// 16 bytes of a row for each lane, several times: a tile on its way from memory, while another is multiplied. Rows of
-/// the matrix begin at multiples of 16 bytes.
+/// A tile in registers, 16 bytes of a row for each lane, several times. It is loaded from memory while another tile is
+/// multiplied. Rows of the matrix begin at multiples of 16 bytes.
 template <class Tile, class Group>
 struct tile_on_its_way {
   static constexpr int chunk = tile_chunk<bfloat16>::size;
@@ -156,7 +156,7 @@ struct tile_on_its_way {
   }
 };
 
-/// Level 3: larger tiles, two of each in scratch, the next ones on their way in registers.
+/// Level 3: larger tiles, two of each in scratch, and the next ones being loaded into registers.
 struct pipelined_level : tiles_of_product<128, 128> {
   static constexpr char const* name = "3 tiles on their way";
   static constexpr int lanes = 256;
@@ -183,7 +183,7 @@ struct pipelined_level : tiles_of_product<128, 128> {
     for (std::int64_t k = 0; k < of.a.extent(1); k += depth) {
       a.place(group, scratch.a[buffer]);
       b.place(group, scratch.b[buffer]);
-      group.sync();  // one for each piece: whoever is late still reads the other buffer
+      group.sync();  // one sync for each step: lanes that are late still read the other buffer
       a.fetch(group, of.a, first.row, k + depth);
       b.fetch(group, of.b, first.column, k + depth);
       multiply_staged<tile>(group, scratch.a[buffer], scratch.b[buffer], sums);
@@ -193,7 +193,7 @@ struct pipelined_level : tiles_of_product<128, 128> {
   }
 };
 
-/// Whether rows begin at multiples of 16 bytes and end with whole ones, which levels 3 and 4 ask for.
+/// Whether rows begin at multiples of 16 bytes and end with whole ones, as levels 3 and 4 need.
 [[nodiscard]] inline bool has_aligned_rows(matrix_view<bfloat16 const> matrix) {
   constexpr std::int64_t chunk = tile_chunk<bfloat16>::size;
   return matrix.stride(1) == 1 && matrix.stride(0) % chunk == 0 && matrix.extent(1) % chunk == 0 &&

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The fourth level: sm_90a's copy engine brings pieces into a ring in shared memory, warpgroups multiply them from
-/// there.
+/// The fourth level: sm_90a's TMA loads tiles into a pipeline in shared memory, from which warpgroups multiply them.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +21,14 @@ struct warpgroup_level {
   static constexpr char const* name = "4 wgmma, pipelined";
   static constexpr int from_architecture = 900;
   static constexpr int before_architecture = 1000;
-  static constexpr bool needs_specific_architecture = true;  // wgmma is sm_90a's alone
-  static constexpr bool is_persistent = true;  // called once a block, as register budgets ask for: works() blocks
+  static constexpr bool needs_specific_architecture = true;  // only sm_90a has wgmma
+  // Called once a block, as register budgets need; works() is the number of blocks.
+  static constexpr bool is_persistent = true;
 
   static constexpr int rows = 128;
   static constexpr int columns = 256;
-  static constexpr int depth = 64;  ///< of a piece: rows of 128 bytes, which the copy engine swizzles
-  static constexpr int stages = 4;  ///< of 48 KiB
+  static constexpr int depth = 64;  ///< depth of a stage: rows of 128 bytes, which TMA swizzles
+  static constexpr int stages = 4;  ///< pipeline stages of 48 KiB
   static constexpr int consumers = 2;
   static constexpr int lanes = 128 * (1 + consumers);
   using mma = warpgroup_mma<bfloat16, columns>;
@@ -37,15 +37,15 @@ struct warpgroup_level {
   struct scratch_type {
     alignas(1024) unsigned char a[stages][rows * 128];
     alignas(1024) unsigned char b[stages][columns * 128];
-    shared_barrier full[stages];   ///< the piece is there
-    shared_barrier empty[stages];  ///< all warps of the consumers have multiplied it
+    shared_barrier full[stages];   ///< the stage's tiles are there
+    shared_barrier empty[stages];  ///< all warps of the consumers have multiplied the stage's tiles
   };
 
   tiles all;
   tensor_map a;
   tensor_map b;
 
-  /// For a product with aligned rows.
+  /// The level for a product with aligned rows.
   static warpgroup_level of(product const& problem) {
     return {{problem},
             make_tensor_map("warpgroup_level", problem.a, {rows, depth}),
@@ -77,7 +77,7 @@ struct warpgroup_level {
   }
 
  private:
-  /// One thread has the copy engine fill whatever stage is empty.
+  /// The producer: one thread has TMA fill whichever stage is empty.
   __device__ void produce(scratch_type& scratch, tiles::corner first, int pieces) const {
     auto const row = static_cast<std::int32_t>(first.row);
     auto const column = static_cast<std::int32_t>(first.column);
@@ -90,7 +90,7 @@ struct warpgroup_level {
     }
   }
 
-  /// A warpgroup multiplies 64 of the rows. While it multiplies a piece it gives back the one before.
+  /// A consumer: a warpgroup multiplies 64 of the rows. While it multiplies a stage it releases the one before.
   __device__ void consume(scratch_type& scratch, tiles::corner first, int pieces, int consumer, int lane) const {
     typename mma::sum_type sums[mma::registers];
     for (float& sum : sums) {
@@ -129,7 +129,7 @@ struct warpgroup_level {
     }
   }
 
-  /// Where each sum lies in the registers of a warpgroup, warpgroup_mma.cuh says.
+  /// Writes the sums; warpgroup_mma.cuh says where each of them lies in the registers of a warpgroup.
   __device__ void write(float const (&sums)[mma::registers], tiles::corner first, int lane) const {
     matrix_view<bfloat16> const c = all.of.c;
     std::int64_t const row = first.row + 16 * (lane / 32) + lane % 32 / 4;

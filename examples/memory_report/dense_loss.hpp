@@ -14,7 +14,8 @@
 
 namespace tessera_examples {
 
-/// A group for each token: its logits become its loss and, where there is room, the gradient of the mean loss by them.
+/// A program with a group for each token: from the token's logits it computes the loss and, where there is room, the
+/// gradient of the mean loss by the logits.
 struct differentiate_softmax {
   static constexpr int lanes = 1;
   struct scratch_type {};
@@ -47,7 +48,7 @@ struct differentiate_softmax {
   }
 };
 
-/// With tessera's matrix products, so that only the method differs.
+/// The loss by tessera's matrix products, so that only the method differs.
 class dense_loss {
  public:
   using inputs = tessera::cut_cross_entropy::inputs<std::int32_t>;

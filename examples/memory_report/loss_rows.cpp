@@ -31,10 +31,10 @@ using tessera::exact_cross_entropy;
 using tessera::linear_loss_options;
 using tessera::linear_loss_shape;
 
-/// Hidden states are taken so many times, so that a thread's tile is small beside the logits.
+/// How many times hidden states are repeated, so that a thread's tile is small beside the logits.
 constexpr std::size_t repeats = 8;
 
-/// Memory of the host that knows how much of it is in use, and how much was.
+/// Host memory that counts how many bytes are in use, and the most that were.
 class counting_memory {
  public:
   void* allocate(std::size_t bytes, std::size_t alignment, tessera::stream_handle) {
@@ -55,7 +55,7 @@ class counting_memory {
   std::int64_t peak_ = 0;
 };
 
-/// Everything that one measurement needs, in memory that counts.
+/// The memory of one measurement, which counts.
 class loss_measurement {
  public:
   loss_measurement(classifier_problem const& problem, report_options const& report)
@@ -127,7 +127,7 @@ class loss_measurement {
     return {{hidden_gradient_.data(), {shape().tokens, shape().channels}},
             {classifier_gradient_.data(), {shape().vocabulary, shape().channels}}};
   }
-  /// Length of the difference, relative. The expected values recur, divided by how often.
+  /// The relative length of the difference. The expected values repeat `times` times, divided by `times`.
   static double error_of(tessera::buffer<float> const& found, std::vector<double> const& expected, std::size_t times) {
     distance apart;
     for (std::size_t i = 0; i < expected.size() * times; ++i) {
@@ -173,7 +173,7 @@ loss_report measure_loss(report_options const& options) {
   loss_report report;
   report.data = tessera::join(problem.tokens, " tokens (", repeats, " times) x ", shape.vocabulary, " entries x ",
                               shape.channels, " channels");
-  // Room for a column of tiles: the smallest part of the vocabulary that gradients can be computed in.
+  // The smallest budget for gradients: room for one column of tiles.
   linear_loss_options const small{.workspace_budget = std::int64_t{1} << 20};
   report.rows = {measurement.measure<cut_cross_entropy>("loss", false, {}),
                  measurement.measure<cut_cross_entropy>("loss and gradients", true, small),

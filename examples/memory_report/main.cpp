@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// memory_report: what the library's algorithms save on real data, and how fast they are, as a table and as
+/// memory_report: the memory that the library's algorithms save on real data, and their speed, as a table and as
 /// memory_report.svg.
 #include <algorithm>
 #include <cerrno>
@@ -24,7 +24,7 @@
 namespace tessera_examples {
 namespace {
 
-/// Where rows come from; each algorithm has a line.
+/// The functions that make rows; each algorithm has a line.
 using row_source = report_rows (*)(report_options const&);
 constexpr row_source sources[] = {&neuzip_rows, &neuzip_cuda_rows};
 
@@ -145,7 +145,7 @@ void run(std::vector<std::string> const& words) {
   require_right(attention);
   require_right(merged);
   require_right(offloaded);
-  std::printf("The picture: %s\n", given.svg.c_str());  // the last line: all is right
+  std::printf("The picture: %s\n", given.svg.c_str());  // the last line: all results are right
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// MiniCache on neighbouring layers of SmolLM2 on the CPU: merged pairs beside layers by themselves.
+/// MiniCache on neighbouring layers of SmolLM2 on the CPU: merged pairs beside single layers.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -31,7 +31,7 @@ using tessera::head_view;
 using tessera::minicache;
 using tessera::minicache_paper;
 
-/// How two neighbouring layers, or those of a model, are kept.
+/// How two neighbouring layers, or the layers of a model, are kept.
 struct cache_mode {
   std::string name;
   std::vector<cache_layers> parts;
@@ -48,7 +48,7 @@ head_view<bfloat16 const> one_sequence(tessera::view<bfloat16 const, 3> heads) {
   return {heads.data, {1, heads.extent(0), heads.extent(1), heads.extent(2)}};
 }
 
-/// Mean over heads and tokens.
+/// The mean cosine over heads and tokens.
 double mean_cosine(std::vector<double> const& found, std::vector<double> const& expected) {
   constexpr auto channels = static_cast<std::size_t>(real_layers::channels);
   double sum = 0;
@@ -80,7 +80,7 @@ void add(minicache_bytes& to, tessera::cache_bytes const& used) {
   to.all += used.used();
 }
 
-/// A cache of two neighbouring layers, the first of which is number `first` of those read.
+/// A cache of two neighbouring layers; the first is number `first` of those that were read.
 class pair_cache {
  public:
   pair_cache(real_layers const& data, std::size_t first, std::vector<cache_layers> const& parts, cpu const& exec)
@@ -95,7 +95,7 @@ class pair_cache {
     std::iota(blocks_.begin(), blocks_.end(), 0);
   }
 
-  /// All tokens, into a cache that is empty again.
+  /// Compresses all tokens into a cache that is emptied before.
   void compress() {
     tessera::workspace const space(append_plan_, append_memory_);
     cache_.reset(exec_, slots_);
@@ -109,10 +109,11 @@ class pair_cache {
 
   [[nodiscard]] tessera::cache_bytes stats() const { return cache_.wait_for_statistics(exec_, sequences()); }
 
-  /// Adds what became of a layer.
+  /// Adds the errors of a layer to the row.
   void compare(int layer, minicache_row& row) const {
     real_layer const& original = layer_at(layer);
-    double const share = 0.25 / static_cast<double>(data_.layers.size() - 1);  // of pairs, layers, keys and values
+    // One over the number of pairs, layers, and keys and values.
+    double const share = 0.25 / static_cast<double>(data_.layers.size() - 1);
     std::vector<float> keys(original.rotated_keys.size());
     std::vector<float> values(original.values.size());
     tessera::view<float, 4> const key_heads(keys.data(), {1, data_.key_heads, data_.tokens, real_layers::channels});
@@ -123,7 +124,7 @@ class pair_cache {
   }
 
  private:
-  /// All tokens are sealed, so that what pages cost is seen although the text is short.
+  /// All tokens are sealed, so that the bytes of pages show although the text is short.
   static constexpr std::int64_t window = 0;
   [[nodiscard]] std::int64_t sealed() const { return tessera::sealed_pages(data_.tokens, window); }
   [[nodiscard]] real_layer const& layer_at(int layer) const {
@@ -132,7 +133,7 @@ class pair_cache {
   [[nodiscard]] tessera::cache_sequences sequences() const {
     return {{blocks_.data(), {1, sealed()}}, {}, lengths_, {}, 1};
   }
-  /// Of the layers of a part, the first of which is `layer`.
+  /// The inputs of the layers of a part whose first layer is `layer`.
   [[nodiscard]] tessera::cache_inputs<bfloat16> inputs_from(int layer) const {
     tessera::cache_inputs<bfloat16> inputs;
     int const layers = cache_.layers_of(cache_.part_of(layer)).layers;
@@ -172,7 +173,7 @@ class pair_cache {
   tessera::buffer<std::byte> append_memory_;
 };
 
-/// All neighbours.
+/// Measures all pairs of neighbours.
 minicache_row measure(real_layers const& data, cache_mode const& mode, report_options const& report) {
   cpu const exec{.threads = report.threads};
   minicache_row row{.mode = mode.name, .is_merged = mode.parts.size() == 1};
@@ -199,10 +200,10 @@ minicache_pair in_common(real_layers const& data, std::size_t first) {
           mean_cosine(in_double(b.values), in_double(a.values))};
 }
 
-/// Of the tokens of a head; what the paper's figures show.
+/// The part of a head's tokens that are retained; it is what the paper's figures show.
 constexpr double planned_share = 0.02;
 
-/// A full sequence. Of merged layers each head retains as many tokens as it has room for.
+/// The plan of a full sequence. Where layers are merged, each head retains as many tokens as it has room for.
 minicache_plan plan_of(cache_mode mode, tessera::cache_extents const& extents) {
   for (cache_layers& part : mode.parts) {
     part.row_capacity = part.layers == 2 ? std::llround(planned_share * static_cast<double>(extents.tokens)) : 0;
@@ -239,7 +240,7 @@ std::string percent(double share) {
   return fixed(100 * share, 1) + " %";
 }
 
-/// Merging beside layers by themselves, where each takes the least room.
+/// Prints how merging compares with single layers, each in the mode that takes the least room.
 void print_verdict(minicache_report const& report) {
   minicache_row const* least[2] = {nullptr, nullptr};
   for (minicache_row const& row : report.rows) {
@@ -265,7 +266,7 @@ void print_plans(minicache_report const& report) {
   }
   table.print(stdout);
   constexpr double claimed = 5.02;
-  constexpr double code_bits = 4 + 32.0 / 128;  // with a scale and a minimum of 16 bits for 128 of them
+  constexpr double code_bits = 4 + 32.0 / 128;  // 128 codes share a scale and a minimum of 16 bits each
   std::printf(
       "\nBytes of a full sequence of which merged heads retain %s of the tokens, and all memory that is planned for "
       "it.\n"
@@ -365,7 +366,7 @@ void require_right(minicache_report const& report) {
     double const least = row.is_merged ? 5.5 : 3.4;
     require(exit_code::unsound, row.bytes.ratio() > least, row.mode, ": ", row.bytes.all, " bytes are kept of ",
             row.bytes.plain);
-    double const most = row.mode == "4 bits" ? 0.12 : 2;  // 2: results have nothing to do with each other
+    double const most = row.mode == "4 bits" ? 0.12 : 2;  // 2: results have nothing in common with the expected ones
     require(exit_code::unsound, row.mean_error() < most, row.mode, ": the relative error is ", row.mean_error(),
             " but must be below ", most);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// NeuZip on the GPU: lossless in three precisions. No rows where there is no GPU.
+/// NeuZip on the GPU, lossless in three precisions. There are no rows where there is no GPU.
 #include <cuda_runtime_api.h>
 
 #include <tessera/exec/cuda.cuh>

@@ -19,7 +19,7 @@
 
 namespace tessera_examples {
 
-/// The zeroth-order entropy of exponents: no coder that codes each exponent without looking at others needs less.
+/// The zeroth-order entropy of exponents: no coder that codes each exponent by itself needs fewer bits.
 template <class T>
 class exponent_histogram {
  public:
@@ -31,7 +31,7 @@ class exponent_histogram {
     }
     total_ += static_cast<double>(weights.size());
   }
-  /// Bits a weight, sign and mantissa included.
+  /// The bound in bits a weight, with sign and mantissa.
   [[nodiscard]] double bound() const {
     double entropy = 0;
     for (double count : counts_) {
@@ -45,7 +45,7 @@ class exponent_histogram {
   double total_ = 0;
 };
 
-/// 0 if every bit is the same, else the largest |a - b| / |a|.
+/// The largest |a - b| / |a|, or 0 if all bits are the same.
 template <class T>
 double largest_error(std::vector<T> const& before, std::vector<T> const& after) {
   double largest = 0;
@@ -82,7 +82,7 @@ std::vector<named_weights<T>> read_weights(std::string const& path, std::string 
   return all;
 }
 
-/// One tensor in the executor's memory, with all that encoding and decoding need.
+/// One tensor in the executor's memory, with the memory for encoding and decoding it.
 template <class Codec, class Executor>
 class codec_bench {
  public:
@@ -137,7 +137,7 @@ class codec_bench {
   tessera::buffer<std::int64_t> stream_bytes_;
 };
 
-/// All tensors of a file, compressed one by one; and the speed with its weights repeated to `bytes_for_speed`.
+/// Compresses all tensors of a file one by one. The speed is that with its weights repeated to `bytes_for_speed`.
 template <class Codec, class Executor>
 report_row measure_neuzip(Executor const& exec, std::string const& mode, std::string const& place,
                           std::vector<named_weights<typename Codec::value_type>> const& tensors,
@@ -187,7 +187,7 @@ report_row measure_neuzip(Executor const& exec, std::string const& mode, std::st
   return row;
 }
 
-/// Lossless, in the three precisions; names and dtypes as in tests/data.
+/// Rows of lossless coding in the three precisions; names and dtypes as in tests/data.
 template <class Executor>
 report_rows lossless_neuzip_rows(Executor const& exec, std::string const& place, report_options const& options,
                                  std::int64_t bytes_for_speed) {

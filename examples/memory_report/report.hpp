@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What every algorithm tells the report: rows. An algorithm adds a file that makes its rows, and a line in main.cpp.
+/// The rows that algorithms give the report. An algorithm adds a file that makes its rows, and a line in main.cpp.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace tessera_examples {
 
 struct report_options {
   std::string data_folder;
-  int threads = 0;         ///< of the CPU; 0 means all
+  int threads = 0;         ///< threads of the CPU; 0 means all
   bool by_tensor = false;  ///< print a table for each file, too
   bool quick = false;      ///< take times once, on little data
 };
@@ -24,8 +24,8 @@ struct report_row {
   std::int64_t elements = 0;
   std::int64_t bytes_before = 0;
   std::int64_t bytes_after = 0;
-  double bound_bits = -1;     ///< an element
-  double largest_error = -1;  ///< relative; 0 means that every bit is the same
+  double bound_bits = -1;     ///< in bits for each element
+  double largest_error = -1;  ///< relative error; 0 means that every bit is the same
   double encode_gbps = -1;    ///< GB of uncompressed data a second
   double decode_gbps = -1;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The report as a picture: for each row a bar of what the data took and one of what it takes now. Readable on light
-/// and dark pages.
+/// The report as a picture: for each row, a bar for the data's size before and one for their size now. Readable on
+/// light and dark pages.
 #pragma once
 
 #include <algorithm>

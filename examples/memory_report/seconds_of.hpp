@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// How long work takes that an executor is given.
+/// Times work that is enqueued on an executor.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace tessera_examples {
 
 /// Seconds that `work` takes when it is enqueued again and again: the fastest of three runs of about a fifth of a
-/// second; or, when it need not be right, how long it takes once.
+/// second. With `once`, where the time need not be exact, how long it takes once.
 template <class Work, class Wait>
 double seconds_of(Work work, Wait wait, bool once) {
   using clock = std::chrono::steady_clock;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// ShadowKV and Quest's choice on layers of SmolLM2 on the CPU: a prompt is cached, then the last tokens come one by
+/// ShadowKV and Quest's selection on layers of SmolLM2 on the CPU: a prompt is cached, then the last tokens come one by
 /// one.
 #include <algorithm>
 #include <cstddef>
@@ -45,7 +45,7 @@ auto selector_with(std::int64_t chunks) {
   selector.chunks = chunks;
   return selector;
 }
-/// Of a layer.
+/// The plan for a layer.
 template <class Method>
 auto plan_for(real_layers const& data, std::int64_t tokens, std::int64_t chunks) {
   return Method::template plan<bfloat16>({data.query_heads, data.key_heads, real_layers::channels, {tokens}},
@@ -74,13 +74,13 @@ class layer_cache {
     prefilled_[1].assign(store_.begin(), store_.end());
   }
 
-  /// From the end of the prompt on, so many chunks are selected.
+  /// Restarts at the end of the prompt, with steps that select `chunks` chunks.
   void start(std::int64_t chunks) {
     std::copy(prefilled_[0].begin(), prefilled_[0].end(), memory_.begin());
     std::copy(prefilled_[1].begin(), prefilled_[1].end(), store_.begin());
     cache_ = open(chunks);
   }
-  /// The next token: query heads x channels.
+  /// A step with the next token; gives query heads x channels.
   std::vector<float> step(std::int64_t query) {
     std::int64_t const at = first_step() + query;
     std::vector<float> result(static_cast<std::size_t>(data_.query_heads * real_layers::channels));
@@ -95,7 +95,7 @@ class layer_cache {
     return result;
   }
 
-  /// Which tokens a key head attends to whatever is selected. Before a step.
+  /// The tokens that a key head attends to whatever it selects. Call it before a step.
   [[nodiscard]] std::vector<bool> always(std::int64_t head) const {
     auto const& memory = cache_.memory;
     std::vector<bool> tokens(static_cast<std::size_t>(memory.sequences[0].tokens + 1), false);
@@ -105,7 +105,7 @@ class layer_cache {
     }
     return tokens;
   }
-  /// And those that it selected. After the step.
+  /// Adds the tokens that the head has selected. Call it after the step.
   void add_selected(std::int64_t head, std::vector<bool>& tokens) {
     auto const step = plan_.step_of(tessera::workspace(plan_.step, step_), 1, {});
     for (std::int64_t i = 0; i < step.selected_counts(0, head); ++i) {
@@ -142,7 +142,7 @@ class layer_cache {
   cache_type cache_;
 };
 
-/// Adds what one layer's steps are like; `share` is that of one of them in all.
+/// Adds the measures of one layer's steps; `share` is the weight of one step among all.
 template <class Method>
 void add_steps(real_layers const& data, real_layer const& layer, layer_cache<Method>& cache, double share,
                shadow_kv_row& row) {
@@ -174,7 +174,7 @@ void add_steps(real_layers const& data, real_layer const& layer, layer_cache<Met
   row.errors.push_back(apart.relative());
 }
 
-/// A row for each budget, in rising order.
+/// Adds a row for each budget, in rising order.
 template <class Method>
 void add_rows(shadow_kv_report& report, std::string const& name, std::vector<std::int64_t> const& budgets,
               real_layers const& data, report_options const& options) {
@@ -307,7 +307,7 @@ report_rows as_report_rows(shadow_kv_report const& report) {
 void require_right(shadow_kv_report const& report) {
   for (shadow_kv_row const& row : report.rows) {
     for (double const error : row.errors) {
-      // What is not attended to is missing from results; directions add their own part.
+      // Tokens that are not attended to are missing from results; directions add their own part.
       double const most = 2 * (1 - row.captured) + (row.rank < 96 ? 0.15 : 0.03);
       require(exit_code::unsound, error <= most, row.selector, ", rank ", row.rank, ", ", row.chunks,
               " chunks: the relative error is ", error, " but must be at most ", most);

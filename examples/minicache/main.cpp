@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The life of a compressed cache: prompt, generated tokens, saving and coming back, on three layers of a real model.
+/// The history of a compressed cache: prompt, generated tokens, saving and loading, on three layers of a real model.
 ///
-/// Layer 14 is kept by itself in 4 bits; 15 and 16 share directions, though neighbours of this model have little in
-/// common: minicache.hpp says when that is worth it, and the errors here show that it is not.
+/// Layer 14 is kept by itself in 4 bits; layers 15 and 16 share directions, though neighbours of this model have little
+/// in common. minicache.hpp says when merging is worth it, and the errors here show that it is not for this model.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -30,7 +30,7 @@ using tessera::head_view;
 using tessera::workspace;
 using cache_type = tessera::minicache;
 
-/// One sequence: its blocks, its length, how many of its pages are compressed.
+/// One sequence: its blocks, its length, and how many of its pages are compressed.
 struct one_sequence {
   std::vector<std::int32_t> blocks;
   std::int32_t length = 0;
@@ -42,7 +42,7 @@ struct one_sequence {
   }
 };
 
-/// Tokens `first` and the next ones of heads x tokens x channels, as those of one sequence.
+/// Tokens `first` to `first` + `count` - 1 of heads x tokens x channels, as tokens of one sequence.
 head_view<bfloat16 const> part_of(tessera::view<bfloat16 const, 3> heads, std::int64_t first, std::int64_t count) {
   return head_view<bfloat16 const>(heads.data, {1, heads.extent(0), heads.extent(1), heads.extent(2)})
       .slice(2, first, count);
@@ -65,7 +65,8 @@ void add_prompt(cpu const& exec, cache_type const& cache, real_layers const& dat
   cache.advance(exec, sequence.view(), {&sequence.pages, 1}, prompt);
 }
 
-/// A generated token, with its keys, values and queries of all layers; `results`: of each, query heads x channels.
+/// Adds a generated token, with its keys, values and queries of all layers; `results`: for each layer, query heads x
+/// channels.
 void add_token(cpu const& exec, cache_type const& cache, real_layers const& data, one_sequence& sequence,
                std::vector<std::vector<float>>& results) {
   std::int64_t const token = sequence.length++;
@@ -91,7 +92,7 @@ void add_token(cpu const& exec, cache_type const& cache, real_layers const& data
   exec.wait();
 }
 
-/// All keys and values of a layer, as the cache knows them.
+/// All keys and values of a layer, as the cache restores them.
 std::vector<float> restored(cpu const& exec, cache_type const& cache, int layer, one_sequence const& sequence) {
   tessera::cache_extents const& n = cache.extents();
   std::int64_t const elements = n.heads * sequence.length * n.channels;
@@ -122,7 +123,7 @@ void save_and_load(cpu const& exec, cache_type const& cache, one_sequence const&
   std::printf("Saved in %s, and came back bit for bit, in other blocks.\n", readable_bytes(std::ssize(saved)).c_str());
 }
 
-/// Steps come token by token, query heads x channels each; this is head by head.
+/// Results ordered head by head, from steps that come token by token, query heads x channels each.
 std::vector<float> by_heads(std::vector<std::vector<float>> const& steps, std::size_t heads) {
   std::vector<float> found;
   for (std::size_t head = 0; head < heads; ++head) {

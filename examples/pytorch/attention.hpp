@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// SageAttention2 for tensors. For a Device: tensors.hpp.
+/// SageAttention2 for tensors. tensors.hpp describes a Device.
 #pragma once
 
 #include <tuple>

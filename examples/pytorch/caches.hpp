@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// MiniCache and ShadowKV for tensors. For a Device: tensors.hpp.
+/// MiniCache and ShadowKV for tensors. tensors.hpp describes a Device.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Checks tessera_torch against PyTorch on the CPU and, if there is one, a GPU. Exits with 1 if anything is wrong."""
+"""Checks tessera_torch against PyTorch on the CPU and, if there is one, a GPU. Exits with 1 if a check fails."""
 import sys
 
 import torch

@@ -12,7 +12,7 @@
 namespace tessera_torch {
 namespace {
 
-/// PyTorch's allocator, in the order of a stream.
+/// PyTorch's allocator as a memory resource, in the order of a stream.
 struct torch_memory {
   static void* allocate(std::size_t bytes, std::size_t, tessera::stream_handle stream) {
     return c10::cuda::CUDACachingAllocator::raw_alloc_with_stream(bytes, static_cast<cudaStream_t>(stream));

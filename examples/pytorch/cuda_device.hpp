@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Executors for the current streams of CUDA devices, and the parts of their backend. Each is compiled by itself, since
-/// nvcc takes long for one and several can be compiled at once.
+/// Executors for the current streams of CUDA devices, and the parts of their backend. Each part is compiled by itself,
+/// since nvcc takes long for one and several can be compiled at once.
 #pragma once
 
 #include <tessera/exec/cuda.cuh>
@@ -12,7 +12,8 @@ namespace tessera_torch {
 
 struct cuda_device {
   using executor_type = tessera::cuda;
-  /// One for each stream that was ever current: a call may be captured in a graph, and making an executor may not.
+  /// The executor of a stream, kept for each stream that was ever current: a call may be captured in a graph, and
+  /// making an executor may not.
   static executor_type const& executor(torch::Device device);
   static torch::Tensor host_bytes(std::int64_t bytes);
 };

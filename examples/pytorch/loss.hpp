@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Cut Cross-Entropy for tensors. For a Device: tensors.hpp.
+/// Cut Cross-Entropy for tensors. tensors.hpp describes a Device.
 #pragma once
 
 #include <tuple>
@@ -54,7 +54,7 @@ class loss_on final : public loss_backend {
   static auto with_loss(bool exact, Use const& use) {
     return exact ? use(tessera::exact_cross_entropy{}) : use(tessera::cut_cross_entropy{});
   }
-  /// None, of a tensor whose gradient nobody wants.
+  /// Memory for a gradient; undefined if it is not wanted.
   static torch::Tensor room_for(torch::Tensor const& tensor, bool is_wanted) {
     return is_wanted ? torch::empty(tensor.sizes(), tensor.options()) : torch::Tensor();
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Tensors as tessera's views, and PyTorch's memory as tessera's. What is made for a kind of device takes its `Device`,
-/// which says where an executor for the current stream of a device comes from:
+/// Tensors as tessera's views, and PyTorch's memory as tessera's. Templates for a kind of device take its `Device`,
+/// which gives the executor for the current stream of a device:
 ///
 ///     struct device {
 ///       using executor_type = tessera::cpu;
@@ -41,7 +41,7 @@ T* data_of(torch::Tensor const& tensor) {
   return static_cast<T*>(tensor.data_ptr());
 }
 
-/// A tensor to write, with its strides.
+/// The view of a tensor to write, with its strides.
 template <class T, int Rank>
 tessera::view<T, Rank> writable(torch::Tensor const& tensor) {
   TORCH_CHECK(tensor.dim() == Rank && tensor.scalar_type() == type_of<T>, "a tensor of ", tensor.dim(),
@@ -55,7 +55,7 @@ tessera::view<T, Rank> writable(torch::Tensor const& tensor) {
   }
   return tessera::view<T, Rank>(data_of<T>(tensor), extents, strides);
 }
-/// All elements of a contiguous tensor.
+/// All elements of a contiguous tensor, to write.
 template <class T>
 tessera::array_view<T> writable(torch::Tensor const& tensor) {
   TORCH_CHECK(tensor.is_contiguous() && tensor.scalar_type() == type_of<T>, "a contiguous tensor of ", type_of<T>,
@@ -63,7 +63,7 @@ tessera::array_view<T> writable(torch::Tensor const& tensor) {
   return {data_of<T>(tensor), tensor.numel()};
 }
 
-/// A tensor to read, which must be where the call runs.
+/// The view of a tensor to read, which must be on the device where the call runs.
 template <class T, int Rank>
 tessera::view<T const, Rank> view_of(torch::Tensor const& tensor, torch::Device device) {
   TORCH_CHECK(tensor.device() == device, "a tensor is on ", tensor.device(), " but the call runs on ", device);
@@ -75,12 +75,12 @@ tessera::array_view<T const> list_of(torch::Tensor const& tensor, torch::Device 
   return writable<T>(tensor);
 }
 
-/// Bytes of a contiguous tensor.
+/// The bytes of a contiguous tensor.
 inline tessera::array_view<std::byte> bytes_in(torch::Tensor const& tensor) {
   return {data_of<std::byte>(tensor), static_cast<std::int64_t>(tensor.nbytes())};
 }
 
-/// PyTorch's memory, with room to begin at a multiple of what workspaces want.
+/// PyTorch's memory, with room to begin at a multiple of a workspace's alignment.
 inline torch::Tensor bytes_on(torch::Device device, std::int64_t bytes) {
   return torch::empty({bytes + tessera::workspace_plan::alignment},
                       torch::TensorOptions().dtype(torch::kUInt8).device(device));
@@ -92,13 +92,13 @@ inline tessera::array_view<std::byte> aligned_bytes(torch::Tensor const& tensor)
   return {data_of<std::byte>(tensor) + skipped, tensor.numel() - tessera::workspace_plan::alignment};
 }
 
-/// Memory for the time of a call, from the executor's: what comes next on the stream may have it.
+/// Memory for the duration of a call, from the executor's resource: later work on the stream may reuse it.
 template <class Executor>
 tessera::buffer<std::byte> scratch(Executor const& exec, tessera::workspace_plan const& plan) {
   return tessera::buffer<std::byte>(exec, plan.bytes());
 }
 
-/// A list of numbers of the host on a device.
+/// A copy of a list of numbers from the host on a device.
 template <class T>
 torch::Tensor copied(std::vector<T> const& list, torch::Device device) {
   auto const bytes = static_cast<std::int64_t>(list.size() * sizeof(T));

@@ -5,9 +5,9 @@
     loss = tessera_torch.linear_cross_entropy(hidden, classifier.weight, labels)      # no logits in memory
     loss.backward()
 
-The extension is built when this is imported first, by PyTorch's own means, unless a tessera_torch_extension can be
-imported. Nothing waits for the device but what says so; what a program finds wrong there (a label that is none, a
-damaged stream) is raised by wait().
+The extension is built by PyTorch's own means when this module is imported first, unless a tessera_torch_extension can
+be imported. Only functions that say so wait for the device. Errors that a program finds there (a label that is no
+entry, a damaged stream) are raised by wait().
 """
 import importlib
 import importlib.util
@@ -22,7 +22,7 @@ _has_cuda = torch.cuda.is_available() and cpp_extension.CUDA_HOME is not None
 
 
 def _built():
-    if importlib.util.find_spec("tessera_torch_extension") is not None:  # it was built before, and lies in sys.path
+    if importlib.util.find_spec("tessera_torch_extension") is not None:  # it was built before, and is in sys.path
         return importlib.import_module("tessera_torch_extension")
     include = os.environ.get("TESSERA_INCLUDE", str(_folder.parent.parent / "include"))
     sources = [str(_folder / name) for name in ["extension.cpp", "cpu_backend.cpp"]]
@@ -45,12 +45,12 @@ def _place(device):
 
 
 def wait(device="cpu"):
-    """Waits for the current stream, and raises what programs reported since the last time."""
+    """Waits for the current stream, and raises what programs reported since the last call."""
     _extension.wait(_place(device))
 
 
 def compress(weights):
-    """A tensor of bytes from which decompress() makes every bit again: NeuZip. Waits. bfloat16, float16, float32."""
+    """A tensor of bytes from which decompress() restores every bit: NeuZip, for bfloat16, float16, float32. Waits."""
     return _extension.compress(weights.contiguous())
 
 
@@ -80,8 +80,8 @@ def linear_cross_entropy(hidden, classifier, labels, ignore_index=-100, exact=Fa
     """torch.nn.functional.cross_entropy(hidden @ classifier.T, labels) without the logits: Cut Cross-Entropy.
 
     hidden: ... x channels, classifier: vocabulary x channels, both bfloat16; labels: ..., int64. exact=False leaves out
-    of gradients what the paper's filter does. Where no gradients will be asked for, the workspace is smaller; what
-    is frozen gets no gradient, and costs none."""
+    of gradients what the paper's filter leaves out. Where no gradients are required, the workspace is smaller. A frozen
+    input gets no gradient, and none is computed for it."""
     hidden, labels = hidden.reshape(-1, hidden.shape[-1]), labels.reshape(-1)
     if not (torch.is_grad_enabled() and (hidden.requires_grad or classifier.requires_grad)):
         return _extension.loss_forward(hidden, classifier, labels, ignore_index, exact, False)[0][0]
@@ -89,8 +89,8 @@ def linear_cross_entropy(hidden, classifier, labels, ignore_index=-100, exact=Fa
 
 
 def attention(queries, keys, values, is_causal=False, scale=None, return_log_sum_exp=False):
-    """SageAttention2: 8-bit scores, fp8 values. batch x heads x tokens x channels, bfloat16, any strides; query heads
-    share key heads where those are fewer. Causal: the last query sees the last key. Forward only."""
+    """SageAttention2: 8-bit scores, fp8 values. Tensors are batch x heads x tokens x channels in bfloat16, any strides.
+    Query heads share key heads where those are fewer. Causal: the last query sees the last key. Forward pass only."""
     result, log_sum_exp = _extension.attention(queries, keys, values, is_causal, scale or 0.0)
     return (result, log_sum_exp) if return_log_sum_exp else result
 
@@ -99,7 +99,7 @@ class MiniCache:
     """Keys and values of all layers of a batch, in 4 bits; a part of 2 layers shares directions (MiniCache).
 
         cache = MiniCache(sequences=1, tokens=4096, heads=8, channels=128, parts=[1, 1, 2, 2], device="cuda")
-        cache.append(keys, values)                        # of each layer: sequences x heads x tokens x channels
+        cache.append(keys, values)                        # for each layer: sequences x heads x tokens x channels
         cache.begin_token()
         for layer in range(6):
             result = cache.write_and_attend(layer, k, v, q)
@@ -114,7 +114,7 @@ class MiniCache:
 
 class ShadowKV:
     """A layer's keys in 160 directions on the device, its values on the host; each step attends to `chunks` chunks of 8
-    tokens besides the latest tokens (ShadowKV). Queries and keys come before their rotation.
+    tokens besides the latest tokens (ShadowKV). Queries and keys are those before their rotation.
 
         cache = ShadowKV(query_heads=32, key_heads=8, channels=128, tokens=[131072], device="cuda")
         cache.prefill(0, keys, values)                    # key heads x tokens x channels

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// NeuZip for tensors. For a Device: tensors.hpp.
+/// NeuZip for tensors. tensors.hpp describes a Device.
 #pragma once
 
 #include <tessera/algorithm/weights/inspect_weight_stream.hpp>

@@ -23,7 +23,7 @@ using tessera::buffer;
 using tessera::quantized_parts;
 using tessera::workspace;
 
-/// What a user changes to have another method: this one also smooths queries and values.
+/// What a user changes to get another method: this one also smooths queries and values.
 using careful_attention = tessera::attention<
     tessera::smoothed<tessera::smoothed<tessera::symmetric_quantizer<8, tessera::per_thread>>, tessera::block_mean>,
     tessera::smoothed<tessera::float8_quantizer<tessera::float8_e4m3>>>;
@@ -35,13 +35,14 @@ tessera::head_view<bfloat16 const> batch_of(tessera::view<bfloat16 const, 3> hea
   return {heads.data, {1, heads.extent(0), heads.extent(1), heads.extent(2)}};
 }
 
-/// Relative error of the attention of the last tokens; `kept` is how many bytes of codes and scales stay in memory.
+/// The relative error of the attention of the last tokens; `kept` gets the bytes of codes and scales that stay in
+/// memory.
 template <class Method>
 double attend(real_layers const& data, std::int64_t& kept) {
   real_layer const& layer = data.layers[which];
   tessera::cpu const exec;
   tessera::attention_shape const shape{1, data.query_heads, data.key_heads, data.queries, data.tokens, data.channels};
-  // Once, when keys and values are there.
+  // Done once, when keys and values are there.
   quantized_parts const cached{.queries = false, .mean_scores = false};
   auto const cache_plan = Method::plan(exec, shape, cached);
   buffer<std::byte> cache_memory(exec, cache_plan.bytes());
@@ -51,7 +52,7 @@ double attend(real_layers const& data, std::int64_t& kept) {
       {}, batch_of(data.keys_in(layer.rotated_keys)), batch_of(data.keys_in(layer.values))};
   Method::quantize(exec, shape, keys_and_values, {}, cache, cache_space, cached);
   kept = cache_plan.bytes();
-  // Each time that there are queries.
+  // Done each time that there are queries.
   quantized_parts const later{.keys = false, .values = false, .mean_scores = false};
   auto const plan = Method::plan(exec, shape, later);
   buffer<std::byte> memory(exec, plan.bytes());

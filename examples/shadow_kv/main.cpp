@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Generates 64 tokens over a prompt of 448, attending to a few chunks of it, with four selectors in one pipeline.
+/// Generates 64 tokens after a prompt of 448, attending to a few chunks of it, with four selectors in one pipeline.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -32,7 +32,7 @@ using method_of = tessera::offloaded_cache<tessera::low_rank_projector<96>, Sele
 
 constexpr std::size_t which = 1;  // layer 15
 
-/// A token of heads x tokens x channels: 1 x heads x channels.
+/// The token `token` of heads x tokens x channels: 1 x heads x channels.
 view<bfloat16 const, 3> token_of(view<bfloat16 const, 3> heads, std::int64_t token) {
   return {&heads(0, token, 0), {1, heads.extent(0), heads.extent(2)}, {0, heads.stride(0), heads.stride(2)}};
 }
@@ -53,7 +53,7 @@ outcome generate(real_layers const& data, Selector const& selector) {
   auto const values = data.keys_in(layer.values);
   std::int64_t const prompt = data.tokens - data.queries;
   tessera::cpu const exec;
-  tessera::side_queue<tessera::cpu> const side(exec, 1);  // on a GPU: a second stream, for what crosses the bus
+  tessera::side_queue<tessera::cpu> const side(exec, 1);  // on a GPU: a second stream, for copies over the bus
   tessera::offload_options options;
   options.ring = 32;
   auto const plan = method::template plan<bfloat16>({data.query_heads, data.key_heads, data.channels, {data.tokens}},

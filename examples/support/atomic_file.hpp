@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// A file that appears under its name whole or not at all. One that takes the place of another can be read by no more
-/// people than that could.
+/// A file that appears under its name complete or not at all. If it replaces another file, no more people can read it
+/// than could read that file.
 ///
 /// Bytes go to a temporary file beside the target. `commit` flushes it to the disk, renames it, and flushes the folder.
 /// Without `commit` the temporary file is removed: by the destructor, or, after `remove_temporary_file_on_signals`,
@@ -30,7 +30,7 @@
 namespace tessera_examples {
 namespace detail {
 
-/// The temporary file that a signal has to remove. Written before the pointer, read by the handler alone.
+/// The temporary file that a signal has to remove. It is written before the pointer, and read by the handler alone.
 inline char temporary_path[PATH_MAX];
 inline std::atomic<char const*> temporary_to_remove{nullptr};
 
@@ -45,7 +45,7 @@ extern "C" inline void tessera_examples_end_by_signal(int which) {
 
 }  // namespace detail
 
-/// Once, at the start of `main`. Also makes a limit on file sizes an error that `write` reports.
+/// Call it once, at the start of `main`. It also makes a limit on file sizes an error that `write` reports.
 inline void remove_temporary_file_on_signals() {
   for (int const which : {SIGINT, SIGTERM, SIGHUP}) {
     if (std::signal(which, &detail::tessera_examples_end_by_signal) == SIG_IGN) {
@@ -55,7 +55,7 @@ inline void remove_temporary_file_on_signals() {
   std::signal(SIGXFSZ, SIG_IGN);
 }
 
-/// One at a time in a program.
+/// The file; a program has one at a time.
 class atomic_file {
  public:
   atomic_file(std::string target, bool overwrite) : target_(resolved(std::move(target))), overwrite_(overwrite) {
@@ -81,7 +81,7 @@ class atomic_file {
     detail::temporary_to_remove.store(nullptr);
   }
 
-  /// Where the bytes are until `commit`.
+  /// The path of the bytes until `commit`.
   [[nodiscard]] std::string const& temporary_path() const { return temporary_; }
   [[nodiscard]] std::int64_t size() const { return size_; }
 
@@ -110,7 +110,7 @@ class atomic_file {
     detail::temporary_to_remove.store(nullptr);
     int const folder = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     check_call(folder >= 0, "open the folder");
-    // Some file systems cannot flush folders, and say so by EINVAL.
+    // Some file systems cannot flush folders, and report EINVAL.
     bool const flushed = ::fsync(folder) == 0 || errno == EINVAL;
     ::close(folder);
     check_call(flushed, "flush the folder");
@@ -121,8 +121,8 @@ class atomic_file {
     require(exit_code::unwritable, worked, target_, ": cannot ", what, ": ", std::strerror(errno));
   }
 
-  /// A symbolic link stays one: what it points to is replaced. One that points to nothing is refused: whoever made it
-  /// would say where a file appears that was not there.
+  /// The path to write to. A symbolic link stays a link: the file that it points to is replaced. A link that points to
+  /// nothing is refused: whoever made it would decide where a new file appears.
   static std::string resolved(std::string target) {
     char* const path = ::realpath(target.c_str(), nullptr);
     if (path == nullptr) {
@@ -155,11 +155,11 @@ class atomic_file {
     check_call(file_ >= 0, "create a file beside it");
     temporary_ = detail::temporary_path;
     detail::temporary_to_remove.store(detail::temporary_path);
-    static_cast<void>(::fchmod(file_, mode()));  // where this fails the file stays the user's alone
+    static_cast<void>(::fchmod(file_, mode()));  // if this fails, only the user can read the file
   }
 
-  /// Who may read and write the file: as of the one that it replaces, else as of any new file. Until this is set only
-  /// the user may.
+  /// Who may read and write the file: the same as for the file that it replaces, else as for any new file. Until this
+  /// is set only the user may.
   [[nodiscard]] mode_t mode() const {
     if (!replaced_) {
       mode_t const mask = ::umask(0);
@@ -169,7 +169,7 @@ class atomic_file {
     struct stat made {};
     bool const is_same =
         ::fstat(file_, &made) == 0 && made.st_uid == replaced_->st_uid && made.st_gid == replaced_->st_gid;
-    // Of another owner or group the same bits would let in others than before.
+    // With another owner or group the same bits would admit other people than before.
     bool const keeps = is_same || ::fchown(file_, replaced_->st_uid, replaced_->st_gid) == 0;
     return replaced_->st_mode & (keeps ? 0777 : 0700);
   }
@@ -190,7 +190,7 @@ class atomic_file {
 
   std::string target_;
   bool overwrite_;
-  std::optional<struct stat> replaced_;  ///< what is under the name before
+  std::optional<struct stat> replaced_;  ///< the file that is under the name before
   std::string folder_;
   std::string temporary_;
   int file_ = -1;

@@ -15,11 +15,11 @@ class byte_source {
  public:
   virtual ~byte_source() = default;
   [[nodiscard]] virtual std::int64_t size() const = 0;
-  /// Fills `into` with the bytes from `offset` on, all of them; throws a failure where that cannot be.
+  /// Fills all of `into` with the bytes from `offset` on; throws a failure where that is not possible.
   virtual void read(std::int64_t offset, std::span<std::byte> into) const = 0;
 };
 
-/// Bytes of the caller's, who keeps them alive.
+/// Bytes in the caller's memory, which must stay as long as this.
 class memory_source final : public byte_source {
  public:
   explicit memory_source(std::span<std::byte const> bytes) : bytes_(bytes) {}
@@ -43,7 +43,7 @@ struct byte_range {
   std::int64_t begin = 0;
   std::int64_t size = 0;
 
-  /// `offset` counts from the beginning of the range.
+  /// Reads bytes; `offset` counts from the beginning of the range.
   void read(std::int64_t offset, std::span<std::byte> into) const { source->read(begin + offset, into); }
   [[nodiscard]] byte_range first(std::int64_t count) const { return {source, begin, count}; }
   [[nodiscard]] byte_range behind(std::int64_t count) const { return {source, begin + count, size - count}; }

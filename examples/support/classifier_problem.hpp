@@ -27,7 +27,7 @@ struct classifier_problem {
   std::vector<std::int32_t> labels;
 };
 
-/// Of smollm2_classifier.safetensors. Throws a failure where tensors do not fit together.
+/// Reads smollm2_classifier.safetensors. Throws a failure where tensors do not fit together.
 inline classifier_problem read_classifier(std::string const& path) {
   input_file const file(path);
   safetensors_reader const model(file, path);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `cublas_linear`: inputs * weights^T in bf16 by cuBLAS, to compare with.
+/// `cublas_linear`: inputs * weights^T in bf16 by cuBLAS, for comparison.
 #pragma once
 
 #include <cublas_v2.h>
@@ -12,7 +12,7 @@
 
 namespace tessera_examples {
 
-/// On one stream. cuBLAS counts columns first, so its matrices are our transposes.
+/// A product on one stream. cuBLAS is column-major, so its matrices are our transposes.
 class cublas_linear {
  public:
   explicit cublas_linear(cudaStream_t stream) {
@@ -23,7 +23,8 @@ class cublas_linear {
   cublas_linear(cublas_linear const&) = delete;
   cublas_linear& operator=(cublas_linear const&) = delete;
 
-  /// inputs: tokens x depth; weights: columns x depth; outputs: tokens x columns. Rows lie one behind the other.
+  /// Multiplies. inputs: tokens x depth; weights: columns x depth; outputs: tokens x columns. Rows lie one after the
+  /// other.
   void run(tessera::matrix_view<tessera::bfloat16 const> inputs, tessera::matrix_view<tessera::bfloat16 const> weights,
            tessera::matrix_view<tessera::bfloat16> outputs) const {
     float const one = 1;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// How far vectors lie from what they should be.
+/// Measures how far vectors lie from the expected ones.
 #pragma once
 
 #include <cmath>
 
 namespace tessera_examples {
 
-/// Elements are added one by one.
+/// The distance of two vectors, whose elements are added one by one.
 class distance {
  public:
   void add(double found, double expected) {
@@ -15,7 +15,7 @@ class distance {
     found_square_ += found * found;
     expected_square_ += expected * expected;
   }
-  /// Length of the difference, relative to what is expected.
+  /// The length of the difference, relative to the length of the expected vector.
   [[nodiscard]] double relative() const { return std::sqrt(apart_ / expected_square_); }
   [[nodiscard]] double cosine() const { return product_ / std::sqrt(found_square_ * expected_square_); }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Attention as it is defined, in double: what results are compared with.
+/// Attention by its definition, in double, to compare results with.
 #pragma once
 
 #include <algorithm>
@@ -14,13 +14,14 @@
 
 namespace tessera_examples {
 
-/// What one query sees.
+/// The attention of one query.
 struct exact_attention {
-  std::vector<double> weights;  ///< of each key; their sum is 1
-  std::vector<double> result;   ///< of each channel
+  std::vector<double> weights;  ///< weight of each key; their sum is 1
+  std::vector<double> result;   ///< result in each channel
 };
 
-/// Keys and values: tokens x channels, at least one token. Scores are divided by the root of the number of channels.
+/// Attends. Keys and values: tokens x channels, at least one token. Scores are divided by the root of the number of
+/// channels.
 template <class T>
 exact_attention attend_exactly(tessera::array_view<T const> query, tessera::matrix_view<T const> keys,
                                tessera::matrix_view<T const> values) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// How the example programs give up: an exception with a message for people and the exit code that goes with it.
+/// How the example programs fail: an exception with a message for people and the exit code that goes with it.
 #pragma once
 
 #include <stdexcept>
@@ -37,7 +37,7 @@ void require(exit_code code, bool holds, Parts const&... parts) {
   }
 }
 
-/// A name from a file as it may go to a terminal: quoted, printable, not longer than a line.
+/// A name from a file in a form that is safe for a terminal: quoted, printable, not longer than a line.
 inline std::string shown(std::string const& name) {
   return "\"" + printable(name) + "\"";
 }

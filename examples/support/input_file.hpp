@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// A file that is read piece by piece: memory stays small however large the file is. It is read and not mapped, because
-/// a program that touches a mapped page of a file which was cut off in the meantime is killed.
+/// A file that is read piece by piece, so that memory stays small however large the file is. It is not mapped, because
+/// a program is killed that touches a mapped page of a file which was truncated in the meantime.
 #pragma once
 
 #include <cerrno>
@@ -19,7 +19,7 @@
 
 namespace tessera_examples {
 
-/// A regular file as long as it was when it was opened.
+/// A regular file, with the length that it had when it was opened.
 class input_file final : public byte_source {
  public:
   explicit input_file(std::string path) : path_(std::move(path)) {
@@ -34,7 +34,7 @@ class input_file final : public byte_source {
       throw failure(exit_code::unreadable, path_ + ": cannot read: " + reason);
     }
     size_ = status.st_size;
-    static_cast<void>(::posix_fadvise(file_, 0, 0, POSIX_FADV_SEQUENTIAL));  // advice: nothing depends on it
+    static_cast<void>(::posix_fadvise(file_, 0, 0, POSIX_FADV_SEQUENTIAL));  // only advice: nothing depends on it
   }
   input_file(input_file const&) = delete;
   input_file& operator=(input_file const&) = delete;

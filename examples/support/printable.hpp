@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Text from a file as it may go to a terminal.
+/// Text from a file in a form that is safe for a terminal.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@
 namespace tessera_examples {
 namespace detail {
 
-/// A character of UTF-8, or one byte that begins none.
+/// A character of UTF-8, or one byte that begins no character.
 struct utf8_character {
   std::uint32_t code = 0;
   std::size_t bytes = 1;
   bool is_valid = false;
 };
 
-/// The first character of `text`, which is not empty. As RFC 3629 has it: no form longer than needed, no surrogates,
+/// The first character of `text`, which is not empty. As in RFC 3629: no form longer than needed, no surrogates,
 /// nothing above U+10FFFF.
 inline utf8_character first_character(std::string_view text) {
   auto const byte = [&](std::size_t i) { return std::uint32_t{static_cast<unsigned char>(text[i])}; };
@@ -43,7 +43,7 @@ inline utf8_character first_character(std::string_view text) {
 }
 
 /// Whether a terminal obeys the character rather than shows it: controls (C0, DEL, C1), separators of lines and
-/// paragraphs, and what has no width or changes the direction of the text around it.
+/// paragraphs, and characters that have no width or change the direction of the text around them.
 inline bool is_obeyed(std::uint32_t code) {
   constexpr std::uint32_t ranges[][2] = {{0x00, 0x1f},     {0x7f, 0x9f},      {0xad, 0xad},     {0x61c, 0x61c},
                                          {0x200b, 0x200f}, {0x2028, 0x202e},  {0x2060, 0x206f}, {0xfeff, 0xfeff},
@@ -58,8 +58,8 @@ inline bool is_obeyed(std::uint32_t code) {
 
 }  // namespace detail
 
-/// On one line, at most `most` characters and "...": characters that a terminal obeys become \u001b, bytes that are no
-/// UTF-8 \xff, and a backslash two, so that no text can look like another one.
+/// The text on one line, at most `most` characters and "...". Characters that a terminal obeys become \u001b, bytes
+/// that are no UTF-8 \xff, and a backslash two, so that no text can look like another one.
 inline std::string printable(std::string_view text, std::size_t most = 100) {
   std::string result;
   std::size_t width = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// A bar on the terminal that shows how far a program is; nothing where standard error is not a terminal.
+/// A progress bar on the terminal; it shows nothing where standard error is not a terminal.
 #pragma once
 
 #include <chrono>

@@ -23,20 +23,20 @@
 
 namespace tessera_examples {
 
-/// Heads x tokens x channels each; queries are those of the last tokens.
+/// One layer's queries, keys and values, heads x tokens x channels each; queries are those of the last tokens.
 struct real_layer {
   std::string name;  ///< the layer's number
   std::vector<tessera::bfloat16> queries;
   std::vector<tessera::bfloat16> keys;
   std::vector<tessera::bfloat16> values;
-  std::vector<tessera::bfloat16> rotated_queries;  ///< by the token's position
+  std::vector<tessera::bfloat16> rotated_queries;  ///< rotated by the token's position
   std::vector<tessera::bfloat16> rotated_keys;
-  std::vector<exact_attention> exact;  ///< causal, query heads x queries
+  std::vector<exact_attention> exact;  ///< causal attention, query heads x queries
 };
 
 struct real_layers {
   static constexpr std::int64_t channels = 64;
-  static constexpr std::int64_t queries = 64;  ///< of a head
+  static constexpr std::int64_t queries = 64;  ///< queries of a head
   std::int64_t query_heads;
   std::int64_t key_heads;
   std::int64_t tokens;
@@ -57,7 +57,7 @@ struct real_layers {
   [[nodiscard]] tessera::rotary_embedding rotary() const { return tables.embedding(tessera::rotary_pairs::halves); }
 };
 
-/// Length of the difference of a layer's results, query heads x queries x channels, relative to what they should be.
+/// The length of the difference of a layer's results, query heads x queries x channels, relative to the exact ones.
 inline double relative_error(std::vector<float> const& found, real_layer const& layer) {
   distance apart;
   std::size_t at = 0;
@@ -71,7 +71,7 @@ inline double relative_error(std::vector<float> const& found, real_layer const& 
 
 namespace detail {
 
-/// The first token of `heads` is at position `first`.
+/// Rotates `heads`, whose first token is at position `first`.
 inline std::vector<tessera::bfloat16> rotated(tessera::rotary_embedding const& rotary,
                                               tessera::view<tessera::bfloat16 const, 3> heads, std::int64_t first) {
   std::vector<tessera::bfloat16> turned;
@@ -102,12 +102,12 @@ inline void add_attention(real_layers const& data, real_layer& layer) {
 
 }  // namespace detail
 
-/// Of smollm2_attention.safetensors. Throws a failure where tensors do not fit together.
+/// Reads smollm2_attention.safetensors. Throws a failure where tensors do not fit together.
 inline real_layers read_layers(std::string const& path) {
   input_file const file(path);
   safetensors_reader const model(file, path);
   constexpr std::int64_t channels = real_layers::channels;
-  constexpr double base = 100000;  // of the model's rotary embedding
+  constexpr double base = 100000;  // base of the model's rotary embedding
   std::int64_t const tokens = std::ssize(elements_of<std::int32_t>(model, path, "token_ids", "I32"));
   real_layers data{0, 0, tokens, {tessera::rotary_frequencies(base, int{channels}), 2 * tokens}, {}};
   for (char const* name : {"14", "15", "16"}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What goes wrong in an example becomes a message and an exit code (failure.hpp): what its main() returns.
+/// Runs an example: an exception becomes a message and an exit code (failure.hpp), which main() returns.
 #pragma once
 
 #include <cstdio>

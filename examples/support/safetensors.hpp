@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Reads and writes safetensors files: named tensors, one after the other, behind a header in JSON.
+/// Reads and writes safetensors files: named tensors, one after the other, after a header in JSON.
 ///
 ///     tessera_examples::input_file file("model.safetensors");
 ///     tessera_examples::safetensors_reader model(file, file.path());
 ///     for (auto const& tensor : model.tensors()) { use(tensor.name, tensor.shape, model.data(tensor)); }
 ///
 /// A file is 8 bytes with the header's length N, little-endian; N bytes of JSON; the tensors' bytes. The reader takes
-/// any bytes and refuses what breaks a rule of the format: it never reads outside of them, and what it returns can be
+/// any bytes and refuses those that break a rule of the format. It never reads outside of them, and its results can be
 /// relied on.
 #pragma once
 
@@ -49,7 +49,7 @@ struct tensor_entry {
   std::string name;
   std::string dtype;
   std::vector<std::int64_t> shape;
-  std::int64_t begin = 0;  ///< of its bytes, counted from the end of the header
+  std::int64_t begin = 0;  ///< beginning of its bytes, counted from the end of the header
   std::int64_t end = 0;
 
   [[nodiscard]] std::int64_t bytes() const { return end - begin; }
@@ -74,8 +74,7 @@ inline constexpr std::int64_t largest_safetensors_header = 100'000'000;
 namespace detail {
 
 /// Takes the parser's events one by one, so that a header of 100 MB needs no tree in memory and keys cannot hide each
-/// other. Names are compared and never hashed: whoever writes the file could choose them so that all hashes are the
-/// same.
+/// other. Names are compared and never hashed: whoever writes the file could choose names with equal hashes.
 class header_events : public nlohmann::json_sax<nlohmann::json> {
  public:
   header_events(std::string const& file, safetensors_header& header) : file_(file), header_(header) {}
@@ -206,7 +205,7 @@ inline void check_names(std::string const& file, safetensors_header const& heade
           twice == names.end() ? "" : shown(std::string(*twice)));
 }
 
-/// The bytes that a tensor's shape and dtype ask for.
+/// The number of bytes that follows from a tensor's shape and dtype.
 inline std::int64_t bytes_by_shape(std::string const& file, tensor_entry const& tensor) {
   std::int64_t product = 1;
   bool overflows = false;
@@ -247,10 +246,10 @@ inline void check_layout(std::string const& file, safetensors_header& header) {
 
 }  // namespace detail
 
-/// Reads the JSON of a header. `file` is what messages name.
+/// Reads the JSON of a header. Messages name `file`.
 inline safetensors_header parse_safetensors_header(std::string_view text, std::string const& file) {
   require(exit_code::unsound, !text.empty() && text.front() == '{', file, ": the header does not start with \"{\"");
-  // The parser would take a zero byte for the end and never look at what follows.
+  // The parser would take a zero byte for the end and ignore the rest.
   std::size_t const zero = text.find('\0');
   require(exit_code::unsound, zero == std::string_view::npos, file, ": the header is not JSON, at byte ", zero,
           ": a zero byte");
@@ -264,7 +263,7 @@ inline safetensors_header parse_safetensors_header(std::string_view text, std::s
 
 class safetensors_reader {
  public:
-  /// `file` must stay as long as the reader; `name` is what messages name.
+  /// `file` must outlive the reader; messages name `name`.
   safetensors_reader(byte_source const& file, std::string const& name) {
     std::int64_t const size = file.size();
     require(exit_code::unsound, size >= 8, name, ": not a safetensors file: it has ", size,
@@ -287,11 +286,11 @@ class safetensors_reader {
             header_.data_bytes(), " bytes but the file has ", data_.size);
   }
 
-  /// In the order of their bytes.
+  /// The tensors in the order of their bytes.
   [[nodiscard]] std::vector<tensor_entry> const& tensors() const { return header_.tensors; }
   [[nodiscard]] std::map<std::string, std::string> const& metadata() const { return header_.metadata; }
   [[nodiscard]] safetensors_header const& header() const { return header_; }
-  /// The header's JSON, byte by byte.
+  /// The header's JSON, unchanged.
   [[nodiscard]] std::string_view text() const { return text_; }
   [[nodiscard]] byte_range data(tensor_entry const& tensor) const {
     return data_.behind(tensor.begin).first(tensor.bytes());
@@ -310,7 +309,7 @@ class safetensors_reader {
   byte_range data_;
 };
 
-/// The bytes of a file up to its tensors: length and header, padded with spaces to a multiple of 64 and to `smallest`
+/// The bytes of a file before its tensors: length and header, padded with spaces to a multiple of 64 and to `smallest`
 /// bytes.
 inline std::string safetensors_prefix(safetensors_header const& header, std::size_t smallest = 0) {
   using nlohmann::json;
@@ -337,7 +336,7 @@ inline std::string safetensors_prefix(safetensors_header const& header, std::siz
 }
 
 /// Writes tensors one by one, so that only a piece of one need be in memory. The header comes first in a file but its
-/// numbers are known last: room is left for it, and what of that is not used becomes spaces.
+/// numbers are known last: the writer leaves room for it, and unused room becomes spaces.
 ///
 /// File has append(bytes) and write_at(offset, bytes), as atomic_file does.
 template <class File>

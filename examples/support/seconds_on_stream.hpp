@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `seconds_on_stream`: what work on a CUDA stream takes there.
+/// `seconds_on_stream`: the time that work takes on a CUDA stream.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,7 +11,8 @@
 
 namespace tessera_examples {
 
-/// Median over 7 of the mean seconds of `calls` calls of `work`, which enqueues it, after `first` that warm up.
+/// The median over 7 of the mean seconds of `calls` calls of `work`, which enqueues it, after `first` calls that warm
+/// up.
 template <class Work>
 double seconds_on_stream(cudaStream_t stream, int first, int calls, Work const& work) {
   auto const check = [](cudaError_t status, char const* what) {

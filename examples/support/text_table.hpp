@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Tables in plain text: the first column to the left, numbers to the right.
+/// Tables in plain text: the first column is aligned to the left, numbers to the right.
 #pragma once
 
 #include <algorithm>
@@ -12,14 +12,14 @@
 
 namespace tessera_examples {
 
-/// `value` with as many digits after the point as asked for.
+/// `value` with so many digits after the point.
 inline std::string fixed(double value, int digits) {
   char text[64];
   std::snprintf(text, sizeof(text), "%.*f", digits, value);
   return text;
 }
 
-/// "1.04 MB"
+/// Bytes for people: "1.04 MB".
 inline std::string readable_bytes(std::int64_t bytes) {
   constexpr char const* units[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
   double value = static_cast<double>(bytes);
@@ -61,7 +61,7 @@ class text_table {
   }
 
  private:
-  /// Characters, not bytes, of UTF-8.
+  /// The width of a cell in characters of UTF-8, not bytes.
   static std::size_t width_of(std::string const& cell) {
     return static_cast<std::size_t>(
         std::count_if(cell.begin(), cell.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Which NeuZip codec a piece of a tensor takes, and something that runs it: CPU threads or a GPU, with the same bytes.
+/// The NeuZip codec for a piece of a tensor, and engines that run it: CPU threads or a GPU, with the same bytes.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace tessera_examples {
 
-/// What decides a stream's bytes, apart from the weights.
+/// The choices that decide a stream's bytes, apart from the weights.
 struct codec_choice {
   tessera::weight_type type = tessera::weight_type::bf16;
   int mantissa_kept = 7;
@@ -29,7 +29,7 @@ struct codec_choice {
   }
 };
 
-/// The element type that NeuZip takes for a dtype of safetensors, if it takes any.
+/// The element type by which NeuZip codes a dtype of safetensors, if it codes it.
 inline std::optional<tessera::weight_type> weight_type_of_dtype(std::string_view dtype) {
   using tessera::weight_type;
   if (dtype == "BF16") {
@@ -91,8 +91,8 @@ void with_lossless_codec(tessera::weight_type type, Use&& use) {
   }
 }
 
-/// Calls use(std::type_identity<codec>) with the codec of a choice, lossless or lossy. Throws for choices of which this
-/// program has no codec.
+/// Calls use(std::type_identity<codec>) with the codec of a choice, lossless or lossy. Throws for choices for which
+/// this program has no codec.
 template <class Use>
 void with_codec(codec_choice const& choice, Use&& use) {
   using tessera::weight_type;
@@ -112,7 +112,7 @@ void with_codec(codec_choice const& choice, Use&& use) {
   }
 }
 
-/// Bytes, aligned for T, as elements.
+/// Bytes, aligned for T, as elements of T.
 template <class T>
 tessera::array_view<T const> as_weights(std::span<std::byte const> bytes) {
   return {reinterpret_cast<T const*>(bytes.data()), static_cast<std::int64_t>(bytes.size() / sizeof(T))};
@@ -123,10 +123,10 @@ class weight_engine {
   virtual ~weight_engine() = default;
   [[nodiscard]] virtual char const* name() const = 0;
   [[nodiscard]] virtual bool supports(codec_choice const& choice) const = 0;
-  /// The stream of the weights, which lie in memory that is aligned for their type; valid until the next call.
+  /// The stream of the weights, which lie in memory that is aligned for their type. It is valid until the next call.
   virtual std::span<std::byte const> encode(codec_choice const& choice, std::span<std::byte const> weights) = 0;
-  /// Decodes a stream that starts at a multiple of 16 bytes into memory that is aligned for its type. `found` is what
-  /// inspect_weight_stream gave for it. Throws corrupt_data.
+  /// Decodes a stream that starts at a multiple of 16 bytes into memory that is aligned for its type. `found` is the
+  /// result of inspect_weight_stream for it. Throws corrupt_data.
   virtual void decode(tessera::inspected_weight_stream const& found, std::span<std::byte const> stream,
                       std::span<std::byte> weights) = 0;
 };
@@ -135,7 +135,7 @@ inline codec_choice choice_of(tessera::weight_stream_spec const& spec) {
   return {spec.type, spec.mantissa_kept, spec.log2_normalizer_block == 0 ? 0 : 1 << spec.log2_normalizer_block};
 }
 
-/// `threads` of the CPU; 0 means all.
+/// An engine of `threads` CPU threads; 0 means all.
 class cpu_engine final : public weight_engine {
  public:
   explicit cpu_engine(int threads) : exec_{.threads = threads} {}
@@ -146,7 +146,7 @@ class cpu_engine final : public weight_engine {
   std::span<std::byte const> encode(codec_choice const& choice, std::span<std::byte const> weights) override {
     with_codec(choice, [&]<class Codec>(std::type_identity<Codec>) {
       using value_type = typename Codec::value_type;
-      stream_ = {};  // first, so that two are never there at once
+      stream_ = {};  // frees the old memory first, so that both are never there at once
       stream_ = Codec::encode(exec_, as_weights<value_type>(weights),
                               {.checksums = true, .normalizer_block = choice.normalizer_block});
     });
@@ -169,7 +169,7 @@ class cpu_engine final : public weight_engine {
   tessera::buffer<std::byte> stream_;
 };
 
-/// The GPU, or null (with the reason in `why_not`) where there is none. Lossless codecs only.
+/// The engine of a GPU, or null (with the reason in `why_not`) where there is none. It has lossless codecs only.
 std::unique_ptr<weight_engine> make_cuda_engine(std::string& why_not);
 
 }  // namespace tessera_examples

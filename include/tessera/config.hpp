@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What library code asks of the compiler: which functions run on both sides, and whether programs for CUDA belong in.
+/// What library code asks of the compiler: which functions run on host and device, and whether CUDA programs are
+/// compiled.
 #pragma once
 
 #if __cplusplus < 202002L
@@ -13,14 +14,14 @@
 #define TESSERA_FN
 #endif
 
-/// Defined where a CUDA source is compiled, though not at run time by NVRTC. There a header that has overloads or
-/// specialisations for CUDA in a .cuh of its name ends by including it:
+/// Defined while a compiler for CUDA reads the source, except for NVRTC, which compiles at run time. Where it is
+/// defined, a header with overloads or specialisations for CUDA in a .cuh of its name ends by including that .cuh:
 ///
 ///     #if defined(TESSERA_COMPILES_CUDA)
 ///     #include <tessera/algorithm/attention/attention.cuh>
 ///     #endif
 ///
-/// So all sources of a program mean the same by a call with a tessera::cuda executor, whatever else they include.
+/// So a call with a tessera::cuda executor means the same in all sources of a program, whatever else they include.
 #if defined(__CUDACC__) && !defined(__CUDACC_RTC__)
 #define TESSERA_COMPILES_CUDA
 #endif

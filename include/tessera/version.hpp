@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The version, in the one place that the build files read it from.
+/// The version of tessera; the build files read it from here alone.
 #pragma once
 
 /// The library's version, major.minor.patch.

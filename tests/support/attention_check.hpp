@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Checks attention on the CPU against the formula on its own codes.
+/// Checks attention on the CPU against the formula with attention's own codes.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,9 @@
 
 namespace tessera_test {
 
-/// Checks that results are those of the formula with the codes. Values are up to about 5 in size, scores up to about
-/// 30. Log-sum-exps are as exact as what the softmax adds up: exponentials, or what codes of weights stand for.
+/// Checks that the results are those of the formula with the codes. Values are up to about 5 in size, scores up to
+/// about 30. Log-sum-exps are as exact as the sum of the softmax's weights: exponentials, or the numbers that codes of
+/// weights stand for.
 template <class Attention, class T>
 void check_against_codes(attention_problem<T> const& p, double tolerance = 2e-3, double of_log_sum_exps = 2e-5) {
   tessera::attention_shape const& s = p.shape;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Attention as the formula says, in double, with all scores in memory; problems, results, and measures of error.
+/// Attention by the formula, in double, with all scores in memory, and its problems, results and measures of error.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ inline std::size_t as_size(std::int64_t count) {
   return static_cast<std::size_t>(count);
 }
 
-/// The inputs of attention in vectors, batch x heads x tokens x channels.
+/// Inputs of attention, in vectors, batch x heads x tokens x channels.
 template <class T>
 struct attention_problem {
   tessera::attention_shape shape;
@@ -32,8 +32,8 @@ struct attention_problem {
   std::vector<std::int32_t> query_lengths = {};
   std::vector<std::int32_t> key_lengths = {};
   std::vector<float> sinks = {};
-  std::vector<std::int32_t> list_counts = {};  ///< lengths of lists of tiles, for each block of 64 queries of each head
-  std::vector<std::int32_t> list_tiles = {};   ///< the lists, with room for 8 tiles each
+  std::vector<std::int32_t> list_counts = {};  ///< tiles of keys in the list of each block of 64 queries of each head
+  std::vector<std::int32_t> list_tiles = {};   ///< the lists of tiles, each with room for 8
 
   tessera::attention_inputs<T> inputs() const {
     tessera::attention_shape const& s = shape;
@@ -69,7 +69,7 @@ std::vector<T> attention_samples(Generator const& generator, std::uint64_t seed,
   return made;
 }
 
-/// Makes a problem, each head from a seed of its own.
+/// Makes a problem; each head has its own seed.
 template <class T, class Queries, class Keys, class Values>
 attention_problem<T> make_attention_problem(tessera::attention_shape const& s, Queries const& queries, Keys const& keys,
                                             Values const& values, std::uint64_t seed = 1) {
@@ -96,10 +96,10 @@ struct attention_results {
   std::vector<double> log_sum_exp;
 };
 
-/// The function whose result is added to a score: (sequence, head, query, key).
+/// The function that gives the bias of a score: (sequence, head, query, key).
 using reference_bias = std::function<double(std::int64_t, std::int64_t, std::int64_t, std::int64_t)>;
 
-/// The formula on rows of doubles. Rows that see nothing give zeros and minus infinity.
+/// Attention by the formula. Q, K: rows of doubles. Queries that see no key give zeros and minus infinity.
 struct reference_attention {
   tessera::attention_shape shape;
   std::vector<double> queries;
@@ -186,7 +186,7 @@ attention_results attention_by_formula(attention_problem<T> const& p, reference_
   return attention_by_formula(p, {p.shape, as_doubles(p.queries), as_doubles(p.keys), as_doubles(p.values)}, bias);
 }
 
-/// The results of an implementation that writes into memory full of rubbish.
+/// The results of an implementation, written into memory full of garbage.
 template <class Attention, class Result, class Executor, class T, class Bias = tessera::no_bias>
 attention_results run_attention_problem(Executor const& exec, attention_problem<T> const& p, Bias const& bias = {}) {
   tessera::attention_shape const& s = p.shape;
@@ -231,7 +231,7 @@ inline attention_error error_of(std::vector<double> const& found, std::vector<do
           std::sqrt(squares / static_cast<double>(expected.size()))};
 }
 
-/// The largest difference of elements; infinities and NaNs must be the same.
+/// The largest difference; infinities and NaNs must be in the same places.
 inline double farthest(std::vector<double> const& found, std::vector<double> const& expected) {
   double most = found.size() == expected.size() ? 0.0 : std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < std::min(found.size(), expected.size()); ++i) {

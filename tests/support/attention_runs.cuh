@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Attention on CUDA devices by the methods that many tests take, compiled once for all of them (in attention_runs.cu);
+/// Attention on CUDA devices by the methods that many tests use, compiled once for all of them (in attention_runs.cu);
 /// see attention_runs.hpp.
 #pragma once
 
@@ -16,7 +16,7 @@ using eight_with_value_means =
 
 }  // namespace tessera_test
 
-/// After `template` or `extern template`.
+/// Declares or defines the method's functions after `template` or `extern template`.
 #define TESSERA_TEST_ATTENTION_ON_DEVICES(words, attention, type)                                 \
   words void tessera::quantize_attention(tessera::cuda const&,                                    \
                                          tessera::quantize_call<attention::method, type> const&); \

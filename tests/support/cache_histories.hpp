@@ -13,7 +13,7 @@
 
 namespace tessera_test {
 
-/// Everything that calls read of the second sequence, in slot 1.
+/// The results of calls that read the second sequence, in slot 1.
 template <class Executor>
 std::vector<std::vector<float>> second_as_read(listed_cache<Executor>& cache, cache_lists const& lists) {
   std::vector<std::vector<float>> all(6);
@@ -35,7 +35,7 @@ std::vector<std::vector<float>> second_as_read(listed_cache<Executor>& cache, ca
   return all;
 }
 
-/// Tokens of which the second sequence has the same as the first.
+/// Replaces the second sequence by the first one.
 inline listed_tokens twice_the_first(listed_tokens tokens) {
   for (auto& pair : tokens.part) {
     for (auto& layer : pair.part) {
@@ -48,7 +48,8 @@ inline listed_tokens twice_the_first(listed_tokens tokens) {
   return tokens;
 }
 
-/// A fork reads the same after its origin has ended and another sequence has its slot, and continues as it would have.
+/// Checks that a fork reads the same after its origin has ended and another sequence has its slot, and that it goes on
+/// as before.
 template <class Executor>
 void check_fork(Executor const& exec, std::int64_t channels) {
   listed_tokens const tokens(300, channels);
@@ -62,7 +63,7 @@ void check_fork(Executor const& exec, std::int64_t channels) {
   lists.lengths = {0, 220};
   lists.fresh = {0, 0};
   lists.pages = {0, 2};
-  lists.blocks = {8, 9, 10, -1, 0, 1, 7, -1};  // the first two blocks are those of the origin
+  lists.blocks = {8, 9, 10, -1, 0, 1, 7, -1};  // the first two are blocks of the origin
   auto const before = second_as_read(cache, lists);
   auto const saved = cache.saved(lists, 1);
   REQUIRE(cache.statistics(lists).retained_tokens > 5);
@@ -78,7 +79,7 @@ void check_fork(Executor const& exec, std::int64_t channels) {
     CHECK(is_same);
   }
   CHECK((cache.saved(lists, 1) == saved));
-  // The fork continues beside the new sequence as it does alone.
+  // The fork goes on beside the new sequence as it does alone.
   lists.lengths = {300, 280};
   lists.fresh = {0, 60};
   cache.append(lists, tokens, 220, 60);
@@ -95,10 +96,10 @@ void check_fork(Executor const& exec, std::int64_t channels) {
   CHECK((cache.saved(lists, 1) == alone.saved(own, 1)));
 }
 
-/// Kinds of padding.
+/// The kinds of padding.
 enum class padding { zeros, equal, turned, not_finite };
 
-/// Tokens of which the first 192 are padding.
+/// 192 tokens of padding, and then other tokens.
 inline listed_tokens padded(listed_tokens tokens, padding kind) {
   for (auto& pair : tokens.part) {
     for (int layer = 0; layer < 2; ++layer) {
@@ -123,7 +124,7 @@ inline listed_tokens padded(listed_tokens tokens, padding kind) {
   return tokens;
 }
 
-/// Padding does not set thresholds that follow from angles, however much padding comes first.
+/// Checks that thresholds that follow from angles do not follow from those of padding, however much of it comes first.
 template <class Executor>
 void check_padding(Executor const& exec, retain_most_different rule, padding kind) {
   listed_tokens const tokens = padded(listed_tokens(512, 64), kind);
@@ -139,7 +140,7 @@ void check_padding(Executor const& exec, retain_most_different rule, padding kin
   }
   cache_bytes const of_padding = cache.statistics(lists);
   CHECK((of_padding.retained_tokens == 0) == (kind != padding::not_finite));
-  // The four whole pages after it decide, with the rest of the padding or without it.
+  // Four whole pages that follow decide about the threshold, with the rest of the padding or without it.
   listed_cache<Executor> alone(exec, 64, rule);
   cache_lists of_alone = lists;
   of_alone.pages = {0, 0};

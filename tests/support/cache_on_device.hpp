@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// A cache_problem's memory on a device, and lists there.
+/// The memory of a cache_problem, and its lists, on a device.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ std::vector<T> on_host(cuda const& exec, buffer<T> const& list) {
   return copy;
 }
 
-/// A copy of a host's cache_problem on the device.
+/// The same members as a host's cache_problem.
 template <class T>
 struct cache_on_device {
   cuda exec;

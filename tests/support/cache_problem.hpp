@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Compressed caches for tests: memory for one layer or a pair, keys and values, and the expected contents of a cache.
+/// Compressed caches for tests: memory for one layer or a pair, keys and values, and the results that a cache should
+/// give.
 #pragma once
 
 #include <cmath>
@@ -39,8 +40,8 @@ struct layer_pair {
   }
 };
 
-/// A pair of layers whose directions are `angle` apart on average, with lengths a factor of 1.22 apart, and one token
-/// in 50 nearly opposite.
+/// Makes a pair whose directions are `angle` apart on the average and whose lengths differ by a factor of 1.22. One
+/// token in 50 has nearly opposite directions.
 template <class T>
 layer_pair<T> make_layer_pair(std::int64_t sequences, std::int64_t heads, std::int64_t tokens, std::int64_t channels,
                               double angle = 0.5, std::uint64_t seed = 1) {
@@ -54,7 +55,7 @@ layer_pair<T> make_layer_pair(std::int64_t sequences, std::int64_t heads, std::i
       std::uint64_t const token = at / static_cast<std::uint64_t>(channels);
       bool const is_outlier = testing::hash(base + 3, token) % 50 == 0;
       double const turn = is_outlier ? 2.2 : angle * (1 + 0.2 * static_cast<double>(normal.value(base + 2, token)));
-      double const away = i % channels % 31 == 7 ? 3.0 : 0.0;  // some channels are far from zero
+      double const away = i % channels % 31 == 7 ? 3.0 : 0.0;  // some channels lie away from zero
       double const u = away + static_cast<double>(normal.value(base, at));
       double const v = static_cast<double>(normal.value(base + 1, at));
       double const length = std::exp(0.3 * static_cast<double>(normal.value(base + 4, token)));
@@ -66,7 +67,7 @@ layer_pair<T> make_layer_pair(std::int64_t sequences, std::int64_t heads, std::i
   return made;
 }
 
-/// Memory of a cache of a pair or a layer, filled with rubbish, for `slots` sequences of up to `tokens` tokens.
+/// Memory of a cache of a pair or a layer, full of garbage, for `slots` sequences of up to `tokens` tokens.
 template <class T>
 struct cache_problem {
   cache_memory<T> memory;
@@ -95,7 +96,7 @@ struct cache_problem {
     refused.assign(as_size(slots * heads), 0);
     thresholds.assign(as_size(2 * slots * heads), std::numeric_limits<float>::quiet_NaN());
     lengths.assign(as_size(slots), 0);
-    for (std::int64_t i = 0; i < count; ++i) {  // in descending order, so that nothing can rely on neighbouring blocks
+    for (std::int64_t i = 0; i < count; ++i) {  // in descending order, so that nothing may rely on neighbours
       blocks.push_back(static_cast<std::int32_t>(count - 1 - i));
     }
     std::size_t const beyond = reinterpret_cast<std::uintptr_t>(pages.data()) % 32;
@@ -138,7 +139,7 @@ struct cache_problem {
     return {memory.format, memory.page(blocks[as_size(slot * most_pages + number)], head), layer};
   }
 
-  /// Keys or values as the cache restores them.
+  /// The keys or values that the cache restores.
   template <class Result>
   std::vector<Result> restored(int layer, int which, std::int64_t tokens) const {
     std::vector<Result> both[2];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The accuracy of a compressed cache at its measured bytes: restored directions, and attention over two neighbouring
-/// layers.
+/// The accuracy that a compressed cache costs: restored directions, and attention over two neighbouring layers, with
+/// the bytes that were measured.
 #pragma once
 
 #include <cmath>
@@ -19,7 +19,7 @@
 
 namespace tessera_test {
 
-/// Keys and values of two layers, and queries for each.
+/// Keys, values and queries of two layers.
 struct quality_data {
   std::string name;
   layer_pair<bfloat16> pair;
@@ -31,8 +31,8 @@ struct quality_data {
 };
 
 struct quality {
-  double ratio;         ///< bytes of bf16 to measured ones
-  double retained;      ///< the part of tokens that are retained
+  double ratio;         ///< bytes of bf16 over measured bytes
+  double retained;      ///< the part of the tokens that are retained
   double key_cosine;    ///< mean cosine of restored and original keys, both layers
   double value_cosine;  ///< mean cosine of restored and original values, both layers
   double error[2];      ///< relative error of each layer's attention
@@ -40,8 +40,8 @@ struct quality {
   double cosine() const { return (key_cosine + value_cosine) / 2; }
 };
 
-/// Two heads with directions that are `cosine` apart, except for one token in a hundred at -0.6. Four channels are far
-/// from zero; lengths vary, and grow by 1.22. Queries look for single tokens.
+/// Two heads of directions whose cosine is `cosine`, but -0.6 for one token in a hundred. Four channels lie far from
+/// zero; lengths vary, and grow by 1.22. Queries look for single tokens.
 inline quality_data data_at(double cosine, std::int64_t tokens = 1024, std::int64_t channels = 128) {
   quality_data data{"cosine " + std::to_string(cosine).substr(0, 4), {1, 2, tokens, channels, {}}, 2, 64, {}, false};
   testing::gauss const normal;
@@ -109,7 +109,7 @@ inline std::vector<bfloat16> rotated_queries(std::vector<bfloat16> queries) {
   return queries;
 }
 
-/// Layers `first` and `first + 1` of a real model.
+/// Keys, values and queries of layer `first` and the next one of a real model.
 inline quality_data real_data(int first) {
   constexpr char const* file = "smollm2_attention.safetensors";
   quality_data data{
@@ -159,7 +159,7 @@ inline double mean_cosine(std::vector<double> const& a, std::vector<double> cons
   return sum;
 }
 
-/// The quality of a cache all of whose tokens are sealed. With pages of one layer each layer has a cache of its own.
+/// The quality of a cache whose tokens are all sealed. With pages of one layer, each layer has its own cache.
 template <class Merger>
 quality quality_of(quality_data const& data, int bits, int layers, retain_most_different rule, Merger const& merger,
                    int value_group = 64) {

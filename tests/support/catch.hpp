@@ -32,7 +32,7 @@ inline auto contains(std::string const& part) {
 #endif
 }
 
-/// True when `name` is set in the environment to anything but "" and "0".
+/// Whether `name` is set in the environment to anything but "" and "0".
 inline bool environment_asks_for(char const* name) {
   char const* value = std::getenv(name);
   return value != nullptr && std::string(value) != "" && std::string(value) != "0";

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Refuses to compile where a call with a tessera::cuda executor would mean the portable program, for want of a header.
-/// To be included last.
+/// Refuses to compile where a header is missing, so that a call with a tessera::cuda executor would mean the portable
+/// program. Include it last.
 ///
-/// Each function that algorithms overload for CUDA gets one overload more, or two. CUDA's own suits a call better than
-/// that; the one for any executor does not, so that without CUDA's own the call is ambiguous. Nothing is ever called.
+/// Each function that algorithms overload for CUDA gets one or two more overloads here. CUDA's own overload suits a
+/// call better than these; the one for any executor does not, so that without CUDA's own the call is ambiguous. Nothing
+/// is ever called.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +47,7 @@ using namespace tessera;
 template <class T>
 T const& a();
 
-// What the calls give, which the compiler has to choose functions for.
+// The types of the calls' results, for which the compiler has to choose functions.
 using method = sage_attention2::method;
 using tile = loss_gemm_tile<bfloat16>;
 using states = lse_reducer<float>;
@@ -66,7 +67,8 @@ using chosen = std::tuple<
     std::type_identity<decltype(run_program(a<cuda>(), a<attend_chunks<bfloat16, std::int8_t>>()))>,
     std::type_identity<decltype(run_cached_attention(a<cuda>(), a<cached_attention_call<bfloat16, bfloat16>>()))>>;
 
-// A stream of its own, which the side queue of other executors does not take; and tensor cores.
+// Checks a side queue on a stream, which other executors' side queues do not take, and sums in registers of tensor
+// cores.
 static_assert(std::is_constructible_v<side_queue<cuda>, cuda const&, cudaStream_t, int>);
 static_assert(sizeof(gemm_tile<bfloat16, shape<64, 64, 16>, cuda_block<128>>::sum_tile) < 64 * 64 * sizeof(float));
 

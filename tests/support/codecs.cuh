@@ -15,7 +15,7 @@ template <class Architectures>
 struct architectures_of<tessera::basic_cuda<Architectures>> {
   using type = Architectures;
 };
-/// What this program is compiled for.
+/// The architectures that this program is compiled for.
 using architectures = architectures_of<tessera::cuda>::type;
 
 }  // namespace tessera_test

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Coding on the CPU, compiled once for all tests (in codecs.cpp). Include it after the library's headers in tests that
-/// encode or decode: they compile in half the time and test the same code.
+/// encode or decode: they then compile in half the time and test the same code.
 #pragma once
 
 #include <tessera/exec/cpu.hpp>
 #include <tessera/neuzip.hpp>
 
-/// Both directions of one codec, after `template` or `extern template`. `last`: run_encode's last template argument,
-/// which is the executor or, for executors with programs of their own, their template parameter.
+/// Both directions of one codec, after `template` or `extern template`. last: run_encode's last template argument,
+/// which is the executor or, for executors with their own programs, their parameter.
 #define TESSERA_TEST_CODEC(words, executor, last, type, kept)                      \
   words void tessera::run_encode<tessera::keep_mantissa<kept>, type, last>(        \
       executor const&, tessera::array_view<tessera::weight_encoding<type> const>); \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What CUDA tests share: skipping without a device, and checked runtime calls.
+/// Shared parts of CUDA tests: skipping without a device, and checked runtime calls.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,7 +11,7 @@
 
 namespace tessera_test {
 
-/// Empty when a CUDA device can be used, else why not.
+/// Empty when a CUDA device can be used, else the reason why not.
 inline std::string why_no_gpu() {
   int count = 0;
   cudaError_t const result = cudaGetDeviceCount(&count);
@@ -21,7 +21,7 @@ inline std::string why_no_gpu() {
   return count > 0 ? "" : "no CUDA device: the driver reports 0 devices";
 }
 
-/// Throws with the call's own words when a CUDA runtime call fails.
+/// Throws with the runtime's message when a CUDA runtime call fails.
 inline void cuda_ok(cudaError_t result) {
   if (result != cudaSuccess) {
     throw std::runtime_error(std::string("CUDA: ") + cudaGetErrorString(result));
@@ -30,8 +30,8 @@ inline void cuda_ok(cudaError_t result) {
 
 }  // namespace tessera_test
 
-/// First line of every CUDA test: without a device the test reports itself as skipped, or fails when the environment
-/// says TESSERA_REQUIRE_GPU=1.
+/// The first line of every CUDA test: without a device the test reports itself as skipped, or fails when the
+/// environment has TESSERA_REQUIRE_GPU=1.
 #define TESSERA_NEEDS_CUDA()                                                                 \
   do {                                                                                       \
     if (auto const tessera_reason = ::tessera_test::why_no_gpu(); !tessera_reason.empty()) { \

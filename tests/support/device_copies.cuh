@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Vectors on their way to a device and back.
+/// Copies vectors to a device and back.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ tessera::buffer<T> to_device(tessera::cuda const& exec, std::vector<T> const& va
   return copy;
 }
 
-/// What lies on the device; waits for it.
+/// A copy of elements on the device; waits for it.
 template <class T>
 std::vector<T> to_host(tessera::cuda const& exec, T const* data, std::int64_t count) {
   std::vector<T> copy(static_cast<std::size_t>(count));

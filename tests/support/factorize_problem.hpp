@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Keys with a known spectrum, their products in double, and the part of them that directions leave.
+/// Keys with a given spectrum, their products in double, and what directions leave of the keys.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,8 @@ struct found_directions {
   std::vector<float> gram;
 };
 
-/// Searches by the programs that the executor chooses, instead of one search of algorithm/subspace/subspace_search.hpp.
+/// Searches directions by the programs that the executor chooses, or by one of those in
+/// algorithm/subspace/subspace_search.hpp.
 struct executors_choice {
   template <class Executor, class T>
   static void run(Executor const& exec, subspace_search<T> const& search) {
@@ -91,7 +92,7 @@ std::vector<float> keys_with(std::int64_t heads, std::int64_t tokens, std::int64
   return keys;
 }
 
-/// The products of channels in double.
+/// The products of all pairs of channels, in double.
 template <class T>
 std::vector<double> exact_gram(std::vector<T> const& keys, std::int64_t heads, std::int64_t tokens,
                                std::int64_t channels) {
@@ -118,7 +119,7 @@ inline double trace_of(std::vector<double> const& gram, std::int64_t width) {
   return trace;
 }
 
-/// The part of the rows that directions leave, |X - X Q Q^T|^2, for orthonormal Q.
+/// What the directions leave of the rows, |X - X Q Q^T|^2, for orthonormal Q.
 inline double left_by(std::vector<double> const& gram, std::vector<float> const& q, std::int64_t width,
                       std::int64_t rank) {
   double held = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Reference results of matrix products, in double, with the bounds that tile/gemm_operand.hpp documents.
+/// The expected results of a matrix product, in double, with the bounds that tile/gemm_operand.hpp documents.
 #pragma once
 
 #include <cmath>
@@ -14,7 +14,7 @@
 
 namespace tessera_test {
 
-/// Numbers of about 1, whatever the type; small whole ones for integers.
+/// Numbers of about 1 in any type; small whole numbers for integers.
 template <class T>
 T operand_sample(std::uint64_t seed, std::uint64_t index) {
   float const value = tessera::testing::gauss{}.value(seed, index);
@@ -34,7 +34,7 @@ std::vector<T> operand_samples(std::int64_t count, std::uint64_t seed) {
   return values;
 }
 
-/// How far sums may be from the truth, in units of the sum of their products' magnitudes.
+/// The bound of a sum's error, in units of the sum of its products' magnitudes.
 template <class Operand>
 double sum_bound(std::int64_t depth) {
   if constexpr (std::is_integral_v<Operand>) {
@@ -65,7 +65,7 @@ double rounding_bound() {
   }
 }
 
-/// How many elements of `found` are not inputs * weights^T + bias (of which there may be none) within the bounds.
+/// How many elements of `found` are not inputs * weights^T + bias within the bounds; the bias may be missing.
 template <class Operand, class Value, class Output>
 std::int64_t wrong_sums(tessera::matrix_view<Value const> inputs, tessera::matrix_view<Value const> weights,
                         std::vector<float> const& bias, tessera::matrix_view<Output const> found) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Memory of a CUDA device with nothing before and behind it: a kernel that reads or writes one byte too many ends with
+/// Memory of a CUDA device with nothing before and after it: a kernel that reads or writes one byte too many ends with
 /// an error instead of going on with what it found.
 ///
 ///     tessera_test::guarded_memory memory(bytes);                // of the current device
 ///     memory.first(bytes);                                      // nothing lies before it
 ///     memory.last(bytes, 16);                                   // nothing lies behind it, but up to 15 bytes
 ///
-/// Pages are those of the driver (2 MiB), with as much address space before and behind them that is reserved and never
-/// mapped. The driver's functions are found at run time, so nothing but the runtime is linked.
+/// Pages are the driver's (2 MiB). As much address space before and after them is reserved and never mapped. The
+/// driver's functions are found at run time, so nothing but the runtime is linked.
 #pragma once
 
 #include <cuda.h>
@@ -49,13 +49,14 @@ inline void check_driver(CUresult result, char const* name) {
 
 }  // namespace detail
 
-/// At least `bytes` bytes. Throws device_error where the device has no virtual addresses of its own or no memory left.
+/// At least `bytes` bytes of such memory. Throws device_error where the device has no virtual memory management or no
+/// memory left.
 class guarded_memory {
  public:
   explicit guarded_memory(std::int64_t bytes) {
     int device = 0;
     tessera::check_cuda(cudaGetDevice(&device), "guarded_memory", "cudaGetDevice");
-    tessera::check_cuda(cudaFree(nullptr), "guarded_memory", "cudaFree");  // the driver's functions want a context
+    tessera::check_cuda(cudaFree(nullptr), "guarded_memory", "cudaFree");  // the driver's functions need a context
     CUmemAllocationProp properties{};
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -77,9 +78,9 @@ class guarded_memory {
   guarded_memory& operator=(guarded_memory const&) = delete;
   ~guarded_memory() { free(); }
 
-  /// All that there is.
+  /// The first byte of the memory.
   [[nodiscard]] std::byte* data() const { return reinterpret_cast<std::byte*>(begin_); }
-  /// How much that is.
+  /// How many bytes the memory has.
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(size_); }
   /// The first `bytes` bytes.
   [[nodiscard]] std::byte* first(std::int64_t bytes) const {
@@ -111,7 +112,7 @@ class guarded_memory {
     detail::check_driver(detail::driver_function<decltype(cuMemSetAccess)>("cuMemSetAccess")(begin_, size_, &access, 1),
                          "cuMemSetAccess");
   }
-  /// What went wrong before is more than what goes wrong here.
+  /// Frees without throwing: an earlier error matters more than an error here.
   void free() noexcept {
     try {
       if (begin_ != 0) {

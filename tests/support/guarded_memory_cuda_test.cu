@@ -12,7 +12,7 @@ using tessera_test::guarded_memory;
 
 namespace {
 
-/// Whether the runtime knows an address as memory of a device.
+/// Whether the runtime knows an address as device memory.
 bool is_mapped(std::byte const* address) {
   cudaPointerAttributes attributes{};
   if (cudaPointerGetAttributes(&attributes, address) != cudaSuccess) {

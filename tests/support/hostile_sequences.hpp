@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Calls of a cache with impossible lists, for any executor: each fault is reported, and nothing else happens.
+/// Calls of a cache with impossible lists, for any executor: each call is reported, and nothing else happens.
 #pragma once
 
 #include <cmath>
@@ -21,7 +21,7 @@ enum class cache_operation { append, write, seal, attend, restore };
 /// One of the lists of a cache's calls.
 using cache_list = std::vector<std::int32_t> cache_lists::*;
 
-/// A change that makes lists of the second sequence hostile.
+/// Makes lists of the second sequence hostile.
 struct hostile_list {
   cache_operation operation;
   cache_list list;
@@ -61,7 +61,7 @@ inline std::vector<hostile_list> hostile_lists() {
   return all;
 }
 
-/// A cache of two sequences of 200 tokens, and 60 more for calls that bring some.
+/// Two sequences of 200 tokens, with room for 60 more if the test wants it.
 template <class Executor>
 struct hostile_problem {
   listed_cache<Executor> cache;
@@ -83,7 +83,7 @@ struct hostile_problem {
       cache.write(lists, tokens, 200, 60);
     }
   }
-  /// Runs an operation, and returns its complaint.
+  /// The complaint of a call with these lists.
   std::string run(listed_tokens const& tokens, cache_operation operation, cache_lists const& by) {
     return complaint_of([&] {
       switch (operation) {
@@ -102,7 +102,7 @@ struct hostile_problem {
   }
 };
 
-/// Checks that the first sequence has the same results as without the second one, and the second one has none.
+/// The first sequence has the results that it has without the second one; the second one has none.
 inline void check_attended(std::vector<float> const& found, std::vector<float> const& alone, std::int64_t channels) {
   REQUIRE(found.size() == alone.size());
   std::size_t const of_sequence = as_size(4 * channels);
@@ -149,8 +149,7 @@ void check_hostile_lists(Executor const& exec, std::int64_t channels) {
     (spoiled.lists.*one.list)[one.place] = one.value;
     std::string const words = spoiled.run(tokens, one.operation, spoiled.lists);
     char const* const calls[] = {"append", "write", "seal", "attend", "restore"};
-    // This sequence has as many tokens as follow from its pages.
-    bool const is_tail = one.expected == status_code::full_tail;
+    bool const is_tail = one.expected == status_code::full_tail;  // it may have as many tokens as follow from its pages
     CHECK_THAT(words, contains(std::string("cross_layer_cache.") + calls[static_cast<int>(one.operation)] + ": ") &&
                           contains("sequence 1 ") &&
                           contains(is_tail || one.expected == status_code::bad_new_tokens

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The expected result of compressed_linear, to the last bit, from plain weights: in the order of additions of its
+/// The results that compressed_linear must give, to the last bit, from plain weights: in the order of additions of its
 /// header.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace tessera_test {
 
-/// outputs[token][row]; inputs and weights are row-major. `bias` may be empty.
+/// The expected outputs[token][row]; inputs and weights are row-major. bias: empty for none.
 template <class Output, class Input, class Weight>
 std::vector<Output> linear_reference(std::vector<Input> const& inputs, std::vector<Weight> const& weights,
                                      std::vector<Weight> const& bias, std::int64_t tokens, std::int64_t rows,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// A cache of three layers on any executor, with lists of sequences that a test writes as it likes, and a copy of its
+/// A cache of three layers on any executor, with lists of sequences that a test writes itself; and the bytes in its
 /// memory.
 #pragma once
 
@@ -19,9 +19,9 @@
 
 namespace tessera_test {
 
-/// The lists of two sequences, as a call gets them.
+/// Lists of two sequences, as a call takes them.
 struct cache_lists {
-  static constexpr std::int64_t table = 4;  ///< block table entries of a sequence
+  static constexpr std::int64_t table = 4;  ///< pages of a sequence
 
   std::vector<std::int32_t> blocks{0, 1, 2, -1, 5, 6, 7, -1};
   std::vector<std::int32_t> slots{0, 1};
@@ -29,7 +29,7 @@ struct cache_lists {
   std::vector<std::int32_t> pages{0, 0};
   std::vector<std::int32_t> fresh{0, 0};
 
-  /// The same lists with a second sequence of no tokens.
+  /// The same lists with an empty second sequence.
   cache_lists without_second() const {
     cache_lists made = *this;
     made.lengths[1] = made.pages[1] = made.fresh[1] = 0;
@@ -37,7 +37,7 @@ struct cache_lists {
   }
 };
 
-/// Keys and values of a layer by itself and of a pair.
+/// Keys and values of a single layer and of a pair.
 struct listed_tokens {
   layer_pair<bfloat16> part[2];
 
@@ -62,7 +62,7 @@ class listed_cache {
   listed_cache(Executor const& on, std::int64_t channels,
                retain_most_different rule = retain_most_different::angle(1.5F))
       : exec(on), extents{3, most_tokens, 12, heads, channels, window}, cache(exec, extents, layers_by(rule)) {
-    for (int part = 0; part < parts; ++part) {  // memory that is never written is the same in all caches
+    for (int part = 0; part < parts; ++part) {  // memory that nobody writes is the same in all caches
       auto const& memory = cache.memory(part);
       fill(memory.pages, memory.page_bytes(extents.blocks));
       fill(memory.tail, memory.tail_values(extents.slots) * 2);
@@ -71,8 +71,7 @@ class listed_cache {
     exec.wait();
   }
 
-  /// Appends new tokens of all layers, the first of each sequence in `from`. The count of sequences is left out: all
-  /// take part.
+  /// Appends new tokens of all layers; the first token of each sequence is number `first` in `from`.
   void append(cache_lists const& lists, listed_tokens const& from, std::int64_t first, std::int64_t tokens) {
     buffer<std::byte> memory(exec, cache.append_plan(2, tokens).bytes());
     workspace const space(cache.append_plan(2, tokens), memory);
@@ -108,7 +107,7 @@ class listed_cache {
     });
     complain();
   }
-  /// Writes results and then log-sum-exps, sequence after sequence, to `found`, whether the call throws or not.
+  /// Attends; `found` gets results and then log-sum-exps, sequence after sequence, whether the call throws or not.
   void attend(cache_lists const& lists, int layer, std::vector<float>& found) {
     std::int64_t const values = 2 * query_heads * extents.channels;
     auto const queries = to_exec(attention_samples<bfloat16>(testing::gauss{.sigma = 1.5}, 7, 1, values));
@@ -126,7 +125,7 @@ class listed_cache {
     found = detail::fetched(exec, static_cast<float const*>(result.data()), result.size());
     complain();
   }
-  /// Writes keys and then values, sequence x head x token x channel, to `found`; -77 where nothing was restored.
+  /// Restores keys and then values, sequence x head x token x channel; `found` keeps -77 where nothing is written.
   void restore(cache_lists const& lists, int layer, std::int64_t tokens, std::vector<float>& found) {
     std::int64_t const values = 2 * heads * tokens * extents.channels;
     buffer<float> both = to_exec(std::vector<float>(as_size(2 * values), -77.0F));
@@ -194,7 +193,7 @@ class listed_cache {
     pair.retention = rule;
     return {minicache::single(), pair};
   }
-  /// Keeps the first complaint, so that a call continues with all layers as a captured one does.
+  /// Waits, and keeps the first complaint, so that a call goes on with all layers as a captured call does.
   void wait() {
     try {
       exec.wait();
@@ -224,7 +223,7 @@ class listed_cache {
     to.insert(to.end(), found.begin(), found.end());
   }
 
-  /// Keys and values in memory of the executor.
+  /// Keys and values in the executor's memory.
   struct sent {
     layer_pair<bfloat16> const& host;
     std::int64_t first;
@@ -259,7 +258,7 @@ class listed_cache {
   std::exception_ptr complaint_;
 };
 
-/// The message that a call throws; "" if it throws nothing.
+/// The complaint of a call; "" if there is none.
 template <class Call>
 std::string complaint_of(Call const& call) {
   try {

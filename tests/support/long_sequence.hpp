@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// A sequence for offloaded caches that is too long to be made on the host. Any token of it can be made alone, on the
-/// host and on devices, and attention over some of its tokens is computed in double.
+/// A sequence for offloaded caches that is too long to be made on the host. Any token of it can be made alone, on host
+/// and device, and attention over some of its tokens computed in double.
 #pragma once
 
 #include <cmath>
@@ -18,14 +18,14 @@
 
 namespace tessera_test {
 
-/// One key head of 64 channels, chunks of 8 tokens. Two chunks are needles: each has the same key for all its tokens
-/// before their rotation, and the same value. Two query heads of the token at `last` look for them.
+/// One key head of 64 channels, chunks of 8 tokens. Two chunks are needles: their keys are the same one before their
+/// rotation, and so are their values. Two query heads of the token at `last` are about the needles.
 struct long_sequence {
   using T = tessera::bfloat16;
-  std::int64_t needles[2];  ///< chunks
+  std::int64_t needles[2];  ///< indices of the needles' chunks
   std::int64_t last;
 
-  /// A number of a nearly normal distribution.
+  /// A number that is about normally distributed.
   TESSERA_FN static float noise(std::uint64_t seed, std::int64_t at) {
     std::uint64_t const bits = tessera::mix_bits(seed, static_cast<std::uint64_t>(at));
     std::int32_t sum = -2 * 65535;
@@ -37,7 +37,7 @@ struct long_sequence {
   [[nodiscard]] TESSERA_FN int needle_of(std::int64_t token) const {
     return token / 8 == needles[0] ? 0 : token / 8 == needles[1] ? 1 : -1;
   }
-  /// The key before its rotation.
+  /// A channel of a key before its rotation.
   [[nodiscard]] TESSERA_FN T key(std::int64_t token, std::int64_t channel) const {
     int const which = needle_of(token);
     return tessera::store<T>(which >= 0 ? noise(3, which * 64 + channel) : noise(1, token * 64 + channel));
@@ -86,7 +86,7 @@ inline double dot(std::vector<double> const& a, std::vector<double> const& b) {
   return sum;
 }
 
-/// The key of the sequence after its rotation, as the cache has it.
+/// A key of the sequence after its rotation, as the cache has it.
 inline std::vector<double> turned_key(long_sequence const& s, tessera::rotary_embedding const& rotary,
                                       std::int64_t token) {
   std::vector<float> plain;
@@ -102,8 +102,8 @@ inline std::vector<double> turned_key(long_sequence const& s, tessera::rotary_em
 
 }  // namespace long_sequences
 
-/// The query that, after its rotation, is along the key in the middle of needle `which`, and gives it a score of 12.
-/// `backwards`: the inverse rotations.
+/// The query whose rotation lies along the key in the middle of needle `which`, and gives that key a score of 12.
+/// `backwards`: rotations have the opposite sign.
 inline std::vector<tessera::bfloat16> query_about(long_sequence const& s, int which,
                                                   tessera::rotary_embedding const& rotary,
                                                   tessera::rotary_embedding const& backwards) {
@@ -119,7 +119,7 @@ inline std::vector<tessera::bfloat16> query_about(long_sequence const& s, int wh
   return made;
 }
 
-/// Attention of a query, after its rotation, over the tokens given, in double.
+/// Attention of a query, after its rotation, over some tokens, in double.
 inline std::vector<double> attention_over(long_sequence const& s, tessera::rotary_embedding const& rotary,
                                           std::vector<double> const& query, std::vector<std::int64_t> const& tokens) {
   using namespace long_sequences;
@@ -138,7 +138,7 @@ inline std::vector<double> attention_over(long_sequence const& s, tessera::rotar
   return result;
 }
 
-/// The scaled score of a chunk by its mean.
+/// The scaled score of a chunk by the mean of its keys.
 inline double mean_score(long_sequence const& s, tessera::rotary_embedding const& rotary,
                          std::vector<double> const& query, std::int64_t chunk) {
   double sum = 0;

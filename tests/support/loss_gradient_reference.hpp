@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Gradients of the loss of a linear classifier by the formulas, in double, and comparisons with them.
+/// Gradients of the loss of a linear classifier by the formulas, in double, and the measures to compare with them.
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,7 @@
 
 namespace tessera_test {
 
-/// Upstream gradients; empty where there are none.
+/// Upstream gradients, of the outputs; empty for outputs that have none.
 struct upstream_samples {
   std::vector<float> loss;
   std::vector<float> log_sum_exp;
@@ -26,7 +26,7 @@ struct gradient_reference {
   std::vector<double> bias;
 };
 
-/// The number whose gradients are taken.
+/// The scalar whose gradients are computed.
 template <class T, class Label>
 double reference_objective(loss_problem<T, Label> const& p, upstream_samples const& upstream) {
   loss_reference const reference = reference_loss(p);
@@ -41,7 +41,7 @@ double reference_objective(loss_problem<T, Label> const& p, upstream_samples con
   return objective;
 }
 
-/// Adds what `token` contributes to the gradients.
+/// Adds the contribution of `token` to the gradients.
 template <class T, class Label>
 void add_reference_gradient(loss_problem<T, Label> const& p, upstream_samples const& upstream, double scale,
                             std::int64_t token, gradient_reference& gradient) {
@@ -89,7 +89,7 @@ gradient_reference reference_gradient(loss_problem<T, Label> const& p, upstream_
   return gradient;
 }
 
-/// The gradients in vectors.
+/// Gradients that a run has left, in vectors.
 template <class Gradient>
 struct gradient_results {
   std::vector<float> loss;
@@ -98,7 +98,7 @@ struct gradient_results {
   std::vector<Gradient> bias;
 };
 
-/// Runs both passes with a workspace of their own.
+/// Runs both passes with their own workspace.
 template <class Loss, class Gradient, class Executor, class T, class Label>
 gradient_results<Gradient> run_gradients(Executor const& exec, loss_problem<T, Label> const& p,
                                          upstream_samples const& upstream = {}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The loss of a linear classifier by the formulas, in double, with all logits in memory.
+/// The loss of a linear classifier and its gradients by the formulas, in double, with all logits in memory.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@
 
 namespace tessera_test {
 
-/// The inputs of a loss in vectors.
+/// Inputs of a loss, in vectors.
 template <class T, class Label = std::int64_t>
 struct loss_problem {
   std::int64_t tokens;
@@ -34,7 +34,8 @@ struct loss_problem {
   }
 };
 
-/// Makes a problem: logits have a spread of about 2, every fifth token is ignored; with a bias and weights, or without.
+/// Makes a problem with logits of a spread of about 2 and every fifth token ignored, with or without a bias and
+/// weights.
 template <class T, class Label = std::int64_t>
 loss_problem<T, Label> make_loss_problem(std::int64_t tokens, std::int64_t vocabulary, std::int64_t channels,
                                          bool with_all = false) {
@@ -61,7 +62,7 @@ loss_problem<T, Label> make_loss_problem(std::int64_t tokens, std::int64_t vocab
   return problem;
 }
 
-/// The results of a token; `label` is -1 if it has none.
+/// The reference values of a token; `label` is -1 for none.
 struct token_reference {
   std::int64_t label = -1;
   double loss = 0;
@@ -155,7 +156,7 @@ loss_reference reference_loss(loss_problem<T, Label> const& p) {
   return result;
 }
 
-/// The outputs of a forward pass in vectors.
+/// Results of a forward pass, in vectors.
 struct loss_results {
   std::vector<float> loss;
   std::vector<float> log_sum_exp;
@@ -188,7 +189,7 @@ struct loss_results {
   }
 };
 
-/// Runs the forward pass with a workspace of its own.
+/// Runs the forward pass with its own workspace.
 template <class Loss, class Reducer, class Executor, class T, class Label>
 loss_results run_loss(Executor const& exec, loss_problem<T, Label> const& p) {
   loss_results results(p.tokens, p.options.reduction);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Losses and gradients on the CPU as many tests take them, and the formulas, compiled once for all tests (in
+/// Losses and gradients on the CPU in the forms that many tests use, and the formulas, compiled once for all tests (in
 /// loss_runs.cpp).
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace tessera_test {
 
-/// A loss on tiles of 64 x 64, of which there are several in small problems.
+/// A loss on tiles of 64 x 64, so that small problems have several.
 template <class T, class Filter = tessera::gradient_filter<0>>
 using loss_on_small_tiles =
     tessera::linear_loss<tessera::gemm_tile<T, tessera::shape<64, 64, 32 / static_cast<int>(sizeof(T))>>,
@@ -20,7 +20,7 @@ using loss_on_small_tiles =
 
 }  // namespace tessera_test
 
-/// After `template` or `extern template`: gradients in the type of the inputs.
+/// Gradients in the type of the inputs, after `template` or `extern template`.
 #define TESSERA_TEST_GRADIENTS(words, loss, type, label)                              \
   words tessera_test::gradient_results<type> tessera_test::run_gradients<loss, type>( \
       tessera::cpu const&, tessera_test::loss_problem<type, label> const&, tessera_test::upstream_samples const&)

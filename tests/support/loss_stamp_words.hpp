@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What wait() says of a backward pass that follows another forward pass.
+/// The words by which wait() complains of a backward pass that follows another forward pass.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace tessera_test {
 
-/// The words that wait() says for one part of a stamp only, without numbers.
+/// Words of the complaint about this part that no other part's complaint has, without numbers.
 inline std::string words_of(tessera::loss_stamp::part part) {
   constexpr char const* words[tessera::loss_stamp::size] = {
       "there is no forward()", "tokens but",    "entries but",  "channels but",

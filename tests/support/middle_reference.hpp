@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The mean of middles of program/attention/channel_statistics.hpp, written out another way: by sorting.
+/// The mean of middles of program/attention/channel_statistics.hpp, written in another way: by sorting.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ inline float sum_of_middle_two(std::array<float, 4> four) {
   return four[1] + four[2];
 }
 
-/// The mean of middles of a channel of a sequence, or of its sample; values that are not finite count as zeros.
+/// The mean of middles of a channel of a sequence, or of its sample; values that are not finite count as zero.
 inline float mean_of_middles(std::vector<float> values, std::size_t block = 128) {
   if (values.empty()) {
     return 0.0F;

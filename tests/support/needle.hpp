@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Needles: a few tokens of a long prompt that the last query is about, and whether a cache reads them.
+/// Needles: a few tokens of a long prompt that the last query is about, and checks whether a cache reads them.
 #pragma once
 
 #include <cmath>
@@ -17,12 +17,12 @@ namespace tessera_test {
 struct needle_problem {
   offload_heads heads;
   std::int64_t tokens;  ///< tokens of the prompt; the query is the token after them
-  std::int64_t first;   ///< the first token of the needle
-  std::int64_t length;  ///< the number of its tokens
+  std::int64_t first;   ///< first token of the needle
+  std::int64_t length;  ///< how many tokens it has
   double persistence;   ///< persistence of the background: how alike keys of a chunk are
 };
 
-/// The frequencies of the inverse rotation.
+/// The same frequencies with opposite sign.
 inline std::vector<double> opposite(std::vector<double> frequencies) {
   for (double& frequency : frequencies) {
     frequency = -frequency;
@@ -30,9 +30,9 @@ inline std::vector<double> opposite(std::vector<double> frequencies) {
   return frequencies;
 }
 
-/// A sequence with a needle in the background of make_sequence. The needle's keys are one random direction before their
-/// rotation, the same for all its tokens. The query of each head is, after its rotation, the direction of the needle's
-/// middle key.
+/// Makes a sequence with a needle. The background is that of make_sequence. The needle's keys are one random direction,
+/// the same for all its tokens before their rotation. The query of each head is, after its rotation, the direction of
+/// the needle's middle key.
 inline offload_sequence<tessera::bfloat16> make_needle(needle_problem const& p, std::vector<double> const& frequencies,
                                                        std::uint64_t seed) {
   using tessera::bfloat16;
@@ -65,7 +65,7 @@ inline offload_sequence<tessera::bfloat16> make_needle(needle_problem const& p, 
     for (std::int64_t c = 0; c < n; ++c) {
       turned.push_back(rotary.turn(p.first + p.length / 2, c, row_of{direction.data()}));
     }
-    constexpr double score = 12.0;  // the score of the query with the needle, natural
+    constexpr double score = 12.0;  // the natural score of the query with the needle
     double const by = score * std::sqrt(static_cast<double>(n)) / square;
     for (std::int64_t h = head * group; h < (head + 1) * group; ++h) {
       for (std::int64_t c = 0; c < n; ++c) {
@@ -78,7 +78,7 @@ inline offload_sequence<tessera::bfloat16> make_needle(needle_problem const& p, 
   return made;
 }
 
-/// The number of heads whose step reads the chunk of the needle's middle, because it is selected or exact.
+/// How many heads read the chunk of the needle's middle in a step, by selection or because it is exact.
 template <class Method>
 int heads_that_read(needle_problem const& p, std::vector<double> const& frequencies, std::uint64_t seed,
                     typename Method::selector_type const& selector) {

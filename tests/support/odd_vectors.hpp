@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Keys and values that a cache has trouble with, among those of a layer_pair.
+/// Puts keys and values that are hard for a cache among those of a layer_pair.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,15 @@
 
 namespace tessera_test {
 
-/// Sets of odd vectors.
+/// The sets of hard vectors.
 enum class odd_vectors : unsigned {
   none = 0,
-  not_finite = 1,     ///< an infinity or a NaN among the channels
-  zeros = 2,          ///< zeros in one layer or in both, with either sign
-  related = 4,        ///< opposite vectors, or the same in both layers
-  long_ones = 8,      ///< long or short vectors: beyond fp16, with squares beyond floats, below fp16's normal numbers
+  not_finite = 1,  ///< vectors with an infinity or a NaN among the channels
+  zeros = 2,       ///< zeros in one layer or in both, with either sign
+  related = 4,     ///< vectors that are opposite, or the same, in both layers
+  /// Vectors that are very long or short: beyond fp16, beyond floats whose squares are finite, below fp16's normal
+  /// numbers.
+  long_ones = 8,
   signed_zeros = 16,  ///< channels of zeros of both signs; a constant channel
   all = 31
 };
@@ -86,7 +88,7 @@ class vector_spoiler {
   layer_pair<T>& pair_;
 };
 
-/// Puts odd vectors of each kind into one token in 40.
+/// Spoils one token in 40 for each kind of vector.
 template <class T>
 void spoil(layer_pair<T>& pair, odd_vectors odd) {
   vector_spoiler<T> spoiler(pair);

@@ -20,7 +20,7 @@
 
 namespace tessera_test {
 
-/// The device's cache, whose memory is filled with rubbish at first.
+/// An offloaded cache on the device; its memory is full of garbage at first.
 template <class Method, class T>
 class offloaded_on_device {
  public:
@@ -51,7 +51,7 @@ class offloaded_on_device {
     exec.wait();
   }
 
-  /// Caches all of a prompt on the device, at once or in pieces of so many tokens.
+  /// Caches all of a prompt on the device, at once or in pieces of `piece` tokens.
   void prefill(std::int64_t sequence, heads_view keys, heads_view values, std::int64_t piece = 0) {
     tessera::workspace const space(plan_.prompt, prompt_.view());
     if (piece == 0) {
@@ -66,7 +66,7 @@ class offloaded_on_device {
     }
     exec_.wait();
   }
-  /// Caches the first `count` tokens.
+  /// Caches the first `count` tokens of a sequence.
   void prefill(std::int64_t sequence, offload_sequence<T> const& s, std::int64_t count, std::int64_t piece = 0) {
     auto const keys = to_device(exec_, s.keys);
     auto const values = to_device(exec_, s.values);
@@ -75,7 +75,7 @@ class offloaded_on_device {
     prefill(sequence, k.slice(1, 0, count), v.slice(1, 0, count), piece);
   }
 
-  /// A step of the first sequences, or of those that are named; queries, keys and values of one after the other.
+  /// A step of the first sequences, or of the named ones; queries, keys and values of one step after the other.
   std::vector<float> decode(std::vector<T> const& queries, std::vector<T> const& keys, std::vector<T> const& values,
                             std::vector<std::int32_t> const& named = {}) {
     std::int64_t const row = heads_.query_heads * heads_.channels;
@@ -95,7 +95,7 @@ class offloaded_on_device {
     Method::decode(exec_, side_, cache_, in, out, tessera::workspace(plan_.step, step_.view()));
     return to_host(exec_, result.data(), result.size());
   }
-  /// A step: the token at `position` of each sequence.
+  /// A step with the token at `position` of each sequence.
   std::vector<float> decode(std::vector<offload_sequence<T> const*> const& all,
                             std::vector<std::int64_t> const& positions, std::vector<std::int32_t> const& named = {}) {
     offload_rows<T> rows;
@@ -115,13 +115,13 @@ class offloaded_on_device {
     return to_host(exec_, cache_.memory.sequences.data + which, 1)[0];
   }
   [[nodiscard]] tessera::offload_statistics statistics() const { return Method::wait_for_statistics(exec_, cache_); }
-  /// The intermediate results of the latest step, on the device.
+  /// The memory that the latest step left, on the device.
   [[nodiscard]] tessera::offload_step<T> step(std::int64_t steps) {
     return plan_.step_of(tessera::workspace(plan_.step, step_.view()), steps, {});
   }
   /// All bytes of the cache that are on the device.
   [[nodiscard]] std::vector<std::byte> bytes() const { return to_host(exec_, device_.data(), device_.size()); }
-  /// All bytes of the cache that are in pinned memory, after all work has ended.
+  /// All bytes of the cache in pinned memory; call it when no work is under way.
   [[nodiscard]] std::vector<std::byte> pinned_bytes() const { return {host_.begin(), host_.end()}; }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Sequences for offloaded caches: what a model would give, a cache on the host, and dense attention in double.
+/// Sequences for offloaded caches: data like a model's, a cache on the host, and dense attention in double.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 
 namespace tessera_test {
 
-/// One sequence: heads x tokens x channels each, with queries and keys before their rotation.
+/// One sequence: queries, keys and values of heads x tokens x channels each, queries and keys before their rotation.
 template <class T>
 struct offload_sequence {
   std::int64_t tokens;
@@ -28,7 +28,7 @@ struct offload_sequence {
   std::vector<T> values;
 };
 
-/// The rotation of heads with so many channels, all of which turn, for up to 4096 tokens.
+/// An embedding that rotates all channels of heads of `Channels` channels, for up to 4096 tokens.
 template <int Channels = 16>
 tessera::rotary_embedding embedding() {
   static tessera::rotary_tables const made(tessera::rotary_frequencies(10000.0, Channels), 4096);
@@ -41,14 +41,14 @@ struct offload_heads {
   std::int64_t channels;
 };
 
-/// Queries, keys and values of steps: for each step those of all heads, one after the other.
+/// Queries, keys and values of steps, each with all heads of a step, one after the other.
 template <class T>
 struct offload_rows {
   std::vector<T> queries;
   std::vector<T> keys;
   std::vector<T> values;
 
-  /// Adds a step with a token of a sequence.
+  /// Adds a step with the token at `position` of a sequence.
   void add(offload_heads const& heads, offload_sequence<T> const& s, std::int64_t position) {
     append(queries, s, s.queries, {heads.query_heads, heads.channels}, position);
     append(keys, s, s.keys, {heads.key_heads, heads.channels}, position);
@@ -69,8 +69,8 @@ struct offload_rows {
   }
 };
 
-/// Coefficients of tokens in a few directions, of which each token keeps the part `persistence` from the token before,
-/// and some noise.
+/// Makes coefficients of tokens in a few directions, of which each token keeps the part `persistence` of its
+/// predecessor's, and some noise.
 template <class T>
 std::vector<T> make_heads(std::int64_t heads, std::int64_t tokens, std::int64_t channels, std::uint64_t seed,
                           double noise, double persistence) {
@@ -101,7 +101,7 @@ std::vector<T> make_heads(std::int64_t heads, std::int64_t tokens, std::int64_t 
   return made;
 }
 
-/// A sequence whose queries are like keys, and change faster.
+/// Makes a sequence whose queries are like its keys, and change faster.
 template <class T>
 offload_sequence<T> make_sequence(offload_heads const& n, std::int64_t tokens, std::uint64_t seed,
                                   double persistence = 0.9) {
@@ -110,8 +110,8 @@ offload_sequence<T> make_sequence(offload_heads const& n, std::int64_t tokens, s
           make_heads<T>(n.key_heads, tokens, n.channels, seed + 30, 1.0, persistence)};
 }
 
-/// Attention of the token `position` over the tokens up to it, or over those for which attended(key head, token) is
-/// true, in double, for all heads: query heads x channels.
+/// Attention of the token at `position` over the tokens up to it, or those for which attended(key head, token) is true,
+/// in double, for all heads: query heads x channels.
 template <class T>
 std::vector<double> dense_attention(offload_heads const& n, offload_sequence<T> const& s, std::int64_t position,
                                     tessera::rotary_embedding const& rotary, double scale = 0,
@@ -166,7 +166,7 @@ std::vector<double> dense_attention(offload_heads const& n, offload_sequence<T> 
   return result;
 }
 
-/// A cache on the host with memory of its own, filled with rubbish at first.
+/// A cache on the host with its own memory, which is full of garbage at first.
 template <class Method, class T>
 class host_cache {
  public:
@@ -183,7 +183,7 @@ class host_cache {
         step_(plan_.step.bytes()),
         cache_(make(rotary, selector)) {}
 
-  /// Caches the first `count` tokens, in pieces.
+  /// Caches the first `count` tokens of a sequence in pieces.
   template <class Executor>
   void prefill(Executor const& exec, std::int64_t sequence, offload_sequence<T> const& s, std::int64_t count,
                std::int64_t piece = 0) {
@@ -203,7 +203,7 @@ class host_cache {
     Method::finish(exec, side, cache_, prompt, keys, values, space);
   }
 
-  /// A step: the token at `position` of each sequence. Returns the results of steps, query heads x channels each.
+  /// A step with the token at `position` of each sequence; gives the steps' results, query heads x channels each.
   template <class Executor>
   std::vector<float> decode(Executor const& exec, std::vector<offload_sequence<T> const*> const& all,
                             std::vector<std::int64_t> const& positions, std::vector<std::int32_t> const& named = {},
@@ -233,11 +233,11 @@ class host_cache {
   [[nodiscard]] auto const& plan() const { return plan_; }
   [[nodiscard]] auto const& memory() const { return cache_.memory; }
   [[nodiscard]] cache_type const& cache() const { return cache_; }
-  /// The intermediate results of the latest step.
+  /// The memory that the latest step left.
   [[nodiscard]] tessera::offload_step<T> step(std::int64_t steps) {
     return plan_.step_of(tessera::workspace(plan_.step, step_.view()), steps, {});
   }
-  /// All bytes of the cache, except for those in the host's store.
+  /// All bytes of the cache but those in the host's store.
   [[nodiscard]] std::vector<std::byte> device_bytes() const { return {device_.begin(), device_.end()}; }
   void set_device_bytes(std::vector<std::byte> const& bytes) { std::copy(bytes.begin(), bytes.end(), device_.begin()); }
   [[nodiscard]] tessera::workspace prompt_space() { return {plan_.prompt, prompt_.view()}; }

@@ -66,7 +66,7 @@ double list_error(U const* expected, U const* found, std::int64_t count) {
   return most / largest;
 }
 
-/// The error of the shares of a step's attention: of their totals and of their sums of weights.
+/// The error of the splits of a step's attention: of their weighted sums and of the sums of their weights.
 template <class Problem>
 double share_error(Problem const& p, std::int64_t first, std::int64_t count) {
   auto const& n = p.extents();
@@ -127,7 +127,7 @@ void check_step(step_setup const& setup) {
 
   p.run([&](blocks const& b) { return tessera::rebuild_keys<T, E>{n, b.cache.memory, b.step, b.cache.rotary}; });
   CHECK(list_error(p.here->cache.memory.slot_keys.data, p.found->cache.memory.slot_keys.data,
-                   p.here->cache.memory.slot_keys.size()) < 0.006);  // a step of bf16
+                   p.here->cache.memory.slot_keys.size()) < 0.006);  // within a step of bf16
   std::copy_n(p.here->cache.memory.slot_keys.data, p.here->cache.memory.slot_keys.size(),
               p.found->cache.memory.slot_keys.data);
   CHECK(p.differing() == -1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// A cache on the host whose memory is copied to the device, where one program of a step can be run alone. The device's
-/// results are compared with the host's, byte by byte where that is possible.
+/// A cache on the host whose memory is copied to the device, where one program of a step can be run alone: the device's
+/// results are compared with the host's, byte by byte if need be.
 #pragma once
 
 #include <algorithm>
@@ -29,10 +29,10 @@ struct step_setup {
   int turning = 64;  ///< channels that rotate
   tessera::rotary_pairs pairs = tessera::rotary_pairs::halves;
   std::vector<std::int32_t> named = {};
-  bool has_one_table = false;  ///< whether one table has the rotations of all positions
+  bool has_one_table = false;  ///< one table with the rotations of all positions
 };
 
-/// The blocks of a cache, on the host or on the device, and the cache in them.
+/// A cache's blocks of memory, on host or device, and the types that they hold.
 template <class Method, class T>
 struct step_blocks {
   typename Method::template cache_type<T> cache;
@@ -81,7 +81,7 @@ class step_problem {
   }
   tessera::offload_extents const& extents() const { return plan_.extents; }
 
-  /// Copies everything from the host to the device.
+  /// Copies all memory of the host to the device.
   void upload() {
     for (std::size_t i = 0; i < 3; ++i) {
       exec_.copy(here_[i]->view(), there_[i]->view());
@@ -94,7 +94,8 @@ class step_problem {
     }
     exec_.wait();
   }
-  /// Runs a program on the device, on memory copied from the host, and then on the host. `make` makes it from blocks.
+  /// Runs a program on the device, on a copy of the host's memory, and then on the host. `make`: makes the program for
+  /// a side's blocks.
   template <class Make>
   void run(Make const& make) {
     upload();
@@ -128,7 +129,7 @@ class step_problem {
     sums_.assign(static_cast<std::size_t>(steps() * setup_.heads.query_heads), -77.0F);
     return {sums_.data(), {steps(), setup_.heads.query_heads}};
   }
-  /// A step of all sequences on the device, in its own memory.
+  /// A step of all sequences with the memory that is on the device.
   template <class Side>
   std::vector<float> decode_there(Side const& side, std::int64_t after) {
     tessera::offload_tokens<T> in = tokens(after);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The operands of quantized attention, made and decoded again: with these the formula in double is what a program
-/// computes, except for the rounding of its weights.
+/// Makes the operands of quantized attention and decodes them again. With these, the formula in double is what a
+/// program computes, but for the rounding of its weights.
 #pragma once
 
 #include <cmath>
@@ -15,7 +15,7 @@
 
 namespace tessera_test {
 
-/// Codes and scales, with the memory that holds them.
+/// Codes and scales, and the memory that they are in.
 template <class Attention>
 struct made_operands {
   tessera::buffer<std::byte> memory;
@@ -44,7 +44,7 @@ inline double code_value(std::int8_t code) {
   return code;
 }
 
-/// The keys minus their mean.
+/// The decoded operands; keys are without their mean.
 template <class Attention, class T>
 reference_attention decoded_operands(attention_problem<T> const& p, made_operands<Attention> const& made) {
   using method = typename Attention::method;
@@ -76,8 +76,8 @@ reference_attention decoded_operands(attention_problem<T> const& p, made_operand
   return decoded;
 }
 
-/// Attention by the formula, from codes and scales: scores of mean queries are added, and scores of the mean key are
-/// added to log-sum-exps.
+/// Attention by the formula, from codes and scales: it adds the scores of mean queries, and the scores of the mean key
+/// to log-sum-exps.
 template <class Attention, class T>
 attention_results attention_by_codes(attention_problem<T> const& p, made_operands<Attention> const& made,
                                      reference_bias const& bias = {}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Tensors of tests/data for tests that need no more of a safetensors file than one tensor's bytes: without a JSON
-/// parser, which takes longer to compile than most tests. Trusts the file; its own checks are in tests/data.
+/// Reads tensors of tests/data for tests that need only one tensor's bytes of a safetensors file. It has no JSON
+/// parser, which takes longer to compile than most tests, and trusts the file, whose checks are in tests/data.
 #pragma once
 
 #include <cstddef>

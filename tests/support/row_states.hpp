@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Rows of values and what reducers make of them by push(), for tests of what makes the same in other ways.
+/// Rows of values and the states that reducers' push() makes of them, for tests of code that makes these states in
+/// other ways.
 #pragma once
 
 #include <cmath>
@@ -19,9 +20,9 @@
 
 namespace tessera_test {
 
-/// A user's own reducer: the four largest values and where they stood, the first of equal ones first, and how many
-/// values there were, and how many below -1/32. It knows nothing of rows; the four largest are no NaNs. With a
-/// log-sum-exp it has 48 bytes of state.
+/// A user's own reducer: the four largest values and their places, the first of equal ones first, the number of values,
+/// and how many were below -1/32. It knows nothing of rows; the four largest are no NaNs. With a log-sum-exp it has 48
+/// bytes of state.
 struct top_four {
   struct state_type {
     tessera::placed_value<float> best[4];
@@ -63,7 +64,7 @@ struct top_four {
   }
 };
 
-/// A user's own reducer whose state has `Words` words: sums that depend on the columns alone, and are exact in any
+/// A user's own reducer with a state of `Words` words: sums that depend on the columns alone, and are exact in any
 /// order.
 template <int Words>
 struct many_sums {
@@ -85,7 +86,7 @@ struct many_sums {
   }
 };
 
-/// Rows of about 1 to 400 values: usual ones, equal ones, large ones, with NaNs and infinities, and of nothing else.
+/// Rows of about 1 to 400 values: usual, equal and large ones, rows with NaNs and infinities, and rows of these alone.
 inline std::vector<std::vector<float>> awkward_rows() {
   constexpr float none = -tessera::infinity;
   std::vector<std::vector<float>> rows;
@@ -115,7 +116,7 @@ inline std::vector<std::vector<float>> awkward_rows() {
   return rows;
 }
 
-/// A row's state by push().
+/// A row's state, made by push().
 template <class R>
 typename R::state_type pushed(std::vector<float> const& row, float scale) {
   R const reducer;
@@ -133,8 +134,8 @@ inline std::string difference_of_values(char const* what, float found, float exp
   return same ? "" : std::string(what) + " is " + std::to_string(found) + " and not " + std::to_string(expected);
 }
 
-/// The difference of two states in words; empty if there is none. `slack`: how many times the error of rounding is
-/// allowed.
+/// The difference of two states in words; empty if there is none. Slack: the factor on what rounding of states alone
+/// causes.
 template <class R>
 std::string difference_of(typename R::state_type const& found, typename R::state_type const& expected,
                           float slack = 1.0F) {
@@ -144,7 +145,7 @@ std::string difference_of(typename R::state_type const& found, typename R::state
   } else if constexpr (std::is_same_v<R, tessera::entropy_reducer<float>>) {
     std::string const sum =
         difference_of_values("log-sum-exp", reducer.value(found), reducer.value(expected), 2e-6F * slack);
-    // Sums of 192 exponentials times exponents, each rounded.
+    // The sums of 192 exponentials times exponents were rounded at each step.
     return sum.empty()
                ? difference_of_values("entropy", reducer.entropy(found), reducer.entropy(expected), 2e-5F * slack)
                : sum;

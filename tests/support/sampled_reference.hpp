@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Attention whose means and ranges are of a sample of the tokens: methods, problems, and values beyond the range.
+/// Attention whose means and ranges are those of a sample of the tokens: methods, problems, and values beyond the
+/// range.
 #pragma once
 
 #include <cmath>
@@ -17,7 +18,7 @@ using sampled_keys = tessera::smoothed<tessera::symmetric_quantizer<8, tessera::
 using whole_keys = tessera::smoothed<tessera::symmetric_quantizer<8, tessera::per_thread>>;
 using whole_values = tessera::float8_quantizer<tessera::float8_e4m3>;
 using sampled_values = tessera::sampled_range<whole_values>;
-/// A method that subtracts the mean of values, too.
+/// The method that subtracts a sampled mean from values, too.
 using sampled_all = tessera::attention<sampled_keys, tessera::smoothed<sampled_values, tessera::sampled_mean>>;
 using sampled_keys_alone = tessera::attention<sampled_keys, whole_values>;
 using sampled_values_alone = tessera::attention<whole_keys, sampled_values>;
@@ -32,9 +33,9 @@ inline std::int64_t token_of_sample(std::int64_t length, std::int64_t from, bool
   return token;
 }
 
-/// Puts values that are far beyond the sample's range, or no numbers, into head 0 of each sequence: outside of the
-/// sample in channels 1 to 6, of which 5 is zero elsewhere, and in the sample in channels 8 to 10. Other heads have
-/// none.
+/// Puts values into head 0 of each sequence that are far beyond the sample's range, or not finite: outside of the
+/// sample in channels 1 to 6, of which 5 is zero elsewhere, and in the sample in channels 8 to 10. Other heads stay as
+/// they are.
 template <class T>
 void add_values_beyond(attention_problem<T>& p) {
   tessera::attention_shape const& s = p.shape;

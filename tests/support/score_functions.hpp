@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What users give attention to compute by: functions on the way in, and a bias. Every product that a sum follows is
-/// written as one operation, so that hosts and devices round alike.
+/// Functions that users give attention: functions of inputs, and a bias. Every product that a sum follows is written as
+/// one operation, so that hosts and devices round alike.
 #pragma once
 
 #include <cmath>
@@ -32,10 +32,10 @@ struct rotated {
   }
 };
 
-/// Divided by the root of the mean of its head's squares, times a weight for each channel.
+/// Divides by the root of the mean square of the token's head, and multiplies by a weight for each channel.
 struct normalized {
   tessera::array_view<float const> weights;
-  float least;  ///< is added to the mean
+  float least;  ///< added to the mean
 
   template <class Stored>
   TESSERA_FN float operator()(Stored const& x, std::int64_t sequence, std::int64_t head, std::int64_t token,
@@ -50,7 +50,7 @@ struct normalized {
   }
 };
 
-/// The norm first.
+/// Normalizes, then rotates.
 struct normalized_and_rotated {
   normalized norm;
   rotated turn;
@@ -85,7 +85,7 @@ struct map_tables {
   }
 };
 
-/// Alibi, and nobody sees key 3.
+/// Alibi, with key 3 masked for all queries.
 struct slope_bias {
   float slope;
   TESSERA_FN float operator()(std::int64_t, std::int64_t head, std::int64_t query, std::int64_t key) const {

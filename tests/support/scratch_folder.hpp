@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// A folder that goes away with the test.
+/// A folder that is removed after the test.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Checks that an offloaded cache selects the same on the device as on the host, with any selector:
+/// Checks that an offloaded cache selects the same chunks on the device as on the host, by any selector:
 /// `check_selector<S>()`.
 #pragma once
 
@@ -25,8 +25,8 @@
 
 namespace tessera_test {
 
-/// A cache with all directions of two heads of 64 channels, and chunks of 8, of which 12 are selected. The first
-/// sequence's step fills its ring.
+/// The cache has all directions of two heads of 64 channels, and chunks of 8 tokens, of which 12 are selected. The
+/// first sequence's step fills its ring.
 template <class S>
 class selector_check {
   using T = tessera::bfloat16;
@@ -47,11 +47,11 @@ class selector_check {
     for (std::int64_t i = 0; i < here.size(); ++i) {
       differing += here.data[i] == selected[static_cast<std::size_t>(i)] ? 0 : 1;
     }
-    CHECK(differing <= 2);  // scores differ by rounding
+    CHECK(differing <= 2);  // chunks whose scores differ by rounding
   }
 
  private:
-  /// Checks the landmarks of a prompt's chunks, and how well their means stand for them.
+  /// Checks what is kept of a prompt's chunks, and the cosines of their keys to their means.
   void check_summaries() {
     auto const& s = p_.sequence(0);
     std::int64_t const chunks = setup_.prompts[0] / 8;
@@ -80,7 +80,7 @@ class selector_check {
   }
 
   /// Checks that a whole step on the device is attention, in double, over the ring, the exact chunks and the chunks
-  /// that it says it selected.
+  /// that it reports as selected.
   void check_step() {
     tessera::offload_extents const n = p_.extents();
     tessera::side_queue<tessera::cuda> const side(p_.exec(), method::side_marks);
@@ -133,7 +133,7 @@ class selector_check {
     CHECK(p_.differing() == -1);
   }
 
-  /// The largest difference of scores of archived chunks; 0 for two infinite ones, large for NaNs.
+  /// The largest difference of scores of archived chunks; 0 for two infinite scores, a large number for NaN.
   double score_error() {
     tessera::offload_extents const n = p_.extents();
     double error = 0;
@@ -162,7 +162,7 @@ class selector_check {
   problem_type p_{setup_};
 };
 
-/// Checks landmarks, the selection, the chunk that leaves the ring, and a whole step.
+/// Checks what is kept of chunks, the selection, what is kept of a chunk that leaves the ring, and a whole step.
 template <class S>
 void check_selector() {
   selector_check<S>().run();

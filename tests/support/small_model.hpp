@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// A model of four layers whose cache is compressed, two layers by themselves and a pair, and what an engine does with
+/// A model of four layers with a compressed cache, two single layers and a pair, and the steps by which an engine uses
 /// it.
 #pragma once
 
@@ -50,7 +50,7 @@ struct small_model {
 
   cache_sequences sequences() const { return {{blocks.data(), {count, 8}}, {}, lengths, pages, count}; }
 
-  /// Takes blocks for all pages that a sequence of so many tokens may seal.
+  /// Provides blocks for all pages that the sequence may seal once it has so many tokens.
   void provide(std::int64_t sequence, std::int64_t tokens) {
     for (std::int64_t page = 0; page < sealed_pages(tokens, extents.window); ++page) {
       std::int32_t& block = blocks[as_size(sequence * 8 + page)];
@@ -58,7 +58,7 @@ struct small_model {
     }
   }
 
-  /// Appends to all layers at once.
+  /// Appends tokens to all layers at once.
   void append(std::vector<layer_pair<bfloat16>> const& model, std::int64_t first, std::int64_t tokens,
               std::vector<std::int32_t> const& each = {}) {
     for (std::int64_t i = 0; i < count; ++i) {
@@ -79,7 +79,7 @@ struct small_model {
     cache.advance(exec, sequences(), pages, tokens);
   }
 
-  /// A step layer after layer, as a model decodes. Returns the results of the last layer.
+  /// Steps layer after layer, as a model decodes; gives the results of the last layer.
   std::vector<float> step(std::vector<layer_pair<bfloat16>> const& model, std::int64_t first, std::int64_t tokens,
                           std::vector<bfloat16> const& queries) {
     for (std::int64_t i = 0; i < count; ++i) {
@@ -121,7 +121,7 @@ struct small_model {
   }
 };
 
-/// Keys and values of each part.
+/// Makes the keys and values of each part.
 inline std::vector<layer_pair<bfloat16>> make_model(std::int64_t sequences, std::int64_t tokens) {
   std::vector<layer_pair<bfloat16>> model;
   for (std::uint64_t part = 0; part < 3; ++part) {

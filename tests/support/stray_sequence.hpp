@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Sequences for offloaded caches with chunks that the directions of the prompt do not hold.
+/// Sequences for offloaded caches with chunks that lie outside of the prompt's directions.
 #pragma once
 
 #include <cmath>
@@ -12,8 +12,8 @@
 
 namespace tessera_test {
 
-/// A prompt whose keys are in the even channels, except for a hundredth of their squares, and then chunks of 8 tokens
-/// of which the part `share(chunk)` is in the odd channels. All keys have the same length.
+/// Makes a prompt whose keys are in the even channels, but for a hundredth of their squares, and then chunks of 8
+/// tokens with the part `share(chunk)` in the odd channels. All keys have the same length.
 template <class T, class Share>
 offload_sequence<T> sequence_that_strays(offload_heads const& heads, std::int64_t tokens, std::int64_t prompt,
                                          Share const& share) {
@@ -37,7 +37,7 @@ offload_sequence<T> sequence_that_strays(offload_heads const& heads, std::int64_
   return s;
 }
 
-/// A different share for each of six chunks from 34 to 47.
+/// The part of a chunk in the odd channels: 0.3 to 0.9 for six chunks from 34 to 47, 0.01 for all others.
 inline double share_that_strays(std::int64_t chunk) {
   switch (chunk) {
     case 34:

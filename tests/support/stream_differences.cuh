@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Counts how often a GPU treats a broken stream of weights differently from the CPU: another message, other weights,
-/// or a byte written where none belongs. Streams and weights are at the edges of memory with nothing around it
+/// How often a GPU treats a broken stream of weights in another way than the CPU: another message, other weights, or a
+/// byte written where none belongs. Streams and weights lie at the edges of memory with nothing around it
 /// (guarded_memory.cuh), so that reading or writing beyond them ends with an error of the device.
 ///
 ///     tessera_test::stream_tally const found = tessera_test::compare_broken_streams(exec, 100'000);
@@ -27,7 +27,7 @@
 
 namespace tessera_test {
 
-/// The counts of compared streams.
+/// The results of comparing streams.
 struct stream_tally {
   std::int64_t streams = 0;      ///< streams that were compared
   std::int64_t refused = 0;      ///< streams that the CPU refused
@@ -41,8 +41,8 @@ struct stream_tally {
   }
 };
 
-/// The weights of which the streams are made: normal, with every `any`-th of any pattern and every `zero`-th an exact
-/// zero (0: none).
+/// The weights that streams are made of: normal, with every `any`-th of any pattern and every `zero`-th an exact zero
+/// (0: none).
 struct stream_recipe {
   std::int64_t count = 0;
   tessera::weight_stream_options options;
@@ -67,7 +67,7 @@ struct stream_recipe {
   }
 };
 
-/// The streams of one codec and one recipe.
+/// Compares one codec's streams of one recipe.
 template <class Codec>
 class stream_comparison {
  public:
@@ -86,7 +86,7 @@ class stream_comparison {
     device_memory_ = tessera::buffer<std::byte>(exec, plan.bytes());
   }
 
-  /// Whether CPU and GPU both take the unchanged stream.
+  /// Whether CPU and GPU both accept the stream as the encoder wrote it.
   [[nodiscard]] bool takes_sound_stream() {
     return compare(sound_, 0).refused == 0 && compare(sound_, 0).differences == 0;
   }
@@ -103,11 +103,12 @@ class stream_comparison {
   }
 
  private:
-  static constexpr std::int64_t margin = 64;  ///< bytes beside the weights that must not change
+  static constexpr std::int64_t margin = 64;  ///< bytes beside the weights that must stay as they were
   static constexpr int filling = 0xa5;
   static constexpr std::int64_t most_bytes = std::int64_t{1} << 20;
 
-  /// Finds what a decoder is told of a stream: its layout or, for one stream in four, the result of inspecting it.
+  /// Finds what the decoders are told of a stream: its layout or, for one in four, the result of inspecting it. False
+  /// if inspecting refuses the stream or finds another number of weights.
   [[nodiscard]] bool find_expected(std::vector<std::byte> const& stream, std::uint64_t seed) {
     known_ = spec_;
     if (seed % 4 == 3) {
@@ -115,7 +116,7 @@ class stream_comparison {
         known_ = tessera::inspect_weight_stream(stream.data(), static_cast<std::int64_t>(stream.size()));
         Codec::check_spec("stream_comparison", known_.spec());
       } catch (tessera::error const&) {
-        return false;  // it was refused before any executor got it
+        return false;  // inspecting refused it, before any executor sees it
       }
     }
     return known_.spec().count == spec_.count;
@@ -136,8 +137,8 @@ class stream_comparison {
     return {1, on_host.empty() ? 0 : 1, is_same ? 0 : 1};
   }
 
-  /// The message that `run` throws about a stream, without the name of the function that waited. Faults of the device
-  /// are not caught.
+  /// The message of the exception that `run` throws about a stream, without the name of the function that waited.
+  /// Errors of the device are not caught.
   template <class Run>
   static std::string message_of(Run&& run) {
     try {
@@ -162,7 +163,7 @@ class stream_comparison {
     });
   }
 
-  /// Decodes on the device. The seed decides at which edges stream and weights are, and whether the weights begin at a
+  /// Decodes on the device. The seed decides at which edges stream and weights lie, and whether the weights begin at a
   /// multiple of 16 bytes.
   std::string decode_on_device(std::vector<std::byte> const& stream, std::uint64_t seed) {
     auto const stream_bytes = static_cast<std::int64_t>(stream.size());
@@ -214,7 +215,7 @@ class stream_comparison {
   guarded_memory weights_{most_bytes};
 };
 
-/// Compares broken streams of one codec. Throws if the unchanged stream is refused.
+/// Compares broken streams of one recipe. Throws where the valid stream is not accepted.
 template <class Codec>
 stream_tally compare_broken_streams_of(tessera::cuda const& exec, stream_recipe const& recipe, std::int64_t number) {
   stream_comparison<Codec> comparison(exec, recipe);

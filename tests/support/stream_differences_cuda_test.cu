@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// TESSERA_BROKEN_STREAMS sets how many streams (100,000 without it), TESSERA_SHOW_DIFFERENCES=1 prints each difference.
+// TESSERA_BROKEN_STREAMS sets how many streams are compared (else 100,000); TESSERA_SHOW_DIFFERENCES=1 prints each
+// difference.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

@@ -50,7 +50,7 @@ struct small_product {
 
 enum class element_rule { relu, relu_gradient, error };
 
-/// values = max(values, 0); values = others > 0 ? values : 0; values = (values - others) * scale.
+/// Applies one rule: values = max(values, 0); values = others > 0 ? values : 0; values = (values - others) * scale.
 template <element_rule Rule>
 struct elementwise {
   static constexpr int lanes = 32;
@@ -83,10 +83,12 @@ struct layer_shape {
   std::int64_t columns;
   std::int64_t size() const { return rows * columns; }
 };
-constexpr std::array<layer_shape, 3> network_shape{{{96, 40}, {64, 96}, {8, 64}}};  // the last is too small to be coded
+// The last layer is too small to be coded.
+constexpr std::array<layer_shape, 3> network_shape{{{96, 40}, {64, 96}, {8, 64}}};
 constexpr std::int64_t batch = 16;
 
-/// Weights that all have the same exponent, so that streams are small at first and grow while the network learns.
+/// First weights of a layer, all with the same exponent, so that streams are small at first and grow while the network
+/// learns.
 template <class T>
 std::vector<T> first_weights(std::size_t layer) {
   std::vector<T> weights(static_cast<std::size_t>(network_shape[layer].size()));
@@ -114,7 +116,7 @@ std::vector<T> to_host(Executor const& exec, tessera::array_view<T> values) {
   return copy;
 }
 
-/// Weights in plain buffers.
+/// Parameters in plain buffers.
 template <class T, class Executor>
 struct plain_parameters {
   struct lease {
@@ -138,7 +140,7 @@ struct plain_parameters {
   void end_step() {}
 };
 
-/// Weights in a parameter_store, whose slots are so tight that most updates overflow.
+/// Parameters in a parameter_store, whose slots are so tight that most updates overflow.
 template <class Codec, class Executor>
 struct stored_parameters {
   using value_type = typename Codec::value_type;
@@ -167,7 +169,7 @@ struct stored_parameters {
 };
 
 struct training_result {
-  std::vector<std::uint64_t> weights;  ///< hashes of the weights of all layers after each step
+  std::vector<std::uint64_t> weights;  ///< hashes of all layers after each step
   std::vector<std::uint32_t> last;     ///< the bits of all weights at the end
   std::vector<float> loss;
 };
@@ -184,7 +186,7 @@ void append_weights(training_result& result, std::vector<T> const& weights, bool
   result.weights.push_back(hash);
 }
 
-/// Forward, loss, backward and update, `steps` times.
+/// Trains: forward pass, loss, backward pass and update, `steps` times.
 template <class T, class Executor, class Parameters>
 training_result train(Executor const& exec, Parameters& parameters, int steps) {
   using tessera::buffer;
@@ -195,7 +197,7 @@ training_result train(Executor const& exec, Parameters& parameters, int steps) {
   tessera::testing::fill(tessera::testing::gauss{.sigma = 1.0}, 7, data.data(), data.size());
   tessera::testing::fill(tessera::testing::gauss{.sigma = 1.0}, 8, wanted.data(), wanted.size());
   buffer<float> const targets = on(exec, wanted);
-  std::vector<buffer<float>> inputs;  // of each layer, and then the outputs
+  std::vector<buffer<float>> inputs;  // inputs of each layer, then the outputs
   inputs.push_back(on(exec, data));
   std::vector<buffer<float>> gradients;  // gradients of the same
   gradients.emplace_back(exec, inputs[0].size());

@@ -38,7 +38,7 @@ inline double norm_of(std::vector<double> const& v) {
   return std::sqrt(square);
 }
 
-/// |found - expected| / |expected|.
+/// The relative error |found - expected| / |expected|.
 inline double relative_error(std::vector<double> const& found, std::vector<double> const& expected) {
   std::vector<double> apart;
   for (std::size_t i = 0; i < found.size(); ++i) {

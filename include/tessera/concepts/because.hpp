@@ -6,7 +6,7 @@
 ///
 ///     static_assert(Named<int>);   // error: … because<"a Named has name()"> … evaluated to false
 ///
-/// Of a failed `A || because<"…">` every compiler reports both sides, so the sentence stands beside the expression it
+/// Every compiler reports both sides of a failed `A || because<"…">`, so the sentence stands beside the expression it
 /// explains. Keep `|| because<"…">` on one line: g++ shows that line at its default depth, and the expression
 /// at fault with `-fconcepts-diagnostics-depth=2`. nvcc shows the line for class templates, not for functions.
 #pragma once
@@ -31,7 +31,7 @@ struct sentence {
   }
 };
 
-/// Never satisfied. Its argument is all there is to it.
+/// Never satisfied: its argument, the sentence, is all it is for.
 template <sentence Why>
 concept because = false;
 

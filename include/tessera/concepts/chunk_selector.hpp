@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// ChunkSelector: says which chunks of a cache a query reads: what is kept of a chunk's keys, how a query scores that,
-/// and how many chunks are taken.
+/// ChunkSelector: says which chunks of a cache a query reads. It decides what is kept of a chunk's keys, how a query
+/// scores what is kept, and how many chunks are taken.
 ///
-/// Every Selector that names its chunk and its group of queries is one: its landmarks are kept channel by channel. The
-/// others keep what they like:
+/// Every Selector that names its chunk size and its group of queries is a ChunkSelector: its landmarks are kept channel
+/// by channel. Other types choose what they keep of a chunk:
 ///
 ///     struct my_selector {
 ///       static constexpr int chunk = 8;                               // keys
@@ -35,11 +35,11 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Which chunk a score is for.
+/// Names the chunk, the key head and the query that a score is for.
 struct scored_chunk {
-  std::int64_t chunk;     ///< of its sequence
-  std::int64_t head;      ///< of the keys
-  std::int64_t position;  ///< of the query
+  std::int64_t chunk;     ///< index of the chunk in its sequence
+  std::int64_t head;      ///< index of the key head
+  std::int64_t position;  ///< position of the query in the sequence
 };
 
 namespace detail {

@@ -6,8 +6,9 @@
 ///       exec.run(doubled{values}, values.size() / 32);               // may return before the work is done
 ///     }
 ///
-/// Laws: runs of one executor happen in the order of the calls, each seeing what those before it wrote; nothing waits
-/// but wait(), which throws what groups reported since the last one; copies of an executor are the same executor.
+/// Laws: runs of one executor happen in the order of the calls, each seeing what the runs before it wrote; no call
+/// waits but wait(), which throws what groups reported since the last wait(); copies of an executor are the same
+/// executor.
 /// Models: cpu, cuda, testing::adversary.
 #pragma once
 

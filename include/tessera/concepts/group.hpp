@@ -5,7 +5,7 @@
 ///     group.sync();                                             // what lanes wrote before, all lanes see after
 ///
 /// Laws:
-///   1. A loop over the group visits 0 to size - 1, each once; the order is anybody's guess.
+///   1. A loop over the group visits 0 to size - 1, each once, in an order that is not specified.
 ///   2. What one lane writes to scratch, another may read only after a sync; two lanes write different values to one
 ///      place only with a sync between, or by atomic_add().
 ///   3. sync() and the collectives stand outside of loops over lanes, and all lanes reach them.
@@ -40,7 +40,7 @@ concept Group =
 
 namespace detail {
 
-/// No more than a Group must have; for asking whether a program is one.  Never called.
+/// The least that a Group must have, to ask whether a type is a Program. It is never called.
 template <int Lanes>
 struct group_archetype {
   static constexpr int size = Lanes;

@@ -35,20 +35,21 @@ struct couple {
   float second;  ///< of the second vector
 };
 
-/// The mixture is first * (an element of the first vector) + second * (the same element of the second vector).
+/// The weights of a mixture: first * (an element of the first vector) + second * (the same element of the second
+/// vector).
 struct mix_weights {
   float first;   ///< the factor of the first vector
   float second;  ///< the factor of the second vector
 };
 
-/// Which vector of the pair.
+/// Names a vector of the pair.
 enum class side : std::uint8_t { first, second };
 
 /// The Reducer that measures a pair for a Merger, and its state.
 template <class M>
 using measure_reducer_t = std::remove_cvref_t<decltype(std::declval<M const&>().measure())>;
 
-/// The state of that Reducer.
+/// The state of a Merger's measuring Reducer.
 template <class M>
 using measured_t = typename measure_reducer_t<M>::state_type;
 

@@ -13,8 +13,8 @@
 ///     };
 ///     static_assert(tessera::Program<doubled>);
 ///
-/// Laws: tiles come in any order and at the same time, so what one tile writes no other reads; scratch is
-/// uninitialised; and those of Group.  Run a program on `testing::adversary` to see whether it keeps them.
+/// Laws: tiles come in any order and at the same time, so no tile reads what another tile writes; scratch is
+/// uninitialised; the laws of Group hold. Run a program on `testing::adversary` to see whether it keeps them.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ concept ProgramOn =
 
 namespace detail {
 
-/// `Make<lanes>` with the lanes of a program, or `Make<32>` for what has none and is no program.
+/// `Make<lanes>` with the lanes of a program, or `Make<32>` for a type that has no lanes and so is no Program.
 template <class P, template <int> class Make>
 struct group_for {
   using type = Make<32>;
@@ -60,7 +60,7 @@ concept Program = ProgramOn<P, typename detail::group_for<P, detail::group_arche
 
 namespace detail {
 
-/// A program that does nothing; for asking whether an executor is one.
+/// A program that does nothing, to ask whether a type is an Executor.
 struct program_archetype {
   static constexpr int lanes = 32;
   struct scratch_type {};

@@ -37,7 +37,7 @@ inline constexpr int whole_tensor = 0;
 template <class Q>
 using range_reducer_t = std::remove_cvref_t<decltype(std::declval<Q const&>().range())>;
 
-/// The state of that Reducer.
+/// The state of a Quantizer's range Reducer.
 template <class Q>
 using range_state_t = typename range_reducer_t<Q>::state_type;
 

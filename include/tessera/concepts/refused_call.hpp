@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What overloads are made of that take the calls which a function cannot, to say in one line what it takes. Of
+/// Types and concepts for overloads that take wrong calls of a function, to say in one line what the function takes.
+/// For the function
 ///
 ///     template <class Executor, class T = bfloat16>
 ///     static void forward(Executor const& exec, inputs<T> const& in, options const& chosen, workspace const& space);
 ///
-/// they are one for arguments whose types are wrong or missing, of which those in braces have none,
+/// two overloads are added. The first takes arguments whose types are wrong or missing; arguments in braces have no
+/// type:
 ///
 ///     template <class Executor, class In = anything, class Chosen = options, class... More>
 ///     requires(!(MadeOrBraces<In, inputs> && IsFirst<options, Chosen> && IsFirst<workspace, More...>))
@@ -12,13 +14,13 @@
 ///       static_assert(never<In>, "tessera: forward takes an executor, inputs<T>, options and a workspace");
 ///     }
 ///
-/// and one, which says the same, for braces that hold the wrong things:
+/// The second, which says the same, takes braces that hold the wrong things:
 ///
 ///     template <class... None>
 ///     static void forward(anything, anything, options const&, anything);
 ///
-/// The last one converts the executor, which the function takes as it is: so it is never called in the function's
-/// place.
+/// The second overload converts the executor, which the function takes as it is. So it is never called in the
+/// function's place.
 #pragma once
 
 #include <type_traits>
@@ -28,13 +30,13 @@
 namespace tessera {
 inline namespace v0 {
 
-/// False, but not before the template is used that it stands in.
+/// False, but only once the template around it is instantiated.
 template <class... Given>
 inline constexpr bool never = false;
 
-/// Made from anything, and from braces that hold anything.
+/// Converts from any value, and from braces that hold anything.
 struct anything {
-  /// Of no use but to be called.
+  /// Needed for overload resolution only.
   template <class... Given>
   constexpr anything(Given const&...) {}  // NOLINT(google-explicit-constructor): so that everything converts
 };
@@ -54,17 +56,17 @@ inline constexpr bool is_first<T, First, Rest...> = std::is_convertible_v<First 
 
 }  // namespace detail
 
-/// T is a Template of arguments that begin with these, or derived from one.
+/// T is an instance of Template whose arguments begin with Begin, or derives from one.
 template <class T, template <class...> class Template, class... Begin>
 concept Made = requires(T const& given) {
   detail::maker<Template, Begin...>::takes(given);
 };
 
-/// T is that, or stands for braces, which have no type.
+/// T is Made, or is `anything`, which stands for braces without a type.
 template <class T, template <class...> class Template, class... Begin>
 concept MadeOrBraces = std::is_same_v<T, anything> || Made<T, Template, Begin...>;
 
-/// There is a type among those given, and the first converts to T.
+/// At least one type is given, and the first one converts to T.
 template <class T, class... Given>
 concept IsFirst = detail::is_first<T, Given...>;
 

@@ -9,7 +9,7 @@
 ///   2. load is exact: store<T>(load(v)) is v again, bit for bit, unless v is a NaN or an infinity that saturates.
 ///   3. store rounds to the nearest value, ties to the one with an even last bit; the result never has the other sign.
 ///   4. store of a NaN is scalar_traits<T>::nan_bits, except where T is the compute type itself.
-/// Storage types do no arithmetic: what computes loads first.
+/// Storage types do no arithmetic: code that computes loads a value first.
 #pragma once
 
 #include <concepts>

@@ -32,7 +32,7 @@ inline namespace v0 {
 template <class S>
 using summary_reducer_t = std::remove_cvref_t<decltype(std::declval<S const&>().summary())>;
 
-/// The state of that Reducer.
+/// The state of a Selector's summary Reducer.
 template <class S>
 using summary_state_t = typename summary_reducer_t<S>::state_type;
 

@@ -14,7 +14,7 @@
 ///
 /// Laws, checked by `tessera::testing::check_laws<M>()` where the group runs on the host:
 ///   1. multiply is the matrix product, exactly, for small whole numbers.
-///   2. It adds to the sums that are there; clear makes them zero.
+///   2. multiply adds to the sums that are there; clear makes them zero.
 ///   3. load and store honour the stride and touch nothing between the rows.
 #pragma once
 

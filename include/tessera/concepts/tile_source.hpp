@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// TileSource: anything that a tile can be loaded from, as if it were a matrix: a matrix in memory, dequantized codes,
-/// decoded weights, gathered rows, projected rows. One kernel body, another source: another algorithm.
+/// decoded weights, gathered rows, projected rows. One kernel body with another source is another algorithm.
 ///
 /// The lanes of a group load together. A tile is anything with `rows`, `columns` and `tile(row, column)` to write
 /// through; elements of the tile outside the source become zero.
@@ -24,7 +24,7 @@ inline namespace v0 {
 
 namespace detail {
 
-/// The least that a group is, for asking a TileSource whether it can load: a single lane.
+/// The least that a group must be, a single lane, to ask whether a TileSource can load.
 struct lone_lane {
   static constexpr int size = 1;
   struct iterator {
@@ -41,7 +41,7 @@ struct lone_lane {
   TESSERA_FN constexpr void sync() const {}
 };
 
-/// The least that a tile is.
+/// The least that a tile must be.
 template <class T, int Rows, int Columns>
 struct plain_tile {
   using value_type = T;

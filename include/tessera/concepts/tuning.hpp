@@ -13,7 +13,7 @@
 /// for the Tuning, not for the policy, so that there are as many kernels as architectures.
 ///
 /// Laws, checked by `tessera::testing::check_laws<T>()`:
-///   1. Every architecture has a policy, also one that is newer than the Tuning and the CPU's.
+///   1. Every architecture has a policy, also the CPU's and one that is newer than the Tuning.
 ///   2. It is the same policy each time.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Integers and bit patterns: the parts of `<bit>` and `<algorithm>` that both sides need, callable on both sides.
+/// Integers and bit patterns: the parts of `<bit>` and `<algorithm>` that both host and device need.
 ///
 ///     auto pattern = tessera::bit_cast<std::uint32_t>(1.0F);                 // 0x3f800000
 ///     int  lowest  = tessera::count_trailing_zeros(pattern);                 // 23
@@ -53,7 +53,7 @@ TESSERA_FN constexpr int ones(unsigned word) {
 TESSERA_FN constexpr int ones(unsigned long long word) {
   return __builtin_popcountll(word);
 }
-/// Of a word that is not zero.
+/// The number of leading zero bits of a word that is not zero.
 TESSERA_FN constexpr int zeros_above(unsigned word) {
   return __builtin_clz(word);
 }
@@ -73,7 +73,7 @@ TESSERA_FN constexpr To bit_cast(From const& from) {
   return __builtin_bit_cast(To, from);
 }
 
-/// How many bits are set.
+/// The number of bits that are set.
 template <detail::UnsignedInteger Unsigned>
 TESSERA_FN constexpr int popcount(Unsigned value) {
   if constexpr (sizeof(Unsigned) <= 4) {
@@ -103,13 +103,13 @@ TESSERA_FN constexpr int count_trailing_zeros(Unsigned value) {
   return popcount(static_cast<Unsigned>(~value & (value - 1)));  // the bits below the lowest one; all of them for zero
 }
 
-/// Whether exactly one bit is set; 0 is no power of two.
+/// Whether exactly one bit is set; false for 0.
 template <detail::Integer T>
 TESSERA_FN constexpr bool is_power_of_two(T value) {
   return value > 0 && (value & (value - 1)) == 0;
 }
 
-/// The smallest multiple of `step` that is not below `value`. `value` is not negative, `step` is positive, and the
+/// The smallest multiple of `step` that is at least `value`. `value` is not negative, `step` is positive, and the
 /// result must fit the type.
 template <detail::Integer T>
 TESSERA_FN constexpr T align_up(T value, std::type_identity_t<T> step) {
@@ -117,7 +117,8 @@ TESSERA_FN constexpr T align_up(T value, std::type_identity_t<T> step) {
   return rest == 0 ? value : static_cast<T>(value + (step - rest));
 }
 
-/// The number of pieces of `size` that cover `value`. `value` is not negative and `size` is positive; never overflows.
+/// The number of parts of `size` that cover `value`. `value` is not negative and `size` is positive. The
+/// computation never overflows.
 template <detail::Integer T>
 TESSERA_FN constexpr T divide_up(T value, std::type_identity_t<T> size) {
   return static_cast<T>(value / size + (value % size != 0 ? 1 : 0));
@@ -153,7 +154,7 @@ TESSERA_FN constexpr T max(T a, std::type_identity_t<T> b) {
   return a < b ? b : a;
 }
 
-/// `value` brought into [low, high]; `low` is not above `high`.
+/// `value` limited to [low, high]; `low` is not above `high`.
 template <class T>
 TESSERA_FN constexpr T clamp(T value, std::type_identity_t<T> low, std::type_identity_t<T> high) {
   return value < low ? low : (high < value ? high : value);

@@ -49,7 +49,8 @@ constexpr void check(bool holds, Parts const&... parts) {
   }
 }
 
-/// `a * b` of two counts; a `shape_error` that names `function` if one is negative or the product does not fit.
+/// The product of two counts. Throws a `shape_error` that names `function` if one is negative or the product does not
+/// fit.
 [[nodiscard]] inline std::int64_t checked_multiply(char const* function, std::int64_t a, std::int64_t b) {
   std::int64_t product = 0;
   bool const overflows = __builtin_mul_overflow(a, b, &product);
@@ -57,22 +58,22 @@ constexpr void check(bool holds, Parts const&... parts) {
   return product;
 }
 
-/// The product of three or more counts; a `shape_error` that names `function` if one is negative or the product does
-/// not fit.
+/// The product of three or more counts. Throws a `shape_error` that names `function` if one is negative or the product
+/// does not fit.
 template <std::convertible_to<std::int64_t>... More>
 [[nodiscard]] std::int64_t checked_multiply(char const* function, std::int64_t a, std::int64_t b, std::int64_t c,
                                             More... more) {
   return checked_multiply(function, checked_multiply(function, a, b), c, more...);
 }
 
-/// Throws `value_error` where a view has elements but no memory. `what` it is of, in messages: "keys".
+/// Throws `value_error` where a view has elements but no memory. `what` names the view in the message: "keys".
 template <class View>
 void check_memory(char const* function, char const* what, View const& given) {
   check<value_error>(given.data != nullptr || given.size() == 0, function, ": the ", what, " have no memory but ",
                      given.size(), " elements");
 }
 
-/// `a + b` of two counts; a `shape_error` that names `function` if one is negative or the sum does not fit.
+/// The sum of two counts. Throws a `shape_error` that names `function` if one is negative or the sum does not fit.
 [[nodiscard]] inline std::int64_t checked_add(char const* function, std::int64_t a, std::int64_t b) {
   std::int64_t sum = 0;
   bool const overflows = __builtin_add_overflow(a, b, &sum);
@@ -82,14 +83,14 @@ void check_memory(char const* function, char const* what, View const& given) {
 
 namespace detail {
 
-/// Puts a number where `name` stands in the text.
+/// Replaces `name` in the text by a number.
 inline void put_number(std::string& text, char const* name, std::int64_t number) {
   if (std::size_t const at = text.find(name); at != std::string::npos) {
     text.replace(at, std::char_traits<char>::length(name), std::to_string(number));
   }
 }
 
-/// What a failed word says of `function`. `unit`: what positions count.
+/// The message for `function`'s failed status word. `unit`: what positions count.
 inline std::string status_message(status_word word, char const* function, char const* unit) {
   std::string said = describe(word.code(), word.position());
   status_detail const what = word.what();
@@ -104,7 +105,7 @@ inline std::string status_message(status_word word, char const* function, char c
               found);
 }
 
-/// `value_error` or `shape_error` where the caller's values or sizes are at fault, else `corrupt_data`.
+/// Throws `value_error` or `shape_error` where the caller's values or sizes are at fault, else `corrupt_data`.
 [[noreturn]] inline void throw_status(status_word word, std::string const& message) {
   switch (word.code()) {
     case status_code::bad_value:
@@ -131,9 +132,9 @@ inline std::string status_message(status_word word, char const* function, char c
 
 }  // namespace detail
 
-/// Throws what a status word stands for: `value_error` or `shape_error` where the caller's values or sizes are at
-/// fault, else `corrupt_data`.  The message names `function`, what failed, the code, and the position, which counts
-/// what `unit` says; or it is the code's own sentence.
+/// Throws the exception that a failed status word stands for: `value_error` or `shape_error` where the caller's values
+/// or sizes are at fault, else `corrupt_data`. The message is the code's own sentence if it has one. Otherwise it names
+/// what failed, the code and the position, which counts what `unit` says. Both begin with `function`.
 inline void throw_if_failed(status_word word, char const* function, char const* unit = "position") {
   if (!word.is_ok()) {
     detail::throw_status(word, detail::status_message(word, function, unit));

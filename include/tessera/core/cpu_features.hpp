@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Which vector instructions the processor at hand has, asked at run time.
+/// Finds at run time which vector instructions the processor has.
 ///
 ///     tessera::simd_level level = tessera::best_simd_level();
 ///     if (level >= tessera::simd_level::avx2) { fast(); } else { portable(); }
@@ -15,10 +15,10 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Ordered: each level has all that those before it have.
+/// Levels in order: each has all instructions of those before it.
 ///
 /// avx2:   AVX2, BMI1, BMI2, POPCNT (Haswell, Zen)
-/// avx512: also AVX-512 F, BW, DQ, VL (Skylake-SP, Zen 4)
+/// avx512: avx2 and AVX-512 F, BW, DQ, VL (Skylake-SP, Zen 4)
 enum class simd_level { scalar, avx2, avx512 };
 
 /// The name of a level in messages and benchmarks.
@@ -26,7 +26,7 @@ inline char const* simd_level_name(simd_level level) {
   return level == simd_level::avx512 ? "avx512" : level == simd_level::avx2 ? "avx2" : "scalar";
 }
 
-/// What the processor and its operating system support.
+/// The level that the processor and its operating system support.
 inline simd_level supported_simd_level() {
 #if defined(__x86_64__) && defined(__GNUC__)
   __builtin_cpu_init();  // for calls from constructors of globals
@@ -42,7 +42,8 @@ inline simd_level supported_simd_level() {
 #endif
 }
 
-/// The level that `asked` (a name, or null for no wish) leaves of what is supported. Other names are no wish.
+/// The level that results from what is supported and the level that was `asked` for by name. Null and other names lower
+/// nothing.
 inline simd_level limit_simd_level(simd_level supported, char const* asked) {
   for (simd_level level : {simd_level::scalar, simd_level::avx2}) {
     if (asked != nullptr && level < supported && std::strcmp(asked, simd_level_name(level)) == 0) {
@@ -52,7 +53,7 @@ inline simd_level limit_simd_level(simd_level supported, char const* asked) {
   return supported;
 }
 
-/// The level to use. Reads the environment at every call, so ask once for a tensor, not for a block.
+/// The level to use. It reads the environment at every call, so ask once for a tensor, not for each block.
 inline simd_level best_simd_level() {
   return limit_simd_level(supported_simd_level(), std::getenv("TESSERA_SIMD"));
 }

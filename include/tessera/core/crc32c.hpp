@@ -8,10 +8,11 @@
 ///     constexpr auto back = tessera::crc32c("56789", 5);
 ///     tessera::crc32c_combine(front, back, 5) == whole;              // computed apart, then joined
 ///
-/// All of it runs on both sides and in constant expressions. `crc32c_host` (core/crc32c_host.hpp) gives the same number
-/// an order of magnitude faster on a CPU; a kernel that sums much data keeps a `crc32c_table<4>` in shared memory.
+/// All functions run on host and device and in constant expressions. `crc32c_host` (core/crc32c_host.hpp) gives the
+/// same number an order of magnitude faster on a CPU. A kernel that sums much data keeps a `crc32c_table<4>` in shared
+/// memory.
 ///
-/// A *state* below is the complement of a checksum: what the checksum is while more bytes may come.
+/// A *state* below is the complement of a checksum, which more bytes can be added to.
 #pragma once
 
 #include <cstddef>
@@ -29,10 +30,10 @@ namespace detail {
 template <class T>
 concept ByteLike = std::is_same_v<T, std::byte> || std::is_same_v<T, std::uint8_t> || std::is_same_v<T, char>;
 
-/// The polynomial without x^32. Its highest coefficient is in the lowest bit, as in all of this file.
+/// The polynomial without x^32. Its highest coefficient is in the lowest bit, as everywhere in this file.
 inline constexpr std::uint32_t crc32c_polynomial = 0x82f63b78U;
 
-/// The polynomial 1, and x^8, which is what one more byte multiplies by.
+/// The polynomial 1, and x^8, by which one more byte multiplies.
 inline constexpr std::uint32_t crc32c_one = 0x80000000U;
 inline constexpr std::uint32_t crc32c_one_byte = 0x00800000U;
 
@@ -52,7 +53,8 @@ TESSERA_FN constexpr std::uint32_t crc32c_multiply(std::uint32_t a, std::uint32_
   return product;
 }
 
-/// What bit `from_top` below the highest bit of a byte or word turns into once that byte or word has gone through.
+/// The state that bit `from_top` below the highest bit of a byte or word has become once that byte or word is
+/// processed.
 constexpr std::uint32_t crc32c_column_of(int from_top) {
   std::uint32_t value = crc32c_polynomial;
   for (int i = 0; i < from_top; ++i) {
@@ -64,7 +66,7 @@ constexpr std::uint32_t crc32c_column_of(int from_top) {
 template <int FromTop>
 inline constexpr std::uint32_t crc32c_column = crc32c_column_of(FromTop);
 
-/// Passes `sizeof...(Bits)` bits through: the sum of the columns of those that are set.
+/// Processes `sizeof...(Bits)` bits: the sum of the columns of those that are set.
 template <int... Bits>
 TESSERA_FN constexpr std::uint32_t crc32c_pass(std::uint32_t value, std::integer_sequence<int, Bits...>) {
   constexpr int count = static_cast<int>(sizeof...(Bits));
@@ -73,12 +75,12 @@ TESSERA_FN constexpr std::uint32_t crc32c_pass(std::uint32_t value, std::integer
 
 }  // namespace detail
 
-/// The state after one byte more.
+/// The state after one more byte.
 TESSERA_FN constexpr std::uint32_t crc32c_byte(std::uint32_t state, std::uint8_t byte) {
   return (state >> 8) ^ detail::crc32c_pass((state ^ byte) & 255U, std::make_integer_sequence<int, 8>());
 }
 
-/// The checksum of `size` bytes, or, given the checksum of what precedes them as `seed`, of all together.
+/// The checksum of `size` bytes; if `seed` is the checksum of bytes that precede them, the checksum of both together.
 template <detail::ByteLike Byte>
 TESSERA_FN constexpr std::uint32_t crc32c(Byte const* bytes, std::size_t size, std::uint32_t seed = 0) {
   std::uint32_t state = ~seed;
@@ -112,11 +114,11 @@ TESSERA_FN constexpr std::uint32_t crc32c_combine(std::uint32_t front, std::uint
   return crc32c_combine_with(front, back, crc32c_factor(back_size));
 }
 
-/// `crc32c_byte`, and four bytes at a time, by lookup. `entry[s][b]` is byte `b` with `s` zero bytes behind it; words,
-/// whose lowest bits are the first byte, need four slices.
+/// Lookup tables for `crc32c_byte`, and for four bytes at a time. `entry[s][b]` is byte `b` with `s` zero bytes behind
+/// it; words, whose lowest bits are the first byte, need four slices.
 template <int Slices>
 struct crc32c_table {
-  std::uint32_t entry[Slices][256]{};  ///< of slice i: the CRC of a byte that i bytes of zeros follow
+  std::uint32_t entry[Slices][256]{};  ///< entry[s][b]: the CRC of byte b with s zero bytes behind it
 
   TESSERA_FN constexpr crc32c_table() {
     for (std::uint32_t byte = 0; byte < 256; ++byte) {

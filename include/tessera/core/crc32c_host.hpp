@@ -25,7 +25,7 @@ inline std::uint64_t crc32c_word_at(std::byte const* bytes) {
   return word;
 }
 
-/// The state after `size` bytes more, eight at a time.
+/// The state after `size` more bytes, eight at a time.
 inline std::uint32_t crc32c_sliced(std::byte const* bytes, std::size_t size, std::uint32_t state) {
   auto const& entry = crc32c_host_table.entry;
   if constexpr (std::endian::native == std::endian::little) {
@@ -49,8 +49,8 @@ inline bool has_crc32c_instruction() {
   return __builtin_cpu_supports("sse4.2") != 0;
 }
 
-/// The state after `size` bytes more. Three pieces run side by side, since the instruction takes three cycles but can
-/// start in each; what joins them is constant.
+/// The state after `size` more bytes. Three pieces run side by side, since the instruction takes three cycles but can
+/// start in each cycle. The factor that joins their checksums is constant.
 __attribute__((target("sse4.2"))) inline std::uint32_t crc32c_hardware(std::byte const* bytes, std::size_t size,
                                                                        std::uint32_t state) {
   constexpr std::size_t piece = 4096;
@@ -90,7 +90,7 @@ inline std::uint32_t crc32c_hardware(std::byte const* bytes, std::size_t size, s
 
 }  // namespace detail
 
-/// The checksum of `size` bytes, or, given the checksum of what precedes them as `seed`, of all together.
+/// The checksum of `size` bytes; if `seed` is the checksum of bytes that precede them, the checksum of both together.
 inline std::uint32_t crc32c_host(void const* bytes, std::size_t size, std::uint32_t seed = 0) {
   auto const* const first = static_cast<std::byte const*>(bytes);
   return ~(detail::has_crc32c_instruction() ? detail::crc32c_hardware(first, size, ~seed)

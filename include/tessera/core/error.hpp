@@ -14,7 +14,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The base of all of them: one `catch` for whatever this library reports.
+/// The base of these exceptions: one `catch` for whatever this library reports.
 class error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -26,7 +26,7 @@ class shape_error : public error {
   using error::error;
 };
 
-/// A value outside of what the function accepts.
+/// A value outside of the range that the function accepts.
 class value_error : public error {
  public:
   using error::error;
@@ -49,7 +49,7 @@ class corrupt_data : public error {
  public:
   /// `position` is where the data are wrong, -1 if that is not known.
   explicit corrupt_data(std::string const& message, std::int64_t position = -1) : error(message), position_(position) {}
-  /// Where the data are wrong, in what the message names; -1 if that is not known.
+  /// Where the data are wrong, counted in what the message names; -1 if that is not known.
   [[nodiscard]] std::int64_t position() const noexcept { return position_; }
 
  private:

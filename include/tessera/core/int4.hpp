@@ -15,10 +15,10 @@ inline namespace v0 {
 
 /// Two signed values in -8..7, in two's complement.
 struct int4x2 {
-  static constexpr int smallest = -8;  ///< of either value
-  static constexpr int largest = 7;    ///< of either value
+  static constexpr int smallest = -8;  ///< of either value's range
+  static constexpr int largest = 7;    ///< of either value's range
 
-  std::uint8_t bits;  ///< the first value in the low four
+  std::uint8_t bits;  ///< the first value in the low four bits, the second in the high four
 
   friend constexpr bool operator==(int4x2, int4x2) = default;
 };

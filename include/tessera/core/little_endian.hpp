@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Unsigned integers as bytes, the lowest first, whatever the machine's own order is: at any address, on both sides.
+/// Unsigned integers as bytes, the lowest first, whatever the machine's own order is: at any address, on host and
+/// device.
 ///
 ///     std::byte bytes[4];
 ///     tessera::store_little_endian(bytes, std::uint32_t{0x01020304});             // 4, 3, 2, 1
@@ -23,13 +24,13 @@ using half_of = std::conditional_t<sizeof(Unsigned) == 8, std::uint32_t,
 
 }  // namespace detail
 
-/// Of as many bytes as the type has. Byte: any type of one byte.
+/// Reads as many bytes as the type has. Byte: any type of one byte.
 template <detail::UnsignedInteger Unsigned, class Byte>
 TESSERA_FN constexpr Unsigned load_little_endian(Byte const* bytes) {
   static_assert(sizeof(Byte) == 1, "tessera: load_little_endian reads bytes");
   if constexpr (sizeof(Unsigned) == 1) {
     return static_cast<Unsigned>(*bytes);
-  } else {  // by halves: of a loop g++ 12 makes one load only at -O3
+  } else {  // in halves: g++ 12 makes one load of a loop only at -O3
     using half = detail::half_of<Unsigned>;
     Unsigned const low = load_little_endian<half>(bytes);
     Unsigned const high = load_little_endian<half>(bytes + sizeof(half));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Functions of floats that run on both sides.
+/// Functions of floats that run on host and device.
 ///
 ///     constexpr float range = tessera::maximum(tessera::absolute(low), tessera::absolute(high));
 ///     int code = static_cast<int>(tessera::round_to_even(value / scale));
@@ -7,8 +7,8 @@
 ///
 /// Bit-identical on host and device, and usable in constant expressions: `absolute`, `is_nan`, `is_finite`,
 /// `round_to_even`, and, but for the sign of a zero, `minimum` and `maximum`. Bit-identical only: `multiply_add`, and
-/// `sqrt` unless device code is compiled with -prec-sqrt=false. `exp`, `exp2`, `log` and `log2` are each side's own,
-/// within 2 units in the last place.
+/// `sqrt` unless device code is compiled with -prec-sqrt=false. `exp`, `exp2`, `log` and `log2` are each platform's
+/// own, within 2 units in the last place.
 #pragma once
 
 #include <cstdint>
@@ -20,25 +20,25 @@
 namespace tessera {
 inline namespace v0 {
 
-inline constexpr float infinity = __builtin_huge_valf();  ///< of fp32; other types convert it exactly
+inline constexpr float infinity = __builtin_huge_valf();  ///< the infinity of fp32, which converts exactly
 
-/// By bits, so that it holds under -ffast-math too.
+/// Whether the value is a NaN. It looks at the bits, so that it holds under -ffast-math too.
 TESSERA_FN constexpr bool is_nan(float value) {
   return (bit_cast<std::uint32_t>(value) & 0x7fffffffU) > 0x7f800000U;
 }
 
-/// Neither infinite nor NaN.
+/// Whether the value is neither infinite nor NaN.
 TESSERA_FN constexpr bool is_finite(float value) {
   return (bit_cast<std::uint32_t>(value) & 0x7fffffffU) < 0x7f800000U;
 }
 
-/// Without the sign, also that of a zero or a NaN.
+/// The value without its sign; a zero or a NaN loses its sign too.
 TESSERA_FN constexpr float absolute(float value) {
   return bit_cast<float>(bit_cast<std::uint32_t>(value) & 0x7fffffffU);
 }
 
-/// The smaller one. A quiet NaN gives way to a number; only two of them give one. Of two zeros either may result, and
-/// what a signalling NaN does is up to the host's C library.
+/// The smaller value. If one is a quiet NaN, the other one; if both are, a NaN. Of two zeros either may result. The
+/// host's C library decides about signalling NaNs.
 TESSERA_FN constexpr float minimum(float a, float b) {
   if (__builtin_is_constant_evaluated()) {
     return b < a || is_nan(a) ? b : a;
@@ -46,8 +46,8 @@ TESSERA_FN constexpr float minimum(float a, float b) {
   return ::fminf(a, b);
 }
 
-/// The larger one. A quiet NaN gives way to a number; only two of them give one. Of two zeros either may result, and
-/// what a signalling NaN does is up to the host's C library.
+/// The larger value. If one is a quiet NaN, the other one; if both are, a NaN. Of two zeros either may result. The
+/// host's C library decides about signalling NaNs.
 TESSERA_FN constexpr float maximum(float a, float b) {
   if (__builtin_is_constant_evaluated()) {
     return a < b || is_nan(a) ? b : a;
@@ -55,7 +55,7 @@ TESSERA_FN constexpr float maximum(float a, float b) {
   return ::fmaxf(a, b);
 }
 
-/// The nearest integer, of two the even one; keeps the sign, also of what becomes zero.
+/// The nearest integer, ties to the even one. The result keeps the value's sign, also where it is zero.
 TESSERA_FN constexpr float round_to_even(float value) {
   if (__builtin_is_constant_evaluated()) {
     constexpr float integers_only = 8388608.0F;  // 2^23: floats from here on have no fraction
@@ -68,7 +68,8 @@ TESSERA_FN constexpr float round_to_even(float value) {
   return ::rintf(value);
 }
 
-/// a * b + c with one rounding. Written out, the device contracts it to this and the host does not.
+/// a * b + c with one rounding. Of `a * b + c` in source code, the device's compiler makes this and the host's does
+/// not.
 TESSERA_FN inline float multiply_add(float a, float b, float c) {
   return ::fmaf(a, b, c);
 }
@@ -88,7 +89,7 @@ TESSERA_FN inline float exp2(float value) {
   return ::exp2f(value);
 }
 
-/// Minus infinity at zero, NaN below.
+/// The natural logarithm: minus infinity at zero, NaN below.
 TESSERA_FN inline float log(float value) {
   return ::logf(value);
 }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// How values are stored: `scalar_traits` of every storage type, and `load` and `store` between it and float.
+/// How values are stored: `scalar_traits` of every storage type, and `load` and `store` between that type and float.
 ///
 ///     auto half = tessera::store<tessera::float16>(0.1F);          // rounds to the nearest, ties to the even one
 ///     float value = tessera::load(half);                           // 0.0999755859375
 ///     int bits = tessera::scalar_traits<tessera::float16>::bits;   // 16
 ///
 /// Both directions give the bits that CUDA's own conversions give (`__float2half_rn`, `__float2bfloat16_rn`,
-/// `__nv_cvt_float_to_fp8` with `__NV_SATFINITE`, and their inverses), on both sides and in constant expressions:
+/// `__nv_cvt_float_to_fp8` with `__NV_SATFINITE`, and their inverses), on host and device and in constant expressions:
 ///   * store of a NaN gives the one positive NaN whose bits are all ones below the sign (0x7fff, 0x7f);
-///   * store of what is too large gives infinity in fp16 and bf16, and the largest finite value, with its sign, in
-///     both 8-bit types, infinity included: they saturate;
+///   * store of a value that is too large gives infinity in fp16 and bf16. Both 8-bit types saturate: they store it,
+///     infinity included, as the largest finite value with its sign;
 ///   * load of a NaN gives 0x7fffffff from fp16 and both 8-bit types; from bf16 the payload and sign are kept.
-/// They are integer code that suits any compiler. CUDA tiles convert with the machine's instructions instead.
+/// They are integer code for any compiler. CUDA tiles convert with the GPU's instructions instead.
 ///
 /// A user's own storage type joins in by specialising `scalar_traits` with the same members.
 #pragma once
@@ -59,7 +59,7 @@ TESSERA_FN constexpr std::uint32_t round_magnitude(std::uint32_t magnitude) {
   return shift_right_to_even((magnitude & (implicit_one - 1U)) | implicit_one, shift);
 }
 
-/// The bits of a narrow format for `value`: `limit` for all that is too large, `nan` for every NaN.
+/// The bits of a narrow format for `value`: `limit` for every value that is too large, `nan` for every NaN.
 template <int ExponentBits, int MantissaBits, int Bias>
 TESSERA_FN constexpr std::uint32_t encode_float(float value, std::uint32_t limit, std::uint32_t nan) {
   std::uint32_t const pattern = bit_cast<std::uint32_t>(value);
@@ -71,8 +71,8 @@ TESSERA_FN constexpr std::uint32_t encode_float(float value, std::uint32_t limit
   return sign | min(round_magnitude<MantissaBits, Bias>(magnitude), limit);
 }
 
-/// The float of a finite narrow pattern without its sign. Exact; neither reads nor makes a subnormal float, so that
-/// it holds where those are flushed to zero.
+/// The float of a finite narrow pattern without its sign. It is exact, and neither reads nor makes a subnormal float,
+/// so that it holds where subnormal floats are flushed to zero.
 template <int MantissaBits, int Bias>
 TESSERA_FN constexpr float decode_magnitude(std::uint32_t magnitude) {
   constexpr std::uint32_t rebias = static_cast<std::uint32_t>(float_exponent_bias - Bias) << float_mantissa_bits;
@@ -84,7 +84,8 @@ TESSERA_FN constexpr float decode_magnitude(std::uint32_t magnitude) {
   return bit_cast<float>(moved + smallest_normal) - bit_cast<float>(smallest_normal);
 }
 
-/// The float of a narrow pattern. Magnitudes from `first_nan` on are NaN; the one below it is infinity if there is one.
+/// The float of a narrow pattern. Magnitudes from `first_nan` on are NaN; first_nan - 1 is infinity if the format has
+/// one.
 template <int ExponentBits, int MantissaBits, int Bias, bool HasInfinity>
 TESSERA_FN constexpr float decode_float(std::uint32_t pattern, std::uint32_t first_nan) {
   constexpr int magnitude_bits = ExponentBits + MantissaBits;
@@ -101,7 +102,7 @@ TESSERA_FN constexpr float decode_float(std::uint32_t pattern, std::uint32_t fir
 
 }  // namespace detail
 
-/// What a storage type is. The members of the specialisations below are all there is to provide.
+/// Describes a storage type. A user's type provides the members of the specialisations below.
 template <class T>
 struct scalar_traits;
 
@@ -115,8 +116,8 @@ struct scalar_traits<float> {
   static constexpr int mantissa_bits = 23;
   static constexpr int exponent_bias = 127;
   static constexpr bool has_infinity = true;
-  static constexpr bits_type largest_bits = 0x7f7fffffU;    ///< of the largest finite value
-  static constexpr bits_type nan_bits = detail::float_nan;  ///< of the NaN that `store` makes
+  static constexpr bits_type largest_bits = 0x7f7fffffU;    ///< the bits of the largest finite value
+  static constexpr bits_type nan_bits = detail::float_nan;  ///< the bits of the NaN that `store` makes
 
   TESSERA_FN static constexpr char const* name() { return "fp32"; }
   TESSERA_FN static constexpr bits_type to_bits(float value) { return bit_cast<bits_type>(value); }
@@ -225,7 +226,8 @@ struct scalar_traits<float8_e5m2> {
 
 namespace detail {
 
-/// What load and store take. The public concept, Scalar, is in concepts/scalar.hpp, which includes this header.
+/// The types that load and store take. The public concept, Scalar, is in concepts/scalar.hpp, which includes this
+/// header.
 template <class T>
 concept Stored = requires {
   typename scalar_traits<T>::compute_type;
@@ -234,7 +236,7 @@ concept Stored = requires {
 
 }  // namespace detail
 
-/// The value in the compute type; exact.
+/// The value in the compute type, exactly.
 template <detail::Stored T>
 TESSERA_FN constexpr typename scalar_traits<T>::compute_type load(T value) {
   return scalar_traits<T>::load(value);
@@ -246,7 +248,7 @@ TESSERA_FN constexpr T store(typename scalar_traits<T>::compute_type value) {
   return scalar_traits<T>::store(value);
 }
 
-/// The stored pattern, and the value that has it; no conversion of any kind.
+/// The stored pattern of a value, and the value of a pattern, without any conversion.
 template <detail::Stored T>
 TESSERA_FN constexpr typename scalar_traits<T>::bits_type to_bits(T value) {
   return scalar_traits<T>::to_bits(value);

@@ -14,7 +14,7 @@ struct shape {
 
   static constexpr int m = M;  ///< rows of a and of the sums
   static constexpr int n = N;  ///< columns of b and of the sums
-  static constexpr int k = K;  ///< columns of a, rows of b: the products of a sum
+  static constexpr int k = K;  ///< columns of a and rows of b: the number of products in each sum
 };
 
 }  // namespace v0

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// How a group that cannot throw says what went wrong: a word of 64 bits, shared by all groups of a call, with what it
-/// takes to say it in a sentence.
+/// The status word, by which a group that cannot throw says what went wrong: 64 bits that all groups of a call share,
+/// beside the numbers for a sentence about it.
 ///
-/// The word starts with all bits set, which means "nothing failed".  A failing group writes the smaller of the word and
-/// `position << 8 | code`, atomically; so whatever the order in which groups run, the lowest position is what remains,
-/// and of two codes at one position the smaller.  Beside it stays the detail that was reported with that position, if
-/// there was one.  `exec.wait()` turns the word into an exception and sets it back.
+/// The word starts with all bits set, which means "nothing failed". A failing group atomically writes the minimum of
+/// the word and `position << 8 | code`. So in whatever order the groups run, the lowest position remains, and of two
+/// codes at one position the smaller one. The detail that was reported with that position, if any, is stored beside the
+/// word. `exec.wait()` turns the word into an exception and resets it.
 ///
 ///     if (tag != expected) { group.report(status, status_code::bad_checksum, which); return; }
 ///     if (label >= vocabulary) { group.report(status, status_code::bad_label, token, {label, vocabulary}); return; }
 ///
-/// Which call the word belongs to, exec.status(call) says: exec/status_calls.hpp.
+/// `exec.status(call)` registers the call that a word belongs to: see exec/status_calls.hpp.
 #pragma once
 
 #include <cstdint>
@@ -20,63 +20,66 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What a group found.  Codes from 16 on have sentences of their own (is_sentence), those from 128 on are for users'
-/// own programs.
+/// What a group found. Codes from 16 on have sentences of their own (is_sentence); codes from 128 on are for users' own
+/// programs.
 enum class status_code : std::uint8_t {
   corrupt_stream = 1,      ///< encoded bytes that lead outside of the stream or the tables
   bad_checksum = 2,        ///< the checksum of a block differs from the one that is stored
   bad_header = 3,          ///< a header, index or table that contradicts itself
   unsupported_format = 4,  ///< a version or a feature that this library does not know
   capacity_exceeded = 5,   ///< the output does not fit into the space that was given
-  bad_value = 6,           ///< a value outside of what the program accepts
+  bad_value = 6,           ///< a value outside of the range that the program accepts
   out_of_range = 7,        ///< an index outside of its table
-  repeated_index = 9,      ///< an index that is there twice where each may be there once
+  repeated_index = 9,      ///< an index that occurs twice where each may occur once
   bad_label = 16,          ///< a label that is no entry of the vocabulary; the detail is the label and the vocabulary
   other_forward = 17,      ///< a backward pass after another forward pass; the position is a loss_stamp::part
-  bad_length = 24,         ///< of a cached sequence: negative, or more tokens than it may have
-  bad_new_tokens = 25,     ///< of a cached sequence: negative, or more than the inputs or the sequence have
-  bad_slot = 26,           ///< of a cached sequence: none of the cache's
-  bad_page_count = 27,     ///< of a cached sequence: negative, or more than its block table has or its tokens fill
-  full_tail = 28,          ///< of a cached sequence: more tokens in no sealed page than there is room for
-  bad_block = 29,          ///< of a cached sequence's page: none of the cache's
+  bad_length = 24,         ///< a cached sequence's length is negative, or more tokens than it may have
+  /// A cached sequence's number of new tokens is negative, or more than the inputs or the sequence have.
+  bad_new_tokens = 25,
+  bad_slot = 26,  ///< a cached sequence's slot is none of the cache's
+  /// A cached sequence's number of pages is negative, or more than its block table has or its tokens fill.
+  bad_page_count = 27,
+  full_tail = 28,  ///< a cached sequence has more tokens in no sealed page than the tail has room for
+  bad_block = 29,  ///< a page of a cached sequence is in a block that is none of the cache's
   first_user_code = 128,
 };
 
-/// What was wrong with a value: which it was, and how many there are of what it should be.
+/// Details of a wrong value: the value that was found, and the limit that it broke.
 struct status_detail {
-  static constexpr std::int64_t unknown = -0x7fffffffffffffff - 1;  ///< nothing was said
+  static constexpr std::int64_t unknown = -0x7fffffffffffffff - 1;  ///< no detail was given
 
-  std::int64_t value = unknown;  ///< as it was found
-  std::int64_t limit = unknown;  ///< what it must be below, or the most that there is room for
+  std::int64_t value = unknown;  ///< the value that was found
+  std::int64_t limit = unknown;  ///< what the value must be below, or the most that there is room for
 
-  /// Whether there is one.
+  /// Whether a detail was given.
   [[nodiscard]] TESSERA_FN constexpr bool is_known() const { return limit != unknown; }
 };
 
-/// The shared word.  Programs hold a pointer to the one that `exec.status()` gives; null means that nobody asks. A
-/// word of which all bytes are 255 is a fresh one.
+/// The shared status word. Programs hold a pointer to the one that `exec.status()` gives; a null pointer means that
+/// nobody asks. A word is fresh if all its bytes are 255.
 struct status_word {
   static constexpr std::uint64_t nothing_failed = ~std::uint64_t{0};  ///< the word before a failure
-  static constexpr int code_bits = 8;                                 ///< of the word; the position has the others
+  static constexpr int code_bits = 8;  ///< bits that the code takes; the position has the others
 
-  std::uint64_t bits = nothing_failed;       ///< code in the lowest 8, position above
+  std::uint64_t bits = nothing_failed;       ///< the code in the lowest 8 bits, the position above
   std::uint64_t detail_of = nothing_failed;  ///< the bits that were reported with the detail
-  status_detail detail = {-1, -1};           ///< of the earliest failure that had one; counts if detail_of is bits
-  std::uint64_t lock = nothing_failed;       ///< 0 while a group writes the detail
+  /// The detail of the earliest failure that had one; it counts if detail_of equals bits.
+  status_detail detail = {-1, -1};
+  std::uint64_t lock = nothing_failed;  ///< 0 while a group writes the detail
 
-  /// The word of a failure; words of earlier positions compare lower.
+  /// The bits of a failure; failures at earlier positions compare lower.
   [[nodiscard]] static TESSERA_FN constexpr std::uint64_t pack(status_code code, std::int64_t position) {
     return (static_cast<std::uint64_t>(position) << code_bits) | static_cast<std::uint64_t>(code);
   }
   /// Whether nothing has failed.
   [[nodiscard]] TESSERA_FN constexpr bool is_ok() const { return bits == nothing_failed; }
-  /// What failed; means nothing if is_ok().
+  /// The code of the failure; it means nothing if is_ok().
   [[nodiscard]] TESSERA_FN constexpr status_code code() const { return static_cast<status_code>(bits & 0xffu); }
-  /// Where it failed, in what the code is about; means nothing if is_ok().
+  /// Where the failure was, in the unit that the code is about; it means nothing if is_ok().
   [[nodiscard]] TESSERA_FN constexpr std::int64_t position() const {
     return static_cast<std::int64_t>(bits >> code_bits);
   }
-  /// What was reported with the failure.
+  /// The detail that was reported with the failure.
   [[nodiscard]] TESSERA_FN constexpr status_detail what() const { return detail_of == bits ? detail : status_detail{}; }
 };
 
@@ -84,8 +87,8 @@ static_assert(sizeof(status_word) == 40);
 
 namespace detail {
 
-/// What differs between a backward pass and the forward pass in its workspace. `part`: a loss_stamp::part, of which the
-/// first four are known as they are, and others as numbers that mean nothing to a reader.
+/// What differs between a backward pass and the forward pass in its workspace. `part`: a loss_stamp::part. The values
+/// of the first four are shown as they are; those of the others are numbers that mean nothing to a reader.
 [[nodiscard]] constexpr char const* describe_other_forward(std::int64_t part) {
   constexpr char const* sentences[] = {
       "there is no forward() in the workspace",
@@ -102,13 +105,13 @@ namespace detail {
 
 }  // namespace detail
 
-/// Whether what describe() gives is a whole sentence, with {value}, {position} and {limit} for numbers that it needs;
-/// else it is the middle of one.
+/// Whether describe() gives a whole sentence, in which {value}, {position} and {limit} stand for numbers. Otherwise it
+/// gives the middle of a sentence.
 [[nodiscard]] constexpr bool is_sentence(status_code code) {
   return code >= status_code::bad_label && code < status_code::first_user_code;
 }
 
-/// What a code means at a position. See is_sentence().
+/// The meaning of a code at a position. See is_sentence().
 [[nodiscard]] constexpr char const* describe(status_code code, std::int64_t position = 0) {
   switch (code) {
     case status_code::corrupt_stream:
@@ -151,7 +154,7 @@ namespace detail {
 #if !defined(__CUDACC_RTC__)
 namespace detail {
 
-/// Keeps the detail of the earliest failure. Failures are few, so that a lock costs nothing.
+/// Keeps the detail of the earliest failure. Failures are few, so the lock costs next to nothing.
 inline void keep_detail_on_host(status_word* word, std::uint64_t mine, status_detail detail) {
   while (mine < __atomic_load_n(&word->detail_of, __ATOMIC_RELAXED)) {
     std::uint64_t open = status_word::nothing_failed;
@@ -165,7 +168,7 @@ inline void keep_detail_on_host(status_word* word, std::uint64_t mine, status_de
   }
 }
 
-/// The atomic minimum for threads of the host.
+/// Reports a failure from a thread of the host, by an atomic minimum.
 inline void report_on_host(status_word* word, status_code code, std::int64_t position, status_detail detail = {}) {
   if (word == nullptr) {
     return;
@@ -180,7 +183,7 @@ inline void report_on_host(status_word* word, status_code code, std::int64_t pos
   }
 }
 
-/// Reads the word and sets it back to "nothing failed", in one step; details belong to programs that have ended.
+/// Reads the word and resets it to "nothing failed" in one step. Details belong to programs that have ended.
 inline status_word take_on_host(status_word* word) {
   status_word taken;
   taken.bits = __atomic_exchange_n(&word->bits, status_word::nothing_failed, __ATOMIC_ACQUIRE);

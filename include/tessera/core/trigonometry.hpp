@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Angles from 0 to pi, for programs whose results must be the same bits on the host and on the device, where the
-/// functions of each side's own library differ in the last ones.
+/// Angles from 0 to pi, for programs whose results must be bit-identical on host and device. The functions of each
+/// platform's own library differ in the last bits.
 ///
 ///     double const angle = tessera::upper_arc_tangent(0.0, -1.0);     // pi
 ///     double const height = tessera::upper_sine(angle / 2);           // 1
 ///
-/// Sums, products, quotients and explicit multiply-adds in double, in one order; no compiler may contract them further.
-/// Both are within 1e-15 of the exact value.
+/// They take sums, products, quotients and explicit multiply-adds in double, in one order; no compiler may contract
+/// them further.
+/// Both functions are within 1e-15 of the exact value.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +23,8 @@ inline constexpr double pi = 3.14159265358979323846;  ///< the circumference of 
 
 namespace detail {
 
-/// With 20 binary digits behind the first one: a device has such numbers in its instructions. For the last terms of a
-/// series, which are far smaller than the first ones.
+/// The number rounded towards zero to 20 binary digits behind the first one, which a device can hold in an instruction.
+/// It is for the last terms of a series, which are far smaller than the first ones.
 TESSERA_FN constexpr double short_number(double value) {
   return bit_cast<double>(bit_cast<std::uint64_t>(value) & 0xffffffff00000000ULL);
 }
@@ -52,7 +53,7 @@ TESSERA_FN inline double upper_sine(double angle) {
   return ::fma(x * square, sum, x);
 }
 
-/// The angle of the point (x, y) from the positive x axis; `y` is not negative. 0 for the origin.
+/// The angle of the point (x, y) from the positive x axis, 0 for the origin; `y` is not negative.
 TESSERA_FN inline double upper_arc_tangent(double y, double x) {
   double const along = x < 0 ? -x : x;
   if (y == 0 && along == 0) {

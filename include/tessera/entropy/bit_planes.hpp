@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Where the bits of many equally wide numbers lie, so that thirty-two lanes read and write whole aligned words.
+/// Planes of bits: where the bits of many equally wide numbers lie, so that 32 lanes read and write whole aligned
+/// words.
 ///
-/// A lane handles 16 bytes of values at a time (8 bf16, 4 fp32, 16 fp8): a *row* is what 32 lanes handle in one go.
+/// A lane handles 16 bytes of values at a time (8 bf16, 4 fp32, 16 fp8). A *row* is what 32 lanes handle at a time.
 /// Numbers of `bits` bits are stored as planes whose widths are powers of two (24 = 16 + 8, 11 = 8 + 2 + 1), lowest
-/// bits in the first plane. In a plane every lane owns whole units of at least 4 bytes; where a row gives a lane less,
-/// a unit holds several rows.
+/// bits in the first plane. In a plane every lane owns whole units of at least 4 bytes. Where a lane has fewer bytes in
+/// a row, a unit holds several rows.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +16,14 @@
 namespace tessera {
 inline namespace v0 {
 
-/// One plane of numbers of `width` bits (1, 2, 4, 8 or 16) for lanes that handle `weights_per_lane` values a row.
+/// One plane of numbers of `width` bits (1, 2, 4, 8 or 16), for lanes that handle `weights_per_lane` values of a row.
 struct bit_plane {
-  static constexpr int lanes = 32;  ///< of a row
+  static constexpr int lanes = 32;  ///< lanes of a row
 
   int width = 8;             ///< bits of a number: 1, 2, 4, 8 or 16
   int weights_per_lane = 8;  ///< values of a lane in a row
 
-  /// Bytes that a lane owns at a stretch.
+  /// Bytes of a unit, which a lane owns without a gap.
   TESSERA_FN constexpr int unit_bytes() const { return max(4, weights_per_lane * width / 8); }
   /// Rows that a unit holds.
   TESSERA_FN constexpr int rows_per_unit() const { return unit_bytes() * 8 / (weights_per_lane * width); }
@@ -34,16 +35,17 @@ struct bit_plane {
     return unit * unit_bytes() * 8 + within;
   }
 
-  /// True if value i lies at bit i * width: then serial code may ignore lanes.
+  /// Whether value i lies at bit i * width, so that serial code may ignore lanes.
   TESSERA_FN constexpr bool is_linear() const { return rows_per_unit() == 1; }
 };
 
 /// The planes of numbers of `bits` bits: the lowest `plane(0).width` bits are in plane 0, and so on.
 struct bit_planes {
-  int bits = 8;              ///< of a number
+  int bits = 8;              ///< bits of a number
   int weights_per_lane = 8;  ///< values of a lane in a row
 
-  /// 16-bit planes as long as they fit, then one plane for each set bit of the rest, widest first.
+  /// The number of planes: 16-bit planes as long as they fit, then one plane for each set bit of the rest, widest
+  /// first.
   TESSERA_FN constexpr int count() const { return bits / 16 + popcount(static_cast<std::uint32_t>(bits % 16)); }
 
   /// How many of the low bits lie in the planes before this one.
@@ -58,7 +60,7 @@ struct bit_planes {
   /// The plane at `index`, 0 for the lowest bits.
   TESSERA_FN constexpr bit_plane plane(int index) const { return {next_width(bits - shift(index)), weights_per_lane}; }
 
-  /// Planes of one block lie one after the other; this is the byte where a plane of a block of `weights` values begins.
+  /// The byte at which a plane of a block of `weights` values begins. Planes of one block lie one after the other.
   TESSERA_FN constexpr std::int64_t offset(int plane, std::int64_t weights) const { return weights * shift(plane) / 8; }
 
   /// Bytes of all planes of a block of `weights` values, a multiple of granularity().
@@ -85,7 +87,7 @@ struct bit_planes {
 
 namespace detail {
 
-/// Where plane Index has its bits of the number at a place of a block of `weights` values.
+/// The place of plane Index's bits of a number, which is at a place of a block of `weights` values.
 template <bit_planes Layout, int Index>
 struct plane_place {
   static constexpr int width = Layout.plane(Index).width;
@@ -93,7 +95,7 @@ struct plane_place {
   static constexpr std::uint32_t mask = (1u << width) - 1;
 
   std::int64_t byte;
-  int bit;  ///< within the byte
+  int bit;  ///< counted within the byte
 
   TESSERA_FN constexpr plane_place(std::int64_t weights, std::int64_t row, int lane, int weight) {
     constexpr bit_plane plane = Layout.plane(Index);

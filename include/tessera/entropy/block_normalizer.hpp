@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The factor in [1, 2) that turns the largest weight of a block into a power of two, so that it survives with no
-/// mantissa bits.
+/// The factor in [1, 2) that turns the largest weight of a block into a power of two, which survives even where no
+/// mantissa bits are kept.
 ///
 /// NeuZip (arXiv 2410.20650), section 2.3: a block is divided by the mantissa of its largest magnitude before mantissa
-/// bits are dropped. The factor is 1 + q / 256 with q in one byte, and the same rounded factor divides and multiplies.
+/// bits are dropped. The factor is 1 + q / 256 with q in one byte. Encoding divides by the rounded factor and decoding
+/// multiplies by it.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +16,12 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Folds bit patterns: the state is the largest finite magnitude's pattern, which orders as magnitudes do.
+/// Folds bit patterns: the state is the pattern of the largest finite magnitude; patterns order as magnitudes do.
 template <class T>
 struct block_normalizer {
-  /// What the bit patterns mean.
+  /// The type of the values that the bit patterns are of.
   using value_type = T;
-  /// The largest finite magnitude's bits so far.
+  /// The bits of the largest finite magnitude so far.
   using state = std::uint32_t;
 
   /// The state before the first value.
@@ -33,7 +34,7 @@ struct block_normalizer {
     return magnitude < infinite && magnitude > largest ? magnitude : largest;
   }
 
-  /// The state of both.
+  /// The state of the values of both states.
   TESSERA_FN static constexpr state merge(state a, state b) { return a > b ? a : b; }
 
   /// q = the mantissa fraction of the largest magnitude in 256ths, rounded half up, at most 255; 0 for a subnormal.

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Any bytes, coded by how often each value occurs: blocks of 64 KiB, each with a table of its own (rans_coder).
+/// Entropy-coded bytes of any kind, coded by how often each value occurs: blocks of 64 KiB, each with its own rANS
+/// table.
 ///
 ///     std::vector<std::byte> coded;
 ///     tessera::append_coded_bytes(bytes.data(), bytes.size(), coded);
 ///     std::size_t const taken = tessera::read_coded_bytes(coded.data(), coded.size(), bytes.data(), bytes.size());
 ///
-/// A block, all integers little-endian:
+/// The layout of a block, with all integers little-endian:
 ///
 ///     words       4 bytes: 16-bit words that follow; all ones: the bytes follow as they are, to a multiple of 2
 ///     state       4 bytes, the coder's
 ///     table       512 bytes: 256 16-bit frequencies that sum to 4096
 ///     words       in the order in which the decoder wants them
 ///
-/// A block that would not become shorter is left as it is. Decoding reads nothing outside of what it is given, and
-/// throws corrupt_data for bytes that no encoder wrote, as far as they can be told; checksums are the caller's.
+/// A block that would not become shorter is stored uncoded. Decoding reads nothing outside of the bytes it is given. It
+/// throws corrupt_data for bytes that no encoder wrote, as far as that can be detected; checksums are up to the caller.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +36,7 @@ using byte_coder = rans_coder<12>;
 inline constexpr std::size_t byte_block = std::size_t{1} << 16;
 inline constexpr std::uint32_t bytes_as_they_are = 0xffffffffU;
 
-/// Frequencies in proportion to counts, each at least 1 where there is a count, the largest one taking up the rest.
+/// Frequencies in proportion to counts, at least 1 for each count that is not 0. The largest one takes up the rest.
 inline byte_coder::model_type fit_bytes(std::byte const* bytes, std::size_t size) {
   constexpr std::uint32_t total = byte_coder::slots;
   std::uint32_t counts[256] = {};
@@ -93,7 +94,7 @@ inline void append_byte_block(std::byte const* bytes, std::size_t size, std::vec
   }
 }
 
-/// Gives how many bytes the block took.
+/// Decodes a block, and gives how many bytes of `coded` it took.
 inline std::size_t read_byte_block(std::byte const* coded, std::size_t given, std::byte* bytes, std::size_t size) {
   constexpr char const* where = "read_coded_bytes";
   check<corrupt_data>(given >= 4, where, ": a block has ", given, " bytes but needs ", 4);
@@ -130,14 +131,14 @@ inline std::size_t read_byte_block(std::byte const* coded, std::size_t given, st
 
 }  // namespace detail
 
-/// Appends what read_coded_bytes() reads.
+/// Appends the coded form of `size` bytes, for read_coded_bytes().
 inline void append_coded_bytes(std::byte const* bytes, std::size_t size, std::vector<std::byte>& out) {
   for (std::size_t first = 0; first < size; first += detail::byte_block) {
     detail::append_byte_block(bytes + first, min(size - first, detail::byte_block), out);
   }
 }
 
-/// Reads `size` bytes; gives how many coded ones they took. Throws corrupt_data.
+/// Decodes `size` bytes, and gives how many coded bytes they took. Throws corrupt_data.
 inline std::size_t read_coded_bytes(std::byte const* coded, std::size_t given, std::byte* bytes, std::size_t size) {
   std::size_t taken = 0;
   for (std::size_t first = 0; first < size; first += detail::byte_block) {

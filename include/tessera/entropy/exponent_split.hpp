@@ -25,26 +25,27 @@ inline namespace v0 {
 /// Law: join(exponent(b), residual(b)) == b for every pattern b.
 template <class T>
 struct exponent_split {
-  /// What is split.
+  /// The type that is split.
   using value_type = T;
-  static constexpr int exponent_bits = scalar_traits<T>::exponent_bits;  ///< of the value's type
-  static constexpr int mantissa_bits = scalar_traits<T>::mantissa_bits;  ///< of the value's type
-  /// Sign and mantissa.
+  static constexpr int exponent_bits = scalar_traits<T>::exponent_bits;  ///< exponent bits of the type
+  static constexpr int mantissa_bits = scalar_traits<T>::mantissa_bits;  ///< mantissa bits of the type
+  /// Bits of the sign and the mantissa.
   static constexpr int residual_bits = 1 + mantissa_bits;
-  static constexpr std::uint32_t largest_exponent = (1u << exponent_bits) - 1;  ///< of a NaN or an infinity
+  /// The exponent field of a NaN or an infinity.
+  static constexpr std::uint32_t largest_exponent = (1u << exponent_bits) - 1;
 
   /// The exponent field of a value's bits.
   TESSERA_FN static constexpr std::uint32_t exponent(std::uint32_t bits) {
     return (bits >> mantissa_bits) & largest_exponent;
   }
 
-  /// sign << mantissa_bits | mantissa
+  /// The sign and the mantissa: sign << mantissa_bits | mantissa.
   TESSERA_FN static constexpr std::uint32_t residual(std::uint32_t bits) {
     std::uint32_t const sign = bits >> (exponent_bits + mantissa_bits);
     return (sign << mantissa_bits) | (bits & ((1u << mantissa_bits) - 1));
   }
 
-  /// The bits of a value again: the inverse of exponent() and residual().
+  /// The bits of a value from its exponent() and residual().
   TESSERA_FN static constexpr std::uint32_t join(std::uint32_t exponent, std::uint32_t residual) {
     std::uint32_t const sign = residual >> mantissa_bits;
     std::uint32_t const mantissa = residual & ((1u << mantissa_bits) - 1);

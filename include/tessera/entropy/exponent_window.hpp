@@ -2,7 +2,8 @@
 /// Names an exponent with four bits: fourteen neighbouring exponents, one exponent from anywhere, and an escape.
 ///
 /// The exponents of trained weights lie within a narrow window: fifteen neighbours cover 99.93 to 99.99 percent of
-/// them. The exponent from anywhere is for tensors with many exact zeros; in all others it is the fifteenth neighbour.
+/// them. The exponent from anywhere is for tensors with many exact zeros; in all other tensors it is the fifteenth
+/// neighbour.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +16,22 @@ inline namespace v0 {
 /// The map between exponents (0 to 255) and codes (0 to 15).
 struct exponent_window {
   static constexpr std::uint32_t neighbours = 14;   ///< exponents from base on that have codes 0 to 13
-  static constexpr std::uint32_t extra_code = 14;   ///< of the exponent `extra`
-  static constexpr std::uint32_t escape_code = 15;  ///< of all other exponents
-  static constexpr int codes = 16;                  ///< of 4 bits
+  static constexpr std::uint32_t extra_code = 14;   ///< the code of the exponent `extra`
+  static constexpr std::uint32_t escape_code = 15;  ///< the code of all other exponents
+  static constexpr int codes = 16;                  ///< the number of codes, which have 4 bits
 
   std::uint8_t base = 0;    ///< the exponent with code 0
   std::uint8_t extra = 14;  ///< the exponent with code 14
 
-  /// True if the fifteen exponents with a code are neighbours: then exponent = base + code, with no test.
+  /// Whether the fifteen exponents with a code are neighbours, so that exponent = base + code, with no test.
   TESSERA_FN constexpr bool is_contiguous() const { return extra == base + neighbours; }
 
-  /// True if all exponents with a code are at most largest_exponent.
+  /// Whether all exponents with a code are at most largest_exponent.
   TESSERA_FN constexpr bool fits(std::uint32_t largest_exponent) const {
     return base + neighbours - 1 <= largest_exponent && extra <= largest_exponent;
   }
 
-  /// The code of an exponent: escape_code if the window has none for it.
+  /// The code of an exponent: escape_code if the window has no code for it.
   TESSERA_FN constexpr std::uint32_t code(std::uint32_t exponent) const {
     std::uint32_t const offset = exponent - base;
     if (offset < neighbours) {
@@ -39,8 +40,8 @@ struct exponent_window {
     return exponent == extra ? extra_code : escape_code;
   }
 
-  /// The exponent with this code. Those of escape_code are listed apart; where a broken stream lists none, all decoders
-  /// make the one after `extra` of it.
+  /// The exponent with this code. Exponents with escape_code are listed elsewhere. Where a broken stream lists none,
+  /// all decoders use the exponent after `extra`.
   TESSERA_FN constexpr std::uint32_t exponent(std::uint32_t code) const {
     return (code < neighbours ? base + code : extra + (code - extra_code)) & 0xffu;
   }
@@ -50,13 +51,13 @@ struct exponent_window {
   }
 };
 
-/// A window and how many of the counted exponents it has codes for.
+/// A window, and how many of the counted exponents it has codes for.
 struct exponent_window_candidate {
   exponent_window window;     ///< the window
-  std::uint64_t covered = 0;  ///< counted exponents that have a code
+  std::uint64_t covered = 0;  ///< how many counted exponents have a code
 };
 
-/// How many windows a format has: one for each base from 0 to this minus 1.
+/// How many windows a format has: one for each base from 0 to this number minus 1.
 TESSERA_FN constexpr std::uint32_t exponent_window_candidates(std::uint32_t largest_exponent) {
   return largest_exponent + 2 - exponent_window::neighbours;
 }
@@ -81,7 +82,8 @@ TESSERA_FN constexpr exponent_window_candidate exponent_window_at(std::uint32_t 
   return {{static_cast<std::uint8_t>(base), static_cast<std::uint8_t>(extra)}, inside + extra_count};
 }
 
-/// The window that leaves the fewest exponents without a code; ties to the lower base. Integers: the same everywhere.
+/// The window that leaves the fewest exponents without a code; ties to the lower base. Integers give the same
+/// everywhere.
 template <class Count>
 TESSERA_FN constexpr exponent_window fit_exponent_window(Count const* counts, std::uint32_t largest_exponent) {
   exponent_window_candidate best = exponent_window_at(0, counts, largest_exponent);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Codes of a fixed length: the entropy coder for those who must decode at the speed of memory.
+/// Codes of a fixed length: the entropy coder for programs that must decode at the speed of memory.
 ///
 /// Every symbol takes eight bits whatever its probability, so a stream needs no states and no tables: in streams of
-/// weights the codes lie in a plane of four bits a weight. 12 bits a bf16 weight, where rANS takes 10.7.
+/// weights the codes lie in a plane of four bits a weight. A bf16 weight takes 12 bits, where it takes 10.7 with rANS.
 ///
 ///     std::uint32_t state = tessera::fixed_coder::start();
 ///     auto spilled = tessera::fixed_coder::push(state, 'x', {});
@@ -17,7 +17,8 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A model of EntropyCoder whose states lie in [2^16, 2^32): the symbols themselves, eight bits each, below a one.
+/// A model of EntropyCoder with states in [2^16, 2^32): the symbols themselves, eight bits each, below a leading one
+/// bit.
 struct fixed_coder {
   using symbol_type = std::uint8_t;
   using encode_state = std::uint32_t;
@@ -27,9 +28,9 @@ struct fixed_coder {
   struct decode_table {};
 
   static constexpr int alphabet = 256;
-  static constexpr int symbol_bits = 8;                   ///< of a symbol: two codes of 4 bits
-  static constexpr int word_bits = 16;                    ///< of a spilled word
-  static constexpr std::uint32_t lower_bound = 1u << 16;  ///< of a state
+  static constexpr int symbol_bits = 8;                   ///< bits of a symbol, which is two codes of 4 bits
+  static constexpr int word_bits = 16;                    ///< bits of a spilled word
+  static constexpr std::uint32_t lower_bound = 1u << 16;  ///< the smallest state
 
   TESSERA_FN static constexpr encode_table make_encode_table(model_type const&) { return {}; }
   TESSERA_FN static constexpr void make_decode_table(model_type const&, decode_table&) {}

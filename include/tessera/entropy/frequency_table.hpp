@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Probabilities of the 256 pairs of exponent codes, as integers that add up to a power of two.
 ///
-/// Two neighbouring weights make one symbol of the coder: halving the number of coding steps is worth more than the
+/// Two neighbouring weights make one symbol of the coder. Halving the number of coding steps is worth more than the
 /// 0.02 bit per weight that it costs. Neighbouring exponents are all but independent (mutual information at most 0.01
-/// bit), so the frequency of a pair is the product of two single frequencies, and one histogram of 256 exponents is all
-/// that is counted.
+/// bit). So the frequency of a pair is the product of two single frequencies, and only one histogram, of 256 exponents,
+/// is counted.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +26,12 @@ inline constexpr std::uint32_t escape_pair = 0xff;
 /// Frequencies of 256 symbols that sum to 2^ProbabilityBits. A symbol with frequency 0 cannot be coded.
 template <int ProbabilityBits>
 struct frequency_table {
-  static constexpr int symbols = 256;                            ///< that a table has
-  static constexpr std::uint32_t total = 1u << ProbabilityBits;  ///< of all frequencies
+  static constexpr int symbols = 256;                            ///< symbols of a table
+  static constexpr std::uint32_t total = 1u << ProbabilityBits;  ///< the sum of all frequencies
 
-  std::uint16_t frequency[symbols];  ///< slots of a symbol, of `total`
+  std::uint16_t frequency[symbols];  ///< how many of the `total` slots a symbol has
 
-  /// True if the frequencies sum to total and each is below it, as decoders require.
+  /// Whether the frequencies sum to total and each is below it, as decoders require.
   TESSERA_FN constexpr bool is_valid() const {
     std::uint32_t sum = 0;
     for (int i = 0; i < symbols; ++i) {
@@ -44,29 +44,31 @@ struct frequency_table {
   }
 };
 
-/// The rule that makes frequencies from how often each exponent code occurs: shares in 65536 of each code; products;
-/// pairs rarer than 2^-17 get 0, those rarer than one slot get 1, the others their proportion, rounded; what that
-/// leaves is given to or taken from frequent symbols, one slot each, lowest symbols first.
+/// The rule that makes frequencies from how often each exponent code occurs. Each code gets a share in 65536, and a
+/// pair the product of two shares. Pairs rarer than 2^-17 get frequency 0, pairs rarer than one slot get 1, and the
+/// others their proportion, rounded. Slots that are left over are given to frequent symbols, and missing ones taken
+/// from them, one slot each, lowest symbols first.
 ///
-/// Each function is about one symbol, so that a group can share the work (program/weights/codebook.hpp); all arithmetic
-/// is on integers, so that every machine makes the same table.
+/// Each function is about one symbol, so that the lanes of a group can divide the work (program/weights/codebook.hpp).
+/// All arithmetic is on integers, so that every machine makes the same table.
 template <int ProbabilityBits>
 struct frequency_model {
-  static constexpr std::uint64_t total = 1u << ProbabilityBits;  ///< of all frequencies
+  static constexpr std::uint64_t total = 1u << ProbabilityBits;  ///< the sum of all frequencies
   /// A pair rarer than 2^-17 is cheaper as two escapes than as one part in 4096 of the table.
   static constexpr int rare_bits = 17;
 
-  /// A code's share in 65536. Codes that occur never get 0, nor do escapes; where nothing was counted, all are alike.
+  /// A code's share in 65536. Codes that occur never get 0, nor do escapes. If nothing was counted, all codes get the
+  /// same share.
   TESSERA_FN static constexpr std::uint32_t share(std::uint64_t count, std::uint64_t all, std::uint32_t code) {
     bool const needed = count > 0 || all == 0 || code == exponent_window::escape_code;
     std::uint64_t const scaled = all > 0 ? (count << 16) / all : 0;
     return needed && scaled == 0 ? 1u : static_cast<std::uint32_t>(scaled);
   }
 
-  /// What a pair's frequency is before the remainder is handed out.
+  /// How a pair's frequency is found before the remainder is handed out.
   enum class kind : std::uint8_t { absent, one, proportional };
 
-  /// The kind of a pair whose product of shares is `weight`, of `weight_sum` for all pairs.
+  /// The kind of a pair whose product of shares is `weight`; weight_sum is the sum of all pairs' products.
   TESSERA_FN static constexpr kind classify(std::uint32_t symbol, std::uint64_t weight, std::uint64_t weight_sum) {
     if (symbol != escape_pair && (weight << rare_bits) < weight_sum) {
       return kind::absent;

@@ -2,8 +2,8 @@
 /// Range asymmetric numeral systems (rANS): an entropy coder whose whole state is one 32-bit number.
 ///
 /// Duda, "Asymmetric numeral systems" (arXiv 1311.2540). States lie in [2^15, 2^31) and exchange 16 bits at a time, so
-/// that a symbol moves at most one word in or out: thirty-two lanes can share one stream of words, each lane's words
-/// found by counting.
+/// that a symbol moves at most one word in or out. So 32 lanes can share one stream of words, in which each lane finds
+/// its words by counting.
 ///
 ///     using coder = tessera::rans_coder<12>;
 ///     coder::model_type const model{...};                       // frequencies that sum to 4096
@@ -28,14 +28,14 @@ inline namespace v0 {
 /// A word that a coder hands out when its state would grow too large.
 struct spilled_word {
   bool occurred = false;   ///< whether there is a word
-  std::uint16_t word = 0;  ///< that was spilled
+  std::uint16_t word = 0;  ///< the word that was spilled
 };
 
 /// A model of EntropyCoder. Laws: pop undoes push, in reverse order; words are fed in the reverse of the order in which
-/// they were spilled; a state that has popped all that was pushed equals start().
+/// they were spilled; a state from which all pushed symbols were popped equals start().
 ///
-/// Cost: push one multiplication, pop one multiplication and one table look-up. Loss against the entropy of the model:
-/// below 0.001 bit a symbol at 12 bits.
+/// Cost: one multiplication for push; one multiplication and one table look-up for pop. Loss against the entropy of the
+/// model: below 0.001 bit a symbol at 12 bits.
 template <int ProbabilityBits>
 struct rans_coder {
   static_assert(ProbabilityBits >= 8 && ProbabilityBits <= 12, "tessera: rans_coder has 8 to 12 probability bits");
@@ -46,31 +46,31 @@ struct rans_coder {
   using model_type = frequency_table<ProbabilityBits>;
 
   static constexpr int alphabet = 256;
-  static constexpr int probability_bits = ProbabilityBits;       ///< of the slots
-  static constexpr std::uint32_t slots = 1u << ProbabilityBits;  ///< that all symbols share
-  /// Of a state between symbols; also the state of no symbols.
+  static constexpr int probability_bits = ProbabilityBits;       ///< log2 of the number of slots
+  static constexpr std::uint32_t slots = 1u << ProbabilityBits;  ///< slots of the table, which all symbols share
+  /// The smallest state between symbols; also the state of the empty message.
   static constexpr std::uint32_t lower_bound = 1u << 15;
-  static constexpr int word_bits = 16;  ///< of a spilled word
+  static constexpr int word_bits = 16;  ///< bits of a spilled word
   /// A state spills before a push if it is at least frequency << spill_shift.
   static constexpr int spill_shift = 15 + word_bits - ProbabilityBits;
 
-  /// What push needs to know of a symbol: state + bias + quotient * complement is the next state.
+  /// The data of a symbol for push: state + bias + quotient * complement is the next state.
   struct encode_entry {
     std::uint32_t reciprocal;  ///< quotient = high half of state * reciprocal, shifted right
     std::uint32_t packed;  ///< shift (4 bits) | bias (13 bits) << 5 | complement << spill_shift | cannot be coded << 31
   };
-  /// For each symbol what push needs.
+  /// The data for push of each symbol.
   struct encode_table {
-    encode_entry entry[alphabet];  ///< by symbol
+    encode_entry entry[alphabet];  ///< indexed by symbol
   };
   /// For each slot: frequency << 20 | (slot - cumulative) << 8 | symbol.
   struct decode_table {
-    std::uint32_t entry[slots];  ///< by slot: the low probability_bits of a state
+    std::uint32_t entry[slots];  ///< indexed by slot: the low probability_bits of a state
   };
 
-  /// Division by the frequency f as a multiplication: with s = ceil(log2 f) - 1 and r = ceil(2^(32+s) / f) the quotient
-  /// (x * r) >> (32 + s) is exact for x < f * 2^19, which renormalisation guarantees, because then x * (r f - 2^(32+s))
-  /// < 2^(32+s). f = 1 has no such r in 32 bits: r = 2^32 - 1 gives x - 1, and the bias makes up for it.
+  /// Makes a division by the frequency f a multiplication. With s = ceil(log2 f) - 1 and r = ceil(2^(32+s) / f) the
+  /// quotient (x * r) >> (32 + s) is exact for x < f * 2^19, which renormalisation guarantees, because then x * (r f -
+  /// 2^(32+s)) < 2^(32+s). f = 1 has no such r in 32 bits: r = 2^32 - 1 gives x - 1, and the bias makes up for it.
   TESSERA_FN static constexpr encode_entry make_encode_entry(std::uint32_t frequency, std::uint32_t cumulative) {
     if (frequency == 0) {
       return {0, 1u << 31};
@@ -85,7 +85,7 @@ struct rans_coder {
     return {reciprocal, static_cast<std::uint32_t>(shift) | (cumulative << 5) | complement};
   }
 
-  /// An entry of the table for popping; `offset` is the slot's number among those of its symbol.
+  /// An entry of the table for pop; `offset` is the slot's number among its symbol's slots.
   TESSERA_FN static constexpr std::uint32_t decode_entry(std::uint32_t frequency, std::uint32_t offset,
                                                          std::uint32_t symbol) {
     return (frequency << 20) | (offset << 8) | symbol;
@@ -113,14 +113,14 @@ struct rans_coder {
 
   TESSERA_FN static constexpr encode_state start() { return lower_bound; }
   TESSERA_FN static constexpr bool finished(decode_state state) { return state == lower_bound; }
-  /// States that a stream may carry.
+  /// Whether a stream may carry this state.
   TESSERA_FN static constexpr bool is_state(std::uint32_t state) { return state >= lower_bound && state < (1u << 31); }
 
-  /// Whether the symbol has a frequency.
+  /// Whether the symbol's frequency is not 0.
   TESSERA_FN static constexpr bool can_code(encode_entry entry) { return (entry.packed >> 31) == 0; }
 
   TESSERA_FN static constexpr spilled_word push(encode_state& state, encode_entry entry) {
-    // state >= frequency << spill_shift, in terms of the complement.
+    // Tests state >= frequency << spill_shift by means of the complement.
     spilled_word spilled;
     if (((state + (entry.packed & (~0u << spill_shift))) >> 31) != 0) {
       spilled = {true, static_cast<std::uint16_t>(state)};

@@ -9,9 +9,9 @@
 ///     checksums     4 bytes a block, CRC32C (if the flag is set)
 ///     normalizers   1 byte for each block of 2^log2_normalizer_block weights (if that is not 0)
 ///     planes        sign and mantissa bits, (1 + mantissa_kept) / 8 bytes a weight, see bit_planes.hpp
-///     payload       what the coder made of the exponents, in the order of blocks, each from a multiple of 16 bytes
+///     payload       coded exponents, in the order of blocks, each block from a multiple of 16 bytes
 ///
-/// All but the payload have sizes that follow from the header, so only the payload needs an index. A *block* is
+/// Sizes of all sections but the payload follow from the header, so only the payload needs an index. A *block* is
 /// 2^log2_block weights (the last may be shorter) and decodes on its own. A block's payload is one of
 ///
 ///     rANS:   32 32-bit lane states; 16-bit words in the order in which the lanes want them; zero to 4 bytes; escapes
@@ -20,16 +20,16 @@
 ///             where no mantissa bit is kept: 1 for a NaN
 ///
 /// with zeros to a multiple of 16 bytes. An escape is a 32-bit entry: position in the block (16 bits), exponent (8
-/// bits), 1 if the value is a NaN whose mantissa bits were all dropped (8 bits). Positions ascend, none comes twice.
-/// Coded length: the weights of a block rounded up to the format's granularity; the weights added are not escapes and
-/// are coded like the window's first exponent, with zero planes.
+/// bits), 1 if the value is a NaN whose mantissa bits were all dropped (8 bits). Positions ascend, and none occurs
+/// twice. A block is coded with its number of weights rounded up to the format's granularity. The added weights are not
+/// escapes and are coded like the window's first exponent, with zero planes.
 ///
-/// Any decoder, on any executor, makes the same of any bytes. A header that is not the one expected, or a checksum of
-/// the header or the codebook that is wrong: bad_header at position 0, and all weights are zeros. A block whose entry
-/// or payload contradicts itself (parts beyond the stream; states that do not fit; words too many or too few; escapes
-/// beyond the block, out of order, or of exponents that the type does not have): corrupt_stream with its number, and
-/// its weights are zeros; bad_checksum with its number where only its checksum tells, or at position 0 for a tensor
-/// that is stored as it is.
+/// Any decoder, on any executor, gives the same result for any bytes. If the header is not the one expected, or a
+/// checksum of the header or the codebook is wrong, the status is bad_header at position 0, and all weights are zeros.
+/// If a block's entry or payload contradicts itself (parts beyond the stream; states that do not fit; words too many or
+/// too few; escapes beyond the block, out of order, or of exponents that the type does not have), the status is
+/// corrupt_stream with the block's number, and its weights are zeros. If only its checksum is wrong, the status is
+/// bad_checksum with its number, or at position 0 for a tensor that is stored as it is.
 ///
 /// A block's checksum covers the last 4 bytes of its index entry, its normalizers, its planes and its payload. The
 /// header's covers its first 60 bytes. A tensor too small to gain has coder `stored`: the bytes of the values follow
@@ -50,19 +50,19 @@ inline namespace v0 {
 
 /// Element types of a stream; the numbers are part of the format.
 enum class weight_type : std::uint8_t { bf16 = 0, fp16 = 1, fp32 = 2, fp8_e4m3 = 3, fp8_e5m2 = 4 };
-inline constexpr int weight_types = 5;  ///< how many weight_type has
+inline constexpr int weight_types = 5;  ///< the number of values of weight_type
 
 /// How exponents are coded; the numbers are part of the format.
 enum class weight_coder : std::uint8_t { stored = 0, rans_pairs = 1, fixed_codes = 2 };
-inline constexpr int weight_coders = 3;  ///< how many weight_coder has
+inline constexpr int weight_coders = 3;  ///< the number of values of weight_coder
 
 /// Constants of an element type.
 struct weight_type_traits {
-  int bytes;          ///< of a value
-  int exponent_bits;  ///< of a value
-  int mantissa_bits;  ///< of a value, without the implicit one
+  int bytes;          ///< bytes of a value
+  int exponent_bits;  ///< exponent bits of a value
+  int mantissa_bits;  ///< mantissa bits of a value, without the implicit one
 
-  /// Those of `type`.
+  /// The constants of `type`.
   TESSERA_FN static constexpr weight_type_traits of(weight_type type) {
     switch (type) {
       case weight_type::fp16:
@@ -78,16 +78,16 @@ struct weight_type_traits {
     }
   }
 
-  /// Values that a lane handles at a time: 16 bytes of them.
+  /// Values that a lane handles at a time, which take 16 bytes.
   TESSERA_FN constexpr int weights_per_lane() const { return 16 / bytes; }
 };
 
 /// The first 64 bytes of a stream.
 struct weight_stream_header {
   /// "TSRA" in memory.
-  static constexpr std::uint32_t expected_magic = 0x41525354;         // "TSRA"
-  static constexpr std::uint16_t expected_version = 1;                ///< of this format; decoders refuse others
-  static constexpr std::uint32_t flag_block_checksums = 1;            ///< in `flags`: every block has a CRC32C
+  static constexpr std::uint32_t expected_magic = 0x41525354;  // "TSRA"
+  static constexpr std::uint16_t expected_version = 1;         ///< the version of this format; decoders refuse others
+  static constexpr std::uint32_t flag_block_checksums = 1;     ///< in `flags`: every block has a CRC32C
   static constexpr std::uint32_t known_flags = flag_block_checksums;  ///< decoders refuse others
 
   std::uint32_t magic;                 ///< expected_magic
@@ -99,48 +99,48 @@ struct weight_stream_header {
   std::uint8_t log2_normalizer_block;  ///< 0: no normalizers
   std::uint8_t window_base;            ///< exponent_window::base
   std::uint8_t window_extra;           ///< exponent_window::extra
-  std::uint8_t zero[3];                ///< always 0
+  std::uint8_t zero[3];                ///< unused bytes, always 0
   std::uint32_t flags;                 ///< flag_block_checksums or 0
-  std::uint32_t block_count;           ///< weight_stream_spec::block_count()
-  std::uint64_t count;                 ///< weights
-  std::uint64_t total_bytes;           ///< of the stream
-  std::uint32_t content_checksum;      ///< of the codebook; with coder `stored`, of the values
-  std::uint32_t more_zero[4];          ///< always 0
+  std::uint32_t block_count;           ///< blocks, as weight_stream_spec::block_count() gives them
+  std::uint64_t count;                 ///< weights of the tensor
+  std::uint64_t total_bytes;           ///< bytes of the stream
+  std::uint32_t content_checksum;      ///< CRC32C of the codebook; with coder `stored`, of the values
+  std::uint32_t more_zero[4];          ///< unused bytes, always 0
   std::uint32_t header_checksum;       ///< CRC32C of the 60 bytes before it
 };
 static_assert(sizeof(weight_stream_header) == 64);
 
-/// Where one block's payload is.
+/// The index entry of a block, which says where its payload is.
 struct weight_block_index {
   static constexpr std::uint16_t raw = 0xffff;  ///< in `words`: exponents of this block lie as planes
 
   std::uint32_t position;  ///< from the start of the payload section, in units of 16 bytes
   std::uint16_t words;     ///< 16-bit words of the rANS coder, 0 of the fixed coder, or `raw`
-  std::uint16_t escapes;   ///< of the block
+  std::uint16_t escapes;   ///< escapes of the block
 };
 static_assert(sizeof(weight_block_index) == 8);
 
-/// All that decides a stream's layout, apart from the data.
+/// The choices that decide a stream's layout, apart from the data.
 struct weight_stream_spec {
-  static constexpr int smallest_log2_block = 10;  ///< of a block's weights
-  static constexpr int largest_log2_block = 13;   ///< of a block's weights
+  static constexpr int smallest_log2_block = 10;  ///< log2 of the fewest weights of a block
+  static constexpr int largest_log2_block = 13;   ///< log2 of the most weights of a block
   /// More words or escapes than this make a block raw; decoders need that much room and no more.
   static constexpr int largest_words = 2048;
-  static constexpr int largest_escapes = 512;   ///< of a block that is not raw
-  static constexpr int states_bytes = 32 * 4;   ///< of the coder's 32 lanes
-  static constexpr int payload_alignment = 16;  ///< of a block's payload
-  static constexpr int section_alignment = 64;  ///< of each section of a stream
-  static constexpr int codebook_bytes = 512;    ///< of a frequency table: 256 of 16 bits
+  static constexpr int largest_escapes = 512;   ///< the most escapes of a block that is not raw
+  static constexpr int states_bytes = 32 * 4;   ///< bytes of the states of the coder's 32 lanes
+  static constexpr int payload_alignment = 16;  ///< alignment of a block's payload, in bytes
+  static constexpr int section_alignment = 64;  ///< alignment of each section of a stream, in bytes
+  static constexpr int codebook_bytes = 512;    ///< bytes of a frequency table: 256 numbers of 16 bits
 
-  weight_type type = weight_type::bf16;           ///< of the weights
-  weight_coder coder = weight_coder::rans_pairs;  ///< of the exponents
+  weight_type type = weight_type::bf16;           ///< element type of the weights
+  weight_coder coder = weight_coder::rans_pairs;  ///< how exponents are coded
   int log2_block = largest_log2_block;            ///< weights of a block, as a power of two
   int mantissa_kept = 7;                          ///< bits of each weight's mantissa; all of them: lossless
   int log2_normalizer_block = 0;                  ///< weights of a normalizer, as a power of two; 0: none
   bool block_checksums = false;                   ///< whether every block has a CRC32C
-  std::int64_t count = 0;                         ///< weights
+  std::int64_t count = 0;                         ///< weights of the tensor
 
-  /// Constants of the element type.
+  /// The constants of the element type.
   TESSERA_FN constexpr weight_type_traits traits() const { return weight_type_traits::of(type); }
   /// Weights of every block but the last.
   TESSERA_FN constexpr std::int64_t block_weights() const { return std::int64_t{1} << log2_block; }
@@ -152,7 +152,7 @@ struct weight_stream_spec {
   TESSERA_FN constexpr bit_planes residual_planes() const { return {1 + mantissa_kept, traits().weights_per_lane()}; }
   /// The planes of codes of 4 bits, with the fixed coder.
   TESSERA_FN constexpr bit_planes code_planes() const { return {4, traits().weights_per_lane()}; }
-  /// Of raw payloads. Where no mantissa bit is kept, only a bit of its own tells a NaN from an infinity.
+  /// The planes of raw payloads. Where no mantissa bit is kept, an extra bit tells a NaN from an infinity.
   TESSERA_FN constexpr bit_planes exponent_planes() const {
     return {traits().exponent_bits + (mantissa_kept == 0 ? 1 : 0), traits().weights_per_lane()};
   }
@@ -161,11 +161,11 @@ struct weight_stream_spec {
     return max(max(residual_planes().granularity(), code_planes().granularity()), exponent_planes().granularity());
   }
 
-  /// Weights of a block as they are in the tensor, and as they are coded.
+  /// Weights of a block as they are in the tensor.
   TESSERA_FN constexpr std::int64_t weights_in(std::int64_t block) const {
     return min(block_weights(), count - block * block_weights());
   }
-  /// Weights of a block as they are coded: whole units.
+  /// Weights of a block as they are coded, rounded up to whole units.
   TESSERA_FN constexpr std::int64_t coded_in(std::int64_t block) const {
     return align_up(weights_in(block), std::int64_t{granularity()});
   }
@@ -174,7 +174,7 @@ struct weight_stream_spec {
     return align_up(exponent_planes().bytes(coded), std::int64_t{payload_alignment});
   }
 
-  /// The payload's parts, for a block of `coded` weights.
+  /// The byte of the payload at which escapes begin, for a block of `coded` weights.
   TESSERA_FN constexpr std::int64_t escapes_offset(std::int64_t coded, int words) const {
     return coder == weight_coder::rans_pairs ? align_up(std::int64_t{states_bytes} + 2 * words, std::int64_t{4})
                                              : coded / 2;
@@ -187,32 +187,32 @@ struct weight_stream_spec {
     return align_up(escapes_offset(coded, entry.words) + 4 * entry.escapes, std::int64_t{payload_alignment});
   }
 
-  // Sections.
+  // The sections of a stream.
   /// Byte of the stream at which the frequency table begins.
   TESSERA_FN constexpr std::int64_t codebook_offset() const { return section_alignment; }
   /// Byte at which the index of blocks begins.
   TESSERA_FN constexpr std::int64_t index_offset() const {
     return codebook_offset() + (coder == weight_coder::rans_pairs ? codebook_bytes : 0);
   }
-  /// Byte behind the index of blocks.
+  /// Byte after the index of blocks.
   TESSERA_FN constexpr std::int64_t index_end() const { return index_offset() + 8 * block_count(); }
   /// Byte at which the blocks' checksums begin.
   TESSERA_FN constexpr std::int64_t checksums_offset() const { return section_end(index_end()); }
-  /// Byte behind the blocks' checksums.
+  /// Byte after the blocks' checksums.
   TESSERA_FN constexpr std::int64_t checksums_end() const {
     return checksums_offset() + (block_checksums ? 4 * block_count() : 0);
   }
-  /// Byte at which the normalizers begin, a byte for each.
+  /// Byte at which the normalizers begin, one byte each.
   TESSERA_FN constexpr std::int64_t normalizers_offset() const { return section_end(checksums_end()); }
-  /// Normalizers of the blocks before this one.
+  /// The number of normalizers of the blocks before this one.
   TESSERA_FN constexpr std::int64_t normalizers_before(std::int64_t block) const {
     return log2_normalizer_block == 0 ? 0 : (block * block_weights()) >> log2_normalizer_block;
   }
-  /// Normalizers of this block.
+  /// The number of normalizers of this block.
   TESSERA_FN constexpr std::int64_t normalizers_in(std::int64_t block) const {
     return log2_normalizer_block == 0 ? 0 : divide_up(weights_in(block), std::int64_t{1} << log2_normalizer_block);
   }
-  /// Byte behind the normalizers.
+  /// Byte after the normalizers.
   TESSERA_FN constexpr std::int64_t normalizers_end() const {
     std::int64_t const last = block_count() - 1;
     return normalizers_offset() + (last < 0 ? 0 : normalizers_before(last) + normalizers_in(last));
@@ -223,18 +223,18 @@ struct weight_stream_spec {
   TESSERA_FN constexpr std::int64_t planes_before(std::int64_t block) const {
     return residual_planes().bytes(block * block_weights());
   }
-  /// Byte behind the planes.
+  /// Byte after the planes.
   TESSERA_FN constexpr std::int64_t planes_end() const {
     std::int64_t const last = block_count() - 1;
     return planes_offset() + (last < 0 ? 0 : planes_before(last) + residual_planes().bytes(coded_in(last)));
   }
   /// Byte at which the payloads begin.
   TESSERA_FN constexpr std::int64_t payload_offset() const { return section_end(planes_end()); }
-  /// No stream of this spec is shorter.
+  /// Bytes of the shortest possible stream of this spec.
   TESSERA_FN constexpr std::int64_t smallest_bytes() const {
     return coder == weight_coder::stored ? section_alignment + count * traits().bytes : payload_offset();
   }
-  /// No stream of this spec is longer.
+  /// Bytes of the longest possible stream of this spec.
   TESSERA_FN constexpr std::int64_t largest_bytes() const {
     if (coder == weight_coder::stored) {
       return section_alignment + count * traits().bytes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `buffer<T>`: elements in memory of an executor, given back when the buffer goes.  It can be moved, not copied,
-/// converts to `array_view<T>`, and starts with unspecified contents.
+/// `buffer<T>`: elements in memory of an executor, given back when the buffer is destroyed. A buffer can be moved, not
+/// copied, converts to `array_view<T>`, and starts with unspecified contents.
 ///
 ///     buffer<float> losses(exec, tokens);
 ///     exec.run(program{.losses = losses}, tokens);
@@ -24,15 +24,15 @@ class buffer {
   static_assert(std::is_trivially_copyable_v<T>, "tessera: a buffer holds trivially copyable elements");
 
  public:
-  /// What it holds.
+  /// The type of its elements.
   using element_type = T;
-  /// What it holds.
+  /// The type of its elements.
   using value_type = T;
-  /// Enough for every vector load and for TMA.
+  /// The alignment of the first element: enough for every vector load and for TMA.
   static constexpr std::size_t alignment = alignof(T) > 256 ? alignof(T) : 256;
 
   buffer() = default;
-  /// `size` elements from `memory`; they go back on the same stream.
+  /// Takes `size` elements from `memory`; they go back on the same stream.
   explicit buffer(std::int64_t size, memory_handle memory = {}, stream_handle stream = nullptr)
       : memory_(std::move(memory)), stream_(stream) {
     constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(sizeof(T));
@@ -43,7 +43,7 @@ class buffer {
     }
     size_ = size;
   }
-  /// `size` elements from the executor's memory, on its stream.
+  /// Takes `size` elements from the executor's memory, on its stream.
   template <class Executor>
   requires requires(Executor const& exec) {
     { exec.memory() } -> std::convertible_to<memory_handle>;
@@ -51,7 +51,7 @@ class buffer {
   }
   buffer(Executor const& exec, std::int64_t size) : buffer(size, exec.memory(), exec.stream) {}
 
-  /// Takes the memory over; the other buffer is empty then.
+  /// Takes the memory over; the other buffer is empty afterwards.
   buffer(buffer&& other) noexcept
       : memory_(other.memory_),
         stream_(other.stream_),
@@ -80,9 +80,9 @@ class buffer {
   [[nodiscard]] std::int64_t size() const { return size_; }
   /// Whether there are no elements.
   [[nodiscard]] bool is_empty() const { return size_ == 0; }
-  /// size() elements in bytes.
+  /// The size of the elements in bytes.
   [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(size_) * sizeof(T); }
-  /// Where the memory comes from and goes to.
+  /// The resource that the memory comes from and goes back to.
   [[nodiscard]] memory_handle const& memory() const { return memory_; }
 
   /// The elements, which may be changed; valid as long as the buffer is.
@@ -90,18 +90,18 @@ class buffer {
   /// The elements, to be read; valid as long as the buffer is.
   [[nodiscard]] array_view<T const> view() const { return {data_, size_}; }
 
-  // For buffers that the host can read.
+  // Members for buffers that the host can read.
   /// The first element, for loops on the host.
   [[nodiscard]] T* begin() { return data_; }
-  /// Behind the last element.
+  /// The place after the last element.
   [[nodiscard]] T* end() { return data_ + size_; }
   /// The first element, for loops on the host.
   [[nodiscard]] T const* begin() const { return data_; }
-  /// Behind the last element.
+  /// The place after the last element.
   [[nodiscard]] T const* end() const { return data_ + size_; }
-  /// The element `i`, unchecked; on the host only if the memory is the host's.
+  /// The element `i`, unchecked; for the host only if the memory is the host's.
   [[nodiscard]] T& operator[](std::int64_t i) { return data_[i]; }
-  /// The element `i`, unchecked.
+  /// The element `i`, unchecked; for the host only if the memory is the host's.
   [[nodiscard]] T const& operator[](std::int64_t i) const { return data_[i]; }
 
  private:

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `check_reach`: refuses a list in memory that an executor's programs do not read, in one sentence: a std::vector
+/// `check_reach`: refuses a list in memory that an executor's programs do not read, in one sentence. A std::vector
 /// given to tessera::cuda does not compile, and a view or a buffer of the host's memory is a value_error.
 ///
 ///     check_reach(exec, "compressed_weights.encode", "weights", weights);
 ///
-/// It asks the CUDA runtime, and so stands in functions that wait; what only enqueues work does not ask.
+/// It asks the CUDA runtime, and so stands in functions that wait. Functions that only enqueue work do not call it.
 #pragma once
 
 #include <array>
@@ -24,19 +24,19 @@ inline constexpr bool is_array = false;
 template <class T, std::size_t Size>
 inline constexpr bool is_array<std::array<T, Size>> = true;
 
-/// Containers whose elements can only be the host's: with std::allocator, or in themselves.
+/// Containers whose elements can only be in the host's memory: with std::allocator, or with elements in themselves.
 template <class List>
 inline constexpr bool is_host_container = is_array<List> || requires {
   requires std::is_same_v<typename List::allocator_type, std::allocator<typename List::value_type>>;
 };
 
-/// Whether an executor's programs run where the host's memory is not at hand: it has check_reach() then.
+/// Whether an executor's programs may not reach the host's memory; such an executor has check_reach().
 template <class Executor>
 inline constexpr bool has_own_memory = requires(Executor const& exec, char const* text, void const* first) {
   exec.check_reach(text, text, first);
 };
 
-/// Does not compile for a container of the host's and an executor that has memory of its own.
+/// Does not compile for a container in the host's memory and an executor that has memory of its own.
 template <class Executor, class List>
 constexpr void refuse_host_container() {
   static_assert(!has_own_memory<Executor> || !is_host_container<std::remove_cvref_t<List>>,
@@ -46,7 +46,7 @@ constexpr void refuse_host_container() {
 
 }  // namespace detail
 
-/// Throws value_error, or does not compile, where the list's elements cannot be reached. `what` they are, in messages.
+/// Throws value_error, or does not compile, where the list's elements cannot be reached. Messages call them `what`.
 template <class Executor, class List>
 inline void check_reach([[maybe_unused]] Executor const& exec, [[maybe_unused]] char const* function,
                         [[maybe_unused]] char const* what, [[maybe_unused]] List const& list) {

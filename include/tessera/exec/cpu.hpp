@@ -16,7 +16,7 @@
 ///     exec.run(doubled{numbers}, numbers.size() / 32);
 ///     exec.wait();
 ///
-/// Results do not depend on the number of threads.  An exception that a program throws comes out of `run`.
+/// Results do not depend on the number of threads. An exception that a program throws comes out of `run`.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// What copies of one executor share.
+/// The state that copies of one executor share.
 struct cpu_state {
   status_word words[status_calls::most];
   status_calls calls;
@@ -60,7 +60,7 @@ class program_job final : public parallel_job {
     }
     std::int64_t which = first;
     try {
-      // The stand-in for shared memory: as large as that, uninitialised like that, and too large for some stacks.
+      // Stands in for shared memory: as large, uninitialised as well, and too large for some stacks.
       std::unique_ptr<scratch_type> const scratch(new scratch_type);
       do {
         for (which = first; which < last; ++which) {
@@ -80,14 +80,14 @@ class program_job final : public parallel_job {
 }  // namespace detail
 
 struct cpu {
-  /// How many threads work on a program, the caller's included; 0 means all that the machine has.
+  /// How many threads work on a program, including the caller's; 0 means all that the machine has.
   int threads = 0;
-  /// Where buffers and workspaces come from; read it as `exec.memory()`.
+  /// The resource of buffers and workspaces; read it as `exec.memory()`.
   memory_handle memory = {};
   /// Not for users: the threads and the status word, shared by copies of an executor.
   std::shared_ptr<detail::cpu_state> state = std::make_shared<detail::cpu_state>();
 
-  static constexpr stream_handle stream = nullptr;  ///< none: what it runs is done when run() returns
+  static constexpr stream_handle stream = nullptr;  ///< no stream: work is done when run() returns
 
   /// Calls `program(group, which, scratch)` for each `which` from 0 to `count` - 1 and returns when all are done.
   template <class P>
@@ -103,7 +103,7 @@ struct cpu {
     state->pool.run(job, static_cast<int>(used));
   }
 
-  /// Throws what groups reported since the last call.  (All work is done when `run` returns.)
+  /// Throws what groups reported since the last call. All work is done already when `run` returns.
   void wait() const {
     std::vector<status_word> taken;
     for (status_word& word : state->words) {
@@ -112,9 +112,9 @@ struct cpu {
     state->calls.throw_if_failed(taken, "cpu.wait");
   }
 
-  /// Where programs report; for a program's member of type `status_word*`.
+  /// The word that programs report to, for a program's member of type `status_word*`.
   [[nodiscard]] status_word* status() const { return &state->words[0]; }
-  /// Where the programs of a call report, which wait() names then.
+  /// The word that the programs of a call report to; wait() names the call then.
   [[nodiscard]] status_word* status(status_call const& call) const {
     return &state->words[state->calls.number_of(call)];
   }

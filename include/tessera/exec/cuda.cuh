@@ -6,27 +6,28 @@
 ///     exec.run(doubled{numbers}, numbers.size() / 32);  // returns at once
 ///     exec.wait();                                      // waits for the stream, throws what groups reported
 ///
-/// A program with 32 lanes gets warps, several a block; one with more lanes gets whole blocks.  Its scratch lies in
-/// shared memory.  `run`, `copy` and `clear` only enqueue and can be captured in a CUDA graph (an executor is made
-/// before the capture begins).  Programs may say `groups_per_block` (of 32 lanes each), `blocks_per_multiprocessor` and
-/// `blocks_per_cluster` (sm_90; `run` rounds the number of tiles up to whole clusters) as static ints, and
+/// A program with 32 lanes gets warps, several a block; one with more lanes gets whole blocks. Its scratch lies in
+/// shared memory. `run`, `copy` and `clear` only enqueue and can be captured in a CUDA graph (the executor must be made
+/// before the capture begins). Programs may say `groups_per_block` (of 32 lanes each), `blocks_per_multiprocessor` and
+/// `blocks_per_cluster` (sm_90; `run` rounds the number of tiles up to whole clusters) as static ints. They say
 /// `is_persistent` as a static bool if a thread block goes from tile to tile by itself: then `count` is the number of
-/// thread blocks. One that says `waits_for_stream` calls what is in tile/cuda/stream_order.cuh itself.
+/// thread blocks. A program that says `waits_for_stream` itself calls the functions of tile/cuda/stream_order.cuh.
 ///
 /// A program that is not for every architecture says `from_architecture` and `before_architecture` as static ints (900
-/// is sm_90; the second one is the first that is too new) and is compiled for those alone; with
-/// `needs_specific_architecture`, a static bool, for sm_90a and not for sm_90. Elsewhere `run` throws: ask
+/// is sm_90; the second is the first architecture that is too new) and is compiled for those alone. With the static
+/// bool `needs_specific_architecture` it is compiled for sm_90a but not for sm_90. On other devices `run` throws: ask
 /// `exec.has<P>()`, and run the portable program instead.
 ///
-/// Making an executor takes the device that is current, allocates status words (exec/status_calls.hpp) on it and in
-/// pinned memory, and waits for both to be ready, not for any stream of yours; copies of an executor share them. `run`
-/// throws shape_error for a negative count, and device_error where a program is for other architectures or needs more
-/// shared memory than there is, or the launch fails; what groups report is thrown by `wait`. Devices of compute
-/// capability 8.0 and later.
+/// Making an executor chooses the current device, allocates status words (exec/status_calls.hpp) on it and in pinned
+/// memory, and waits for both to be ready, not for any stream of yours; copies of an executor share them. `run` throws
+/// shape_error for a negative count, and device_error where a program is for other architectures or needs more shared
+/// memory than there is, or the launch fails; `wait` throws what groups report. The device must have compute capability
+/// 8.0 or later.
 ///
 /// The first executor on a device of compute capability 9.0 says on standard error if its source was not compiled for
-/// sm_90a: without the "a" no program may use wgmma, and all run portable ones. (nvcc cannot say it: with -arch=sm_90a
-/// it compiles for sm_90, too, and does not tell sources why.) Whoever means it defines TESSERA_ACCEPT_SM_90.
+/// sm_90a: without the "a" no program may use wgmma, and portable programs run instead. (nvcc cannot say it: with
+/// -arch=sm_90a it compiles for sm_90, too, and does not tell sources why.) Define TESSERA_ACCEPT_SM_90 where that is
+/// intended.
 #pragma once
 
 #if !defined(__CUDACC__)
@@ -61,7 +62,7 @@ inline namespace v0 {
 
 namespace detail {
 
-/// What copies of one executor share.
+/// The state that copies of one executor share.
 class cuda_state {
  public:
   explicit cuda_state() {
@@ -85,7 +86,7 @@ class cuda_state {
   }
 
   [[nodiscard]] int device() const { return device_; }
-  /// 900 is sm_90.
+  /// The device's architecture; 900 is sm_90.
   [[nodiscard]] int architecture() const { return architecture_; }
   [[nodiscard]] int shared_bytes() const { return shared_bytes_; }
   [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
@@ -93,12 +94,12 @@ class cuda_state {
   [[nodiscard]] bool overlaps_launches() const { return overlaps_launches_; }
   /// Whether programs read memory of the host that is neither pinned nor registered.
   [[nodiscard]] bool reads_all_memory() const { return reads_all_memory_; }
-  /// Whether it has wgmma.
+  /// Whether the device has wgmma.
   [[nodiscard]] bool is_hopper() const { return is_hopper_; }
   [[nodiscard]] status_word* status() const { return words_.get(); }
   [[nodiscard]] status_word* status(status_call const& call) { return words_.get() + calls_.number_of(call); }
 
-  /// Waits for the stream, throws what groups reported before, and sets the words back.
+  /// Waits for the stream, throws what groups have reported, and resets the words.
   void wait(cudaStream_t stream) {
     constexpr char const* function = "cuda.wait";
     std::lock_guard const lock(mutex_);
@@ -133,7 +134,7 @@ class cuda_state {
     check_cuda(cudaDeviceGetAttribute(&value, which, device_), "cuda", "cudaDeviceGetAttribute");
     return value;
   }
-  /// On a stream of its own: waits for nothing but this, and the words are ready for every stream.
+  /// Resets the words on a separate stream: it waits for nothing but this, and the words are ready for every stream.
   void reset_before_use() const {
     cudaStream_t stream = nullptr;
     check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cuda", "cudaStreamCreateWithFlags");
@@ -170,7 +171,7 @@ struct specific_program {
 };
 #endif
 
-/// Says once what is lost where a source was compiled for a Hopper GPU without its own instructions.
+/// Says once what is lost where a source was compiled for a Hopper GPU without its specific instructions.
 template <class Architectures>
 std::shared_ptr<cuda_state> make_cuda_state() {
   auto state = std::make_shared<cuda_state>();
@@ -196,9 +197,9 @@ std::shared_ptr<cuda_state> make_cuda_state() {
 /// is compiled for. Copies share the device and the status word.
 template <class Architectures>
 struct basic_cuda {
-  /// Where work is enqueued; the null stream by default.
+  /// The stream that work is enqueued on; the null stream by default.
   cudaStream_t stream = nullptr;
-  /// Where buffers and workspaces come from; read it as `exec.memory()`.
+  /// The resource of buffers and workspaces; read it as `exec.memory()`.
   memory_handle memory = std::make_shared<device_memory>();
   /// Not for users: the device (the one that is current here) and the status word, shared by copies of an executor.
   std::shared_ptr<detail::cuda_state> state = detail::make_cuda_state<Architectures>();
@@ -232,7 +233,7 @@ struct basic_cuda {
     constexpr std::int64_t most_blocks = 0x7fffffff / cluster * cluster;
     std::int64_t const whole = (needed - 1) / cluster * cluster + cluster;
     auto const blocks = static_cast<unsigned>(whole < most_blocks ? whole : most_blocks);
-    std::int64_t tiles = cluster > 1 ? whole : count;  // all blocks of a cluster come to the program, or none
+    std::int64_t tiles = cluster > 1 ? whole : count;  // all blocks of a cluster call the program, or none
     void* arguments[]{const_cast<P*>(&program), &tiles};
     cudaLaunchAttribute attributes[2]{};
     unsigned used = 0;
@@ -258,7 +259,7 @@ struct basic_cuda {
     }
   }
 
-  /// Whether the program can run on this device: it was compiled for its architecture.
+  /// Whether the program can run on this device, because it was compiled for the device's architecture.
   template <class P>
   [[nodiscard]] bool has() const {
     auto& known = detail::devices_with_program<Architectures, P>;
@@ -272,19 +273,19 @@ struct basic_cuda {
     return is_there;
   }
 
-  /// Waits for the stream and throws what groups reported since the last call, or what the runtime did.
+  /// Waits for the stream. Throws what groups reported since the last call, or an error of the runtime.
   void wait() const {
     detail::device_guard const guard(state->device());
     state->wait(stream);
   }
 
-  /// Where programs report; for a program's member of type `status_word*`.  It lies on the device.
+  /// The word that programs report to, for a program's member of type `status_word*`. It lies on the device.
   [[nodiscard]] status_word* status() const { return state->status(); }
-  /// Where the programs of a call report, which wait() names then.
+  /// The word that the programs of a call report to; wait() names the call then.
   [[nodiscard]] status_word* status(status_call const& call) const { return state->status(call); }
 
-  /// Enqueues the copy of a contiguous list to another of the same size, in any direction between host and device.
-  /// Both must stay until it is done; memory of the host that is not pinned makes the runtime wait.
+  /// Enqueues the copy of a contiguous list to another of the same size, in any direction between host and device. Both
+  /// must stay until the copy is done. Memory of the host that is not pinned makes the runtime wait.
   template <class Source, class Target>
   void copy(Source const& source, Target&& target) const {
     auto const from = as_array(source);
@@ -305,7 +306,7 @@ struct basic_cuda {
                "cuda.copy", "cudaMemcpyAsync");
   }
 
-  /// Throws value_error where elements lie in memory of the host that the device does not read; check_reach.hpp.
+  /// Throws value_error where elements lie in memory of the host that the device does not read; see check_reach.hpp.
   void check_reach(char const* function, char const* what, void const* first) const {
     detail::device_guard const guard(state->device());
     cudaPointerAttributes attributes{};
@@ -334,7 +335,7 @@ struct basic_cuda {
 #if defined(__CUDA_ARCH_LIST__)
 using cuda = basic_cuda<arch_list<__CUDA_ARCH_LIST__>>;
 #else
-/// The executor of CUDA, which is tagged by the architectures of its translation unit.
+/// The executor of CUDA, tagged by the architectures of its translation unit.
 using cuda = basic_cuda<arch_list<>>;
 #endif
 

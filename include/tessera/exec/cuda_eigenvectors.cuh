@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `cuda_eigenvectors`: eigenvalues and eigenvectors of a symmetric matrix in double by cuSOLVER (Xsyevd). No other
-/// header but algorithm/subspace/subspace_by_solver.cuh includes this one; whoever does links cuSOLVER:
+/// header but algorithm/subspace/subspace_by_solver.cuh includes this one. Sources that include it must link cuSOLVER:
 /// target_link_libraries(... tessera::cuda CUDA::cusolver).
 ///
 ///     cuda_eigenvectors solver(exec, 1024);                       // a handle; memory of the host
@@ -27,7 +27,7 @@ inline namespace v0 {
 
 class cuda_eigenvectors {
  public:
-  /// Of matrices of size x size; asks cuSOLVER what it needs. Throws device_error.
+  /// A solver for matrices of size x size; asks cuSOLVER for the size of its workspace. Throws device_error.
   template <class Architectures>
   cuda_eigenvectors(basic_cuda<Architectures> const& exec, std::int64_t size) : size_(size) {
     detail::device_guard const guard(exec.state->device());
@@ -47,11 +47,11 @@ class cuda_eigenvectors {
     host_.resize(on_host);
   }
 
-  /// Workspace on the device.
+  /// Bytes of workspace on the device.
   [[nodiscard]] std::int64_t device_bytes() const { return device_bytes_; }
 
-  /// Overwrites the matrix, whose rows lie one behind the other, by eigenvectors as rows, in order of rising value.
-  /// info: 0, or not found.
+  /// Overwrites the matrix, whose rows lie one after the other, by eigenvectors as rows, in order of rising
+  /// eigenvalues. info: 0 if they were found.
   template <class Architectures>
   void run(basic_cuda<Architectures> const& exec, matrix_view<double> matrix, array_view<double> values,
            array_view<std::byte> work, array_view<std::int32_t> info) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// How programs become kernels of CUDA devices: the shape of a launch, the architectures that a program is compiled
-/// for, and whether a device has it. `tessera::cuda` (exec/cuda.cuh) is what runs them.
+/// How programs become CUDA kernels: the shape of a launch, the architectures that a program is compiled for, and
+/// whether a device can run it. `tessera::cuda` (exec/cuda.cuh) launches them.
 #pragma once
 
 #if !defined(__CUDACC__)
@@ -24,18 +24,18 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The architectures that a translation unit is compiled for, as a type: part of the name of everything that reaches a
-/// launch, so that objects for different architectures can be linked into one program.
+/// The architectures that a translation unit is compiled for, as a type. It is part of the name of every function that
+/// leads to a launch, so that objects for different architectures can be linked into one program.
 template <int... Architectures>
 struct arch_list {};
 
 namespace detail {
 
-/// A warp where a warp is enough, else a block.
+/// The group of so many lanes: a warp where a warp is enough, else a block.
 template <int Lanes>
 using device_group = std::conditional_t<(Lanes <= lanes_in_a_warp), cuda_warp, cuda_block<Lanes>>;
 
-/// How a program is laid out on the device.
+/// The shape in which a program is launched on the device.
 template <class P>
 struct launch_shape {
   using scratch_type = typename P::scratch_type;
@@ -114,9 +114,9 @@ inline constexpr bool says_specific_architecture = requires {
   P::needs_specific_architecture;
 };
 
-/// Whether a program is meant for an architecture: it may say `from_architecture` and `before_architecture` as static
-/// ints, and is then compiled for those alone; one that says `needs_specific_architecture` is compiled for sm_90a but
-/// not for sm_90.
+/// Whether a program is meant for an architecture. It may say `from_architecture` and `before_architecture` as static
+/// ints, and is then compiled for those alone. A program that says `needs_specific_architecture` is compiled for sm_90a
+/// but not for sm_90.
 template <class P>
 TESSERA_FN constexpr bool is_for_architecture(int architecture, bool specific) {
   bool compiled = true;
@@ -135,8 +135,8 @@ __device__ __forceinline__ void run_groups(P const& program, std::int64_t const 
   using scratch_type = typename P::scratch_type;
   extern __shared__ __align__(1024) unsigned char shared[];
   if constexpr (shape::is_persistent) {
-    // No loop around it: ptxas gives warps of one block different numbers of registers only where it sees a single
-    // call.
+    // There is no loop around the call: ptxas gives warps of one block different numbers of registers only where it
+    // sees a single call.
     program(cuda_block<P::lanes>{shared + shape::scratch_bytes}, blockIdx.x, *reinterpret_cast<scratch_type*>(shared));
   } else if constexpr (shape::is_warp) {
     int const warp = __shfl_sync(whole_warp, static_cast<int>(threadIdx.x) / lanes_in_a_warp, 0);
@@ -159,7 +159,7 @@ __device__ __forceinline__ void run_groups(P const& program, std::int64_t const 
 
 #pragma GCC visibility push(hidden)  // kernels of two libraries in one process stay apart
 
-/// The one kernel.
+/// The only kernel of the library: it runs a program.
 template <class Architectures, class P>
 __global__ void __launch_bounds__(launch_shape<P>::threads, launch_shape<P>::blocks_per_multiprocessor)
     run_groups_kernel(__grid_constant__ P const program, std::int64_t const count) {
@@ -180,18 +180,19 @@ __global__ void __launch_bounds__(launch_shape<P>::threads, launch_shape<P>::blo
   if constexpr (compiled) {
     run_groups(program, count);
   } else {
-    __shared__ char volatile absent;  // how basic_cuda::has() knows
+    __shared__ char volatile absent;  // basic_cuda::has() finds its size
     absent = 0;
   }
 }
 
-/// Bit i: device i, of the first 64, is known to have the program.
+/// For each executor's architectures and program: bit i is set if device i, of the first 64, is known to have the
+/// program.
 template <class Architectures, class P>
 inline std::atomic<std::uint64_t> devices_with_program{0};
 
 #pragma GCC visibility pop
 
-/// Whether this device can run a program: it was compiled for its architecture.
+/// Whether this device can run a program, because the program was compiled for the device's architecture.
 template <class Architectures, class P>
 [[nodiscard]] bool has_program() {
   cudaFuncAttributes attributes{};
@@ -205,7 +206,7 @@ template <class Architectures, class P>
   return attributes.sharedSizeBytes == 0;
 }
 
-/// "… [with P = name]", for messages.
+/// The name of a program for messages: "name" of "… [with P = name]".
 template <class P>
 [[nodiscard]] std::string name_of() {
   std::string const text = __PRETTY_FUNCTION__;
@@ -214,7 +215,7 @@ template <class P>
   return first == std::string::npos ? text : text.substr(first + 4, last - first - 4);
 }
 
-/// Why a program does not run on a device, in one sentence.
+/// The sentence that says why a program does not run on a device.
 template <class P, int... Architectures>
 [[nodiscard]] std::string refusal_of(arch_list<Architectures...>, int device, int architecture) {
   std::string text = "cuda.run: " + name_of<P>() + " is for";

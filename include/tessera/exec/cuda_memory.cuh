@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Memory resources that need CUDA: `device_memory` (stream-ordered, from a pool of its own) and `pinned_memory` (of
-/// the host, which the device can read and copies can overlap with).
+/// Memory resources that need CUDA: `device_memory` (stream-ordered, from a pool of its own) and `pinned_memory` (host
+/// memory that the device can read and with which copies can overlap).
 ///
 ///     device_memory pool;                               // of the current device
 ///     tessera::cuda exec{.stream = s, .memory = pool};
@@ -19,7 +19,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Throws a `device_error` that names the function, the runtime's call, and what the runtime says, unless `result` is
+/// Throws a `device_error` that names the function, the runtime's call, and the runtime's error, unless `result` is
 /// success.
 inline void check_cuda(cudaError_t result, char const* function, char const* call) {
   if (result == cudaSuccess) {
@@ -35,7 +35,7 @@ inline void check_cuda(cudaError_t result, char const* function, char const* cal
 
 namespace detail {
 
-/// As check_cuda, and says how many bytes were asked for.
+/// Does what check_cuda does, and says how many bytes were asked for.
 inline void check_allocation(cudaError_t result, std::size_t bytes, char const* function, char const* call) {
   if (result != cudaSuccess) {
     static_cast<void>(cudaGetLastError());  // reported here, so that the next call does not report it again
@@ -43,7 +43,7 @@ inline void check_allocation(cudaError_t result, std::size_t bytes, char const* 
   }
 }
 
-/// Makes a device current for as long as it lives.
+/// Makes a device current for as long as this object lives.
 class device_guard {
  public:
   explicit device_guard(int device) {
@@ -68,10 +68,10 @@ class device_guard {
 
 }  // namespace detail
 
-/// Device memory by `cudaMallocAsync` from a private pool that keeps what comes back.  Nothing here waits.
+/// Device memory by `cudaMallocAsync` from a private pool that keeps memory that is given back. Nothing here waits.
 class device_memory {
  public:
-  /// For the current device.
+  /// A pool on the current device.
   device_memory() {
     check_cuda(cudaGetDevice(&device_), "device_memory", "cudaGetDevice");
     cudaMemPoolProps properties{};
@@ -101,7 +101,7 @@ class device_memory {
 
   /// The device that the memory is on.
   [[nodiscard]] int device() const { return device_; }
-  /// The most that was handed out at a time, in the pool's own granules; `tracking_memory` counts exact bytes.
+  /// The most that was allocated at a time, in the pool's own granules; `tracking_memory` counts exact bytes.
   [[nodiscard]] std::size_t peak_bytes() const {
     std::uint64_t bytes = 0;
     check_cuda(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemHigh, &bytes), "device_memory.peak_bytes",
@@ -118,8 +118,8 @@ class device_memory {
   cudaMemPool_t pool_ = nullptr;
 };
 
-/// Page-locked memory of the host.  To allocate and to give back takes long and may wait for the device: do it once.
-/// How much a host can pin is often limited; what it cannot pin is a device_error that says how many bytes it was.
+/// Page-locked memory of the host. Allocating it and giving it back take long and may wait for the device, so do it
+/// once. The amount that a host can pin is often limited; beyond it a device_error says how many bytes were asked for.
 struct pinned_memory {
   static void* allocate(std::size_t bytes, std::size_t, stream_handle = nullptr) {
     void* pointer = nullptr;

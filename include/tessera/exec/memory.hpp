@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Where memory comes from.  A memory resource is anything with
+/// Memory resources: where memory comes from. A memory resource is any type with
 ///
 ///     void* allocate(std::size_t bytes, std::size_t alignment, stream_handle stream);   // throws when it cannot
 ///     void deallocate(void* pointer, std::size_t bytes, std::size_t alignment, stream_handle stream) noexcept;
 ///
-/// Here are the ones that need no device: `host_memory`, `arena` (a block handed out piece by piece), `tracking_memory`
-/// (counts what goes through it).  `exec/cuda_memory.cuh` has pinned and device memory.  `memory_handle` holds any of
-/// them.
+/// This header has the resources that need no device: `host_memory`, `arena` (a block allocated piece by piece),
+/// `tracking_memory` (counts what is allocated through it). `exec/cuda_memory.cuh` has pinned and device memory.
+/// `memory_handle` holds any of them.
 ///
 ///     tracking_memory counted{memory_handle()};
 ///     tessera::cpu exec{.memory = counted};
@@ -29,11 +29,11 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A `cudaStream_t` for code that knows nothing of CUDA; null where there is none.  Memory that is given back "on" a
-/// stream is used again only by work that comes later on it.
+/// A `cudaStream_t` for code that knows nothing of CUDA; null where there is no stream. Memory that is given back "on"
+/// a stream is used again only by work that comes later on that stream.
 using stream_handle = void*;
 
-/// Where memory comes from and goes back to, in the order of a stream.
+/// A source of memory, which takes memory back in the order of a stream.
 // clang-format off
 template <class R>
 concept MemoryResource =
@@ -47,7 +47,7 @@ concept MemoryResource =
         || because<"a MemoryResource has deallocate(void*, size_t bytes, size_t alignment, stream_handle stream)">);
 // clang-format on
 
-/// The memory of `new`.
+/// The memory of `operator new`.
 struct host_memory {
   static void* allocate(std::size_t bytes, std::size_t alignment, stream_handle = nullptr) {
     return ::operator new (bytes, std::align_val_t{alignment});
@@ -57,7 +57,7 @@ struct host_memory {
   }
 };
 
-/// Any memory resource, by reference (the caller keeps it alive) or shared.  A handle that names none means host
+/// Refers to any memory resource, by reference (the caller keeps it alive) or shared. A default handle means host
 /// memory.
 class memory_handle {
  public:
@@ -109,14 +109,14 @@ class memory_handle {
   std::shared_ptr<void> owner_;
 };
 
-/// One block, handed out from front to back.  Pieces that come back in reverse order are used again at once, all others
-/// when the last piece is back.  Never reads or writes the block, so it may lie on a device (then: one stream for each
-/// arena).
+/// One block, allocated from front to back. Pieces that are given back in reverse order are used again at once, all
+/// others when the last piece is back. The arena never reads or writes the block, so it may lie on a device (then each
+/// arena is for one stream).
 class arena {
  public:
-  /// A block of the caller's, who keeps it alive.
+  /// An arena in a block of the caller's, who keeps it alive.
   arena(void* block, std::size_t bytes) : block_(static_cast<std::byte*>(block)), bytes_(bytes) {}
-  /// A block of its own.
+  /// An arena with its own block.
   arena(memory_handle source, std::size_t bytes, stream_handle stream = nullptr)
       : block_(static_cast<std::byte*>(source.allocate(bytes, block_alignment, stream))),
         bytes_(bytes),
@@ -156,7 +156,7 @@ class arena {
 
   /// Bytes of the block.
   [[nodiscard]] std::size_t capacity() const { return bytes_; }
-  /// The most that was in use at a time, gaps for alignment included.
+  /// The most that was in use at a time, including gaps for alignment.
   [[nodiscard]] std::size_t peak_bytes() const {
     std::lock_guard const lock(mutex_);
     return peak_;
@@ -175,7 +175,7 @@ class arena {
   mutable std::mutex mutex_;
 };
 
-/// Passes everything on and counts it, exactly, from any number of threads.
+/// Passes all requests on and counts them, exactly, from any number of threads.
 class tracking_memory {
  public:
   /// Passes requests on to `source` and counts them.
@@ -197,13 +197,13 @@ class tracking_memory {
     source_.deallocate(pointer, bytes, alignment, stream);
   }
 
-  /// Allocated and not given back yet.
+  /// Bytes that are allocated and not given back yet.
   [[nodiscard]] std::size_t current_bytes() const { return current_.load(); }
   /// The most that current_bytes() has been.
   [[nodiscard]] std::size_t peak_bytes() const { return peak_.load(); }
   /// How often memory was asked for.
   [[nodiscard]] std::size_t allocations() const { return allocations_.load(); }
-  /// From now on the peak is counted anew, starting with what is in use.
+  /// Restarts the peak at the bytes that are in use.
   void reset_peak() { peak_.store(current_.load()); }
 
  private:

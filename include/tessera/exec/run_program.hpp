@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `run_program`: how algorithms run programs for which an executor may have faster ones: those overload it, for their
+/// `run_program`: how algorithms run programs for which an executor may have faster ones. Those overload it for their
 /// executor and the program's type.
 ///
 ///     run_program(exec, score_chunks<T, S>{...});             // as many groups as the program says
@@ -19,7 +19,7 @@ void run_program(Executor const& exec, Program const& program, std::int64_t grou
   exec.run(program, groups);
 }
 
-/// Runs a program that says how many groups it takes.
+/// Runs a program that says how many groups it takes, with so many groups.
 template <class Executor, class Program>
 void run_program(Executor const& exec, Program const& program) {
   exec.run(program, program.groups());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `side_queue` for CUDA: a stream of its own, or one of the caller's, tied to the executor's stream by events. Nothing
-/// but wait() waits on the host. It can be captured in a graph, where follow, mark and join of one piece of work belong
+/// `side_queue` for CUDA: a stream of its own, or one of the caller's, tied to the executor's stream by events. Only
+/// wait() waits on the host. It can be captured in a graph, where follow, mark and join of one piece of work belong
 /// into the same capture.
 #pragma once
 
@@ -30,8 +30,8 @@ class side_queue<basic_cuda<Architectures>> {
       has_stream_ = true;
     });
   }
-  /// On `stream`, which is the caller's, of the executor's device, with the priority that it has, and outlives this.
-  /// Throws value_error where it is the executor's own, and device_error.
+  /// Makes a side queue on `stream`, a stream of the caller's on the executor's device. It keeps its priority and must
+  /// outlive this. Throws value_error where it is the executor's own stream, and device_error.
   side_queue(basic_cuda<Architectures> const& main, cudaStream_t stream, int marks)
       : main_(main.stream), executor_(main) {
     check<value_error>(stream != main.stream, "side_queue: the side's stream is the executor's own");
@@ -40,23 +40,23 @@ class side_queue<basic_cuda<Architectures>> {
   }
   side_queue(side_queue const&) = delete;
   side_queue& operator=(side_queue const&) = delete;
-  /// What is given back on the executor's stream after this is not used by the side any more.
+  /// Memory that is given back on the executor's stream after this is not used by the side any more.
   ~side_queue() {
     static_cast<void>(cudaEventRecord(events_[0], executor_.stream));
     static_cast<void>(cudaStreamWaitEvent(main_, events_[0], 0));
     destroy();
   }
 
-  /// What to run on: the side's own stream.
+  /// The executor to run on: that of the side's own stream.
   [[nodiscard]] basic_cuda<Architectures> const& executor() const { return executor_; }
-  /// What comes now on the side waits, on the device, for all that the executor was given so far.
+  /// Makes later work on the side wait, on the device, for all that the executor was given so far.
   void follow() const { order("side_queue.follow", events_[0], main_, executor_.stream); }
-  /// Remembers all that the side was given so far as mark `which`, from 0 on.
+  /// Remembers all that the side was given so far as mark `which`, which counts from 0.
   void mark(int which) const {
     detail::device_guard const guard(executor_.state->device());
     check_cuda(cudaEventRecord(event(which), executor_.stream), "side_queue.mark", "cudaEventRecord");
   }
-  /// What comes now on the executor waits, on the device, for what mark `which` remembers.
+  /// Makes later work on the executor wait, on the device, for what mark `which` remembers.
   void join(int which) const {
     detail::device_guard const guard(executor_.state->device());
     check_cuda(cudaStreamWaitEvent(main_, event(which), 0), "side_queue.join", "cudaStreamWaitEvent");
@@ -68,7 +68,7 @@ class side_queue<basic_cuda<Architectures>> {
   }
 
  private:
-  /// The stream, if it is to be made, and the events.
+  /// Makes the stream, if there is one to make, and the events.
   template <class MakeStream>
   void build(int marks, MakeStream const& make_stream) {
     check<value_error>(marks >= 0, "side_queue: ", marks, " marks are asked for but 0 is the least");
@@ -110,7 +110,7 @@ class side_queue<basic_cuda<Architectures>> {
 
   cudaStream_t main_;
   basic_cuda<Architectures> executor_;
-  std::vector<cudaEvent_t> events_;  ///< the first for follow, then one a mark
+  std::vector<cudaEvent_t> events_;  ///< the first is for follow, then there is one for each mark
   bool has_stream_ = false;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `side_queue`: a second place to enqueue work beside an executor, for work that may overlap with what comes later on
-/// the executor. That for CUDA is a stream (exec/side_queue.cuh, which comes along where nvcc compiles); this one is
-/// for executors whose work is done when run returns.
+/// `side_queue`: a second queue beside an executor, for work that may overlap with later work on the executor. For CUDA
+/// it is a stream (exec/side_queue.cuh, which this header includes where nvcc compiles). The one here is for executors
+/// whose work is done when run returns.
 ///
 ///     side_queue<Executor> side(exec, 2);
 ///     side.follow();                             // what comes now on the side sees all that exec was given so far
@@ -11,8 +11,9 @@
 ///     side.join(0);                              // what comes now on exec sees all up to the mark
 ///
 /// side_queue<cuda> side(exec, stream, 2) is on a stream of the caller's.
-/// side_queue<Executor> side(exec, 2, true) goes first: where work of both could begin, its work does. For what takes
-/// few blocks and waits long, such as copies over a bus, and would wait for the others' blocks to leave.
+/// side_queue<Executor> side(exec, 2, true) goes first: where work of both could begin, the side's does. It is for work
+/// that takes few blocks and waits long, such as copies over a bus, and would wait for the other work's blocks to
+/// leave.
 #pragma once
 
 #include <tessera/concepts/executor.hpp>
@@ -24,20 +25,20 @@ inline namespace v0 {
 template <class Exec>
 class side_queue {
  public:
-  /// The executor itself: it has no second place.
+  /// Uses the executor itself, which has no second queue.
   side_queue(Exec const& main, int /*marks*/, bool /*goes_first*/ = false) : executor_(main) {}
   side_queue(side_queue const&) = delete;
   side_queue& operator=(side_queue const&) = delete;
 
-  /// What to run on.
+  /// The executor to run on.
   [[nodiscard]] Exec const& executor() const { return executor_; }
-  /// Nothing to do: what run() was given is done.
+  /// Does nothing: what run() was given is done already.
   void follow() const {}
-  /// Nothing to do: what run() was given is done.
+  /// Does nothing: what run() was given is done already.
   void mark(int) const {}
-  /// Nothing to do: what run() was given is done.
+  /// Does nothing: what run() was given is done already.
   void join(int) const {}
-  /// Nothing to do: what run() was given is done.
+  /// Does nothing: what run() was given is done already.
   void wait() const {}
 
  private:

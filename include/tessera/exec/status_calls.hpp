@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `status_calls`: gives each function that enqueues programs a status word of its own, so that wait() can say which
-/// call it was. The word's address is all that programs learn of it.
+/// `status_calls`: gives each function that enqueues programs its own status word, so that wait() can name the call
+/// that failed. Programs know only the word's address.
 ///
 ///     program.status = status_of(exec, {"linear_loss.forward", "token"});
 ///     exec.run(program, groups);
@@ -17,7 +17,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Which call a status word belongs to.
+/// The call that a status word belongs to.
 struct status_call {
   char const* function;           ///< as in messages: "attention.forward"
   char const* unit = "position";  ///< what positions count: "token", "block"
@@ -26,11 +26,11 @@ struct status_call {
 /// The calls that an executor knows, by the numbers of their words. Word 0 belongs to programs that users run.
 class status_calls {
  public:
-  /// Words that an executor has: more than there are functions in the library.
+  /// The number of an executor's words: more than there are functions in the library.
   static constexpr int most = 64;
 
-  /// The number of the call's word, always the same, so that a CUDA graph may use it for as long as the executor lives.
-  /// Calls beyond the last word share word 0.
+  /// The number of the call's word. It is always the same, so that a CUDA graph may use the word for as long as the
+  /// executor lives. Calls beyond the last word share word 0.
   [[nodiscard]] int number_of(status_call const& call) {
     std::lock_guard const lock(mutex_);
     for (std::size_t i = 0; i < calls_.size(); ++i) {
@@ -45,8 +45,8 @@ class status_calls {
     return static_cast<int>(calls_.size());
   }
 
-  /// Throws what the words say, in the order of the calls when they were first made; the exception is that of the first
-  /// word that failed, and its text says all. `wait` is the function to name for word 0.
+  /// Throws what the words say, in the order in which the calls were first made. The exception is that of the first
+  /// word that failed, and its text is that of all that failed. Messages name the function `wait` for word 0.
   void throw_if_failed(std::vector<status_word> const& words, char const* wait) {
     std::lock_guard const lock(mutex_);
     status_word first;
@@ -74,7 +74,7 @@ class status_calls {
   std::vector<known_call> calls_;
 };
 
-/// The word of a call; that of all calls where an executor has only one.
+/// The word of a call; where an executor has only one word, that one.
 template <class Executor>
 [[nodiscard]] inline status_word* status_of(Executor const& exec, status_call const& call) {
   if constexpr (requires { exec.status(call); }) {

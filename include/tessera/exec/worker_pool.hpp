@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The threads behind `tessera::cpu`: they take ranges of a job until none is left.  Threads start when the first job
-/// needs them and sleep between jobs.  Any thread may run jobs, several at once, and a job may run another.
+/// The threads behind `tessera::cpu`: they take ranges of a job until none is left. Threads start when the first job
+/// needs them and sleep between jobs. Any thread may run jobs, several at once, and a job may run another.
 ///
 ///     detail::worker_pool pool;
 ///     pool.run(job, 8);     // on this thread and at most 7 others; returns when the job is done
@@ -22,9 +22,9 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Indices 0 to `count` - 1 in ranges of `grain`, each taken once.  An exception ends the job; of several, the one with
-/// the lowest index is kept.  Ranges are taken in order and each is worked off up to its own first exception, so that
-/// is the one that a single thread would have met.
+/// Indices 0 to `count` - 1 in ranges of `grain`, each taken once. An exception ends the job; of several, the one with
+/// the lowest index is kept. Ranges are taken in order and each is worked off up to its own first exception, so that
+/// the kept exception is the one that a single thread would have met.
 class parallel_job {
  public:
   parallel_job(std::int64_t count, std::int64_t grain)
@@ -32,7 +32,7 @@ class parallel_job {
   parallel_job(parallel_job const&) = delete;
   parallel_job& operator=(parallel_job const&) = delete;
 
-  /// What one thread does: `while (take(first, last)) …`.
+  /// The work of one thread: `while (take(first, last)) …`.
   virtual void participate() = 0;
 
   [[nodiscard]] bool has_work() const { return next_.load(std::memory_order_relaxed) < count_; }
@@ -50,7 +50,7 @@ class parallel_job {
     return true;
   }
 
-  /// Called inside of a handler.
+  /// Keeps the exception that is being handled, for index `index`; call it inside of a handler.
   void keep_current_exception(std::int64_t index) {
     next_.store(count_, std::memory_order_relaxed);
     std::lock_guard const lock(exception_mutex_);
@@ -97,7 +97,7 @@ class worker_pool {
     }
   }
 
-  /// Works the job off with this thread and at most `threads - 1` others, then throws what the job threw.
+  /// Works the job off with this thread and at most `threads - 1` others, then rethrows the job's exception.
   void run(parallel_job& job, int threads) {
     if (threads > 1) {
       offer(job, threads - 1);
@@ -120,8 +120,8 @@ class worker_pool {
     work_.notify_all();
   }
 
-  /// Waits for those that still work on the job.  They never wait for this thread, so this ends also when jobs are
-  /// nested.
+  /// Waits for the threads that still work on the job. They never wait for this thread, so this wait ends also when
+  /// jobs are nested.
   void withdraw(parallel_job& job) {
     std::unique_lock lock(mutex_);
     remove(job);

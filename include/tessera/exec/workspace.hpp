@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Named regions of one block of memory: planned on the host from extents alone, then found again inside of the block.
+/// Named regions of one block of memory, planned on the host from extents alone, then found again inside of the block.
 ///
 ///     workspace_plan plan("neuzip.encode");
 ///     auto const counts = plan.add<std::uint32_t>("symbol counts", 256);
@@ -23,34 +23,34 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A place in every workspace of one plan.
+/// A region of every workspace of one plan.
 template <class T>
 struct region {
   std::int64_t offset = 0;  ///< in bytes
   std::int64_t count = 0;   ///< in elements
 };
 
-/// What a function needs beyond its inputs and outputs.
+/// The memory that a function needs beyond its inputs and outputs.
 class workspace_plan {
  public:
-  /// Regions start at multiples of this, and so must the block.
+  /// The alignment of regions and of the block.
   static constexpr std::int64_t alignment = 256;
 
-  /// A region and its place.
+  /// A region, its name and its place.
   struct entry {
-    std::string name;     ///< in messages, unique in a plan
+    std::string name;     ///< name in messages, unique in a plan
     std::int64_t offset;  ///< in bytes from the start
-    std::int64_t bytes;   ///< without what aligns the next region
+    std::int64_t bytes;   ///< without the padding that aligns the next region
   };
 
-  /// What is kept of regions: with sizes alone a plan allocates nothing, for calls that only look for places.
+  /// What a plan records of its regions. With sizes alone it allocates nothing, for calls that only look for places.
   enum class record { entries, sizes };
 
-  /// `function` is what messages name.
+  /// An empty plan for `function`, which messages name.
   explicit workspace_plan(std::string function, record what = record::entries)
       : function_(std::move(function)), records_(what) {}
 
-  /// Room for `count` elements.  Throws `shape_error` when the sizes do not fit 63 bits.
+  /// Adds room for `count` elements. Throws `shape_error` when the sizes do not fit 63 bits.
   template <class T>
   region<T> add(std::string_view name, std::int64_t count) {
     static_assert(alignof(T) <= alignment, "tessera: elements of a workspace are aligned to at most 256 bytes");
@@ -74,7 +74,7 @@ class workspace_plan {
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
   /// The function that the plan is for, in messages.
   [[nodiscard]] std::string const& function() const { return function_; }
-  /// All regions in the order of their places; none of a plan of sizes alone.
+  /// All regions in the order of their places; empty if the plan records sizes alone.
   [[nodiscard]] std::vector<entry> const& entries() const { return entries_; }
 
   /// A table for people: one line for each region, then the sum.
@@ -108,7 +108,7 @@ class workspace_plan {
 /// A block of memory that is large enough for a plan.
 class workspace {
  public:
-  /// The regions of `plan` in `block`, which must be large enough (shape_error) and stay where it is.
+  /// Makes the regions of `plan` in `block`, which must be large enough (shape_error) and stay where it is.
   workspace(workspace_plan const& plan, array_view<std::byte> block) : first_(block.data), bytes_(plan.bytes()) {
     check<shape_error>(block.size() >= plan.bytes(), plan.function(), ": the workspace has ", block.size(),
                        " bytes but the plan needs ", plan.bytes());
@@ -120,18 +120,18 @@ class workspace {
                        " bytes past a multiple of ", workspace_plan::alignment);
   }
 
-  /// How much of the block the plan takes.
+  /// How many bytes of the block the plan takes.
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
 
-  /// Throws shape_error if a call needs more than there was planned. `extents` say in pieces of text and numbers what
-  /// the call is about: 16, " tokens of ", 64, " channels".
+  /// Throws shape_error if a call needs more bytes than were planned. `extents` describe the call in pieces of text and
+  /// numbers: 16, " tokens of ", 64, " channels".
   template <class... Extents>
   void check_room(char const* function, std::int64_t needed, Extents const&... extents) const {
     check<shape_error>(bytes_ >= needed, function, ": the workspace is of a plan of ", bytes_, " bytes but ",
                        extents..., " need ", needed);
   }
 
-  /// The elements of a region that the same plan gave out.
+  /// The elements of a region that the same plan added.
   template <class T>
   [[nodiscard]] array_view<T> operator[](region<T> where) const {
     check<shape_error>(where.offset + where.count * static_cast<std::int64_t>(sizeof(T)) <= bytes_,

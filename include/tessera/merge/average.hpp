@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Mergers to compare spherical interpolation with: what MiniCache (arXiv 2405.14366) calls average and max norm, and
-/// the average of directions, which differs from interpolation by little and needs no sines.
+/// Mergers to compare spherical interpolation with: the ones that MiniCache (arXiv 2405.14366) calls average and max
+/// norm, and the average of directions, which differs little from interpolation and needs no sines.
 ///
 ///     average_merger<float>              (a + b) / 2, for both
 ///     longer_vector_merger<float>        the longer one of a and b, for both; of equal lengths b
@@ -49,15 +49,16 @@ struct average_direction_rule {
 
 }  // namespace detail
 
-/// A vector of zeros is restored to zeros; all else is half of the sum, whatever its length was.
+/// Half of the sum, which is restored for both vectors whatever their lengths were; a vector of zeros is restored to
+/// zeros.
 template <class Length>
 using average_merger = direction_merger<detail::average_rule, Length, as_merged>;
 
-/// Both are restored in the direction of the longer vector, the second one where lengths are equal.
+/// The longer vector, which is restored for both; the second one where lengths are equal.
 template <class Length>
 using longer_vector_merger = direction_merger<detail::longer_vector_rule, Length, as_merged>;
 
-/// The direction of the sum of the unit vectors; of nearly opposite ones that of the second.
+/// The direction of the sum of the unit vectors; the direction of the second vector where they are nearly opposite.
 template <class Length, class Magnitude = preserve_length>
 using average_direction_merger = direction_merger<detail::average_direction_rule, Length, Magnitude>;
 

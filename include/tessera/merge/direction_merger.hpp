@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `direction_merger`: what mergers of two vectors have in common: the three products of the pair, and factors kept.
+/// `direction_merger`: the common part of mergers of two vectors: the three products of the pair, and the kept factors.
 ///
 ///     struct halfway {                                       // a rule: the weights of two vectors that are not zero
 ///       TESSERA_FN static mix_weights weights(pair_products const& measured);
@@ -23,7 +23,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// In the place of a share, where a rule has none.
+/// The type of a share where a rule has none.
 struct no_share {};
 
 namespace detail {
@@ -43,20 +43,20 @@ struct share_of<Rule> {
   TESSERA_FN static constexpr type usual() { return Rule::usual_share; }
 };
 
-/// The direction of the only vector that has one; nothing where both are zero.
+/// The direction of the only vector that has one; zeros where both are zero.
 TESSERA_FN inline mix_weights only_direction(float first, float second) {
   return {first == 0.0F ? 0.0F : 1.0F / first, second == 0.0F ? 0.0F : 1.0F / second};
 }
 
 }  // namespace detail
 
-/// Rule: an empty type with `static mix_weights weights(pair_products const&)`, or with a `usual_share` and
-/// `static mix_weights weights(pair_products const&, float share)`. Length: the storage type of the kept factors.
-/// Magnitude: see merge/magnitude.hpp.
+/// Rule: an empty type with `static mix_weights weights(pair_products const&)`, or with a `usual_share` and `static
+/// mix_weights weights(pair_products const&, float share)`. Length: the storage type of the kept factors. Magnitude:
+/// see merge/magnitude.hpp.
 template <class Rule, class Length, class Magnitude>
 struct direction_merger {
   using kept_type = two_lengths<Length>;
-  /// A float, or no_share.
+  /// The type of the share: float, or no_share.
   using share_type = typename detail::share_of<Rule>::type;
 
   share_type share = detail::share_of<Rule>::usual();  ///< 0 gives the first direction, 1 the second one

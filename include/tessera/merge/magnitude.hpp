@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Which factor a merged vector is multiplied by to restore either of the two: policies for the mergers of this folder.
+/// Policies for the factor by which a merged vector is multiplied to restore either of the two; mergers take one.
 ///
 ///     tessera::slerp_merger<float, tessera::least_squares> merger;
 ///
@@ -8,8 +8,8 @@
 ///     least_squares    (a . e) / (e . e)         the least error of a restored vector by itself
 ///     as_merged        1; 0 for a vector of zeros
 ///
-/// MiniCache preserves lengths. Least squares has smaller errors of keys but shrinks them, which flattens a softmax:
-/// attention over such a cache is the worse one.
+/// MiniCache preserves lengths. Least squares has smaller errors of keys but shrinks them, which flattens a softmax.
+/// Attention over such a cache is worse.
 #pragma once
 
 #include <math.h>
@@ -22,7 +22,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Two factors, before they are stored.
+/// The factors of both vectors, before they are stored.
 using two_factors = two_lengths<float>;
 
 /// Restored vectors are as long as the vectors were.
@@ -33,7 +33,7 @@ struct preserve_length {
   }
 };
 
-/// Restored vectors are the nearest ones to the vectors that have the merged direction: shorter than they were.
+/// Each restored vector is the vector of the merged direction that is nearest to the original, and shorter than it.
 struct least_squares {
   /// The projections of the two vectors on the merged one, in units of its length; 0 for a vector of zeros.
   TESSERA_FN static two_factors factors(pair_products const& measured, mix_weights weights) {
@@ -52,9 +52,9 @@ struct least_squares {
   }
 };
 
-/// The merged vector stands for both, whatever their lengths were.
+/// The merged vector is restored for both, whatever their lengths were.
 struct as_merged {
-  /// 1 for each vector, 0 for one of zeros.
+  /// 1 for each vector, 0 for a vector of zeros.
   TESSERA_FN static two_factors factors(pair_products const& measured, mix_weights) {
     return {length_of(measured.first) == 0.0F ? 0.0F : 1.0F, length_of(measured.second) == 0.0F ? 0.0F : 1.0F};
   }

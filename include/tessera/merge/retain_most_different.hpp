@@ -7,12 +7,13 @@
 ///     bool const stays = tessera::stays_apart(angle, threshold);
 ///
 /// Equation 4 as printed keeps d < d_min + gamma (d_max - d_min), which are the most similar pairs if d is a distance,
-/// as it is defined; the text, the figures and the ratios mean the most different ones. Here an angle stays apart if
-/// it is at least d_max - gamma (d_max - d_min).
+/// as the paper defines it. Its text, figures and ratios mean the most different pairs. Here a pair stays apart if its
+/// angle is at least d_max - gamma (d_max - d_min).
 ///
-/// Every rule comes down to a threshold on the angle, which can be kept: what comes later is judged by it alone. So the
-/// rules `none` and `angle` choose the same tokens whether a cache is filled at once or token by token; `range` and
-/// `fraction` do from where their threshold is known, and which angles it follows from depends on how many come first.
+/// Every rule comes down to a threshold on the angle, which can be kept: later pairs are judged by it alone. So the
+/// rules `none` and `angle` choose the same tokens whether a cache is filled at once or token by token. With `range`
+/// and `fraction` this holds from where their threshold is known, and which angles the threshold follows from depends
+/// on how many tokens come first.
 #pragma once
 
 #include <cstdint>
@@ -30,19 +31,19 @@ inline namespace v0 {
 enum class retention_rule : std::uint8_t {
   none,      ///< all pairs are merged
   range,     ///< angles in the uppermost `amount` of the range between the least and the largest angle
-  fraction,  ///< the largest angles, at most `amount` of all
+  fraction,  ///< the largest angles, at most `amount` of all angles
   angle      ///< angles of at least `amount` radians
 };
 
 /// A threshold that no angle reaches.
 inline constexpr float no_threshold = infinity;
 
-/// Angles in a smaller range are equal, but for rounding: those of one padding token at different places, with bfloat16
-/// keys, are within 2^-8 of each other.
+/// If the range of angles is smaller than this, the angles are equal but for rounding: angles of one padding token at
+/// different places, with bfloat16 keys, are within 2^-8 of each other.
 inline constexpr float least_range_of_angles = 0x1p-6F;
 
-/// Whether the most different pairs can be told from the others. They cannot where all angles are equal or unknown: of
-/// an empty range, and of NaNs.
+/// Whether the most different pairs can be told from the others. They cannot where all angles are equal or NaN, or
+/// where there are none.
 [[nodiscard]] TESSERA_FN constexpr bool tells_apart(interval<float> angles) {
   return angles.maximum - angles.minimum >= least_range_of_angles;
 }
@@ -57,7 +58,7 @@ struct retain_most_different {
   TESSERA_FN static constexpr retain_most_different none() { return {retention_rule::none, 0.0F}; }
   /// The uppermost `gamma` (0 to 1) of the range of angles stays apart.
   TESSERA_FN static constexpr retain_most_different range(float gamma) { return {retention_rule::range, gamma}; }
-  /// The largest angles stay apart, at most `of_all` (0 to 1) of all.
+  /// The largest angles stay apart, at most the part `of_all` (0 to 1) of all angles.
   TESSERA_FN static constexpr retain_most_different fraction(float of_all) {
     return {retention_rule::fraction, of_all};
   }
@@ -68,34 +69,34 @@ struct retain_most_different {
   [[nodiscard]] TESSERA_FN constexpr bool needs_angles() const {
     return rule == retention_rule::range || rule == retention_rule::fraction;
   }
-  /// Of `rule` range. Where angles do not tell pairs apart none is more different than others.
+  /// The threshold of `rule` range. Where angles do not tell pairs apart, no pair is more different than others.
   [[nodiscard]] TESSERA_FN float threshold(interval<float> angles) const {
     if (!tells_apart(angles)) {
       return no_threshold;
     }
     return multiply_add(-amount, angles.maximum - angles.minimum, angles.maximum);
   }
-  /// Of a rule that needs no angles.
+  /// The threshold of a rule that needs no angles.
   [[nodiscard]] TESSERA_FN constexpr float threshold() const {
     return rule == retention_rule::angle ? amount : no_threshold;
   }
-  /// Of `rule` fraction: how many of `count` angles may stay apart.
+  /// For `rule` fraction: how many of `count` angles may stay apart.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t most(std::int64_t count) const {
     return static_cast<std::int64_t>(amount * static_cast<float>(count));
   }
 };
 
-/// The same for vectors that are whole tokens, of all heads together, as the paper has them.
+/// The same for vectors that are whole tokens, of all heads together, as in the paper.
 struct retain_most_different_tokens : retain_most_different {
   static constexpr bool whole_tokens = true;  ///< all heads of a token are one vector
 };
 
-/// Whether a pair with this angle stays unmerged. A NaN, the angle of what is not finite, does.
+/// Whether a pair with this angle stays unmerged. It does if the angle is NaN, because a vector is not finite.
 TESSERA_FN constexpr bool stays_apart(float angle, float threshold) {
   return !(angle < threshold);
 }
 
-/// Angles of directions that have no middle.
+/// Whether directions with this angle are so nearly opposite that they have no middle.
 TESSERA_FN constexpr bool is_nearly_opposite(float angle) {
   return angle > static_cast<float>(pi) - nearly_opposite;
 }

@@ -10,7 +10,7 @@
 ///     auto const kept = merger.keep(measured);                     // |a| and |b|
 ///     float const again = merger.restore(merged[0], kept, tessera::side::second);
 ///
-/// `norm_weighted_slerp_merger` chooses the share of each pair by its lengths.
+/// `norm_weighted_slerp_merger` chooses the share of each pair by the two lengths.
 #pragma once
 
 #include <math.h>
@@ -26,11 +26,11 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Directions closer than this are mixed by their share alone.
+/// The angle below which directions are mixed by their share alone.
 inline constexpr float nearly_equal = 1e-4F;
 
-/// What makes a vector of length 1 out of two: `share` of the way from the direction of the first to that of the
-/// second. Where the formula has no answer:
+/// The weights that make a vector of length 1 out of two: `share` of the way from the direction of the first to that of
+/// the second. Where the formula has no answer:
 ///   * directions closer than `nearly_equal` are mixed by their share alone;
 ///   * directions within `nearly_opposite` of pi have no middle: the second one is taken. angle_between() lets a caller
 ///     keep such pairs unmerged instead;
@@ -52,7 +52,8 @@ TESSERA_FN inline mix_weights slerp_weights(pair_products const& measured, float
   double const arc = angle;
   double const part = share;
   double const sine = upper_sine(arc);
-  double const to_first = upper_sine(::fma(part, arc, 0.0));  // an addend, so that nobody contracts the product
+  // The addend 0 keeps compilers from contracting the product.
+  double const to_first = upper_sine(::fma(part, arc, 0.0));
   double const to_second = upper_sine(::fma(1.0 - part, arc, 0.0));
   double const scale = 1.0 / sine;
   return {static_cast<float>(to_second * scale) / first, static_cast<float>(to_first * scale) / second};
@@ -67,8 +68,8 @@ struct spherical_rule {
   }
 };
 
-/// The share that makes the squares of both restored vectors' errors together least, within 0.006 for angles below 0.6:
-/// r^2 / (1 + r^2), with r the second length over the first.
+/// The share that minimises the sum of both restored vectors' squared errors, within 0.006 for angles below 0.6: r^2 /
+/// (1 + r^2), with r the second length over the first.
 struct norm_weighted_rule {
   TESSERA_FN static mix_weights weights(pair_products const& measured) {
     double const both = measured.first + measured.second;
@@ -88,7 +89,7 @@ using slerp_merger = direction_merger<detail::spherical_rule, Length, Magnitude>
 
 static_assert(Merger<slerp_merger<float>>);
 
-/// Spherical interpolation with a share of each pair's own: the longer vector is the closer one.
+/// Spherical interpolation in which each pair has its own share: the merged direction is nearer to the longer vector.
 template <class Length, class Magnitude = preserve_length>
 using norm_weighted_slerp_merger = direction_merger<detail::norm_weighted_rule, Length, Magnitude>;
 

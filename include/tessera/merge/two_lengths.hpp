@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What a Merger of directions keeps, and what it reads from the products of a pair: lengths and the angle. Every
-/// backend gives the same bits.
+/// Two lengths, which mergers of directions keep, and the lengths and the angle that follow from the products of a
+/// pair. Every backend gives the same bits.
 ///
 ///     tessera::pair_products const measured = ...;                          // of the vectors a and b
 ///     float const angle = tessera::angle_between(measured);                // 0 to pi
@@ -21,11 +21,11 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What restores either vector: the merged one times its own factor, as a rule its length.
+/// The factors that restore either vector: the merged vector times its own factor, usually its length.
 template <class Length>
 struct two_lengths {
-  Length first;   ///< of the first vector
-  Length second;  ///< of the second vector
+  Length first;   ///< length, or another factor, of the first vector
+  Length second;  ///< length, or another factor, of the second vector
 
   /// Stores two lengths, rounded to `Length`.
   TESSERA_FN static constexpr two_lengths of(float first, float second) {
@@ -35,11 +35,11 @@ struct two_lengths {
   TESSERA_FN constexpr float of_side(side which) const { return load(which == side::first ? first : second); }
 };
 
-/// Directions within this of pi have no middle: the way between them is any.
+/// Directions whose angle is within this of pi have no middle: any way between them would do.
 inline constexpr float nearly_opposite = 0.05F;
 
-/// The length of a vector, given its square. Shorter than the smallest normal float counts as zero; saturates at the
-/// largest float; infinities and NaN pass.
+/// The length of a vector, given its square. A length below the smallest normal float counts as zero. Lengths saturate
+/// at the largest float; infinities and NaN pass.
 TESSERA_FN inline float length_of(double square) {
   constexpr double smallest = 0x1p-126;
   constexpr double largest = 3.4028234663852886e38;
@@ -51,8 +51,8 @@ TESSERA_FN inline float length_of(double square) {
   return static_cast<float>(is_too_long ? largest : root);
 }
 
-/// Between 0 and pi, within 2.5e-7; 0 if either vector is zero, NaN if either is not finite. From the sine and the
-/// cosine, because the cosine alone loses half of its digits near 0 and pi.
+/// The angle, between 0 and pi, within 2.5e-7; 0 if either vector is zero, NaN if either is not finite. It is computed
+/// from the sine and the cosine, because the cosine alone loses half of its digits near 0 and pi.
 TESSERA_FN inline float angle_between(pair_products const& measured) {
   if (length_of(measured.first) == 0.0F || length_of(measured.second) == 0.0F) {
     return 0.0F;

@@ -20,14 +20,14 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Orthonormal directions, one after the other: `directions[k * width + column]`.
+/// Orthonormal directions, each in a row: `directions[k * width + column]`.
 struct low_rank_basis {
   int width;                      ///< elements of a row
   std::vector<float> directions;  ///< rank x width
 };
 
-/// Host only, in double, for rows of up to some hundreds of columns: the reference for faster models. No projection to
-/// `Rank` coefficients has a smaller squared error over the rows that were fitted.
+/// Runs on the host only, in double, for rows of up to some hundreds of columns: the reference for faster models. No
+/// projection to `Rank` coefficients has a smaller squared error over the rows that were fitted.
 ///
 /// The directions come in order of falling weight, each with its largest element positive, so the basis is
 /// reproducible.
@@ -38,7 +38,7 @@ struct low_rank_projector {
   using basis_type = low_rank_basis;
   static constexpr int rank = Rank;
 
-  /// Throws value_error if a row is narrower than the rank, or holds a value that is not finite.
+  /// Fits a basis. Throws value_error if a row is narrower than the rank, or holds a value that is not finite.
   [[nodiscard]] basis_type fit(float const* rows, std::int64_t count, int width) const {
     if (width < Rank) {
       throw value_error("low_rank_projector.fit: rank is " + std::to_string(Rank) + " but rows have " +

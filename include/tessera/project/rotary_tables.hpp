@@ -19,7 +19,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// base^(-2 i / turning) for pair i: radians a position.
+/// The frequencies base^(-2 i / turning) of pairs i, in radians a position.
 [[nodiscard]] inline std::vector<double> rotary_frequencies(double base, int turning) {
   std::vector<double> frequencies;
   for (int i = 0; 2 * i < turning; ++i) {
@@ -28,10 +28,10 @@ inline namespace v0 {
   return frequencies;
 }
 
-/// Owns the tables of an embedding, in memory of the host; for a device copy both and name the copies in an embedding.
+/// Owns the tables of an embedding, in memory of the host. For a device copy both, and make an embedding of the copies.
 class rotary_tables {
  public:
-  /// `frequencies`: one for each pair, in radians a position. `amplitude`: by which all turns lengthen, 1 but for YaRN.
+  /// `frequencies`: one for each pair, in radians a position. `amplitude`: the factor of all rotations, 1 but for YaRN.
   rotary_tables(std::vector<double> const& frequencies, std::int64_t positions, double amplitude = 1.0)
       : pairs_(static_cast<std::int64_t>(frequencies.size())),
         block_count_(divide_up(max(positions, std::int64_t{1}), rotary_embedding::block)) {
@@ -41,16 +41,16 @@ class rotary_tables {
     fill(blocks_, frequencies, block_count_, rotary_embedding::block, amplitude);
   }
 
-  /// Turns of the positions of a block: `rotary_embedding::block` x pairs, row after row.
+  /// Rotations of the positions of a block: `rotary_embedding::block` x pairs, row after row.
   [[nodiscard]] std::vector<rotation> const& within() const { return within_; }
-  /// Turns of the first position of each block: blocks x pairs, row after row.
+  /// Rotations of the first position of each block: blocks x pairs, row after row.
   [[nodiscard]] std::vector<rotation> const& blocks() const { return blocks_; }
 
-  /// Views of these tables, or of copies of them.
+  /// The embedding that views these tables.
   [[nodiscard]] rotary_embedding embedding(rotary_pairs pairs) const {
     return embedding(pairs, within_.data(), blocks_.data());
   }
-  /// Views of copies of within() and blocks(), say on a device.
+  /// The embedding that views copies of within() and blocks(), say on a device.
   [[nodiscard]] rotary_embedding embedding(rotary_pairs pairs, rotation const* within, rotation const* blocks) const {
     return {{within, {rotary_embedding::block, pairs_}}, {blocks, {block_count_, pairs_}}, pairs};
   }

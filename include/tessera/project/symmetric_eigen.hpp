@@ -16,13 +16,13 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// In order of falling value; vector k is `vectors[k * n]` and on, of length one, its largest element positive.
+/// Eigenvalues in falling order; vector k begins at `vectors[k * n]`, of length one, with its largest element positive.
 struct symmetric_eigen {
   std::vector<double> values;
   std::vector<double> vectors;
 };
 
-/// A matrix that is rotated into a diagonal, and the rotations that did it.
+/// A matrix that rotations make diagonal, and the product of these rotations.
 class jacobi_rotations {
  public:
   jacobi_rotations(std::vector<double> matrix, int size) : n_(static_cast<std::size_t>(size)), a_(std::move(matrix)) {
@@ -32,7 +32,7 @@ class jacobi_rotations {
     }
   }
 
-  /// Rotates until the rest beside the diagonal is negligible. Convergence is quadratic: a few sweeps are enough.
+  /// Rotates until the rest beside the diagonal is negligible. Convergence is quadratic, so a few sweeps are enough.
   void run() {
     constexpr int most_sweeps = 60;
     for (int sweep = 0; sweep < most_sweeps && beside_diagonal() > 1e-30 * whole(); ++sweep) {

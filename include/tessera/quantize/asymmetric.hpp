@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Asymmetric quantization: codes from the smallest value of a group to the largest, both of which are kept.
+/// Asymmetric quantization: codes from the smallest value of a group to the largest, with a scale and a minimum for
+/// each.
 ///
 ///     tessera::asymmetric_quantizer<4, 64> quantizer;
 ///     auto range = quantizer.range().identity();
@@ -21,17 +22,18 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What a group of an asymmetric_quantizer shares.
+/// The parameters that a group of an asymmetric_quantizer shares.
 struct asymmetric_params {
   float scale;    ///< the distance of neighbouring codes; a positive normal float
   float minimum;  ///< the value of code 0
 };
 
 /// `Bits` is 2, 3, 4 or 8; the codes run from 0 to 2^Bits - 1. `Group` neighbouring values share the parameters;
-/// `whole_tensor` means that all do.
+/// `whole_tensor` means that all values do.
 ///
-/// Rounds to the nearest code, ties to even. Values beyond the range saturate, infinities too; NaN becomes code 0. A
-/// group of equal values comes back exactly. Magnitudes above 1.7e38 saturate, so that the width of a range is finite.
+/// encode() rounds to the nearest code, ties to even. Values beyond the range saturate, infinities too; NaN becomes
+/// code 0. A group of equal values comes back exactly. Magnitudes above 1.7e38 saturate, so that the width of a range
+/// is finite.
 ///
 /// Steps are never narrower than 2^-21 of the largest magnitude: otherwise neighbouring codes would decode to the same
 /// float. That matters only for groups far away from zero whose values differ in their last bits.
@@ -47,13 +49,13 @@ struct asymmetric_quantizer {
   using code_type = std::uint8_t;
   using params_type = asymmetric_params;
 
-  static constexpr int bits = Bits;  ///< of a code
+  static constexpr int bits = Bits;  ///< bits of a code
   static constexpr int group = Group;
   static constexpr int highest = (1 << Bits) - 1;  ///< the largest code; the smallest is 0
 
   TESSERA_FN constexpr minimum_maximum_reducer<float> range() const { return {}; }
 
-  /// An empty range is fitted as if it held a zero.
+  /// Fits the parameters to a range; an empty range is fitted as if it held a zero.
   TESSERA_FN constexpr params_type fit(interval<float> range) const {
     if (!(range.minimum <= range.maximum)) {
       return {smallest_code_scale, 0.0F};
@@ -72,7 +74,7 @@ struct asymmetric_quantizer {
     return params.minimum + static_cast<float>(code) * params.scale;
   }
 
-  /// The most that a value of the group is moved: half a step, and the rounding of the arithmetic.
+  /// The largest error of a value of the group: half a step, and the rounding of the arithmetic.
   TESSERA_FN constexpr float max_error(params_type params) const {
     float const top = params.minimum + static_cast<float>(highest) * params.scale;
     return params.scale * (0.5F + 0x1p-14F) + magnitude(params.minimum, top) * 0x1p-23F;

@@ -7,8 +7,8 @@
 ///     std::int64_t const count = groups::count(tokens);        // scales of a head
 ///
 /// SageAttention2 (arXiv 2411.10958), section 3.2 and equation 8, with tiles of 64 queries, 16 for each warp, and 128
-/// keys. The lanes of a tensor core's sums hold rows lane / 4 and 8 further, columns 2 * (lane % 4), the next, and
-/// those 8, 16, 24 ... further: per_thread gives each lane exactly one scale of queries and one of keys
+/// keys. In a tensor core's sums a lane holds rows lane / 4 and lane / 4 + 8, and columns 2 * (lane % 4), the next one,
+/// and those 8, 16, 24 ... further. So per_thread gives each lane exactly one scale of queries and one of keys
 /// (is_one_for_a_lane).
 ///
 ///     granularity   group of query n           group of key n
@@ -28,18 +28,18 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Every `Tokens` neighbours have `Groups` groups, to which runs of `Neighbours` tokens belong in turn; `whole_tensor`
-/// means that all tokens of a head are one group.
+/// Every `Tokens` neighbouring tokens have `Groups` groups. Runs of `Neighbours` tokens belong to these groups in turn.
+/// `whole_tensor` means that all tokens of a head are one group.
 template <int Tokens, int Groups = 1, int Neighbours = 1>
 struct token_groups {
   static_assert(Tokens >= 0 && Groups > 0 && Neighbours > 0 && Tokens % (Groups * Neighbours) == 0,
                 "tessera: token_groups has a whole number of turns through its groups");
   static_assert(Tokens != whole_tensor || Groups == 1, "tessera: all tokens of a head are one group");
 
-  static constexpr int tokens = Tokens;                     ///< that have `Groups` groups
+  static constexpr int tokens = Tokens;                     ///< neighbouring tokens that have `Groups` groups
   static constexpr bool is_whole = Tokens == whole_tensor;  ///< whether all tokens of a head are one group
 
-  /// The group of a token, counted from the start of its head.
+  /// The group of a token; both are counted from the start of the head.
   TESSERA_FN static constexpr std::int64_t group_of(std::int64_t token) {
     if constexpr (is_whole) {
       return 0;
@@ -47,7 +47,7 @@ struct token_groups {
       return token / Tokens * Groups + token % (Groups * Neighbours) / Neighbours;
     }
   }
-  /// Groups of the first `all` tokens of a head; 1 for a whole one.
+  /// The number of groups of the first `all` tokens of a head; 1 if all tokens of a head are one group.
   TESSERA_FN static constexpr std::int64_t count(std::int64_t all) {
     if constexpr (is_whole) {
       return 1;
@@ -65,18 +65,19 @@ struct granularity {
   using keys = Keys;
 };
 
-/// A scale for a head.
+/// One scale for all tokens of a head.
 inline constexpr granularity<token_groups<whole_tensor>, token_groups<whole_tensor>> per_tensor{};
-/// A scale for 64 queries, and one for 128 keys.
+/// A scale for each 64 queries, and one for each 128 keys.
 inline constexpr granularity<token_groups<64>, token_groups<128>> per_block{};
-/// A scale for 16 queries, which a warp multiplies at a time, and one for 128 keys.
+/// A scale for each 16 queries, which a warp multiplies at a time, and one for each 128 keys.
 inline constexpr granularity<token_groups<16>, token_groups<128>> per_warp{};
 /// A scale for the tokens whose scores one thread of a warp holds: 8 groups in 16 queries, 4 in 128 keys.
 inline constexpr granularity<token_groups<16, 8>, token_groups<128, 4, 2>> per_thread{};
 /// A scale for each token.
 inline constexpr granularity<token_groups<1>, token_groups<1>> per_token{};
 
-/// Whether a lane that holds a tensor core's sums of `rows` queries and `columns` keys meets one scale of each.
+/// Whether a lane of a tensor core's sums, of `rows` queries and `columns` keys, needs one scale of queries and one of
+/// keys.
 template <class Granularity>
 [[nodiscard]] constexpr bool is_one_for_a_lane(Granularity const&, int rows, int columns) {
   for (int lane = 0; lane < 32; ++lane) {

@@ -18,9 +18,9 @@
 namespace tessera {
 inline namespace v0 {
 
-/// How a value between two that can be kept is rounded. Relative errors of normal numbers up to the largest that can be
-/// kept, with K bits: half_away and half_even at most 1 / (2^(K+1) + 1); toward_zero and stochastic below 1 / 2^K,
-/// stochastic with expectation zero.
+/// How a value between two neighbours that can be kept is rounded. Relative errors of normal numbers up to the largest
+/// that can be kept, with K bits: half_away and half_even at most 1 / (2^(K+1) + 1), toward_zero and stochastic below 1
+/// / 2^K. The expected error of stochastic is zero.
 enum class mantissa_rounding : std::uint8_t { half_away, half_even, toward_zero, stochastic };
 
 /// A value with fewer mantissa bits.
@@ -30,20 +30,20 @@ struct kept_value {
   bool lost_nan = false;       ///< a NaN that K = 0 cannot tell from infinity
 };
 
-/// Rules: finite values stay finite (what would round to infinity becomes the largest value that can be kept);
-/// infinities stay; a NaN stays a NaN with the first mantissa bit set, for K = 0 through `lost_nan`; zeros keep their
-/// sign; subnormals are rounded to multiples of 2^-K of the smallest normal number, so their bound is absolute.
+/// Finite values stay finite: a value that would round to infinity becomes the largest that can be kept. Infinities
+/// stay. A NaN stays a NaN with the first mantissa bit set, for K = 0 through `lost_nan`. Zeros keep their sign.
+/// Subnormals are rounded to multiples of 2^-K of the smallest normal number, so their bound is absolute.
 template <int K, mantissa_rounding Rounding = mantissa_rounding::half_away>
 struct keep_mantissa {
   static_assert(K >= 0 && K <= 23, "tessera: keep_mantissa keeps 0 to 23 bits");
-  static constexpr int kept_bits = K;                      ///< of the mantissa
-  static constexpr mantissa_rounding rounding = Rounding;  ///< of what is dropped
+  static constexpr int kept_bits = K;                      ///< bits of the mantissa that are kept
+  static constexpr mantissa_rounding rounding = Rounding;  ///< how the other bits are rounded away
 
   /// Whether values of `T` come back bit for bit.
   template <class T>
   static constexpr bool is_lossless = K == scalar_traits<T>::mantissa_bits;
 
-  /// random: uniform bits, used by stochastic rounding alone.
+  /// Drops mantissa bits. random: uniform bits, which stochastic rounding alone uses.
   template <class T>
   TESSERA_FN static constexpr kept_value quantize(std::uint32_t bits, std::uint32_t random = 0) {
     using split = exponent_split<T>;
@@ -58,9 +58,9 @@ struct keep_mantissa {
     }
   }
 
-  /// As quantize, of the value divided by 1 + normalizer / 256, rounded once. The quotient of a value below twice the
-  /// smallest normal number may be subnormal: then the bound is absolute, 2^-K of the smallest normal number after
-  /// restore_normalized.
+  /// The same as quantize, for the value divided by 1 + normalizer / 256, rounded once. The quotient of a value below
+  /// twice the smallest normal number may be subnormal. Then the bound is absolute: 2^-K of the smallest normal number
+  /// after restore_normalized.
   template <class T>
   TESSERA_FN static constexpr kept_value quantize_normalized(std::uint32_t bits, std::uint32_t normalizer,
                                                              std::uint32_t random = 0) {
@@ -74,7 +74,7 @@ struct keep_mantissa {
     std::uint64_t const implicit = exponent > 0 ? 1u << mantissa_bits : 0;
     std::uint64_t const significand = implicit | (bits & ((1u << mantissa_bits) - 1));
     exponent = exponent > 0 ? exponent : 1;
-    // The quotient with `guard` more fraction bits; what is beyond them only matters as "not a tie".
+    // The quotient with `guard` more fraction bits; bits beyond them matter only as "not a tie".
     constexpr int guard = 30;
     constexpr std::uint64_t one = std::uint64_t{1} << (mantissa_bits + guard);
     std::uint64_t const divisor = 256 + normalizer;
@@ -89,7 +89,7 @@ struct keep_mantissa {
     return round<T>(sign<T>(bits), fixed | (inexact ? 1 : 0), mantissa_bits + guard, random);
   }
 
-  /// The bit pattern of what was kept.
+  /// The bit pattern of a kept value.
   template <class T>
   TESSERA_FN static constexpr std::uint32_t restore(kept_value kept) {
     using split = exponent_split<T>;
@@ -104,7 +104,7 @@ struct keep_mantissa {
     }
   }
 
-  /// The bit pattern of what was kept times 1 + normalizer / 256, rounded to nearest even; finite values stay finite.
+  /// The bit pattern of a kept value times 1 + normalizer / 256, rounded to nearest even; finite values stay finite.
   template <class T>
   TESSERA_FN static constexpr std::uint32_t restore_normalized(kept_value kept, std::uint32_t normalizer) {
     using split = exponent_split<T>;
@@ -116,7 +116,7 @@ struct keep_mantissa {
     std::uint64_t const implicit = kept.exponent > 0 ? 1u << K : 0;
     std::uint64_t const significand = implicit | (kept.residual & ((1u << K) - 1));
     std::uint64_t exponent = kept.exponent > 0 ? kept.exponent : 1;
-    // As fixed point with one more bit than any product has below its leading one.
+    // The product in fixed point, with one more bit than any product has below its leading one.
     constexpr int fraction = mantissa_bits > K + 8 ? mantissa_bits + 1 : K + 9;
     constexpr std::uint64_t one = std::uint64_t{1} << fraction;
     std::uint64_t product = (significand * (256 + normalizer)) << (fraction - K - 8);
@@ -163,7 +163,7 @@ struct keep_mantissa {
     return {split::largest_exponent, (sign<T>(bits) << K) | kept, K == 0 && mantissa != 0};
   }
 
-  /// magnitude: exponent << fraction_bits | mantissa; rounding carries run into the exponent by themselves.
+  /// Rounds a magnitude, which is exponent << fraction_bits | mantissa, so that carries run into the exponent.
   template <class T>
   TESSERA_FN static constexpr kept_value round(std::uint32_t sign, std::uint64_t magnitude, int fraction_bits,
                                                std::uint32_t random) {

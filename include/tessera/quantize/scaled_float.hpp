@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Quantization to small floats: one scale for each group, with which the largest magnitude becomes the format's. Steps
-/// are finer for smaller values, so groups of few large and many small values keep the small ones.
+/// Quantization to small floats: one scale for each group, with which the largest magnitude gets the format's largest
+/// code. Steps are finer for smaller values, so groups of few large and many small values keep the small ones.
 ///
 ///     tessera::float8_quantizer<tessera::float8_e4m3> quantizer;
 ///     auto largest = quantizer.range().identity();
@@ -26,15 +26,16 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What a group of a scaled_float_quantizer shares.
+/// The parameter that a group of a scaled_float_quantizer shares.
 struct scaled_float_params {
   float scale;  ///< the value of code 1; a positive normal float
 };
 
-/// `T` is float8_e4m3, float8_e5m2 or float16. A group is a channel, a token or a whole tensor, as the caller likes.
+/// `T` is float8_e4m3, float8_e5m2 or float16. The caller decides what a group is: a channel, a token or a whole
+/// tensor.
 ///
-/// Rounds to the nearest code, ties to even. Values beyond the range saturate, infinities too; NaN stays NaN. Codes are
-/// the same on every backend.
+/// encode() rounds to the nearest code, ties to even. Values beyond the range saturate, infinities too; NaN stays NaN.
+/// Codes are the same on every backend.
 template <class T>
 struct scaled_float_quantizer {
   static_assert(std::is_same_v<T, float8_e4m3> || std::is_same_v<T, float8_e5m2> || std::is_same_v<T, float16>,
@@ -62,7 +63,7 @@ struct scaled_float_quantizer {
     return reciprocal == 0.0F ? from_bits<T>(0) : store<T>(clamp(value * reciprocal, -highest, highest));
   }
 
-  /// The most that a value of the group is moved: half a step of the largest codes, and the rounding of the arithmetic.
+  /// The largest error of a value of the group: half a step of the largest codes, and the rounding of the arithmetic.
   TESSERA_FN constexpr float max_error(params_type params) const {
     constexpr float half_a_step = 1.0F / static_cast<float>(2 << scalar_traits<T>::mantissa_bits);
     return params.scale * (highest * (half_a_step + 0x1p-22F));
@@ -70,11 +71,12 @@ struct scaled_float_quantizer {
 
  private:
   static constexpr float largest_served = 3.4028e38F;  // so that highest * scale cannot round to infinity
-  static constexpr float smallest_scale =              // codes times scale stay exact
+  static constexpr float smallest_scale =              // products of codes and the scale stay exact
       std::is_same_v<T, float16> ? 0x1p-110F : smallest_code_scale;
 };
 
-/// 8 bits: float8_e4m3 has 4 significant bits and a range of 2^18, float8_e5m2 has 3 and 2^32.
+/// The quantizer with codes of 8 bits: float8_e4m3 has 4 significant bits and a range of 2^18, float8_e5m2 has 3 and
+/// 2^32.
 template <class T>
 requires(sizeof(T) == 1) using float8_quantizer = scaled_float_quantizer<T>;
 

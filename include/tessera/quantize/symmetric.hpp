@@ -8,7 +8,7 @@
 ///     std::int8_t const code = quantizer.encode(group[0], params);      // -127 to 127
 ///     float const near = quantizer.decode(code, params);                 // code * scale
 ///
-/// Of the tokens of an attention head, groups are named by a granularity: symmetric_quantizer<8, per_thread>.
+/// For the tokens of an attention head, a granularity names the groups: symmetric_quantizer<8, per_thread>.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +24,14 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What a group of a symmetric_quantizer shares.
+/// The parameter that a group of a symmetric_quantizer shares.
 struct symmetric_params {
   float scale;  ///< the value of code 1; a positive normal float
 };
 
 namespace detail {
 
-/// How many neighbouring values share a scale, if it is a number.
+/// How many neighbouring values share a scale if `group` is a number, else whole_tensor.
 template <class Group>
 constexpr int neighbours_in(Group const& group) {
   if constexpr (std::is_integral_v<Group>) {
@@ -44,11 +44,11 @@ constexpr int neighbours_in(Group const& group) {
 }  // namespace detail
 
 /// `Bits` is 8 or 4; the codes run from -(2^(Bits-1) - 1) to its opposite, so that negating a value negates its code.
-/// `Group` neighbouring values share a scale; `whole_tensor` means that all do; a granularity
-/// (quantize/granularity.hpp) says which tokens do, and `group` is then whole_tensor.
+/// `Group` neighbouring values share a scale; `whole_tensor` means that all values do. If `Group` is a granularity
+/// (quantize/granularity.hpp), it says which tokens do, and `group` is then whole_tensor.
 ///
-/// Rounds to the nearest code, ties to even. Values beyond the range saturate, infinities too; NaN becomes 0. Codes are
-/// the same on every backend.
+/// encode() rounds to the nearest code, ties to even. Values beyond the range saturate, infinities too; NaN becomes 0.
+/// Codes are the same on every backend.
 template <int Bits, auto Group = 64>
 struct symmetric_quantizer {
   static_assert(Bits == 8 || Bits == 4, "tessera: symmetric_quantizer has 8 or 4 bits");
@@ -57,9 +57,9 @@ struct symmetric_quantizer {
 
   using code_type = std::int8_t;
   using params_type = symmetric_params;
-  using granularity_type = std::remove_cvref_t<decltype(Group)>;  ///< int, or that of tokens
+  using granularity_type = std::remove_cvref_t<decltype(Group)>;  ///< int, or the granularity of tokens
 
-  static constexpr int bits = Bits;  ///< of a code
+  static constexpr int bits = Bits;  ///< bits of a code
   static constexpr int group = detail::neighbours_in(Group);
   static constexpr int highest = (1 << (Bits - 1)) - 1;  ///< the largest code; the smallest is its opposite
 
@@ -82,7 +82,7 @@ struct symmetric_quantizer {
     return static_cast<float>(code) * params.scale;
   }
 
-  /// The most that a value of the group is moved: half a step, and the rounding of the arithmetic.
+  /// The largest error of a value of the group: half a step, and the rounding of the arithmetic.
   TESSERA_FN constexpr float max_error(params_type params) const { return params.scale * (0.5F + 0x1p-15F); }
 
  private:

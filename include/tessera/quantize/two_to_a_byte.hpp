@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `two_to_a_byte<Q>`: a quantizer of 4 bits whose codes of queries and keys lie in pairs. Innermost of the adaptors.
+/// `two_to_a_byte<Q>`: a quantizer of 4 bits that stores two codes of queries or keys in a byte. The innermost adaptor.
 ///
 ///     using four = smoothed<smoothed<two_to_a_byte<symmetric_quantizer<4, per_thread>>>, block_mean>;
 ///     static_assert(std::is_same_v<stored_code<four>, int4x2>);
 ///
-/// Codes, scales and laws are those of Q, and so are results, to the last bit: sums of products are exact either way.
-/// Codes take half of the memory, and products of pairs are those of tile/gemm_operand.hpp. Without it codes lie in
-/// bytes, which the programs for sm_90a read.
+/// Codes, scales and laws are Q's, and results are the same to the last bit, since sums of products are exact either
+/// way. Codes take half of the memory, and products of pairs are those of tile/gemm_operand.hpp. Without this adaptor
+/// each code takes a byte, as the programs for sm_90a need.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct two_to_a_byte : Q {
   static_assert(
       !requires { typename Q::quantizer_type; },
       "tessera: two_to_a_byte is the innermost adaptor: smoothed<two_to_a_byte<Q>>");
-  /// What two codes lie in, the first in the low bits.
+  /// The type that holds two codes, the first in the low bits.
   using pair_type = int4x2;
 };
 
@@ -44,7 +44,7 @@ struct code_place<Q> {
 
 }  // namespace detail
 
-/// What codes of queries and keys lie in: bytes, or pairs where Q, or what it adapts, is two_to_a_byte.
+/// The type that holds codes of queries and keys: bytes, or pairs where Q, or what it adapts, is two_to_a_byte.
 template <class Q>
 using stored_code = typename detail::code_place<Q>::type;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The largest magnitude of what was pushed: the range of a symmetric quantizer, the normalizer of a block of weights.
+/// The largest magnitude of the values pushed: the range of a symmetric quantizer, the normalizer of a block of
+/// weights.
 ///
 ///     tessera::absolute_maximum_reducer<float> reducer;
 ///     auto largest = reducer.identity();
@@ -14,7 +15,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Exact, whatever the order; never negative, and zero for nothing. A NaN has no magnitude: it is passed over.
+/// Exact in any order; never negative, and zero if no value was pushed. NaNs are passed over.
 template <class T>
 struct absolute_maximum_reducer {
   static_assert(std::is_floating_point_v<T>,

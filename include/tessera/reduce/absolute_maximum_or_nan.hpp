@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The largest magnitude of what was pushed, or NaN if any of it was infinite or NaN: the range of a group whose codes
-/// must not hide such values.
+/// The largest magnitude of the values pushed, or NaN if any of them was infinite or NaN: the range of a group whose
+/// codes must not hide such values.
 ///
 ///     tessera::absolute_maximum_or_nan_reducer reducer;
 ///     auto state = reducer.identity();
@@ -18,8 +18,8 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The state is the bits of the largest magnitude, which order as magnitudes do, with infinities and NaNs above all
-/// numbers: merging is the maximum of integers. Exact, whatever the order.
+/// The state is the bits of the largest magnitude. They order as magnitudes do, with infinities and NaNs above all
+/// numbers, so merging is the maximum of integers. The result is exact in any order.
 struct absolute_maximum_or_nan_reducer {
   using state_type = std::uint32_t;
   using input_type = float;

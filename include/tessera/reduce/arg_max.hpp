@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Where the largest value is: the first of equal ones, whatever the order in which pieces are merged.
+/// The place of the largest value: the first of equal values, in whatever order pieces are merged.
 ///
 ///     tessera::arg_max_reducer<float> reducer;
 ///     auto best = reducer.identity();
@@ -15,14 +15,14 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A value and where it stood.
+/// A value and its place in the sequence.
 template <class T>
 struct placed_value {
-  T value;             ///< to be compared
-  std::int32_t place;  ///< not negative; -1 stands for none
+  T value;             ///< the value to be compared
+  std::int32_t place;  ///< not negative; -1 stands for no value
 };
 
-/// NaNs never win. Of nothing, and of nothing but NaNs, the place is -1.
+/// NaNs never win. If no value was pushed, or NaNs alone, the place is -1.
 template <class T>
 struct arg_max_reducer {
   using state_type = placed_value<T>;

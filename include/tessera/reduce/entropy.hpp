@@ -17,16 +17,17 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The sum of exp(x) is `scaled` * exp(`largest`), that of (x - largest) * exp(x) is `weighted` * exp(`largest`).
+/// The sum of exp(x) is `scaled` * exp(`largest`); the sum of (x - largest) * exp(x) is `weighted` * exp(`largest`).
 template <class T>
 struct weighted_exponentials {
-  T largest;   ///< of the scores
+  T largest;   ///< the largest of the scores
   T scaled;    ///< sum of exp(x - largest)
   T weighted;  ///< sum of (x - largest) * exp(x - largest), 0 or less
 };
 
-/// `T` is float or double. In nats: log(scaled) - weighted / scaled, which has no large terms that cancel. Minus
-/// infinities add nothing; of nothing else, and with a plus infinity or a NaN, the entropy is NaN.
+/// `T` is float or double. The entropy is in nats: log(scaled) - weighted / scaled, which has no large terms that
+/// cancel. Minus infinities add nothing. The entropy is NaN if no other score was pushed, or if a plus infinity or a
+/// NaN was.
 template <class T>
 struct entropy_reducer {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>,
@@ -46,10 +47,10 @@ struct entropy_reducer {
     into = {largest, a.scaled + b.scaled, a.weighted + b.weighted};
   }
 
-  /// The log-sum-exp, as lse_reducer gives it.
+  /// The log-sum-exp, the same as lse_reducer's.
   TESSERA_FN T value(state_type const& state) const { return lse_reducer<T>{}.value({state.largest, state.scaled}); }
 
-  /// In nats; NaN for a row without a finite score.
+  /// The entropy in nats; NaN for a row without a finite score.
   TESSERA_FN T entropy(state_type const& state) const {
     return value(state) - state.largest - state.weighted / state.scaled;
   }

@@ -19,7 +19,7 @@ inline namespace v0 {
 
 namespace detail {
 
-/// e to a power, or 2 to it.
+/// Powers of e; binary_power: powers of 2.
 struct natural_power {
   TESSERA_FN static float of(float x) { return exp(x); }
   TESSERA_FN static double of(double x) { return ::exp(x); }
@@ -29,7 +29,7 @@ struct binary_power {
   TESSERA_FN static double of(double x) { return ::exp2(x); }
 };
 
-/// The power x - reference, where equal infinities count as equal.
+/// The power of x - reference; 1 if both are the same infinity.
 template <class Power, class T>
 TESSERA_FN T relative_power(T x, T reference) {
   return x == reference ? T{1} : Power::of(x - reference);
@@ -40,11 +40,11 @@ TESSERA_FN T relative_power(T x, T reference) {
 /// The sum of exp(x) over all x is `scaled` * exp(`largest`).
 template <class T>
 struct scaled_exponentials {
-  T largest;  ///< of the values
-  T scaled;   ///< sum of exp(x - largest), 0 of nothing
+  T largest;  ///< the largest of the values
+  T scaled;   ///< sum of exp(x - largest); 0 if no value was pushed
 };
 
-/// `T` is float or double. The value of nothing, and of nothing but minus infinities, is minus infinity; one plus
+/// `T` is float or double. The value is minus infinity if nothing was pushed, or minus infinities alone; one plus
 /// infinity makes it plus infinity; a NaN makes it NaN.
 template <class T>
 struct lse_reducer {
@@ -65,7 +65,7 @@ struct lse_reducer {
     into.largest = largest;
   }
 
-  /// The natural logarithm of the sum of exp(x); minus infinity of nothing.
+  /// The natural logarithm of the sum of exp(x); minus infinity if no value was pushed.
   TESSERA_FN T value(state_type const& state) const {
     if constexpr (std::is_same_v<T, float>) {
       return state.largest + log(state.scaled);

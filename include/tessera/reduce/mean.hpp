@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The mean of what was pushed.
+/// The mean of the values pushed.
 ///
 ///     tessera::mean_reducer<float> reducer;
 ///     auto state = reducer.identity();
@@ -16,14 +16,14 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What a mean_reducer has seen.
+/// The sum and the number of the values that a mean_reducer was given.
 template <class T>
 struct counted_sum {
-  T sum;               ///< of the values
-  std::int64_t count;  ///< of the values
+  T sum;               ///< sum of the values
+  std::int64_t count;  ///< number of the values
 };
 
-/// Keeps the sum and the count, so that pieces of different lengths merge with their right weight.
+/// Keeps the sum and the count, so that pieces of different lengths merge with the right weights.
 template <class T>
 struct mean_reducer {
   using state_type = counted_sum<T>;
@@ -38,7 +38,7 @@ struct mean_reducer {
     into.sum += other.sum;
     into.count += other.count;
   }
-  /// The mean of nothing is zero.
+  /// The mean; zero if no value was pushed.
   TESSERA_FN constexpr T value(state_type const& state) const {
     return state.count == 0 ? T{} : state.sum / static_cast<T>(state.count);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The smallest and the largest of what was pushed: the range of an asymmetric quantizer, the box of a chunk of keys.
+/// The smallest and the largest of the values pushed: the range of an asymmetric quantizer, the box of a chunk of keys.
 ///
 ///     tessera::minimum_maximum_reducer<float> reducer;
 ///     auto range = reducer.identity();
@@ -15,15 +15,15 @@
 namespace tessera {
 inline namespace v0 {
 
-/// From `minimum` to `maximum`; empty while `minimum` is above `maximum`.
+/// The interval from `minimum` to `maximum`; empty while `minimum` is above `maximum`.
 template <class T>
 struct interval {
-  T minimum;  ///< plus infinity of nothing
-  T maximum;  ///< minus infinity of nothing
+  T minimum;  ///< plus infinity if no value was pushed
+  T maximum;  ///< minus infinity if no value was pushed
   TESSERA_FN friend constexpr bool operator==(interval const&, interval const&) = default;
 };
 
-/// Exact, whatever the order. A NaN is neither small nor large: it is passed over.
+/// Exact in any order. NaNs are passed over.
 template <class T>
 struct minimum_maximum_reducer {
   using state_type = interval<T>;

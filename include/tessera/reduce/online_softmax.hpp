@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The softmax of a row of scores that come in pieces, of whose weights vectors are added up meanwhile: what attention
-/// keeps of a row. Scores are in base 2: natural ones times log2(e).
+/// The softmax of a row of scores that come in pieces, while the vectors that it weighs are summed: the state that
+/// attention keeps of a row. Scores are in base 2: natural scores times log2(e).
 ///
 ///     tessera::online_softmax<float> softmax;
 ///     auto state = softmax.identity();
@@ -15,10 +15,10 @@
 ///     float const mean = total / state.sum;
 ///     float const lse = softmax.value(state);                  // natural: log of the sum of 2^score
 ///
-/// Weights are relative to a reference. That of a piece is the largest score of the piece, not of all so far, so that
-/// weights which are rounded to 8 bits use their whole range in every piece, whatever came before; but it is never more
-/// than 2^64 below the largest of all, so that sums in fp32 cannot overflow. What was added up is moved from reference
-/// to reference by the factor that turn() gives, which may be greater than 1.
+/// Weights are relative to a reference. The reference of a piece is the largest score of that piece, not of all so far,
+/// so that weights which are rounded to 8 bits use their whole range in every piece, whatever came before. But it is at
+/// most 64 below the largest score of all, a factor of 2^64, so that sums in fp32 cannot overflow. turn() gives the
+/// factor that moves earlier sums to the new reference; it may be greater than 1.
 #pragma once
 
 #include <type_traits>
@@ -32,36 +32,37 @@
 namespace tessera {
 inline namespace v0 {
 
-/// All in base 2.
+/// The state of a row of scores; all of it is in base 2.
 template <class T>
 struct softmax_state {
-  T largest;    ///< of the scores
-  T reference;  ///< of the weights: at most `largest`
-  T sum;        ///< of 2^(score - reference)
+  T largest;    ///< the largest score
+  T reference;  ///< the reference of the weights: at most `largest`
+  T sum;        ///< sum of 2^(score - reference)
 };
 
 /// A weight and the code that a quantizer has for it.
 template <class Code, class T>
 struct weighed_code {
-  Code code;  ///< nearest to the weight times the largest code
-  T weight;   ///< at most 1
+  Code code;  ///< the code nearest to the weight times the largest code
+  T weight;   ///< the weight, at most 1
 };
 
-/// `T` is float or double. As a Reducer it is lse_reducer in base 2: pieces of a row, with what was added up by their
-/// weights, merge by merge_factors(). The value of nothing, and of nothing but minus infinities, is minus infinity; a
-/// NaN makes it NaN.
+/// `T` is float or double. As a Reducer it is lse_reducer in base 2. Two pieces of a row, and the vectors that they
+/// summed by their weights, merge by merge_factors(). The value is minus infinity if nothing was pushed, or minus
+/// infinities alone; a NaN makes it NaN.
 template <class T>
 struct online_softmax {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>, "tessera: online_softmax takes float or double");
 
   using state_type = softmax_state<T>;
   using input_type = T;
-  static constexpr T lowest_reference = T{64};  ///< below the largest score; 2^64 * 2^20 keys * 448^2 fit fp32
+  /// The reference is at most this far below the largest score; 2^64 * 2^20 keys * 448^2 fit fp32.
+  static constexpr T lowest_reference = T{64};
 
-  /// What two sums by weights are multiplied by, so that they can be added.
+  /// The factors of two weighted sums, so that they can be added.
   struct factors {
-    T of_first;   ///< of what the first state's weights added up
-    T of_second;  ///< of what the second state's weights added up
+    T of_first;   ///< the factor of the first state's weighted sum
+    T of_second;  ///< the factor of the second state's weighted sum
   };
 
   TESSERA_FN constexpr state_type identity() const {
@@ -69,7 +70,7 @@ struct online_softmax {
   }
   TESSERA_FN void push(state_type& state, input_type score) const { merge(state, {score, score, T{1}}); }
 
-  /// Gives merge_factors().
+  /// Merges another state, and gives merge_factors() of the two.
   TESSERA_FN factors merge(state_type& into, state_type const& other) const {
     factors const by = merge_factors(into, other);
     into.sum = into.sum * by.of_first + other.sum * by.of_second;
@@ -78,15 +79,15 @@ struct online_softmax {
     return by;
   }
 
-  /// By what merge() multiplies the sum of either state, and its caller what it has added up by its weights.
+  /// The factors by which merge() multiplies the sums of both states. Its caller multiplies its weighted sums by them.
   TESSERA_FN factors merge_factors(state_type const& first, state_type const& second) const {
     T const reference = max(first.reference, second.reference);
     return {detail::relative_power<detail::binary_power>(first.reference, reference),
             detail::relative_power<detail::binary_power>(second.reference, reference)};
   }
 
-  /// Begins a piece of scores of which none is greater than `largest`. Gives the factor for what was added up before;
-  /// it is applied to `sum` already.
+  /// Begins a piece of scores of which none is greater than `largest`. Gives the factor for weighted sums of earlier
+  /// pieces; `sum` is multiplied by it already.
   TESSERA_FN T turn(state_type& state, T largest) const {
     state.largest = max(state.largest, largest);
     T const reference = max(state.largest - lowest_reference, largest);
@@ -96,14 +97,15 @@ struct online_softmax {
     return factor;
   }
 
-  /// The weight of a score of the piece; of minus infinity 0, of NaN NaN.
+  /// The weight of a score of the piece; 0 for minus infinity, NaN for NaN.
   TESSERA_FN T weight(state_type const& state, T score) const {
     bool const has_none = state.reference == -static_cast<T>(infinity);
     return detail::binary_power::of(score - (has_none ? T{0} : state.reference));
   }
 
   /// The weight of the score `scale` * `sum`, and its code where the largest weight, 1, has the quantizer's largest
-  /// code. Of minus infinity 0, whatever the scale is. Whether a key is in its sequence's first tile does not matter.
+  /// code. The weight is 0 if `sum` is minus infinity, whatever the scale is. It is the same in a sequence's first
+  /// tile.
   template <class Quantizer>
   TESSERA_FN weighed_code<typename Quantizer::code_type, T> weigh(state_type const& state, T scale, T sum,
                                                                   bool /*is_first*/) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The three products of a pair of vectors, which hold their lengths and the angle between them.
+/// The three products of a pair of vectors, which determine their lengths and the angle between them.
 ///
 ///     tessera::pair_products_reducer reducer;
 ///     auto products = reducer.identity();
@@ -20,7 +20,7 @@ struct pair_products {
   double cross;   ///< a.b
 };
 
-/// Sums in double: products of floats are exact there, and so the angle survives the cancellation in
+/// The sums are in double, where products of floats are exact. So the angle survives the cancellation in
 /// |a|^2 |b|^2 - (a.b)^2, to about 3e-8 radians, in a single pass over the data.
 struct pair_products_reducer {
   using state_type = pair_products;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Two reducers over the same values, in one pass; either may be a pair again.
+/// Two reducers over the same values, in one pass; either may itself be a pair.
 ///
 ///     using statistics = paired_reducer<lse_reducer<float>, arg_max_reducer<float>>;
 ///     statistics reducer;
@@ -17,7 +17,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Pushes a value and its place into any reducer of values, or of values with places.
+/// Pushes a value and its place into a reducer of placed values, or the value alone into any other reducer.
 template <class R, class T>
 TESSERA_FN constexpr void push_placed(R const& reducer, typename R::state_type& state, placed_value<T> const& value) {
   if constexpr (std::is_same_v<typename R::input_type, placed_value<T>>) {
@@ -32,8 +32,8 @@ template <Reducer First, Reducer Second>
 struct paired_reducer {
   /// The states of both.
   struct state_type {
-    typename First::state_type first;    ///< of `First`
-    typename Second::state_type second;  ///< of `Second`
+    typename First::state_type first;    ///< the state of `First`
+    typename Second::state_type second;  ///< the state of `Second`
   };
   using input_type = placed_value<float>;
   /// The first reducer.
@@ -55,12 +55,12 @@ struct paired_reducer {
 /// Whether a reducer is `Wanted` or has it as a part.
 template <class Wanted, class R>
 inline constexpr bool has_reducer = std::is_same_v<Wanted, R>;
-/// Of a pair: whether either part is or has it.
+/// For a pair: whether either part is `Wanted` or has it.
 template <class Wanted, class First, class Second>
 inline constexpr bool has_reducer<Wanted, paired_reducer<First, Second>> =
     has_reducer<Wanted, First> || has_reducer<Wanted, Second>;
 
-/// That part's state.
+/// The state of the part `Wanted`.
 template <class Wanted, class R>
 requires has_reducer<Wanted, R> TESSERA_FN constexpr typename Wanted::state_type const& state_of(
     R const&, typename R::state_type const& state) {

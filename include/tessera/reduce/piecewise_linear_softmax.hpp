@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `piecewise_linear_softmax`: online_softmax whose weights are e4m3 codes that one multiply-add makes of a score, with
-/// no exponential.
+/// `piecewise_linear_softmax`: online_softmax whose weights are e4m3 codes. One multiply-add makes a code of a score,
+/// without an exponential.
 ///
 ///     tessera::piecewise_linear_softmax softmax;
 ///     auto state = softmax.identity();
 ///     total *= softmax.turn(state, largest_of(tile));            // as online_softmax
 ///     auto const [code, weight] = softmax.weigh<quantizer>(state, scale, sum, false);   // of the score scale * sum
 ///
-/// The number that an e4m3 code stands for is piecewise linear in the code where its logarithm would be linear: code
-/// 8 e + m is 2^(e - 7) (1 + m / 8). So the code of 448 * 2^x, x at most 0, is nearly that of the line through x = 0,
-/// which has code 126, with 8 codes to a power of two:
+/// The number that an e4m3 code stands for is piecewise linear in the code where its logarithm would be linear: code 8
+/// e + m is 2^(e - 7) (1 + m / 8). So the code of 448 * 2^x, x at most 0, is nearly on the line of 8 codes to a power
+/// of two that has code 126 at x = 0:
 ///
 ///     code = round(8 x + 126), at least 0
 ///
-/// What such a code stands for exceeds 448 * 2^x by the factor (1 + f) / 2^f / 1.0405, f being the fraction of the
-/// power of two: between 0.961 and 1.020, 1.0002 in the mean. Attention divides by the sum of what codes stand for, so
-/// only the spread of that factor is left, 1.8 % rms beside the 2.6 % by which e4m3 rounds: 3.1 % in all, 8.4 % at
-/// most. Codes below 8 are e4m3's denormal numbers, which stand for less than the line has: weights below 2^-15.8 of
-/// the tile's largest are nothing. Attention sinks are more than that above their neighbours, and are among a
-/// sequence's first keys: in its first tile weights have a second line, which follows e4m3 to 2^-16.8:
+/// The number of such a code exceeds 448 * 2^x by the factor (1 + f) / 2^f / 1.0405, f being the fraction of the power
+/// of two: between 0.961 and 1.020, 1.0002 in the mean. Attention divides by the sum of the codes' numbers, so only the
+/// spread of that factor is left, 1.8 % rms beside the 2.6 % by which e4m3 rounds: 3.1 % in all, 8.4 % at most. Codes
+/// below 8 are e4m3's denormal numbers, which are smaller than the line's: weights below 2^-15.8 of the tile's largest
+/// become 0. Attention sinks exceed their neighbours by more than that, and are among a sequence's first keys. So in
+/// its first tile weights have a second line, which follows e4m3 to 2^-16.8:
 ///
 ///     code = round(max(t, t / 2 + 4)),    t = 8 x + 126
 ///
-/// Arithmetic, the same on every executor and in every program, each line rounded once to fp32 (r: the reference, s:
-/// an integer of magnitude below 2^22 or any float):
+/// The arithmetic is the same on every executor and in every program. Each line is rounded once to fp32 (r: the
+/// reference, s: an integer of magnitude below 2^22 or any float):
 ///
 ///     scale < 1/32:  a = fma(8 scale, -1.5 * 2^23, 126 - 8 r)     t = fma(8 scale, 1.5 * 2^23 + s, a)
 ///     else:          x = scale * s                                t = fma(8, x - r, 126)
@@ -31,9 +31,9 @@
 ///     in a sequence's first tile: t = max(t, fma(t, 1/2, 4))
 ///     code = t rounded to the nearest integer, ties to even, from 0 on
 ///
-/// The first form is what tensor cores' integer sums want: adding 1.5 * 2^23 to the bits makes floats of them. Its
-/// rounding of `a` moves t by at most 1/8 where scale is nearly 1/32, and moves all scores of a scale alike. A scale of
-/// 1 takes any score as it is.
+/// The first form is for the integer sums of tensor cores: adding 1.5 * 2^23 to their bits makes floats of them. Its
+/// rounding of `a` moves t by at most 1/8 where scale is nearly 1/32, and moves all scores of one scale alike. With a
+/// scale of 1, any score is taken unchanged.
 ///
 /// Zhang et al. (arXiv 2411.10958) round exponentials to e4m3; lines between powers of two are Schraudolph's ("A fast,
 /// compact approximation of the exponential function", 1999).
@@ -52,16 +52,17 @@
 namespace tessera {
 inline namespace v0 {
 
-/// As a Reducer it is online_softmax<float>: states are the same, and merge alike.
+/// As a Reducer it is online_softmax<float>: the states are the same, and merge in the same way.
 struct piecewise_linear_softmax : online_softmax<float> {
-  static constexpr float codes_in_power_of_two = 8.0F;  ///< 3 bits of mantissa
-  static constexpr float top_code = 126.0F;             ///< of 448, the largest e4m3
+  static constexpr float codes_in_power_of_two = 8.0F;  ///< e4m3 has 3 mantissa bits
+  static constexpr float top_code = 126.0F;             ///< the code of 448, the largest e4m3
   static constexpr float integer_magic = 12582912.0F;   ///< 1.5 * 2^23: added to an integer's bits it makes a float
-  static constexpr float most_scale = 1.0F / 32.0F;     ///< from here on scores are subtracted before they are scaled
+  /// From this scale on, the reference is subtracted from the scaled score.
+  static constexpr float most_scale = 1.0F / 32.0F;
 
-  /// The code of the score `scale` * `sum`, which is in base 2 and not above the state's reference, and what it stands
-  /// for as a share of 448. Of minus infinity 0; of NaN and infinity NaN. Quantizer: of weights; its codes are e4m3.
-  /// is_first: the key is in its sequence's first tile.
+  /// The code of the score `scale` * `sum`, which is in base 2 and not above the state's reference, and the number of
+  /// the code divided by 448. Both are 0 for minus infinity, NaN for NaN and infinity. Quantizer: the weights'
+  /// quantizer, with e4m3 codes. is_first: the key is in its sequence's first tile.
   template <class Quantizer>
   TESSERA_FN weighed_code<float8_e4m3, float> weigh(state_type const& state, float scale, float sum,
                                                     bool is_first) const {
@@ -79,10 +80,10 @@ struct piecewise_linear_softmax : online_softmax<float> {
     return {nearest, load(nearest) * (1.0F / 448.0F)};
   }
 
-  /// Of a position on the line, that of the sequence's first tile; NaN stays NaN.
+  /// The position on the line of the sequence's first tile, from one on the usual line; NaN stays NaN.
   TESSERA_FN static float low_line(float position) { return maximum(position, multiply_add(position, 0.5F, 4.0F)); }
 
-  /// Where the score `scale` * `sum` lies among codes, before rounding.
+  /// The position of the score `scale` * `sum` among codes, before rounding.
   TESSERA_FN static float position(float scale, float sum, float reference) {
     if (scale < most_scale) {
       float const slope = codes_in_power_of_two * scale;

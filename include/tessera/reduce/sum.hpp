@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The sum of what was pushed.
+/// The sum of the values pushed.
 ///
 ///     tessera::sum_reducer<double> reducer;
 ///     auto total = reducer.identity();
@@ -12,7 +12,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Plain additions in `T`, in the order of the calls: exact for integers, rounded at each step for floats.
+/// Adds in `T`, in the order of the calls: exact for integers, rounded at each step for floats.
 template <class T>
 struct sum_reducer {
   using state_type = T;

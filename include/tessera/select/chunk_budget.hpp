@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `chunk_budget`: how many chunks a selector takes that wants a fixed number of them.
+/// `chunk_budget`: how many chunks a selector takes that wants a fixed number of chunks.
 ///
 ///     TESSERA_FN constexpr std::int64_t budget(std::int64_t candidates) const {
 ///       return chunk_budget(chunks, candidates);
@@ -14,8 +14,8 @@
 namespace tessera {
 inline namespace v0 {
 
-/// As many of `candidates` as there are, at most `wanted`; none where fewer than none are wanted. So it is never more
-/// than `candidates` and never shrinks when they grow, as selectors promise.
+/// `wanted` chunks, limited to the number of candidates and to at least 0. So it is never more than `candidates` and
+/// never shrinks when they grow, as selectors promise.
 TESSERA_FN constexpr std::int64_t chunk_budget(std::int64_t wanted, std::int64_t candidates) {
   return min(max(wanted, std::int64_t{0}), candidates);
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `chunk_landmarks<S>`: what a ChunkSelector keeps of chunks, with the same functions for all of them.
+/// `chunk_landmarks<S>`: the data that a ChunkSelector keeps of chunks, behind the same functions for all selectors.
 ///
 ///     using landmarks = chunk_landmarks<landmark_selector<8>>;      // 16-bit elements, one for each channel
 ///     std::vector<bfloat16> kept(landmarks::elements(selector, channels));
 ///     landmarks::reduce(selector, keys, piece, channels, kept);
 ///     float const score = landmarks::score(selector, query, kept, channels, at);
 ///
-/// Of a Selector, the floats of its landmark_type are kept as bfloat16: the first ones of all channels, then the second
-/// ones of all channels, and so on. Scores are added up from the first channel to the last.
+/// For a Selector, the floats of its landmark_type are kept as bfloat16: the first floats of all channels, then the
+/// second floats of all channels, and so on. Scores are added up from the first channel to the last.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +21,17 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Of what says itself how it keeps chunks.
+/// Landmarks of a ChunkSelector that says itself how it keeps chunks.
 // A switch, not a second constraint: clang 14 takes a second to tell which of two such constraints is the stricter one.
 template <ChunkSelector S, bool of_floats = Selector<S>>
 struct chunk_landmarks {
   using element_type = typename S::element_type;
 
-  /// Elements that are kept of a chunk.
+  /// How many elements are kept of a chunk.
   TESSERA_FN static constexpr std::int64_t elements(S const& selector, std::int64_t channels) {
     return selector.elements(channels);
   }
-  /// Parts in which lanes reduce a chunk.
+  /// The number of pieces of a chunk that lanes reduce independently.
   TESSERA_FN static constexpr std::int64_t pieces(S const& selector, std::int64_t channels) {
     return selector.pieces(channels);
   }
@@ -47,7 +47,7 @@ struct chunk_landmarks {
   }
 };
 
-/// Of a Selector with landmarks for each channel.
+/// Landmarks of a Selector, which has one for each channel.
 template <ChunkSelector S>
 struct chunk_landmarks<S, true> {
   using element_type = bfloat16;
@@ -56,12 +56,12 @@ struct chunk_landmarks<S, true> {
   static_assert(sizeof(landmark_type) % sizeof(float) == 0, "tessera: landmarks of a cache consist of floats");
   /// A landmark as floats.
   struct floats {
-    float values[parts];  ///< as the landmark has them
+    float values[parts];  ///< the floats of a landmark in their order
   };
 
-  /// Elements that are kept of a chunk: a landmark of each channel.
+  /// How many elements are kept of a chunk: a landmark of each channel.
   TESSERA_FN static constexpr std::int64_t elements(S const&, std::int64_t channels) { return parts * channels; }
-  /// Parts in which lanes reduce a chunk: channels.
+  /// The number of pieces of a chunk that lanes reduce independently: one for each channel.
   TESSERA_FN static constexpr std::int64_t pieces(S const&, std::int64_t channels) { return channels; }
 
   template <class Keys>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Selects chunks of keys by their mean, as landmark_selector does, of which 8 bits a channel are kept: half of what a
-/// mean in bfloat16 takes, and half to read for each query.
+/// Selects chunks of keys by their mean, as landmark_selector does, but keeps 8 bits of it for each channel. That takes
+/// half the memory of a mean in bfloat16, and half as much to read for each query.
 ///
 ///     tessera::coded_landmark_selector<8> selector{.chunks = 256};
 ///
@@ -8,8 +8,8 @@
 ///
 ///     scale = max_i |m_i| / 127,   code_i = nearest(m_i / scale),   score(q) = scale * sum_i q_i code_i
 ///
-/// A code is off by half a step at most, 0.4 % of the largest channel. A chunk of zeros has scale 0; where a mean is
-/// not finite the scale is NaN, and so is every score.
+/// A code is off by half a step at most, 0.4 % of the largest channel. A chunk of zeros has scale 0. Where a mean is
+/// not finite, the scale is NaN, and so is every score.
 #pragma once
 
 #include <cstdint>
@@ -29,24 +29,25 @@
 namespace tessera {
 inline namespace v0 {
 
-/// `Chunk` neighbouring keys share a landmark. At most `chunks` chunks are taken. Group: how query heads agree that
-/// share a key head.
+/// `Chunk` neighbouring keys share a landmark. At most `chunks` chunks are taken. Group: how the query heads that share
+/// a key head agree.
 template <int Chunk, class Group = group_max>
 struct coded_landmark_selector {
   static_assert(Chunk > 0, "tessera: coded_landmark_selector needs chunks of at least one key");
 
   using element_type = std::int8_t;
   using group_type = Group;
-  /// Whose codes the channels of a mean have.
+  /// The quantizer of a mean's channels.
   using quantizer_type = symmetric_quantizer<8, whole_tensor>;
   static constexpr int chunk = Chunk;
-  static constexpr int scale_bytes = 4;  ///< behind the codes
+  static constexpr int scale_bytes = 4;  ///< bytes of the scale after the codes
 
-  std::int64_t chunks = 256;  ///< to take for each key head
+  std::int64_t chunks = 256;  ///< chunks to take for each key head
 
-  /// The codes of all channels, then their scale, 4 bytes, the lowest first.
+  /// The bytes kept of a chunk: the codes of all channels, then their scale in 4 bytes, the lowest first.
   TESSERA_FN constexpr std::int64_t elements(std::int64_t channels) const { return channels + scale_bytes; }
-  /// One: the scale is that of all channels. Lanes that have the mean write it together: range(), fit(), keep().
+  /// One piece, since the scale is that of all channels. Lanes that have the mean write it together by range(), fit()
+  /// and keep().
   TESSERA_FN constexpr std::int64_t pieces(std::int64_t) const { return 1; }
 
   template <class Keys>
@@ -74,19 +75,19 @@ struct coded_landmark_selector {
 
   TESSERA_FN constexpr std::int64_t budget(std::int64_t candidates) const { return chunk_budget(chunks, candidates); }
 
-  // What reduce() does, for lanes that have the mean already.
+  // The steps of reduce(), for lanes that have the mean already.
 
-  /// Of the channels of a mean.
+  /// The Reducer for the channels of a mean.
   TESSERA_FN static constexpr absolute_maximum_or_nan_reducer range() { return {}; }
-  /// Of what range() found.
+  /// The scale for the largest magnitude that range() found.
   TESSERA_FN static constexpr code_scale fit(absolute_maximum_or_nan_reducer::state_type largest) {
     return fit_scale(range().value(largest), static_cast<float>(quantizer_type::highest));
   }
-  /// The code of a channel.
+  /// Writes the code of a channel.
   TESSERA_FN static constexpr void keep(float mean, code_scale const& fitted, element_type& code) {
     code = quantizer_type::encode_scaled(mean, fitted.reciprocal);
   }
-  /// The scale, behind the codes.
+  /// Writes the scale after the codes.
   TESSERA_FN static constexpr void keep(code_scale const& fitted, element_type* behind) {
     store_little_endian(behind, bit_cast<std::uint32_t>(fitted.scale));
   }

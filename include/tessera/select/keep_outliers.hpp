@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Chunks that their mean does not stand for are kept exactly: those with a key whose angle to the mean of the chunk is
-/// widest. Attention sinks are among them (ShadowKV, arXiv 2410.21465, section 4.1).
+/// Chooses the chunks whose mean does not represent them, to be kept exactly: those with a key whose angle to the mean
+/// of the chunk is widest. Attention sinks are among them (ShadowKV, arXiv 2410.21465, section 4.1).
 ///
 ///     tessera::keep_outliers<48> outliers;
 ///     float const cosine = outliers.cosine(mean . key, key . key, mean . mean);
@@ -13,14 +13,14 @@
 namespace tessera {
 inline namespace v0 {
 
-/// `Count` chunks of each head; 0 for none.
+/// Keeps `Count` chunks of each head; 0 keeps none.
 template <int Count>
 struct keep_outliers {
   static_assert(Count >= 0, "tessera: keep_outliers keeps a number of chunks");
   static constexpr int count = Count;  ///< chunks of a key head that stay on the device
 
-  /// Of a key and the mean of its chunk, from their products. Two zeros agree; a zero has no angle to anything else,
-  /// which counts as a right one; what is not finite is as far from its mean as can be.
+  /// The cosine of a key and the mean of its chunk, from their products. It is 1 for two zeros, 0 for one zero, and
+  /// minus infinity, the farthest from the mean, if a product is not finite.
   TESSERA_FN static float cosine(float product, float key_square, float mean_square) {
     if (!is_finite(product) || !is_finite(key_square) || !is_finite(mean_square)) {
       return -infinity;

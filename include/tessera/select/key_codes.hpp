@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Selects chunks of keys by two bits for each channel of each key: a chunk's score is that of its keys together, so a
-/// single key that matters is found in a chunk of others, where a mean has it divided by their number.
+/// Selects chunks of keys by two bits for each channel of each key. A chunk's score is that of its keys together, so a
+/// single key that matters is found among others, where a mean has it divided by their number.
 ///
 ///     tessera::key_code_selector<8> selector{.chunks = 256};
 ///
-/// Of a key 2 bits a channel and a scale are kept, of a chunk of 8 keys as many bytes as its mean in 16 bits has, and
-/// 32 more. Codes stand for the four levels with the least squared error for normal values (Max 1960), times the root
-/// of the key's mean square.
+/// The selector keeps 2 bits a channel and a scale for each key: for a chunk of 8 keys as many bytes as its mean in 16
+/// bits takes, and 32 more. Codes stand for the four levels with the least squared error for normal values (Max 1960),
+/// times the root of the key's mean square.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Channels are a multiple of 4.
+/// Keys have a multiple of 4 channels.
 template <int Chunk, class Group = group_max>
 struct key_code_selector {
   static_assert(Chunk > 0, "tessera: key_code_selector needs chunks of at least one key");
@@ -32,11 +32,11 @@ struct key_code_selector {
   using group_type = Group;
   static constexpr int chunk = Chunk;
   static constexpr float levels[2] = {0.4528F, 1.510F};  ///< in standard deviations: least squared error for N(0, 1)
-  static constexpr float border = 0.9816F;               ///< between them
+  static constexpr float border = 0.9816F;               ///< the magnitude between the two levels
 
-  std::int64_t chunks = 256;  ///< to take for each key head
+  std::int64_t chunks = 256;  ///< chunks to take for each key head
 
-  /// The codes of all keys, then their scales, 4 bytes each, the lowest first.
+  /// The bytes kept of a chunk: the codes of all keys, then their scales, 4 bytes each, the lowest first.
   TESSERA_FN constexpr std::int64_t elements(std::int64_t channels) const { return Chunk * (channels / 4 + 4); }
   TESSERA_FN constexpr std::int64_t pieces(std::int64_t) const { return Chunk; }
 
@@ -56,7 +56,7 @@ struct key_code_selector {
     store_little_endian(kept + Chunk * channels / 4 + 4 * piece, bit_cast<std::uint32_t>(scale));
   }
 
-  /// The logarithm of the sum of exp(score) over the keys.
+  /// The logarithm of the sum of exp(score) over the chunk's keys.
   template <class Query>
   TESSERA_FN float score(Query const& query, element_type const* kept, std::int64_t channels,
                          scored_chunk const&) const {
@@ -85,12 +85,12 @@ struct key_code_selector {
     }
     return sqrt(squares / static_cast<float>(channels));
   }
-  /// The sign above, the magnitude below.
+  /// The code of a channel: the sign in the upper bit, the magnitude in the lower one.
   TESSERA_FN static constexpr int code(float key, float scale) {
     return (key < 0.0F ? 2 : 0) | (absolute(key) > border * scale ? 1 : 0);
   }
   TESSERA_FN static constexpr float level(int code) {
-    // Values, not one of two variables: there is no array on the device.
+    // Reads values rather than one of two variables: the array is not on the device.
     float const magnitude = (code & 1) != 0 ? float{levels[1]} : float{levels[0]};
     return (code & 2) != 0 ? -magnitude : magnitude;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Selects chunks of keys by their mean: a chunk's landmark is the mean key, its score the dot product of the query
-/// with it (ShadowKV, arXiv 2410.21465).
+/// Selects chunks of keys by their mean: a chunk's landmark is the mean key, and its score the dot product of the query
+/// with that mean (ShadowKV, arXiv 2410.21465).
 ///
 ///     tessera::landmark_selector<8> selector{.chunks = 256};
 ///     auto summary = selector.summary().identity();                 // one channel of one chunk of 8 keys
@@ -21,7 +21,7 @@ namespace tessera {
 inline namespace v0 {
 
 /// `Chunk` neighbouring keys share a landmark; the last chunk may be shorter. At most `chunks` chunks are taken. Group:
-/// how query heads agree that share a key head.
+/// how the query heads that share a key head agree.
 template <int Chunk, class Group = group_max>
 struct landmark_selector {
   static_assert(Chunk > 0, "tessera: landmark_selector needs chunks of at least one key");
@@ -30,7 +30,7 @@ struct landmark_selector {
   using group_type = Group;
   static constexpr int chunk = Chunk;
 
-  std::int64_t chunks = 256;  ///< to take for each key head
+  std::int64_t chunks = 256;  ///< chunks to take for each key head
 
   TESSERA_FN constexpr mean_reducer<float> summary() const { return {}; }
   TESSERA_FN constexpr landmark_type landmark(counted_sum<float> const& summarised) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Selects the chunks that take most of the attention, by looking at all keys: the best that any selector of whole
-/// chunks could do, at the price that a cache exists to avoid. For comparisons.
+/// chunks could do, for comparisons. It reads all that a cache exists to avoid reading.
 ///
 ///     tessera::oracle_selector<8> selector{.chunks = 256};
 #pragma once
@@ -19,7 +19,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Keeps all keys, as bfloat16.
+/// Keeps all keys as bfloat16.
 template <int Chunk, class Group = group_max>
 struct oracle_selector {
   static_assert(Chunk > 0, "tessera: oracle_selector needs chunks of at least one key");
@@ -28,7 +28,7 @@ struct oracle_selector {
   using group_type = Group;
   static constexpr int chunk = Chunk;
 
-  std::int64_t chunks = 256;  ///< to take for each key head
+  std::int64_t chunks = 256;  ///< chunks to take for each key head
 
   TESSERA_FN constexpr std::int64_t elements(std::int64_t channels) const { return Chunk * channels; }
   TESSERA_FN constexpr std::int64_t pieces(std::int64_t channels) const { return channels; }
@@ -38,7 +38,7 @@ struct oracle_selector {
       kept[token * channels + piece] = store<bfloat16>(keys(token, piece));
     }
   }
-  /// The logarithm of the sum of exp(score) over the keys.
+  /// The logarithm of the sum of exp(score) over the chunk's keys.
   template <class Query>
   TESSERA_FN float score(Query const& query, element_type const* kept, std::int64_t channels,
                          scored_chunk const&) const {

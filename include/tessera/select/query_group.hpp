@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// How the query heads that share a key head agree on chunks: `group_max` takes a chunk for the head that wants it
-/// most, `group_mean` for what it is worth to all of them.
+/// How the query heads that share a key head agree on chunks: `group_max` ranks a chunk by the head that gives it the
+/// largest share, `group_mean` by its mean share.
 ///
 ///     auto state = group.identity();
 ///     for (each head) { group.push(state, score - log_sum_exp); }     // the logarithm of the chunk's share
 ///     float const rank = group.value(state, heads);
 ///
-/// Shares are those of a softmax over all candidates, which makes heads comparable; taking them as logarithms keeps
-/// small ones apart that would be equal as 16-bit probabilities.
+/// A share is a chunk's part of a softmax over all candidates, which makes heads comparable. Logarithms keep small
+/// shares apart that would be equal as 16-bit probabilities.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// ShadowKV (arXiv 2410.21465): the largest share.
+/// Ranks chunks by their largest share, as in ShadowKV (arXiv 2410.21465).
 struct group_max {
   TESSERA_FN constexpr float identity() const { return -infinity; }
   /// Takes in the logarithm of a query head's share for a chunk.
@@ -27,7 +27,7 @@ struct group_max {
   TESSERA_FN constexpr float value(float state, std::int64_t) const { return state; }
 };
 
-/// The mean share.
+/// Ranks chunks by their mean share.
 struct group_mean {
   TESSERA_FN constexpr float identity() const { return 0.0F; }
   /// Takes in the logarithm of a query head's share for a chunk.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Selects chunks of keys by the box around them: a chunk's landmark is the smallest and the largest of each channel,
-/// its score the most that a key in that box could score (Quest, arXiv 2406.10774).
+/// Selects chunks of keys by the box around them: a chunk's landmark is the smallest and the largest value of each
+/// channel, and its score the highest that a key in that box could have (Quest, arXiv 2406.10774).
 ///
 ///     tessera::quest_selector<16> selector{.chunks = 128};
 ///     auto box = selector.summary().identity();                     // one channel of one chunk of 16 keys
@@ -20,7 +20,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// As landmark_selector. No key of a chunk scores above its chunk. The box of nothing is a point at zero.
+/// Parameters as in landmark_selector. No key of a chunk scores above its chunk. The box of no keys is a point at zero.
 template <int Chunk, class Group = group_max>
 struct quest_selector {
   static_assert(Chunk > 0, "tessera: quest_selector needs chunks of at least one key");
@@ -29,7 +29,7 @@ struct quest_selector {
   using group_type = Group;
   static constexpr int chunk = Chunk;
 
-  std::int64_t chunks = 256;  ///< to take for each key head
+  std::int64_t chunks = 256;  ///< chunks to take for each key head
 
   TESSERA_FN constexpr minimum_maximum_reducer<float> summary() const { return {}; }
   TESSERA_FN constexpr landmark_type landmark(interval<float> const& box) const {

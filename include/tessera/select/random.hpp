@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Selects chunks by lot, for each head and each position of a query anew, and the same ones each time: what every
-/// selector has to beat.
+/// Selects chunks at random, for each head and each position of a query anew, and the same ones each time: the baseline
+/// that every selector has to beat.
 ///
 ///     tessera::random_selector<8> selector{.chunks = 256, .seed = 7};
 #pragma once
@@ -16,7 +16,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Keeps nothing of chunks.
+/// Keeps no data of chunks.
 template <int Chunk>
 struct random_selector {
   static_assert(Chunk > 0, "tessera: random_selector needs chunks of at least one key");
@@ -25,14 +25,14 @@ struct random_selector {
   using group_type = group_max;
   static constexpr int chunk = Chunk;
 
-  std::int64_t chunks = 256;  ///< to take for each key head
+  std::int64_t chunks = 256;  ///< chunks to take for each key head
   std::uint64_t seed = 0;     ///< other seeds take other chunks
 
   TESSERA_FN constexpr std::int64_t elements(std::int64_t) const { return 0; }
   TESSERA_FN constexpr std::int64_t pieces(std::int64_t) const { return 0; }
   template <class Keys>
   TESSERA_FN void reduce(Keys const&, std::int64_t, std::int64_t, element_type*) const {}
-  /// Between 0 and 1.
+  /// A pseudorandom score between 0 and 1.
   template <class Query>
   TESSERA_FN float score(Query const&, element_type const*, std::int64_t, scored_chunk const& at) const {
     std::uint64_t const of_query =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Selects the latest chunks, whatever the query: what a sliding window reads.
+/// Selects the latest chunks, whatever the query is, as a sliding window does.
 ///
 ///     tessera::recent_selector<8> selector{.chunks = 256};
 #pragma once
@@ -14,7 +14,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Keeps nothing of chunks.
+/// Keeps no data of chunks.
 template <int Chunk>
 struct recent_selector {
   static_assert(Chunk > 0, "tessera: recent_selector needs chunks of at least one key");
@@ -23,7 +23,7 @@ struct recent_selector {
   using group_type = group_max;
   static constexpr int chunk = Chunk;
 
-  std::int64_t chunks = 256;  ///< to take for each key head
+  std::int64_t chunks = 256;  ///< chunks to take for each key head
 
   TESSERA_FN constexpr std::int64_t elements(std::int64_t) const { return 0; }
   TESSERA_FN constexpr std::int64_t pieces(std::int64_t) const { return 0; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The places of the highest scores.
+/// Finds the places of the highest scores.
 ///
 ///     float const scores[] = {0.1F, 0.9F, 0.5F, 0.9F};
 ///     std::int64_t taken[2];
@@ -16,7 +16,7 @@ inline namespace v0 {
 
 namespace detail {
 
-/// Whether place `a` is to be given up before place `b`: it scores less, or the same and comes later. NaN scores least.
+/// Whether place `a` is dropped before place `b`: it scores less, or the same and comes later. NaN scores least.
 struct gives_way {
   float const* scores;
   TESSERA_FN constexpr bool operator()(std::int64_t a, std::int64_t b) const {
@@ -63,8 +63,8 @@ TESSERA_FN constexpr void make_heap(std::int64_t* heap, std::int64_t size, Befor
 }  // namespace detail
 
 /// Writes the places of the `take` highest scores to `taken`, in ascending order; 0 <= take <= candidates. Of equal
-/// scores the earlier one is taken, and a NaN is taken last, so the answer is unique. No memory but `taken`; O(n log
-/// take).
+/// scores the earlier one is taken, and a NaN is taken last, so the answer is unique. It needs no memory but `taken`,
+/// and O(n log take) time.
 TESSERA_FN constexpr void top_k(float const* scores, std::int64_t candidates, std::int64_t take, std::int64_t* taken) {
   if (take <= 0) {
     return;
@@ -73,7 +73,7 @@ TESSERA_FN constexpr void top_k(float const* scores, std::int64_t candidates, st
   for (std::int64_t place = 0; place < take; ++place) {
     taken[place] = place;
   }
-  detail::make_heap(taken, take, order);  // the root is the one to give up next
+  detail::make_heap(taken, take, order);  // the root is the next one to drop
   for (std::int64_t place = take; place < candidates; ++place) {
     if (order(taken[0], place)) {
       taken[0] = place;

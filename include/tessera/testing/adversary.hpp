@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `testing::adversary`: an executor that is as unkind as the rules for programs allow, for tests of programs.
+/// `testing::adversary`: an executor that is as unkind to programs as their rules allow, for tests of programs.
 ///
 ///     testing::adversary exec{.seed = 7};
 ///     exec.run(program, tiles);         // the same results as on tessera::cpu, or the program is wrong
 ///
-/// Tiles come in any order; so do lanes, anew in each loop; scratch and `per_lane` variables start with rubbish.  What
-/// one lane writes to scratch, the others see only after `group.sync()`.  Throws `testing::broken_rule` when lanes
-/// write different values to one place between two syncs, when `variable[lane]` is not the variable of the lane that
-/// the loop visits, when a collective or a sync stands inside of a loop over lanes, and when such a loop is nested or
-/// left early.
+/// Tiles come in any order, and so do lanes, anew in each loop; scratch and `per_lane` variables start with garbage.
+/// What one lane writes to scratch, the others see only after `group.sync()`. It throws `testing::broken_rule` when
+/// lanes write different values to one place between two syncs, when `variable[lane]` is not the variable of the lane
+/// that the loop visits, when a collective or a sync stands inside of a loop over lanes, and when such a loop is nested
+/// or left early.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ namespace tessera {
 inline namespace v0 {
 namespace testing {
 
-/// A program did what threads of a GPU must not do.
+/// Thrown where a program did what threads of a GPU must not do.
 class broken_rule : public error {
  public:
   using error::error;
@@ -73,7 +73,7 @@ class isolated_scratch {
   isolated_scratch(std::byte* memory, std::size_t bytes, int lanes)
       : memory_(memory), bytes_(bytes), written_(bytes), changes_(static_cast<std::size_t>(lanes)) {}
 
-  /// What was written outside of lane loops, all lanes wrote.
+  /// Publishes what was written outside of loops over lanes, which counts as written by all lanes.
   void publish_uniform_writes() { common_.assign(memory_, memory_ + bytes_); }
 
   void enter(int lane) {
@@ -117,7 +117,7 @@ class isolated_scratch {
     }
   }
 
-  /// The place in the common version that belongs to an address in the scratch, or null: for atomic operations.
+  /// The address in the common version that belongs to an address in the scratch, or null: for atomic operations.
   [[nodiscard]] std::byte* common(void const* address) {
     auto const at =
         static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(memory_));
@@ -137,7 +137,7 @@ class isolated_scratch {
   std::vector<std::vector<change>> changes_;
 };
 
-/// Which lane is being played, and what it may see.
+/// Knows which lane runs, and what it may see.
 class lane_tracker {
  public:
   static constexpr int no_lane = -1;
@@ -151,7 +151,7 @@ class lane_tracker {
   lane_tracker& operator=(lane_tracker const&) = delete;
   ~lane_tracker() { active() = before_; }
 
-  /// The tracker of the tile that this thread is at; null outside of programs.
+  /// The tracker of the tile that this thread runs; null outside of programs.
   static lane_tracker*& active() {
     thread_local lane_tracker* tracker = nullptr;
     return tracker;
@@ -194,7 +194,7 @@ class lane_tracker {
     T const before = target;
     target = static_cast<T>(target + value);
     if (std::byte* const common = in_loop_ ? scratch_.common(&target) : nullptr) {
-      std::memcpy(common, &target, sizeof(T));  // all lanes see it, and it is nobody's own write
+      std::memcpy(common, &target, sizeof(T));  // all lanes see it, and it counts as no lane's own write
     }
     return before;
   }
@@ -234,7 +234,7 @@ template <int Lanes>
 struct adversary_group {
   static constexpr int size = Lanes;
 
-  detail::lane_tracker* tracker;  ///< of the program that runs
+  detail::lane_tracker* tracker;  ///< the tracker of the program that runs
 
   [[nodiscard]] TESSERA_FN detail::shuffled_lane_iterator begin() const {
     tracker->begin_loop();
@@ -250,7 +250,7 @@ struct adversary_group {
     tessera::detail::report_on_host(word, code, position, detail);
   }
 
-  /// The same values for the serial group, whose collectives are the reference.
+  /// The same values in the serial group, whose collectives are the reference.
   template <class T>
   TESSERA_FN per_lane<T, serial_group<Lanes>> collect(per_lane<T, adversary_group> const& values) const {
     tracker->require_no_loop("a collective");
@@ -316,14 +316,14 @@ template <int Lanes>
 }
 
 struct adversary {
-  /// Another seed, another order.
+  /// The seed of the order; another seed gives another order.
   std::uint64_t seed = 1;
-  memory_handle memory = {};     ///< for workspaces and buffers; empty: the host's
-  cpu underlying{.threads = 1};  ///< who copies and waits
+  memory_handle memory = {};     ///< for workspaces and buffers; empty: the host's memory
+  cpu underlying{.threads = 1};  ///< the executor that copies and waits
 
-  static constexpr stream_handle stream = nullptr;  ///< none: what it runs is done when run() returns
+  static constexpr stream_handle stream = nullptr;  ///< no stream: work is done when run() returns
 
-  /// Runs all tiles now, in a random order, with scratch that holds rubbish. Throws broken_rule.
+  /// Runs all tiles now, in a random order, with scratch full of garbage. Throws broken_rule.
   template <class P>
   requires ProgramOn<P, typename tessera::detail::group_for<P, adversary_group>::type>
   void run(P const& program, std::int64_t count) const {
@@ -336,7 +336,7 @@ struct adversary {
     random.shuffle(order);
     std::unique_ptr<scratch_type> const scratch(new scratch_type);
     for (std::int64_t which : order) {
-      // Not a number, a negative or a huge integer, a true that is not 1.
+      // As values these are not a number, a negative or a huge integer, and a true that is not 1.
       int const poisons[]{0xff, 0xa5, 0x7f};
       std::memset(static_cast<void*>(scratch.get()), poisons[random.next() % 3], sizeof(scratch_type));
       detail::lane_tracker tracker(P::lanes, reinterpret_cast<std::byte*>(scratch.get()), sizeof(scratch_type), random);
@@ -345,11 +345,11 @@ struct adversary {
     }
   }
 
-  /// Throws what a status word says, as cpu does.
+  /// Throws what groups reported, as cpu does.
   void wait() const { underlying.wait(); }
   /// The word that programs report failures to.
   [[nodiscard]] status_word* status() const { return underlying.status(); }
-  /// The word of a call, which wait() names then.
+  /// The word of a call; wait() names the call then.
   [[nodiscard]] status_word* status(status_call const& call) const { return underlying.status(call); }
   /// Copies at once, as cpu does.
   template <class Source, class Target>
@@ -365,12 +365,12 @@ struct adversary {
 
 }  // namespace testing
 
-/// Checks each use, and starts with rubbish.
+/// A per_lane variable that checks each use and starts with garbage.
 template <class T, int Lanes>
 struct per_lane<T, testing::adversary_group<Lanes>> {
   using value_type = T;
 
-  T values[Lanes];  ///< rubbish at first
+  T values[Lanes];  ///< the lanes' values, garbage at first
 
   TESSERA_FN per_lane() {
     if constexpr (std::is_same_v<T, bool>) {
@@ -381,12 +381,12 @@ struct per_lane<T, testing::adversary_group<Lanes>> {
       std::memset(static_cast<void*>(values), 0xa5, sizeof(values));
     }
   }
-  /// A lane's value; refused for any lane but the one at work.
+  /// A lane's value; throws for any lane but the one that runs.
   TESSERA_FN T& operator[](int lane) {
     require(lane);
     return values[lane];
   }
-  /// A lane's value; refused for any lane but the one at work.
+  /// A lane's value; throws for any lane but the one that runs.
   TESSERA_FN T const& operator[](int lane) const {
     require(lane);
     return values[lane];

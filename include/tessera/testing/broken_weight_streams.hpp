@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Streams of weights that no encoder wrote, from one that an encoder did: changes to what decoders believe, with
-/// checksums put right again, so that they get past the first look.
+/// Makes streams of weights that no encoder wrote from one that an encoder wrote. It changes data that decoders rely
+/// on, with checksums recomputed, so that the stream passes first checks.
 ///
 ///     std::vector<std::byte> stream = ...;                      // valid
 ///     tessera::testing::break_weight_stream(stream, 17);        // the same changes for 17 on every machine
 ///
-/// One to three changes of: the header, frequencies that still add up, index entries, whole entries in each other's
-/// place, lane states, words, lists of escapes (order, doubles, positions, exponents, marks), normalizers, planes, the
-/// stream's end, any byte. In one of eight streams the checksums are left as they were.
+/// One to three changes are made to: the header, frequencies that still add up, index entries, whole entries that are
+/// swapped, lane states, words, lists of escapes (order, doubles, positions, exponents, marks), normalizers, planes,
+/// the stream's end, any byte. In one of eight streams the checksums are left as they were.
 #pragma once
 
 #include <algorithm>
@@ -31,8 +31,8 @@ namespace tessera {
 inline namespace v0 {
 namespace testing {
 
-/// What becomes of checksums after the changes: `usual` puts all of them right in seven streams of eight, `never`
-/// leaves them to tell on the changes.
+/// What happens to checksums after the changes: `usual` recomputes all of them in seven streams of eight, `never`
+/// leaves them as they were, so that they show the changes.
 enum class checksum_repair { usual, never };
 
 namespace detail {
@@ -63,7 +63,7 @@ class weight_stream_breaker {
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(stream_.size()); }
   [[nodiscard]] std::uint8_t* bytes() { return reinterpret_cast<std::uint8_t*>(stream_.data()); }
 
-  /// Memory of the stream as numbers; those beyond its end are left alone.
+  /// Numbers in the stream's memory; those beyond its end are left alone.
   template <class Number>
   [[nodiscard]] Number get(std::int64_t at) {
     Number number{};
@@ -78,7 +78,7 @@ class weight_stream_breaker {
       std::memcpy(bytes() + at, &number, sizeof(number));
     }
   }
-  /// Any number, with a liking for those at which something changes.
+  /// Any number, more often one at which behaviour changes.
   template <class Number>
   [[nodiscard]] Number any() {
     constexpr std::uint32_t edges[] = {0,     1,      2,      31,         32,         0x7f,       0x80,      0xff,
@@ -142,7 +142,7 @@ class weight_stream_breaker {
         return disturb<std::uint8_t>(below(std::int64_t{sizeof(weight_stream_header)}));
     }
   }
-  /// Gives slots of one symbol to another; sometimes the sum is wrong.
+  /// Gives slots of one symbol to another; sometimes the sum becomes wrong.
   void change_codebook() {
     if (spec_.coder != weight_coder::rans_pairs) {
       return change_header();
@@ -173,7 +173,7 @@ class weight_stream_breaker {
         entry.words = weight_block_index::raw;
         entry.escapes = 0;
         break;
-      case 4:  // words for escapes, two for one, so that all begins where it did
+      case 4:  // an escape less for two words more, so that all parts begin where they did
         entry.words = static_cast<std::uint16_t>(entry.words + 2);
         entry.escapes = static_cast<std::uint16_t>(entry.escapes - 1);
         break;
@@ -192,7 +192,7 @@ class weight_stream_breaker {
     disturb<std::uint16_t>(payload_of(block) + weight_stream_spec::states_bytes + 2 * below(words));
   }
 
-  /// A block with escapes, if one of a few has any.
+  /// A block with escapes, if one of a few random blocks has any.
   [[nodiscard]] std::int64_t find_escapes() {
     std::int64_t block = below(spec_.block_count());
     for (int tries = 0; tries < 8 && entry_of(block).escapes == 0; ++tries) {
@@ -213,7 +213,7 @@ class weight_stream_breaker {
       case 0:
         put(one, get<std::uint32_t>(other));
         return put(other, old);
-      case 1:  // one weight twice, with two exponents
+      case 1:  // one weight is listed twice, with two exponents
         return put(other, (get<std::uint32_t>(other) & ~0xffffu) | (old & 0xffffu));
       case 2:
         return put(one, old | static_cast<std::uint32_t>(below(256)) << 24);
@@ -243,10 +243,10 @@ class weight_stream_breaker {
       put_block_checksums_right();
     }
   }
-  /// Of blocks that lie in the stream; the encoder's own program knows where.
+  /// Recomputes the checksums of blocks that lie in the stream; the encoder's own program knows where they are.
   void put_block_checksums_right() {
     static cpu const exec{.threads = 1};
-    weight_encoding<bfloat16> finished;  // of any type: where parts lie is in the spec
+    weight_encoding<bfloat16> finished;  // T does not matter: the spec says where parts lie
     finished.spec = spec_;
     finished.stream = bytes();
     finished.capacity = size();
@@ -261,8 +261,8 @@ class weight_stream_breaker {
 
 }  // namespace detail
 
-/// Changes a valid stream in one to three places that decoders believe. The same for a stream and a seed everywhere.
-/// Throws corrupt_data for a stream that is not valid to begin with.
+/// Changes a valid stream in one to three places that decoders rely on. The same stream and seed give the same changes
+/// everywhere. Throws corrupt_data for a stream that is not valid to begin with.
 inline void break_weight_stream(std::vector<std::byte>& stream, std::uint64_t seed,
                                 checksum_repair repair = checksum_repair::usual) {
   detail::weight_stream_breaker(stream, seed).run(repair);

@@ -32,12 +32,12 @@ namespace detail {
 constexpr double ln2 = 0.693147180559945309417232121458;
 constexpr double half_pi = 1.57079632679489661923132169164;
 
-/// The middle of one of 2^53 equal cells of (0, 1), so that neither end occurs.
+/// A uniform number: the middle of one of 2^53 equal cells of (0, 1), so that neither end occurs.
 TESSERA_FN constexpr double unit(std::uint64_t word) {
   return (static_cast<double>(word >> 11) + 0.5) * (1.0 / 9007199254740992.0);
 }
 
-/// Natural logarithm of a positive normal number: the series of the area tangent on [1/sqrt 2, sqrt 2).
+/// The natural logarithm of a positive normal number: the series of the area tangent on [1/sqrt 2, sqrt 2).
 TESSERA_FN constexpr double logarithm(double x) {
   int exponent = 0;
   for (; x >= 1.4142135623730951; ++exponent) {
@@ -72,7 +72,7 @@ TESSERA_FN constexpr double exponential(double x) {
   return sum;
 }
 
-/// Cosine of `turns` full turns, 0 <= turns < 1.
+/// The cosine of `turns` full turns, 0 <= turns < 1.
 TESSERA_FN constexpr double cosine_of_turns(double turns) {
   double const quarters = turns * 4.0;
   int const quadrant = static_cast<int>(quarters);
@@ -86,7 +86,7 @@ TESSERA_FN constexpr double cosine_of_turns(double turns) {
   return quadrant == 1 || quadrant == 2 ? -sum : sum;
 }
 
-/// Square root of a number that is zero or a positive normal one: Newton's iteration from a power of two.
+/// The square root of a number that is zero or a positive normal one: Newton's iteration from a power of two.
 TESSERA_FN constexpr double square_root(double x) {
   if (!(x > 0)) {
     return 0;
@@ -116,7 +116,7 @@ TESSERA_FN constexpr unit_pair units(std::uint64_t seed, std::uint64_t index) {
 
 }  // namespace detail
 
-/// Normally distributed: mean 0, standard deviation `sigma` (the Box-Muller transform).
+/// Normally distributed numbers: mean 0, standard deviation `sigma` (the Box-Muller transform).
 struct gauss {
   double sigma = 1.0;  ///< standard deviation
 
@@ -127,10 +127,11 @@ struct gauss {
   }
 };
 
-/// Student's t with `freedom` degrees of freedom (heavy tails when small), times `scale` (Bailey's polar transform).
+/// Numbers of Student's t with `freedom` degrees of freedom (heavy tails when small), times `scale` (Bailey's polar
+/// transform).
 struct student_t {
-  double freedom = 4.0;  ///< above 0; moments below it are finite
-  double scale = 1.0;    ///< of the numbers
+  double freedom = 4.0;  ///< above 0; moments below this order are finite
+  double scale = 1.0;    ///< factor of the numbers
 
   TESSERA_FN constexpr float value(std::uint64_t seed, std::uint64_t index) const {
     auto const u = detail::units(seed, index);
@@ -140,7 +141,7 @@ struct student_t {
   }
 };
 
-/// Laplace's distribution: mean 0, mean absolute value `scale`.
+/// Numbers of Laplace's distribution: mean 0, mean absolute value `scale`.
 struct laplace {
   double scale = 1.0;  ///< mean absolute value
 
@@ -151,24 +152,24 @@ struct laplace {
   }
 };
 
-/// Evenly distributed between `low` and `high`.
+/// Numbers evenly distributed between `low` and `high`.
 struct uniform {
-  double low = 0.0;   ///< end of the interval
-  double high = 1.0;  ///< end of the interval
+  double low = 0.0;   ///< lower end of the interval
+  double high = 1.0;  ///< upper end of the interval
 
   TESSERA_FN constexpr float value(std::uint64_t seed, std::uint64_t index) const {
     return static_cast<float>(low + (high - low) * detail::unit(hash(seed, index)));
   }
 };
 
-/// Tokens of an attention head, one after the other, as models have them: normal values, longer in some tokens than in
-/// others by a log-normal factor exp(spread * n - spread^2 / 2), and eight of the channels far from zero, by +-`offset`
-/// * U[0.75, 1.25]. Two generators whose `shift` is 0 and 8 have four such channels in common.
+/// Tokens of an attention head, one after the other, as models have them. Values are normal, and longer in some tokens
+/// than in others by a log-normal factor exp(spread * n - spread^2 / 2). Eight of the channels are far from zero, by
+/// +-`offset` * U[0.75, 1.25]. Two generators whose `shift` is 0 and 8 have four such channels in common.
 struct offset_tokens {
-  std::uint64_t channels = 128;  ///< of a token
-  double offset = 0.0;           ///< of the channels far from zero
-  double spread = 0.5;           ///< of the tokens' lengths: standard deviation of their logarithms
-  std::uint64_t shift = 0;       ///< of the channels far from zero
+  std::uint64_t channels = 128;  ///< channels of a token
+  double offset = 0.0;           ///< how far those channels are from zero
+  double spread = 0.5;           ///< standard deviation of the logarithms of tokens' lengths
+  std::uint64_t shift = 0;       ///< moves the channels that are far from zero
 
   /// Whether a channel is far from zero.
   TESSERA_FN constexpr bool is_offset(std::uint64_t channel) const {
@@ -187,11 +188,12 @@ struct offset_tokens {
   }
 };
 
-/// Normal values, and for a `fraction` of the channels an offset: normal, `sigma` wide, the same for all tokens.
+/// Normal values, and for a `fraction` of the channels an offset: normal, of deviation `sigma`, the same for all
+/// tokens.
 struct offset_channels {
-  std::uint64_t channels = 128;  ///< of a token
-  double fraction = 1.0;         ///< of the channels, that have an offset
-  double sigma = 0.5;            ///< of the offsets
+  std::uint64_t channels = 128;  ///< channels of a token
+  double fraction = 1.0;         ///< the part of the channels that have an offset
+  double sigma = 0.5;            ///< standard deviation of the offsets
 
   TESSERA_FN constexpr float value(std::uint64_t seed, std::uint64_t index) const {
     std::uint64_t const channel = index % channels;
@@ -201,14 +203,14 @@ struct offset_channels {
   }
 };
 
-/// Any 32 bits, as an integer: for storage types of which every pattern must survive.
+/// Any 32 bits, as an integer: for storage types in which every pattern must survive.
 struct uniform_bits {
   TESSERA_FN constexpr std::uint32_t value(std::uint64_t seed, std::uint64_t index) const {
     return static_cast<std::uint32_t>(hash(seed, index) >> 32);
   }
 };
 
-/// The generator's value at `index` in storage type `T`: rounded, or, from `uniform_bits`, the low bits as they are.
+/// The generator's value at `index` in storage type `T`: rounded, or, from `uniform_bits`, its low bits unchanged.
 template <class T, class Generator>
 TESSERA_FN constexpr T sample(Generator const& generator, std::uint64_t seed, std::uint64_t index) {
   auto const value = generator.value(seed, index);

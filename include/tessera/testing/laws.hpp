@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `check_laws`: whether a primitive, ours or a user's, keeps the laws of its concept. Host only; no test framework.
+/// `check_laws`: whether a primitive, ours or a user's, keeps the laws of its concept. It runs on the host and needs no
+/// test framework.
 ///
 ///     using longest = ...;                                            // a user's own Reducer
 ///     auto const report = tessera::testing::check_laws<longest>({3, 1, 4, 1, 5});
 ///     if (!report.is_empty()) { std::puts(report.text().c_str()); }       // one sentence for each law that is broken
 ///
 /// There is one overload for each concept of primitives, tiles and tuning, in `testing/laws/`; each says which inputs
-/// it wants. That of a ChunkSelector, which may be a Selector, too, is `check_chunk_laws`. A report that is empty means
-/// that no counterexample was found among the inputs given, so give unpleasant ones.
+/// it wants. A ChunkSelector, which may be a Selector, too, has `check_chunk_laws` instead. An empty report means that
+/// no counterexample was found among the inputs given, so give unpleasant ones.
 #pragma once
 
 #include <tessera/testing/laws/chunk_selector.hpp>

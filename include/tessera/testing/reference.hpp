@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Plain answers to compare with: each function is the formula as written, in double, on the host, with no regard for
-/// speed.
+/// Plain reference results: each function is the formula as written, in double, on the host, with no regard for speed.
 ///
 ///     double const expected = tessera::testing::reference_log_sum_exp(scores);
 #pragma once
@@ -17,7 +16,7 @@ namespace tessera {
 inline namespace v0 {
 namespace testing {
 
-/// a * b, all of them row after row: a is rows x depth, b is depth x columns.
+/// The matrix product a * b, all of them row after row: a is rows x depth, b is depth x columns.
 inline std::vector<double> reference_multiply(std::vector<double> const& a, std::vector<double> const& b,
                                               std::size_t rows, std::size_t columns, std::size_t depth) {
   std::vector<double> product(rows * columns);
@@ -31,7 +30,7 @@ inline std::vector<double> reference_multiply(std::vector<double> const& a, std:
   return product;
 }
 
-/// log of the sum of exp(x); minus infinity for nothing.
+/// The logarithm of the sum of exp(x); minus infinity if there is no x.
 inline double reference_log_sum_exp(std::vector<float> const& values) {
   double const infinity = std::numeric_limits<double>::infinity();
   double largest = -infinity;
@@ -48,8 +47,8 @@ inline double reference_log_sum_exp(std::vector<float> const& values) {
   return largest + std::log(sum);
 }
 
-/// The angle between two vectors of the same length that are not zero, from 0 to pi, by the half-angle formula:
-/// accurate at both ends.
+/// The angle between two vectors of the same length that are not zero, from 0 to pi. The half-angle formula is accurate
+/// at both ends.
 inline double reference_angle(std::vector<double> const& a, std::vector<double> const& b) {
   double const a_length = std::sqrt(std::inner_product(a.begin(), a.end(), a.begin(), 0.0));
   double const b_length = std::sqrt(std::inner_product(b.begin(), b.end(), b.begin(), 0.0));
@@ -64,7 +63,8 @@ inline double reference_angle(std::vector<double> const& a, std::vector<double> 
   return 2 * std::atan2(std::sqrt(apart), std::sqrt(along));
 }
 
-/// The places of the `take` highest scores in ascending order; of equal scores the earlier one. No score is NaN.
+/// The places of the `take` highest scores in ascending order; of equal scores the earlier place is taken. No score is
+/// NaN.
 inline std::vector<std::int64_t> reference_top_k(std::vector<float> const& scores, std::size_t take) {
   std::vector<std::int64_t> places(scores.size());
   std::iota(places.begin(), places.end(), std::int64_t{0});

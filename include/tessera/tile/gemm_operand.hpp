@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `gemm_operand<T>`: what a matrix product of Ts computes: how elements are stored, what their sums are.
+/// `gemm_operand<T>`: the arithmetic of a matrix product of Ts: how elements are stored, and what type their sums have.
 ///
 ///     using operand = gemm_operand<std::int8_t>;
 ///     operand::sum_type total = 0;                                  // std::int32_t; float of floats
 ///     total = operand::multiply_add(operand::widen(a), operand::widen(b), total);
 ///
-/// T: float, tf32, bfloat16, float16, float8_e4m3, float8_e5m2, std::int8_t, int4x2, an element of which is two along
+/// T: float, tf32, bfloat16, float16, float8_e4m3, float8_e5m2, std::int8_t, or int4x2, whose elements are pairs along
 /// the depth of the product. Products of all but float are exact, and so are sums of integers in any order. Sums of
-/// floats round as the machine at hand does: their error is a few 2^-24 of the sum of the products' magnitudes, and
-/// on sm_90 with 8-bit floats, whose tensor cores keep about 13 bits, a few 2^-13.
+/// floats round as the hardware does: their error is a few 2^-24 of the sum of the products' magnitudes. On sm_90 with
+/// 8-bit floats, whose tensor cores keep about 13 bits, it is a few 2^-13.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Operands that are floats in memory, of which the product sees the upper 19 bits: 8 of exponent and 10 of mantissa.
+/// Floats in memory, of which the product sees the upper 19 bits: sign, 8 exponent bits and 10 mantissa bits.
 struct tf32 {};
 
 template <class T>
@@ -39,7 +39,7 @@ template <>
 struct gemm_operand<tf32> {
   using value_type = float;
   using sum_type = float;
-  /// Cut off, not rounded, as tensor cores do.
+  /// The value with its lower bits cut off, not rounded, as tensor cores do.
   TESSERA_FN static constexpr float widen(float value) {
     return bit_cast<float>(bit_cast<std::uint32_t>(value) & 0xffffe000U);
   }
@@ -54,7 +54,7 @@ struct gemm_operand<std::int8_t> {
   using sum_type = std::int32_t;
   /// The value itself.
   TESSERA_FN static constexpr std::int32_t widen(std::int8_t value) { return value; }
-  /// Wraps where the sum does not fit 32 bits, which takes a depth over 131071.
+  /// a * b + sum. It wraps where the sum does not fit 32 bits, which takes a depth over 131071.
   TESSERA_FN static constexpr std::int32_t multiply_add(std::int32_t a, std::int32_t b, std::int32_t sum) {
     return static_cast<std::int32_t>(static_cast<std::uint32_t>(sum) + static_cast<std::uint32_t>(a * b));
   }
@@ -67,12 +67,12 @@ struct gemm_operand<int4x2> {
   using sum_type = std::int32_t;
   /// Both values of a pair.
   struct wide_pair {
-    std::int32_t first;   ///< the low one
-    std::int32_t second;  ///< the high one
+    std::int32_t first;   ///< the value in the low bits
+    std::int32_t second;  ///< the value in the high bits
   };
-  /// The values themselves.
+  /// Both values of a pair.
   TESSERA_FN static constexpr wide_pair widen(int4x2 pair) { return {low(pair), high(pair)}; }
-  /// Wraps where the sum does not fit 32 bits, which takes a depth over 16 million pairs.
+  /// a * b + sum. It wraps where the sum does not fit 32 bits, which takes a depth over 16 million pairs.
   TESSERA_FN static constexpr std::int32_t multiply_add(wide_pair a, wide_pair b, std::int32_t sum) {
     std::int32_t const both = a.first * b.first + a.second * b.second;
     return static_cast<std::int32_t>(static_cast<std::uint32_t>(sum) + static_cast<std::uint32_t>(both));

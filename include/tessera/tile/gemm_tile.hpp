@@ -12,9 +12,9 @@
 ///     M::each(group, sums, visit);                             // visit(row, column, sum), which may change the sum
 ///     M::each_pair(group, sums, totals, visit);                // visit(row, column, sum, total): scale, add, correct
 ///
-/// Here: plain arrays, for groups whose lanes one thread plays. For groups of CUDA threads tile/cuda/gemm_tile.cuh has
-/// the same product by mma.sync: it comes along where nvcc compiles, and under NVRTC is to be included. (wgmma's tiles
-/// are too large to be loaded by hand: program/gemm/gemm_cooperative.cuh.)
+/// This header has plain arrays, for groups whose lanes one thread plays. tile/cuda/gemm_tile.cuh has the same product
+/// by mma.sync for groups of CUDA threads. nvcc includes it from here; under NVRTC it must be included by name.
+/// (wgmma's tiles are too large to be loaded by hand: program/gemm/gemm_cooperative.cuh.)
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ inline namespace v0 {
 
 namespace detail {
 
-/// Whether all lanes of a group are one thread; those of a test's group are, too.
+/// Whether all lanes of a group are one thread; true for a test's groups too.
 template <class Group>
 constexpr bool one_thread_plays() {
   if constexpr (requires { Group::lanes_here; }) {
@@ -47,25 +47,25 @@ template <class T, class Shape, class Group = serial_group<1>>
 struct gemm_tile {
   static_assert(detail::one_thread_plays<Group>(),
                 "tessera: a gemm_tile for groups of CUDA threads is in <tessera/tile/cuda/gemm_tile.cuh>: include it");
-  /// What elements are and how products add up.
+  /// The types of elements and sums, and how products add up.
   using operand = gemm_operand<T>;
   using group_type = Group;
   using operand_type = typename operand::value_type;
   using sum_type = typename operand::sum_type;
-  /// An element as it takes part in products.
+  /// The type of an element in products.
   using wide_type = decltype(operand::widen(std::declval<operand_type>()));
   static constexpr int rows = Shape::m;
   static constexpr int columns = Shape::n;
   static constexpr int depth = Shape::k;
 
   struct a_tile {
-    wide_type values[rows][depth];  ///< widened
+    wide_type values[rows][depth];  ///< widened elements
   };
   struct b_tile {
-    wide_type values[depth][columns];  ///< widened
+    wide_type values[depth][columns];  ///< widened elements
   };
   struct sum_tile {
-    sum_type values[rows][columns];  ///< of the tile
+    sum_type values[rows][columns];  ///< one sum for each element of the tile
   };
 
   TESSERA_FN static constexpr void load_a(Group const&, a_tile& a, operand_type const* from, std::int64_t stride) {
@@ -82,7 +82,7 @@ struct gemm_tile {
       }
     }
   }
-  /// From columns x depth, row after row.
+  /// Loads b from a matrix of columns x depth elements, row after row.
   TESSERA_FN static constexpr void load_b_transposed(Group const&, b_tile& b, operand_type const* from,
                                                      std::int64_t stride) {
     for (int column = 0; column < columns; ++column) {
@@ -119,7 +119,7 @@ struct gemm_tile {
     }
   }
 
-  /// Each sum once, in any order, by any lane.
+  /// Visits each sum once, in any order, by any lane.
   template <class Visit>
   TESSERA_FN static constexpr void each(Group const&, sum_tile& sums, Visit const& visit) {
     for (int row = 0; row < rows; ++row) {
@@ -129,7 +129,7 @@ struct gemm_tile {
     }
   }
 
-  /// Each sum of one tile together with that of another: visit(row, column, sum, other), which may change both.
+  /// Visits each sum of one tile together with the other tile's: visit(row, column, sum, other), which may change both.
   template <class Visit>
   TESSERA_FN static constexpr void each_pair(Group const&, sum_tile& sums, sum_tile& others, Visit const& visit) {
     for (int row = 0; row < rows; ++row) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `head_place`: where in heads x rows x columns a box begins (tile/cuda/head_boxes.cuh).
+/// `head_place`: the coordinate at which a box begins in heads x rows x columns (tile/cuda/head_boxes.cuh).
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@ namespace tessera {
 inline namespace v0 {
 
 struct head_place {
-  std::int32_t column;  ///< of a head
-  std::int32_t row;     ///< of a head
-  std::int32_t head;    ///< which
+  std::int32_t column;  ///< column within the head
+  std::int32_t row;     ///< row within the head
+  std::int32_t head;    ///< index of the head
 
   TESSERA_FN friend constexpr bool operator==(head_place a, head_place b) {
     return a.column == b.column && a.row == b.row && a.head == b.head;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `per_lane<T, Group>`: a variable that each lane of a group has for itself.  An array when one thread plays all
-/// lanes, a register when each lane is a thread.
+/// `per_lane<T, Group>`: a variable that each lane of a group has for itself. It is an array when one thread plays all
+/// lanes, and a register when each lane is a thread.
 ///
 ///     per_lane<float, Group> largest;
 ///     for (int lane : group) { largest[lane] = values(which, lane); }
 ///     float const top = maximum(group, largest);
 ///
-/// `variable[lane]` is for the lane that the loop visits and no other: on a GPU there is only that one.
+/// `variable[lane]` is only for the lane that the loop visits: on a GPU a thread has no other lane's variable.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@
 namespace tessera {
 inline namespace v0 {
 
-/// `Group::lanes_here` is how many lanes this thread plays, `Group::slot(lane)` which of them `lane` is.
+/// `Group::lanes_here` is how many lanes this thread plays, and `Group::slot(lane)` is the number of `lane` among them.
 template <class T, class Group>
 struct per_lane {
   using value_type = T;
 
-  T values[Group::lanes_here];  ///< of the lanes that this thread plays
+  T values[Group::lanes_here];  ///< values of the lanes that this thread plays
 
   /// The value of the lane that the loop visits.
   TESSERA_FN constexpr T& operator[](int lane) { return values[Group::slot(lane)]; }
@@ -29,7 +29,7 @@ struct per_lane {
   TESSERA_FN constexpr T const& operator[](int lane) const { return values[Group::slot(lane)]; }
 };
 
-/// One lane acts for all: `if (is_first(lane)) { scratch.total = total; }`
+/// Whether a lane is the one that acts for all: `if (is_first(lane)) { scratch.total = total; }`
 [[nodiscard]] TESSERA_FN constexpr bool is_first(int lane) {
   return lane == 0;
 }
@@ -42,9 +42,9 @@ struct per_lane {
   return static_cast<int>((((below + (below >> 4)) & 0x0f0f0f0fu) * 0x01010101u) >> 24);
 }
 
-/// Neighbouring lanes whose values are combined first. Every group does so in one order, so that sums of floats agree
-/// to the last bit between executors: within each 32 neighbours, pairs at distance 16, 8, 4, 2, 1; then the results of
-/// the 32s from first to last.
+/// How many neighbouring lanes are combined first. Every group combines in one order, so that sums of floats agree to
+/// the last bit between executors: within each 32 neighbours, pairs at distance 16, 8, 4, 2, 1; then the results of the
+/// 32s from first to last.
 inline constexpr int lanes_in_a_warp = 32;
 
 namespace detail {

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `row_schedule`: the schedule of matrix products (tile/gemm_schedule.hpp) whose results are reduced along rows: each
-/// worker stays with a row of tiles until its share of it is done, so that it can keep what it reduces.
+/// `row_schedule`: the schedule of matrix products (tile/gemm_schedule.hpp) whose results are reduced along rows. Each
+/// worker stays with a row of tiles until its split of the row is done, so that it can keep the state that it reduces.
 ///
 ///     row_schedule const schedule = row_schedule::make(32, 1000, 36, 66);     // tiles: 32 x 1000; 66 workers
 ///     schedule.kinds[1];                    // one band of 32 rows, of which each is shared by 2 workers
 ///     schedule.kinds[1].tail;               // but its last 30 tiles: the 2 workers left over take those of all rows
-///     schedule.states();                    // shares of a row at most: 4
+///     schedule.states();                    // splits of a row at most: 4
 ///
 /// All workers walk through a band of rows together, in step, so that columns of the second operand come out of a
-/// cache; then through the next, if there are more rows than workers. `splits` workers share each row: every
-/// `splits`-th place. Workers that are left over, fewer than a band has rows, take the last places of all rows, one row
-/// after the other, so that all workers end at the same time: one or two of them take the tail of a row. There are more
-/// bands than needed if that leaves less than half as much to them, for they are not in step. The first eight places of
-/// a row are columns from all over it, the others are in order. A worker takes every `workers`-th work, as in
-/// gemm_on_warpgroups.
+/// cache. If there are more rows than workers, they then walk through the next band. `splits` workers share each row,
+/// and each takes every `splits`-th place of it. Workers that are left over, fewer than a band has rows, take the last
+/// places of all rows, one row after the other, so that all workers end at the same time: one or two of them take the
+/// tail of a row. There are more bands than needed if that leaves less than half as much to the workers left over,
+/// which are not in step. The first eight places of a row are columns from all over it; the others are in order. A
+/// worker takes every `workers`-th work item, as in gemm_on_warpgroups.
 #pragma once
 
 #include <cstdint>
@@ -25,50 +25,50 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What a work is to its row of tiles.
+/// The part (`row_share`) of a row of tiles that a work item belongs to, and the item's place in it.
 struct row_share {
-  std::int32_t row;     ///< of tiles
-  std::int32_t split;   ///< which of the row's shares
-  std::int32_t place;   ///< in the row's order
-  std::int32_t before;  ///< tiles of the share before this one
-  bool is_there;        ///< else the work is empty
-  bool is_last;         ///< of the share
+  std::int32_t row;     ///< index of the row of tiles
+  std::int32_t split;   ///< index of the split within the row
+  std::int32_t place;   ///< place in the row's order
+  std::int32_t before;  ///< how many tiles of the split come before this one
+  bool is_there;        ///< whether there is a tile; else the work item is empty
+  bool is_last;         ///< whether the tile is the last of its split
 };
 
-/// Some bands of as many rows.
+/// Bands with equally many rows each.
 struct row_bands {
-  std::int32_t count;        ///< of the bands
-  std::int32_t rows;         ///< of each band
-  std::int32_t splits;       ///< workers that share a row
-  std::int32_t tail;         ///< places of a row that they leave to others
-  std::int32_t tail_length;  ///< places of tails that each of these takes
-  std::int32_t steps;        ///< of each worker in a band
+  std::int32_t count;        ///< number of bands
+  std::int32_t rows;         ///< rows of each band
+  std::int32_t splits;       ///< workers that share a row, one split each
+  std::int32_t tail;         ///< places of a row that they leave to other workers
+  std::int32_t tail_length;  ///< places of tails that each of these other workers takes
+  std::int32_t steps;        ///< work items of each worker in a band
 
-  /// Shares of a row.
+  /// The most splits of a row, including those of its tail.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t states() const { return splits + (tail > 0 ? 2 : 0); }
 };
 
 struct row_schedule {
-  static constexpr std::int32_t samples = 8;  ///< places with columns from all over the row
+  static constexpr std::int32_t samples = 8;  ///< first places of a row, with columns from all over it
 
   std::int32_t rows;         ///< of the matrix, in tiles
   std::int32_t columns;      ///< of the matrix, in tiles
-  std::int32_t pieces;       ///< of the depth
-  std::int32_t workers;      ///< that take works at the same time
-  std::int32_t most_states;  ///< shares of a row that there may be
-  std::int32_t first_place;  ///< of each row, of those that are to be done
-  std::int32_t places;       ///< that are to be done
-  row_bands kinds[2];        ///< the second of bands of one row less
-  std::int32_t works;        ///< of all workers
+  std::int32_t pieces;       ///< k-tiles of the depth
+  std::int32_t workers;      ///< workers that take items at the same time
+  std::int32_t most_states;  ///< the most splits that a row may have
+  std::int32_t first_place;  ///< the first place of each row that is to be done
+  std::int32_t places;       ///< places of each row that are to be done
+  row_bands kinds[2];        ///< the bands; those of the second kind have one row less
+  std::int32_t works;        ///< work items of all workers
 
-  /// All tiles of a matrix of rows x columns tiles, for at most so many workers and shares of a row.
+  /// The schedule of all tiles of a matrix of rows x columns tiles, for at most so many workers and splits of a row.
   [[nodiscard]] static constexpr row_schedule make(std::int32_t rows, std::int32_t columns, std::int32_t pieces,
                                                    std::int32_t most_workers, std::int32_t most_states = 0x7fffffff) {
     row_schedule const made{rows, columns, pieces, most_workers, most_states, 0, 0, {}, 0};
     return made.of_places(0, columns);
   }
 
-  /// The same for some places of all rows.
+  /// The same schedule for the places from `first` to `end` - 1 of all rows.
   [[nodiscard]] constexpr row_schedule of_places(std::int32_t first, std::int32_t end) const {
     constexpr std::int32_t more_bands = 3;
     std::int32_t const fewest = max(divide_up(rows, workers), 1);
@@ -81,12 +81,12 @@ struct row_schedule {
     return best;
   }
 
-  /// Shares of a row at most.
+  /// The most splits of a row.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t states() const {
     return max(kinds[0].count > 0 ? kinds[0].states() : 1, kinds[1].count > 0 ? kinds[1].states() : 1);
   }
 
-  /// Works of each worker.
+  /// Work items of each worker.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t steps() const {
     return kinds[0].count * kinds[0].steps + kinds[1].count * kinds[1].steps;
   }
@@ -97,7 +97,7 @@ struct row_schedule {
   }
   [[nodiscard]] TESSERA_FN constexpr std::int32_t piece(std::int32_t k) const { return k; }
 
-  /// The share of a row that a work belongs to.
+  /// The split of a row that a work item belongs to.
   [[nodiscard]] TESSERA_FN constexpr row_share share_at(std::int32_t index) const {
     std::int32_t const worker = index % workers;
     std::int32_t const step = index / workers;
@@ -106,7 +106,7 @@ struct row_schedule {
                               : share_in(kinds[1], kinds[0].count * kinds[0].rows, worker, step - first_steps);
   }
 
-  /// Of places that are no columns, any.
+  /// The column at a place; places outside of the row have any column.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t column_at(std::int32_t place) const {
     if (columns < 2 * samples) {
       return place;
@@ -165,8 +165,8 @@ struct row_schedule {
     return {band_row + row, split, first_place + place, own_step, place < end, place + bands.splits >= end};
   }
 
-  /// A worker's places lie behind each other, and are at least as many as a row's tail has: a row's part of them is a
-  /// share.
+  /// A worker's places lie one after the other, and are at least as many as a row's tail has. The places that it takes
+  /// of one row are a split.
   [[nodiscard]] TESSERA_FN constexpr row_share tail_share(row_bands const& bands, std::int32_t band_row,
                                                           std::int32_t which, std::int32_t step) const {
     if (bands.tail == 0) {
@@ -184,7 +184,7 @@ struct row_schedule {
             tile - begin == bands.tail - 1 || step == bands.tail_length - 1};
   }
 
-  /// Tails are so long that the others take as long as the `splits` workers of a row.
+  /// Chooses tails so long that the workers left over take as long as the `splits` workers of a row.
   [[nodiscard]] constexpr row_bands share_out(row_bands bands, std::int32_t all_places) const {
     bands.splits = clamp(workers / bands.rows, 1, max(min(all_places, most_states), 1));
     bands.steps = divide_up(all_places, bands.splits);

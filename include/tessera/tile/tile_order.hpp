@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `tile_order`: the order in which a matrix's tiles are computed: bands of a few rows of tiles, each walked column
-/// after column, so that tiles that are computed at a time share rows and columns of the operands, which then come out
-/// of a cache.
+/// after column. So tiles that are computed at the same time share rows and columns of the operands, which then come
+/// out of a cache.
 ///
 ///     tile_order const order{.rows = 32, .columns = 32, .band = 8};
 ///     order.at(9);                                      // row 1, column 1
@@ -20,17 +20,18 @@ struct tile_order {
   std::int32_t columns;  ///< of the matrix, in tiles
   std::int32_t band;     ///< rows of a band, at least 1
 
-  /// Where a tile is.
+  /// The coordinate of a tile.
   struct place {
     std::int32_t row;     ///< of the tile, counted in tiles
     std::int32_t column;  ///< of the tile, counted in tiles
   };
 
-  /// Tiles of the matrix.
+  /// How many tiles the matrix has.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t count() const { return std::int64_t{rows} * columns; }
 
-  /// Each tile once, for 0 <= index < count(). Every other band is walked backwards: where one ends the next begins.
-  /// Index: std::int32_t where count() fits it, which on a GPU takes a fifth of the time of std::int64_t.
+  /// The tile at an index, 0 <= index < count(); each tile comes once. Every other band is walked backwards, so that
+  /// each begins where the one before ended. Index: std::int32_t where count() fits it, which on a GPU takes a fifth of
+  /// the time of std::int64_t.
   template <class Index>
   [[nodiscard]] TESSERA_FN constexpr place at(Index index) const {
     Index const whole_band = static_cast<Index>(band) * columns;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The places of the largest scores, found by all lanes of a group: by the digits of the scores, from the highest on,
-/// with counters in scratch. The same answer as `top_k` in select/top_k.hpp, on every executor.
+/// Finds the places of the largest scores with all lanes of a group: by the digits of the scores, from the highest on,
+/// with counters in scratch. It gives the same answer as `top_k` in select/top_k.hpp, on every executor.
 ///
 ///     struct keys {                                          // of place i; 0: not to be taken
 ///       array_view<float const> scores;
@@ -8,9 +8,9 @@
 ///     };
 ///     auto const taken = top_k(group, keys{scores}, scores.size(), 256, scratch.digits, write);   // write(rank, i)
 ///
-/// Five passes over the keys, which may be computed anew each time. No memory but the counters, whatever the number of
-/// scores is. Most scores have the same few exponents, so that neighbouring lanes would often add to one counter and
-/// wait for each other: each of 32 neighbours has counters of its own.
+/// It takes five passes over the keys, which may be computed anew each time, and no memory but the counters, however
+/// many scores there are. Most scores have the same few exponents, so that neighbouring lanes would often add to one
+/// counter and wait for each other. So each of 32 neighbours has its own counters.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A number that is larger for a larger score, and at least 1. Zeros are equal; a NaN is less than minus infinity.
+/// A number that is larger for a larger score, and at least 1. Zeros are equal; a NaN is below minus infinity.
 TESSERA_FN constexpr std::uint32_t ordered_key(float score) {
   constexpr std::uint32_t sign = 0x80000000U;
   if (is_nan(score)) {
@@ -33,17 +33,17 @@ TESSERA_FN constexpr std::uint32_t ordered_key(float score) {
   return (bits & sign) != 0 ? ~bits : bits | sign;
 }
 
-/// What lanes share while they look for the largest keys.
+/// The memory that lanes share while they look for the largest keys.
 struct top_k_scratch {
-  static constexpr int digit_bits = 8;          ///< of a key, found at a time
-  static constexpr int bins = 1 << digit_bits;  ///< values of a digit
-  static constexpr int copies = 32;             ///< of counters: lanes that count the same digit do not meet
+  static constexpr int digit_bits = 8;          ///< bits of a digit of a key; one digit is found at a time
+  static constexpr int bins = 1 << digit_bits;  ///< values of a digit, with a counter each
+  static constexpr int copies = 32;  ///< copies of the counters, so that lanes that count the same digit do not meet
 
-  std::uint32_t counts[bins][copies];  ///< of keys whose higher digits are those of the least key to be taken
-  std::uint32_t digit;                 ///< of that key
-  std::uint32_t above;                 ///< keys with a larger one
+  std::uint32_t counts[bins][copies];  ///< counts of keys whose higher digits are those of the smallest key to be taken
+  std::uint32_t digit;                 ///< this digit of that key
+  std::uint32_t above;                 ///< how many keys have a larger digit
 
-  /// Of all copies; `lane`: neighbours begin with different ones.
+  /// A counter summed over all copies. `lane`: neighbouring lanes begin with different copies.
   [[nodiscard]] TESSERA_FN constexpr std::uint32_t count(int bin, int lane) const {
     std::uint32_t sum = 0;
     for (int copy = 0; copy < copies; ++copy) {
@@ -55,10 +55,10 @@ struct top_k_scratch {
 
 namespace detail {
 
-/// Where the digits of keys are, from the highest to the lowest.
+/// The position of a digit in keys; digits go from the highest to the lowest.
 struct key_digit {
   int shift;
-  std::uint32_t above;  ///< mask of the digits before
+  std::uint32_t above;  ///< mask of the digits above this one
 };
 inline constexpr int key_digits = 32 / top_k_scratch::digit_bits;
 TESSERA_FN constexpr key_digit key_digit_at(int which) {
@@ -66,12 +66,12 @@ TESSERA_FN constexpr key_digit key_digit_at(int which) {
   return {32 - above - top_k_scratch::digit_bits, which == 0 ? 0U : ~(0xffffffffU >> above)};
 }
 
-/// Counts keys by one digit, if the digits before are those of `prefix`; gives how many there are.
+/// Counts keys by one digit, if their digits above are those of `prefix`, and gives how many keys these are.
 template <class Group, class Keys>
 TESSERA_FN std::uint32_t count_digits(Group const& group, Keys const& keys, std::int64_t count, key_digit digit,
                                       std::uint32_t prefix, top_k_scratch& scratch) {
   constexpr int copies = top_k_scratch::copies;
-  group.sync();  // what was there has been read
+  group.sync();  // earlier counters have been read
   for (int lane : group) {
     for (int i = lane; i < top_k_scratch::bins * copies; i += Group::size) {
       scratch.counts[i / copies][i % copies] = 0;
@@ -94,7 +94,7 @@ TESSERA_FN std::uint32_t count_digits(Group const& group, Keys const& keys, std:
   return exclusive_sum(group, found);
 }
 
-/// Finds the digit of the key that `take` - 1 others are larger than or equal to; 1 <= take.
+/// Finds the digit of the key than which `take` - 1 others are larger or equal; 1 <= take.
 template <class Group>
 TESSERA_FN void find_digit(Group const& group, std::uint32_t take, top_k_scratch& scratch) {
   constexpr int bins = top_k_scratch::bins;
@@ -126,11 +126,11 @@ TESSERA_FN void find_digit(Group const& group, std::uint32_t take, top_k_scratch
   group.sync();
 }
 
-/// Calls write(rank, i) for all i with a key above `least`, and the first `equals` of those with that key.
+/// Calls write(rank, i) for all i with a key above `least`, and for the first `equals` of those whose key is `least`.
 template <class Group, class Keys, class Write>
 TESSERA_FN void write_keys(Group const& group, Keys const& keys, std::int64_t count, std::uint32_t least,
                            std::uint32_t equals, Write const& write) {
-  std::uint64_t before = 0;  // those above in the upper half, equal ones in the lower
+  std::uint64_t before = 0;  // counts of larger keys in the upper half, of equal ones in the lower
   for (std::int64_t first = 0; first < count; first += Group::size) {
     per_lane<std::uint64_t, Group> place;
     per_lane<std::uint32_t, Group> key;
@@ -153,9 +153,9 @@ TESSERA_FN void write_keys(Group const& group, Keys const& keys, std::int64_t co
 
 }  // namespace detail
 
-/// Calls write(rank, i) for the `take` places with the largest keys, or for all with a key if they are fewer, in the
-/// order of places; of equal keys the first are taken. Gives how many. Keys, Write: function objects; a key of 0 is
-/// never taken. Up to 2^32 - 1 places. What is written can be read after a sync.
+/// Calls write(rank, i) for the `take` places with the largest keys, or for all places with a key if these are fewer,
+/// in the order of places; of equal keys the first are taken. Gives how many places were taken. Keys, Write: function
+/// objects; a key of 0 is never taken. Up to 2^32 - 1 places. Results of write() can be read after a sync.
 template <class Group, class Keys, class Write>
 TESSERA_FN std::int64_t top_k(Group const& group, Keys const& keys, std::int64_t count, std::int64_t take,
                               top_k_scratch& scratch, Write const& write) {

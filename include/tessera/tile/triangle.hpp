@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The places on and above the diagonal of a square of tiles, row after row: what there is to compute of a symmetric
-/// matrix.
+/// The places on and above the diagonal of a square of tiles, row after row: the tiles of a symmetric matrix that must
+/// be computed.
 ///
 ///     triangle_place const place = place_in_triangle(4, 3);       // {1, 2}: after (0, 0) (0, 1) (0, 2) (1, 1)
 #pragma once
@@ -14,16 +14,17 @@ inline namespace v0 {
 
 /// A tile on or above the diagonal.
 struct triangle_place {
-  std::int32_t row;     ///< of tiles
-  std::int32_t column;  ///< at least the row
+  std::int32_t row;     ///< row of tiles
+  std::int32_t column;  ///< column of tiles, at least the row
 };
 
-/// How many places a square of so many rows has.
+/// How many places on and above the diagonal a square of so many rows has.
 [[nodiscard]] TESSERA_FN constexpr std::int64_t triangle_size(std::int64_t rows) {
   return rows * (rows + 1) / 2;
 }
 
-/// Place number `index` of a square of so many rows. A step for each row: squares have some tens of tiles a side.
+/// Place number `index` of a square of so many rows. It takes a step for each row: squares have some tens of tiles a
+/// side.
 [[nodiscard]] TESSERA_FN constexpr triangle_place place_in_triangle(std::int64_t index, std::int64_t rows) {
   std::int64_t row = 0;
   for (; index >= rows - row; ++row) {
@@ -32,7 +33,7 @@ struct triangle_place {
   return {static_cast<std::int32_t>(row), static_cast<std::int32_t>(row + index)};
 }
 
-/// The other way round.
+/// The number of the place at (row, column), the inverse of place_in_triangle().
 [[nodiscard]] TESSERA_FN constexpr std::int64_t index_in_triangle(std::int64_t row, std::int64_t column,
                                                                   std::int64_t rows) {
   return row * rows - row * (row - 1) / 2 + column - row;

@@ -26,8 +26,8 @@ struct float_rows {
   float operator()(std::int64_t channel) const { return data[channel]; }
 };
 
-/// What is kept of a chunk, in memory that was full of `rubbish`, its pieces made from the last to the first or the
-/// other way round.
+/// The data that a selector keeps of a chunk, in memory that was full of `rubbish`. Its pieces are made from the last
+/// to the first, or from the first to the last.
 template <ChunkSelector S>
 std::vector<typename chunk_landmarks<S>::element_type> kept_of(S const& selector, float_rows keys, int rubbish,
                                                                bool is_reversed) {

@@ -18,7 +18,7 @@ namespace testing {
 
 namespace detail {
 
-/// Pushes `message` from its end, pops it again, and checks what comes back.
+/// Pushes `message` from its end, pops it again, and checks the symbols that come back.
 template <EntropyCoder C>
 void check_message(law_report& report, typename C::encode_table const& encode, typename C::decode_table const& decode,
                    std::vector<typename C::symbol_type> const& message) {
@@ -53,8 +53,8 @@ void check_message(law_report& report, typename C::encode_table const& encode, t
 
 }  // namespace detail
 
-/// Checks C with `model` on messages of `symbols`, which are those that the model can code: the empty message, runs of
-/// each symbol, and mixtures of many lengths. Mixtures prefer the first of the `symbols`.
+/// Checks C with `model` on messages of `symbols`, all of which the model must be able to code: the empty message, runs
+/// of each symbol, and mixtures of many lengths. Mixtures prefer the first of the `symbols`.
 template <EntropyCoder C>
 law_report check_laws(typename C::model_type const& model, std::vector<typename C::symbol_type> const& symbols) {
   law_report report;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What `check_laws` found: the laws that were broken, each with its first counterexample.
+/// The result of `check_laws`: the laws that were broken, each with its first counterexample.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,7 @@ namespace tessera {
 inline namespace v0 {
 namespace testing {
 
-/// Empty when every law held.
+/// A list of broken laws, empty when every law held.
 class law_report {
  public:
   /// Records that `law` is broken unless `holds`. Only the first counterexample of a law is kept.
@@ -22,7 +22,7 @@ class law_report {
     failures_.push_back(example.empty() ? law : law + ": " + example);
   }
 
-  /// Takes over the failures of a part, each begun with the part's name.
+  /// Takes over the failures of a part, each prefixed by the part's name.
   void include(std::string const& part, law_report const& other) {
     for (std::string const& failure : other.failures_) {
       laws_.push_back(part + failure);
@@ -61,8 +61,8 @@ class law_report {
   std::vector<std::string> failures_;
 };
 
-/// Whether two numbers differ by at most `tolerance`, measured against the larger of 1 and their magnitudes. NaN is
-/// close to NaN alone, an infinity to itself alone.
+/// Whether two numbers differ by at most `tolerance`, relative to the larger of 1 and their magnitudes. NaN is close
+/// only to NaN, an infinity only to itself.
 inline bool is_close(double a, double b, double tolerance) {
   if (std::isnan(a) || std::isnan(b)) {
     return std::isnan(a) && std::isnan(b);

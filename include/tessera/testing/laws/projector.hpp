@@ -51,7 +51,7 @@ inline std::vector<float> row_of(std::vector<float> const& rows, std::size_t wid
   return row;
 }
 
-/// As many rows as `rows` has, each a mixture of its first `rank` rows.
+/// Makes as many rows as `rows` has, each a mixture of its first `rank` rows.
 inline std::vector<float> rows_of_rank(std::vector<float> const& rows, std::size_t width, std::size_t rank) {
   std::vector<float> mixed(rows.size());
   uniform const weight{-1.0, 1.0};

@@ -29,7 +29,7 @@ typename Q::params_type fit_to(Q const& quantizer, std::vector<float> const& val
   return quantizer.fit(range);
 }
 
-/// `values`, and some far beyond them, in order.
+/// `values`, and some numbers far beyond them, in ascending order.
 inline std::vector<float> with_values_beyond(std::vector<float> values) {
   float const largest = std::numeric_limits<float>::max();
   float const infinity = std::numeric_limits<float>::infinity();
@@ -42,7 +42,7 @@ inline std::vector<float> with_values_beyond(std::vector<float> values) {
   return values;
 }
 
-/// The laws of encode and decode for one group, with parameters fitted to it.
+/// Checks the laws of encode and decode for one group, with parameters fitted to it.
 template <Quantizer Q>
 void check_group(law_report& report, Q const& quantizer, std::vector<float> const& group, std::string const& name) {
   auto const params = fit_to(quantizer, group);
@@ -69,7 +69,7 @@ void check_group(law_report& report, Q const& quantizer, std::vector<float> cons
 }  // namespace detail
 
 /// Checks Q on the group `values`, on each of its values alone, on an empty group, and on values beyond those groups.
-/// Infinities may be among the values; a NaN is left out of the comparisons. The range Reducer is checked on the same
+/// Infinities may be among the values; NaNs are left out of the comparisons. The range Reducer is checked on the same
 /// values with `same`, as by `check_laws` for a Reducer.
 template <Quantizer Q, class Same = equal_states>
 law_report check_laws(std::vector<float> const& values, Same same = {}, Q const& quantizer = {}) {

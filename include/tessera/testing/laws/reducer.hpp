@@ -13,7 +13,7 @@ namespace tessera {
 inline namespace v0 {
 namespace testing {
 
-/// How states are compared when nothing else is said: with ==.
+/// Compares states with ==, where nothing else is said.
 struct equal_states {
   /// Whether the states are equal.
   template <class State>
@@ -46,8 +46,8 @@ inline std::string at(std::size_t index) {
 
 }  // namespace detail
 
-/// Checks R on the states that arise from `inputs`: of nothing, of one input, and of every beginning and end of the
-/// sequence. `same(a, b)` says whether two states mean the same; give one with a tolerance where arithmetic rounds.
+/// Checks R on the states that arise from `inputs`: from no input, from one input, and from every beginning and end of
+/// the sequence. `same(a, b)` says whether two states mean the same; give one with a tolerance where arithmetic rounds.
 template <Reducer R, class Same = equal_states>
 law_report check_laws(std::vector<typename R::input_type> const& inputs, Same same = {}, R const& reducer = {}) {
   law_report report;

@@ -42,15 +42,15 @@ std::vector<T> spread_rows(std::vector<double> const& numbers, std::size_t colum
 
 }  // namespace detail
 
-/// How an operand is made from a number when nothing else is said.
+/// Makes an operand of a number where nothing else is said.
 template <class Operand>
 struct convert_to {
-  /// The nearest operand.
+  /// The operand nearest to a number.
   Operand operator()(double number) const { return static_cast<Operand>(number); }
 };
 
 /// Checks M on `group` with matrices of small whole numbers. `make` makes an operand from a number, for operand types
-/// that are no arithmetic types.
+/// that are not arithmetic types.
 template <TileMma M, class Make = convert_to<typename M::operand_type>>
 law_report check_laws(typename M::group_type const& group = {}, Make make = {}) {
   law_report report;

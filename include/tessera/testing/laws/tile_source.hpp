@@ -20,7 +20,7 @@ bool same_bytes(T const& a, T const& b) {
   return std::memcmp(&a, &b, sizeof(T)) == 0;
 }
 
-/// The element that a tile of a single element shows.
+/// The only element of a tile of one row and one column.
 template <TileSource S, class Group>
 typename S::value_type element(S const& source, Group const& group, std::int64_t row, std::int64_t column) {
   tessera::detail::plain_tile<typename S::value_type, 1, 1> tile{};
@@ -54,7 +54,7 @@ void check_tile(law_report& report, S const& source, Group const& group, std::in
 
 }  // namespace detail
 
-/// Checks `source` with `group` on tiles of several shapes at many places, over its edges too. Meant for small sources.
+/// Checks `source` with `group` on tiles of several shapes at many places, over its edges too. It is for small sources.
 template <TileSource S, class Group>
 law_report check_laws(S const& source, Group const& group) {
   law_report report;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Adds a number to each column of the sums of a warp, laid out as warpgroup_mma.cuh says: a bias.
+/// Adds a number to each column of a warp's sums, say a bias. The sums are laid out as in warpgroup_mma.cuh.
 ///
 ///     std::int32_t const own = first + 2 * (threadIdx.x % 4);                       // the lane's first column
 ///     add_to_columns(sums, [&](std::int32_t further) { return bias[own + further]; });
 ///
-/// The numbers are read 64 columns at a time: there are no registers for all of them.
+/// The numbers are read 64 columns at a time, because there are no registers for all of them.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ __device__ __forceinline__ void add_to_columns(float (&sums)[Registers], NumberO
 #pragma unroll
   for (int i = 0; i < Registers; i += 4) {
     if (i % 32 == 0) {
-      __syncwarp();  // the compiler reads nothing for after it before it
+      __syncwarp();  // the compiler moves no reads from after this to before it
     }
 #pragma unroll
     for (int side = 0; side < 2; ++side) {

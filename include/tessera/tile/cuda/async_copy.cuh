@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Copies from global to shared memory that run beside the threads that asked for them (cp.async, sm_80 and later).
+/// Asynchronous copies from global to shared memory, which run beside the threads that start them (cp.async, sm_80 on).
 ///
 ///     for (int i = lane; i < units; i += 32) { async_copy_16(&scratch.words[8 * i], words + 8 * i); }
 ///     async_copy_wait_all();                                    // this thread's copies; then sync the group
@@ -10,7 +10,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Starts copying 16 bytes; both addresses are multiples of 16. Bypasses L1.
+/// Starts copying 16 bytes, bypassing L1; both addresses are multiples of 16.
 __device__ __forceinline__ void async_copy_16(void* shared, void const* global) {
   auto const address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(global) : "memory");
@@ -21,8 +21,8 @@ __device__ __forceinline__ void async_copy_wait_all() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-/// Asks for a stretch of global memory to be in L2 soon, as one long read of DRAM. One thread calls it; the stretch is
-/// rounded to whole 16 bytes. Before sm_90 it does nothing.
+/// Prefetches a range of global memory into L2, as one long read of DRAM. One thread calls it; the range is rounded to
+/// whole 16 bytes. Before sm_90 it does nothing.
 __device__ __forceinline__ void prefetch_to_l2(void const* global, std::int64_t bytes) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   auto const address = reinterpret_cast<std::uint64_t>(global) & ~std::uint64_t{15};

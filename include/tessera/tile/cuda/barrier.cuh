@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `shared_barrier`: an mbarrier in shared memory (sm_90), for pipelines whose producer is the copy engine.
+/// `shared_barrier`: an mbarrier in shared memory (sm_90), for pipelines whose producer is TMA.
 ///
 ///     if (threadIdx.x == 0) { full.init(1); fence_barrier_init(); }    // then sync the block, or the cluster
 ///     full.arrive_and_expect(bytes);                                   // the producer, before its copies
 ///     full.wait(phase);                                                // consumers; phase is 0, 1, 0, 1, ...
 ///
-/// A phase ends when `count` arrivals came and all bytes that were expected are there. wait(p) returns once the phase
-/// of parity p has ended, so wait(1) on a new barrier returns at once: a slot that nobody has used yet counts as free.
+/// A phase ends when `count` arrivals have come and all expected bytes are there. wait(p) returns once the phase of
+/// parity p has ended. So wait(1) on a new barrier returns at once: a pipeline stage that was never used counts as
+/// free.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +17,15 @@
 namespace tessera {
 inline namespace v0 {
 
-/// An mbarrier in shared memory: phases that end when all have arrived and all announced bytes are there.
+/// An mbarrier in shared memory. Its phases end when all arrivals have come and all announced bytes are there.
 struct shared_barrier {
-  std::uint64_t word;  ///< opaque: the hardware's
+  std::uint64_t word;  ///< the hardware's state, opaque
 
-  /// One thread, before all others know of it.
+  /// Initialises the barrier. One thread calls it, before others use the barrier.
   __device__ __forceinline__ void init(int count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address()), "r"(count) : "memory");
   }
-  /// One arrival; releases what this thread wrote.
+  /// Arrives once, and releases what this thread wrote.
   __device__ __forceinline__ void arrive() {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
   }
@@ -38,13 +39,13 @@ struct shared_barrier {
         "f"(read)
         : "memory");
   }
-  /// Arrives and announces bytes that copies will bring in this phase.
+  /// Arrives and announces the bytes that copies will write in this phase.
   __device__ __forceinline__ void arrive_and_expect(int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
   }
-  /// Arrives at the barrier that lies at the same place in the shared memory of thread block `rank` of the cluster. It
-  /// orders nothing between thread blocks but what the copy engine and wgmma do: .release.cluster would, at the price
-  /// of a memory barrier.
+  /// Arrives at the barrier at the same place in the shared memory of thread block `rank` of the cluster. Between
+  /// thread blocks it orders only what TMA and wgmma do. .release.cluster would order more, at the price of a memory
+  /// barrier.
   __device__ __forceinline__ void arrive_at(unsigned rank) {
     asm volatile(
         "{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1;"
@@ -52,7 +53,7 @@ struct shared_barrier {
         "r"(rank)
         : "memory");
   }
-  /// Whether the phase of this parity has ended; waits a while for it.
+  /// Whether the phase of this parity has ended; the thread is suspended for a while to wait for that.
   [[nodiscard]] __device__ __forceinline__ bool has_ended(unsigned parity) {
     unsigned ended;
     asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }"
@@ -61,7 +62,7 @@ struct shared_barrier {
                  : "memory");
     return ended != 0;
   }
-  /// The same, but for a thread that has other things to do: try_wait may take a while to say no.
+  /// The same for a thread that has other things to do: it does not wait, where try_wait may take a while to say no.
   [[nodiscard]] __device__ __forceinline__ bool has_ended_by_now(unsigned parity) {
     unsigned ended;
     asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }"
@@ -70,7 +71,7 @@ struct shared_barrier {
                  : "memory");
     return ended != 0;
   }
-  /// Until the phase of this parity has ended.
+  /// Waits until the phase of this parity has ended.
   __device__ __forceinline__ void wait(unsigned parity) {
     while (!has_ended(parity)) {
     }
@@ -82,13 +83,13 @@ struct shared_barrier {
   }
 };
 
-/// Makes init known to the copy engine and to other thread blocks of the cluster; then sync them.
+/// Makes init visible to TMA and to other thread blocks of the cluster; sync with them afterwards.
 __device__ __forceinline__ void fence_barrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-/// What this thread wrote to shared memory by ordinary stores, the copy engine and wgmma will see, and what it read by
-/// ordinary loads they will not overwrite before it has come; then sync with whoever starts them.
+/// Makes this thread's ordinary stores to shared memory visible to TMA and wgmma, and keeps TMA from overwriting what its
+/// ordinary loads have not returned yet; sync with the threads that start these afterwards.
 __device__ __forceinline__ void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -98,7 +99,7 @@ __device__ __forceinline__ void sync_named(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-/// The same, for threads that do not wait for the others.
+/// Arrives at a named barrier without waiting for the others.
 __device__ __forceinline__ void arrive_named(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }

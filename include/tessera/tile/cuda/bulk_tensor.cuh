@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Boxes of a tensor_map between global and shared memory by the copy engine (TMA, sm_90). One thread starts a copy for
-/// all.
+/// Copies boxes of a tensor_map between global and shared memory by TMA (sm_90). One thread starts a copy for all.
 ///
 ///     full.arrive_and_expect(bytes);                              // one thread
 ///     load_box(shared, program.map, full, {column, row});         // then everybody waits for `full`
@@ -8,7 +7,7 @@
 ///     fence_async_proxy(); __syncwarp();                                 // the box is written
 ///     if (lane == 0) { store_box(program.map, shared, {column, row}); commit_box_stores(); await_box_reads<0>(); }
 ///
-/// Maps lie in the parameters of a kernel. Shared memory of a box is aligned to 1024 bytes.
+/// Maps lie in the parameters of a kernel. A box in shared memory is aligned to 1024 bytes.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +19,10 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Of a box's first element; may be negative or beyond the matrix.
+/// The coordinate of a box's first element; it may be negative or beyond the matrix.
 struct box_place {
-  std::int32_t column;  ///< of the matrix
-  std::int32_t row;     ///< of the matrix
+  std::int32_t column;  ///< column of the matrix
+  std::int32_t row;     ///< row of the matrix
 };
 
 namespace detail {
@@ -34,12 +33,12 @@ __device__ __forceinline__ std::uint32_t plain_shared_address(void const* pointe
 
 }  // namespace detail
 
-/// Fetches the map itself, so that the first copy does not wait for it.
+/// Prefetches the map itself, so that the first copy does not wait for it.
 __device__ __forceinline__ void prefetch_tensor_map(tensor_map const& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-/// Global to shared memory. `done` counts the box's bytes, also those outside of the matrix.
+/// Copies a box from global to shared memory. `done` counts the box's bytes, also those outside of the matrix.
 __device__ __forceinline__ void load_box(void* shared, tensor_map const& map, shared_barrier& done, box_place place) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(
@@ -48,8 +47,8 @@ __device__ __forceinline__ void load_box(void* shared, tensor_map const& map, sh
       : "memory");
 }
 
-/// The same into the same place of all thread blocks of the cluster whose bits are set in `ranks`; each one's own
-/// `done` counts.
+/// Copies a box to the same place in all thread blocks of the cluster whose bits are set in `ranks`; each block's own
+/// `done` counts its bytes.
 __device__ __forceinline__ void load_box_for_cluster(void* shared, tensor_map const& map, shared_barrier& done,
                                                      box_place place, std::uint16_t ranks) {
   asm volatile(
@@ -59,7 +58,7 @@ __device__ __forceinline__ void load_box_for_cluster(void* shared, tensor_map co
       : "memory");
 }
 
-/// Bytes that lie one after the other, a multiple of 16 at a multiple of 16, global to shared memory.
+/// Copies neighbouring bytes from global to shared memory, a multiple of 16 at a multiple of 16.
 __device__ __forceinline__ void load_bytes(void* shared, void const* global, int bytes, shared_barrier& done) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                    detail::plain_shared_address(shared)),
@@ -67,18 +66,18 @@ __device__ __forceinline__ void load_bytes(void* shared, void const* global, int
                : "memory");
 }
 
-/// The same from shared to global memory. Whoever wrote the bytes has called fence_async_proxy() before.
+/// Copies bytes from shared to global memory. The threads that wrote them have called fence_async_proxy() before.
 __device__ __forceinline__ void store_bytes(void* global, void const* shared, int bytes) {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global),
                "r"(detail::plain_shared_address(shared)), "r"(bytes)
                : "memory");
 }
 
-/// How long L2 keeps what a copy brings there: less long than what is read again.
+/// How long L2 keeps the bytes of a copy: less long than data that are read again.
 struct cache_policy {
-  std::uint64_t bits;  ///< opaque: the hardware's
+  std::uint64_t bits;  ///< the hardware's, opaque
 
-  /// It is the first to go.
+  /// The policy of lines that L2 evicts first.
   __device__ __forceinline__ static cache_policy evict_first() {
     cache_policy made;
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(made.bits));
@@ -86,7 +85,7 @@ struct cache_policy {
   }
 };
 
-/// load_bytes(); `policy` says how long L2 keeps them.
+/// The same as load_bytes() above; `policy` says how long L2 keeps the bytes.
 __device__ __forceinline__ void load_bytes(void* shared, void const* global, int bytes, shared_barrier& done,
                                            cache_policy policy) {
   asm volatile(
@@ -96,15 +95,16 @@ __device__ __forceinline__ void load_bytes(void* shared, void const* global, int
       : "memory");
 }
 
-/// Shared to global memory. Whoever wrote the box has called fence_async_proxy() before. `place` is not negative. Where
-/// rows of the matrix do not have whole 16 bytes, the rest of the last 16 is written too (seen on sm_90).
+/// Copies a box from shared to global memory. The threads that wrote it have called fence_async_proxy() before. `place`
+/// is not negative. Where rows of the matrix do not have whole 16 bytes, the rest of the last 16 is written too (seen
+/// on sm_90).
 __device__ __forceinline__ void store_box(tensor_map const& map, void const* shared, box_place place) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(&map),
                "r"(detail::plain_shared_address(shared)), "r"(place.column), "r"(place.row)
                : "memory");
 }
 
-/// The same; `policy` says how long L2 keeps it.
+/// The same as store_box() above; `policy` says how long L2 keeps the box.
 __device__ __forceinline__ void store_box(tensor_map const& map, void const* shared, box_place place,
                                           cache_policy policy) {
   asm volatile(
@@ -113,18 +113,19 @@ __device__ __forceinline__ void store_box(tensor_map const& map, void const* sha
       : "memory");
 }
 
-/// Closes a set of stores of this thread.
+/// Commits this thread's stores since the last call as one group.
 __device__ __forceinline__ void commit_box_stores() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/// Waits until the boxes of all but the last `Pending` sets were read: their shared memory may be overwritten.
+/// Waits until the boxes of all but the last `Pending` groups were read, so that their shared memory may be
+/// overwritten.
 template <int Pending>
 __device__ __forceinline__ void await_box_reads() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
 }
 
-/// Waits until all but the last `Pending` sets are in global memory.
+/// Waits until all but the last `Pending` groups are in global memory.
 template <int Pending>
 __device__ __forceinline__ void await_box_stores() {
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(Pending) : "memory");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Moving bytes within and between registers, and whole vectors between registers and global memory.
+/// Moves bytes within and between registers, and whole vectors between registers and global memory.
 #pragma once
 
 #include <cstdint>
@@ -12,41 +12,41 @@ __device__ __forceinline__ std::uint32_t pick_bytes(std::uint32_t a, std::uint32
   return __byte_perm(a, b, selector);
 }
 
-/// Where a mask bit is set the bit of a, else that of b.
+/// For each bit that is set in the mask the bit of a, for the others the bit of b.
 __device__ __forceinline__ std::uint32_t select_bits(std::uint32_t mask, std::uint32_t a, std::uint32_t b) {
   std::uint32_t selected;
   asm("lop3.b32 %0, %1, %2, %3, 0xca;" : "=r"(selected) : "r"(mask), "r"(a), "r"(b));
   return selected;
 }
 
-/// a * b + c in one instruction, where the compiler might see a shift in the product and take two.
+/// a * b + c in one instruction; the compiler might see a shift in the product and take two.
 __device__ __forceinline__ std::uint32_t multiply_add(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
   std::uint32_t sum;
   asm("mad.lo.u32 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
   return sum;
 }
 
-/// The same word, of which the compiler forgets what it is: what was computed from it before is computed again instead
-/// of kept in registers.
+/// The same word, whose value the compiler no longer knows, so that it recomputes what depends on it instead of keeping
+/// that in registers.
 __device__ __forceinline__ std::uint32_t recompute(std::uint32_t word) {
   asm volatile("" : "+r"(word));
   return word;
 }
 
-/// Reads 8 bytes that will not be read again: they leave the caches to others.
+/// Reads 8 bytes that will not be read again, so that the caches are left to other data.
 __device__ __forceinline__ uint2 load_once(uint2 const* address) {
   return __ldcs(address);
 }
-/// Reads 16 bytes that will not be read again: they leave the caches to others.
+/// Reads 16 bytes that will not be read again, so that the caches are left to other data.
 __device__ __forceinline__ uint4 load_once(uint4 const* address) {
   return __ldcs(address);
 }
-/// Reads 4 bytes that will not be read again: they leave the caches to others.
+/// Reads 4 bytes that will not be read again, so that the caches are left to other data.
 __device__ __forceinline__ std::uint32_t load_once(std::uint32_t const* address) {
   return __ldcs(address);
 }
-/// Reads 16 bytes from the L2 cache, past L1: another multiprocessor may have written them meanwhile, or this one will
-/// not read them again but others may.
+/// Reads 16 bytes from the L2 cache, past L1: either another multiprocessor may have written them meanwhile, or other
+/// multiprocessors may read them again but this one will not.
 __device__ __forceinline__ uint4 load_from_l2(uint4 const* address) {
   return __ldcg(address);
 }
@@ -58,8 +58,8 @@ __device__ __forceinline__ float4 load_from_l2(float4 const* address) {
 __device__ __forceinline__ float load_from_l2(float const* address) {
   return __ldcg(address);
 }
-/// Reads 16 bytes from the L2 cache, as load_from_l2 does, and begins here: the compiler does not put the read off
-/// behind a wait that follows.
+/// Reads 16 bytes from the L2 cache, as load_from_l2 does, and begins here: the compiler does not delay the read to
+/// after a wait that follows.
 __device__ __forceinline__ uint4 begin_load_from_l2(uint4 const* address) {
   uint4 found;
   asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -67,7 +67,7 @@ __device__ __forceinline__ uint4 begin_load_from_l2(uint4 const* address) {
                : "l"(address));
   return found;
 }
-/// A write that stays between what is before and after it: gathered at the end, many of them take many registers.
+/// Writes 8 bytes here. The compiler does not move the write: many writes gathered at the end take many registers.
 __device__ __forceinline__ void store_here(uint2* address, uint2 value) {
   asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(address), "r"(value.x), "r"(value.y) : "memory");
 }
@@ -84,7 +84,7 @@ __device__ __forceinline__ void store_once(std::uint32_t* address, std::uint32_t
   __stcs(address, value);
 }
 
-/// Bit i set for all lanes i below this one.
+/// A mask whose bit i is set for all lanes i below this one.
 __device__ __forceinline__ std::uint32_t lanes_below() {
   std::uint32_t mask;
   asm volatile("mov.u32 %0, %%lanemask_lt;" : "=r"(mask));  // volatile: kept in a register, not read again in loops

@@ -7,22 +7,23 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Which thread block of its cluster this is.
+/// The rank of this thread block in its cluster.
 [[nodiscard]] __device__ __forceinline__ unsigned rank_in_cluster() {
   unsigned rank;
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
 
-/// All threads of the cluster: what they wrote before, all see after. The two halves allow for work between them.
+/// Arrives at the cluster's barrier: what threads wrote before it, all threads see after wait_for_cluster(). Work can
+/// stand between the two.
 __device__ __forceinline__ void arrive_at_cluster() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
-/// The second half: until all threads of the cluster have arrived.
+/// Waits until all threads of the cluster have arrived.
 __device__ __forceinline__ void wait_for_cluster() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
-/// Both halves at once.
+/// Arrives and waits.
 __device__ __forceinline__ void sync_cluster() {
   arrive_at_cluster();
   wait_for_cluster();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Floats to stored values and back by the machine's own instructions: the bits that store<T>() and load() give, in a
-/// fraction of the time.
+/// Converts floats to stored values and back by the GPU's own instructions: the bits that store<T>() and load() give,
+/// in a fraction of the time.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@
 namespace tessera {
 inline namespace v0 {
 
-/// `low` in the lower half.
+/// Two floats as stored values in one word, `low` in the lower half.
 template <class T>
 __device__ __forceinline__ std::uint32_t pack_pair(float low, float high);
 
-/// To bf16, rounded to the nearest, ties to even.
+/// Two floats as bf16, rounded to the nearest, ties to even.
 template <>
 __device__ __forceinline__ std::uint32_t pack_pair<bfloat16>(float low, float high) {
   std::uint32_t pair;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
   return pair;
 }
-/// To fp16, rounded to the nearest, ties to even.
+/// Two floats as fp16, rounded to the nearest, ties to even.
 template <>
 __device__ __forceinline__ std::uint32_t pack_pair<float16>(float low, float high) {
   std::uint32_t pair;
@@ -32,16 +32,16 @@ __device__ __forceinline__ std::uint32_t pack_pair<float16>(float low, float hig
   return pair;
 }
 
-/// Two stored values as floats, the lower half first: what load() gives, but for the bits of NaNs.
+/// Two stored values as floats, the lower half first. They are the bits that load() gives, but for NaNs.
 template <class T>
 __device__ __forceinline__ float2 unpack_pair(std::uint32_t pair);
 
-/// Of bf16.
+/// Two bf16 values as floats.
 template <>
 __device__ __forceinline__ float2 unpack_pair<bfloat16>(std::uint32_t pair) {
   return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000U)};
 }
-/// Of fp16.
+/// Two fp16 values as floats.
 template <>
 __device__ __forceinline__ float2 unpack_pair<float16>(std::uint32_t pair) {
   float2 values;
@@ -51,7 +51,7 @@ __device__ __forceinline__ float2 unpack_pair<float16>(std::uint32_t pair) {
   return values;
 }
 
-/// Four floats to four e4m3 bytes, `a` lowest; what is too large saturates at 448.
+/// Four floats as four e4m3 bytes, `a` lowest; larger magnitudes saturate at 448.
 __device__ __forceinline__ std::uint32_t pack_four_e4m3(float a, float b, float c, float d) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
   return std::uint32_t{store<float8_e4m3>(a).bits} | std::uint32_t{store<float8_e4m3>(b).bits} << 8 |
@@ -66,8 +66,8 @@ __device__ __forceinline__ std::uint32_t pack_four_e4m3(float a, float b, float 
 #endif
 }
 
-/// Four floats to four bytes, `a` lowest: the nearest integers, ties to even, brought into 0 to 255. Of NaN 0. On sm_90
-/// two instructions.
+/// Four floats as four bytes, `a` lowest: the nearest integers, ties to even, limited to 0 to 255; 0 for NaN. On sm_90
+/// this takes two instructions.
 __device__ __forceinline__ std::uint32_t pack_four_integers(float a, float b, float c, float d) {
   std::uint32_t four;
   asm("{ .reg .s32 a, b, c, d; .reg .b32 high; cvt.rni.s32.f32 a, %1; cvt.rni.s32.f32 b, %2; cvt.rni.s32.f32 c, %3;"
@@ -77,7 +77,7 @@ __device__ __forceinline__ std::uint32_t pack_four_integers(float a, float b, fl
   return four;
 }
 
-/// Four e4m3 bytes to two pairs of fp16, the lowest byte first. Exact.
+/// Four e4m3 bytes as two pairs of fp16, the lowest byte first; exact.
 __device__ __forceinline__ uint2 unpack_four_e4m3(std::uint32_t four) {
   uint2 pairs;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Exponentials, logarithms and reciprocals by one instruction each, where core/math.hpp's would take several to keep
-/// denormal numbers: these flush them to zero. Within 2 units in the last place; the logarithm within 2^-22 near 1.
-/// NaN gives NaN.
+/// Exponentials, logarithms and reciprocals by one instruction each. Functions of core/math.hpp take several
+/// instructions to keep denormal numbers; these flush them to zero. Results are within 2 units in the last place, the
+/// logarithm within 2^-22 near 1. NaN gives NaN.
 #pragma once
 
 namespace tessera {
 inline namespace v0 {
 
-/// 2^value.
+/// The power 2^value.
 __device__ __forceinline__ float fast_exp2(float value) {
   float result;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(value));
   return result;
 }
 
-/// Minus infinity at zero, NaN below.
+/// The logarithm to base 2: minus infinity at zero, NaN below.
 __device__ __forceinline__ float fast_log2(float value) {
   float result;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(value));
   return result;
 }
 
-/// 1 / value.
+/// The reciprocal of `value`.
 __device__ __forceinline__ float fast_reciprocal(float value) {
   float result;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(value));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// gemm_tile for groups of CUDA threads: tensor cores by mma.sync, and multiply-adds in fp32 for float.
+/// The gemm_tile for groups of CUDA threads: tensor cores by mma.sync, and multiply-adds in fp32 for float.
 ///
-/// Warps share the tile as a grid, each holding fragments of its rows of a, of its columns of b, and of its sums in
+/// Warps divide the tile as a grid. Each holds fragments of its rows of a, of its columns of b, and of its sums in
 /// registers. From shared memory whose rows begin at multiples of 16 bytes, fragments are loaded by ldmatrix; from
-/// anywhere else element by element. 8-bit floats have instructions from sm_89 on; before, they are widened to fp16.
+/// other memory element by element. 8-bit floats have instructions from sm_89 on; before, they are widened to fp16.
 /// Pairs of 4-bit integers have one up to sm_89. From sm_90 on their fragments are widened to bytes: for 32 x 64 sums
 /// of 64 codes a warp then executes 848 instructions instead of 564, loads and stores included. With the subroutine
 /// that ptxas puts in the instruction's place, 190 long, it would be 3800.
@@ -21,7 +21,7 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Whether T is an 8-bit float that the architecture at hand multiplies only as fp16.
+/// Whether T is an 8-bit float that this architecture multiplies only as fp16.
 template <class T>
 __device__ constexpr bool is_multiplied_as_half() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
@@ -31,7 +31,7 @@ __device__ constexpr bool is_multiplied_as_half() {
 #endif
 }
 
-/// Bytes 2 * half and the next of a word as two values of fp16: exact. Not inline: it is long, and called 48 times.
+/// Bytes 2 * half and 2 * half + 1 of a word as two fp16 values, exact. Not inline: it is long, and called 48 times.
 template <class T>
 __device__ __noinline__ std::uint32_t widen_half_word(std::uint32_t word, int half) {
   std::uint32_t pair = 0;
@@ -43,7 +43,7 @@ __device__ __noinline__ std::uint32_t widen_half_word(std::uint32_t word, int ha
   return pair;
 }
 
-/// Whether T is pairs of 4-bit integers, which the architecture at hand multiplies only as bytes.
+/// Whether T is pairs of 4-bit integers, which this architecture multiplies only as bytes.
 template <class T>
 __device__ constexpr bool is_multiplied_as_bytes() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -53,14 +53,15 @@ __device__ constexpr bool is_multiplied_as_bytes() {
 #endif
 }
 
-/// The low or the high values of a word's four pairs as bytes. With its sign bit flipped and the byte's set, a value is
-/// 136 more: 8 less borrows from no other byte, and flipping the byte's highest bit leaves the value.
+/// The low or the high values of a word's four pairs as bytes. With its sign bit flipped and the byte's highest bit
+/// set, a value is 136 more. Subtracting 8 borrows from no other byte, and flipping the byte's highest bit leaves the
+/// value.
 __device__ __forceinline__ std::uint32_t widen_half_pairs(std::uint32_t word, int half) {
   return ((((word >> (4 * half)) & 0x0f0f0f0fU) ^ 0x88888888U) - 0x08080808U) ^ 0x80808080U;
 }
 
-/// One multiplication of fragments; those of 8-bit floats as two of fp16, and of pairs as two of bytes, in which lanes
-/// hold other places of the depth than the instruction says, the same ones of a and of b.
+/// Multiplies fragments once. Fragments of 8-bit floats are multiplied as two of fp16, fragments of pairs as two of
+/// bytes. In those, lanes hold other places of the depth than the instruction's, the same ones of a and of b.
 template <class T, class Sum>
 __device__ __forceinline__ void multiply_fragments(Sum (&sums)[4], std::uint32_t const (&a)[4],
                                                    std::uint32_t const (&b)[2]) {
@@ -85,7 +86,7 @@ __device__ __forceinline__ void multiply_fragments(Sum (&sums)[4], std::uint32_t
   }
 }
 
-/// How the warps of a group share a tile: as many rows as columns of them, or twice as many columns.
+/// The grid in which a group's warps divide a tile: as many rows as columns of warps, or twice as many columns.
 template <int Warps>
 struct warp_grid {
   static constexpr int count_rows() {
@@ -99,7 +100,7 @@ struct warp_grid {
   static constexpr int columns = Warps / rows;
 };
 
-/// Fragments of tensor cores.
+/// The tile as fragments for tensor cores.
 template <class T, class Shape, class Group>
 struct gemm_fragments {
   using operand = gemm_operand<T>;
@@ -127,7 +128,7 @@ struct gemm_fragments {
     sum_type values[row_tiles][column_tiles][4];
   };
 
-  /// Where a lane's part begins.
+  /// The coordinate at which a lane's part begins.
   struct place {
     int lane;
     int row;
@@ -139,7 +140,7 @@ struct gemm_fragments {
             warp % grid::columns * column_tiles * 8};
   }
 
-  /// Four bytes along the depth.
+  /// Four bytes along the depth as one word.
   __device__ __forceinline__ static std::uint32_t word(operand_type const* from) {
     operand_type parts[in_word];
 #pragma unroll
@@ -243,7 +244,7 @@ struct gemm_fragments {
     }
   }
 
-  /// Sums: one tile, or several whose sums are visited together.
+  /// Visits sums. Sums: one tile, or several whose sums are visited together.
   template <class Visit, class... Sums>
   __device__ __forceinline__ static void each(Group const& group, Visit const& visit, Sums&... sums) {
     place const at = of(group);
@@ -261,7 +262,7 @@ struct gemm_fragments {
   }
 };
 
-/// Multiply-adds: threads share the tile as a grid, each holding every so many-th row and column.
+/// The tile for multiply-adds: threads divide it as a grid, each holding every so many-th row and column.
 template <class T, class Shape, class Group>
 struct gemm_multiply_adds {
   using operand = gemm_operand<T>;
@@ -311,7 +312,7 @@ struct gemm_multiply_adds {
     }
   }
 
-  /// Sums: one tile, or several whose sums are visited together.
+  /// Visits sums. Sums: one tile, or several whose sums are visited together.
   template <class Visit, class... Sums>
   __device__ __forceinline__ static void each(Group const& group, Visit const& visit, Sums&... sums) {
 #pragma unroll
@@ -372,11 +373,11 @@ struct gemm_tile<T, Shape, Group> {
   using registers = detail::gemm_registers<T, Shape, Group>;
 
  public:
-  /// Rows x depth, in registers.
+  /// The operand a, rows x depth, in registers.
   using a_tile = typename registers::a_tile;
-  /// Depth x columns, in registers.
+  /// The operand b, depth x columns, in registers.
   using b_tile = typename registers::b_tile;
-  /// Rows x columns, in registers.
+  /// The sums, rows x columns, in registers.
   using sum_tile = typename registers::sum_tile;
 
   __device__ __forceinline__ static void load_a(Group const& group, a_tile& a, operand_type const* from,

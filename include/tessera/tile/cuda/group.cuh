@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `cuda_warp` and `cuda_block<N>`: groups whose lanes are the threads of a warp or of a whole thread block.
 ///
-/// The same names and the same results as `serial_group`, to the last bit: `tile/per_lane.hpp` documents the order.
+/// Names and results are those of `serial_group`, to the last bit: `tile/per_lane.hpp` documents the order of sums.
 /// All threads of a group call each collective together.
 ///
-/// All programs reach a device through this header, so it refuses architectures before sm_80.
+/// All programs reach a device through this header, so it refuses architectures older than sm_80.
 #pragma once
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
@@ -25,8 +25,8 @@ inline namespace v0 {
 
 /// The one lane that this thread plays: a loop over it runs once.
 struct own_lane_iterator {
-  int lane;      ///< in its group
-  bool visited;  ///< whether the loop has been here
+  int lane;      ///< the lane's number in its group
+  bool visited;  ///< whether the loop has visited the lane
   __device__ __forceinline__ int operator*() const { return lane; }
   __device__ __forceinline__ own_lane_iterator& operator++() {
     visited = true;
@@ -110,7 +110,7 @@ __device__ __forceinline__ T warp_inclusive_sum(int lane, T value) {
   return value;
 }
 
-/// As keep_detail_on_host(). Lanes of a warp that want the lock at a time get it one after the other.
+/// Keeps the detail as keep_detail_on_host() does. Lanes of a warp that want the lock get it one after the other.
 __device__ inline void keep_detail_on_device(status_word* word, unsigned long long mine, status_detail detail) {
   constexpr unsigned long long open = status_word::nothing_failed;
   auto* const lock = reinterpret_cast<unsigned long long*>(&word->lock);
@@ -151,18 +151,18 @@ __device__ __forceinline__ T atomic_add_on_device(T& target, T value) {
 
 }  // namespace detail
 
-/// One warp; several of them may share a thread block without knowing of each other.
+/// The group of one warp; several of them may share a thread block without knowing of each other.
 struct cuda_warp {
   static constexpr int size = lanes_in_a_warp;
   static constexpr int lanes_here = 1;
   [[nodiscard]] static TESSERA_FN constexpr int slot(int) { return 0; }
 
-  int lane;  ///< of the warp
+  int lane;  ///< the thread's number in the warp
 
   __device__ __forceinline__ cuda_warp() : lane(static_cast<int>(threadIdx.x) % size) {}
   [[nodiscard]] __device__ __forceinline__ own_lane_iterator begin() const { return {lane, false}; }
   [[nodiscard]] __device__ __forceinline__ own_lane_iterator end() const { return {lane, true}; }
-  /// What lanes wrote before, all lanes of the warp see after.
+  /// What lanes of the warp wrote before this call, all of them see after it.
   __device__ __forceinline__ void sync() const { __syncwarp(); }
   template <class T>
   __device__ __forceinline__ T atomic_add(T& target, std::type_identity_t<T> value) const {
@@ -174,26 +174,27 @@ struct cuda_warp {
   }
 };
 
-/// A whole thread block.  Its collectives exchange values through `exchange`, shared memory that the launch provides.
+/// The group of a whole thread block. Its collectives exchange values through `exchange`, shared memory that the launch
+/// provides.
 template <int Lanes>
 struct cuda_block {
   static_assert(Lanes > lanes_in_a_warp && Lanes <= 1024 && Lanes % lanes_in_a_warp == 0,
                 "tessera: a block group has 64, 96, ... 1024 lanes");
   static constexpr int size = Lanes;
   static constexpr int lanes_here = 1;
-  static constexpr int warps = Lanes / lanes_in_a_warp;  ///< of the block
-  static constexpr int exchange_bytes_a_warp = 32;       ///< of shared memory
+  static constexpr int warps = Lanes / lanes_in_a_warp;  ///< warps of the block
+  static constexpr int exchange_bytes_a_warp = 32;       ///< bytes of `exchange` for each warp
   [[nodiscard]] static TESSERA_FN constexpr int slot(int) { return 0; }
 
-  int lane;        ///< of the block
-  void* exchange;  ///< exchange_bytes_a_warp for each warp, in shared memory
+  int lane;        ///< the thread's number in the block
+  void* exchange;  ///< shared memory of exchange_bytes_a_warp for each warp
 
-  /// The lane is the thread's number in its block.
+  /// Makes the group; `shared` is the memory for `exchange`.
   __device__ __forceinline__ explicit cuda_block(void* shared)
       : lane(static_cast<int>(threadIdx.x)), exchange(shared) {}
   [[nodiscard]] __device__ __forceinline__ own_lane_iterator begin() const { return {lane, false}; }
   [[nodiscard]] __device__ __forceinline__ own_lane_iterator end() const { return {lane, true}; }
-  /// What lanes wrote before, all lanes of the block see after.
+  /// What lanes of the block wrote before this call, all of them see after it.
   __device__ __forceinline__ void sync() const { __syncthreads(); }
   template <class T>
   __device__ __forceinline__ T atomic_add(T& target, std::type_identity_t<T> value) const {
@@ -296,7 +297,7 @@ template <int Lanes>
   return __popc(mask & ((1u << lane) - 1u));
 }
 
-/// A group of threads of the device, of either kind.
+/// A cuda_warp or a cuda_block.
 template <class Group>
 concept CudaGroup = std::is_same_v<Group, cuda_warp> || requires(Group const& g) {
   g.exchange;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Boxes of the rows of heads by the copy engine (TMA, sm_90): as tile/cuda/bulk_tensor.cuh, for three dimensions of
-/// any strides, heads x rows x columns. A box lies in one head; what it has beyond the head's rows or columns, or in a
-/// head beyond the last, reads as zeros.
+/// Copies boxes of the rows of heads by TMA (sm_90), as tile/cuda/bulk_tensor.cuh does, but in three dimensions of any
+/// strides, heads x rows x columns. A box lies in one head. Elements beyond the head's rows or columns, or in a head
+/// beyond the last, read as zeros.
 ///
 ///     if (can_map_heads(keys)) {
 ///       tensor_map const map = make_head_map("factorize", keys, box_shape{64, 64});
@@ -20,8 +20,8 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Whether the copy engine can address heads x rows x columns: elements of a row lie next to each other, rows and heads
-/// begin at multiples of 16 bytes. Empty ones have no map.
+/// Whether TMA can address heads x rows x columns: elements of a row lie next to each other, and rows and heads begin
+/// at multiples of 16 bytes. Empty views have no map.
 template <class T>
 [[nodiscard]] bool can_map_heads(view<T, 3> heads) {
   constexpr auto bytes = static_cast<std::int64_t>(sizeof(T));
@@ -40,7 +40,8 @@ template <class T>
   return fits;
 }
 
-/// `function` is what messages name. Throws value_error for what cannot be mapped or a box that is none.
+/// Makes the map. Messages name `function`. Throws value_error for heads that cannot be mapped or a box that is not
+/// valid.
 template <class T>
 [[nodiscard]] tensor_map make_head_map(char const* function, view<T, 3> heads, box_shape box) {
   constexpr auto bytes = static_cast<std::int64_t>(sizeof(T));
@@ -73,7 +74,7 @@ template <class T>
   return made;
 }
 
-/// Global to shared memory. `done` counts the box's bytes, also those outside of the heads.
+/// Copies a box from global to shared memory. `done` counts the box's bytes, also those outside of the heads.
 __device__ __forceinline__ void load_head_box(void* shared, tensor_map const& map, shared_barrier& done,
                                               head_place place) {
   asm volatile(
@@ -83,8 +84,8 @@ __device__ __forceinline__ void load_head_box(void* shared, tensor_map const& ma
       : "memory");
 }
 
-/// The same into the same place of all thread blocks of the cluster whose bits are set in `ranks`; each one's own
-/// `done` counts.
+/// Copies a box to the same place in all thread blocks of the cluster whose bits are set in `ranks`; each block's own
+/// `done` counts its bytes.
 __device__ __forceinline__ void load_head_box_for_cluster(void* shared, tensor_map const& map, shared_barrier& done,
                                                           head_place place, std::uint16_t ranks) {
   asm volatile(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `largest_keys`: top_k (tile/top_k.hpp) for a list of keys in shared memory and a whole block. The same places, to
-/// the last tie.
+/// `largest_keys`: top_k (tile/top_k.hpp) for a list of keys in shared memory and a whole block. It finds the same
+/// places, ties included.
 ///
 ///     key_places<1024> const own(group.lane, count);
 ///     std::uint32_t largest = 0;
@@ -8,11 +8,12 @@
 ///     auto const taken = largest_keys(group, scratch.keys, count, 256, largest, scratch.found, write);
 ///
 /// Digits of floats divide badly: most keys have the first one in common. Bins of equal width over the keys that matter
-/// divide well: as many lanes as are to be taken have one that is at least the least of what is each lane's largest, so
-/// that nothing below has to be counted. In one bin is the last key to be taken; those in it, a few, are compared with
-/// each other. A bin with more than the lanes can compare is divided again, at most twice more.
+/// divide well. If at most as many keys are taken as there are lanes, the smallest of the lanes' own largest keys is at
+/// most the last key to be taken, so that no smaller key has to be counted. One bin holds the last key to be taken; its
+/// keys, a few, are compared with each other. A bin with more keys than there are lanes is divided again, at most twice
+/// more.
 ///
-/// Lanes read again only what they wrote, twice, and then what may be taken; they wait for each other eight times.
+/// Lanes read again only keys that they wrote, twice, and then the candidates; they wait for each other eight times.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +24,14 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The places of a list that a lane has: first, first + 32, ... below `end`. A warp's come before the next one's.
+/// The places of a list that a lane has: first, first + 32, ... below `end`. A warp's places come before the next
+/// warp's.
 template <int Lanes>
 struct key_places {
-  std::int32_t first;  ///< of the lane
-  std::int32_t end;    ///< of the warp
+  std::int32_t first;  ///< the first place of the lane
+  std::int32_t end;    ///< the place after the warp's last
 
-  /// Of a lane, in a list of `count`.
+  /// The places of a lane, in a list of `count` keys.
   __device__ __forceinline__ key_places(int lane, std::int32_t count) {
     std::int32_t const of_warp = (count + Lanes - 1) / Lanes * 32;
     std::int32_t const begin = lane / 32 * of_warp;
@@ -38,45 +40,45 @@ struct key_places {
   }
 };
 
-/// What lanes share while they look for the largest keys.
+/// The memory that lanes share while they look for the largest keys.
 template <int Lanes>
 struct largest_keys_scratch {
-  static constexpr int bins = 2 * Lanes;    ///< of the histogram
-  static constexpr int warps = Lanes / 32;  ///< of the block
+  static constexpr int bins = 2 * Lanes;    ///< bins of the histogram
+  static constexpr int warps = Lanes / 32;  ///< warps of the block
   static_assert((Lanes & (Lanes - 1)) == 0, "tessera: largest_keys has bins for a power of two of lanes");
 
-  /// A bin, the lowest of those that something is taken of.
+  /// The lowest bin from which keys are taken.
   struct last_bin {
     std::uint32_t bin;     ///< its number
     std::uint32_t above;   ///< keys in higher bins
     std::uint32_t within;  ///< keys in it
-    std::uint32_t take;    ///< of both
+    std::uint32_t take;    ///< keys to take from this bin and higher ones
   };
-  /// The least key to be taken.
+  /// The smallest key to be taken.
   struct least_key {
-    std::uint32_t key;     ///< itself
-    std::uint32_t equals;  ///< how many of those that are equal to it
+    std::uint32_t key;     ///< the key
+    std::uint32_t equals;  ///< how many of the keys equal to it are taken
   };
 
-  alignas(8) std::uint32_t counts[bins];  ///< keys of each bin
+  alignas(8) std::uint32_t counts[bins];  ///< number of keys in each bin
   std::uint32_t contenders[Lanes];        ///< keys of the last bin
-  std::uint32_t contender_count;          ///< of these
-  std::uint32_t lowest[warps];            ///< of each warp: the lowest of its lanes' largest keys
-  std::uint32_t highest[warps];           ///< of each warp: the highest of its lanes' largest keys
-  std::uint32_t totals[warps];            ///< of warps
-  alignas(16) last_bin last;              ///< read in one piece, beside which nothing else is read
-  least_key least;                        ///< found in the end
+  std::uint32_t contender_count;          ///< number of `contenders`
+  std::uint32_t lowest[warps];            ///< for each warp: the smallest of its lanes' largest keys
+  std::uint32_t highest[warps];           ///< for each warp: the largest of its lanes' largest keys
+  std::uint32_t totals[warps];            ///< sum of each warp
+  alignas(16) last_bin last;              ///< read in one access; nothing else is read beside it
+  least_key least;                        ///< the result of the search
 };
 
 namespace detail {
 
-/// Keys `low` to low + span, in bins of 2^shift.
+/// Bins of 2^shift keys each, for the keys from `low` to low + span.
 struct key_bins {
   std::uint32_t low;
   std::uint32_t span;
   int shift;
 
-  /// Leaves only those of one bin.
+  /// Narrows the range to the keys of one bin.
   __device__ __forceinline__ void keep(std::uint32_t bin) {
     low += bin << shift;
     span = min((1U << shift) - 1, span - (bin << shift));
@@ -88,7 +90,8 @@ __device__ __forceinline__ void clear_bins(int lane, largest_keys_scratch<Lanes>
   reinterpret_cast<uint2*>(scratch.counts)[lane] = uint2{0, 0};
 }
 
-/// Of what lanes have, the least and the largest. Nobody reads the scratch any more; it is made ready.
+/// The smallest and the largest of the lanes' keys. No lane reads the scratch any more, and it is prepared for
+/// counting.
 template <int Lanes>
 __device__ __forceinline__ uint2 find_range(cuda_block<Lanes> const& group, std::uint32_t own,
                                             largest_keys_scratch<Lanes>& scratch) {
@@ -122,7 +125,7 @@ __device__ __forceinline__ void count_keys(key_places<Lanes> const& own, std::ui
   }
 }
 
-/// The sum over the warps before this one of what each has; and of all of them.
+/// The sum of what the warps before this one have, and the sum of all warps.
 template <int Lanes>
 __device__ __forceinline__ uint2 sum_of_warps(int lane, largest_keys_scratch<Lanes> const& scratch) {
   constexpr int warps = largest_keys_scratch<Lanes>::warps;
@@ -130,7 +133,7 @@ __device__ __forceinline__ uint2 sum_of_warps(int lane, largest_keys_scratch<Lan
   return {__reduce_add_sync(whole_warp, lane % 32 < lane / 32 ? total : 0), __reduce_add_sync(whole_warp, total)};
 }
 
-/// Which bin the last of the `take` largest keys is in. All lanes have counted; a lane has two bins.
+/// Finds the bin of the last of the `take` largest keys. All lanes have counted; a lane has two bins.
 template <int Lanes>
 __device__ __forceinline__ void find_last_bin(cuda_block<Lanes> const& group, std::uint32_t take,
                                               largest_keys_scratch<Lanes>& scratch) {
@@ -161,7 +164,7 @@ struct lane_keys {
   std::uint32_t bits[words];
 };
 
-/// Which of the lane's keys are in the last bin or above it; lists those in it, if lanes are to compare them.
+/// Finds which of the lane's keys are in the last bin or above it; lists those in it if lanes are to compare them.
 template <int Lanes>
 __device__ __forceinline__ lane_keys find_candidates(key_places<Lanes> const& own, std::uint32_t const* keys,
                                                      key_bins const& bin, bool is_listed,
@@ -187,7 +190,7 @@ __device__ __forceinline__ lane_keys find_candidates(key_places<Lanes> const& ow
   return mine;
 }
 
-/// Of those that are listed, up to as many as lanes, the key that `left` - 1 others are larger than or equal to.
+/// Finds, among the listed keys, at most one for each lane, the key than which `left` - 1 others are larger or equal.
 template <int Lanes>
 __device__ __forceinline__ void compare_contenders(cuda_block<Lanes> const& group, std::uint32_t left,
                                                    largest_keys_scratch<Lanes>& scratch) {
@@ -196,7 +199,7 @@ __device__ __forceinline__ void compare_contenders(cuda_block<Lanes> const& grou
   if (static_cast<std::uint32_t>(group.lane) < within) {
     std::uint32_t const mine = scratch.contenders[group.lane];
     std::uint32_t larger = 0;
-    std::uint32_t equal = 0;  // before this one: one lane has each rank
+    std::uint32_t equal = 0;  // equal keys before this one, so that only one lane has each rank
 #pragma unroll 4
     for (std::uint32_t i = 0; i < within; ++i) {
       std::uint32_t const other = scratch.contenders[i];
@@ -210,7 +213,7 @@ __device__ __forceinline__ void compare_contenders(cuda_block<Lanes> const& grou
   group.sync();
 }
 
-/// Leaves only the first keys of the warp, so many of them.
+/// Keeps only the first `count` keys of the warp.
 __device__ __forceinline__ void keep_first(lane_keys& mine, std::int32_t count, int lane) {
   for (std::uint32_t& own : mine.bits) {
     for (std::uint32_t left = __reduce_or_sync(whole_warp, own); left != 0; left &= left - 1) {
@@ -224,14 +227,14 @@ __device__ __forceinline__ void keep_first(lane_keys& mine, std::int32_t count, 
   }
 }
 
-/// Calls write(rank, i) for all candidates above the least, and the first of those that are equal to it. `keys`: the
-/// lane's, 32 apart.
+/// Calls write(rank, i) for all candidates above the smallest key, and for the first of those that are equal to it.
+/// `keys`: the lane's keys, 32 apart.
 template <int Lanes, class Write>
 __device__ __forceinline__ void write_largest(cuda_block<Lanes> const& group, std::uint32_t const* keys, lane_keys mine,
                                               typename largest_keys_scratch<Lanes>::least_key const& least,
                                               largest_keys_scratch<Lanes>& scratch, Write const& write) {
   lane_keys equal{};
-  std::uint32_t found = 0;  // those above in the upper half, equal ones in the lower
+  std::uint32_t found = 0;  // counts of larger keys in the upper half, of equal ones in the lower
 #pragma unroll
   for (int word = 0; word < lane_keys::words; ++word) {
     for (std::uint32_t left = mine.bits[word]; left != 0; left &= left - 1) {
@@ -272,15 +275,16 @@ __device__ __forceinline__ void write_largest(cuda_block<Lanes> const& group, st
 }  // namespace detail
 
 /// Calls write(rank, i) for the `take` places with the largest of fewer than 2^16 keys, up to 64 for each lane, or for
-/// all with a key if they are fewer, in the order of places; of equal keys the first are taken. Gives how many. A key
-/// of 0 is never taken. A lane wrote the keys of its key_places; `own` is the largest of them, 0 of none.
+/// all places with a key if these are fewer, in the order of places; of equal keys the first are taken. Gives how many
+/// places were taken. A key of 0 is never taken. A lane wrote the keys of its key_places; `own` is the largest of them,
+/// 0 if it has none.
 template <int Lanes, class Write>
 __device__ __forceinline__ std::int32_t largest_keys(cuda_block<Lanes> const& group, std::uint32_t const* keys,
                                                      std::int32_t count, std::int32_t take, std::uint32_t own,
                                                      largest_keys_scratch<Lanes>& scratch, Write const& write) {
   using scratch_type = largest_keys_scratch<Lanes>;
   constexpr int bin_bits = log2_ceil(static_cast<unsigned>(scratch_type::bins));
-  group.sync();  // what was there has been read
+  group.sync();  // earlier contents have been read
   uint2 const range = detail::find_range(group, own, scratch);
   if (range.y == 0 || take <= 0) {
     return 0;

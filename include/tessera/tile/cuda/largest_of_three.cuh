@@ -7,7 +7,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The largest of three.
+/// The largest of three integers.
 __device__ __forceinline__ std::int32_t largest_of_three(std::int32_t a, std::int32_t b, std::int32_t c) {
   return __vimax3_s32(a, b, c);
 }

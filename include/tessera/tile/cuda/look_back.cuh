@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// A running sum over tiles that thread blocks finish in any order: decoupled look-back.
+/// A running sum over tiles that thread blocks finish in any order, by decoupled look-back.
 ///
 /// Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back" (NVIDIA NVR-2016-002). Every tile
-/// has a word: empty, its own sum, or the sum of all tiles up to it. A tile publishes its own sum, adds up those before
-/// it until it meets a word of the last kind, and publishes one itself. Words must be zero before the launch, and tiles
-/// must be taken in order (by a counter), so that no tile waits for one that has not begun.
+/// has a word: empty, the tile's own sum, or the sum of all tiles up to it. A tile publishes its own sum, adds up the
+/// words before it until it meets one of the last kind, and publishes one of that kind itself. Words must be zero
+/// before the launch. Tiles must be taken in order (by a counter), so that no tile waits for one that has not begun.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,14 @@ inline namespace v0 {
 
 /// The word of a tile: its kind in the two highest bits, 0 for empty.
 struct look_back_word {
-  static constexpr int value_bits = 62;                                     ///< of the sum
-  static constexpr std::uint64_t own_sum = std::uint64_t{1} << value_bits;  ///< a kind: of this tile alone
-  /// A kind: of all tiles to this one.
+  static constexpr int value_bits = 62;  ///< bits of the sum
+  /// The kind of a word with the sum of this tile alone.
+  static constexpr std::uint64_t own_sum = std::uint64_t{1} << value_bits;
+  /// The kind of a word with the sum of all tiles up to this one.
   static constexpr std::uint64_t sum_up_to_here = std::uint64_t{2} << value_bits;
   static constexpr std::uint64_t value_mask = own_sum - 1;  ///< the bits of the sum
 
-  /// Writes kind and sum as one word, seen by all of the device.
+  /// Writes kind and sum as one word, visible to all of the device.
   __device__ __forceinline__ static void publish(std::uint64_t* word, std::uint64_t kind, std::uint64_t value) {
     asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(word), "l"(kind | value) : "memory");
   }
@@ -32,8 +33,8 @@ struct look_back_word {
   }
 };
 
-/// The sum of all tiles before `tile`, for all lanes of the one warp that calls this. words: of the whole sequence;
-/// own: below 2^62.
+/// The sum of all tiles before `tile`, for all lanes of the one warp that calls this. words: the words of all tiles;
+/// own: the tile's sum, below 2^62.
 __device__ __forceinline__ std::uint64_t look_back(std::uint64_t* words, std::int64_t tile, std::uint64_t own,
                                                    int lane) {
   if (tile == 0) {
@@ -46,7 +47,7 @@ __device__ __forceinline__ std::uint64_t look_back(std::uint64_t* words, std::in
     look_back_word::publish(words + tile, look_back_word::own_sum, own);
   }
   std::uint64_t before = 0;
-  // Lane i looks at the tile i + 1 before; lanes before the first tile see an empty sum of all.
+  // Lane i looks at tile nearest - i; lanes before the first tile see 0 as a sum of all tiles up to theirs.
   for (std::int64_t nearest = tile - 1;; nearest -= 32) {
     std::int64_t const mine = nearest - lane;
     std::uint64_t word = look_back_word::sum_up_to_here;

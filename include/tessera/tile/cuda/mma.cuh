@@ -5,7 +5,8 @@
 ///     of a (16 x 32 bytes): rows group and group + 8, bytes 4 * (l % 4) on: [0], [1]; 16 bytes further: [2], [3]
 ///     of b (8 columns x 32 bytes, column after column): column group, bytes 4 * (l % 4) on: [0]; 16 bytes further: [1]
 ///     of the sums: row group, columns 2 * (l % 4) and the next  [0], [1];  row group + 8  [2], [3]
-/// which is what load_matrix gives. Of pairs of 4-bit integers 32 bytes are a depth of 64, the low one of a byte first.
+/// which is what load_matrix gives. For pairs of 4-bit integers 32 bytes are a depth of 64, the low one of a byte
+/// first.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ struct warp_mma;
 
 namespace detail {
 
-/// The part of the instruction's name that differs, and the oldest architecture that has it.
+/// The part of the instruction's name that depends on the operand type.
 template <class T>
 struct warp_mma_name;
 template <>
@@ -55,7 +56,7 @@ template <class T>
 requires requires {
   detail::warp_mma_name<T>::text;
 }
-/// Of floats; sums in fp32.
+/// The instruction for floats, with sums in fp32.
 struct warp_mma<T> {
   using sum_type = float;
   static constexpr int depth = 32 / static_cast<int>(sizeof(typename gemm_operand<T>::value_type));
@@ -68,13 +69,13 @@ struct warp_mma<T> {
   }
 };
 
-/// Of 8-bit integers; sums in 32 bits.
+/// The instruction for 8-bit integers, with sums in 32 bits.
 template <>
 struct warp_mma<std::int8_t> {
   using sum_type = std::int32_t;
   static constexpr int depth = 32;
 
-  /// Wraps where the sum does not fit 32 bits.
+  /// Adds the product to the sums, which wrap where they do not fit 32 bits.
   __device__ __forceinline__ static void multiply(std::int32_t (&sums)[4], std::uint32_t const (&a)[4],
                                                   std::uint32_t const (&b)[2]) {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -84,14 +85,14 @@ struct warp_mma<std::int8_t> {
   }
 };
 
-/// Of pairs of 4-bit integers; sums in 32 bits. The instruction is sm_80's to sm_89's: later ones have a subroutine in
-/// its place, which gemm_tile.cuh does without.
+/// The instruction for pairs of 4-bit integers, with sums in 32 bits. sm_80 to sm_89 have it; for later architectures
+/// ptxas puts a subroutine in its place, which gemm_tile.cuh avoids.
 template <>
 struct warp_mma<int4x2> {
   using sum_type = std::int32_t;
-  static constexpr int depth = 32;  ///< pairs
+  static constexpr int depth = 32;  ///< in pairs
 
-  /// Wraps where the sum does not fit 32 bits.
+  /// Adds the product to the sums, which wrap where they do not fit 32 bits.
   __device__ __forceinline__ static void multiply(std::int32_t (&sums)[4], std::uint32_t const (&a)[4],
                                                   std::uint32_t const (&b)[2]) {
     asm("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Pairs of 16-bit numbers in 32-bit words, both at a time.
+/// Arithmetic on pairs of 16-bit numbers in 32-bit words, both numbers at a time.
 #pragma once
 
 #include <cstdint>
@@ -7,35 +7,35 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Products of fp16, each rounded once.
+/// Products of fp16 pairs, each rounded once.
 __device__ __forceinline__ std::uint32_t multiply_pairs(std::uint32_t a, std::uint32_t b) {
   std::uint32_t product;
   asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
   return product;
 }
 
-/// The larger ones of unsigned 16-bit integers (sm_90).
+/// The larger ones of two pairs of unsigned 16-bit integers (sm_90).
 __device__ __forceinline__ std::uint32_t maximum_u16x2(std::uint32_t a, std::uint32_t b) {
   std::uint32_t larger;
   asm("max.u16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
   return larger;
 }
 
-/// The smaller ones of fp16. A NaN gives way to a number.
+/// The smaller ones of two pairs of fp16. If one is NaN, the other number results.
 __device__ __forceinline__ std::uint32_t minimum_f16x2(std::uint32_t a, std::uint32_t b) {
   std::uint32_t smaller;
   asm("min.f16x2 %0, %1, %2;" : "=r"(smaller) : "r"(a), "r"(b));
   return smaller;
 }
-/// The larger ones of fp16. A NaN gives way to a number.
+/// The larger ones of two pairs of fp16. If one is NaN, the other number results.
 __device__ __forceinline__ std::uint32_t maximum_f16x2(std::uint32_t a, std::uint32_t b) {
   std::uint32_t larger;
   asm("max.f16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
   return larger;
 }
 
-/// An 8 x 8 matrix of 16-bit elements, transposed; before and after, lane l holds columns 2 * (l % 4) and the next of
-/// row l / 4.
+/// Transposes an 8 x 8 matrix of 16-bit elements. Before and after, lane l holds columns 2 * (l % 4) and 2 * (l % 4) +
+/// 1 of row l / 4.
 __device__ __forceinline__ std::uint32_t transposed_matrix(std::uint32_t pair) {
   std::uint32_t other;
   asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(other) : "r"(pair));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Moves registers between warpgroups of a thread block (sm_90a): those that only start copies give theirs to those
-/// that multiply.
+/// Moves registers between warpgroups of a thread block (sm_90a): warpgroups that only start copies give theirs to
+/// warpgroups that multiply.
 ///
 ///     if (is_producer) { lower_registers<24>(); ... } else { raise_registers<240>(); ... }
 ///
-/// All warps of a warpgroup call it, once. The kernel needs a cap on registers at entry, which tessera::cuda gives it;
-/// for P producers and C consumers among the warpgroups of a block, P * lowered + C * raised must not exceed (P + C) *
+/// All warps of a warpgroup call it once. The kernel needs a cap on registers at entry, which tessera::cuda gives it.
+/// For P producers and C consumers among the warpgroups of a block, P * lowered + C * raised must not exceed (P + C) *
 /// cap.
 #pragma once
 
@@ -16,14 +16,14 @@ inline namespace v0 {
 template <int Registers>
 inline constexpr bool is_register_budget = Registers % 8 == 0 && Registers >= 24 && Registers <= 256;
 
-/// Gives all but `Registers` of each thread back.
+/// Releases all but `Registers` registers of each thread.
 template <int Registers>
 __device__ __forceinline__ void lower_registers() {
   static_assert(is_register_budget<Registers>, "tessera: a register budget is a multiple of 8 from 24 to 256");
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 
-/// Waits until as many are free.
+/// Waits until enough registers are free for each thread to have `Registers`, and takes them.
 template <int Registers>
 __device__ __forceinline__ void raise_registers() {
   static_assert(is_register_budget<Registers>, "tessera: a register budget is a multiple of 8 from 24 to 256");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Pieces of rows as operands of tensor cores: what tile/row_operands.hpp says, for the lanes of a warp.
+/// Loads and multiplies pieces of rows as operands of tensor cores, laid out as in tile/row_operands.hpp, for a warp's
+/// lanes.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +12,15 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A lane's pieces of a row of `Numbers` that is summed over.
+/// A lane's pieces of a row of `Numbers` numbers that is summed over.
 template <int Numbers>
 struct row_words {
-  static constexpr int blocks = Numbers / 32;  ///< of 32 numbers
+  static constexpr int blocks = Numbers / 32;  ///< blocks of 32 numbers
   static_assert(Numbers % 32 == 0, "tessera: rows have whole blocks of 32 numbers");
 
   uint4 words[blocks];  ///< the lane's 8 numbers of each block
 
-  /// Null is a row of zeros. The row begins at a multiple of 16 bytes and is not read again soon.
+  /// Loads the pieces; null gives a row of zeros. The row begins at a multiple of 16 bytes and is not read again soon.
   template <class T>
   __device__ __forceinline__ void load(T const* row, int lane) {
     static_assert(sizeof(T) == 2);
@@ -31,7 +32,7 @@ struct row_words {
   }
 };
 
-/// Adds products over 32 numbers: of 16 rows, `first` rows g and `second` rows g + 8, and 8 columns.
+/// Adds products over 32 numbers of 16 rows and 8 columns: `first` has rows g and `second` rows g + 8.
 template <class T>
 __device__ __forceinline__ void multiply_pieces(float (&sums)[4], uint4 const& first, uint4 const& second,
                                                 uint4 const& column) {
@@ -44,7 +45,7 @@ __device__ __forceinline__ std::uint32_t word_of(uint4 const& piece, int which) 
   return which < 4 ? (which < 2 ? piece.x : piece.y) : (which < 6 ? piece.z : piece.w);
 }
 
-/// Adds products over 16 rows, of whose pieces g a lane has those of rows 2t, 2t + 1, 2t + 8 and 2t + 9: eight tiles.
+/// Adds products over 16 rows, eight tiles of them. A lane has pieces g of rows 2t, 2t + 1, 2t + 8 and 2t + 9.
 template <class T>
 __device__ __forceinline__ void multiply_rows(float (*sums)[4], std::uint32_t const (&weights)[4],
                                               uint4 const (&rows)[4]) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Loads from shared memory by 32-bit address: no base to add, no question which memory is meant.
+/// Accesses shared memory by 32-bit addresses, which need no base and leave no doubt which memory is meant.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,15 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The address, computed where this is called and kept in a register: left alone, the compiler computes it at
-/// every use.
+/// The 32-bit address, computed where this is called and kept in a register: left to itself, the compiler computes it
+/// at every use.
 __device__ __forceinline__ std::uint32_t shared_address(void const* pointer) {
   std::uint32_t address = static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
   asm volatile("mov.u32 %0, %0;" : "+r"(address));
   return address;
 }
 
-/// begin + (index & (2^Bits - 1)) * 4, in two instructions where the compiler would take three.
+/// The address begin + (index & (2^Bits - 1)) * 4, in two instructions where the compiler would take three.
 template <int Bits>
 __device__ __forceinline__ std::uint32_t table_address(std::uint32_t begin, std::uint32_t index) {
   std::uint32_t address;
@@ -25,21 +25,21 @@ __device__ __forceinline__ std::uint32_t table_address(std::uint32_t begin, std:
   return address;
 }
 
-/// 4 bytes at a multiple of 4.
+/// Loads 4 bytes at a multiple of 4.
 __device__ __forceinline__ std::uint32_t load_shared_u32(std::uint32_t address) {
   std::uint32_t value;
   asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address));
   return value;
 }
 
-/// 8 bytes at a multiple of 8.
+/// Loads 8 bytes at a multiple of 8.
 __device__ __forceinline__ uint2 load_shared_u32x2(std::uint32_t address) {
   uint2 value;
   asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(value.x), "=r"(value.y) : "r"(address));
   return value;
 }
 
-/// 16 bytes at a multiple of 16.
+/// Loads 16 bytes at a multiple of 16.
 __device__ __forceinline__ float4 load_shared_f32x4(std::uint32_t address) {
   float4 value;
   asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
@@ -48,19 +48,19 @@ __device__ __forceinline__ float4 load_shared_f32x4(std::uint32_t address) {
   return value;
 }
 
-/// 2 bytes at a multiple of 2.
+/// Loads 2 bytes at a multiple of 2.
 __device__ __forceinline__ std::uint32_t load_shared_u16(std::uint32_t address) {
   std::uint16_t value;
   asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(address));
   return value;
 }
 
-/// The lower 2 bytes of `value`, at a multiple of 2.
+/// Stores the lower 2 bytes of `value` at a multiple of 2.
 __device__ __forceinline__ void store_shared_u16(std::uint32_t address, std::uint32_t value) {
   asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "h"(static_cast<std::uint16_t>(value)) : "memory");
 }
 
-/// 8 bytes at a multiple of 8.
+/// Stores 8 bytes at a multiple of 8.
 __device__ __forceinline__ void store_shared_u32x2(std::uint32_t address, uint2 value) {
   asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(value.x), "r"(value.y) : "memory");
 }

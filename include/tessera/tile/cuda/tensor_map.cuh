@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `tensor_map`: how the copy engine (TMA, sm_90) finds boxes of a matrix: where it lies, how large it is, how a box
-/// lies in shared memory.
+/// `tensor_map`: how TMA (sm_90) finds boxes of a matrix: where the matrix lies, how large it is, and how a box lies in
+/// shared memory.
 ///
 ///     if (can_map(matrix)) {
 ///       tensor_map const map = make_tensor_map("linear", matrix, box_shape{.rows = 128, .columns = 64});
 ///       exec.run(program{.map = map, ...}, tiles);      // a program holds maps by value
 ///     }
 ///
-/// Made by the driver (cuTensorMapEncodeTiled), which is found at run time: there is nothing to link. Elements of a box
-/// outside of the matrix read as zeros and are not written (but see store_box). Boxes lie swizzled by 128 bytes: the 16
-/// bytes c of row r at
-/// 128 r + 16 (c ^ (r % 8)). Those of 64 bytes a row can lie as wgmma wants them instead, see box_swizzle.
+/// The driver makes maps (cuTensorMapEncodeTiled). It is found at run time, so there is nothing to link. Elements of a
+/// box outside of the matrix read as zeros and are not written (but see store_box). Boxes lie swizzled by 128 bytes:
+/// the 16 bytes number c of row r are at 128 r + 16 (c ^ (r % 8)). Boxes with 64 bytes a row can be swizzled by 64
+/// bytes for wgmma instead, see box_swizzle.
 #pragma once
 
 #include <cuda.h>
@@ -29,19 +29,19 @@ namespace tessera {
 inline namespace v0 {
 
 struct tensor_map {
-  CUtensorMap map;  ///< of the driver's, opaque
+  CUtensorMap map;  ///< the driver's map, opaque
 };
 
-/// What one copy moves. A row of it is at most 128 bytes, a multiple of 16.
+/// The box that one copy moves. A row of it is at most 128 bytes, a multiple of 16.
 struct box_shape {
-  int rows;     ///< of the matrix
-  int columns;  ///< of the matrix; a row has at most 128 bytes
+  int rows;     ///< rows of the box
+  int columns;  ///< columns of the box; a row has at most 128 bytes
 };
 
-/// How many bytes a swizzle permutes: as many as a row of the box has, for operands of wgmma.
+/// How many bytes a swizzle permutes: for operands of wgmma, as many as a row of the box has.
 enum class box_swizzle { bytes_128, bytes_64 };
 
-/// How boxes that are read are kept in L2: 256 bytes are fetched at a time where rows are long.
+/// How L2 fetches boxes that are read: 256 bytes at a time where rows are long.
 inline constexpr CUtensorMapL2promotion tensor_map_l2 = CU_TENSOR_MAP_L2_PROMOTION_L2_256B;
 
 namespace detail {
@@ -70,7 +70,7 @@ using encode_tiled = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t,
                                   cuuint64_t const*, cuuint32_t const*, cuuint32_t const*, CUtensorMapInterleave,
                                   CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
-/// The driver's function; throws device_error when the driver has none.
+/// The driver's function; throws device_error when the driver has no such function.
 inline encode_tiled find_encode_tiled(char const* function) {
   void* entry = nullptr;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
@@ -86,8 +86,8 @@ inline encode_tiled find_encode_tiled(char const* function) {
 
 }  // namespace detail
 
-/// Whether the copy engine can address a matrix: rows next to each other in memory begin at multiples of 16 bytes,
-/// elements of a row lie next to each other, extents fit 31 bits. An empty matrix has no map.
+/// Whether TMA can address a matrix: rows next to each other in memory begin at multiples of 16 bytes, elements of a
+/// row lie next to each other, extents fit 31 bits. An empty matrix has no map.
 template <class T>
 [[nodiscard]] bool can_map(matrix_view<T> matrix) {
   constexpr auto bytes = static_cast<std::int64_t>(sizeof(T));
@@ -100,7 +100,7 @@ template <class T>
          (matrix.stride(1) == 1 || matrix.extent(1) == 1) && reinterpret_cast<std::uintptr_t>(matrix.data) % 16 == 0;
 }
 
-/// `function` is what messages name. Throws value_error for a matrix that cannot be mapped or a box that is none.
+/// Makes the map. Messages name `function`. Throws value_error for a matrix that cannot be mapped or an invalid box.
 template <class T>
 [[nodiscard]] tensor_map make_tensor_map(char const* function, matrix_view<T> matrix, box_shape box,
                                          box_swizzle swizzle = box_swizzle::bytes_128) {

@@ -2,7 +2,8 @@
 /// The text of wgmma for each number of columns: one statement for a from shared memory, one for a from registers.
 /// Programs use warpgroup_mma.cuh.
 ///
-/// A statement has to list its registers one by one, 4 to 128 sums; the macro below does so. It ends with the file.
+/// A statement has to list its registers one by one, 4 to 128 sums; a macro does so and is undefined at the end of the
+/// file.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// The statements see sums as words: one text serves floats and integers.
+/// A sum as a word: the statements see words, so that one text serves floats and integers.
 template <class Sum>
 __device__ __forceinline__ std::uint32_t& as_word(Sum& sum) {
   static_assert(sizeof(Sum) == sizeof(std::uint32_t));
@@ -24,8 +25,8 @@ __device__ __forceinline__ std::uint32_t& as_word(Sum& sum) {
   "+r"(as_word(d[i])), "+r"(as_word(d[i + 1])), "+r"(as_word(d[i + 2])), "+r"(as_word(d[i + 3])),              \
   "+r"(as_word(d[i + 4])), "+r"(as_word(d[i + 5])), "+r"(as_word(d[i + 6])), "+r"(as_word(d[i + 7]))
 
-/// run<Name>(d, a, b, add): d = a * b + (add ? d : 0). Name: the texts of the kind of instruction and of its last
-/// arguments.
+/// The statement as run<Name>(d, a, b, add), which computes d = a * b + (add ? d : 0). Name: the texts of the kind of
+/// instruction and of its last arguments.
 template <int Columns>
 struct warpgroup_instruction;
 template <>

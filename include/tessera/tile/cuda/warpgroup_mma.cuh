@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// wgmma (sm_90a): a warpgroup, four warps that begin at a multiple of four, multiplies 64 rows by up to 256 columns,
-/// over a depth of
-/// 32 bytes of operands, while its threads go on.
+/// over a depth of 32 bytes of operands, while its threads go on.
 ///
 ///     using mma = warpgroup_mma<bfloat16, 256>;
 ///     typename mma::sum_type sums[mma::registers];
@@ -11,12 +10,12 @@
 ///     commit_multiply();
 ///     await_multiply<0>(sums);                                    // all but the last 0 commits are done
 ///
-/// Operands lie in shared memory as the copy engine writes them with a swizzle of 128 bytes: rows of 128 bytes along
-/// the depth, tiles aligned to 1024 bytes; or, where the depth is less, of 64 bytes. Thread t of the warpgroup
-/// holds, in register 4 j + 2 h + i, the sum of row 16 (t / 32) + (t % 32) / 4 + 8 h and column 8 j + 2 (t % 4) + i.
+/// Operands lie in shared memory as TMA writes them with a swizzle of 128 bytes: rows of 128 bytes along the depth,
+/// tiles aligned to 1024 bytes; or rows of 64 bytes, where the depth is less. Thread t of the warpgroup holds, in
+/// register 4 j + 2 h + i, the sum of row 16 (t / 32) + (t % 32) / 4 + 8 h and column 8 j + 2 (t % 4) + i.
 ///
-/// Sums of 8-bit floats keep about 13 bits of mantissa below the largest addend (as cuBLAS's with fast accumulation);
-/// those of other types round as fp32, or are exact.
+/// Sums of 8-bit floats keep about 13 bits of mantissa below the largest addend (as cuBLAS does with fast
+/// accumulation). Sums of other types round as fp32, or are exact.
 #pragma once
 
 #include <cstdint>
@@ -30,19 +29,19 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Where the elements of an operand of 2 bytes lie next to each other: along the depth, as rows of x and of W do in x
-/// W^T, or across it.
+/// The direction in which the elements of an operand of 2 bytes lie next to each other: along the depth, as rows of x
+/// and of W do in x W^T, or across it.
 enum class operand_order { along_depth, across_depth };
 
 /// The word by which wgmma finds an operand in shared memory.
 struct matrix_descriptor {
-  std::uint64_t bits;  ///< opaque: the hardware's
+  std::uint64_t bits;  ///< the hardware's, opaque
 
-  /// Rows of 128 swizzled bytes along the depth: 8 of them, 1024 bytes, to the next 8.
+  /// Rows of 128 swizzled bytes along the depth; each 8 rows take 1024 bytes.
   __device__ __forceinline__ static matrix_descriptor rows_of_128_bytes(std::uint32_t address) {
     return with_strides(address, 16, 1024);
   }
-  /// Rows of `Bytes` swizzled bytes along the depth, 128 or 64, one behind the other.
+  /// Rows of `Bytes` swizzled bytes along the depth, 128 or 64, one after the other.
   template <int Bytes>
   __device__ __forceinline__ static matrix_descriptor rows_of(std::uint32_t address) {
     static_assert(Bytes == 128 || Bytes == 64, "tessera: rows of operands have 128 or 64 bytes");
@@ -50,7 +49,7 @@ struct matrix_descriptor {
     constexpr std::uint64_t stride = 8 * Bytes;
     return {swizzle << 62 | stride >> 4 << 32 | std::uint64_t{1} << 16 | ((address & 0x3ffffU) >> 4)};
   }
-  /// Swizzled by 128 bytes. What the strides, in bytes, mean depends on the order: PTX ISA, "Matrix Descriptor".
+  /// Swizzled by 128 bytes. The meaning of the strides, in bytes, depends on the order: PTX ISA, "Matrix Descriptor".
   __device__ __forceinline__ static matrix_descriptor with_strides(std::uint32_t address, int leading, int stride) {
     constexpr std::uint64_t swizzle_of_128_bytes = std::uint64_t{1} << 62;
     return {swizzle_of_128_bytes | static_cast<std::uint64_t>(stride >> 4) << 32 |
@@ -129,14 +128,14 @@ struct warpgroup_mma {
   static constexpr int rows = 64;
   static constexpr int columns = Columns;
   static constexpr int depth = 32 / static_cast<int>(sizeof(typename gemm_operand<T>::value_type));
-  static constexpr int registers = Columns / 2;  ///< of a thread, for the sums
+  static constexpr int registers = Columns / 2;  ///< registers of a thread for the sums
 
   __device__ __forceinline__ static void multiply(sum_type (&sums)[registers], matrix_descriptor a, matrix_descriptor b,
                                                   bool add) {
     detail::warpgroup_instruction<Columns>::template run<name>(sums, a.bits, b.bits, add ? 1 : 0);
   }
-  /// a from registers: four bytes to a register, laid out as mma.cuh says of one warp, warp w holding rows 16 w to 16 w
-  /// + 15. They must not change before the multiplication is done.
+  /// Multiplies with a from registers: four bytes to a register, laid out as in mma.cuh for one warp, warp w holding
+  /// rows 16 w to 16 w + 15. The registers must not change before the multiplication is done.
   __device__ __forceinline__ static void multiply(sum_type (&sums)[registers], std::uint32_t const (&a)[4],
                                                   matrix_descriptor b, bool add) {
     detail::warpgroup_instruction<Columns>::template run<name>(sums, a, b.bits, add ? 1 : 0);
@@ -146,8 +145,8 @@ struct warpgroup_mma {
   using name = detail::warpgroup_mma_name<T, A, B>;
 };
 
-/// Keeps the compiler from moving what reads or writes registers across this place: it does not know that wgmma goes on
-/// using them.
+/// Keeps the compiler from moving reads and writes of these registers across this place: it does not know that wgmma
+/// goes on using them.
 template <class Word, int Count>
 __device__ __forceinline__ void pin_registers(Word (&words)[Count]) {
 #pragma unroll
@@ -156,29 +155,30 @@ __device__ __forceinline__ void pin_registers(Word (&words)[Count]) {
   }
 }
 
-/// Registers and shared memory written so far are there for the multiplications that follow.
+/// Makes registers and shared memory written so far visible to the multiplications that follow.
 __device__ __forceinline__ void begin_multiply() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-/// The same, and the compiler keeps what is done to `sums` before it.
+/// The same, and the compiler leaves earlier changes of `sums` before it.
 template <class Sum, int Count>
 __device__ __forceinline__ void begin_multiply(Sum (&sums)[Count]) {
   pin_registers(sums);
   begin_multiply();
 }
 
-/// Closes a set of multiplications, to be awaited together.
+/// Commits the multiplications since the last call as one group, to be awaited together.
 __device__ __forceinline__ void commit_multiply() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/// Waits until at most `Pending` sets are not done. The operands of the others may be overwritten after that; for the
+/// Waits until at most `Pending` groups are not done. The operands of the others may be overwritten after that; for the
 /// sums, see the overload that takes them.
 template <int Pending>
 __device__ __forceinline__ void await_multiply() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
-/// Waits until at most `Pending` sets are not done; if none that uses `sums` is pending, they can be read after this.
+/// Waits until at most `Pending` groups are not done; if no group that uses `sums` is pending, they can be read after
+/// this.
 template <int Pending, class Sum, int Count>
 __device__ __forceinline__ void await_multiply(Sum (&sums)[Count]) {
   await_multiply<Pending>();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// widen_int4() for groups of CUDA threads: the values of tile/source/int4_codes.hpp in about half of the
+/// The widen_int4() of groups of CUDA threads: the values of tile/source/int4_codes.hpp in about half of the
 /// instructions.
 #pragma once
 
@@ -11,7 +11,8 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Two at a time: nibbles side by side as bytes, each below the byte that makes it 128 + 8 + code, then 136 less.
+/// Widens two codes at a time: each becomes the low byte of a bf16 whose high byte makes it 128 + 8 + code; then 136 is
+/// subtracted.
 template <CudaGroup Group>
 __device__ __forceinline__ tile_chunk<bfloat16> widen_int4(Group const&, std::uint32_t codes) {
   std::uint32_t const flipped = codes ^ 0x88888888U;

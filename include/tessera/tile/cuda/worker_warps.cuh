@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `worker_warps`: a block of warps that work and one more, which has the copy engine bring what they work on: how it
-/// begins, and where they meet.
+/// `worker_warps`: a warp-specialised block: some warps work, and one more loads their data by TMA. It has the
+/// beginning of such a block, and the barriers at which warps meet.
 ///
 ///     using block_warps = worker_warps<4>;                // the program's lanes are block_warps::lanes
 ///     auto const own = block_warps::of(group);
@@ -9,7 +9,7 @@
 ///       block_warps::wait_for_barriers();
 ///       work(scratch, own.warp, own.lane);
 ///     } else {
-///       bring(scratch, own.lane);
+///       load(scratch, own.lane);
 ///     }
 #pragma once
 
@@ -22,19 +22,20 @@ inline namespace v0 {
 
 template <int Workers>
 struct worker_warps {
-  static constexpr int worker_lanes = 32 * Workers;  ///< of those that work
-  static constexpr int lanes = worker_lanes + 32;    ///< of the block
+  static constexpr int worker_lanes = 32 * Workers;  ///< lanes of the warps that work
+  static constexpr int lanes = worker_lanes + 32;    ///< lanes of the block
 
-  int warp;  ///< of the block; workers are 0 to Workers - 1
-  int lane;  ///< of the warp
+  int warp;  ///< index of the warp in the block; workers are 0 to Workers - 1
+  int lane;  ///< index of the lane in the warp
 
-  /// The thread's place.
+  /// The warp and the lane of this thread.
   [[nodiscard]] __device__ __forceinline__ static worker_warps of(cuda_block<lanes> const& group) {
     return {__shfl_sync(0xffffffffU, group.lane / 32, 0), group.lane % 32};
   }
 
-  /// All lanes, as the first thing they do. One lane of the warp that brings calls `init_barriers`, which ends with
-  /// fence_barrier_init, while earlier kernels of the stream may still run; what these wrote can be read from here on.
+  /// Begins the block; all lanes call it first. One lane of the warp that loads calls `init_barriers`, which ends with
+  /// fence_barrier_init, while earlier kernels of the stream may still run. What these kernels wrote can be read from
+  /// here on.
   template <class InitBarriers>
   __device__ __forceinline__ void begin(InitBarriers const& init_barriers) const {
     if (warp == Workers) {
@@ -48,11 +49,11 @@ struct worker_warps {
     wait_for_stream();
   }
 
-  /// Workers, once, before they wait for what is brought: barriers can be waited for from here on.
+  /// Workers call it once, before they wait for data: barriers can be waited for from here on.
   __device__ __forceinline__ static void wait_for_barriers() { sync_named(begin_barrier, lanes); }
-  /// Workers wait for each other.
+  /// Makes workers wait for each other.
   __device__ __forceinline__ static void sync() { sync_named(workers_barrier, worker_lanes); }
-  /// A worker has read what `barrier` guards, as it has come: one of its lanes arrives there.
+  /// Says that a worker has read the data that `barrier` guards: one of its lanes arrives there.
   __device__ __forceinline__ static void release(shared_barrier& barrier, int lane) {
     fence_async_proxy();
     __syncwarp();
@@ -60,7 +61,8 @@ struct worker_warps {
       barrier.arrive();
     }
   }
-  /// A worker has read what `barrier` guards: its first `readers` lanes, which are those that have read, arrive there.
+  /// Says that a worker has read the data that `barrier` guards: its first `readers` lanes, which are those that have
+  /// read, arrive there.
   __device__ __forceinline__ static void release(shared_barrier& barrier, int lane, int readers) {
     fence_async_proxy();
     __syncwarp();

@@ -17,7 +17,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A number that a range-for counts up.
+/// A number that a range-for loop counts up.
 struct lane_iterator {
   int lane;  ///< the number
   TESSERA_FN constexpr int operator*() const { return lane; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `decoded`: a TileSource that is a row-major matrix kept as compressed blocks. To load a tile, the group decodes the
-/// blocks that cover it into scratch and copies out what the tile wants.
+/// `decoded`: a TileSource of a row-major matrix that is stored as compressed blocks. To load a tile, the group decodes
+/// the blocks that cover it into scratch and copies the tile's elements from there.
 ///
 ///     using reader = weight_reader<bfloat16, keep_mantissa<7>>;        // or anything else that decodes blocks
 ///     using source = decoded<reader>;
@@ -11,7 +11,7 @@
 ///
 /// A block stays in scratch until another is needed, so tiles that follow each other along a row decode each block
 /// once. A Reader has value_type, scratch_type (trivial), largest_block, block_weights(), and decode(group, block,
-/// values, scratch), which all lanes reach and after which all lanes see the values.
+/// values, scratch). All lanes reach decode(), and all lanes see the values after it.
 #pragma once
 
 #include <cstdint>
@@ -27,20 +27,20 @@ template <class Reader>
 struct decoded {
   using value_type = typename Reader::value_type;
 
-  /// What the group needs while it loads tiles.
+  /// The scratch of a group that loads tiles.
   struct scratch_type {
-    /// Of the block `held`.
+    /// The values of the block `held`.
     alignas(64) value_type weights[Reader::largest_block];
-    typename Reader::scratch_type reader;  ///< the reader's own
+    typename Reader::scratch_type reader;  ///< the reader's scratch
     std::int64_t held;                     ///< number of the block whose values are in `weights`
   };
 
   Reader reader;              ///< decodes a block
-  std::int64_t row_count;     ///< of the matrix
-  std::int64_t column_count;  ///< of the matrix
-  scratch_type* scratch;      ///< of the group
+  std::int64_t row_count;     ///< rows of the matrix
+  std::int64_t column_count;  ///< columns of the matrix
+  scratch_type* scratch;      ///< the group's scratch
 
-  /// A source for this group, whose scratch holds nothing yet.
+  /// Makes a source for this group, whose scratch holds no block yet.
   template <class Group>
   TESSERA_FN static decoded open(Group const& group, Reader const& reader, std::int64_t rows, std::int64_t columns,
                                  scratch_type& scratch) {
@@ -106,7 +106,7 @@ struct decoded {
     if (scratch->held == block) {
       return;
     }
-    group.sync();  // the block that goes has been read
+    group.sync();  // the block that is replaced has been read
     reader.decode(group, block, scratch->weights, scratch->reader);
     for (int lane : group) {
       if (is_first(lane)) {
@@ -117,13 +117,13 @@ struct decoded {
   }
 };
 
-/// The same matrix before a group has scratch for it: what a program is given and opens, see
+/// The same matrix before a group has scratch for it: programs take it as an argument and open it, see
 /// tile/source/open_source.hpp.
 ///
 ///     gemm_tiles<bfloat16, dense<bfloat16>, decoded_matrix<reader>, Epilogue> const program{
 ///         {inputs}, {blocks, rows, columns}, epilogue};
 ///
-/// A tile of several rows decodes a block for each of them, and again for the tile beside it. That is right for any
+/// A tile of several rows decodes a block for each row, and again for the next tile of the row. That is right for any
 /// matrix, and quick where a block holds many rows; compressed_linear decodes blocks of long rows once.
 template <class Reader>
 struct decoded_matrix {
@@ -132,13 +132,13 @@ struct decoded_matrix {
   static constexpr int lanes = Reader::lanes;
 
   Reader reader;              ///< decodes a block
-  std::int64_t row_count;     ///< of the matrix
-  std::int64_t column_count;  ///< of the matrix
+  std::int64_t row_count;     ///< rows of the matrix
+  std::int64_t column_count;  ///< columns of the matrix
 
   TESSERA_FN constexpr std::int64_t rows() const { return row_count; }
   TESSERA_FN constexpr std::int64_t columns() const { return column_count; }
 
-  /// A source for this group, whose scratch holds nothing yet.
+  /// Makes a source for this group, whose scratch holds no block yet.
   template <class Group>
   TESSERA_FN decoded<Reader> open(Group const& group, scratch_type& scratch) const {
     return decoded<Reader>::open(group, reader, row_count, column_count, scratch);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `dense`: the TileSource that is a matrix in memory, of any strides; and `gathered`: some rows of one, by number.
+/// `dense`: the TileSource of a matrix in memory, of any strides; and `gathered`: some rows of a matrix, by number.
 ///
 ///     dense<bfloat16> const weights{matrix};
 ///     gathered<bfloat16> const tokens{hidden, order};     // row i is row order[i] of `hidden`; zeros if there is none
@@ -21,7 +21,7 @@ inline namespace v0 {
 
 namespace detail {
 
-/// Which row of the matrix is row i of the source; -1 for none.
+/// The row of the matrix that is row i of the source; -1 if there is none.
 struct own_rows {
   TESSERA_FN constexpr std::int64_t operator()(std::int64_t row) const { return row; }
 };
@@ -41,7 +41,7 @@ TESSERA_FN bool has_whole_chunks(matrix_view<T const> matrix) {
          reinterpret_cast<std::uintptr_t>(matrix.data) % 16 == 0;
 }
 
-/// Row `row` of the source, where `rows` are its rows and `names` says which of the matrix they are.
+/// Loads a tile from a source of `rows` rows; `names` says which row of the matrix each of them is.
 template <class T, class Rows, class Group, class Tile>
 TESSERA_FN void load_rows(Group const& group, Tile& tile, matrix_view<T const> matrix, std::int64_t rows,
                           Rows const& names, std::int64_t first_row, std::int64_t first_column) {
@@ -65,7 +65,8 @@ TESSERA_FN void load_rows(Group const& group, Tile& tile, matrix_view<T const> m
       return;
     }
   }
-  bool const rows_are_neighbours = matrix.stride(0) == 1 && matrix.stride(1) != 1;  // then lanes go along columns
+  // Then neighbouring lanes take neighbouring rows.
+  bool const rows_are_neighbours = matrix.stride(0) == 1 && matrix.stride(1) != 1;
   for (int lane : group) {
     for (int i = lane; i < Tile::rows * Tile::columns; i += Group::size) {
       int const at_row = rows_are_neighbours ? i % Tile::rows : i / Tile::columns;
@@ -96,13 +97,14 @@ struct dense {
   }
 };
 
-/// Rows of a matrix in the order of a list.
+/// The TileSource of a matrix's rows in the order of a list.
 template <class T>
 struct gathered {
   using value_type = T;
 
-  matrix_view<T const> matrix;           ///< rows x columns, any strides
-  array_view<std::int64_t const> order;  ///< of each row, which one of the matrix it is; others are zeros
+  matrix_view<T const> matrix;  ///< rows x columns, any strides
+  /// For each row its number in the matrix; a number outside of the matrix gives zeros.
+  array_view<std::int64_t const> order;
 
   TESSERA_FN constexpr std::int64_t rows() const { return order.size(); }
   TESSERA_FN constexpr std::int64_t columns() const { return matrix.extent(1); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `dequantized`: the TileSource that is a matrix of codes of a Quantizer, decoded on the way into the tile: a product
-/// with 8-bit weights and bf16 inputs needs no other program than one with bf16 weights.
+/// `dequantized`: the TileSource of a matrix of a Quantizer's codes, which are decoded on the way into the tile. So a
+/// product of 8-bit weights and bf16 inputs needs the same program as one of bf16 weights.
 ///
 ///     using quantizer = symmetric_quantizer<8, 64>;                 // 64 columns share a scale
 ///     using source = dequantized<quantizer, bfloat16>;
@@ -19,13 +19,13 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Value: what decoded codes are rounded to. Groups begin anew with each row; a quantizer for whole tensors has its
-/// parameters at params(0, 0).
+/// Value: the type to which decoded codes are rounded. Groups begin anew with each row; a quantizer for whole tensors
+/// has its parameters at params(0, 0).
 template <Quantizer Q, Scalar Value>
 struct dequantized {
   using value_type = Value;
 
-  Q quantizer;                                        ///< that made the codes
+  Q quantizer;                                        ///< the quantizer that made the codes
   matrix_view<typename Q::code_type const> codes;     ///< rows x columns
   matrix_view<typename Q::params_type const> params;  ///< rows x groups of a row
 

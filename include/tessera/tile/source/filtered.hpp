@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `filtered`: the TileSource that is a matrix of which only some blocks count; all others are zeros, whatever lies
-/// there, and are never read.
+/// `filtered`: the TileSource of a matrix of which only some blocks are kept. All others are zeros, whatever memory
+/// holds there, and are never read.
 ///
 ///     filtered<bfloat16> const gradients{matrix, kept, 128, 64};   // kept(i, j): of block i, j of 128 x 64 elements
 ///     if (!gradients.is_zero(row, 64, column, 32)) { gradients.load(group, tile, row, column); }
@@ -22,14 +22,14 @@ struct filtered {
   using value_type = T;
 
   matrix_view<T const> matrix;           ///< rows x columns, any strides
-  matrix_view<std::uint8_t const> kept;  ///< 0: the block is zeros
-  int block_rows;                        ///< of a block
-  int block_columns;                     ///< of a block
+  matrix_view<std::uint8_t const> kept;  ///< for each block 0 if it is zeros
+  int block_rows;                        ///< rows of a block
+  int block_columns;                     ///< columns of a block
 
   TESSERA_FN constexpr std::int64_t rows() const { return matrix.extent(0); }
   TESSERA_FN constexpr std::int64_t columns() const { return matrix.extent(1); }
 
-  /// Whether a part is known to be zeros without looking at it.
+  /// Whether a part of the matrix is zeros because none of its blocks is kept.
   TESSERA_FN constexpr bool is_zero(std::int64_t first_row, std::int64_t row_count, std::int64_t first_column,
                                     std::int64_t column_count) const {
     return !finds(true, first_row, row_count, first_column, column_count);
@@ -54,7 +54,7 @@ struct filtered {
   }
 
  private:
-  /// Whether a part has a block that is kept, or one that is not.
+  /// Whether a part has a block that is kept (`wanted`), or one that is not.
   TESSERA_FN constexpr bool finds(bool wanted, std::int64_t first_row, std::int64_t row_count,
                                   std::int64_t first_column, std::int64_t column_count) const {
     std::int64_t const last_row = min(first_row + row_count, rows());

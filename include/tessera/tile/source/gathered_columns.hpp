@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `gathered_columns`: the TileSource whose columns are some rows of a matrix, by number: `gathered` turned over, for
-/// products that add up over the rows.
+/// `gathered_columns`: the TileSource whose columns are some rows of a matrix, by number: the transpose of `gathered`,
+/// for products that sum over the rows.
 ///
 ///     gathered_columns<bfloat16> const tokens{hidden, order};   // element (k, i) is hidden(order[i], k), or zero
 #pragma once
@@ -20,12 +20,12 @@ struct gathered_columns {
   using value_type = T;
 
   matrix_view<T const> matrix;           ///< rows x columns, any strides
-  array_view<std::int64_t const> order;  ///< -1 stands for zeros
+  array_view<std::int64_t const> order;  ///< for each column the number of its row; -1 stands for zeros
 
   TESSERA_FN constexpr std::int64_t rows() const { return matrix.extent(1); }
   TESSERA_FN constexpr std::int64_t columns() const { return order.size(); }
 
-  /// Neighbouring lanes read along rows of the matrix.
+  /// Loads a tile; neighbouring lanes read along rows of the matrix.
   template <class Group, class Tile>
   TESSERA_FN void load(Group const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
     for (int lane : group) {

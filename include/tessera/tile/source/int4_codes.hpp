@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `int4_codes`: the TileSource that is a matrix of signed 4-bit codes, two to a byte, as whole numbers from -8 to 7 in
-/// bfloat16, which holds them exactly. The scales of their quantizer are for the sums: one multiplication for each sum
-/// and group, where decoding takes one for each code.
+/// `int4_codes`: the TileSource of a matrix of signed 4-bit codes, two to a byte, as whole numbers from -8 to 7 in
+/// bfloat16, which holds them exactly. The scales of their quantizer are applied to the sums. That takes one
+/// multiplication for each sum and group, where decoding takes one for each code.
 ///
 ///     int4_codes const weights{pairs};                        // rows x columns / 2
 ///     weights.load(group, tile, first_row, first_column);
@@ -30,9 +30,9 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Eight codes, the first in the lowest bits. 128 + (code + 8) is a bf16 whose last four bits are code + 8, which is
-/// the code with its sign bit flipped; subtracting 136 leaves the code. All of it is exact, so rounding is cutting off.
-/// Groups of CUDA threads have instructions for it: tile/cuda/widen_int4.cuh.
+/// Widens eight codes, the first in the lowest bits. 128 + (code + 8) is a bf16 whose last four bits are code + 8,
+/// which is the code with its sign bit flipped; subtracting 136 leaves the code. All of this is exact, so cutting off
+/// rounds correctly. Groups of CUDA threads have instructions for it: tile/cuda/widen_int4.cuh.
 template <class Group>
 TESSERA_FN constexpr tile_chunk<bfloat16> widen_int4(Group const&, std::uint32_t codes) {
   std::uint32_t const flipped = codes ^ 0x88888888U;
@@ -50,30 +50,30 @@ struct int4_codes {
 
   matrix_view<int4x2 const> pairs;  ///< rows x columns / 2, the first code of a pair in the low bits
 
-  /// 32 codes of a row.
+  /// A chunk of 32 codes of a row.
   struct alignas(16) code_chunk {
     static constexpr int size = 32;
     std::uint32_t words[4];  ///< eight codes each, the first in the lowest bits
   };
 
-  /// The codes of a tile, each lane's in its registers. Tile: whole chunks wide, and with chunk().
+  /// The codes of a tile, spread over the lanes' registers. Tile: it has chunk() and is whole chunks wide.
   template <class Group, class Tile>
   struct fetched {
     static_assert(Tile::columns % code_chunk::size == 0, "tessera: tiles of fetched codes are whole 32 columns wide");
     static constexpr int in_row = Tile::columns / code_chunk::size;  ///< chunks of a row of the tile
     static constexpr int count = Tile::rows * in_row;                ///< chunks of the tile
-    /// What a lane holds.
+    /// The chunks that a lane holds.
     struct part {
-      /// Every Group::size-th of the tile.
+      /// Every Group::size-th chunk of the tile.
       code_chunk chunks[divide_up(count, Group::size)];
     };
-    per_lane<part, Group> parts;  ///< of all lanes
+    per_lane<part, Group> parts;  ///< the chunks of all lanes
   };
 
   TESSERA_FN constexpr std::int64_t rows() const { return pairs.extent(0); }
   TESSERA_FN constexpr std::int64_t columns() const { return 2 * pairs.extent(1); }
 
-  /// Starts to load; codes outside are 0.
+  /// Starts to load; codes outside of the matrix are 0.
   template <class Group, class Tile>
   TESSERA_FN void fetch(Group const& group, fetched<Group, Tile>& to, std::int64_t first_row,
                         std::int64_t first_column) const {
@@ -91,7 +91,7 @@ struct int4_codes {
     }
   }
 
-  /// Waits for what was fetched and writes it to a tile of the type it was fetched for.
+  /// Waits for the fetched codes and writes them to a tile of the type that they were fetched for.
   template <class Group, class Tile>
   TESSERA_FN void place(Group const& group, fetched<Group, Tile> const& from, Tile& tile) const {
     using shape = fetched<Group, Tile>;
@@ -133,7 +133,7 @@ struct int4_codes {
            pairs.stride(1) == 1 && pairs.stride(0) % 16 == 0 && reinterpret_cast<std::uintptr_t>(pairs.data) % 16 == 0;
   }
 
-  /// Rows [begin, end) of the tile that begins at `corner`, as far as it has them.
+  /// Fetches the rows [begin, end) of the tile that begins at `corner`, as far as the tile has them.
   template <class Group, class Tile>
   TESSERA_FN void fetch_whole(Group const& group, fetched<Group, Tile>& to, int4x2 const* corner, std::int64_t begin,
                               std::int64_t end) const {
@@ -156,8 +156,8 @@ struct int4_codes {
     return (pairs(row, column / 2).bits >> (column % 2 * 4)) & 15U;
   }
 
-  /// Code by code. Not inline: otherwise loops around it are too long to be unrolled, and what they fill is kept in
-  /// memory instead of registers.
+  /// Reads a chunk code by code. Not inline: otherwise loops around it are too long to be unrolled, and the chunks that
+  /// they fill are kept in memory instead of registers.
   [[gnu::noinline]] TESSERA_FN constexpr code_chunk gather(std::int64_t row, std::int64_t column) const {
     code_chunk chunk{};
     for (int word = 0; word < 4; ++word) {

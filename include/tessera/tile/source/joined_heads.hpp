@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// TileSources of what all heads have of a token, one head behind the other: `joined_heads`, whose rows are tokens, and
-/// `turned_heads`, whose columns are.
+/// TileSources of the channels of all heads of a token, one head after the other: `joined_heads`, whose rows are
+/// tokens, and `turned_heads`, whose columns are tokens.
 ///
 ///     joined_heads<bfloat16> const keys{heads};      // heads x tokens x channels
 ///     // element (token, head * channels + channel) is heads(head, token, channel)
@@ -23,7 +23,7 @@ struct joined_heads {
 
   TESSERA_FN constexpr std::int64_t rows() const { return heads.extent(1); }
   TESSERA_FN constexpr std::int64_t columns() const { return heads.extent(0) * heads.extent(2); }
-  /// A channel of a head, heads one after the other.
+  /// A channel of a head at a token; columns are the channels of all heads, one head after the other.
   TESSERA_FN constexpr T operator()(std::int64_t token, std::int64_t column) const {
     return heads(column / heads.extent(2), token, column % heads.extent(2));
   }
@@ -42,17 +42,17 @@ struct joined_heads {
   }
 };
 
-/// The transposed matrix: channels of all heads x tokens.
+/// The transpose of joined_heads: channels of all heads x tokens.
 template <class T>
 struct turned_heads {
   using value_type = T;
 
-  joined_heads<T> joined;  ///< what is transposed
+  joined_heads<T> joined;  ///< the matrix that is transposed
 
   TESSERA_FN constexpr std::int64_t rows() const { return joined.columns(); }
   TESSERA_FN constexpr std::int64_t columns() const { return joined.rows(); }
 
-  /// Neighbouring lanes read neighbouring channels.
+  /// Loads a tile; neighbouring lanes read neighbouring channels.
   template <class Group, class Tile>
   TESSERA_FN void load(Group const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
     for (int lane : group) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Sources that need scratch before tiles can be loaded from them, and programs that take either kind.
+/// Sources that need scratch before tiles can be loaded from them, and how programs take sources with and without
+/// scratch.
 ///
 ///     struct scratch_type { source_scratch<S> of_source; ... };              // of the program
 ///     ...
 ///     auto const& source = open_source(group, given, scratch.of_source);    // a TileSource: `given` or what it opens
 ///
 /// A source that needs scratch has value_type, scratch_type, rows(), columns(), and open(group, scratch), which all
-/// lanes reach and which gives a TileSource. If only groups of one size can load from it, it says `lanes`.
+/// lanes reach and which gives a TileSource. If only groups of one size can load from it, it has `lanes`.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What becomes a TileSource once a group has scratch for it.
+/// A source that becomes a TileSource once a group has scratch for it.
 // clang-format off
 template <class S>
 concept ScratchSource =
@@ -39,7 +40,7 @@ concept ScratchSource =
      } || because<"a ScratchSource has open(group, scratch) const, which gives a TileSource">);
 // clang-format on
 
-/// What a program can be given as a matrix.
+/// Any matrix that a program can be given.
 template <class S>
 concept AnySource = TileSource<S> || ScratchSource<S>;
 
@@ -65,11 +66,11 @@ constexpr int lanes_of_source(int otherwise) {
 
 }  // namespace detail
 
-/// What a group needs to load from a source: its scratch_type, or nothing.
+/// The scratch of a group that loads from a source: the source's scratch_type, or an empty type.
 template <AnySource S>
 using source_scratch = typename detail::scratch_of_source<S>::type;
 
-/// All lanes reach it.
+/// Gives the TileSource of a source: the source itself, or what it opens. All lanes reach this call.
 template <class Group, AnySource S>
 TESSERA_FN decltype(auto) open_source(Group const& group, S const& source, source_scratch<S>& scratch) {
   if constexpr (ScratchSource<S>) {
@@ -81,7 +82,7 @@ TESSERA_FN decltype(auto) open_source(Group const& group, S const& source, sourc
   }
 }
 
-/// Lanes of a group that loads from both: what they ask for, or `otherwise`.
+/// The number of lanes of a group that loads from both sources: the number that they ask for, or `otherwise`.
 template <AnySource A, AnySource B>
 constexpr int lanes_for_sources(int otherwise) {
   constexpr int none = 0;
