@@ -31,7 +31,7 @@ BEGIN {
        "The work of one group: see Program.")
   rule("program", "std::int64_t groups\\(\\) const", "How many groups it takes: the `count` of Executor::run.")
   rule("program", "static constexpr bool is_persistent",
-       "Whether groups go from work to work themselves: exec/cuda.cuh.")
+       "Whether groups go from work item to work item themselves: exec/cuda.cuh.")
   rule("program", "static constexpr int from_architecture",
        "The first architecture it is for, 900 for sm_90: exec/cuda.cuh.")
   rule("program", "static constexpr int before_architecture",

@@ -139,6 +139,7 @@ struct decode_weights_on_warps {
     }
     group.sync();
     if (scratch.is_unfinished != 0) {
+      group.sync();  // finish() writes to what others may not have read yet
       finish(group, t, scratch, warp);
     }
   }

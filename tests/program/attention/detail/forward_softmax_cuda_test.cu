@@ -177,7 +177,7 @@ TEST_CASE("a lane's codes of weights are those of the host, to the bit", "[cuda]
   }
   std::uint32_t seed = 1;
   for (std::int32_t const spread : {0, 1, 90, 16129, 120000, 4161600}) {
-    for (float const scale : {0.0F, 1e-30F, 1e-9F, 1e-5F, 1.3e-4F, 4e-3F, 0.025F}) {
+    for (float const scale : {0.0F, 1e-30F, 1e-9F, 1e-5F, 1.3e-4F, 4e-3F, 0.016F}) {  // with factors up to 1.875
       tile_of_scores tile = random_tile(++seed, spread, scale);
       CAPTURE(spread, scale);
       CHECK(differences(on_device<tile_mask::none, tile_scales::small>(tile), on_host(tile, false)) == 0);

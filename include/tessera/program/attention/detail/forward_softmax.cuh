@@ -83,16 +83,18 @@ struct attention_weights {
     if constexpr (Mask != tile_mask::none) {
       slope = fmaxf(slope, 1e-37F);  // times minus infinity it is not NaN
     }
+    [[maybe_unused]] bool needs_low_line = is_first;
     if constexpr (Scales == tile_scales::any) {
       if (!(scale < piecewise_linear_softmax::most_scale)) {
-        subtract_first(scores, scale);
+        subtract_first(scores, scale, is_first);
+        needs_low_line = false;
         slope = 1.0F / weights::exact_steps;
         addend[0] = addend[1] = -integer_magic / weights::exact_steps;
       }
     }
     weigh(scores, slope, addend);
     if constexpr (weights::has_low_line) {
-      if (is_first) {
+      if (needs_low_line) {
         take_low_line(scores);
       }
     }
@@ -188,14 +190,24 @@ struct attention_weights {
     }
   }
 
-  /// Turns scores into integers that have references subtracted, with exact_steps for a step of weights::of.
-  __device__ __forceinline__ void subtract_first(std::int32_t (&scores)[registers], float scale) const {
+  /// Turns scores into integers that have references subtracted, with exact_steps for a step of weights::of. In the first
+  /// tile the second line comes before that, so that scores are rounded once.
+  __device__ __forceinline__ void subtract_first(std::int32_t (&scores)[registers], float scale, bool is_first) const {
     constexpr float least = -4194303.0F;  // integers that integer_magic takes
 #pragma unroll
     for (int i = 0; i < registers; ++i) {
       float const logit = scale * (__int_as_float(scores[i] + magic_bits) - integer_magic);
       float const step = __fmaf_rn(weights::steps, logit - reference[i / 2 % 2], weights::top);
-      scores[i] = __float2int_rn(fmaxf(step * weights::exact_steps, least));
+      scores[i] = __float_as_int(step * weights::exact_steps);
+    }
+    static_assert(!weights::has_low_line || weights::exact_steps == 1.0F,
+                  "tessera: the second line is one of codes, so that steps must be codes");
+    if (weights::has_low_line && is_first) {
+      take_low_line(scores);
+    }
+#pragma unroll
+    for (int i = 0; i < registers; ++i) {
+      scores[i] = __float2int_rn(fmaxf(__int_as_float(scores[i]), least));
     }
   }
 };
