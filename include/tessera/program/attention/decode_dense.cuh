@@ -50,7 +50,8 @@ struct dense_piece {
   struct rows {
     std::uint32_t base;  ///< address of the piece in shared memory
     int last;            ///< the last token that exists
-                         /// The address of the lane's eight channels of a row.
+
+    /// The address of the lane's eight channels of a row.
     __device__ __forceinline__ std::uint32_t operator()(int row, int strip, int half) const {
       int const kept = min(row, last);
       auto const lane = base + static_cast<std::uint32_t>(kept * 128 + ((kept % 8) ^ half) * 16);

@@ -138,7 +138,8 @@ struct scale_loss_gradients {
 /// A map of sums (sum_maps.hpp): multiplies them by a number that is in memory.
 struct scaled_by_memory {
   float const* scale;  ///< the number
-                       /// The value that is stored for a sum.
+
+  /// The value that is stored for a sum.
   TESSERA_FN constexpr float operator()(float sum, std::int64_t, std::int64_t) const { return sum * *scale; }
 };
 

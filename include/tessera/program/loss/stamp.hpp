@@ -38,7 +38,8 @@ struct loss_stamp {
     plan,       ///< hash of what the workspace has room for, and for which loss
   };
   static constexpr int size = 8;  ///< words of a stamp
-                                  /// The first word in the workspace of a forward pass.
+
+  /// The first word in the workspace of a forward pass.
   static constexpr std::uint64_t made = 0x74736c6f73736d61ULL;
 
   std::uint64_t words[size] = {made};  ///< one for each part

@@ -88,8 +88,8 @@ __device__ __forceinline__ void fence_barrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-/// Makes this thread's ordinary stores to shared memory visible to TMA and wgmma, and keeps TMA from overwriting what its
-/// ordinary loads have not returned yet; sync with the threads that start these afterwards.
+/// Makes this thread's ordinary stores to shared memory visible to TMA and wgmma, and keeps TMA from overwriting what
+/// its ordinary loads have not returned yet; sync with the threads that start these afterwards.
 __device__ __forceinline__ void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

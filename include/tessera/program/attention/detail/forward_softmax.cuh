@@ -190,8 +190,8 @@ struct attention_weights {
     }
   }
 
-  /// Turns scores into integers that have references subtracted, with exact_steps for a step of weights::of. In the first
-  /// tile the second line comes before that, so that scores are rounded once.
+  /// Turns scores into integers that have references subtracted, with exact_steps for a step of weights::of. In the
+  /// first tile the second line comes before that, so that scores are rounded once.
   __device__ __forceinline__ void subtract_first(std::int32_t (&scores)[registers], float scale, bool is_first) const {
     constexpr float least = -4194303.0F;  // integers that integer_magic takes
 #pragma unroll
