@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Catch2 for the tests: version 2 (Debian 12) and version 3 behind one include.
-#pragma once
+///
+/// Guarded by a macro: this is the precompiled header, which a compiler cache finds again although a comment here has
+/// changed; `#pragma once` compares the file's contents, then, and would let it in a second time.
+#ifndef TESSERA_TESTS_SUPPORT_CATCH_HPP
+#define TESSERA_TESTS_SUPPORT_CATCH_HPP
 
 #if __has_include(<catch2/catch_test_macros.hpp>)
 #include <catch2/catch_approx.hpp>
@@ -53,3 +57,5 @@ inline void report_skip(std::string const& reason) {
     SUCCEED("skipped");                  \
     return;                              \
   } while (false)
+
+#endif  // TESSERA_TESTS_SUPPORT_CATCH_HPP
