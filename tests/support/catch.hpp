@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Catch2 for the tests: version 2 (Debian 12) and version 3 behind one include.
 ///
-/// Guarded by a macro: this is the precompiled header, which a compiler cache finds again although a comment here has
-/// changed; `#pragma once` compares the file's contents, then, and would let it in a second time.
+/// This is the tests' precompiled header, so a macro guards it. After a change of comments alone, ccache finds the old
+/// precompiled header again; GCC's `#pragma once` would see another text than that one's and read it a second time.
 #ifndef TESSERA_TESTS_SUPPORT_CATCH_HPP
 #define TESSERA_TESTS_SUPPORT_CATCH_HPP
 
