@@ -26,14 +26,15 @@
 /// reference, s: an integer of magnitude below 2^22 or any float):
 ///
 ///     scale < 1/32:  a = fma(8 scale, -1.5 * 2^23, 126 - 8 r)     t = fma(8 scale, 1.5 * 2^23 + s, a)
-///     else:          x = scale * s                                t = fma(8, x - r, 126)
+///     else:          x = scale * s                                t = fma(8, x - r, 126), rounded to an integer
 ///
 ///     in a sequence's first tile: t = max(t, fma(t, 1/2, 4))
 ///     code = t rounded to the nearest integer, ties to even, from 0 on
 ///
 /// The first form is for the integer sums of tensor cores: adding 1.5 * 2^23 to their bits makes floats of them. Its
 /// rounding of `a` moves t by at most 1/8 where scale is nearly 1/32, and moves all scores of one scale alike. With a
-/// scale of 1, any score is taken unchanged.
+/// scale of 1, any score is taken unchanged. The second form is rounded before the second line, so that a program can
+/// keep t in the place of s; that moves such a line's code by half a code at most.
 ///
 /// Zhang et al. (arXiv 2411.10958) round exponentials to e4m3; lines between powers of two are Schraudolph's ("A fast,
 /// compact approximation of the exponential function", 1999).
@@ -90,7 +91,7 @@ struct piecewise_linear_softmax : online_softmax<float> {
       float const zero = multiply_add(slope, -integer_magic, top_code - codes_in_power_of_two * reference);
       return multiply_add(slope, integer_magic + sum, zero);
     }
-    return multiply_add(codes_in_power_of_two, scale * sum - reference, top_code);
+    return round_to_even(multiply_add(codes_in_power_of_two, scale * sum - reference, top_code));
   }
 };
 

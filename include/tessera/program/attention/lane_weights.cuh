@@ -19,6 +19,16 @@
 namespace tessera {
 inline namespace v0 {
 
+/// Sums of products of codes, as tensor cores make them: integers of magnitude below 2^22.
+struct score_sums {
+  static constexpr std::int32_t magic_bits = 0x4b400000;  ///< the bits of piecewise_linear_softmax::integer_magic
+  /// The sum of a hidden key: less than all others; with magic_bits added, the bits of minus infinity.
+  static constexpr std::int32_t hidden = -1270874112;
+
+  /// A sum as a float, integer_magic more than it is; minus infinity for a hidden key.
+  __device__ __forceinline__ static float plus_magic(std::int32_t sum) { return __int_as_float(sum + magic_bits); }
+};
+
 /// Codes of four weights, and what they add up to.
 struct four_weights {
   std::uint32_t codes;  ///< codes of the four weights, the first in the lowest byte
@@ -42,16 +52,17 @@ struct lane_weights<online_softmax<float>> {
   __device__ __forceinline__ static std::uint32_t pack(float a, float b, float c, float d) {
     return pack_four_e4m3(a, b, c, d);
   }
-  /// The weights of scores `scale` * `sums`; a sum of minus infinity is masked. `is_first`: the keys are in their
-  /// sequence's first tile.
-  __device__ __forceinline__ static four_weights weigh(float reference, float scale, float const (&sums)[4],
+  /// The weights of scores `scale` * `sums`, which may be hidden. `is_first`: the keys are in their sequence's first
+  /// tile.
+  __device__ __forceinline__ static four_weights weigh(float reference, float scale, std::int32_t const (&sums)[4],
                                                        bool /*is_first*/) {
     constexpr float highest = 448.0F;
     float const before = reference == -infinity ? 0.0F : reference;
     float weights[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      weights[i] = sums[i] == -infinity ? 0.0F : fast_exp2(scale * sums[i] - before);  // codes of denormal ones are 0
+      float const logit = scale * static_cast<float>(sums[i]) - before;
+      weights[i] = sums[i] == score_sums::hidden ? 0.0F : fast_exp2(logit);  // codes of denormal ones are 0
     }
     return {pack(weights[0] * highest, weights[1] * highest, weights[2] * highest, weights[3] * highest),
             (weights[0] + weights[1]) + (weights[2] + weights[3])};
@@ -72,24 +83,51 @@ struct lane_weights<piecewise_linear_softmax> {
   __device__ __forceinline__ static std::uint32_t pack(float a, float b, float c, float d) {
     return pack_four_integers(a, b, c, d);
   }
-  /// The weights of scores `scale` * `sums`; a sum of minus infinity is masked. `is_first`: the keys are in their
-  /// sequence's first tile.
-  __device__ __forceinline__ static four_weights weigh(float reference, float scale, float const (&sums)[4],
+  /// The weights of scores `scale` * `sums`, which may be hidden. `is_first`: the keys are in their sequence's first
+  /// tile.
+  __device__ __forceinline__ static four_weights weigh(float reference, float scale, std::int32_t const (&sums)[4],
                                                        bool is_first) {
     constexpr float of_top = 1.0F / 448.0F;
     float codes[4];
+    float const nan = scale < piecewise_linear_softmax::most_scale ? take_small(reference, scale, sums, codes)
+                                                                   : take_any(reference, scale, sums, codes);
+    if (is_first) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      float const line =
-          sums[i] == -infinity ? -infinity : piecewise_linear_softmax::position(scale, sums[i], reference);
-      codes[i] = is_first ? piecewise_linear_softmax::low_line(line) : line;
+      for (float& code : codes) {
+        code = piecewise_linear_softmax::low_line(code);
+      }
     }
     std::uint32_t const four = pack(codes[0], codes[1], codes[2], codes[3]);
     uint2 const pairs = unpack_four_e4m3(four);
     float2 const first = unpack_pair<float16>(pairs.x);
     float2 const second = unpack_pair<float16>(pairs.y);
-    float const most = maximum_or_nan(maximum_or_nan(codes[0], codes[1]), maximum_or_nan(codes[2], codes[3]));
-    return {four, is_nan(most) ? most : of_top * ((first.x + first.y) + (second.x + second.y))};
+    return {four, is_nan(nan) ? nan : of_top * ((first.x + first.y) + (second.x + second.y))};
+  }
+
+ private:
+  /// Makes codes by piecewise_linear_softmax::position() for scales below most_scale, one multiply-add for each. Gives
+  /// NaN if they are NaN, which they are together.
+  __device__ __forceinline__ static float take_small(float reference, float scale, std::int32_t const (&sums)[4],
+                                                     float (&codes)[4]) {
+    constexpr float magic = piecewise_linear_softmax::integer_magic;
+    float const slope = steps * scale;
+    bool const has_none = reference == -infinity;  // all are hidden
+    float const zero = has_none ? 0.0F : __fmaf_rn(slope, -magic, __fmaf_rn(-steps, reference, top));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {  // times minus infinity the slope is not NaN
+      codes[i] = __fmaf_rn(fmaxf(slope, 1e-37F), score_sums::plus_magic(sums[i]), zero);
+    }
+    return zero;
+  }
+  /// Makes codes for scales of any size. Gives NaN if one of them is NaN.
+  __device__ __forceinline__ static float take_any(float reference, float scale, std::int32_t const (&sums)[4],
+                                                   float (&codes)[4]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      float const code = piecewise_linear_softmax::position(scale, static_cast<float>(sums[i]), reference);
+      codes[i] = sums[i] == score_sums::hidden ? -infinity : code;
+    }
+    return maximum_or_nan(maximum_or_nan(codes[0], codes[1]), maximum_or_nan(codes[2], codes[3]));
   }
 };
 

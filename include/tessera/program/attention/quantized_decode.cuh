@@ -176,7 +176,7 @@ struct attention_of_few_queries {
     float query_scale[2];
     std::int32_t first_key[2];  ///< the first key that each row sees
     std::int32_t seen_keys[2];  ///< how many keys each row sees from there on
-    float scores[2][4];         ///< sums of products of codes; minus infinity where masked
+    std::int32_t scores[2][4];  ///< sums of products of codes, some of them hidden
     float score_scale[2];       ///< what turns scores into logits, in base 2
     float factor[2];            ///< what outputs are multiplied by before the next products are added
     row_type rows[2];
@@ -269,21 +269,34 @@ struct attention_of_few_queries {
         break;
       }
       float const scale = state.query_scale[half] * key_scale;
-      float largest = -infinity;
+      auto& scores = state.scores[half];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        auto const behind = static_cast<std::uint32_t>(own_key + i / 2 * 8 + i % 2 - state.first_key[half]);
-        bool const is_seen = behind < static_cast<std::uint32_t>(state.seen_keys[half]);
-        auto const score = static_cast<float>(sums[i / 2][2 * half + i % 2]);
-        state.scores[half][i] = is_seen ? score : -infinity;
-        largest = fmaxf(largest, is_seen ? scale * score : -infinity);
+        scores[i] = sums[i / 2][2 * half + i % 2];
       }
+      auto const behind = static_cast<std::uint32_t>(own_key - state.first_key[half]);
+      hide(scores, behind, static_cast<std::uint32_t>(state.seen_keys[half]));
+      std::int32_t const most = max(max(scores[0], scores[1]), max(scores[2], scores[3]));
+      float largest = most == score_sums::hidden ? -infinity : fmaxf(scale * static_cast<float>(most), -infinity);
       state.score_scale[half] = scale;
       largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, 1));
       largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, 2));
       if (state.lane % 4 == 0) {
         scratch.largest[turn][state.lane / 4 + 8 * half][state.warp] = largest;
       }
+    }
+  }
+
+  /// Hides keys that a row does not see: of keys 0, 1, 8 and 9 after key `behind` those that are not below `seen`. In
+  /// most tiles a row sees all.
+  __device__ __forceinline__ static void hide(std::int32_t (&scores)[4], std::uint32_t behind, std::uint32_t seen) {
+    if (behind < seen && behind + 9 < seen) {
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      bool const is_seen = behind + static_cast<std::uint32_t>(i / 2 * 8 + i % 2) < seen;
+      scores[i] = is_seen ? scores[i] : score_sums::hidden;
     }
   }
 

@@ -314,8 +314,7 @@ struct cache_source {
                                                     std::int64_t token, std::int64_t channel) const {
     return inputs.part(layer, part)(sequence, head, token - before(sequence), channel);
   }
-
- private:
+  /// end_page() of a sequence without a fault, whose first page is known.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t last_page(std::int64_t sequence, std::int64_t first) const {
     std::int64_t const most = min(first + most_pages, sequences.blocks.extent(1));
     return max(first, min(sealed_pages(after(sequence), memory.window), most));

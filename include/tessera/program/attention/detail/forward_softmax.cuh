@@ -58,9 +58,7 @@ struct attention_weights {
   static constexpr int registers = 64;  ///< scores of a lane
   /// The float whose bits, added to an integer, make a float of it.
   static constexpr float integer_magic = piecewise_linear_softmax::integer_magic;
-  static constexpr std::int32_t magic_bits = 0x4b400000;  ///< the bits of integer_magic
-  /// The score of a hidden key: less than all sums; with magic_bits added, the bits of minus infinity.
-  static constexpr std::int32_t hidden = -1270874112;
+  static constexpr std::int32_t hidden = score_sums::hidden;  ///< the score of a hidden key
 
   float largest[2] = {-infinity, -infinity};    ///< M: the largest logit so far of each row
   float reference[2] = {-infinity, -infinity};  ///< r: the reference of each row's last tile
@@ -83,18 +81,16 @@ struct attention_weights {
     if constexpr (Mask != tile_mask::none) {
       slope = fmaxf(slope, 1e-37F);  // times minus infinity it is not NaN
     }
-    [[maybe_unused]] bool needs_low_line = is_first;
     if constexpr (Scales == tile_scales::any) {
       if (!(scale < piecewise_linear_softmax::most_scale)) {
-        subtract_first(scores, scale, is_first);
-        needs_low_line = false;
+        subtract_first(scores, scale);
         slope = 1.0F / weights::exact_steps;
         addend[0] = addend[1] = -integer_magic / weights::exact_steps;
       }
     }
     weigh(scores, slope, addend);
     if constexpr (weights::has_low_line) {
-      if (needs_low_line) {
+      if (is_first) {
         take_low_line(scores);
       }
     }
@@ -152,7 +148,7 @@ struct attention_weights {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
       std::int32_t const most = largest_of_row(scores, row);
-      float here = scale * (__int_as_float(most + magic_bits) - integer_magic);
+      float here = scale * (score_sums::plus_magic(most) - integer_magic);
       if constexpr (Scales == tile_scales::any) {
         here = __fmaf_rn(here, 0.0F, here);  // infinity becomes NaN
       }
@@ -178,7 +174,7 @@ struct attention_weights {
                                                float const (&addend)[2]) {
 #pragma unroll
     for (int i = 0; i < registers; ++i) {
-      float const score = __int_as_float(scores[i] + magic_bits);
+      float const score = score_sums::plus_magic(scores[i]);
       scores[i] = __float_as_int(weights::of(__fmaf_rn(score, slope, addend[i / 2 % 2])));
     }
   }
@@ -190,24 +186,14 @@ struct attention_weights {
     }
   }
 
-  /// Turns scores into integers that have references subtracted, with exact_steps for a step of weights::of. In the
-  /// first tile the second line comes before that, so that scores are rounded once.
-  __device__ __forceinline__ void subtract_first(std::int32_t (&scores)[registers], float scale, bool is_first) const {
+  /// Turns scores into integers that have references subtracted, with exact_steps for a step of weights::of.
+  __device__ __forceinline__ void subtract_first(std::int32_t (&scores)[registers], float scale) const {
     constexpr float least = -4194303.0F;  // integers that integer_magic takes
 #pragma unroll
     for (int i = 0; i < registers; ++i) {
-      float const logit = scale * (__int_as_float(scores[i] + magic_bits) - integer_magic);
+      float const logit = scale * (score_sums::plus_magic(scores[i]) - integer_magic);
       float const step = __fmaf_rn(weights::steps, logit - reference[i / 2 % 2], weights::top);
-      scores[i] = __float_as_int(step * weights::exact_steps);
-    }
-    static_assert(!weights::has_low_line || weights::exact_steps == 1.0F,
-                  "tessera: the second line is one of codes, so that steps must be codes");
-    if (weights::has_low_line && is_first) {
-      take_low_line(scores);
-    }
-#pragma unroll
-    for (int i = 0; i < registers; ++i) {
-      scores[i] = __float2int_rn(fmaxf(__int_as_float(scores[i]), least));
+      scores[i] = __float2int_rn(fmaxf(step * weights::exact_steps, least));
     }
   }
 };

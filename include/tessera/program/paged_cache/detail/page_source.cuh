@@ -25,6 +25,15 @@
 namespace tessera {
 inline namespace v0 {
 
+/// What an append seals of a sequence.
+struct sealed_sequence {
+  std::uint32_t sequence;  ///< number of the sequence in the batch
+  std::int64_t first;      ///< the first page that is sealed
+  std::int64_t end;        ///< the end of the pages that are sealed; `first` if the sequence has a fault
+  std::int64_t before;     ///< tokens before the append
+  std::int64_t slot;       ///< the slot of the sequence
+};
+
 /// The page that a thread block works on.
 template <class T>
 struct page_rows_work {
@@ -43,7 +52,10 @@ struct page_rows_work {
   std::byte* page;       ///< where the page goes; null: no page is left
   bool is_kept;          ///< whether it is stored; if its block is impossible, it is made but not stored
   std::uint32_t number;  ///< its number among all that an append seals
+  /// The number from which on the page after it is looked up.
+  std::uint32_t following;
   page_number at;        ///< the same number, in its parts
+  sealed_sequence of;    ///< its sequence
   std::int32_t in_tail;  ///< tokens of the page that are in the tail
   bool is_whole;         ///< whether the tokens of each part follow each other in memory
   place places[2][2];    ///< keys and values of each layer; one layer is listed twice
@@ -83,10 +95,20 @@ struct page_rows {
   }
 
   /// Looks up the first page of the block. One warp.
-  __device__ __forceinline__ void look_up_first(work_type& work, int lane) const { look_up(work, blockIdx.x, lane); }
-  /// Looks up the page after page `number`. One warp.
-  __device__ __forceinline__ void look_up_next(work_type& work, std::uint32_t number, int lane) const {
-    look_up(work, taken == nullptr ? number + gridDim.x : take(lane), lane);
+  __device__ __forceinline__ void look_up_first(work_type& work, int lane) const {
+    look_up(work, {~0U, 0, 0, 0, 0}, blockIdx.x, lane);
+    if (lane == 0) {
+      work.following = number_after(work.number);
+    }
+  }
+  /// Takes the number from which on the page after page `number` is looked up. One lane. It comes from far away, so that
+  /// it is asked for before it is needed.
+  [[nodiscard]] __device__ __forceinline__ std::uint32_t number_after(std::uint32_t number) const {
+    return taken == nullptr ? number + gridDim.x : gridDim.x + atomicAdd(taken, 1U);
+  }
+  /// Looks up the page after `last`. Its sequence is mostly that of `last`, which is looked up once. One warp.
+  __device__ __forceinline__ void look_up_next(work_type& work, work_type const& last, int lane) const {
+    look_up(work, last.of, last.following, lane);
   }
 
   /// Loads one part of a page, of both layers; one layer is loaded twice, so that no later code depends on their
@@ -129,7 +151,7 @@ struct page_rows {
       guesses(work.at.sequence, work.at.page, work.at.head) = retained;
     }
     if (work.at.page == 0 && !rule.needs_angles()) {
-      float* const kept = thresholds_of(work.at);
+      float* const kept = thresholds_of(work.of, work.at.head);
       kept[key_part] = work.thresholds[key_part];
       kept[value_part] = work.thresholds[value_part];
     }
@@ -137,15 +159,20 @@ struct page_rows {
 
  private:
   /// Looks up the first page of `number`, number + gridDim.x, ... that has work; or of `number` and pages that no block
-  /// has taken.
-  __device__ __forceinline__ void look_up(work_type& work, std::uint32_t number, int lane) const {
+  /// has taken. `of` is a sequence that has been looked up.
+  __device__ __forceinline__ void look_up(work_type& work, sealed_sequence of, std::uint32_t number, int lane) const {
     while (number < count()) {
       std::uint64_t const own = number + std::uint64_t{gridDim.x} * static_cast<unsigned>(lane);
       bool const is_candidate = own < count() && (taken == nullptr || lane == 0);
-      bool const is_one = is_candidate && has_work(static_cast<std::uint32_t>(own));
+      bool const is_one = is_candidate && has_work(static_cast<std::uint32_t>(own), of);
       unsigned const found = __ballot_sync(0xffffffffU, is_one);
       if (found != 0) {
-        begin(work, number + gridDim.x * static_cast<unsigned>(__ffs(static_cast<int>(found)) - 1), lane);
+        int const first = __ffs(static_cast<int>(found)) - 1;
+        if (lane == first) {
+          work.of = of;
+        }
+        __syncwarp();
+        begin(work, number + gridDim.x * static_cast<unsigned>(first), lane);
         return;
       }
       std::uint64_t const next = taken == nullptr ? number + std::uint64_t{gridDim.x} * 32 : take(lane);
@@ -161,33 +188,36 @@ struct page_rows {
     std::uint32_t const number = lane == 0 ? gridDim.x + atomicAdd(taken, 1U) : 0;
     return __shfl_sync(0xffffffffU, number, 0);
   }
-  [[nodiscard]] __device__ __forceinline__ float* thresholds_of(page_number const& at) const {
-    return memory().thresholds + 2 * memory().head_of(source.sequences.slot(at.sequence), at.head);
-  }
-  /// Whether a page number has work. Reports impossible sequences, which have none.
-  [[nodiscard]] __device__ __forceinline__ bool has_work(std::uint32_t number) const {
-    page_number const at = number_of(number);
-    if (source.first_page(at.sequence) + at.page >= source.end_page(at.sequence)) {
-      if (at.page == 0 && at.head == 0 && !corrects) {
-        sequence_fault const fault = source.fault(at.sequence);
-        if (!fault.is_none()) {
-          detail::report_on_device(source.status, fault.code, at.sequence, fault.detail());
-        }
-      }
-      return false;
+  /// Looks up a sequence, and reports a fault, with which no page is sealed.
+  [[nodiscard]] __device__ __forceinline__ sealed_sequence sealed(std::uint32_t sequence) const {
+    std::int64_t const first = source.first_page(sequence);
+    sequence_fault const fault = source.fault(sequence);
+    if (!fault.is_none()) {
+      detail::report_on_device(source.status, fault.code, sequence, fault.detail());
     }
-    return !corrects || marks(at.sequence, at.page, at.head).retained != guesses(at.sequence, at.page, at.head);
+    return {sequence, first, fault.is_none() ? source.last_page(sequence, first) : first, source.before(sequence),
+            source.sequences.slot(sequence)};
+  }
+  [[nodiscard]] __device__ __forceinline__ float* thresholds_of(sealed_sequence const& of, std::uint32_t head) const {
+    return memory().thresholds + 2 * memory().head_of(of.slot, head);
+  }
+  /// Whether a page number has work. `of` is a sequence that has been looked up, and becomes the page's.
+  [[nodiscard]] __device__ __forceinline__ bool has_work(std::uint32_t number, sealed_sequence& of) const {
+    page_number const at = number_of(number);
+    if (of.sequence != at.sequence) {
+      of = sealed(at.sequence);
+    }
+    return of.first + at.page < of.end &&
+           (!corrects || marks(at.sequence, at.page, at.head).retained != guesses(at.sequence, at.page, at.head));
   }
   /// Where the keys or values of a layer are, for a page that begins at token `first`.
-  [[nodiscard]] __device__ __forceinline__ typename work_type::place place_of(page_number const& at, int layer,
-                                                                              int part, std::int64_t first,
-                                                                              std::int64_t before) const {
+  [[nodiscard]] __device__ __forceinline__ typename work_type::place place_of(sealed_sequence const& of,
+                                                                              std::int64_t head, int layer, int part,
+                                                                              std::int64_t first) const {
     head_view<T const> const& inputs = source.inputs.part(layer, part);
-    T const* const tail = first < before ? memory().tail_row(source.sequences.slot(at.sequence), layer, part,
-                                                             static_cast<std::int64_t>(at.head), first)
-                                         : nullptr;
-    bool const is_in_tail = first + tokens <= before;
-    return {tail, is_in_tail ? tail : &inputs(at.sequence, at.head, first - before, 0), inputs.stride(2)};
+    T const* const tail = first < of.before ? memory().tail_row(of.slot, layer, part, head, first) : nullptr;
+    bool const is_in_tail = first + tokens <= of.before;
+    return {tail, is_in_tail ? tail : &inputs(of.sequence, head, first - of.before, 0), inputs.stride(2)};
   }
   /// Finds where the page is stored. If its block is impossible, reports that, and the page is not stored. One lane.
   __device__ __forceinline__ void find_page(work_type& work, std::int64_t page) const {
@@ -199,23 +229,24 @@ struct page_rows {
       detail::report_on_device(source.status, fault.code, work.at.sequence, fault.detail());
     }
   }
-  /// Finds the state and addresses of a page before its elements are loaded; each lane finds one address. One warp.
+  /// Finds the state and addresses of a page of sequence `work.of` before its elements are loaded; each lane finds one
+  /// address. One warp.
   __device__ __forceinline__ void begin(work_type& work, std::uint32_t number, int lane) const {
     page_number const at = number_of(number);
-    std::int64_t const page = source.first_page(at.sequence) + at.page;
+    sealed_sequence const of = work.of;
+    std::int64_t const page = of.first + at.page;
     std::int64_t const first = page * tokens;
-    std::int64_t const before = source.before(at.sequence);
-    std::int64_t const behind = clamp(before - first, std::int64_t{0}, std::int64_t{tokens});
+    std::int64_t const behind = clamp(of.before - first, std::int64_t{0}, std::int64_t{tokens});
     int const part = lane % 2;
     bool is_whole = true;
     if (lane < 4) {
-      typename work_type::place const found = place_of(at, min(lane / 2, layers() - 1), part, first, before);
+      typename work_type::place const found = place_of(of, at.head, min(lane / 2, layers() - 1), part, first);
       work.places[part][lane / 2] = found;
       is_whole = behind == tokens || (behind == 0 && found.stride == memory().format.channels);
     }
     is_whole = __all_sync(0xffffffffU, is_whole);
     if (lane < 2) {
-      float const kept = thresholds_of(at)[lane];
+      float const kept = thresholds_of(of, at.head)[lane];
       float const unknown = rule.needs_angles() ? no_threshold : rule.threshold();
       work.thresholds[lane] = is_nan(kept) ? unknown : kept;
     }
