@@ -91,7 +91,8 @@ struct piecewise_linear_softmax : online_softmax<float> {
       float const zero = multiply_add(slope, -integer_magic, top_code - codes_in_power_of_two * reference);
       return multiply_add(slope, integer_magic + sum, zero);
     }
-    return round_to_even(multiply_add(codes_in_power_of_two, scale * sum - reference, top_code));
+    float const logit = multiply_add(scale, sum, 0.0F);  // rounded, as the reference is, whatever a compiler contracts
+    return round_to_even(multiply_add(codes_in_power_of_two, logit - reference, top_code));
   }
 };
 

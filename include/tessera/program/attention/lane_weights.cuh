@@ -61,8 +61,8 @@ struct lane_weights<online_softmax<float>> {
     float weights[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      float const logit = scale * static_cast<float>(sums[i]) - before;
-      weights[i] = sums[i] == score_sums::hidden ? 0.0F : fast_exp2(logit);  // codes of denormal ones are 0
+      float const logit = __fmul_rn(scale, static_cast<float>(sums[i]));              // rounded as the reference is
+      weights[i] = sums[i] == score_sums::hidden ? 0.0F : fast_exp2(logit - before);  // codes of denormal ones are 0
     }
     return {pack(weights[0] * highest, weights[1] * highest, weights[2] * highest, weights[3] * highest),
             (weights[0] + weights[1]) + (weights[2] + weights[3])};

@@ -191,7 +191,7 @@ struct attention_weights {
     constexpr float least = -4194303.0F;  // integers that integer_magic takes
 #pragma unroll
     for (int i = 0; i < registers; ++i) {
-      float const logit = scale * (score_sums::plus_magic(scores[i]) - integer_magic);
+      float const logit = __fmul_rn(scale, score_sums::plus_magic(scores[i]) - integer_magic);  // as `reference`
       float const step = __fmaf_rn(weights::steps, logit - reference[i / 2 % 2], weights::top);
       scores[i] = __float2int_rn(fmaxf(step * weights::exact_steps, least));
     }

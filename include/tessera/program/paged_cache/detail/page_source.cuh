@@ -101,8 +101,8 @@ struct page_rows {
       work.following = number_after(work.number);
     }
   }
-  /// Takes the number from which on the page after page `number` is looked up. One lane. It comes from far away, so that
-  /// it is asked for before it is needed.
+  /// Takes the number from which on the page after page `number` is looked up. One lane. Atomic numbers come from far
+  /// away, and are asked for before they are needed.
   [[nodiscard]] __device__ __forceinline__ std::uint32_t number_after(std::uint32_t number) const {
     return taken == nullptr ? number + gridDim.x : gridDim.x + atomicAdd(taken, 1U);
   }
