@@ -158,7 +158,7 @@ BEGIN {
   rule("program", "^ *static constexpr bool needs_specific_architecture",
        "It needs the instructions of one architecture, sm_90a: exec/cuda.cuh.")
   rule("program", "^ *static constexpr bool waits_for_stream",
-       "It says itself when it needs what came before it: tile/cuda/stream_order.cuh.")
+       "It says itself when it needs what came before it: tile/cuda/dependent_launch.cuh.")
   rule("program", "^ *static constexpr int blocks_per_cluster", "Thread blocks that share operands: exec/cuda.cuh.")
   rule("program", "^ *static constexpr float log2_e", "From natural exponents to base 2.")
   rule("program", "^ *static constexpr int most_tasks", "Tensors that a launch takes at most.")
@@ -182,7 +182,7 @@ BEGIN {
   rule("program", "^ *using pieces_type =", "Extents, shared memory, and the copies into it.")
   rule("program", "^ *using place_type =", "Where in a ring somebody is.")
   rule("program", "^ *using ahead_type =", "What is known of the works ahead.")
-  rule("program", "^ *using share_type =", "What a warp has added up of a work.")
+  rule("program", "^ *using split_type =", "What a warp has added up of a work.")
   rule("program", "^ *using columns_type =", "What a warp keeps of its rows.")
   rule("program", "^ *using record =", "How values of a chunk are kept.")
   rule("program", "^ *using element_type =", "The type of an element.")

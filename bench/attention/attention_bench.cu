@@ -63,7 +63,7 @@ void measure(benchmark::State& state, part what, attention_shape const& shape, b
       shape, problem.options(), codes, problem.outputs(), problem.device_lengths(), problem.device_lengths()};
   call.counters = method::counters(shape, space);
   call.partials = method::partials(shape, space);
-  call.work_shares = method::work_shares(exec, shape, space);
+  call.work_splits = method::work_splits(exec, shape, space);
   method::quantize(exec, shape, problem.inputs(), problem.options(), codes, space);
   auto const run = [&](cudaStream_t) {
     if (what == part::all) {

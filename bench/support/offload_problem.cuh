@@ -152,7 +152,7 @@ class offload_problem {
   void attend_selected() {
     auto const& n = plan_.extents;
     tessera::run_program(exec_, tessera::attend_chunks<value_type, element>{n, cache_.memory, latest(), cache_.scale,
-                                                                            resident_shares(n), selected_shares(n)});
+                                                                            resident_splits(n), selected_splits(n)});
   }
 
   /// How many chunks the latest step missed, in all heads.

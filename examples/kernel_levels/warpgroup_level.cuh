@@ -8,8 +8,8 @@
 #include <tessera/tile/cuda/barrier.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/pipeline_state.cuh>
 #include <tessera/tile/cuda/register_budget.cuh>
-#include <tessera/tile/cuda/ring_place.cuh>
 #include <tessera/tile/cuda/tensor_map.cuh>
 #include <tessera/tile/cuda/warpgroup_mma.cuh>
 
@@ -81,7 +81,7 @@ struct warpgroup_level {
   __device__ void produce(scratch_type& scratch, tiles::corner first, int pieces) const {
     auto const row = static_cast<std::int32_t>(first.row);
     auto const column = static_cast<std::int32_t>(first.column);
-    ring_place<stages> place;
+    pipeline_state<stages> place;
     for (int piece = 0; piece < pieces; ++piece, place.advance()) {
       scratch.empty[place.stage].wait(place.phase ^ 1);
       scratch.full[place.stage].arrive_and_expect((rows + columns) * 128);
@@ -96,7 +96,7 @@ struct warpgroup_level {
     for (float& sum : sums) {
       sum = 0;
     }
-    ring_place<stages> place;
+    pipeline_state<stages> place;
     for (int piece = 0; piece < pieces; ++piece) {
       scratch.full[place.stage].wait(place.phase);
       begin_multiply(sums);

@@ -179,7 +179,7 @@ tessera_check_pieces(core "#include <vector>\n#include <tessera/core/precision.h
   core/float16.hpp ""
   core/float8.hpp ""
   core/int4.hpp ""
-  core/known_divisor.hpp ""
+  core/fast_divisor.hpp ""
   core/little_endian.hpp ""
   core/math.hpp "float value, float scale, float score, float largest"
   core/mix_bits.hpp "std::uint64_t seed"

@@ -68,24 +68,24 @@ double list_error(U const* expected, U const* found, std::int64_t count) {
 
 /// The error of the splits of a step's attention: of their weighted sums and of the sums of their weights.
 template <class Problem>
-double share_error(Problem const& p, std::int64_t first, std::int64_t count) {
+double split_error(Problem const& p, std::int64_t first, std::int64_t count) {
   auto const& n = p.extents();
   double most = 0;
   for (std::int64_t at = 0; at < p.steps(); ++at) {
     if (p.here->step.sequence(n, p.here->cache.memory.sequences, at) < 0) {
       continue;
     }
-    for (std::int64_t share = first; share < first + count; ++share) {
+    for (std::int64_t split = first; split < first + count; ++split) {
       for (std::int64_t head = 0; head < n.query_heads; ++head) {
-        auto const a = p.here->step.states(share, at, head);
-        auto const b = p.found->step.states(share, at, head);
+        auto const a = p.here->step.states(split, at, head);
+        auto const b = p.found->step.states(split, at, head);
         CHECK(apart(double{a.largest}, double{b.largest}) < 0.01);
         CHECK(b.reference == b.largest);
         double const by = std::isinf(a.largest) ? 1.0 : std::exp2(double{b.reference} - double{a.reference});
         CHECK(by * double{b.sum} == Approx(double{a.sum}).epsilon(0.003));
         for (std::int64_t c = 0; c < n.channels; ++c) {
           double const difference =
-              by * double{p.found->step.totals(share, at, head, c)} - double{p.here->step.totals(share, at, head, c)};
+              by * double{p.found->step.totals(split, at, head, c)} - double{p.here->step.totals(split, at, head, c)};
           most = std::max(most, std::abs(difference) / (a.sum > 0 ? double{a.sum} : 1.0));
         }
       }
@@ -133,13 +133,13 @@ void check_step(step_setup const& setup) {
   CHECK(p.differing() == -1);
 
   for (bool const is_selected : {false, true}) {
-    std::int64_t const first = is_selected ? tessera::resident_shares(n) : 0;
-    std::int64_t const count = is_selected ? tessera::selected_shares(n) : tessera::resident_shares(n);
+    std::int64_t const first = is_selected ? tessera::resident_splits(n) : 0;
+    std::int64_t const count = is_selected ? tessera::selected_splits(n) : tessera::resident_splits(n);
     p.run([&](blocks const& b) {
       return tessera::attend_chunks<T, E>{n, b.cache.memory, b.step, b.cache.scale, first, count};
     });
     CHECK(p.differing(2) == -1);
-    CHECK(share_error(p, first, count) < 0.02);
+    CHECK(split_error(p, first, count) < 0.02);
   }
 
   p.upload();

@@ -14,7 +14,7 @@ namespace {
 
 struct visits {
   std::vector<int> of_tile;
-  std::vector<int> of_share;  ///< how often a row's share is opened in some places
+  std::vector<int> of_split;  ///< how often a row's share is opened in some places
   std::int64_t wrong = 0;
 };
 
@@ -41,7 +41,7 @@ void walk(row_schedule const& schedule, std::int32_t worker, visits& seen) {
     before = share;
     if (is_inside) {
       ++seen.of_tile[static_cast<std::size_t>(share.row * schedule.columns + work.column)];
-      seen.of_share[static_cast<std::size_t>(share.row * schedule.states() + share.split)] += share.is_last;
+      seen.of_split[static_cast<std::size_t>(share.row * schedule.states() + share.split)] += share.is_last;
     }
   }
   seen.wrong += is_open ? 1 : 0;
@@ -56,11 +56,11 @@ void check_schedule(std::int32_t rows, std::int32_t columns, std::int32_t worker
   for (row_schedule const& part :
        {whole.of_places(0, std::min(cut, columns)), whole.of_places(std::min(cut, columns), columns)}) {
     CHECK((part.workers <= workers && part.states() <= std::max(most_states, 1)));
-    seen.of_share.assign(static_cast<std::size_t>(rows * part.states()), 0);
+    seen.of_split.assign(static_cast<std::size_t>(rows * part.states()), 0);
     for (std::int32_t worker = 0; worker < part.workers; ++worker) {
       walk(part, worker, seen);
     }
-    CHECK(std::all_of(seen.of_share.begin(), seen.of_share.end(), [](int count) { return count <= 1; }));
+    CHECK(std::all_of(seen.of_split.begin(), seen.of_split.end(), [](int count) { return count <= 1; }));
   }
   CHECK(seen.wrong == 0);
   CHECK(std::all_of(seen.of_tile.begin(), seen.of_tile.end(), [](int count) { return count == 1; }));

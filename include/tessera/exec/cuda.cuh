@@ -11,7 +11,7 @@
 /// before the capture begins). Programs may say `groups_per_block` (of 32 lanes each), `blocks_per_multiprocessor` and
 /// `blocks_per_cluster` (sm_90; `run` rounds the number of tiles up to whole clusters) as static ints. They say
 /// `is_persistent` as a static bool if a thread block goes from tile to tile by itself: then `count` is the number of
-/// thread blocks. A program that says `waits_for_stream` itself calls the functions of tile/cuda/stream_order.cuh.
+/// thread blocks. A program that says `waits_for_stream` itself calls the functions of tile/cuda/dependent_launch.cuh.
 ///
 /// A program that is not for every architecture says `from_architecture` and `before_architecture` as static ints (900
 /// is sm_90; the second is the first architecture that is too new) and is compiled for those alone. With the static
@@ -53,8 +53,8 @@
 #include <tessera/exec/cuda_memory.cuh>
 #include <tessera/exec/memory.hpp>
 #include <tessera/exec/status_calls.hpp>
+#include <tessera/tile/cuda/dependent_launch.cuh>
 #include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/cuda/stream_order.cuh>
 #include <tessera/view/array_view.hpp>
 
 namespace tessera {

@@ -13,7 +13,7 @@
 /// places of all rows, one row after the other, so that all workers end at the same time: one or two of them take the
 /// tail of a row. There are more bands than needed if that leaves less than half as much to the workers left over,
 /// which are not in step. The first eight places of a row are columns from all over it; the others are in order. A
-/// worker takes every `workers`-th work item, as in gemm_on_warpgroups.
+/// worker takes every `workers`-th work item, as in gemm_cooperative.
 #pragma once
 
 #include <cstdint>

@@ -40,30 +40,30 @@ class device_codes {
     Attention::quantize(exec_, p_.shape, in_.inputs(), p_.options, codes(), space_);
   }
 
-  tessera::array_view<float> work_shares() const { return Attention::work_shares(exec_, p_.shape, space_); }
-  std::vector<float> work_shares_on_host() const {
-    std::vector<float> found(as_size(work_shares().size()));
-    exec_.copy(work_shares(), found);
+  tessera::array_view<float> work_splits() const { return Attention::work_splits(exec_, p_.shape, space_); }
+  std::vector<float> work_splits_on_host() const {
+    std::vector<float> found(as_size(work_splits().size()));
+    exec_.copy(work_splits(), found);
     exec_.wait();
     return found;
   }
 
   attention_results whole() const { return run({}, false); }
-  attention_results shared() const { return run(work_shares(), false); }
+  attention_results shared() const { return run(work_splits(), false); }
   attention_results portable() const { return run({}, true); }
 
   /// Runs attention into memory with room for `total` tokens. The sequences have lengths.
-  packed_results<T> packed(std::vector<std::int32_t> const& starts, std::int64_t total, bool is_shared) const {
+  packed_results<T> packed(std::vector<std::int32_t> const& starts, std::int64_t total, bool is_split) const {
     tessera::attention_shape const& s = p_.shape;
     auto const first = to_device(exec_, starts);
     auto const rows = total * s.query_heads;
     auto const result = to_device(exec_, std::vector<T>(as_size(rows * s.channels + 8), rubbish));
     auto const lse = to_device(exec_, std::vector<float>(as_size(rows + 8), rubbish_lse));
-    auto call = call_of({const_cast<T*>(result.data()),
-                         {s.batch, s.query_heads, s.queries, s.channels},
-                         {0, s.channels, s.query_heads * s.channels, 1}},
-                        {const_cast<float*>(lse.data()), {s.batch, s.query_heads, s.queries}, {0, 1, s.query_heads}},
-                        is_shared);
+    auto call =
+        call_of({const_cast<T*>(result.data()),
+                 {s.batch, s.query_heads, s.queries, s.channels},
+                 {0, s.channels, s.query_heads * s.channels, 1}},
+                {const_cast<float*>(lse.data()), {s.batch, s.query_heads, s.queries}, {0, 1, s.query_heads}}, is_split);
     call.query_starts = {first.view(), total};
     Attention::forward(exec_, call);
     return {to_host(exec_, result), to_host(exec_, lse)};
@@ -71,10 +71,10 @@ class device_codes {
 
   /// Whether the program for sm_90a takes the problem, whose channels are up to 128, `as` it is made by call_of().
   template <class Change>
-  bool by_warpgroups(tessera::array_view<float> work_shares, Change const& change) const {
+  bool by_warpgroups(tessera::array_view<float> work_splits, Change const& change) const {
     device_heads<T> const result = make_result();
     auto call = call_of(result.view(), {}, false);
-    call.work_shares = work_shares;
+    call.work_splits = work_splits;
     call.partials = Attention::partials(p_.shape, space_);
     change(call);
     bool const took = p_.shape.channels == 64 ? tessera::detail::try_attention_on_warpgroups<64>(exec_, call)
@@ -82,8 +82,8 @@ class device_codes {
     exec_.wait();
     return took;
   }
-  bool by_warpgroups(tessera::array_view<float> work_shares) const {
-    return by_warpgroups(work_shares, [](call_type&) {});
+  bool by_warpgroups(tessera::array_view<float> work_splits) const {
+    return by_warpgroups(work_splits, [](call_type&) {});
   }
 
  private:
@@ -94,23 +94,23 @@ class device_codes {
   }
 
   /// A call without memory for splits of the keys: with such memory the portable program takes calls of too few blocks.
-  call_type call_of(tessera::head_view<T> result, tessera::view<float, 3> lse, bool is_shared) const {
+  call_type call_of(tessera::head_view<T> result, tessera::view<float, 3> lse, bool is_split) const {
     auto const in = in_.inputs();
     call_type call{p_.shape, p_.options, codes(), {result, lse}, in.query_lengths, in.key_lengths, in.sinks};
     call.counters = Attention::counters(p_.shape, space_);
-    if (is_shared) {
-      call.work_shares = work_shares();
+    if (is_split) {
+      call.work_splits = work_splits();
     }
     return call;
   }
 
-  attention_results run(tessera::array_view<float> work_shares, bool is_portable) const {
+  attention_results run(tessera::array_view<float> work_splits, bool is_portable) const {
     tessera::attention_shape const& s = p_.shape;
     std::int64_t const rows = s.batch * s.query_heads * s.queries;
     device_heads<T> const result = make_result();
     auto const lse = to_device(exec_, std::vector<float>(as_size(rows + 1), rubbish_lse));
     auto call = call_of(result.view(), {const_cast<float*>(lse.data()), {s.batch, s.query_heads, s.queries}}, false);
-    call.work_shares = work_shares;
+    call.work_splits = work_splits;
     if (is_portable) {
       call.partials = Attention::partials(p_.shape, space_);
       tessera::detail::run_attention_portably(exec_, call);

@@ -258,12 +258,12 @@ TEST_CASE("a list of tiles leaves keys out, and what is no tile is passed over",
   CHECK(run_attention_problem<finely, float>(exec, p).result == std::vector<double>(2 * 130 * 32, 0.0));
 }
 
-TEST_CASE("the keys of few queries are shared among groups, and shares are merged", "[host]") {
+TEST_CASE("the keys of few queries are shared among groups, and splits are merged", "[host]") {
   cpu const exec;
   for (attention_shape const& s : {attention_shape{1, 2, 1, 1, 2500, 32}, attention_shape{2, 1, 1, 70, 1100, 80}}) {
-    CHECK_THAT(finely::plan(exec, s).describe(), contains("shares of rows"));
+    CHECK_THAT(finely::plan(exec, s).describe(), contains("splits of rows"));
     CHECK(finely::partials(s, workspace(finely::plan(exec, s), buffer<std::byte>(finely::plan(exec, s).bytes()).view()))
-              .shares() == s.keys / 512);
+              .splits() == s.keys / 512);
     check_shape<finely>(s);
     check_shape<finely>(s, {.is_causal = true, .window_left = 700});
     check_shape<finely_int4>(s, {.is_causal = true});
@@ -278,5 +278,5 @@ TEST_CASE("the keys of few queries are shared among groups, and shares are merge
   auto const other = run_attention_problem<sage_attention2, bfloat16>(testing::adversary{.seed = 8}, p);
   CHECK(one.result == other.result);
   CHECK(one.log_sum_exp == other.log_sum_exp);
-  CHECK(finely::partials({1, 32, 8, 4096, 4096, 32}, workspace(workspace_plan("none"), {})).shares() == 1);
+  CHECK(finely::partials({1, 32, 8, 4096, 4096, 32}, workspace(workspace_plan("none"), {})).splits() == 1);
 }

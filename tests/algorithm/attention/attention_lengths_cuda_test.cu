@@ -82,7 +82,7 @@ bool check_problem(attention_problem<T> const& p, bool on_host = true, double ap
     CHECK(error_of(whole.result, expected.result).relative_l1 < apart);
     check_log_sum_exps(whole.log_sum_exp, expected.log_sum_exp);
   }
-  auto const left = codes.work_shares_on_host();
+  auto const left = codes.work_splits_on_host();
   return std::any_of(left.begin(), left.end(), [](float x) { return !std::isnan(x); });
 }
 

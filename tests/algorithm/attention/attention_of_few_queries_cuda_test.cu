@@ -141,7 +141,7 @@ TEST_CASE("an infinity or a NaN reaches a few queries on a GPU as on the host", 
   }
 }
 
-TEST_CASE("on sm_90 a few queries have a program of their own, which needs no memory for shares", "[cuda]") {
+TEST_CASE("on sm_90 a few queries have a program of their own, which needs no memory for splits", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   tessera::cuda const exec;
   int major = 0;
@@ -156,9 +156,9 @@ TEST_CASE("on sm_90 a few queries have a program of their own, which needs no me
   sage_attention2::quantize(exec, p.shape, in.inputs(), {}, heads, space);
   attention_call<sage_attention2::method, bfloat16> call{p.shape, {}, heads, {result.view()}};
   auto const expected = run_attention_problem<sage_attention2, bfloat16>(cpu{}, p);
-  for (bool const is_shared : {false, true}) {
-    call.partials = is_shared ? sage_attention2::partials(p.shape, space) : decltype(call.partials){};
-    CHECK(call.partials.shares() == (is_shared ? 5 : 1));
+  for (bool const is_split : {false, true}) {
+    call.partials = is_split ? sage_attention2::partials(p.shape, space) : decltype(call.partials){};
+    CHECK(call.partials.splits() == (is_split ? 5 : 1));
     CHECK(detail::try_attention_of_few_queries<128>(exec, call) == (major == 9));
     sage_attention2::forward(exec, call);
     bool is_clean = false;
@@ -216,7 +216,7 @@ TEST_CASE("keys and values that were quantized before serve queries that come la
         s, p.options, heads, {result.view(), {lse.data(), {2, 8, queries}}}, all.query_lengths, all.key_lengths};
     call.partials = sage_attention2::partials(s, space, later);
     call.counters = sage_attention2::counters(s, space, later);
-    call.work_shares = sage_attention2::work_shares(exec, s, space, later);
+    call.work_splits = sage_attention2::work_splits(exec, s, space, later);
     sage_attention2::forward(exec, call);
     auto const expected = run_on_device<sage_attention2, bfloat16>(exec, p).found;
     bool is_clean = false;

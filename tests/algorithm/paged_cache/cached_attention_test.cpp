@@ -27,7 +27,7 @@ struct attention_setup {
   retain_most_different rule = retain_most_different::angle(1.5F);
   std::int64_t capacity = 64;
   std::vector<std::int32_t> lengths = {};  ///< lengths of the sequences; empty: all tokens
-  std::int64_t shares = 0;                 ///< splits of the tokens; 0: as many as the extents ask for
+  std::int64_t splits = 0;                 ///< splits of the tokens; 0: as many as the extents ask for
   bool is_causal = true;
 
   attention_shape shape() const { return {sequences, query_heads, key_heads, queries, tokens, format.channels}; }
@@ -53,11 +53,11 @@ struct attention_on_cache {
   }
 
   template <class Result, class Executor>
-  attention_results run(Executor const& exec, int layer, std::int64_t shares = 0) const {
+  attention_results run(Executor const& exec, int layer, std::int64_t splits = 0) const {
     attention_shape const s = setup.shape();
     std::vector<Result> result(queries.size(), store<Result>(-77.0F));
     std::vector<float> lse(as_size(s.batch * s.query_heads * s.queries), -77.0F);
-    std::int64_t const among = shares > 0 ? shares : cached_attention_shares(s);
+    std::int64_t const among = splits > 0 ? splits : cached_attention_splits(s);
     cached_attention_regions const regions("test", s, among);
     buffer<std::byte> memory(exec, regions.plan.bytes());
     for (std::byte& byte : memory) {
@@ -104,7 +104,7 @@ template <class T>
 void check_setup(attention_setup const& setup) {
   attention_on_cache<T> const problem(setup);
   for (int layer = 0; layer < setup.format.layers; ++layer) {
-    auto const found = problem.template run<float>(cpu{.threads = 1}, layer, setup.shares);
+    auto const found = problem.template run<float>(cpu{.threads = 1}, layer, setup.splits);
     auto const expected = problem.expected(layer);
     CAPTURE(layer);
     CHECK(worst(found, expected) < 2e-5);
@@ -171,11 +171,11 @@ TEST_CASE("sequences may be short, and empty ones give zeros", "[host]") {
   }
 }
 
-TEST_CASE("the number of shares and of threads makes no difference beyond rounding", "[host]") {
+TEST_CASE("the number of splits and of threads makes no difference beyond rounding", "[host]") {
   attention_on_cache<float16> const problem({.sequences = 1, .tokens = 900});
   auto const one = problem.run<float>(cpu{.threads = 1}, 0, 1);
-  for (std::int64_t shares : {2, 3, 7, 15, 40}) {
-    auto const several = problem.run<float>(cpu{.threads = 2}, 0, shares);
+  for (std::int64_t splits : {2, 3, 7, 15, 40}) {
+    auto const several = problem.run<float>(cpu{.threads = 2}, 0, splits);
     CHECK(worst(several, one) < 1e-6);
     CHECK(farthest(several.log_sum_exp, one.log_sum_exp) < 1e-5);
   }

@@ -43,23 +43,23 @@ row_type row_of(std::vector<float> const& scores, float above = 0.0F) {
 /// Rows of 2 sequences, 2 heads and 3 queries, whose values are the weights themselves in the last channel.
 struct shared_rows {
   static constexpr std::int64_t channels = 5;
-  std::int64_t shares;
+  std::int64_t splits;
   std::vector<float> totals;
   std::vector<row_type> rows;
   std::vector<double> sums;    ///< sum of 2^score of each row
   std::vector<double> values;  ///< sum of weighted values of each row and channel
 
   shared_rows(std::int64_t count, unsigned seed)
-      : shares(count),
+      : splits(count),
         totals(at(count * 12 * channels)),
         rows(at(count * 12)),
         sums(12, 0.0),
         values(at(12 * channels), 0.0) {
     std::mt19937 random(seed);
     std::normal_distribution<float> normal;
-    for (std::int64_t i = 0; i < shares * 12; ++i) {
+    for (std::int64_t i = 0; i < splits * 12; ++i) {
       std::vector<float> scores;
-      for (std::int64_t key = 0; key < i % 4; ++key) {  // some shares have no key
+      for (std::int64_t key = 0; key < i % 4; ++key) {  // some splits have no key
         scores.push_back(10.0F * normal(random));
       }
       row_type& row = rows[at(i)];
@@ -75,7 +75,7 @@ struct shared_rows {
     }
   }
   attention_partials<method::softmax::state_type> partials() {
-    return {{totals.data(), {shares, 2, 2, 3, channels}}, {rows.data(), {shares, 2, 2, 3}}};
+    return {{totals.data(), {splits, 2, 2, 3, channels}}, {rows.data(), {splits, 2, 2, 3}}};
   }
 };
 
@@ -112,7 +112,7 @@ TEST_CASE("two rows merge to the row of all their keys, and say what their total
   }
 }
 
-TEST_CASE("a share is added by the factor that makes it relative to the row's reference", "[host]") {
+TEST_CASE("a split is added by the factor that makes it relative to the row's reference", "[host]") {
   row_type whole = row_of({4.0F});
   whole.add(row_of({2.0F, 2.0F}), 0.25F);
   CHECK(whole.state.sum == 1.5F);
@@ -148,9 +148,9 @@ TEST_CASE("a sink takes its share of a row, and the mean key's score belongs to 
   }
 }
 
-TEST_CASE("any number of shares come to the rows of all keys", "[host]") {
-  for (std::int64_t const shares : {1, 2, 3, 4, 5, 31, 32, 33, 63, 64}) {
-    shared_rows problem(shares, static_cast<unsigned>(shares));
+TEST_CASE("any number of splits come to the rows of all keys", "[host]") {
+  for (std::int64_t const splits : {1, 2, 3, 4, 5, 31, 32, 33, 63, 64}) {
+    shared_rows problem(splits, static_cast<unsigned>(splits));
     std::vector<float> results(at(12 * shared_rows::channels), -7.0F);
     std::vector<float> lse(12, -7.0F);
     attention_shape const s{2, 2, 2, 3, 100, shared_rows::channels};
@@ -162,7 +162,7 @@ TEST_CASE("any number of shares come to the rows of all keys", "[host]") {
     cpu{.threads = 1}.run(merge, merge.groups());
     for (std::int64_t row = 0; row < 12; ++row) {
       double const sum = problem.sums[at(row)];
-      CAPTURE(shares, row);
+      CAPTURE(splits, row);
       if (sum == 0.0) {
         REQUIRE(lse[at(row)] == -infinity);
       } else {

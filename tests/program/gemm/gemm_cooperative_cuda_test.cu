@@ -121,12 +121,12 @@ store_directly directly(matrix_view<bfloat16> target) {
 
 TEST_CASE("tiles can be summed over lists of pieces of the depth, also empty ones", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  check_lists<gemm_on_warpgroups<bfloat16, listed_schedule, store_boxes, pair_policy>>(by_boxes);
-  check_lists<gemm_on_warpgroups<bfloat16, listed_schedule, store_boxes, single_policy>>(by_boxes);
+  check_lists<gemm_cooperative<bfloat16, listed_schedule, store_boxes, pair_policy>>(by_boxes);
+  check_lists<gemm_cooperative<bfloat16, listed_schedule, store_boxes, single_policy>>(by_boxes);
 }
 
 TEST_CASE("so they can by warpgroups that take turns", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  check_lists<gemm_in_turns<bfloat16, listed_schedule, store_directly, pair_turns_policy>>(directly);
-  check_lists<gemm_in_turns<bfloat16, listed_schedule, store_directly, single_turns_policy>>(directly);
+  check_lists<gemm_pingpong<bfloat16, listed_schedule, store_directly, pair_turns_policy>>(directly);
+  check_lists<gemm_pingpong<bfloat16, listed_schedule, store_directly, single_turns_policy>>(directly);
 }

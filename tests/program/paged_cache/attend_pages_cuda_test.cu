@@ -31,7 +31,7 @@ struct decode_setup {
   std::int64_t window = 64;
   std::vector<std::int32_t> lengths = {};  ///< lengths of the sequences; empty: all tokens
   std::vector<std::int32_t> pages = {};    ///< sealed pages of the sequences; empty: as many as there can be
-  std::int64_t shares = 0;                 ///< splits that there is memory for; 0: as many as the extents ask for
+  std::int64_t splits = 0;                 ///< splits that there is memory for; 0: as many as the extents ask for
   bool is_causal = true;
   float value_factor = 1.0F;
   float query_factor = 1.5F;
@@ -82,7 +82,7 @@ struct decode_problem {
     auto result = on_device(exec, std::vector<Result>(queries.size(), store<Result>(-77.0F)));
     std::size_t const rows = as_size(s.batch * s.query_heads * s.queries);
     auto lse = on_device(exec, std::vector<float>(rows, -77.0F));
-    cached_attention_regions const regions("test", s, setup.shares > 0 ? setup.shares : cached_attention_shares(s));
+    cached_attention_regions const regions("test", s, setup.splits > 0 ? setup.splits : cached_attention_splits(s));
     auto space = on_device(exec, std::vector<std::byte>(as_size(regions.plan.bytes()), std::byte{0xff}));
     auto const pages = on_device(exec, setup.pages.empty() ? std::vector<std::int32_t>{0} : setup.pages);
     cache_sequences sequences = there.sequences();
@@ -243,11 +243,11 @@ TEST_CASE("magnitudes of queries and values make no difference to decoding", "[c
   check_setup<bfloat16, 128, 2>({.query_factor = 30.0F}, 1e-2);  // a few tokens have all the weight
 }
 
-TEST_CASE("the number of shares makes no difference to decoding beyond rounding, and the same gives the same",
+TEST_CASE("the number of splits makes no difference to decoding beyond rounding, and the same gives the same",
           "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  for (std::int64_t shares : {1, 2, 5, 40}) {
-    check_setup<bfloat16, 128, 2>({.sequences = 1, .tokens = 4000, .shares = shares});
+  for (std::int64_t splits : {1, 2, 5, 40}) {
+    check_setup<bfloat16, 128, 2>({.sequences = 1, .tokens = 4000, .splits = splits});
   }
   decode_problem<bfloat16> const problem({.sequences = 1, .tokens = 4000});
   auto const once = problem.run<bfloat16>(1, decode_128);

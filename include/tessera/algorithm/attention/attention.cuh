@@ -63,7 +63,7 @@ inline bool has_places_for_warpgroups(attention_shape const& s) {
          key_rows / attention_padding * s.channels < most_rows;
 }
 
-/// The cost of each block of queries, in the units of attention_sharing_policy: less where the block has fewer rows
+/// The cost of each block of queries, in the units of attention_split_policy: less where the block has fewer rows
 /// than its warpgroups could take.
 struct attention_work_cost {
   attention_schedule schedule;
@@ -73,7 +73,7 @@ struct attention_work_cost {
   std::int32_t rows;  ///< queries of a block
 
   [[nodiscard]] std::int64_t operator()(std::int32_t index) const {
-    constexpr attention_sharing_policy policy = attention_sharing_tuning{}(900);
+    constexpr attention_split_policy policy = attention_split_tuning{}(900);
     constexpr int most = static_cast<int>(std::size(policy.tile)) - 1;
     std::int32_t const first = schedule.at(index).block * rows;
     std::int32_t const end = min(first + rows, queries);
@@ -84,10 +84,10 @@ struct attention_work_cost {
     std::int32_t const last = (schedule.blocks - 1) * rows;
     return band.tiles({0, min(rows, queries)}, keys).count() == band.tiles({last, queries}, keys).count();
   }
-  [[nodiscard]] attention_shares shared(int multiprocessors, std::int64_t most_ranges) const {
+  [[nodiscard]] attention_splits split_over(int multiprocessors, std::int64_t most_ranges) const {
     std::int64_t const most = min(most_ranges, std::int64_t{1} << 20);
-    return attention_shares::of({schedule.count(), multiprocessors, static_cast<std::int32_t>(most), is_even()}, *this,
-                                attention_sharing_tuning{}(900));
+    return attention_splits::of({schedule.count(), multiprocessors, static_cast<std::int32_t>(most), is_even()}, *this,
+                                attention_split_tuning{}(900));
   }
 };
 
@@ -103,22 +103,22 @@ inline attention_work_cost cost_without_mask(attention_shape const& s) {
 /// Whether it pays to split the keys of few work items. False for shapes that have no queries or not
 /// has_places_for_warpgroups().
 inline bool has_long_works(attention_shape const& s) {
-  constexpr attention_sharing_policy policy = attention_sharing_tuning{}(900);
+  constexpr attention_split_policy policy = attention_split_tuning{}(900);
   return s.batch * s.queries > 0 && has_places_for_warpgroups(s) &&
-         cost_without_mask(s)(0) > policy.least + policy.share + policy.merging;
+         cost_without_mask(s)(0) > policy.least + policy.split + policy.merging;
 }
 
 /// Floats of memory for as many splits as there may be, whatever the mask is.
-inline std::int64_t floats_of_work_shares(attention_shape const& s, int multiprocessors) {
-  using slots = typename attention_share_output::slots_type;
-  constexpr attention_sharing_policy policy = attention_sharing_tuning{}(900);
+inline std::int64_t floats_of_work_splits(attention_shape const& s, int multiprocessors) {
+  using slots = typename attention_split_output::slots_type;
+  constexpr attention_split_policy policy = attention_split_tuning{}(900);
   if (s.queries <= few_queries || !has_long_works(s)) {
     return 0;
   }
   attention_work_cost const work = cost_without_mask(s);
   std::int64_t const most = std::int64_t{multiprocessors} * policy.ranges;
   std::int64_t const works = work.schedule.count();
-  std::int64_t const ranges = works > attention_shares::most_works ? work.shared(multiprocessors, most).ranges
+  std::int64_t const ranges = works > attention_splits::most_works ? work.split_over(multiprocessors, most).ranges
                                                                    : min(most, works * work(0) / policy.least);
   return 2 * ranges * slots::floats_of_slot(block_rows_of(s), program_channels(s));
 }
@@ -127,10 +127,10 @@ template <class Method, class T>
 bool suits_attention_on_warpgroups(attention_call<Method, T> const& call, int multiprocessors) {
   attention_shape const& s = call.shape;
   std::int64_t const blocks = s.batch * s.query_heads * divide_up(s.queries, std::int64_t{block_rows_of(s)});
-  bool const is_shared = call.partials.rows.data != nullptr && call.work_shares.data == nullptr &&
-                         2 * blocks < multiprocessors && has_long_works(s);
+  bool const is_split = call.partials.rows.data != nullptr && call.work_splits.data == nullptr &&
+                        2 * blocks < multiprocessors && has_long_works(s);
   bool const has_extras = call.block_list.counts.data != nullptr || call.heads.queries.corrections.data != nullptr;
-  return !is_shared && !has_extras && has_places_for_warpgroups(s) && call.counters.data != nullptr &&
+  return !is_split && !has_extras && has_places_for_warpgroups(s) && call.counters.data != nullptr &&
          call.out.result.stride(3) == 1;
 }
 
@@ -189,25 +189,26 @@ void set_pieces(Pieces& pieces, attention_call<Method, T> const& call) {
 /// more tiles than a split can count.
 template <class Method, class T>
 std::int64_t ranges_in_memory(attention_call<Method, T> const& call, int rows, int channels) {
-  using slots = typename attention_share_output::slots_type;
+  using slots = typename attention_split_output::slots_type;
   bool const has_lengths = call.query_lengths.data != nullptr || call.key_lengths.data != nullptr;
-  bool const has_memory = is_aligned(call.work_shares.data) && call.work_shares.is_contiguous() &&
-                          !(has_lengths && call.shape.keys / attention_padding >= attention_share::most_cost);
-  return has_memory ? call.work_shares.size() / (2 * slots::floats_of_slot(rows, channels)) : 0;
+  bool const has_memory = is_aligned(call.work_splits.data) && call.work_splits.is_contiguous() &&
+                          !(has_lengths && call.shape.keys / attention_padding >= attention_split::most_cost);
+  return has_memory ? call.work_splits.size() / (2 * slots::floats_of_slot(rows, channels)) : 0;
 }
 
 template <class Program, class Architectures, class Method, class T>
 void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call,
                                  int multiprocessors) {
   using shape = typename Program::shape;
-  using slots = typename attention_share_output::slots_type;
+  using slots = typename attention_split_output::slots_type;
   auto const& heads = call.heads;
   Program program{};
   auto& pieces = program.pieces;
   set_pieces(pieces, call);
-  pieces.shares = attention_work_cost{pieces.schedule, pieces.band, pieces.queries, pieces.keys, shape::rows}.shared(
-      multiprocessors, ranges_in_memory(call, shape::rows, shape::channels));
-  program.share_output.slots = slots::in(call.work_shares, 2 * pieces.shares.ranges, shape::rows, shape::channels);
+  pieces.splits =
+      attention_work_cost{pieces.schedule, pieces.band, pieces.queries, pieces.keys, shape::rows}.split_over(
+          multiprocessors, ranges_in_memory(call, shape::rows, shape::channels));
+  program.split_output.slots = slots::in(call.work_splits, 2 * pieces.splits.ranges, shape::rows, shape::channels);
   bool const needs_offsets = call.out.log_sum_exp.data != nullptr || call.sinks.data != nullptr;
   program.output = {call.out.result,
                     has_whole_vectors(call.out.result),
@@ -220,11 +221,11 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
   if (!call.has_cleared_counters) {
     exec.clear(call.counters);
   }
-  exec.run(program, min(pieces.shares.turns(), multiprocessors));
-  if (pieces.shares.ranges > 0) {
-    merge_attention_shares<Method, T> const merge{pieces.shares, pieces.schedule, program.share_output.slots,
+  exec.run(program, min(pieces.splits.turns(), multiprocessors));
+  if (pieces.splits.ranges > 0) {
+    merge_attention_splits<Method, T> const merge{pieces.splits, pieces.schedule, program.split_output.slots,
                                                   writer_of(call),
-                                                  merge_attention_shares<Method, T>::parts_of(pieces.shares)};
+                                                  merge_attention_splits<Method, T>::parts_of(pieces.splits)};
     exec.run(merge, merge.groups());
   }
 }
@@ -260,7 +261,7 @@ bool suits_attention_of_few_queries(attention_call<Method, T> const& call) {
   std::int64_t const key_rows = s.batch * s.key_heads * padded_tokens(s.keys);
   bool const is_small = s.keys < most && key_rows < most_rows &&
                         key_rows / attention_padding * s.channels < most_rows &&
-                        call.partials.shares() * s.batch * s.query_heads * s.queries < most_rows / 8;
+                        call.partials.splits() * s.batch * s.query_heads * s.queries < most_rows / 8;
   bool const is_whole = is_aligned(heads.queries.codes.data) && is_aligned(heads.keys.scales.data);
   bool const is_joined = call.partials.rows.data == nullptr || is_aligned(call.partials.rows.data);
   return s.queries <= few_queries && s.keys > 0 && !has_extras && is_small && is_whole && is_joined;
@@ -287,7 +288,7 @@ bool try_attention_of_few_queries(basic_cuda<Architectures> const& exec, attenti
       heads.queries.scales.data,
       heads.keys.scales.data,
       few_query_works::of(call.shape, call.query_lengths, call.key_lengths, call.options.window_left,
-                          call.options.keys_behind(), call.partials.shares()),
+                          call.options.keys_behind(), call.partials.splits()),
       writer_of(call),
       call.partials};
   std::int64_t const most = std::int64_t{exec.state->multiprocessors()} * program_type::blocks_per_multiprocessor;
@@ -310,7 +311,7 @@ bool try_attention_by_copy_engine(basic_cuda<Architectures> const& exec, attenti
 
 /// How many floats of memory the programs for sm_90a can use for work items that several groups share.
 template <int... Architectures, class Method>
-std::int64_t floats_of_work_shares(basic_cuda<arch_list<Architectures...>> const& exec,
+std::int64_t floats_of_work_splits(basic_cuda<arch_list<Architectures...>> const& exec,
                                    quantized_regions<Method> const& regions) {
   attention_shape const& s = regions.shape;
   constexpr bool has_hopper = ((Architectures == 900) || ...);
@@ -318,7 +319,7 @@ std::int64_t floats_of_work_shares(basic_cuda<arch_list<Architectures...>> const
   if (!has_hopper || !detail::has_lane_scales<Method> || !has_channels) {
     return 0;
   }
-  return detail::floats_of_work_shares(s, exec.state->multiprocessors());
+  return detail::floats_of_work_splits(s, exec.state->multiprocessors());
 }
 
 /// Enqueues attention on CUDA devices: on sm_90a over codes of up to 256 channels by wgmma, otherwise by the portable

@@ -55,7 +55,7 @@ struct attention_call {
   sequence_starts query_starts = {};
   /// Memory by which programs hand out work items; null: the portable one runs.
   array_view<std::uint32_t> counters = {};
-  array_view<float> work_shares = {};  ///< memory for work items that several groups share; null: none is shared
+  array_view<float> work_splits = {};  ///< memory for work items that several groups share; null: none is shared
   bool has_cleared_counters = false;   ///< whether `counters` are zero when what is enqueued here begins
 };
 
@@ -70,7 +70,7 @@ attention_writer<Method, T> writer_of(attention_call<Method, T, Bias> const& cal
 
 /// Enqueues the merging of splits of the keys, if the call has memory for splits.
 template <class Executor, class Method, class T, class Bias>
-void merge_shares(Executor const& exec, attention_call<Method, T, Bias> const& call) {
+void merge_splits(Executor const& exec, attention_call<Method, T, Bias> const& call) {
   if (call.partials.rows.data != nullptr) {
     merge_attention<Method, T> const merge{call.partials, writer_of(call)};
     exec.run(merge, merge.groups());
@@ -106,7 +106,7 @@ void run_attention_portably(Executor const& exec, attention_call<Method, T, Bias
   } else {
     run(tiles_of<256>(call));
   }
-  merge_shares(exec, call);
+  merge_splits(exec, call);
 }
 
 }  // namespace detail
@@ -119,7 +119,7 @@ void run_attention(Executor const& exec, attention_call<Method, T, Bias> const& 
 
 /// How many floats of memory the executor's program can use for work items that several groups share.
 template <class Executor, class Method>
-std::int64_t floats_of_work_shares(Executor const&, quantized_regions<Method> const&) {
+std::int64_t floats_of_work_splits(Executor const&, quantized_regions<Method> const&) {
   return 0;
 }
 
@@ -145,7 +145,7 @@ struct attention {
     check_shape(where, shape);
     regions const places(where, shape, parts);
     workspace_plan plan = places.plan;
-    plan.template add<float>("shares of works", parts.queries ? floats_of_work_shares(exec, places) : 0);
+    plan.template add<float>("splits of works", parts.queries ? floats_of_work_splits(exec, places) : 0);
     return plan;
   }
 
@@ -170,9 +170,9 @@ struct attention {
   /// Memory for work items that several groups share, in a workspace of plan() with the same executor; null where none
   /// is shared.
   template <class Executor>
-  static array_view<float> work_shares(Executor const& exec, attention_shape const& shape, workspace const& space,
+  static array_view<float> work_splits(Executor const& exec, attention_shape const& shape, workspace const& space,
                                        quantized_parts parts = {}) {
-    return work_shares(exec, regions(where, shape, parts, workspace_plan::record::sizes), space);
+    return work_splits(exec, regions(where, shape, parts, workspace_plan::record::sizes), space);
   }
 
   /// Enqueues quantization and attention. Throws shape_error or value_error for arguments that do not fit together. T,
@@ -192,7 +192,7 @@ struct attention {
         in.key_lengths, in.sinks, functions.bias, in.block_list, places.partials(space),
         in.query_starts};
     call.counters = space[places.counters];
-    call.work_shares = work_shares(exec, places, space);
+    call.work_splits = work_splits(exec, places, space);
     check_call(where, call);
     exec.clear(call.counters);  // first: between codes and attention it would keep their launches apart
     call.has_cleared_counters = true;
@@ -280,8 +280,8 @@ struct attention {
   }
 
   template <class Executor>
-  static array_view<float> work_shares(Executor const& exec, regions const& places, workspace const& space) {
-    std::int64_t const floats = places.parts.queries ? floats_of_work_shares(exec, places) : 0;
+  static array_view<float> work_splits(Executor const& exec, regions const& places, workspace const& space) {
+    std::int64_t const floats = places.parts.queries ? floats_of_work_splits(exec, places) : 0;
     return floats > 0 ? space[region<float>{places.plan.bytes(), floats}] : array_view<float>{};
   }
 
@@ -399,14 +399,14 @@ struct attention {
       check_extents(function, "tiles of the block list", call.block_list.tiles,
                     {s.batch, s.query_heads, blocks, call.block_list.tiles.extent(3)});
     }
-    std::int64_t const shares = call.partials.shares();
-    check<value_error>(shares <= most_attention_shares, function, ": ", shares,
-                       " shares of rows, of which there may be ", most_attention_shares);
-    check_extents(function, "shares of rows", call.partials.rows, {shares, s.batch, s.query_heads, s.queries});
+    std::int64_t const splits = call.partials.splits();
+    check<value_error>(splits <= most_attention_splits, function, ": ", splits,
+                       " splits of rows, of which there may be ", most_attention_splits);
+    check_extents(function, "splits of rows", call.partials.rows, {splits, s.batch, s.query_heads, s.queries});
     if (call.partials.rows.data != nullptr) {
-      check<value_error>(call.partials.totals.data != nullptr, function, ": the totals of shares of rows are null");
-      check_extents(function, "totals of shares", call.partials.totals,
-                    {shares, s.batch, s.query_heads, s.queries, s.channels});
+      check<value_error>(call.partials.totals.data != nullptr, function, ": the totals of splits of rows are null");
+      check_extents(function, "totals of splits", call.partials.totals,
+                    {splits, s.batch, s.query_heads, s.queries, s.channels});
     }
   }
 

@@ -11,7 +11,7 @@
 #include <type_traits>
 
 #include <tessera/algorithm/attention/decode_attention.hpp>
-#include <tessera/algorithm/attention/decode_shares.hpp>
+#include <tessera/algorithm/attention/decode_splits.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
 #include <tessera/exec/cuda.cuh>
@@ -34,12 +34,12 @@ bool has_whole_rows(head_view<T const> const& heads) {
 }
 
 /// Whether there is anything to do, and the numbers of work items, rows and tokens fit into 31 bits.
-inline bool has_places_for_decoding(attention_shape const& s, std::int64_t shares) {
+inline bool has_places_for_decoding(attention_shape const& s, std::int64_t splits) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
-  return s.batch > 0 && s.queries > 0 && s.keys < most && shares * s.batch * s.query_heads * s.queries < most / 4;
+  return s.batch > 0 && s.queries > 0 && s.keys < most && splits * s.batch * s.query_heads * s.queries < most / 4;
 }
 
-/// Enqueues the merging of splits of the keys, if there are any; at most most_attention_shares.
+/// Enqueues the merging of splits of the keys, if there are any; at most most_attention_splits.
 template <class Executor, class Result>
 void merge_decoded(Executor const& exec, attention_writer<decode_method, Result> const& writer,
                    attention_partials<online_softmax<float>::state_type> const& partials) {
@@ -89,7 +89,7 @@ bool try_dense_decode(basic_cuda<Architectures> const& exec, decode_attention_ca
   auto const values = dense_matrix<T>::of(call.source.values);
   bool const has_blocks = call.source.blocks.data == nullptr || call.source.block_tokens() % program_type::tokens == 0;
   if (!keys.exists || !values.exists || !has_blocks || !has_whole_rows(call.queries) ||
-      !has_places_for_decoding(call.shape, call.partials.shares()) || !exec.template has<program_type>()) {
+      !has_places_for_decoding(call.shape, call.partials.splits()) || !exec.template has<program_type>()) {
     return false;
   }
   int const multiprocessors = exec.state->multiprocessors();

@@ -3,7 +3,7 @@
 /// heads or over blocks of tokens that a table numbers. It is the baseline for compressed caches
 /// (algorithm/paged_cache/paged_cache.hpp).
 ///
-///     cached_attention_regions const regions("decode", shape);                 // of paged_cache.hpp: shares of rows
+///     cached_attention_regions const regions("decode", shape);                 // of paged_cache.hpp: splits of rows
 ///     decode_attention_call<bfloat16, bfloat16> call{shape, {keys, values, blocks, lengths}, queries, scale, true,
 ///                                                    {result}, regions.partials(space)};
 ///     run_decode_attention(exec, call);                                        // enqueues; nothing waits

@@ -111,14 +111,14 @@ struct tile_programs {
   /// The program of the fourth launch, where scales of values are fitted to a sample.
   [[nodiscard]] encode_again<encode_type> again() const {
     using again_type = encode_again<encode_type>;
-    std::int32_t const shares = divide_up(std::int32_t{again_type::enough_blocks}, encode.key_heads);
+    std::int32_t const splits = divide_up(std::int32_t{again_type::enough_blocks}, encode.key_heads);
     return {encode, finish.value_scales, finish.value_reciprocals,
-            known_divisor::of_count(min(shares, encode.key_tiles.value()))};
+            fast_divisor::of_count(min(splits, encode.key_tiles.value()))};
   }
 
  private:
-  static known_divisor tiles_of(std::int64_t tokens) {
-    return known_divisor::of_count(static_cast<std::int32_t>(divide_up(tokens, attention_padding)));
+  static fast_divisor tiles_of(std::int64_t tokens) {
+    return fast_divisor::of_count(static_cast<std::int32_t>(divide_up(tokens, attention_padding)));
   }
 
   /// The most tokens that the samples of a sequence's keys or values have; 1 if they are not wanted.
@@ -148,7 +148,7 @@ struct tile_programs {
     finish.heads = summarize.heads;
     finish.tiles = summarize.tiles.value();
     finish.channels = summarize.channels;
-    finish.pieces = known_divisor::of_count(divide_up(finish.channels, std::int32_t{decltype(finish)::piece}));
+    finish.pieces = fast_divisor::of_count(divide_up(finish.channels, std::int32_t{decltype(finish)::piece}));
     finish.key_mean = call.out.keys.mean.data;
     finish.value_mean = call.out.values.mean.data;
     finish.value_scales = call.out.values.scales.data;
@@ -166,7 +166,7 @@ struct tile_programs {
     encode.key_heads = summarize.heads;
     encode.query_tiles = tiles_of(s.queries);
     encode.key_tiles = tiles_of(s.keys);
-    encode.group_heads = known_divisor::of_count(static_cast<std::int32_t>(s.query_heads / s.key_heads));
+    encode.group_heads = fast_divisor::of_count(static_cast<std::int32_t>(s.query_heads / s.key_heads));
     encode.channels = summarize.channels;
     encode.is_after_summaries = summarize.count() > 0;
     encode.factor = call.softmax_scale * log2_of_e;

@@ -219,17 +219,17 @@ struct quantization_regions : quantized_regions<Method> {
             "means of queries", base::smooths_queries && wanted.queries ? mean_blocks() * of.channels : 0)),
         magnitudes(
             this->plan.template add<std::uint32_t>("magnitudes of heads", of.batch * (of.query_heads + of.key_heads))),
-        totals(this->plan.template add<float>("totals of shares of rows",
-                                              wanted.queries ? base::size(where, shared_rows(), of.channels, 1) : 0)),
-        rows(this->plan.template add<attention_row<state_type>>("shares of rows", wanted.queries ? shared_rows() : 0)),
+        totals(this->plan.template add<float>("totals of splits of rows",
+                                              wanted.queries ? base::size(where, split_rows(), of.channels, 1) : 0)),
+        rows(this->plan.template add<attention_row<state_type>>("splits of rows", wanted.queries ? split_rows() : 0)),
         counters(this->plan.template add<std::uint32_t>("counters", 1)) {}
 
-  /// The number of splits of the keys (`shares`): so many that there are enough groups for any machine, but no split
+  /// The number of splits of the keys: so many that there are enough groups for any machine, but no split
   /// has fewer than four tiles. Where queries are few, those of all query heads of a key head count as one group. The
   /// number does not depend on the machine, so that results do not, either.
-  [[nodiscard]] std::int64_t shares() const {
+  [[nodiscard]] std::int64_t splits() const {
     constexpr std::int64_t least_keys = 4 * attention_padding;
-    constexpr std::int64_t most = most_attention_shares;
+    constexpr std::int64_t most = most_attention_splits;
     attention_shape const& s = this->shape;
     std::int64_t const together = s.query_heads / s.key_heads * s.queries;
     bool const is_few = s.queries <= few_queries;
@@ -249,15 +249,15 @@ struct quantization_regions : quantized_regions<Method> {
     if (rows.count == 0) {
       return {};
     }
-    return {detail::view_of(space[totals], {shares(), s.batch, s.query_heads, s.queries, s.channels}),
-            detail::view_of(space[rows], {shares(), s.batch, s.query_heads, s.queries})};
+    return {detail::view_of(space[totals], {splits(), s.batch, s.query_heads, s.queries, s.channels}),
+            detail::view_of(space[rows], {splits(), s.batch, s.query_heads, s.queries})};
   }
 
  private:
   /// How many rows all splits have together; 0 if there is one split.
-  [[nodiscard]] std::int64_t shared_rows() const {
+  [[nodiscard]] std::int64_t split_rows() const {
     attention_shape const& s = this->shape;
-    return shares() == 1 ? 0 : shares() * s.batch * s.query_heads * s.queries;
+    return splits() == 1 ? 0 : splits() * s.batch * s.query_heads * s.queries;
   }
   [[nodiscard]] std::int64_t key_blocks() const {
     attention_shape const& s = this->shape;

@@ -20,7 +20,7 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Whether a product's operands and extents suit gemm_on_warpgroups.
+/// Whether a product's operands and extents suit gemm_cooperative.
 template <class Operand, class Output, class Map>
 bool suits_warpgroups(linear_problem<Operand, Output, Map> const& problem) {
   constexpr std::int64_t most = 0x7fffffff - 512;  // coordinates of tiles are 32-bit
@@ -43,11 +43,11 @@ bool suits_box_stores(matrix_view<Output> outputs) {
   return can_map(outputs) && outputs.extent(1) * static_cast<std::int64_t>(sizeof(Output)) % 16 == 0;
 }
 
-/// Enqueues gemm_on_warpgroups with this policy and epilogue. Problem: a linear_problem.
+/// Enqueues gemm_cooperative with this policy and epilogue. Problem: a linear_problem.
 template <warpgroup_gemm_policy Policy, class Architectures, class Problem, class Epilogue>
-void run_on_warpgroups(basic_cuda<Architectures> const& exec, Problem const& problem, Epilogue const& epilogue,
-                       std::int64_t multiprocessors) {
-  using program = gemm_on_warpgroups<typename Problem::operand, dense_schedule, Epilogue, Policy>;
+void run_cooperative(basic_cuda<Architectures> const& exec, Problem const& problem, Epilogue const& epilogue,
+                     std::int64_t multiprocessors) {
+  using program = gemm_cooperative<typename Problem::operand, dense_schedule, Epilogue, Policy>;
   constexpr char const* where = "linear.forward";
   auto const pieces = static_cast<std::int32_t>(divide_up(problem.inputs.extent(1), std::int64_t{program::depth}));
   dense_schedule const schedule{
@@ -79,9 +79,9 @@ void run_with_boxes(basic_cuda<Architectures> const& exec, linear_problem<Operan
   auto const columns = static_cast<std::int32_t>(problem.outputs.extent(1));
   boxes const epilogue{{target, rows, columns, problem.map}};
   if (suits_small_tiles(rows, columns, multiprocessors)) {
-    run_on_warpgroups<small_warpgroup_gemm_tuning{}(900)>(exec, problem, epilogue, multiprocessors);
+    run_cooperative<small_warpgroup_gemm_tuning{}(900)>(exec, problem, epilogue, multiprocessors);
   } else {
-    run_on_warpgroups<warpgroup_gemm_tuning{}(900)>(exec, problem, epilogue, multiprocessors);
+    run_cooperative<warpgroup_gemm_tuning{}(900)>(exec, problem, epilogue, multiprocessors);
   }
 }
 
@@ -97,7 +97,7 @@ void run_linear(basic_cuda<arch_list<Architectures...>> const& exec,
     constexpr warpgroup_gemm_policy policy = warpgroup_gemm_tuning{}(900);
     using directly = store_sums_directly<Output, Map>;
     if (detail::suits_warpgroups(problem) &&
-        exec.template has<gemm_on_warpgroups<Operand, dense_schedule, directly, policy>>()) {
+        exec.template has<gemm_cooperative<Operand, dense_schedule, directly, policy>>()) {
       int const multiprocessors = exec.state->multiprocessors();
       if constexpr (detail::is_stored_by_boxes<Output>) {
         if (detail::suits_box_stores(problem.outputs)) {
@@ -105,7 +105,7 @@ void run_linear(basic_cuda<arch_list<Architectures...>> const& exec,
           return;
         }
       }
-      detail::run_on_warpgroups<policy>(exec, problem, directly{problem.outputs, problem.map}, multiprocessors);
+      detail::run_cooperative<policy>(exec, problem, directly{problem.outputs, problem.map}, multiprocessors);
       return;
     }
   }

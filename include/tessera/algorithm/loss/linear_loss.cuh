@@ -135,7 +135,7 @@ loss_tiles_results run_loss_tiles(basic_cuda<arch_list<Architectures...>> const&
   constexpr bool has_hopper = ((Architectures == 900) || ...);
   if constexpr (has_hopper && reduces_on_warpgroups<Tile, Reducer>) {
     using on_warpgroups =
-        gemm_in_turns<operand, row_schedule, reduce_loss_rows<value_type, Reducer>, warpgroup_loss_policy<Reducer>>;
+        gemm_pingpong<operand, row_schedule, reduce_loss_rows<value_type, Reducer>, warpgroup_loss_policy<Reducer>>;
     if (detail::suits_loss_on_warpgroups(program.logits.hidden.matrix, program.logits.classifier.matrix) &&
         exec.template has<on_warpgroups>()) {
       return detail::run_loss_on_warpgroups<on_warpgroups>(exec, program, marks, kept);

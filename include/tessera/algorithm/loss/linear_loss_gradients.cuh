@@ -31,7 +31,7 @@ struct loss_gradients_on_warpgroups {
   using gradient_type = typename Call::gradient_type;
   static constexpr warpgroup_gemm_policy policy = warpgroup_loss_gradient_tuning{}(900);
   using make_gradient =
-      gemm_in_turns<typename Call::layout::operand_name, loss_tiles_of_part, write_loss_gradient<value_type>, policy>;
+      gemm_pingpong<typename Call::layout::operand_name, loss_tiles_of_part, write_loss_gradient<value_type>, policy>;
   static constexpr warpgroup_gemm_policy product_policy = warpgroup_loss_product_tuning{}(900);
   using multiply = loss_gradient_products<typename Call::layout::operand_name, gradient_type, product_policy>;
   static constexpr char const* where = "linear_loss.backward";

@@ -357,10 +357,10 @@ struct offloaded_cache {
       side.mark(i);
     }
     run_program(exec, rebuild_keys<T, element_of<T>>{n, cache.memory, step, cache.rotary});
-    attend(exec, cache, step, 0, resident_shares(n));
+    attend(exec, cache, step, 0, resident_splits(n));
     for (int i = 0; i < parts; ++i) {
       side.join(i);
-      attend(exec, cache, cache.plan.part_of(step, i), resident_shares(n), selected_shares(n));
+      attend(exec, cache, cache.plan.part_of(step, i), resident_splits(n), selected_splits(n));
     }
   }
 
@@ -370,7 +370,7 @@ struct offloaded_cache {
   static void attend_on_device(Executor const& exec, Side const& side, cache_type<T> const& cache,
                                offload_step<T> const& step) {
     offload_extents const& n = cache.plan.extents;
-    attend(side.executor(), cache, step, 0, resident_shares(n));
+    attend(side.executor(), cache, step, 0, resident_splits(n));
     score(exec, cache, step);
     choose(exec, cache, step);
     side.follow();
@@ -378,7 +378,7 @@ struct offloaded_cache {
     side.mark(0);
     run_program(exec, rebuild_keys<T, element_of<T>>{n, cache.memory, step, cache.rotary});
     side.join(0);
-    attend(exec, cache, step, resident_shares(n), selected_shares(n));
+    attend(exec, cache, step, resident_splits(n), selected_splits(n));
   }
 
   template <class T>

@@ -206,7 +206,7 @@ struct offload_plan {
   [[nodiscard]] offload_step<T> step_of(workspace const& space, std::int64_t steps,
                                         array_view<std::int32_t const> sequences) const {
     offload_extents const& n = extents;
-    std::int64_t const shares = resident_shares(n) + selected_shares(n);
+    std::int64_t const splits = resident_splits(n) + selected_splits(n);
     offload_step<T> made;
     made.sequences = sequences;
     made.admitted = {space[step_parts.admitted].data, steps};
@@ -218,8 +218,8 @@ struct offload_plan {
     made.selected_counts = {space[step_parts.selected_counts].data, {steps, n.key_heads}};
     made.missed = {space[step_parts.missed].data, {steps, n.key_heads, n.budget}};
     made.missed_counts = {space[step_parts.missed_counts].data, {steps, n.key_heads}};
-    made.states = {space[step_parts.states].data, {shares, steps, n.query_heads}};
-    made.totals = {space[step_parts.totals].data, {shares, steps, n.query_heads, n.channels}};
+    made.states = {space[step_parts.states].data, {splits, steps, n.query_heads}};
+    made.totals = {space[step_parts.totals].data, {splits, steps, n.query_heads, n.channels}};
     made.residuals = {space[step_parts.residuals].data, steps};
     made.renewal = {space[step_parts.renewal].data, {steps, renewal_elements()}};
     return made;
@@ -266,7 +266,7 @@ struct offload_plan {
 
   void add_step() {
     offload_extents const& n = extents;
-    std::int64_t const shares = resident_shares(n) + selected_shares(n);
+    std::int64_t const splits = resident_splits(n) + selected_splits(n);
     std::int64_t const lists = size(n.batch, n.key_heads, n.budget);
     step_parts.admitted = step.add<std::int32_t>("sequences that steps are of", n.batch);
     step_parts.queries = step.add<T>("queries", size(n.batch, n.query_heads, n.channels));
@@ -278,8 +278,8 @@ struct offload_plan {
     step_parts.selected_counts = step.add<std::int32_t>("numbers of selected chunks", size(n.batch, n.key_heads));
     step_parts.missed = step.add<missed_chunk>("missed chunks", lists);
     step_parts.missed_counts = step.add<std::int32_t>("numbers of missed chunks", size(n.batch, n.key_heads));
-    step_parts.states = step.add<softmax_state<float>>("shares of rows, sums", size(shares, n.batch, n.query_heads));
-    step_parts.totals = step.add<float>("shares of rows, values", size(shares, n.batch, n.query_heads, n.channels));
+    step_parts.states = step.add<softmax_state<float>>("splits of rows, sums", size(splits, n.batch, n.query_heads));
+    step_parts.totals = step.add<float>("splits of rows, values", size(splits, n.batch, n.query_heads, n.channels));
     step_parts.residuals = step.add<float>("residuals of archived chunks", n.batch);
     step_parts.renewal = step.add<double>("search for better directions", size(n.batch, renewal_elements()));
   }

@@ -19,7 +19,7 @@
 #include <type_traits>
 
 #include <tessera/algorithm/attention/decode_attention.cuh>
-#include <tessera/algorithm/attention/decode_shares.hpp>
+#include <tessera/algorithm/attention/decode_splits.hpp>
 #include <tessera/algorithm/paged_cache/cache_compression.hpp>
 #include <tessera/algorithm/paged_cache/paged_cache.hpp>
 #include <tessera/core/bfloat16.hpp>
@@ -42,7 +42,7 @@ bool try_page_decode(basic_cuda<Architectures> const& exec, cached_attention_cal
   auto const is_whole = [](void const* address) { return reinterpret_cast<std::uintptr_t>(address) % 16 == 0; };
   bool const has_memory = is_whole(call.memory.pages) && is_whole(call.memory.tail) && is_whole(call.memory.rows);
   if (!has_memory || !has_whole_rows(call.queries) || call.sequences.blocks.stride(1) != 1 ||
-      !has_places_for_decoding(call.shape, call.partials.shares()) || !exec.template has<program_type>()) {
+      !has_places_for_decoding(call.shape, call.partials.splits()) || !exec.template has<program_type>()) {
     return false;
   }
   std::int64_t const most = std::int64_t{exec.state->multiprocessors()} * program_type::blocks_per_multiprocessor;

@@ -161,7 +161,7 @@ inline void check_page_format(char const* where, cache_page_format const& format
 /// Into how many splits (shares) the tokens of a sequence are divided, each for a group: enough for any machine, but
 /// none of fewer than four pages. The number does not depend on the machine, so that results do not depend on it
 /// either.
-[[nodiscard]] inline std::int64_t cached_attention_shares(attention_shape const& s) {
+[[nodiscard]] inline std::int64_t cached_attention_splits(attention_shape const& s) {
   constexpr std::int64_t least_tokens = 4 * cache_page_format::tokens;
   constexpr std::int64_t enough_groups = 1024;
   constexpr std::int64_t most = 64;
@@ -181,7 +181,7 @@ struct cached_attention_regions {
   using state_type = online_softmax<float>::state_type;
 
   attention_shape shape;                   ///< the extents of the call
-  std::int64_t shares;                     ///< splits of a row's keys, each for a group
+  std::int64_t splits;                     ///< splits of a row's keys, each for a group
   workspace_plan plan;                     ///< the plan of the regions below
   region<float> totals;                    ///< sums of weighted values of each split
   region<attention_row<state_type>> rows;  ///< states of the softmax of each split
@@ -189,13 +189,13 @@ struct cached_attention_regions {
   /// Regions for `among` splits of each row's keys.
   cached_attention_regions(char const* where, attention_shape const& of, std::int64_t among)
       : shape(of),
-        shares(among),
+        splits(among),
         plan(where),
-        totals(plan.add<float>("totals of shares of rows", checked_multiply(where, shared_rows(where), of.channels))),
-        rows(plan.add<attention_row<state_type>>("shares of rows", shared_rows(where))) {}
+        totals(plan.add<float>("totals of splits of rows", checked_multiply(where, shared_rows(where), of.channels))),
+        rows(plan.add<attention_row<state_type>>("splits of rows", shared_rows(where))) {}
   /// Regions for as many splits as keep any machine busy; their number does not depend on the machine.
   cached_attention_regions(char const* where, attention_shape const& of)
-      : cached_attention_regions(where, of, cached_attention_shares(of)) {}
+      : cached_attention_regions(where, of, cached_attention_splits(of)) {}
 
   /// Views of the splits' results; null if there is one split.
   [[nodiscard]] attention_partials<state_type> partials(workspace const& space) const {
@@ -203,14 +203,14 @@ struct cached_attention_regions {
     if (rows.count == 0) {
       return {};
     }
-    return {{space[totals].data, {shares, s.batch, s.query_heads, s.queries, s.channels}},
-            {space[rows].data, {shares, s.batch, s.query_heads, s.queries}}};
+    return {{space[totals].data, {splits, s.batch, s.query_heads, s.queries, s.channels}},
+            {space[rows].data, {splits, s.batch, s.query_heads, s.queries}}};
   }
 
  private:
   /// Rows of all splits; 0 if there is one split.
   [[nodiscard]] std::int64_t shared_rows(char const* where) const {
-    return shares == 1 ? 0 : checked_multiply(where, shares, shape.batch, shape.query_heads, shape.queries);
+    return splits == 1 ? 0 : checked_multiply(where, splits, shape.batch, shape.query_heads, shape.queries);
   }
 };
 

@@ -8,14 +8,14 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
-#include <tessera/core/known_divisor.hpp>
+#include <tessera/core/fast_divisor.hpp>
 #include <tessera/program/attention/channel_statistics.hpp>
 #include <tessera/program/attention/detail/head_lanes.cuh>
 #include <tessera/quantize/token_sample.hpp>
 #include <tessera/tile/cuda/bytes.cuh>
+#include <tessera/tile/cuda/dependent_launch.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/maximum_or_nan.cuh>
-#include <tessera/tile/cuda/stream_order.cuh>
 
 namespace tessera {
 inline namespace v0 {
@@ -57,7 +57,7 @@ struct summarize_tiles : head_lanes<T, Channels> {
   std::int32_t heads;         ///< key heads of all sequences
   token_sample key_sample;    ///< the sample of keys that are added up
   token_sample value_sample;  ///< the sample of values that are taken into ranges
-  known_divisor tiles;        ///< tiles of a head, or of its samples
+  fast_divisor tiles;         ///< tiles of a head, or of its samples
   std::int32_t channels;      ///< channels of a head
 
   /// How many kinds of tokens are wanted: keys, values or both.

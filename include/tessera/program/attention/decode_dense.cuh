@@ -21,7 +21,7 @@
 #include <tessera/tile/cuda/barrier.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/cuda/ring_place.cuh>
+#include <tessera/tile/cuda/pipeline_state.cuh>
 #include <tessera/tile/cuda/tensor_map.cuh>
 #include <tessera/tile/cuda/worker_warps.cuh>
 #include <tessera/tuning/attention/decode.hpp>
@@ -86,14 +86,14 @@ struct dense_decode {
   /// The layout of a piece in shared memory.
   using piece = dense_piece<Channels, tokens>;
   using ahead_type = decode_ahead<Channels, 2>;
-  using place_type = ring_place<stages>;
+  using place_type = pipeline_state<stages>;
 
   struct scratch_type {
     /// Pieces of keys.
     alignas(1024) unsigned char key[stages][piece::bytes];
     /// Pieces of values.
     alignas(1024) unsigned char value[stages][piece::bytes];
-    decode_share<Channels> shares[warps];  ///< partial results of warps, at the end of a work item
+    decode_split<Channels> splits[warps];  ///< partial results of warps, at the end of a work item
     ahead_type ahead;
     shared_barrier full[stages];
     shared_barrier empty[stages];
@@ -148,7 +148,7 @@ struct dense_decode {
       works.bring(scratch.ahead, turn++, work, total, pieces, lane);
       if (lane == 0) {
         for (std::int32_t i = 0; i < pieces; ++i) {
-          bring_piece(scratch, place, work, (work.share + i * works.shares()) * tokens);
+          bring_piece(scratch, place, work, (work.split + i * works.splits()) * tokens);
           place.advance();
         }
       }
@@ -180,7 +180,7 @@ struct dense_decode {
   }
 
   __device__ __forceinline__ void attend(scratch_type& scratch, int warp, int lane) const {
-    auto const shares = [&scratch](int which) -> decode_share<Channels>& { return scratch.shares[which]; };
+    auto const splits = [&scratch](int which) -> decode_split<Channels>& { return scratch.splits[which]; };
     place_type place;
     place.skip(warp);
     std::int32_t next = warp;  // number of the warp's next piece in its work item
@@ -196,7 +196,7 @@ struct dense_decode {
       columns_type columns;
       columns.clear();
       for (; next < pieces; next += warps) {
-        std::int32_t const first = (work.share + next * works.shares()) * tokens;
+        std::int32_t const first = (work.split + next * works.splits()) * tokens;
         scratch.full[place.stage].wait(place.phase);
         take(scratch, place.stage, columns, queries, {first, min(tokens, total - first) - 1, seen[0], seen[1]},
              first + tokens > works.seen_by_all(total), lane);
@@ -208,7 +208,7 @@ struct dense_decode {
         scratch.ahead.leave(turn);
       }
       ++turn;
-      works.finish(work, columns, shares, warp, lane);
+      works.finish(work, columns, splits, warp, lane);
       block_warps::sync();  // the next work item's partial results go to the same memory
     }
   }

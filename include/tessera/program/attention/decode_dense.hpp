@@ -68,14 +68,14 @@ struct decode_heads {
   attention_partials<softmax_type::state_type> partials;
 
   TESSERA_FN constexpr std::int64_t groups() const {
-    return partials.shares() * results.shape.batch * results.shape.query_heads * results.shape.queries;
+    return partials.splits() * results.shape.batch * results.shape.query_heads * results.shape.queries;
   }
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t number, scratch_type& scratch) const {
-    std::int64_t const which = number / partials.shares();
+    std::int64_t const which = number / partials.splits();
     std::int64_t const head = which / results.shape.queries;
-    place const at{number % partials.shares(), head / results.shape.query_heads, head % results.shape.query_heads,
+    place const at{number % partials.splits(), head / results.shape.query_heads, head % results.shape.query_heads,
                    which % results.shape.queries};
     for (int lane : group) {
       for (std::int64_t channel = lane; channel < results.shape.channels; channel += lanes) {
@@ -86,9 +86,9 @@ struct decode_heads {
     group.sync();
     std::int64_t const seen = seen_by(at);
     std::int64_t const tiles = divide_up(seen, std::int64_t{tile});
-    std::int64_t const each = divide_up(tiles, partials.shares());
+    std::int64_t const each = divide_up(tiles, partials.splits());
     auto row = row_type::nothing(softmax_type{});
-    for (std::int64_t i = at.share * each; i < min((at.share + 1) * each, tiles); ++i) {
+    for (std::int64_t i = at.split * each; i < min((at.split + 1) * each, tiles); ++i) {
       attend(group, at, i * tile, seen, row, scratch);
     }
     row.rounded = row.state.sum;
@@ -97,7 +97,7 @@ struct decode_heads {
 
  private:
   struct place {
-    std::int64_t share;
+    std::int64_t split;
     std::int64_t sequence;
     std::int64_t head;
     std::int64_t query;
@@ -151,17 +151,17 @@ struct decode_heads {
   template <class Group>
   TESSERA_FN void finish(Group const& group, place const& at, row_type const& row, scratch_type const& scratch) const {
     finished_row const done = results.finish(at.sequence, at.head, at.query, row);
-    bool const is_shared = partials.rows.data != nullptr;
+    bool const is_split = partials.rows.data != nullptr;
     for (int lane : group) {
       for (std::int64_t channel = lane; channel < results.shape.channels; channel += lanes) {
-        if (is_shared) {
-          partials.totals(at.share, at.sequence, at.head, at.query, channel) = scratch.totals[channel];
+        if (is_split) {
+          partials.totals(at.split, at.sequence, at.head, at.query, channel) = scratch.totals[channel];
         } else {
           results.write(at.sequence, at.head, at.query, channel, done.inverse, done.share, scratch.totals[channel]);
         }
       }
-      if (lane == 0 && is_shared) {
-        partials.rows(at.share, at.sequence, at.head, at.query) = row;
+      if (lane == 0 && is_split) {
+        partials.rows(at.split, at.sequence, at.head, at.query) = row;
       } else if (lane == 0) {
         results.write_log_sum_exp(at.sequence, at.head, at.query, done);
       }

@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include <tessera/core/bits.hpp>
-#include <tessera/core/known_divisor.hpp>
+#include <tessera/core/fast_divisor.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/program/attention/decode_fragments.cuh>
 #include <tessera/program/attention/quantized_operands.hpp>
@@ -28,13 +28,13 @@ inline namespace v0 {
 struct decode_work {
   std::int32_t sequence;   ///< number of the sequence in the batch
   std::int32_t key_head;   ///< number of the key head in the sequence
-  std::int32_t share;      ///< number of the split of the keys
+  std::int32_t split;      ///< number of the split of the keys
   std::int32_t first_row;  ///< the first of the rows of the key head
 };
 
 /// The partial results that a warp leaves to the others of its block.
 template <int Channels>
-struct decode_share {
+struct decode_split {
   static constexpr int padded_channels = Channels + 4;  ///< so that rows of four lanes lie in different banks
   float reference[decode_rows];                         ///< reference of each row, in base 2
   float sum[decode_rows];                               ///< sums of weights
@@ -72,20 +72,20 @@ struct decode_works {
   using softmax_type = online_softmax<float>;
   using row_type = attention_row<softmax_type::state_type>;
   using columns_type = decode_columns<Channels>;
-  using share_type = decode_share<Channels>;
+  using split_type = decode_split<Channels>;
   static constexpr int strips = Channels / 16;
 
   head_view<T const> queries;  ///< sequence x query head x query x channel
   bool is_causal;
   attention_writer<decode_method, Result> results;
   attention_partials<softmax_type::state_type> partials;
-  std::int32_t rows;         ///< rows of a key head
-  std::int32_t head_group;   ///< query heads of a key head
-  std::uint32_t count;       ///< the number of all work items
-  known_divisor by_blocks;   ///< divides by the number of blocks of eight rows of a key head
-  known_divisor by_shares;   ///< divides by the number of splits of a key head's keys
-  known_divisor by_heads;    ///< divides by the number of key heads of a sequence
-  known_divisor by_queries;  ///< divides by the number of queries of a sequence
+  std::int32_t rows;        ///< rows of a key head
+  std::int32_t head_group;  ///< query heads of a key head
+  std::uint32_t count;      ///< the number of all work items
+  fast_divisor by_blocks;   ///< divides by the number of blocks of eight rows of a key head
+  fast_divisor by_splits;   ///< divides by the number of splits of a key head's keys
+  fast_divisor by_heads;    ///< divides by the number of key heads of a sequence
+  fast_divisor by_queries;  ///< divides by the number of queries of a sequence
 
   /// The schedule of a call. The numbers of work items and of rows must fit into 31 bits.
   [[nodiscard]] static decode_works of(head_view<T const> const& queries, bool is_causal,
@@ -101,31 +101,31 @@ struct decode_works {
             partials,
             static_cast<std::int32_t>(group * s.queries),
             static_cast<std::int32_t>(group),
-            word(partials.shares() * s.batch * s.key_heads * blocks),
-            known_divisor::of(word(blocks)),
-            known_divisor::of(word(partials.shares())),
-            known_divisor::of(word(s.key_heads)),
-            known_divisor::of(word(s.queries))};
+            word(partials.splits() * s.batch * s.key_heads * blocks),
+            fast_divisor::of(word(blocks)),
+            fast_divisor::of(word(partials.splits())),
+            fast_divisor::of(word(s.key_heads)),
+            fast_divisor::of(word(s.queries))};
   }
 
   /// The number of splits of a key head's keys.
-  [[nodiscard]] TESSERA_FN constexpr std::int32_t shares() const {
-    return static_cast<std::int32_t>(by_shares.divisor);
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t splits() const {
+    return static_cast<std::int32_t>(by_splits.divisor);
   }
 
   /// Work item `number`. Work items that read the same keys follow each other.
   [[nodiscard]] __device__ __forceinline__ decode_work at(std::uint32_t number) const {
-    std::uint32_t const share = by_blocks.quotient(number);
-    std::uint32_t const head = by_shares.quotient(share);
+    std::uint32_t const split = by_blocks.quotient(number);
+    std::uint32_t const head = by_splits.quotient(split);
     std::uint32_t const sequence = by_heads.quotient(head);
     return {static_cast<std::int32_t>(sequence), static_cast<std::int32_t>(head - sequence * by_heads.divisor),
-            static_cast<std::int32_t>(share - head * by_shares.divisor),
-            static_cast<std::int32_t>(number - share * by_blocks.divisor) * decode_rows};
+            static_cast<std::int32_t>(split - head * by_splits.divisor),
+            static_cast<std::int32_t>(number - split * by_blocks.divisor) * decode_rows};
   }
   /// How many pieces a work item's split has, of `pieces` of the sequence.
   [[nodiscard]] __device__ __forceinline__ std::int32_t pieces_of(decode_work const& work, std::int32_t pieces) const {
-    std::int32_t const last = pieces - work.share - 1;
-    return last >= 0 ? static_cast<std::int32_t>(by_shares.quotient(static_cast<std::uint32_t>(last))) + 1 : 0;
+    std::int32_t const last = pieces - work.split - 1;
+    return last >= 0 ? static_cast<std::int32_t>(by_splits.quotient(static_cast<std::uint32_t>(last))) + 1 : 0;
   }
 
   /// The query that a row is.
@@ -207,7 +207,7 @@ struct decode_works {
   __device__ __forceinline__ void finish(decode_work const& work, columns_type& columns, Shares const& all, int warp,
                                          int lane) const {
     int const row_count = min(decode_rows, rows - work.first_row);
-    share_type& own = all(warp);
+    split_type& own = all(warp);
 #pragma unroll
     for (int column = 0; column < 2; ++column) {
       int const row = 2 * (lane % 4) + column;
@@ -256,10 +256,10 @@ struct decode_works {
   __device__ __forceinline__ void write(decode_work const& work, row_place const& place, int pair, row_type const& row,
                                         float2 total) const {
     if (partials.rows.data != nullptr) {
-      float* const to = &partials.totals(work.share, work.sequence, place.head, place.query, 2 * pair);
+      float* const to = &partials.totals(work.split, work.sequence, place.head, place.query, 2 * pair);
       *reinterpret_cast<float2*>(to) = total;
       if (pair == 0) {
-        partials.rows(work.share, work.sequence, place.head, place.query) = row;
+        partials.rows(work.split, work.sequence, place.head, place.query) = row;
       }
       return;
     }

@@ -13,8 +13,8 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
+#include <tessera/core/fast_divisor.hpp>
 #include <tessera/core/float8.hpp>
-#include <tessera/core/known_divisor.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/program/attention/channel_statistics.cuh>
 #include <tessera/program/attention/detail/head_lanes.cuh>
@@ -25,9 +25,9 @@
 #include <tessera/quantize/token_sample.hpp>
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/convert.cuh>
+#include <tessera/tile/cuda/dependent_launch.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/maximum_or_nan.cuh>
-#include <tessera/tile/cuda/stream_order.cuh>
 
 namespace tessera {
 inline namespace v0 {
@@ -52,9 +52,9 @@ struct encode_tiles : head_lanes<T, Channels> {
   tiled_heads<T> values;           ///< null: no codes of values
   std::int32_t query_heads;        ///< query heads of all sequences
   std::int32_t key_heads;          ///< key heads of all sequences
-  known_divisor query_tiles;       ///< tiles of a query head
-  known_divisor key_tiles;         ///< tiles of a key head
-  known_divisor group_heads;       ///< query heads of a key head
+  fast_divisor query_tiles;        ///< tiles of a query head
+  fast_divisor key_tiles;          ///< tiles of a key head
+  fast_divisor group_heads;        ///< query heads of a key head
   std::int32_t channels;           ///< channels of a head
   bool is_after_summaries;         ///< whether summarize_tiles ran in the same call: then inputs are complete already
   float factor;                    ///< what scales of queries are multiplied by after codes are made

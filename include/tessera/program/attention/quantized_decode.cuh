@@ -41,7 +41,7 @@
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/load_matrix.cuh>
 #include <tessera/tile/cuda/mma.cuh>
-#include <tessera/tile/cuda/ring_place.cuh>
+#include <tessera/tile/cuda/pipeline_state.cuh>
 #include <tessera/tile/cuda/tensor_map.cuh>
 #include <tessera/tile/cuda/worker_warps.cuh>
 #include <tessera/tuning/attention/attention.hpp>
@@ -111,7 +111,7 @@ struct attention_of_few_queries {
  private:
   using scores_mma = warp_mma<std::int8_t>;
   using values_mma = warp_mma<float16>;
-  using place_type = ring_place<Policy.stages>;
+  using place_type = pipeline_state<Policy.stages>;
 
   // The producer, one thread: loads keys and values.
 
@@ -400,7 +400,7 @@ struct attention_of_few_queries {
   /// Adds up the warps' sums of rows, and writes results or, where keys are split, partial results.
   __device__ __forceinline__ void finish(scratch_type& scratch, warp_state& state, few_query_work const& at,
                                          int turn) const {
-    bool const is_shared = partials.rows.data != nullptr;
+    bool const is_split = partials.rows.data != nullptr;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       row_sums& to = scratch.sums[turn][state.lane / 4 + 8 * half];
@@ -422,7 +422,7 @@ struct attention_of_few_queries {
       row_type row = state.rows[half];
       row.state.sum = sum_of_warps(scratch.sums[turn][number].sum);
       row.rounded = sum_of_warps(scratch.sums[turn][number].rounded);
-      if (place.is_inside && is_shared) {
+      if (place.is_inside && is_split) {
         leave_row(state, at, place, half, row);
       } else if (place.is_inside) {
         write_row(state, at, place, half, row);
@@ -449,10 +449,10 @@ struct attention_of_few_queries {
   __device__ __forceinline__ void leave_row(warp_state const& state, few_query_work const& at,
                                             few_query_row const& place, int half, row_type const& row) const {
     if (state.warp == 0 && state.lane % 4 == 0) {
-      partials.rows(at.share, at.sequence, place.head, place.query) = row;
+      partials.rows(at.split, at.sequence, place.head, place.query) = row;
     }
     int const first = first_channel(state);
-    float* const to = &partials.totals(at.share, at.sequence, place.head, place.query, first);
+    float* const to = &partials.totals(at.split, at.sequence, place.head, place.query, first);
     std::int64_t const step = partials.totals.strides[4];
 #pragma unroll
     for (int column = 0; column < shape::column_steps; ++column) {

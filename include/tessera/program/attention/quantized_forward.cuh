@@ -70,7 +70,7 @@ struct attention_on_warpgroups {
 
   pieces_type pieces;                   ///< extents and maps of the operands
   attention_output<Output> output;      ///< where results of whole work items go
-  attention_share_output share_output;  ///< where splits of the keys leave their results
+  attention_split_output split_output;  ///< where splits of the keys leave their results
 
   /// Runs the thread block's work items. A launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
@@ -114,7 +114,7 @@ struct attention_on_warpgroups {
   __device__ __forceinline__ void consume(scratch_type& scratch) const {
     consumer_state state;
     state.warp = uniform(static_cast<int>(threadIdx.x / 32));
-    ring_place<shape::query_stages> query;
+    pipeline_state<shape::query_stages> query;
     while (true) {
       std::int32_t const index = pieces_type::next_work(scratch, query);
       if (index < 0) {
@@ -126,7 +126,7 @@ struct attention_on_warpgroups {
   }
 
   __device__ __forceinline__ void attend(scratch_type& scratch, consumer_state& state,
-                                         ring_place<shape::query_stages> query, std::int32_t index) const {
+                                         pipeline_state<shape::query_stages> query, std::int32_t index) const {
     look_up(scratch, index, state.warp);
     begin_work(scratch, state, query);
     skip(scratch, state, uniform(own(scratch, state).end - own(scratch, state).own_end));
@@ -142,7 +142,7 @@ struct attention_on_warpgroups {
   /// Looks up what a warp needs of a work item and leaves it in shared memory, for registers are scarce. The warp's
   /// lanes no longer need what was there.
   __device__ __forceinline__ void look_up(scratch_type& scratch, std::int32_t index, int warp) const {
-    auto const [work, extents, all, slot] = pieces.share_of(index);
+    auto const [work, extents, all, slot] = pieces.split_of(index);
     std::int32_t const row = work.block * shape::rows + warp / 4 * shape::warpgroup_rows;
     std::int32_t const first = row + row_of_warp(warp);
     tile_range const seen = extents.tiles(row, shape::warpgroup_rows).between(all.begin, all.end);
@@ -169,7 +169,7 @@ struct attention_on_warpgroups {
   }
 
   __device__ __forceinline__ void begin_work(scratch_type& scratch, consumer_state& state,
-                                             ring_place<shape::query_stages> query) const {
+                                             pipeline_state<shape::query_stages> query) const {
     state.query = detail::plain_shared_address(scratch.query[query.stage]) +
                   static_cast<std::uint32_t>(state.warp / 4 * shape::warpgroup_rows * shape::row_bytes);
     state.query_scales = scratch.query_scales[query.stage];
@@ -185,7 +185,7 @@ struct attention_on_warpgroups {
   /// Attends from the last tile to the first, so that the masked tiles of causal attention come first. From the first
   /// full tile on no key is hidden because it lies before the keys that a row sees.
   __device__ __forceinline__ void attend_tiles(scratch_type& scratch, consumer_state& state,
-                                               ring_place<shape::query_stages> query) const {
+                                               pipeline_state<shape::query_stages> query) const {
     std::int32_t tile = uniform(own(scratch, state).own_end);
     for (std::int32_t left = tile - uniform(own(scratch, state).full_end); left > 0; --left) {
       --tile;
@@ -390,7 +390,7 @@ struct attention_on_warpgroups {
     }
     std::int32_t const slot = uniform(own(scratch, state).slot);
     if (slot >= 0) {
-      share_output.template write_rows<Channels>(state.outputs, rows, slot,
+      split_output.template write_rows<Channels>(state.outputs, rows, slot,
                                                  state.warp / 4 * shape::warpgroup_rows + row_of_warp(state.warp));
       return;
     }

@@ -156,7 +156,7 @@ struct attention_tiles {
   /// How many blocks of 64 queries a head has.
   TESSERA_FN constexpr std::int64_t query_blocks() const { return divide_up(shape.queries, std::int64_t{rows}); }
   TESSERA_FN constexpr std::int64_t groups() const {
-    return shape.batch * shape.query_heads * query_blocks() * partials.shares();
+    return shape.batch * shape.query_heads * query_blocks() * partials.splits();
   }
 
   template <class Group>
@@ -179,7 +179,7 @@ struct attention_tiles {
             query < shape.queries ? queries.scales(at.sequence, at.head, Method::query_groups::group_of(query)) : 0.0F;
       }
     }
-    tile_range const tiles = tiles_of(at, which % partials.shares());
+    tile_range const tiles = tiles_of(at, which % partials.splits());
     for (std::int64_t i = tiles.first; i < tiles.end; ++i) {
       std::int64_t const tile = tile_at(at, i);
       if (tile < tiles.lowest || tile >= tiles.beyond) {
@@ -193,9 +193,9 @@ struct attention_tiles {
         }
       }
     }
-    finish_rows(group, at, which % partials.shares(), state, rounded, scratch);
+    finish_rows(group, at, which % partials.splits(), state, rounded, scratch);
     for (int part = 0; part < parts; ++part) {
-      product::each(group, totals[part], write{*this, at, which % partials.shares(), part * width, scratch});
+      product::each(group, totals[part], write{*this, at, which % partials.splits(), part * width, scratch});
     }
   }
 
@@ -223,22 +223,22 @@ struct attention_tiles {
     std::int64_t beyond;
   };
 
-  TESSERA_FN tile_range tiles_of(place const& at, std::int64_t share) const {
+  TESSERA_FN tile_range tiles_of(place const& at, std::int64_t split) const {
     key_interval const seen = at.seen();
     std::int64_t const lowest = seen.first / columns;
     std::int64_t const beyond = divide_up(seen.end, std::int64_t{columns});
     bool const has_list = list.counts.data != nullptr;
     std::int64_t const begin = has_list ? 0 : lowest;
     std::int64_t const count = has_list ? list.count(at.sequence, at.head, at.first_query / rows) : beyond - lowest;
-    std::int64_t const each = divide_up(max(count, std::int64_t{0}), partials.shares());
-    return {begin + share * each, begin + min((share + 1) * each, count), lowest, beyond};
+    std::int64_t const each = divide_up(max(count, std::int64_t{0}), partials.splits());
+    return {begin + split * each, begin + min((split + 1) * each, count), lowest, beyond};
   }
   TESSERA_FN std::int64_t tile_at(place const& at, std::int64_t i) const {
     return list.counts.data != nullptr ? list.tiles(at.sequence, at.head, at.first_query / rows, i) : i;
   }
 
   TESSERA_FN place place_of(std::int64_t number) const {
-    std::int64_t const which = number / partials.shares();
+    std::int64_t const which = number / partials.splits();
     std::int64_t const head = which / query_blocks() % shape.query_heads;
     std::int64_t const sequence = which / query_blocks() / shape.query_heads;
     return {
@@ -388,7 +388,7 @@ struct attention_tiles {
 
   /// Makes what results are multiplied by, and writes log-sum-exps. Ends with a sync.
   template <class Group>
-  TESSERA_FN void finish_rows(Group const& group, place const& at, std::int64_t share,
+  TESSERA_FN void finish_rows(Group const& group, place const& at, std::int64_t split,
                               per_lane<state_type, Group> const& state, per_lane<float, Group> const& rounded,
                               scratch_type& scratch) const {
     for (int lane : group) {
@@ -401,17 +401,17 @@ struct attention_tiles {
       if (lane < rows && at.first_query + lane < shape.queries) {
         row_type row{state[lane], rounded[lane] + scratch.second[lane].rounded};
         row.state.sum += scratch.second[lane].state.sum;  // both lanes have the same reference
-        finish_row(at, share, lane, row, scratch);
+        finish_row(at, split, lane, row, scratch);
       }
     }
     group.sync();
   }
 
-  TESSERA_FN void finish_row(place const& at, std::int64_t share, int lane, row_type const& row,
+  TESSERA_FN void finish_row(place const& at, std::int64_t split, int lane, row_type const& row,
                              scratch_type& scratch) const {
     std::int64_t const query = at.first_query + lane;
     if (partials.rows.data != nullptr) {
-      partials.rows(share, at.sequence, at.head, query) = row;
+      partials.rows(split, at.sequence, at.head, query) = row;
       return;
     }
     finished_row const finished = results.finish(at.sequence, at.head, query, row);
@@ -423,7 +423,7 @@ struct attention_tiles {
   struct write {
     attention_tiles const& program;
     place const& at;
-    std::int64_t share;
+    std::int64_t split;
     int first_channel;
     scratch_type const& scratch;
 
@@ -434,7 +434,7 @@ struct attention_tiles {
         return;
       }
       if (program.partials.rows.data != nullptr) {
-        program.partials.totals(share, at.sequence, at.head, query, channel) = total;
+        program.partials.totals(split, at.sequence, at.head, query, channel) = total;
       } else {
         program.results.write(at.sequence, at.head, query, channel, scratch.inverse[row], scratch.share[row], total);
       }

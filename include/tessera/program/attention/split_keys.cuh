@@ -11,11 +11,11 @@
 #include <cstdint>
 
 #include <tessera/core/bits.hpp>
-#include <tessera/core/known_divisor.hpp>
+#include <tessera/core/fast_divisor.hpp>
 #include <tessera/program/attention/split_keys.hpp>
 #include <tessera/tile/cuda/bytes.cuh>
+#include <tessera/tile/cuda/dependent_launch.cuh>
 #include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/cuda/stream_order.cuh>
 
 namespace tessera {
 inline namespace v0 {
@@ -30,8 +30,8 @@ struct join_decoded {
   static constexpr int parts = 4;  ///< warps, which take splits in turn
   static constexpr int lanes = 32 * parts;
   static constexpr int columns = 32;                                 ///< channels of a group
-  static constexpr int lane_rows = most_attention_shares / 32;       ///< splits whose states a lane loads
-  static constexpr int warp_shares = most_attention_shares / parts;  ///< splits that a warp adds up
+  static constexpr int lane_rows = most_attention_splits / 32;       ///< splits whose states a lane loads
+  static constexpr int warp_splits = most_attention_splits / parts;  ///< splits that a warp adds up
   static constexpr int blocks_per_multiprocessor = 6;  ///< so few registers that a block fits beside other programs
   static constexpr bool waits_for_stream = true;
 
@@ -41,15 +41,15 @@ struct join_decoded {
 
   attention_partials<state_type> partials;  ///< the splits
   attention_writer<Method, Result> results;
-  known_divisor by_columns;  ///< divides by the number of groups of a row
-  known_divisor by_queries;  ///< divides by the number of queries of a sequence
-  known_divisor by_heads;    ///< divides by the number of query heads of a sequence
+  fast_divisor by_columns;  ///< divides by the number of groups of a row
+  fast_divisor by_queries;  ///< divides by the number of queries of a sequence
+  fast_divisor by_heads;    ///< divides by the number of query heads of a sequence
 
   /// The program for the splits of a call. The number of groups must fit into 31 bits.
   [[nodiscard]] static join_decoded of(attention_partials<state_type> const& partials,
                                        attention_writer<Method, Result> const& results) {
     attention_shape const& s = results.shape;
-    auto const divisor = [](std::int64_t number) { return known_divisor::of(static_cast<std::uint32_t>(number)); };
+    auto const divisor = [](std::int64_t number) { return fast_divisor::of(static_cast<std::uint32_t>(number)); };
     return {partials, results, divisor(divide_up(s.channels, std::int64_t{columns})), divisor(s.queries),
             divisor(s.query_heads)};
   }
@@ -100,24 +100,24 @@ struct join_decoded {
   __device__ __forceinline__ float add(place const& at, int channel, int part, int lane, row_type& whole) const {
     float const* const totals = &partials.totals(0, at.sequence, at.head, at.query, channel);
     auto const* const rows = reinterpret_cast<float4 const*>(&partials.rows(0, at.sequence, at.head, at.query));
-    auto const count = static_cast<int>(partials.shares());
+    auto const count = static_cast<int>(partials.splits());
     float4 row[lane_rows];
 #pragma unroll
     for (int i = 0; i < lane_rows; ++i) {
-      int const share = lane + 32 * i;
-      row[i] = share < count ? load_from_l2(rows + share * partials.rows.strides[0]) : nothing();
+      int const split = lane + 32 * i;
+      row[i] = split < count ? load_from_l2(rows + split * partials.rows.strides[0]) : nothing();
     }
-    float total[warp_shares];
+    float total[warp_splits];
 #pragma unroll
-    for (int i = 0; i < warp_shares; ++i) {
-      int const share = part + parts * i;
-      total[i] = share < count ? load_from_l2(totals + share * partials.totals.strides[0]) : 0.0F;
+    for (int i = 0; i < warp_splits; ++i) {
+      int const split = part + parts * i;
+      total[i] = split < count ? load_from_l2(totals + split * partials.totals.strides[0]) : 0.0F;
     }
     float factor[lane_rows];
     find_factors(row, factor, whole);
     float sum = 0.0F;
 #pragma unroll
-    for (int i = 0; i < warp_shares; ++i) {
+    for (int i = 0; i < warp_splits; ++i) {
       float const by = __shfl_sync(0xffffffffU, factor[parts * i / 32], part + parts * i % 32);
       sum = part + parts * i < count ? __fmaf_rn(total[i], by, sum) : sum;
     }
@@ -145,9 +145,9 @@ struct join_decoded {
     }
 #pragma unroll
     for (int i = 0; i < lane_rows; ++i) {
-      row_type const share{{row[i].x, row[i].y, row[i].z}, row[i].w};
-      factor[i] = softmax.merge_factors(share.state, whole.state).of_first;
-      whole.add(share, factor[i]);
+      row_type const split{{row[i].x, row[i].y, row[i].z}, row[i].w};
+      factor[i] = softmax.merge_factors(split.state, whole.state).of_first;
+      whole.add(split, factor[i]);
     }
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {

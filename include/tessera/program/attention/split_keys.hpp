@@ -43,16 +43,16 @@ struct attention_row {
   }
 };
 
-constexpr int most_attention_shares = 64;  ///< the most splits that the keys of a row may have
+constexpr int most_attention_splits = 64;  ///< the most splits that the keys of a row may have
 
-/// The partial results of splits of the keys (`shares`). Each is relative to its own reference.
+/// The partial results of splits of the keys. Each is relative to its own reference.
 template <class State>
 struct attention_partials {
   view<float, 5> totals;               ///< sums of weighted values: splits x batch x query heads x queries x channels
   view<attention_row<State>, 4> rows;  ///< splits x batch x query heads x queries
 
   /// The number of splits; 1 without memory for more.
-  [[nodiscard]] TESSERA_FN constexpr std::int64_t shares() const { return rows.data == nullptr ? 1 : rows.extent(0); }
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t splits() const { return rows.data == nullptr ? 1 : rows.extent(0); }
 };
 
 /// What the results of a row are made with.
@@ -176,8 +176,8 @@ struct merge_attention {
   static constexpr int at_a_time = 8;  ///< splits that are loaded before the first is added
 
   struct scratch_type {
-    row_type rows[most_attention_shares];  ///< the row's states, one for each split
-    float factors[most_attention_shares];  ///< what each split is multiplied by
+    row_type rows[most_attention_splits];  ///< the row's states, one for each split
+    float factors[most_attention_splits];  ///< what each split is multiplied by
     row_type part_rows[parts];             ///< the sum of each part
     float totals[parts * most_channels];   ///< sums of weighted values of each part, by channels
   };
@@ -193,21 +193,21 @@ struct merge_attention {
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
     place const at{which / results.shape.queries / results.shape.query_heads,
                    which / results.shape.queries % results.shape.query_heads, which % results.shape.queries};
-    auto const shares = static_cast<int>(partials.shares());
+    auto const splits = static_cast<int>(partials.splits());
     for (int lane : group) {
-      if (lane < shares) {
+      if (lane < splits) {
         scratch.rows[lane] = partials.rows(lane, at.sequence, at.head, at.query);
       }
     }
     group.sync();
     for (int lane : group) {
-      if (lane < shares) {
+      if (lane < splits) {
         scratch.factors[lane] = factor_of(scratch, lane);
       }
     }
     group.sync();
     for (int lane : group) {
-      add_shares(scratch, at, lane / part_lanes, lane % part_lanes);
+      add_splits(scratch, at, lane / part_lanes, lane % part_lanes);
     }
     group.sync();
     for (int lane : group) {
@@ -225,31 +225,31 @@ struct merge_attention {
   };
 
   /// The factor that makes a split relative to the largest reference.
-  TESSERA_FN float factor_of(scratch_type const& scratch, int share) const {
+  TESSERA_FN float factor_of(scratch_type const& scratch, int split) const {
     softmax_type const softmax;
     state_type whole = softmax.identity();
-    for (int i = 0; i < static_cast<int>(partials.shares()); ++i) {
+    for (int i = 0; i < static_cast<int>(partials.splits()); ++i) {
       whole.reference = max(whole.reference, scratch.rows[i].state.reference);
     }
-    return softmax.merge_factors(scratch.rows[share].state, whole).of_first;
+    return softmax.merge_factors(scratch.rows[split].state, whole).of_first;
   }
 
-  TESSERA_FN void add_shares(scratch_type& scratch, place const& at, int part, int lane) const {
-    auto const shares = static_cast<int>(partials.shares());
-    int const each = divide_up(shares, parts);
-    int const begin = min(part * each, shares);
-    int const end = min(begin + each, shares);
+  TESSERA_FN void add_splits(scratch_type& scratch, place const& at, int part, int lane) const {
+    auto const splits = static_cast<int>(partials.splits());
+    int const each = divide_up(splits, parts);
+    int const begin = min(part * each, splits);
+    int const end = min(begin + each, splits);
     for (int channel = lane; channel < static_cast<int>(results.shape.channels); channel += part_lanes) {
       float total = 0.0F;
-      for (int share = begin; share < end; share += at_a_time) {
-        add_some(scratch, total, at, channel, share, end);
+      for (int split = begin; split < end; split += at_a_time) {
+        add_some(scratch, total, at, channel, split, end);
       }
       scratch.totals[part * most_channels + channel] = total;
     }
     if (lane == 0) {
       auto sum = row_type::nothing(softmax_type{});
-      for (int share = begin; share < end; ++share) {
-        add(sum, scratch.rows[share], scratch.factors[share]);
+      for (int split = begin; split < end; ++split) {
+        add(sum, scratch.rows[split], scratch.factors[split]);
       }
       scratch.part_rows[part] = sum;
     }

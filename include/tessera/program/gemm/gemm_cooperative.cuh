@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `gemm_on_warpgroups`: the matrix product a b^T by sm_90a's tensor cores, as a persistent, warp-specialised
+/// `gemm_cooperative`: the matrix product a b^T by sm_90a's tensor cores, as a persistent, warp-specialised
 /// cooperative kernel, with tiles from a schedule and an epilogue that takes the sums.
 ///
 /// Each thread block computes tiles of 128 x columns sums, one after the other (the grid fills the chip once). One
@@ -74,7 +74,7 @@ struct deferred_work<Epilogue, Registers> {
 }  // namespace detail
 
 template <class Operand, class Schedule, class Epilogue, warpgroup_gemm_policy Policy>
-struct gemm_on_warpgroups {
+struct gemm_cooperative {
   using shape = warpgroup_gemm_shape;
   using pieces_type = gemm_pieces<Operand, Policy>;
   using mma = warpgroup_mma<Operand, Policy.columns>;

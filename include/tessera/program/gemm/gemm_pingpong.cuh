@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `gemm_in_turns`: the matrix product a b^T by sm_90a's tensor cores, as a persistent, warp-specialised ping-pong
+/// `gemm_pingpong`: the matrix product a b^T by sm_90a's tensor cores, as a persistent, warp-specialised ping-pong
 /// kernel. It is for epilogues that take long and need the sums in registers: while one consumer warpgroup is in its
 /// epilogue the other multiplies.
 ///
-/// Schedules and epilogues are those of gemm_on_warpgroups (gemm_cooperative.cuh). Here each of the two consumer
+/// Schedules and epilogues are those of gemm_cooperative (gemm_cooperative.cuh). Here each of the two consumer
 /// warpgroups has tiles of its own, of 128 x columns: a block's work items go to one and the other in turn. A warpgroup
 /// begins with a tile when the other's last piece is loaded, so that tensor cores are idle between tiles for no longer
 /// than between pieces. For 128 x 192 the sums take 192 of 240 registers. Tiles are a quarter smaller than 128 x 256,
@@ -32,7 +32,7 @@ namespace tessera {
 inline namespace v0 {
 
 template <class Operand, class Schedule, class Epilogue, warpgroup_gemm_policy Policy>
-struct gemm_in_turns {
+struct gemm_pingpong {
   using shape = warpgroup_gemm_shape;
   using pieces_type = gemm_pieces<Operand, Policy>;
   using mma = warpgroup_mma<Operand, Policy.columns>;

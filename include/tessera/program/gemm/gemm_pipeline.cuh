@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `gemm_pieces`: the common parts of gemm_on_warpgroups and gemm_in_turns: extents of tiles and pipeline stages
+/// `gemm_pieces`: the common parts of gemm_cooperative and gemm_pingpong: extents of tiles and pipeline stages
 /// (pieces), the roles in a cluster, and the producer, the thread that loads pieces by TMA.
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/cluster.cuh>
 #include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/cuda/ring_place.cuh>
+#include <tessera/tile/cuda/pipeline_state.cuh>
 #include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/gemm_schedule.hpp>
 #include <tessera/tuning/gemm/linear.hpp>
@@ -28,7 +28,7 @@ struct warpgroup_gemm_shape {
 template <class Operand, warpgroup_gemm_policy Policy>
 struct gemm_pieces {
   using shape = warpgroup_gemm_shape;
-  using place_type = ring_place<Policy.stages>;
+  using place_type = pipeline_state<Policy.stages>;
   static_assert(Policy.blocks == 1 || Policy.blocks == 2, "tessera: clusters of this program have 1 or 2 blocks");
   static constexpr int lanes = shape::warpgroup * (1 + shape::consumers);
   static constexpr int rows = shape::block_rows * Policy.blocks;     ///< rows of a cluster's tile

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Epilogues of gemm_on_warpgroups that write a matrix: `store_sums_by_boxes` through shared memory and TMA, and
+/// Epilogues of gemm_cooperative that write a matrix: `store_sums_by_boxes` through shared memory and TMA, and
 /// `store_sums_directly` for matrices whose rows do not begin at multiples of 16 bytes.
 ///
 /// Map: see program/gemm/sum_maps.hpp.

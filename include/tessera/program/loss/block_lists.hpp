@@ -183,7 +183,7 @@ struct list_loss_blocks {
   }
 };
 
-/// The tiles of 256 tokens that are made, as a schedule of gemm_in_turns.
+/// The tiles of 256 tokens that are made, as a schedule of gemm_pingpong.
 struct listed_loss_tiles {
   tile_order::place const* tiles;  ///< coordinates of the part's tiles
   std::int32_t const* tile_count;  ///< how many tiles there are

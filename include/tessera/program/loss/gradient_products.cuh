@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `loss_gradient_products`: multiplies a part of the logits' gradient G into the gradients of hidden states (G C) and
 /// of the classifier (G^T E), both in one persistent kernel for sm_90a. It is the second half of linear_loss's backward
-/// pass, after gemm_in_turns has made G.
+/// pass, after gemm_pingpong has made G.
 ///
 /// Clusters of two thread blocks compute tiles of 256 x 192 sums, one after the other: first those of the classifier,
-/// summed over the tokens, then those of hidden states, summed over the entries of the part. As in gemm_in_turns
+/// summed over the tokens, then those of hidden states, summed over the entries of the part. As in gemm_pingpong
 /// (ping-pong) each of a block's two consumer warpgroups has tiles of its own, 128 x 192 sums in its registers, and one
 /// multiplies while the other writes. TMA loads all operands as boxes of 64 columns: G as its rows lie, or across, and
 /// rows of C and E across the depth. Both blocks need the rows of C and E, and each loads every other half of a box for
@@ -29,8 +29,8 @@
 #include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/cluster.cuh>
 #include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/pipeline_state.cuh>
 #include <tessera/tile/cuda/register_budget.cuh>
-#include <tessera/tile/cuda/ring_place.cuh>
 #include <tessera/tile/cuda/warpgroup_mma.cuh>
 #include <tessera/tuning/gemm/linear.hpp>
 
@@ -102,7 +102,7 @@ struct loss_gradient_products {
   }
 
  private:
-  using place_type = ring_place<Policy.stages>;
+  using place_type = pipeline_state<Policy.stages>;
   using sums_type = float[halves][channels / 2];
   static constexpr operand_order along = operand_order::along_depth;
   static constexpr operand_order across = operand_order::across_depth;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `reduce_loss_rows`: the epilogue of gemm_in_turns that reduces rows of a classifier's logits, by any Reducer that is
+/// `reduce_loss_rows`: the epilogue of gemm_pingpong that reduces rows of a classifier's logits, by any Reducer that is
 /// or has a log-sum-exp, and picks the logits of labels. It is linear_loss's forward program for sm_90a, and takes its
 /// tiles from a row_schedule.
 ///

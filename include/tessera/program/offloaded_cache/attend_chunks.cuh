@@ -2,7 +2,7 @@
 /// `attend_rows`: attend_chunks (program/offloaded_cache/attend_chunks.hpp) by tensor cores, for 16-bit keys and
 /// values. Up to 16 query heads share a read of the tokens of their key head, which go straight into registers.
 ///
-/// A block has a share (split) of 128 tokens, and each of its four warps has 32 of them: 4 * channels bytes a token are
+/// A block has a split of 128 tokens, and each of its four warps has 32 of them: 4 * channels bytes a token are
 /// read once, and a thirtieth of that is written. With 128 channels a warp has 12 KiB in flight at first, so that four
 /// blocks a multiprocessor have more than the 50 KiB that memory needs. Weights are rounded to 16 bits for their
 /// products with values; their sums are not rounded.
@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include <tessera/core/known_divisor.hpp>
+#include <tessera/core/fast_divisor.hpp>
 #include <tessera/program/offloaded_cache/attend_chunks.hpp>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
@@ -43,16 +43,16 @@ struct attend_rows {
     alignas(16) float totals[warps][most_group][pitch];
   };
 
-  call_type call;           ///< extents, memory, step and shares
-  std::int32_t rows;        ///< query heads that share a key head
-  known_divisor by_heads;   ///< the number of key heads, as a divisor
-  known_divisor by_shares;  ///< the shares of a head in the launch, as a divisor
+  call_type call;          ///< extents, memory, step and splits
+  std::int32_t rows;       ///< query heads that share a key head
+  fast_divisor by_heads;   ///< the number of key heads, as a divisor
+  fast_divisor by_splits;  ///< the splits of a head in the launch, as a divisor
 
   /// The program for a call of fewer than 2^31 groups.
   [[nodiscard]] static attend_rows of(call_type const& call) {
     return {call, static_cast<std::int32_t>(call.extents.group()),
-            known_divisor::of(static_cast<std::uint32_t>(call.extents.key_heads)),
-            known_divisor::of(static_cast<std::uint32_t>(call.shares))};
+            fast_divisor::of(static_cast<std::uint32_t>(call.extents.key_heads)),
+            fast_divisor::of(static_cast<std::uint32_t>(call.splits))};
   }
   [[nodiscard]] std::int64_t groups() const { return call.groups(); }
 
@@ -60,21 +60,21 @@ struct attend_rows {
                                              scratch_type& scratch) const {
     auto const number = static_cast<std::uint32_t>(which);
     std::uint32_t const of_head = by_heads.quotient(number);
-    std::int64_t const at = by_shares.quotient(of_head);
+    std::int64_t const at = by_splits.quotient(of_head);
     std::int64_t const head = number - of_head * by_heads.divisor;
-    std::int64_t const share = call.first_share + by_shares.remainder(of_head);
+    std::int64_t const split = call.first_split + by_splits.remainder(of_head);
     std::int64_t const sequence = call.step.sequence(call.extents, call.memory.sequences, at);
     if (sequence < 0) {
       return;
     }
     auto const token =
-        attended_by(call.extents, call.memory, call.step, {at, sequence, head}, share, std::int64_t{group.lane});
+        attended_by(call.extents, call.memory, call.step, {at, sequence, head}, split, std::int64_t{group.lane});
     scratch.keys[group.lane] = token.key;
     scratch.values[group.lane] = token.value;
     group.sync();
     attend(scratch, at, head, group.lane / 32, group.lane % 32);
     group.sync();
-    write(scratch, at, head, share, group.lane);
+    write(scratch, at, head, split, group.lane);
   }
 
  private:
@@ -197,7 +197,7 @@ struct attend_rows {
 
   /// Merges the results of all warps, four channels of a row at a time.
   __device__ __forceinline__ void write(scratch_type const& scratch, std::int64_t at, std::int64_t head,
-                                        std::int64_t share, int lane) const {
+                                        std::int64_t split, int lane) const {
     constexpr int fours = Channels / 4;
     for (int i = lane; i < rows * fours; i += lanes) {
       int const row = i / fours;
@@ -217,9 +217,9 @@ struct attend_rows {
                  __fmaf_rn(by, part.w, total.w)};
       }
       std::int64_t const query = head * rows + row;
-      *reinterpret_cast<float4*>(&call.step.totals(share, at, query, i % fours * 4)) = total;
+      *reinterpret_cast<float4*>(&call.step.totals(split, at, query, i % fours * 4)) = total;
       if (i % fours == 0) {
-        call.step.states(share, at, query) = {reference, reference, sum};
+        call.step.states(split, at, query) = {reference, reference, sum};
       }
     }
   }

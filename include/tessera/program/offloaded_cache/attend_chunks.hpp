@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `attend_chunks` and `merge_chunks`: attention of a step over the ring, the exact and the selected chunks, in splits
-/// of the tokens (shares) that are merged by their log-sum-exps.
+/// of the tokens (splits) that are merged by their log-sum-exps.
 ///
-/// program/offloaded_cache/detail/attended_token.hpp says which tokens a share has.
+/// program/offloaded_cache/detail/attended_token.hpp says which tokens a split has.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,15 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Attention over one share. A group for each share of each key head of each step.
+/// Attention over one split. A group for each split of each key head of each step.
 template <class T, class E>
 struct attend_chunks {
   static constexpr int lanes = 128;
-  static_assert(lanes == attended_tokens, "tessera: a lane has a token of a share");
+  static_assert(lanes == attended_tokens, "tessera: a lane has a token of a split");
 
   struct scratch_type {
     float queries[most_group * most_channels];    ///< queries of the group's heads, scaled, in base 2
-    float weights[most_group * attended_tokens];  ///< weights of the share's tokens for each head
+    float weights[most_group * attended_tokens];  ///< weights of the split's tokens for each head
     T const* values[attended_tokens];             ///< the value of each token, or null
   };
 
@@ -36,17 +36,17 @@ struct attend_chunks {
   offloaded_memory<T, E> memory;
   offload_step<T> step;
   float scale;               ///< the factor of scores
-  std::int64_t first_share;  ///< the first share of the launch
-  std::int64_t shares;       ///< shares of a head in the launch
+  std::int64_t first_split;  ///< the first split of the launch
+  std::int64_t splits;       ///< splits of a head in the launch
 
-  TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * shares * extents.key_heads; }
+  TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * splits * extents.key_heads; }
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
     constexpr float log2_e = 1.4426950408889634F;
     std::int64_t const head = which % extents.key_heads;
-    std::int64_t const share = first_share + which / extents.key_heads % shares;
-    std::int64_t const at = which / extents.key_heads / shares;
+    std::int64_t const split = first_split + which / extents.key_heads % splits;
+    std::int64_t const at = which / extents.key_heads / splits;
     std::int64_t const sequence = step.sequence(extents, memory.sequences, at);
     if (sequence < 0) {
       return;
@@ -62,22 +62,22 @@ struct attend_chunks {
     group.sync();
     per_lane<T const*, Group> keys;
     for (int lane : group) {
-      attended_token<T> const token = attended_by(extents, memory, step, {at, sequence, head}, share, lane);
+      attended_token<T> const token = attended_by(extents, memory, step, {at, sequence, head}, split, lane);
       keys[lane] = token.key;
       scratch.values[lane] = token.value;
     }
     for (std::int64_t i = 0; i < extents.group(); ++i) {
-      weigh(group, at, head, share, i, keys, scratch);
+      weigh(group, at, head, split, i, keys, scratch);
     }
     group.sync();
     for (std::int64_t i = 0; i < extents.group(); ++i) {
-      add_values(group, at, head, share, i, scratch);
+      add_values(group, at, head, split, i, scratch);
     }
   }
 
  private:
   template <class Group>
-  TESSERA_FN void weigh(Group const& group, std::int64_t at, std::int64_t head, std::int64_t share, std::int64_t query,
+  TESSERA_FN void weigh(Group const& group, std::int64_t at, std::int64_t head, std::int64_t split, std::int64_t query,
                         per_lane<T const*, Group> const& keys, scratch_type& scratch) const {
     online_softmax<float> const softmax;
     per_lane<float, Group> score;
@@ -101,14 +101,14 @@ struct attend_chunks {
     state.sum = sum(group, weight);
     for (int lane : group) {
       if (is_first(lane)) {
-        step.states(share, at, head * extents.group() + query) = state;
+        step.states(split, at, head * extents.group() + query) = state;
       }
     }
   }
 
   /// Adds up weighted values in the order of tokens.
   template <class Group>
-  TESSERA_FN void add_values(Group const& group, std::int64_t at, std::int64_t head, std::int64_t share,
+  TESSERA_FN void add_values(Group const& group, std::int64_t at, std::int64_t head, std::int64_t split,
                              std::int64_t query, scratch_type const& scratch) const {
     for (int lane : group) {
       for (std::int64_t channel = lane; channel < extents.channels; channel += lanes) {
@@ -120,13 +120,13 @@ struct attend_chunks {
                                  static_cast<float>(load(value[channel])), total);
           }
         }
-        step.totals(share, at, head * extents.group() + query, channel) = total;
+        step.totals(split, at, head * extents.group() + query, channel) = total;
       }
     }
   }
 };
 
-/// Merges the shares of a query head, one after the other. A group for each query head of each step. Steps without a
+/// Merges the splits of a query head, one after the other. A group for each query head of each step. Steps without a
 /// sequence get zeros and minus infinity.
 template <class T, class E, class Result>
 struct merge_chunks {
@@ -148,14 +148,14 @@ struct merge_chunks {
     std::int64_t const at = which / extents.query_heads;
     std::int64_t const head = which % extents.query_heads;
     bool const is_there = step.sequence(extents, sequences, at) >= 0;
-    std::int64_t const shares = is_there ? resident_shares(extents) + selected_shares(extents) : 0;
+    std::int64_t const splits = is_there ? resident_splits(extents) + selected_splits(extents) : 0;
     for (int lane : group) {
       for (std::int64_t channel = lane; channel < extents.channels; channel += lanes) {
         auto state = softmax.identity();
         float total = 0.0F;
-        for (std::int64_t share = 0; share < shares; ++share) {
-          auto const by = softmax.merge(state, step.states(share, at, head));
-          total = total * by.of_first + step.totals(share, at, head, channel) * by.of_second;
+        for (std::int64_t split = 0; split < splits; ++split) {
+          auto const by = softmax.merge(state, step.states(split, at, head));
+          total = total * by.of_first + step.totals(split, at, head, channel) * by.of_second;
         }
         finished_row const row =
             is_there ? finish_attention_row<softmax_type>({state, state.sum}, -infinity, 0.0F) : no_attention_row();

@@ -73,7 +73,7 @@ inline constexpr int most_slots = 8192;           ///< slots of a head
 
 /// The chunks of one head that a group scores.
 inline constexpr std::int64_t scored_chunks = 128;
-/// The tokens of one share (split) of attention. A share begins at a multiple of this in the list of tokens of its
+/// The tokens of one split of attention. A split begins at a multiple of this in the list of tokens of its
 /// part.
 inline constexpr std::int64_t attended_tokens = 128;
 
@@ -175,8 +175,8 @@ struct offload_step {
   view<std::int32_t, 2> selected_counts;           ///< steps x key heads
   view<missed_chunk, 3> missed;                    ///< steps x key heads x budget
   view<std::int32_t, 2> missed_counts;             ///< steps x key heads
-  view<softmax_state<float>, 3> states;            ///< shares x steps x query heads
-  view<float, 4> totals;                           ///< shares x steps x query heads x channels
+  view<softmax_state<float>, 3> states;            ///< splits x steps x query heads
+  view<float, 4> totals;                           ///< splits x steps x query heads x channels
   /// The residual of the chunk that each step archives; -1: there is none.
   array_view<float> residuals;
   matrix_view<double> renewal;  ///< steps x elements of a renewal_memory; or empty
@@ -238,12 +238,12 @@ struct offload_step {
   }
 };
 
-/// The number of shares over what is on the device from the start: the ring and then the exact chunks.
-[[nodiscard]] TESSERA_FN constexpr std::int64_t resident_shares(offload_extents const& n) {
+/// The number of splits over what is on the device from the start: the ring and then the exact chunks.
+[[nodiscard]] TESSERA_FN constexpr std::int64_t resident_splits(offload_extents const& n) {
   return divide_up(n.ring + n.exact() * n.chunk, attended_tokens);
 }
-/// The number of shares over the selected chunks, in their order; they follow the resident shares.
-[[nodiscard]] TESSERA_FN constexpr std::int64_t selected_shares(offload_extents const& n) {
+/// The number of splits over the selected chunks, in their order; they follow the resident splits.
+[[nodiscard]] TESSERA_FN constexpr std::int64_t selected_splits(offload_extents const& n) {
   return divide_up(n.budget * n.chunk, attended_tokens);
 }
 

@@ -16,7 +16,7 @@
 
 #include <cstdint>
 
-#include <tessera/core/known_divisor.hpp>
+#include <tessera/core/fast_divisor.hpp>
 #include <tessera/program/offloaded_cache/rebuild_keys.hpp>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/group.cuh>
@@ -51,18 +51,18 @@ struct rebuild_rotated {
     two_rotations firsts[warps][eights][Channels / 4];  ///< rotations of the first tokens of the warp's eights
   };
 
-  call_type call;           ///< extents, memory, step and rotation
-  std::int32_t splits;      ///< thread blocks that share a list of missed chunks
-  known_divisor by_splits;  ///< `splits` as a divisor
-  known_divisor by_heads;   ///< the number of key heads, as a divisor
-  known_divisor by_eights;  ///< the eights of a chunk, as a divisor
+  call_type call;          ///< extents, memory, step and rotation
+  std::int32_t splits;     ///< thread blocks that share a list of missed chunks
+  fast_divisor by_splits;  ///< `splits` as a divisor
+  fast_divisor by_heads;   ///< the number of key heads, as a divisor
+  fast_divisor by_eights;  ///< the eights of a chunk, as a divisor
 
   /// The program for a call. `splits`: thread blocks for the list of each key head of each step; fewer than 2^31 blocks
   /// in all.
   [[nodiscard]] static rebuild_rotated of(call_type const& call, std::int64_t splits) {
-    return {call, static_cast<std::int32_t>(splits), known_divisor::of(static_cast<std::uint32_t>(splits)),
-            known_divisor::of(static_cast<std::uint32_t>(call.extents.key_heads)),
-            known_divisor::of(static_cast<std::uint32_t>(call.extents.chunk / 8))};
+    return {call, static_cast<std::int32_t>(splits), fast_divisor::of(static_cast<std::uint32_t>(splits)),
+            fast_divisor::of(static_cast<std::uint32_t>(call.extents.key_heads)),
+            fast_divisor::of(static_cast<std::uint32_t>(call.extents.chunk / 8))};
   }
   [[nodiscard]] std::int64_t groups() const { return call.step.steps() * call.extents.key_heads * splits; }
 

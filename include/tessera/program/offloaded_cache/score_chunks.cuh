@@ -24,14 +24,14 @@
 #include <cstdint>
 
 #include <tessera/core/bfloat16.hpp>
-#include <tessera/core/known_divisor.hpp>
+#include <tessera/core/fast_divisor.hpp>
 #include <tessera/program/offloaded_cache/detail/landmark_lines.cuh>
 #include <tessera/program/offloaded_cache/score_chunks.hpp>
 #include <tessera/tile/cuda/barrier.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/cuda/ring_place.cuh>
+#include <tessera/tile/cuda/pipeline_state.cuh>
 
 namespace tessera {
 inline namespace v0 {
@@ -85,8 +85,8 @@ struct score_means {
   std::int32_t together;    ///< chunks of a copy: those of a half, if a work item has all heads, else 1
   std::int32_t pitch;       ///< bytes from a chunk's lines in a stage to the next one's
   std::int32_t half_pitch;  ///< bytes from a half's lines in a stage to the next half's
-  known_divisor by_sets;    ///< sets of key heads of a step, as a divisor
-  known_divisor by_places;  ///< work items along the longest sequence, as a divisor
+  fast_divisor by_sets;     ///< sets of key heads of a step, as a divisor
+  fast_divisor by_places;   ///< work items along the longest sequence, as a divisor
 
   /// The program for a call of fewer than 2^31 groups.
   [[nodiscard]] static score_means of(call_type const& call, std::int64_t multiprocessors) {
@@ -103,8 +103,8 @@ struct score_means {
     std::int64_t const places = divide_up(call.blocks(), neighbours);
     made.works = static_cast<std::int32_t>(call.step.steps() * sets * places);
     made.blocks = static_cast<std::int32_t>(neighbours);
-    made.by_sets = known_divisor::of(static_cast<std::uint32_t>(sets));
-    made.by_places = known_divisor::of(static_cast<std::uint32_t>(places));
+    made.by_sets = fast_divisor::of(static_cast<std::uint32_t>(sets));
+    made.by_places = fast_divisor::of(static_cast<std::uint32_t>(places));
     return made;
   }
 
@@ -129,7 +129,7 @@ struct score_means {
   }
 
  private:
-  using place_type = ring_place<stages>;
+  using place_type = pipeline_state<stages>;
   using raw_type = typename lines_type::raw_type;
   using queries_type = typename lines_type::queries_type;
 

@@ -27,7 +27,7 @@
 #include <tessera/tile/cuda/barrier.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/cuda/ring_place.cuh>
+#include <tessera/tile/cuda/pipeline_state.cuh>
 #include <tessera/tile/cuda/worker_warps.cuh>
 #include <tessera/tuning/attention/decode.hpp>
 
@@ -61,14 +61,14 @@ struct page_decode {
   static_assert(stages % warps == 0, "tessera: page_decode has whole rounds of its warps in its ring");
 
   using works_type = decode_works<channels, warps, T, Result>;
-  using share_type = decode_share<channels>;
+  using split_type = decode_split<channels>;
   using ahead_type = decode_ahead<channels, (Policy.blocks > 1 ? 1 : 2)>;
-  using place_type = ring_place<stages>;
+  using place_type = pipeline_state<stages>;
 
   /// The memory of a warp: uncompressed tokens, and at the end of a work item the results that other warps read.
   union alignas(16) warp_memory {
     unsigned char tokens[batch * padded_bytes];  ///< keys and values
-    share_type share;                            ///< the warp's sums
+    split_type split;                            ///< the warp's sums
   };
   /// Retained tokens of a warp whose keys and values are not yet being loaded.
   struct token_list {
@@ -168,7 +168,7 @@ struct page_decode {
   }
 
   [[nodiscard]] __device__ __forceinline__ std::int32_t work_page(decode_work const& work, std::int32_t own) const {
-    return work.share + own * works.shares();
+    return work.split + own * works.splits();
   }
 
   // The loading warp. Each lane has one stage of the ring for itself.
@@ -253,7 +253,7 @@ struct page_decode {
   };
 
   __device__ __forceinline__ void attend(scratch_type& scratch, int warp, int lane) const {
-    auto const shares = [&scratch](int which) -> share_type& { return scratch.memory[which].share; };
+    auto const splits = [&scratch](int which) -> split_type& { return scratch.memory[which].split; };
     warp_state state{};
     state.warp = warp;
     state.lane = lane;
@@ -263,7 +263,7 @@ struct page_decode {
     for (std::uint32_t number = blockIdx.x; number < works.count; number += gridDim.x) {
       Columns columns;
       begin(scratch.ahead, turn, state, columns, works.at(number));
-      state.next_batch = state.work.share + works.shares() * turns_until(next - state.has.own_pages);
+      state.next_batch = state.work.split + works.splits() * turns_until(next - state.has.own_pages);
       while (true) {
         bool const has_page = next < state.has.own_pages;
         if (state.has_batch && (!has_page || state.listed >= batch || has_tail(state))) {
@@ -285,7 +285,7 @@ struct page_decode {
         scratch.ahead.leave(turn);
       }
       ++turn;
-      works.finish(state.work, columns.columns, shares, warp, lane);
+      works.finish(state.work, columns.columns, splits, warp, lane);
       fence_async_proxy();  // TMA writes this memory next
       block_warps::sync();  // other warps have read it until here
     }
@@ -376,7 +376,7 @@ struct page_decode {
       tokens = min(batch, state.has.length - first);
       state.batch_token = first + min(which, tokens - 1);
       from = memory.tail_row(listed_slot(state.work), layer, part, state.work.key_head, state.batch_token);
-      state.next_batch += works.shares() * warps;
+      state.next_batch += works.splits() * warps;
     } else {
       return;
     }

@@ -3,14 +3,14 @@
 /// program of algorithm/paged_cache/cross_layer_cache.hpp.
 ///
 /// A group takes up to 16 rows, which are queries of the query heads that share a key head. It walks over a split
-/// (share) of the pages and of the tail, 64 tokens at a time:
+/// of the pages and of the tail, 64 tokens at a time:
 ///
 ///     q'_d = q_d * scale_d          b = sum of q_d * minimum_d             q: times the softmax's scale and log2(e)
 ///     x_j  = norm_j * (sum of q'_d * code_jd + b)                              in base 2; retained and tail: q . k_j
 ///     w_j  = 2^(x_j - r)            r: the tile's largest x
 ///     O_d += w_j * scale_j * (code_jd + ratio_j)                               retained and tail: w_j * v_jd
 ///
-/// so that no key or value is formed. merge_attention (program/attention/split_keys.hpp) merges the shares. The order
+/// so that no key or value is formed. merge_attention (program/attention/split_keys.hpp) merges the splits. The order
 /// of additions depends on the extents alone. Rows of an impossible sequence, or of one with an impossible block, are
 /// NaN.
 #pragma once
@@ -73,13 +73,13 @@ struct cached_attention {
   /// The groups that the rows of a key head need.
   TESSERA_FN constexpr std::int64_t row_blocks() const { return divide_up(head_rows(), std::int64_t{rows}); }
   TESSERA_FN constexpr std::int64_t groups() const {
-    return results.shape.batch * results.shape.key_heads * row_blocks() * partials.shares();
+    return results.shape.batch * results.shape.key_heads * row_blocks() * partials.splits();
   }
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t number, scratch_type& scratch) const {
-    std::int64_t const share = number % partials.shares();
-    std::int64_t const which = number / partials.shares();
+    std::int64_t const split = number % partials.splits();
+    std::int64_t const which = number / partials.splits();
     std::int64_t const sequence = which / row_blocks() / memory.heads;
     std::int64_t const most = results.shape.keys;
     place at{sequence,
@@ -95,8 +95,8 @@ struct cached_attention {
         memory.fault_of({at.slot, at.length, at.length, at.sealed, at.sealed}, most, sequences.blocks.extent(1));
     begin(group, at, scratch);
     std::int64_t const tiles = fault.is_none() ? divide_up(at.length, std::int64_t{tokens}) : 0;
-    std::int64_t const each = divide_up(tiles, partials.shares());
-    for (std::int64_t tile = share * each; tile < min((share + 1) * each, tiles) && fault.is_none(); ++tile) {
+    std::int64_t const each = divide_up(tiles, partials.splits());
+    for (std::int64_t tile = split * each; tile < min((split + 1) * each, tiles) && fault.is_none(); ++tile) {
       if (tile >= at.sealed) {
         attend(group, at, tile, open_tile{memory, at.slot, at.head, tile * tokens, layer}, scratch);
         continue;
@@ -112,7 +112,7 @@ struct cached_attention {
       fault.report(group, status, sequence);
       spoil(group, at, scratch);
     }
-    finish(group, at, share, scratch);
+    finish(group, at, split, scratch);
   }
 
  private:
@@ -303,7 +303,7 @@ struct cached_attention {
   }
 
   template <class Group>
-  TESSERA_FN void finish(Group const& group, place const& at, std::int64_t share, scratch_type const& scratch) const {
+  TESSERA_FN void finish(Group const& group, place const& at, std::int64_t split, scratch_type const& scratch) const {
     int const channels = memory.format.channels;
     for (int lane : group) {
       for (int i = lane; i < at.row_count * channels; i += lanes) {
@@ -311,22 +311,22 @@ struct cached_attention {
         std::int64_t const head = query_head(at, row);
         std::int64_t const query = query_of(at, row);
         if (partials.rows.data != nullptr) {
-          partials.totals(share, at.sequence, head, query, i % channels) = scratch.totals[i];
+          partials.totals(split, at.sequence, head, query, i % channels) = scratch.totals[i];
         } else {
           finished_row const done = results.finish(at.sequence, head, query, scratch.row[row]);
           results.write(at.sequence, head, query, i % channels, done.inverse, done.share, scratch.totals[i]);
         }
       }
       if (lane < at.row_count) {
-        finish_row(at, share, lane, scratch.row[lane]);
+        finish_row(at, split, lane, scratch.row[lane]);
       }
     }
   }
-  TESSERA_FN void finish_row(place const& at, std::int64_t share, int row, row_type const& known) const {
+  TESSERA_FN void finish_row(place const& at, std::int64_t split, int row, row_type const& known) const {
     std::int64_t const head = query_head(at, row);
     std::int64_t const query = query_of(at, row);
     if (partials.rows.data != nullptr) {
-      partials.rows(share, at.sequence, head, query) = known;
+      partials.rows(split, at.sequence, head, query) = known;
     } else {
       results.write_log_sum_exp(at.sequence, head, query, results.finish(at.sequence, head, query, known));
     }

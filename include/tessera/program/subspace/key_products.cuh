@@ -3,12 +3,12 @@
 /// directions (projection_works). Keys are heads x tokens x channels, of any strides.
 ///
 /// Clusters of two thread blocks compute one tile of 256 x columns after the other. The kernel is warp-specialised: as
-/// in gemm_on_warpgroups, one thread of each block issues TMA loads of pipeline stages, 64 deep, and two warpgroups
+/// in gemm_cooperative, one thread of each block issues TMA loads of pipeline stages, 64 deep, and two warpgroups
 /// multiply 64 x columns each. All boxes are 64 x 64. Both blocks share the boxes of b: each block loads one half of
 /// every box for both. In products of keys with each other both operands lie across the depth, which wgmma takes for
 /// 16-bit elements. Products are exact in fp32; sums are fp32.
 ///
-/// An epilogue is as in gemm_on_warpgroups, but gets the work item, and the warp's place in the tile.
+/// An epilogue is as in gemm_cooperative, but gets the work item, and the warp's place in the tile.
 ///
 /// Cost of K^T K with 1024 channels: 10 tiles of the 16 of 256 x 256, 1.7e11 operations for 131072 tokens, 0.25 ms at
 /// 700 TFLOP/s. For 4.2e6 operations a block copies 32 KiB through L2.
@@ -23,8 +23,8 @@
 #include <tessera/tile/cuda/cluster.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/head_boxes.cuh>
+#include <tessera/tile/cuda/pipeline_state.cuh>
 #include <tessera/tile/cuda/register_budget.cuh>
-#include <tessera/tile/cuda/ring_place.cuh>
 #include <tessera/tile/cuda/warpgroup_mma.cuh>
 
 namespace tessera {
@@ -92,7 +92,7 @@ struct head_products {
   }
 
  private:
-  using place_type = ring_place<Policy.stages>;
+  using place_type = pipeline_state<Policy.stages>;
 
   __device__ __forceinline__ void prepare(scratch_type& scratch) const {
     prefetch_tensor_map(a);

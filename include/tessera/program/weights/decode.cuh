@@ -81,7 +81,7 @@ struct decode_weights_on_warps {
       std::int64_t const first = max(begin, before) - before;
       std::int64_t const last = min(end, after) - before;
       if (first < last) {
-        decode_share(group, task[i], task[i].first_block + first, static_cast<int>(last - first), scratch);
+        decode_split(group, task[i], task[i].first_block + first, static_cast<int>(last - first), scratch);
       }
     }
   }
@@ -92,7 +92,7 @@ struct decode_weights_on_warps {
   }
 
   /// Decodes `count` neighbouring blocks. Not inline, so that the other path can keep what it needs in registers.
-  __device__ __noinline__ void decode_share(cuda_block<lanes> const& group, decode_task<T> const& t,
+  __device__ __noinline__ void decode_split(cuda_block<lanes> const& group, decode_task<T> const& t,
                                             std::int64_t first_block, int count, scratch_type& scratch) const {
     decode_blocks(group, t, first_block, count, warps, warps, scratch);
   }

@@ -14,8 +14,8 @@
 #pragma once
 
 #include <tessera/tile/cuda/barrier.cuh>
+#include <tessera/tile/cuda/dependent_launch.cuh>
 #include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/cuda/stream_order.cuh>
 
 namespace tessera {
 inline namespace v0 {

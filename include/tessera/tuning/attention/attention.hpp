@@ -75,18 +75,18 @@ struct warpgroup_attention_tuning {
 };
 
 /// The policy by which the last work items of sm_90a's program are split. Costs are in quarters of the time of a tile.
-struct attention_sharing_policy {
+struct attention_split_policy {
   int tile[4];     ///< cost of a tile for one, two, three and four warpgroups of a block
   int ranges;      ///< ranges of splits for each multiprocessor
   int least;       ///< the least cost of a range
-  int share;       ///< cost of a split beyond its tiles: loading queries, and fp32 sums of 192 rows
+  int split;       ///< cost of a split beyond its tiles: loading queries, and fp32 sums of 192 rows
   int merging;     ///< cost of merging splits
   int least_gain;  ///< splits must save at least one part in so many
 };
 
 /// The policy for splits of the keys. A tile takes 1.8 us at 128 channels.
-struct attention_sharing_tuning {
-  using policy_type = attention_sharing_policy;
+struct attention_split_tuning {
+  using policy_type = attention_split_policy;
   TESSERA_FN constexpr policy_type operator()(int) const { return {{2, 3, 4, 5}, 1, 16, 6, 12, 200}; }
 };
 

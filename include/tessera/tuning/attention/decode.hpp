@@ -18,15 +18,15 @@ struct dense_decode_policy {
 };
 
 /// The costs by which keys are split among thread blocks, in nanoseconds.
-struct decode_sharing_policy {
+struct decode_split_policy {
   int step;     ///< cost of a piece or page of each warp of a block
   int work;     ///< cost of the end of a work item
   int merging;  ///< cost of merging splits, by another launch
 };
 
 /// The costs of splits, the same on every architecture.
-struct decode_sharing_tuning {
-  using policy_type = decode_sharing_policy;
+struct decode_split_tuning {
+  using policy_type = decode_split_policy;
   TESSERA_FN constexpr policy_type operator()(int) const { return {2300, 1000, 2500}; }
 };
 

@@ -12,7 +12,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The policy of the forward pass, which is the ping-pong kernel gemm_in_turns. `band` is not used: a row_schedule
+/// The policy of the forward pass, which is the ping-pong kernel gemm_pingpong. `band` is not used: a row_schedule
 /// walks the rows.
 ///
 /// H200 at its power limit, bf16, 8192 tokens, medians in ms of runs that took all variants in turn, beside linear's
@@ -54,7 +54,7 @@ struct warpgroup_loss_tuning {
   }
 };
 
-/// The policy of the backward pass's gradient by the logits, made by the ping-pong kernel gemm_in_turns in bands of
+/// The policy of the backward pass's gradient by the logits, made by the ping-pong kernel gemm_pingpong in bands of
 /// rows of tiles.
 ///
 /// H200 at its power limit, bf16, 8192 tokens, exact, sum over all parts in ms, V 256000, D 2304: 128 x 256 by both

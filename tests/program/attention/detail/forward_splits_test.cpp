@@ -12,11 +12,11 @@ using namespace tessera;
 
 namespace {
 
-constexpr attention_sharing_policy plain{{1, 1, 1}, 1, 4, 1, 2, 1000};
+constexpr attention_split_policy plain{{1, 1, 1}, 1, 4, 1, 2, 1000};
 
-attention_shares shares_of(std::vector<std::int32_t> const& costs, int multiprocessors, bool is_even,
-                           std::int32_t most_ranges = 1 << 20, attention_sharing_policy const& policy = plain) {
-  return attention_shares::of(
+attention_splits splits_of(std::vector<std::int32_t> const& costs, int multiprocessors, bool is_even,
+                           std::int32_t most_ranges = 1 << 20, attention_split_policy const& policy = plain) {
+  return attention_splits::of(
       {static_cast<std::int32_t>(costs.size()), multiprocessors, most_ranges, is_even},
       [&](std::int32_t work) { return costs[static_cast<std::size_t>(work)]; }, policy);
 }
@@ -27,7 +27,7 @@ struct handed_out {
   std::vector<std::int64_t> turns;               ///< cost of each turn
   std::set<std::int32_t> slots;
 };
-handed_out hand_out(attention_shares const& shares, std::vector<std::int32_t> const& costs,
+handed_out hand_out(attention_splits const& splits, std::vector<std::int32_t> const& costs,
                     std::vector<std::int32_t> const& tiles) {
   handed_out found;
   for (std::int32_t const count : tiles) {
@@ -35,31 +35,31 @@ handed_out hand_out(attention_shares const& shares, std::vector<std::int32_t> co
   }
   std::vector<int> pieces(costs.size(), 0);
   std::vector<bool> has_slots(costs.size(), false);
-  for (std::int32_t turn = 0; turn < shares.turns(); ++turn) {
+  for (std::int32_t turn = 0; turn < splits.turns(); ++turn) {
     found.turns.push_back(0);
-    for (std::int32_t id = shares.first(turn); id >= 0; id = shares.next(id)) {
-      attention_share const share = shares.at(id);
-      auto const work = static_cast<std::size_t>(share.work);
-      tile_range const range = share.of({0, tiles[work], 0, tiles[work]});
+    for (std::int32_t id = splits.first(turn); id >= 0; id = splits.next(id)) {
+      attention_split const split = splits.at(id);
+      auto const work = static_cast<std::size_t>(split.work);
+      tile_range const range = split.of({0, tiles[work], 0, tiles[work]});
       for (std::int32_t tile = range.begin; tile < range.end; ++tile) {
         ++found.tiles[work][static_cast<std::size_t>(tile)];
       }
       ++pieces[work];
-      if (share.slot >= 0) {
+      if (split.slot >= 0) {
         has_slots[work] = true;
-        CHECK(share.slot < 2 * shares.ranges);
-        CHECK(found.slots.insert(share.slot).second);  // no two shares have the same
+        CHECK(split.slot < 2 * splits.ranges);
+        CHECK(found.slots.insert(split.slot).second);  // no two splits have the same
       }
-      found.turns.back() += share.slot < 0 ? costs[work] : share.end - share.begin;
+      found.turns.back() += split.slot < 0 ? costs[work] : split.end - split.begin;
     }
   }
-  CHECK(shares.first(shares.turns()) == -1);
+  CHECK(splits.first(splits.turns()) == -1);
   for (std::size_t work = 0; work < costs.size(); ++work) {
-    auto const number = static_cast<std::int32_t>(work) - shares.whole;
+    auto const number = static_cast<std::int32_t>(work) - splits.whole;
     CHECK(pieces[work] >= 1);
     CHECK(has_slots[work] == (pieces[work] > 1));
-    CHECK((number >= 0 && shares.is_cut(number)) == has_slots[work]);
-    CHECK((number < 0 || shares.last_range(number) - shares.first_range(number) + 1 == pieces[work]));
+    CHECK((number >= 0 && splits.is_cut(number)) == has_slots[work]);
+    CHECK((number < 0 || splits.last_range(number) - splits.first_range(number) + 1 == pieces[work]));
   }
   return found;
 }
@@ -82,11 +82,11 @@ TEST_CASE("Each tile of each work is handed out once, whatever the works and the
           for (std::int32_t work = 0; work < works; ++work) {
             costs.push_back(is_even ? cost : 1 + cost * (works - work) / works);
           }
-          attention_shares const shares = shares_of(costs, multiprocessors, is_even);
-          CAPTURE(multiprocessors, works, cost, is_even, shares.whole, shares.ranges, shares.length);
-          CHECK(shares.whole + shares.works == works);
-          CHECK(is_once(hand_out(shares, costs, costs)));
-          shared += shares.ranges > 0 ? 1 : 0;
+          attention_splits const splits = splits_of(costs, multiprocessors, is_even);
+          CAPTURE(multiprocessors, works, cost, is_even, splits.whole, splits.ranges, splits.length);
+          CHECK(splits.whole + splits.works == works);
+          CHECK(is_once(hand_out(splits, costs, costs)));
+          shared += splits.ranges > 0 ? 1 : 0;
         }
       }
     }
@@ -96,21 +96,21 @@ TEST_CASE("Each tile of each work is handed out once, whatever the works and the
 
 TEST_CASE("Shares of works that have fewer tiles than was thought are all of these") {
   std::vector<std::int32_t> const costs(20, 64);
-  attention_shares const shares = shares_of(costs, 132, true);
-  REQUIRE(shares.ranges > 20);
+  attention_splits const splits = splits_of(costs, 132, true);
+  REQUIRE(splits.ranges > 20);
   for (std::int32_t const tiles : {0, 1, 2, 15, 16, 63, 64}) {
-    CHECK(is_once(hand_out(shares, costs, std::vector<std::int32_t>(20, tiles))));
+    CHECK(is_once(hand_out(splits, costs, std::vector<std::int32_t>(20, tiles))));
   }
 }
 
 TEST_CASE("Waves of works are whole, and what is left is shared by all multiprocessors") {
   std::vector<std::int32_t> const costs(1368, 1024);
-  attention_shares const shares = shares_of(costs, 132, true, 1 << 20, attention_sharing_tuning{}(900));
-  CHECK(shares.whole == 1320);
-  CHECK(shares.works == 48);
-  CHECK(shares.ranges == 132);
-  handed_out const found = hand_out(shares, costs, costs);
-  CHECK(*std::max_element(found.turns.begin() + shares.whole, found.turns.end()) == (48 * 1024 + 131) / 132);
+  attention_splits const splits = splits_of(costs, 132, true, 1 << 20, attention_split_tuning{}(900));
+  CHECK(splits.whole == 1320);
+  CHECK(splits.works == 48);
+  CHECK(splits.ranges == 132);
+  handed_out const found = hand_out(splits, costs, costs);
+  CHECK(*std::max_element(found.turns.begin() + splits.whole, found.turns.end()) == (48 * 1024 + 131) / 132);
 }
 
 TEST_CASE("A few works of different lengths are shared from the first one on") {
@@ -118,21 +118,21 @@ TEST_CASE("A few works of different lengths are shared from the first one on") {
   for (std::int32_t block = 22; block > 0; --block) {
     costs.insert(costs.end(), 8, 6 * block);
   }
-  attention_shares const shares = shares_of(costs, 132, false, 1 << 20, attention_sharing_tuning{}(900));
-  CHECK(shares.whole == 0);
-  CHECK(shares.ranges > 100);
-  CHECK(is_once(hand_out(shares, costs, costs)));
+  attention_splits const splits = splits_of(costs, 132, false, 1 << 20, attention_split_tuning{}(900));
+  CHECK(splits.whole == 0);
+  CHECK(splits.ranges > 100);
+  CHECK(is_once(hand_out(splits, costs, costs)));
 }
 
 TEST_CASE("Nothing is shared that gains nothing, costs too much to count, or has no memory") {
-  attention_sharing_policy const policy = attention_sharing_tuning{}(900);
-  CHECK(shares_of(std::vector<std::int32_t>(1320, 1024), 132, true, 1 << 20, policy).ranges == 0);
-  CHECK(shares_of(std::vector<std::int32_t>(1451, 1024), 132, true, 1 << 20, policy).ranges == 0);
-  CHECK(shares_of(std::vector<std::int32_t>(48, 16), 132, true, 1 << 20, policy).ranges == 0);
-  CHECK(shares_of(std::vector<std::int32_t>(48, 65536), 132, true, 1 << 20, policy).ranges == 0);
-  CHECK(shares_of(std::vector<std::int32_t>(48, 1024), 132, true, 1, policy).ranges == 0);
-  attention_shares const some = shares_of(std::vector<std::int32_t>(4, 1024), 132, true, 40, policy);
+  attention_split_policy const policy = attention_split_tuning{}(900);
+  CHECK(splits_of(std::vector<std::int32_t>(1320, 1024), 132, true, 1 << 20, policy).ranges == 0);
+  CHECK(splits_of(std::vector<std::int32_t>(1451, 1024), 132, true, 1 << 20, policy).ranges == 0);
+  CHECK(splits_of(std::vector<std::int32_t>(48, 16), 132, true, 1 << 20, policy).ranges == 0);
+  CHECK(splits_of(std::vector<std::int32_t>(48, 65536), 132, true, 1 << 20, policy).ranges == 0);
+  CHECK(splits_of(std::vector<std::int32_t>(48, 1024), 132, true, 1, policy).ranges == 0);
+  attention_splits const some = splits_of(std::vector<std::int32_t>(4, 1024), 132, true, 40, policy);
   CHECK(some.ranges > 20);
   CHECK(some.ranges <= 40);
-  CHECK(shares_of(std::vector<std::int32_t>(100000, 1024), 132, true, 1 << 20, policy).ranges == 0);
+  CHECK(splits_of(std::vector<std::int32_t>(100000, 1024), 132, true, 1 << 20, policy).ranges == 0);
 }

@@ -56,7 +56,7 @@ struct problem {
   }
 };
 
-void leave_share(problem const& p, attention_share_slots<state> const& slots, std::int32_t slot,
+void leave_split(problem const& p, attention_split_slots<state> const& slots, std::int32_t slot,
                  attention_work const& work, tile_range tiles) {
   for (std::int32_t row = 0; row < block_rows && work.block * block_rows + row < p.queries; ++row) {
     std::int32_t const query = work.block * block_rows + row;
@@ -107,22 +107,22 @@ void check_row(problem const& p, std::int32_t head, std::int32_t query, float co
 int check(problem const& p, int multiprocessors, std::int32_t ranges, int parts) {
   CAPTURE(p.heads, p.queries, p.tiles, p.channels, multiprocessors, ranges, parts);
   attention_schedule const schedule{p.heads, divide_up(p.queries, block_rows), p.heads, true};
-  attention_sharing_policy const policy{{1, 1, 1}, ranges, 1, 0, 0, 1000000};
-  auto const shares = attention_shares::of(
+  attention_split_policy const policy{{1, 1, 1}, ranges, 1, 0, 0, 1000000};
+  auto const splits = attention_splits::of(
       {schedule.count(), multiprocessors, 1000, false}, [&](std::int32_t) { return p.tiles; }, policy);
-  REQUIRE(shares.ranges > 0);
-  std::int32_t const slot_count = 2 * shares.ranges;
-  buffer<float> memory(attention_share_slots<state>::floats_of_slot(block_rows, p.channels) * slot_count);
-  auto const slots = attention_share_slots<state>::in(memory.view(), slot_count, block_rows, p.channels);
+  REQUIRE(splits.ranges > 0);
+  std::int32_t const slot_count = 2 * splits.ranges;
+  buffer<float> memory(attention_split_slots<state>::floats_of_slot(block_rows, p.channels) * slot_count);
+  auto const slots = attention_split_slots<state>::in(memory.view(), slot_count, block_rows, p.channels);
   std::vector<float> result(at(p.heads * p.queries * p.channels), poison);
   std::vector<float> lse(at(p.heads * p.queries), poison);
   std::vector<bool> is_cut(at(schedule.count()), false);
-  for (std::int32_t turn = 0; turn < shares.turns(); ++turn) {
-    for (std::int32_t id = shares.first(turn); id >= 0; id = shares.next(id)) {
-      attention_share const share = shares.at(id);
-      if (share.slot >= 0) {
-        is_cut[at(share.work)] = true;
-        leave_share(p, slots, share.slot, schedule.at(share.work), share.of({0, p.tiles, 0, p.tiles}));
+  for (std::int32_t turn = 0; turn < splits.turns(); ++turn) {
+    for (std::int32_t id = splits.first(turn); id >= 0; id = splits.next(id)) {
+      attention_split const split = splits.at(id);
+      if (split.slot >= 0) {
+        is_cut[at(split.work)] = true;
+        leave_split(p, slots, split.slot, schedule.at(split.work), split.of({0, p.tiles, 0, p.tiles}));
       }
     }
   }
@@ -137,7 +137,7 @@ int check(problem const& p, int multiprocessors, std::int32_t ranges, int parts)
                                          {},
                                          {result.data(), {1, p.heads, p.queries, p.channels}},
                                          {lse.data(), {1, p.heads, p.queries}}};
-  merge_attention_shares<method, float> const merge{shares, schedule, slots, writer, parts};
+  merge_attention_splits<method, float> const merge{splits, schedule, slots, writer, parts};
   cpu{.threads = 1}.run(merge, merge.groups());
   int cut = 0;
   for (std::int32_t index = 0; index < schedule.count(); ++index) {
@@ -170,13 +170,13 @@ TEST_CASE("Shares of works come to what the works come to, and the others are no
   }
 }
 
-TEST_CASE("Rows of which no share sees a key are zeros and minus infinity, and a NaN is one") {
+TEST_CASE("Rows of which no split sees a key are zeros and minus infinity, and a NaN is one") {
   attention_schedule const schedule{1, 1, 1, true};
-  auto const shares = attention_shares::of(
-      {1, 4, 1000, true}, [](std::int32_t) { return 40; }, attention_sharing_policy{{1, 1, 1}, 1, 1, 0, 0, 1000});
-  REQUIRE(shares.ranges == 4);
-  buffer<float> memory(attention_share_slots<state>::floats_of_slot(block_rows, 4) * 8);
-  auto const slots = attention_share_slots<state>::in(memory.view(), 8, block_rows, 4);
+  auto const splits = attention_splits::of(
+      {1, 4, 1000, true}, [](std::int32_t) { return 40; }, attention_split_policy{{1, 1, 1}, 1, 1, 0, 0, 1000});
+  REQUIRE(splits.ranges == 4);
+  buffer<float> memory(attention_split_slots<state>::floats_of_slot(block_rows, 4) * 8);
+  auto const slots = attention_split_slots<state>::in(memory.view(), 8, block_rows, 4);
   float const nan = std::numeric_limits<float>::quiet_NaN();
   for (std::int32_t slot = 0; slot < 8; ++slot) {
     for (std::int32_t row = 0; row < block_rows; ++row) {
@@ -200,7 +200,7 @@ TEST_CASE("Rows of which no share sees a key are zeros and minus infinity, and a
   attention_writer<method, float> writer{
       {1, 1, 1, 3, 200, 4},   {}, {ones.data(), {1, 1, 4}}, {}, {}, {}, {}, {result.data(), {1, 1, 3, 4}},
       {lse.data(), {1, 1, 3}}};
-  merge_attention_shares<method, float> const merge{shares, schedule, slots, writer, 1};
+  merge_attention_splits<method, float> const merge{splits, schedule, slots, writer, 1};
   cpu{.threads = 1}.run(merge, merge.groups());
   for (std::size_t channel = 0; channel < 4; ++channel) {
     CHECK(result[channel] == 0.0F);

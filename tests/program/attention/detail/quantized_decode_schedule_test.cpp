@@ -26,20 +26,20 @@ void check_every_row(few_query_works const& works) {
     }
   }
   for (std::int64_t const times : found) {
-    CHECK(times == works.shares());
+    CHECK(times == works.splits());
   }
 }
 
 /// Checks that the tiles of a row's splits follow each other, and hold all keys that any row sees.
 void check_every_tile(few_query_works const& works, std::int64_t last_query) {
-  std::uint32_t const each = works.count() / works.by_shares.divisor;
+  std::uint32_t const each = works.count() / works.by_splits.divisor;
   for (std::uint32_t i = 0; i < each; ++i) {
     few_query_work const first = works.at(i);
     std::int64_t next = first.first_tile;
     CHECK(next * 128 <= first.mask.of(0).first);
-    for (std::uint32_t share = 0; share < works.by_shares.divisor; ++share) {
-      few_query_work const work = works.at(share * each + i);
-      CHECK(work.share == share);
+    for (std::uint32_t split = 0; split < works.by_splits.divisor; ++split) {
+      few_query_work const work = works.at(split * each + i);
+      CHECK(work.split == split);
       CHECK((work.tiles == 0 || work.first_tile == next));
       CHECK(work.tiles >= 0);
       CHECK(std::abs(work.tiles - first.tiles) <= 1);
@@ -56,11 +56,11 @@ void check_every_tile(few_query_works const& works, std::int64_t last_query) {
 TEST_CASE("few queries are shared out so that every row meets every key that it sees once", "[host]") {
   for (std::int64_t const queries : {1, 3, 16}) {
     for (std::int64_t const keys : {1, 127, 128, 129, 1000}) {
-      for (std::int64_t const shares : {1, 2, 7}) {
+      for (std::int64_t const splits : {1, 2, 7}) {
         for (std::int64_t const left : {-1, 100}) {
-          CAPTURE(queries, keys, shares, left);
+          CAPTURE(queries, keys, splits, left);
           few_query_works const works =
-              few_query_works::of({2, 6, 2, queries, keys, 64}, {}, {}, left, left < 0 ? -1 : 0, shares);
+              few_query_works::of({2, 6, 2, queries, keys, 64}, {}, {}, left, left < 0 ? -1 : 0, splits);
           check_every_row(works);
           check_every_tile(works, queries - 1);
         }

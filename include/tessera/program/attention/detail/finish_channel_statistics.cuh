@@ -8,7 +8,7 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
-#include <tessera/core/known_divisor.hpp>
+#include <tessera/core/fast_divisor.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/program/attention/channel_statistics.cuh>
 #include <tessera/program/attention/channel_statistics.hpp>
@@ -47,7 +47,7 @@ struct finish_tiles {
   std::int32_t heads;         ///< key heads of all sequences
   std::int32_t tiles;         ///< tiles of a head, or of its samples
   std::int32_t channels;      ///< channels of a head
-  known_divisor pieces;       ///< blocks that share the channels of a head
+  fast_divisor pieces;        ///< blocks that share the channels of a head
   float* key_mean;            ///< batch x key heads x channels
   float* value_mean;          ///< batch x key heads x channels
   float* value_scales;        ///< batch x key heads x channels

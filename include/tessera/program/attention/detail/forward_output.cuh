@@ -42,9 +42,9 @@ struct weighted_row {
 };
 
 /// Writes the partial results of a warp's rows where their keys are split (attention/detail/merge_forward_splits.hpp).
-struct attention_share_output {
+struct attention_split_output {
   /// The slots of memory for splits.
-  using slots_type = attention_share_slots<online_softmax<float>::state_type>;
+  using slots_type = attention_split_slots<online_softmax<float>::state_type>;
   slots_type slots;  ///< one slot for each split
 
   /// Writes a warp's rows. `sums`: as for attention_output::write_rows. `row`: the warp's first row in the slot.

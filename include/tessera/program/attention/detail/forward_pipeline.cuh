@@ -14,9 +14,9 @@
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/tile/cuda/barrier.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
+#include <tessera/tile/cuda/dependent_launch.cuh>
 #include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/cuda/ring_place.cuh>
-#include <tessera/tile/cuda/stream_order.cuh>
+#include <tessera/tile/cuda/pipeline_state.cuh>
 #include <tessera/tile/cuda/tensor_map.cuh>
 #include <tessera/tuning/attention/attention.hpp>
 
@@ -65,7 +65,7 @@ struct warpgroup_attention_shape {
 template <int Channels, warpgroup_attention_policy Policy>
 struct attention_pieces {
   using shape = warpgroup_attention_shape<Channels, Policy>;
-  using place_type = ring_place<Policy.stages>;
+  using place_type = pipeline_state<Policy.stages>;
 
   /// What a warp needs of a work item. It has three ranges of tiles: those that are loaded, those that rows of the
   /// warp's warpgroup see, and those of the latter that need no mask. The alignment lets a shift find a warp's element,
@@ -73,7 +73,7 @@ struct attention_pieces {
   struct alignas(64) warp_work {
     std::int32_t head;        ///< query head, counted over all sequences
     std::int32_t row;         ///< the first row of the warpgroup
-    std::int32_t slot;        ///< attention_share::slot
+    std::int32_t slot;        ///< attention_split::slot
     std::int32_t queries;     ///< queries of the sequence
     std::int32_t keys;        ///< keys of the sequence
     std::int32_t low;         ///< the first key that the warp's first row sees
@@ -105,7 +105,7 @@ struct attention_pieces {
     shared_barrier value_empty[Policy.stages];
     shared_barrier work_full[shape::work_stages];
     shared_barrier work_empty[shape::work_stages];  ///< completes when all warps have read the number
-    std::int32_t work[shape::work_stages];          ///< numbers of work items (ids of `shares`); negative: no more
+    std::int32_t work[shape::work_stages];          ///< numbers of work items (ids of `splits`); negative: no more
     warp_work looked_up[4 * Policy.consumers];      ///< what each consumer warp has looked up
   };
 
@@ -127,7 +127,7 @@ struct attention_pieces {
   attention_schedule schedule;
   std::int32_t* taken;      ///< counts turns that were handed out beyond each block's first; 0 at launch
   std::int32_t channels;    ///< channels of a head, a multiple of 16
-  attention_shares shares;  ///< how work items of the schedule are split
+  attention_splits splits;  ///< how work items of the schedule are split
 
   /// The key head of a query head, both counted over all sequences.
   [[nodiscard]] __device__ __forceinline__ std::int32_t key_head_of(std::int32_t head) const {
@@ -173,10 +173,10 @@ struct attention_pieces {
 
   /// The producer, one thread: hands out work items and loads their operands.
   __device__ __forceinline__ void produce(scratch_type& scratch) const {
-    ring_place<shape::work_stages> work_place;
-    ring_place<shape::query_stages> query;
+    pipeline_state<shape::work_stages> work_place;
+    pipeline_state<shape::query_stages> query;
     place_type place;
-    std::int32_t index = shares.first(static_cast<std::int32_t>(blockIdx.x));
+    std::int32_t index = splits.first(static_cast<std::int32_t>(blockIdx.x));
     send_work(scratch, work_place, index);
     while (true) {
       scratch.work_full[work_place.stage].wait(work_place.phase);
@@ -186,9 +186,9 @@ struct attention_pieces {
       if (index < 0) {
         return;
       }
-      std::int32_t next = shares.next(index);
+      std::int32_t next = splits.next(index);
       if (next < 0) {
-        next = shares.first(static_cast<std::int32_t>(gridDim.x) + atomicAdd(taken, 1));
+        next = splits.first(static_cast<std::int32_t>(gridDim.x) + atomicAdd(taken, 1));
       }
       bring_work(scratch, index, query, place);
       query.advance();
@@ -197,25 +197,25 @@ struct attention_pieces {
   }
 
   /// A split of a work item, or all of it, and its tiles.
-  struct work_share {
+  struct work_split {
     attention_work work;       ///< head and block of queries
     sequence_extents extents;  ///< extents of the sequence
     tile_range tiles;          ///< tiles of this split
-    std::int32_t slot;         ///< attention_share::slot
+    std::int32_t slot;         ///< attention_split::slot
   };
   /// The split with the id `index`.
-  [[nodiscard]] __device__ __forceinline__ work_share share_of(std::int32_t index) const {
+  [[nodiscard]] __device__ __forceinline__ work_split split_of(std::int32_t index) const {
     attention_work const work =
-        schedule.at(shares.at(index).work);  // the rest of the split is looked up later: registers are scarce
+        schedule.at(splits.at(index).work);  // the rest of the split is looked up later: registers are scarce
     sequence_extents const extents = extents_of(work.head);
     tile_range const tiles = extents.tiles(work.block * shape::rows, shape::rows);
-    attention_share const share = shares.at(index);
-    return {work, extents, share.of(tiles), share.slot};
+    attention_split const split = splits.at(index);
+    return {work, extents, split.of(tiles), split.slot};
   }
 
-  /// The next work item of the calling warp: an id of `shares`, negative if there are no more.
+  /// The next work item of the calling warp: an id of `splits`, negative if there are no more.
   __device__ __forceinline__ static std::int32_t next_work(scratch_type& scratch,
-                                                           ring_place<shape::work_stages> place) {
+                                                           pipeline_state<shape::work_stages> place) {
     scratch.work_full[place.stage].wait(place.phase);
     std::int32_t index = 0;
     if (threadIdx.x % 32 == 0) {
@@ -266,7 +266,7 @@ struct attention_pieces {
     fence_barrier_init();
   }
 
-  __device__ __forceinline__ static void send_work(scratch_type& scratch, ring_place<shape::work_stages> place,
+  __device__ __forceinline__ static void send_work(scratch_type& scratch, pipeline_state<shape::work_stages> place,
                                                    std::int32_t index) {
     scratch.work_empty[place.stage].wait(place.phase ^ 1);
     *const_cast<std::int32_t volatile*>(&scratch.work[place.stage]) = index;
@@ -274,8 +274,8 @@ struct attention_pieces {
   }
 
   __device__ __forceinline__ void bring_work(scratch_type& scratch, std::int32_t index,
-                                             ring_place<shape::query_stages> query, place_type& place) const {
-    auto const [work, extents, tiles, slot] = share_of(index);
+                                             pipeline_state<shape::query_stages> query, place_type& place) const {
+    auto const [work, extents, tiles, slot] = split_of(index);
     std::int32_t const key_head = key_head_of(work.head);
     if (tiles.count() > 0) {
       bring_queries(scratch, work.head, work.block * shape::rows, query);
@@ -290,14 +290,14 @@ struct attention_pieces {
   }
 
   __device__ __forceinline__ static void bring_no_queries(scratch_type& scratch,
-                                                          ring_place<shape::query_stages> query) {
+                                                          pipeline_state<shape::query_stages> query) {
     scratch.query_empty[query.stage].wait(query.phase ^ 1);
     scratch.query_full[query.stage].arrive();
   }
 
   /// Loads a block of queries. Rows beyond the last are another head's, or zeros; their scales are not loaded.
   __device__ __forceinline__ void bring_queries(scratch_type& scratch, std::int32_t head, std::int32_t row,
-                                                ring_place<shape::query_stages> query) const {
+                                                pipeline_state<shape::query_stages> query) const {
     std::int32_t const groups = clamp(padded_queries - row, 0, shape::rows) / 2;
     int const scale_bytes = groups * static_cast<int>(sizeof(float));
     float const* const scales = query_scales + (std::int64_t{head} * padded_queries + row) / 2;

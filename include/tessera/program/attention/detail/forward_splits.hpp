@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `attention_shares`: hands out attention's work items to thread blocks so that all blocks end at the same time. The
+/// `attention_splits`: hands out attention's work items to thread blocks so that all blocks end at the same time. The
 /// first work items are handed out whole, the last ones in ranges of equal cost, each of which may be the end of one
 /// work item and the beginning of the next (stream-K). A work item that is in several ranges is cut into splits along
-/// its keys (`attention_share`), whose results are merged (attention/detail/merge_forward_splits.hpp).
+/// its keys (`attention_split`), whose results are merged (attention/detail/merge_forward_splits.hpp).
 ///
-///     auto const shares = attention_shares::of({.works = 12, .multiprocessors = 5, .most_ranges = 5, .is_even = true},
+///     auto const splits = attention_splits::of({.works = 12, .multiprocessors = 5, .most_ranges = 5, .is_even = true},
 ///                                              [](std::int32_t) { return 400; }, policy);
 ///     // turns 0 to 9: works 0 to 9; turns 10 to 14: fifths of works 10 and 11 together
-///     for (std::int32_t id = shares.first(turn); id >= 0; id = shares.next(id)) {
-///       attention_share const share = shares.at(id);      // of work share.work
-///       tile_range const tiles = share.of(all_its_tiles);
+///     for (std::int32_t id = splits.first(turn); id >= 0; id = splits.next(id)) {
+///       attention_split const split = splits.at(id);      // of work split.work
+///       tile_range const tiles = split.of(all_its_tiles);
 ///     }
 #pragma once
 
@@ -24,7 +24,7 @@ namespace tessera {
 inline namespace v0 {
 
 /// A split of a work item: the part of its cost from `begin` to `end`.
-struct attention_share {
+struct attention_split {
   static constexpr std::int32_t most_cost = 65535;  ///< the most cost, and tiles, of a work item that is split
 
   std::int32_t work;   ///< number of the work item
@@ -54,7 +54,7 @@ struct attention_load {
   bool is_even;                  ///< whether all work items cost about the same
 };
 
-struct attention_shares {
+struct attention_splits {
   static constexpr std::int32_t most_works = 255;  ///< the most work items that are handed out in ranges
 
   std::int32_t whole;                   ///< work items that are handed out whole, before the others
@@ -65,11 +65,11 @@ struct attention_shares {
 
   /// The best way to hand out a load: all work items whole, where that is no worse. `cost_of(work)`: at least 0.
   template <class CostOf>
-  [[nodiscard]] static constexpr attention_shares of(attention_load const& load, CostOf const& cost_of,
-                                                     attention_sharing_policy const& policy) {
-    attention_shares const all_whole{load.works, 0, 0, 1, {}};
+  [[nodiscard]] static constexpr attention_splits of(attention_load const& load, CostOf const& cost_of,
+                                                     attention_split_policy const& policy) {
+    attention_splits const all_whole{load.works, 0, 0, 1, {}};
     std::int32_t const waves = load.works / load.multiprocessors;
-    attention_shares found = all_whole;
+    attention_splits found = all_whole;
     found.whole = load.is_even ? waves * load.multiprocessors : 0;
     found.works = load.works - found.whole;
     if (found.works == 0 || found.works > most_works || !found.add_up(cost_of)) {
@@ -124,7 +124,7 @@ struct attention_shares {
   }
 
   /// The split with this id; its slot is -1 for a whole work item.
-  [[nodiscard]] TESSERA_FN constexpr attention_share at(std::int32_t id) const {
+  [[nodiscard]] TESSERA_FN constexpr attention_split at(std::int32_t id) const {
     if (id < whole) {
       return {id, 0, 1, 1, -1};
     }
@@ -163,7 +163,7 @@ struct attention_shares {
   [[nodiscard]] constexpr bool add_up(CostOf const& cost_of) {
     for (std::int32_t i = 0; i < works; ++i) {
       std::int64_t const cost = cost_of(whole + i);
-      if (cost > attention_share::most_cost) {
+      if (cost > attention_split::most_cost) {
         return false;
       }
       starts[i + 1] = starts[i] + static_cast<std::int32_t>(max(cost, std::int64_t{1}));
@@ -179,9 +179,9 @@ struct attention_shares {
   }
 
   [[nodiscard]] constexpr std::int64_t cost_of_ranges(attention_load const& load,
-                                                      attention_sharing_policy const& policy) const {
-    std::int64_t const shares_cost = std::int64_t{policy.share} * (works + ranges) / ranges;
-    return divide_up(ranges, load.multiprocessors) * (length + shares_cost) + policy.merging;
+                                                      attention_split_policy const& policy) const {
+    std::int64_t const splits_cost = std::int64_t{policy.split} * (works + ranges) / ranges;
+    return divide_up(ranges, load.multiprocessors) * (length + splits_cost) + policy.merging;
   }
 
   /// When the last thread block is done, if each takes the next whole work item whenever it is done with one.

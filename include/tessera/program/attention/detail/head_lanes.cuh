@@ -9,7 +9,7 @@
 #include <tessera/config.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/bits.hpp>
-#include <tessera/core/known_divisor.hpp>
+#include <tessera/core/fast_divisor.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/quantize/code_scale.hpp>
@@ -29,12 +29,12 @@ struct tiled_heads {
 
   head_view<T const> heads;  ///< batch x heads x tokens x channels; or null
   sequence_lengths lengths;
-  known_divisor heads_each;  ///< heads of a sequence
+  fast_divisor heads_each;  ///< heads of a sequence
 
   tiled_heads() = default;
   /// Heads, and the lengths of their sequences.
   tiled_heads(head_view<T const> const& of, sequence_lengths const& as_long)
-      : heads(of), lengths(as_long), heads_each(known_divisor::of_count(of.extent(1))) {}
+      : heads(of), lengths(as_long), heads_each(fast_divisor::of_count(of.extent(1))) {}
 
   /// The first element of tile `at` of a head.
   __device__ __forceinline__ T const* first(std::int32_t head, std::int32_t at) const {

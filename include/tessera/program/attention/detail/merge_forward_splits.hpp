@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `merge_attention_shares`: makes the results of attention's work items that were cut into splits
+/// `merge_attention_splits`: makes the results of attention's work items that were cut into splits
 /// (attention/detail/forward_splits.hpp), from what each split has left in its slot of memory.
 ///
 /// A warp adds up the splits of a row in order, four channels a lane. Where work items have many splits, four warps add
@@ -21,7 +21,7 @@ inline namespace v0 {
 /// The slots of memory for splits. A slot has the sums of its rows, channel by channel, relative to the rows'
 /// references.
 template <class State>
-struct attention_share_slots {
+struct attention_split_slots {
   using row_type = attention_row<State>;
   float* totals = nullptr;      ///< slots x rows x pitch: sums by channel, and padding
   row_type* rows = nullptr;     ///< slots x rows: states
@@ -33,7 +33,7 @@ struct attention_share_slots {
     return rows * (pitch + static_cast<std::int64_t>(sizeof(row_type) / sizeof(float)));
   }
   /// `slots` slots in memory that begins at a multiple of 16 bytes.
-  static attention_share_slots in(array_view<float> memory, std::int32_t slots, std::int32_t rows, std::int32_t pitch) {
+  static attention_split_slots in(array_view<float> memory, std::int32_t slots, std::int32_t rows, std::int32_t pitch) {
     float* const behind = memory.data + std::int64_t{slots} * rows * pitch;
     return {memory.data, reinterpret_cast<row_type*>(behind), rows, pitch};
   }
@@ -48,7 +48,7 @@ struct attention_share_slots {
 };
 
 template <class Method, class T>
-struct merge_attention_shares {
+struct merge_attention_splits {
   using softmax_type = typename Method::softmax;
   using state_type = typename softmax_type::state_type;
   using row_type = attention_row<state_type>;
@@ -64,26 +64,26 @@ struct merge_attention_shares {
     float totals[warps * most_channels];  ///< sums of weighted values of each warp
   };
 
-  attention_shares shares;  ///< how work items were cut
+  attention_splits splits;  ///< how work items were cut
   attention_schedule schedule;
-  attention_share_slots<state_type> slots;  ///< where splits have left their sums
+  attention_split_slots<state_type> slots;  ///< where splits have left their sums
   attention_writer<Method, T> results;
   std::int32_t parts;  ///< 1 or 4 warps for a row
 
   /// The number of warps for a row: 1 where work items have few splits, else 4.
-  static constexpr std::int32_t parts_of(attention_shares const& shares) {
-    return shares.ranges > 8 * shares.works ? warps : 1;
+  static constexpr std::int32_t parts_of(attention_splits const& splits) {
+    return splits.ranges > 8 * splits.works ? warps : 1;
   }
 
-  TESSERA_FN constexpr std::int64_t groups() const { return std::int64_t{shares.works} * groups_of_work(); }
+  TESSERA_FN constexpr std::int64_t groups() const { return std::int64_t{splits.works} * groups_of_work(); }
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
     auto const number = static_cast<std::int32_t>(which / groups_of_work());
-    if (!shares.is_cut(number)) {
+    if (!splits.is_cut(number)) {
       return;
     }
-    attention_work const work = schedule.at(shares.whole + number);
+    attention_work const work = schedule.at(splits.whole + number);
     auto const first_row = static_cast<std::int32_t>(which % groups_of_work()) * rows_of_group();
     for (int lane : group) {
       add_up(number, first_row + lane / 32 / parts, lane, scratch);
@@ -118,8 +118,8 @@ struct merge_attention_shares {
   /// Adds up a warp's part of a row's splits.
   TESSERA_FN void add_up(std::int32_t number, std::int32_t row, int lane, scratch_type& scratch) const {
     int const warp = lane / 32;
-    std::int32_t const first = shares.first_range(number);
-    std::int32_t const beyond = shares.last_range(number) + 1;
+    std::int32_t const first = splits.first_range(number);
+    std::int32_t const beyond = splits.last_range(number) + 1;
     std::int32_t const each = divide_up(beyond - first, parts);
     std::int32_t const begin = first + warp % parts * each;
     std::int32_t const end = min(begin + each, beyond);
@@ -127,7 +127,7 @@ struct merge_attention_shares {
       auto whole = row_type::nothing(softmax_type{});
       four_floats totals{};
       for (std::int32_t range = begin; range < end; range += at_a_time) {
-        add_shares(whole, totals, number, row, channel, range, end);
+        add_splits(whole, totals, number, row, channel, range, end);
       }
       for (int i = 0; i < 4; ++i) {
         scratch.totals[warp * most_channels + channel + i] = totals.values[i];
@@ -138,12 +138,12 @@ struct merge_attention_shares {
     }
   }
 
-  TESSERA_FN void add_shares(row_type& whole, four_floats& totals, std::int32_t number, std::int32_t row,
+  TESSERA_FN void add_splits(row_type& whole, four_floats& totals, std::int32_t number, std::int32_t row,
                              std::int32_t channel, std::int32_t first, std::int32_t end) const {
     row_type rows[at_a_time];
     four_floats values[at_a_time];
     for (int i = 0; i < at_a_time; ++i) {
-      std::int32_t const slot = shares.slot(number, min(first + i, end - 1));
+      std::int32_t const slot = splits.slot(number, min(first + i, end - 1));
       rows[i] = slots.row_of(slot, row);
       values[i] = *reinterpret_cast<four_floats const*>(slots.totals_of(slot, row) + channel);
     }

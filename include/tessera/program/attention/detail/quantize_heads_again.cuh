@@ -8,13 +8,13 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
-#include <tessera/core/known_divisor.hpp>
+#include <tessera/core/fast_divisor.hpp>
 #include <tessera/program/attention/quantize_heads.cuh>
 #include <tessera/quantize/code_scale.hpp>
 #include <tessera/reduce/absolute_maximum_or_nan.hpp>
 #include <tessera/tile/cuda/bytes.cuh>
+#include <tessera/tile/cuda/dependent_launch.cuh>
 #include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/cuda/stream_order.cuh>
 
 namespace tessera {
 inline namespace v0 {
@@ -34,7 +34,7 @@ struct encode_again {
   Encode encode;             ///< the program of the launch before
   float* value_scales;       ///< batch x key heads x channels
   float* value_reciprocals;  ///< memory of encode_tiles::value_reciprocals
-  known_divisor shares;      ///< thread blocks that share the tiles of a head
+  fast_divisor shares;       ///< thread blocks that share the tiles of a head
 
   [[nodiscard]] TESSERA_FN std::int32_t count() const { return encode.key_heads * shares.value(); }
 

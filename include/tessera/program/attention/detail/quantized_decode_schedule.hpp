@@ -7,7 +7,7 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
-#include <tessera/core/known_divisor.hpp>
+#include <tessera/core/fast_divisor.hpp>
 #include <tessera/program/attention/mask.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 
@@ -18,7 +18,7 @@ inline namespace v0 {
 struct few_query_work {
   std::int64_t sequence;    ///< number of the sequence in the batch
   std::int64_t key_head;    ///< number of the key head in the sequence
-  std::int64_t share;       ///< number of the split of the keys
+  std::int64_t split;       ///< number of the split of the keys
   std::int64_t first_row;   ///< the first of the rows of the key head
   attention_mask mask;      ///< mask of the sequence
   std::int64_t first_tile;  ///< the first tile of the split
@@ -42,25 +42,25 @@ struct few_query_works {
   sequence_lengths key_lengths;
   std::int64_t left;         ///< attention_mask::left
   std::int64_t right;        ///< attention_mask::right
-  known_divisor by_shares;   ///< divides by the number of splits of a key head's keys
-  known_divisor by_blocks;   ///< divides by the number of blocks of 16 rows of a key head
-  known_divisor by_heads;    ///< divides by the number of key heads of a sequence
-  known_divisor by_batch;    ///< divides by the number of sequences
-  known_divisor by_queries;  ///< divides by the number of queries of a sequence
+  fast_divisor by_splits;    ///< divides by the number of splits of a key head's keys
+  fast_divisor by_blocks;    ///< divides by the number of blocks of 16 rows of a key head
+  fast_divisor by_heads;     ///< divides by the number of key heads of a sequence
+  fast_divisor by_batch;     ///< divides by the number of sequences
+  fast_divisor by_queries;   ///< divides by the number of queries of a sequence
   std::uint32_t head_group;  ///< query heads of a key head
 
   /// The schedule of a batch that is not empty.
   [[nodiscard]] static constexpr few_query_works of(attention_shape const& s, sequence_lengths const& query_lengths,
                                                     sequence_lengths const& key_lengths, std::int64_t left,
-                                                    std::int64_t right, std::int64_t shares) {
-    auto const divisor = [](std::int64_t number) { return known_divisor::of(static_cast<std::uint32_t>(number)); };
+                                                    std::int64_t right, std::int64_t splits) {
+    auto const divisor = [](std::int64_t number) { return fast_divisor::of(static_cast<std::uint32_t>(number)); };
     std::int64_t const group = s.query_heads / s.key_heads;
     return {s,
             query_lengths,
             key_lengths,
             left,
             right,
-            divisor(shares),
+            divisor(splits),
             divisor(divide_up(group * s.queries, rows)),
             divisor(s.key_heads),
             divisor(s.batch),
@@ -69,10 +69,10 @@ struct few_query_works {
   }
 
   /// The number of splits of a key head's keys.
-  [[nodiscard]] TESSERA_FN constexpr std::int64_t shares() const { return by_shares.divisor; }
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t splits() const { return by_splits.divisor; }
   /// The number of all work items.
   [[nodiscard]] TESSERA_FN constexpr std::uint32_t count() const {
-    return by_shares.divisor * by_batch.divisor * by_heads.divisor * by_blocks.divisor;
+    return by_splits.divisor * by_batch.divisor * by_heads.divisor * by_blocks.divisor;
   }
 
   /// The work item with this number. Work items that read the same keys follow each other.
@@ -82,8 +82,8 @@ struct few_query_works {
     few_query_work found{};
     found.first_row = (work - head * by_blocks.divisor) * rows;
     found.key_head = head - sequence * by_heads.divisor;
-    found.share = by_batch.quotient(sequence);
-    found.sequence = sequence - static_cast<std::uint32_t>(found.share) * by_batch.divisor;
+    found.split = by_batch.quotient(sequence);
+    found.sequence = sequence - static_cast<std::uint32_t>(found.split) * by_batch.divisor;
     found.mask = {length_of(query_lengths, found.sequence, shape.queries),
                   length_of(key_lengths, found.sequence, shape.keys), left, right};
     find_tiles(found);
@@ -104,10 +104,10 @@ struct few_query_works {
     std::int64_t const seen = work.mask.queries > 0 ? work.mask.of(work.mask.queries - 1).end : 0;
     std::int64_t const found = max(divide_up(seen, attention_padding) - lowest, std::int64_t{0});
     auto const count = static_cast<std::uint32_t>(found);
-    auto const share = static_cast<std::uint32_t>(work.share);
-    std::uint32_t const begin = by_shares.quotient(share * count);
+    auto const split = static_cast<std::uint32_t>(work.split);
+    std::uint32_t const begin = by_splits.quotient(split * count);
     work.first_tile = lowest + begin;
-    work.tiles = static_cast<std::int32_t>(by_shares.quotient((share + 1) * count) - begin);
+    work.tiles = static_cast<std::int32_t>(by_splits.quotient((split + 1) * count) - begin);
   }
 };
 

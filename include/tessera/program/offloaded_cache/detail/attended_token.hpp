@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `attended_by`: the token of an offloaded cache that a lane has in a share (split) of attention
+/// `attended_by`: the token of an offloaded cache that a lane has in a split of attention
 /// (program/offloaded_cache/attend_chunks.hpp).
 ///
-/// The tokens of a share depend only on the extents and the selection, not on what was in slots before, so that results
+/// The tokens of a split depend only on the extents and the selection, not on what was in slots before, so that results
 /// do not depend on it either. Tokens that are on the device from the start come first, and wait for no transfer.
 #pragma once
 
@@ -21,7 +21,7 @@ struct attended_token {
   T const* value;  ///< null: there is no token
 };
 
-/// The step and key head of a share.
+/// The step and key head of a split.
 struct attending_head {
   std::int64_t at;        ///< the number of the step
   std::int64_t sequence;  ///< number of the sequence in the batch
@@ -41,13 +41,13 @@ TESSERA_FN attended_token<T> attended_in_ring(offload_extents const& n, offloade
   return {&memory.ring_keys(by.sequence, by.head, place, 0), &memory.ring_values(by.sequence, by.head, place, 0)};
 }
 
-/// The token of a lane of a share. It divides only numbers of 32 bits, which takes devices a fraction of the time.
+/// The token of a lane of a split. It divides only numbers of 32 bits, which takes devices a fraction of the time.
 template <class T, class E>
 TESSERA_FN attended_token<T> attended_by(offload_extents const& n, offloaded_memory<T, E> const& memory,
-                                         offload_step<T> const& step, attending_head const& by, std::int64_t share,
+                                         offload_step<T> const& step, attending_head const& by, std::int64_t split,
                                          std::int64_t lane) {
   auto const chunk = static_cast<std::int32_t>(n.chunk);
-  std::int64_t const of_selected = share - resident_shares(n);
+  std::int64_t const of_selected = split - resident_splits(n);
   if (of_selected >= 0) {
     auto const token = static_cast<std::int32_t>(of_selected * attended_tokens + lane);
     std::int32_t const rank = token / chunk;
@@ -57,7 +57,7 @@ TESSERA_FN attended_token<T> attended_by(offload_extents const& n, offloaded_mem
                     : attended_token<T>{&memory.slot_keys(by.sequence, by.head, slot, inside, 0),
                                         &memory.slot_values(by.sequence, by.head, slot, inside, 0)};
   }
-  auto const token = static_cast<std::int32_t>(share * attended_tokens + lane);
+  auto const token = static_cast<std::int32_t>(split * attended_tokens + lane);
   auto const ring = static_cast<std::int32_t>(n.ring);
   if (token < ring) {
     return attended_in_ring(n, memory, by, token);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `join_chunks`: a faster merge_chunks (program/offloaded_cache/attend_chunks.hpp). A warp takes a row, each lane four
-/// channels of it, and loads many shares (splits) at a time instead of one after the other.
+/// channels of it, and loads many splits at a time instead of one after the other.
 ///
-/// With the paper's parameters a row has 20 shares of 128 channels, all of which are loaded at once. 16 sequences of 32
+/// With the paper's parameters a row has 20 splits of 128 channels, all of which are loaded at once. 16 sequences of 32
 /// query heads read 5.2 MB, which is still in a cache.
 #pragma once
 
 #include <cstdint>
 
-#include <tessera/core/known_divisor.hpp>
+#include <tessera/core/fast_divisor.hpp>
 #include <tessera/program/offloaded_cache/attend_chunks.hpp>
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
@@ -23,17 +23,17 @@ struct join_chunks {
   using call_type = merge_chunks<T, E, Result>;
   static constexpr int lanes = 32;
   static constexpr int groups_per_block = 4;
-  static constexpr int at_a_time = 24;  ///< shares that are loaded at a time
+  static constexpr int at_a_time = 24;  ///< splits that are loaded at a time
   struct scratch_type {};
 
-  call_type call;          ///< extents, lengths, step and results
-  known_divisor by_heads;  ///< the number of query heads, as a divisor
-  std::int32_t shares;     ///< the shares of each row, over resident and selected chunks
+  call_type call;         ///< extents, lengths, step and results
+  fast_divisor by_heads;  ///< the number of query heads, as a divisor
+  std::int32_t splits;    ///< the splits of each row, over resident and selected chunks
 
   /// The program for a call of fewer than 2^31 groups.
   [[nodiscard]] static join_chunks of(call_type const& call) {
-    return {call, known_divisor::of(static_cast<std::uint32_t>(call.extents.query_heads)),
-            static_cast<std::int32_t>(resident_shares(call.extents) + selected_shares(call.extents))};
+    return {call, fast_divisor::of(static_cast<std::uint32_t>(call.extents.query_heads)),
+            static_cast<std::int32_t>(resident_splits(call.extents) + selected_splits(call.extents))};
   }
   [[nodiscard]] std::int64_t groups() const { return call.groups(); }
 
@@ -44,7 +44,7 @@ struct join_chunks {
     for (int first_channel = 0; first_channel < static_cast<int>(call.extents.channels); first_channel += 4 * lanes) {
       int const channel = first_channel + 4 * group.lane;
       sums all{-infinity, 0.0F, {0.0F, 0.0F, 0.0F, 0.0F}};
-      for (std::int32_t first = 0; is_there && first < shares; first += at_a_time) {
+      for (std::int32_t first = 0; is_there && first < splits; first += at_a_time) {
         add(group, all, at, head, channel, first);
       }
       if (channel < static_cast<int>(call.extents.channels)) {
@@ -54,7 +54,7 @@ struct join_chunks {
   }
 
  private:
-  /// Sums of a row's shares, relative to `reference`.
+  /// Sums of a row's splits, relative to `reference`.
   struct sums {
     float reference;
     float weights;
@@ -63,7 +63,7 @@ struct join_chunks {
 
   __device__ __forceinline__ void add(cuda_warp const& group, sums& all, std::int64_t at, std::int64_t head,
                                       int channel, std::int32_t first) const {
-    std::int32_t const count = min(shares - first, at_a_time);
+    std::int32_t const count = min(splits - first, at_a_time);
     bool const has_channels = channel < static_cast<int>(call.extents.channels);
     per_lane<float, cuda_warp> reference;
     per_lane<float, cuda_warp> weight;
@@ -93,11 +93,11 @@ struct join_chunks {
     }
 #pragma unroll
     for (int i = 0; i < at_a_time; ++i) {
-      float const of_share = __shfl_sync(0xffffffffU, by, i);
-      all.totals[0] = __fmaf_rn(parts[i].x, of_share, all.totals[0]);
-      all.totals[1] = __fmaf_rn(parts[i].y, of_share, all.totals[1]);
-      all.totals[2] = __fmaf_rn(parts[i].z, of_share, all.totals[2]);
-      all.totals[3] = __fmaf_rn(parts[i].w, of_share, all.totals[3]);
+      float const of_split = __shfl_sync(0xffffffffU, by, i);
+      all.totals[0] = __fmaf_rn(parts[i].x, of_split, all.totals[0]);
+      all.totals[1] = __fmaf_rn(parts[i].y, of_split, all.totals[1]);
+      all.totals[2] = __fmaf_rn(parts[i].z, of_split, all.totals[2]);
+      all.totals[3] = __fmaf_rn(parts[i].w, of_split, all.totals[3]);
     }
   }
 

@@ -2,17 +2,17 @@
 #include <cstdint>
 #include <initializer_list>
 
-#include <tessera/core/known_divisor.hpp>
+#include <tessera/core/fast_divisor.hpp>
 #include <tessera/testing/generators.hpp>
 
 #include "support/catch.hpp"
 
-using tessera::known_divisor;
+using tessera::fast_divisor;
 
 namespace {
 
 void check_divisor(std::uint32_t divisor, std::uint64_t seed) {
-  known_divisor const by = known_divisor::of(divisor);
+  fast_divisor const by = fast_divisor::of(divisor);
   bool is_right = true;
   auto const check = [&](std::uint32_t number) {
     is_right = is_right && by.quotient(number) == number / divisor && by.remainder(number) == number % divisor &&
@@ -46,10 +46,10 @@ TEST_CASE("quotients by a known divisor are those of a division", "[host]") {
 }
 
 TEST_CASE("a count of nothing divides as one does", "[host]") {
-  CHECK(known_divisor::of_count(0).value() == 1);
-  CHECK(known_divisor::of_count(-3).value() == 1);
-  CHECK(0x7fffffff / known_divisor::of_count(0) == 0x7fffffff);
-  CHECK(17 / known_divisor{} == 17);
-  CHECK(known_divisor::of_count(7).value() == 7);
-  CHECK(0x7fffffff / known_divisor::of_count(0x7fffffff) == 1);
+  CHECK(fast_divisor::of_count(0).value() == 1);
+  CHECK(fast_divisor::of_count(-3).value() == 1);
+  CHECK(0x7fffffff / fast_divisor::of_count(0) == 0x7fffffff);
+  CHECK(17 / fast_divisor{} == 17);
+  CHECK(fast_divisor::of_count(7).value() == 7);
+  CHECK(0x7fffffff / fast_divisor::of_count(0x7fffffff) == 1);
 }

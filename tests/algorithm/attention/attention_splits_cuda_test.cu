@@ -21,7 +21,7 @@ attention_options options_of(bool is_causal, std::int64_t left = -1, std::int64_
 }
 
 /// Whether some work items were split.
-bool check_shared(attention_shape const& s, attention_options const& options = {}) {
+bool check_split(attention_shape const& s, attention_options const& options = {}) {
   CAPTURE(s.batch, s.query_heads, s.key_heads, s.queries, s.keys, s.channels);
   CAPTURE(options.is_causal, options.window_left, options.window_right);
   auto p = make_attention_problem<bfloat16>(s);
@@ -35,7 +35,7 @@ bool check_shared(attention_shape const& s, attention_options const& options = {
   CHECK(error_of(shared.result, whole.result).relative_l1 < 1e-3);  // weights are rounded alike
   CHECK(farthest(shared.log_sum_exp, whole.log_sum_exp) < 1e-4);
   CHECK(farthest(shared.log_sum_exp, portable.log_sum_exp) < 0.0607);
-  auto const left = codes.work_shares_on_host();
+  auto const left = codes.work_splits_on_host();
   return std::any_of(left.begin(), left.end(), [](float x) { return !std::isnan(x); });
 }
 
@@ -45,17 +45,17 @@ TEST_CASE("few works on a GPU are shared along their keys, whatever the extents"
   TESSERA_NEEDS_CUDA();
   for (std::int64_t const channels : {64, 128}) {
     for (std::int64_t const queries : {17, 127, 128, 129, 191, 192, 193}) {
-      CHECK(check_shared({1, 2, 1, queries, 5000, channels}) == is_hopper());
-      CHECK(check_shared({1, 2, 1, queries, 5000, channels}, options_of(true)) == is_hopper());
+      CHECK(check_split({1, 2, 1, queries, 5000, channels}) == is_hopper());
+      CHECK(check_split({1, 2, 1, queries, 5000, channels}, options_of(true)) == is_hopper());
     }
     for (std::int64_t const keys : {1, 127, 128, 129, 191, 192, 193, 1000}) {
-      check_shared({1, 2, 2, 100, keys, channels});
-      check_shared({1, 2, 2, 100, keys, channels}, options_of(true));
+      check_split({1, 2, 2, 100, keys, channels});
+      check_split({1, 2, 2, 100, keys, channels}, options_of(true));
     }
-    CHECK(check_shared({2, 3, 1, 400, 16385, channels}) == is_hopper());
-    CHECK(check_shared({1, 1, 1, 20, 100001, channels}) == is_hopper());
+    CHECK(check_split({2, 3, 1, 400, 16385, channels}) == is_hopper());
+    CHECK(check_split({1, 1, 1, 20, 100001, channels}) == is_hopper());
   }
-  CHECK(check_shared({1, 8, 8, 1024, 32768, 128}) == is_hopper());
+  CHECK(check_split({1, 8, 8, 1024, 32768, 128}) == is_hopper());
 }
 
 TEST_CASE("the last works on a GPU are shared where the others fill all multiprocessors", "[cuda]") {
@@ -63,22 +63,22 @@ TEST_CASE("the last works on a GPU are shared where the others fill all multipro
   tessera::cuda const exec;
   std::int64_t const machine = exec.state->multiprocessors();
   for (std::int64_t const channels : {64, 128}) {
-    CHECK(check_shared({1, machine + 3, 1, 150, 5000, channels}) == is_hopper());
-    CHECK(check_shared({1, machine / 2 + 5, 1, 250, 4000, channels}) == is_hopper());
-    CHECK(check_shared({2, machine + 12, machine + 12, 70, 2500, channels}) == is_hopper());
-    check_shared({1, machine, 1, 192, 2500, channels});
+    CHECK(check_split({1, machine + 3, 1, 150, 5000, channels}) == is_hopper());
+    CHECK(check_split({1, machine / 2 + 5, 1, 250, 4000, channels}) == is_hopper());
+    CHECK(check_split({2, machine + 12, machine + 12, 70, 2500, channels}) == is_hopper());
+    check_split({1, machine, 1, 192, 2500, channels});
   }
 }
 
 TEST_CASE("few causal works and windows on a GPU are shared, also where rows see nothing", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   for (std::int64_t const channels : {64, 128}) {
-    CHECK(check_shared({1, 8, 8, 2048, 2048, channels}, options_of(true)) == is_hopper());
-    CHECK(check_shared({1, 8, 2, 3000, 3100, channels}, options_of(true)) == is_hopper());
-    check_shared({1, 2, 2, 5000, 4000, channels}, options_of(true));
-    check_shared({1, 4, 2, 3000, 9000, channels}, options_of(false, 2500));
-    check_shared({1, 4, 2, 3000, 9000, channels}, options_of(true, 2500));
-    check_shared({1, 4, 2, 9000, 4500, channels}, options_of(false, 2500, 70));
+    CHECK(check_split({1, 8, 8, 2048, 2048, channels}, options_of(true)) == is_hopper());
+    CHECK(check_split({1, 8, 2, 3000, 3100, channels}, options_of(true)) == is_hopper());
+    check_split({1, 2, 2, 5000, 4000, channels}, options_of(true));
+    check_split({1, 4, 2, 3000, 9000, channels}, options_of(false, 2500));
+    check_split({1, 4, 2, 3000, 9000, channels}, options_of(true, 2500));
+    check_split({1, 4, 2, 9000, 4500, channels}, options_of(false, 2500, 70));
   }
 }
 
@@ -150,7 +150,7 @@ TEST_CASE("shared works on a GPU repeat bit for bit, and need their memory", "[c
     CHECK(again.log_sum_exp == first.log_sum_exp);
   }
   device_codes<> const codes(p);
-  auto const memory = codes.work_shares();
+  auto const memory = codes.work_splits();
   CHECK((memory.size() > 0) == is_hopper());
   CHECK(codes.by_warpgroups(memory) == is_hopper());
   CHECK_FALSE(codes.by_warpgroups({}));  // the portable program shares them
@@ -162,6 +162,6 @@ TEST_CASE("shared works on a GPU repeat bit for bit, and need their memory", "[c
   auto const small = sage_attention2::plan(cpu{}, p.shape);
   buffer<std::byte> bytes(exec, small.bytes());
   if (small.bytes() < plan.bytes()) {
-    CHECK_THROWS_AS(sage_attention2::work_shares(exec, p.shape, workspace(small, bytes)), shape_error);
+    CHECK_THROWS_AS(sage_attention2::work_splits(exec, p.shape, workspace(small, bytes)), shape_error);
   }
 }

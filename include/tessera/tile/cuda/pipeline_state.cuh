@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `ring_place`: the state of a pipeline in shared memory: the stage at which a producer or a consumer is, and the
+/// `pipeline_state`: the state of a pipeline in shared memory: the stage at which a producer or a consumer is, and the
 /// parity of that stage's barriers (barrier.cuh). Producers and consumers each have one and count alike.
 ///
-///     ring_place<4> place;
+///     pipeline_state<4> place;
 ///     full[place.stage].wait(place.phase);          // a consumer; a producer waits for empty[] and the other parity
 ///     place.advance();
 #pragma once
@@ -13,7 +13,7 @@ namespace tessera {
 inline namespace v0 {
 
 template <int Stages>
-struct ring_place {
+struct pipeline_state {
   int stage = 0;       ///< pipeline stage, 0 to Stages - 1
   unsigned phase = 0;  ///< parity of the stage's barrier
 
