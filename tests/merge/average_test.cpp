@@ -92,9 +92,9 @@ TEST_CASE("factors by least squares leave the least error, and lengths the lengt
 }
 
 TEST_CASE("mergers have a share where their rule has one", "[host]") {
-  static_assert(std::is_same_v<average_direction_merger<float>::split_type, tessera::no_share>);
-  static_assert(std::is_same_v<tessera::norm_weighted_slerp_merger<float>::split_type, tessera::no_share>);
-  static_assert(std::is_same_v<slerp_merger<float>::split_type, float>);
+  static_assert(std::is_same_v<average_direction_merger<float>::share_type, tessera::no_share>);
+  static_assert(std::is_same_v<tessera::norm_weighted_slerp_merger<float>::share_type, tessera::no_share>);
+  static_assert(std::is_same_v<slerp_merger<float>::share_type, float>);
   CHECK(slerp_merger<float>{}.share == 0.6F);
   CHECK(slerp_merger<tessera::bfloat16>{.share = 0.25F}.share == 0.25F);
 }

@@ -57,14 +57,14 @@ template <class Rule, class Length, class Magnitude>
 struct direction_merger {
   using kept_type = two_lengths<Length>;
   /// The type of the share: float, or no_share.
-  using split_type = typename detail::share_of<Rule>::type;
+  using share_type = typename detail::share_of<Rule>::type;
 
-  split_type share = detail::share_of<Rule>::usual();  ///< 0 gives the first direction, 1 the second one
+  share_type share = detail::share_of<Rule>::usual();  ///< 0 gives the first direction, 1 the second one
 
   TESSERA_FN constexpr pair_products_reducer measure() const { return {}; }
 
   TESSERA_FN mix_weights mix(pair_products const& measured) const {
-    if constexpr (std::is_same_v<split_type, no_share>) {
+    if constexpr (std::is_same_v<share_type, no_share>) {
       return Rule::weights(measured);
     } else {
       return Rule::weights(measured, share);

@@ -34,7 +34,7 @@
 /// The first form is for the integer sums of tensor cores: adding 1.5 * 2^23 to their bits makes floats of them. Its
 /// rounding of `a` moves t by at most 1/8 where scale is nearly 1/32, and moves all scores of one scale alike. With a
 /// scale of 1, any score is taken unchanged. The second form is rounded before the second line, so that a program can
-/// keep t in the place of s; that moves such a line's code by half a code at most.
+/// keep t in the place of s; that moves the second line by a quarter of a code at most, before it is rounded.
 ///
 /// Zhang et al. (arXiv 2411.10958) round exponentials to e4m3; lines between powers of two are Schraudolph's ("A fast,
 /// compact approximation of the exponential function", 1999).
@@ -84,12 +84,16 @@ struct piecewise_linear_softmax : online_softmax<float> {
   /// The position on the line of the sequence's first tile, from one on the usual line; NaN stays NaN.
   TESSERA_FN static float low_line(float position) { return maximum(position, multiply_add(position, 0.5F, 4.0F)); }
 
+  /// The `a` of the lines above, for scales below most_scale; `slope`: 8 scale.
+  TESSERA_FN static float zero_of(float slope, float reference) {
+    return multiply_add(slope, -integer_magic, top_code - codes_in_power_of_two * reference);
+  }
+
   /// The position of the score `scale` * `sum` among codes, before rounding.
   TESSERA_FN static float position(float scale, float sum, float reference) {
     if (scale < most_scale) {
       float const slope = codes_in_power_of_two * scale;
-      float const zero = multiply_add(slope, -integer_magic, top_code - codes_in_power_of_two * reference);
-      return multiply_add(slope, integer_magic + sum, zero);
+      return multiply_add(slope, integer_magic + sum, zero_of(slope, reference));
     }
     float const logit = multiply_add(scale, sum, 0.0F);  // rounded, as the reference is, whatever a compiler contracts
     return round_to_even(multiply_add(codes_in_power_of_two, logit - reference, top_code));

@@ -111,9 +111,9 @@ struct tile_programs {
   /// The program of the fourth launch, where scales of values are fitted to a sample.
   [[nodiscard]] encode_again<encode_type> again() const {
     using again_type = encode_again<encode_type>;
-    std::int32_t const splits = divide_up(std::int32_t{again_type::enough_blocks}, encode.key_heads);
+    std::int32_t const blocks = divide_up(std::int32_t{again_type::enough_blocks}, encode.key_heads);
     return {encode, finish.value_scales, finish.value_reciprocals,
-            fast_divisor::of_count(min(splits, encode.key_tiles.value()))};
+            fast_divisor::of_count(min(blocks, encode.key_tiles.value()))};
   }
 
  private:

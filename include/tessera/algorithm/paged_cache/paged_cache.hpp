@@ -191,8 +191,8 @@ struct cached_attention_regions {
       : shape(of),
         splits(among),
         plan(where),
-        totals(plan.add<float>("totals of splits of rows", checked_multiply(where, shared_rows(where), of.channels))),
-        rows(plan.add<attention_row<state_type>>("splits of rows", shared_rows(where))) {}
+        totals(plan.add<float>("totals of splits of rows", checked_multiply(where, split_rows(where), of.channels))),
+        rows(plan.add<attention_row<state_type>>("splits of rows", split_rows(where))) {}
   /// Regions for as many splits as keep any machine busy; their number does not depend on the machine.
   cached_attention_regions(char const* where, attention_shape const& of)
       : cached_attention_regions(where, of, cached_attention_splits(of)) {}
@@ -209,7 +209,7 @@ struct cached_attention_regions {
 
  private:
   /// Rows of all splits; 0 if there is one split.
-  [[nodiscard]] std::int64_t shared_rows(char const* where) const {
+  [[nodiscard]] std::int64_t split_rows(char const* where) const {
     return splits == 1 ? 0 : checked_multiply(where, splits, shape.batch, shape.query_heads, shape.queries);
   }
 };

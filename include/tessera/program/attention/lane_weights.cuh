@@ -109,10 +109,9 @@ struct lane_weights<piecewise_linear_softmax> {
   /// NaN if they are NaN, which they are together.
   __device__ __forceinline__ static float take_small(float reference, float scale, std::int32_t const (&sums)[4],
                                                      float (&codes)[4]) {
-    constexpr float magic = piecewise_linear_softmax::integer_magic;
     float const slope = steps * scale;
     bool const has_none = reference == -infinity;  // all are hidden
-    float const zero = has_none ? 0.0F : __fmaf_rn(slope, -magic, __fmaf_rn(-steps, reference, top));
+    float const zero = has_none ? 0.0F : piecewise_linear_softmax::zero_of(slope, reference);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {  // times minus infinity the slope is not NaN
       codes[i] = __fmaf_rn(fmaxf(slope, 1e-37F), score_sums::plus_magic(sums[i]), zero);

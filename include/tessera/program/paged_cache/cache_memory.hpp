@@ -291,7 +291,12 @@ struct cache_source {
   /// The end of the pages that are sealed in this call; a sequence with a fault has none.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t end_page(std::int64_t sequence) const {
     std::int64_t const first = first_page(sequence);
-    return fault(sequence).is_none() ? last_page(sequence, first) : first;
+    return end_page(sequence, first, fault(sequence));
+  }
+  /// The same, of a sequence whose first page and fault are known.
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t end_page(std::int64_t sequence, std::int64_t first,
+                                                           sequence_fault const& fault) const {
+    return fault.is_none() ? last_page(sequence, first) : first;
   }
   /// The key or value of a token.
   [[nodiscard]] TESSERA_FN constexpr stored_row<T> stored_row_of(std::int64_t sequence, int layer, int part,
@@ -314,7 +319,8 @@ struct cache_source {
                                                     std::int64_t token, std::int64_t channel) const {
     return inputs.part(layer, part)(sequence, head, token - before(sequence), channel);
   }
-  /// end_page() of a sequence without a fault, whose first page is known.
+
+ private:
   [[nodiscard]] TESSERA_FN constexpr std::int64_t last_page(std::int64_t sequence, std::int64_t first) const {
     std::int64_t const most = min(first + most_pages, sequences.blocks.extent(1));
     return max(first, min(sealed_pages(after(sequence), memory.window), most));

@@ -34,21 +34,22 @@ struct encode_again {
   Encode encode;             ///< the program of the launch before
   float* value_scales;       ///< batch x key heads x channels
   float* value_reciprocals;  ///< memory of encode_tiles::value_reciprocals
-  fast_divisor shares;       ///< thread blocks that share the tiles of a head
+  fast_divisor head_blocks;  ///< thread blocks that share the tiles of a head
 
-  [[nodiscard]] TESSERA_FN std::int32_t count() const { return encode.key_heads * shares.value(); }
+  [[nodiscard]] TESSERA_FN std::int32_t count() const { return encode.key_heads * head_blocks.value(); }
 
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t which,
                                              scratch_type& scratch) const {
     let_next_kernel_start();
     wait_for_stream();
     auto const index = static_cast<std::int32_t>(which);
-    std::int32_t const head = index / shares;
+    std::int32_t const head = index / head_blocks;
     if (encode.beyond[std::int64_t{encode.key_heads} * encode.channels + head] == 0) {
       return;
     }
     fit_again(group, head);
-    for (std::int32_t at = index - head * shares.value(); at < encode.key_tiles.value(); at += shares.value()) {
+    for (std::int32_t at = index - head * head_blocks.value(); at < encode.key_tiles.value();
+         at += head_blocks.value()) {
       group.sync();
       encode.encode_values_again(group, head, at, scratch);
     }

@@ -101,10 +101,10 @@ struct page_rows {
       work.following = number_after(work.number);
     }
   }
-  /// Takes the number from which on the page after page `number` is looked up. One lane. Atomic numbers come from far
-  /// away, and are asked for before they are needed.
+  /// The number from which on the page after page `number` is looked up. One lane calls it once for a page, and before
+  /// the number is needed: a taken one comes from far away.
   [[nodiscard]] __device__ __forceinline__ std::uint32_t number_after(std::uint32_t number) const {
-    return taken == nullptr ? number + gridDim.x : gridDim.x + atomicAdd(taken, 1U);
+    return taken == nullptr ? number + gridDim.x : take();
   }
   /// Looks up the page after `last`. Its sequence is mostly that of `last`, which is looked up once. One warp.
   __device__ __forceinline__ void look_up_next(work_type& work, work_type const& last, int lane) const {
@@ -175,7 +175,8 @@ struct page_rows {
         begin(work, number + gridDim.x * static_cast<unsigned>(first), lane);
         return;
       }
-      std::uint64_t const next = taken == nullptr ? number + std::uint64_t{gridDim.x} * 32 : take(lane);
+      std::uint64_t const next = taken == nullptr ? number + std::uint64_t{gridDim.x} * 32
+                                                  : __shfl_sync(0xffffffffU, lane == 0 ? take() : 0, 0);
       number = next < count() ? static_cast<std::uint32_t>(next) : count();
     }
     if (lane == 0) {
@@ -183,10 +184,9 @@ struct page_rows {
     }
     __syncwarp();
   }
-  /// Takes the next page that no block has taken.
-  [[nodiscard]] __device__ __forceinline__ std::uint32_t take(int lane) const {
-    std::uint32_t const number = lane == 0 ? gridDim.x + atomicAdd(taken, 1U) : 0;
-    return __shfl_sync(0xffffffffU, number, 0);
+  /// Takes the next page that no block has taken. One lane.
+  [[nodiscard]] __device__ __forceinline__ std::uint32_t take() const {
+    return gridDim.x + atomicAdd(taken, 1U);
   }
   /// Looks up a sequence, and reports a fault, with which no page is sealed.
   [[nodiscard]] __device__ __forceinline__ sealed_sequence sealed(std::uint32_t sequence) const {
@@ -195,7 +195,7 @@ struct page_rows {
     if (!fault.is_none()) {
       detail::report_on_device(source.status, fault.code, sequence, fault.detail());
     }
-    return {sequence, first, fault.is_none() ? source.last_page(sequence, first) : first, source.before(sequence),
+    return {sequence, first, source.end_page(sequence, first, fault), source.before(sequence),
             source.sequences.slot(sequence)};
   }
   [[nodiscard]] __device__ __forceinline__ float* thresholds_of(sealed_sequence const& of, std::uint32_t head) const {
