@@ -209,6 +209,8 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
       attention_work_cost{pieces.schedule, pieces.band, pieces.queries, pieces.keys, shape::rows}.split_over(
           multiprocessors, ranges_in_memory(call, shape::rows, shape::channels));
   program.split_output.slots = slots::in(call.work_splits, 2 * pieces.splits.ranges, shape::rows, shape::channels);
+  program.queries = {call.queries, call.query_factor, static_cast<float>(Method::score_quantizer::highest)};
+  pieces.query_coders = call.queries.data != nullptr ? decltype(program.queries)::coders : 0;
   bool const needs_offsets = call.out.log_sum_exp.data != nullptr || call.sinks.data != nullptr;
   program.output = {call.out.result,
                     has_whole_vectors(call.out.result),
@@ -236,19 +238,27 @@ inline constexpr bool has_lane_weights = requires {
   lane_weights<Softmax>::steps;
 };
 
+/// attention_on_warpgroups for `Channels` channels or fewer.
+template <int Channels, class Method, class T>
+using warpgroup_program =
+    attention_on_warpgroups<Channels, typename Method::softmax, T, warpgroup_attention_tuning<Channels>{}(900)>;
+
+/// Whether attention_on_warpgroups can take a call of `Channels` channels or fewer.
+template <int Channels, class Architectures, class Method, class T>
+bool takes_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
+  return suits_attention_on_warpgroups(call, exec.state->multiprocessors()) &&
+         can_map(rows_of_heads(call.heads.queries.codes)) && can_map(rows_of_heads(call.heads.keys.codes)) &&
+         can_map(rows_of_heads(call.heads.values.codes)) && exec.template has<warpgroup_program<Channels, Method, T>>();
+}
+
 /// Enqueues attention_on_warpgroups, if that can take the call, which has `Channels` channels or fewer. Returns
 /// whether it did.
 template <int Channels, class Architectures, class Method, class T>
 bool try_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
-  using program =
-      attention_on_warpgroups<Channels, typename Method::softmax, T, warpgroup_attention_tuning<Channels>{}(900)>;
-  int const multiprocessors = exec.state->multiprocessors();
-  if (!suits_attention_on_warpgroups(call, multiprocessors) || !can_map(rows_of_heads(call.heads.queries.codes)) ||
-      !can_map(rows_of_heads(call.heads.keys.codes)) || !can_map(rows_of_heads(call.heads.values.codes)) ||
-      !exec.template has<program>()) {
+  if (!takes_attention_on_warpgroups<Channels>(exec, call)) {
     return false;
   }
-  run_attention_on_warpgroups<program>(exec, call, multiprocessors);
+  run_attention_on_warpgroups<warpgroup_program<Channels, Method, T>>(exec, call, exec.state->multiprocessors());
   return true;
 }
 
@@ -320,6 +330,27 @@ std::int64_t floats_of_work_splits(basic_cuda<arch_list<Architectures...>> const
     return 0;
   }
   return detail::floats_of_work_splits(s, exec.state->multiprocessors());
+}
+
+/// On sm_90a attention_on_warpgroups makes codes of queries itself where they lie in whole vectors and neither
+/// log-sum-exps nor sinks need their scores against the mean key.
+template <int... Architectures, class Method, class T>
+bool codes_queries(basic_cuda<arch_list<Architectures...>> const& exec, attention_call<Method, T> const& call,
+                   head_view<T const> const& queries) {
+  constexpr bool has_hopper = ((Architectures == 900) || ...);
+  if constexpr (has_hopper && detail::has_lane_scales<Method> && detail::has_16_bits<T> &&
+                detail::has_lane_weights<typename Method::softmax>) {
+    std::int64_t const channels = call.shape.channels;
+    if (call.out.log_sum_exp.data != nullptr || call.sinks.data != nullptr || call.query_starts.first.data != nullptr ||
+        call.shape.batch * call.shape.queries == 0 || detail::suits_attention_of_few_queries(call) ||
+        !detail::has_whole_vectors(queries)) {
+      return false;
+    }
+    return channels <= 64    ? detail::takes_attention_on_warpgroups<64>(exec, call)
+           : channels <= 128 ? detail::takes_attention_on_warpgroups<128>(exec, call)
+                             : detail::takes_attention_on_warpgroups<256>(exec, call);
+  }
+  return false;
 }
 
 /// Enqueues attention on CUDA devices: on sm_90a over codes of up to 256 channels by wgmma, otherwise by the portable

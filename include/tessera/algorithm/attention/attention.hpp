@@ -57,6 +57,9 @@ struct attention_call {
   array_view<std::uint32_t> counters = {};
   array_view<float> work_splits = {};  ///< memory for work items that several groups share; null: none is shared
   bool has_cleared_counters = false;   ///< whether `counters` are zero when what is enqueued here begins
+  /// Queries whose codes the program makes itself (codes_queries() says whether it can); null: `heads` has their codes.
+  head_view<T const> queries = {};
+  float query_factor = 0;  ///< what the scales of these queries are multiplied by after codes are made
 };
 
 namespace detail {
@@ -115,6 +118,12 @@ void run_attention_portably(Executor const& exec, attention_call<Method, T, Bias
 template <class Executor, class Method, class T, class Bias>
 void run_attention(Executor const& exec, attention_call<Method, T, Bias> const& call) {
   detail::run_attention_portably(exec, call);
+}
+
+/// Whether the executor's program for a call makes codes of queries itself, if it is given `queries`.
+template <class Executor, class Method, class T, class Bias>
+bool codes_queries(Executor const&, attention_call<Method, T, Bias> const&, head_view<T const> const& /*queries*/) {
+  return false;
 }
 
 /// How many floats of memory the executor's program can use for work items that several groups share.
@@ -196,7 +205,15 @@ struct attention {
     check_call(where, call);
     exec.clear(call.counters);  // first: between codes and attention it would keep their launches apart
     call.has_cleared_counters = true;
-    make_codes(exec, where, places, in, options, quantized, space, functions);
+    attention_inputs<T> uncoded = in;
+    if constexpr (std::is_same_v<T, Result> && std::is_same_v<Functions, attention_functions<>>) {
+      if (codes_queries(exec, call, in.queries)) {
+        call.queries = in.queries;
+        call.query_factor = scale_of(shape, options) * detail::log2_of_e;
+        uncoded.queries = {};
+      }
+    }
+    make_codes(exec, where, places, uncoded, options, quantized, space, functions);
     run_attention(exec, call);
   }
 
@@ -293,10 +310,13 @@ struct attention {
     check_starts(function, shape, in.query_starts, in.key_starts);
     check<value_error>(options.softmax_scale >= 0 && options.softmax_scale < infinity, function,
                        ": the scale of the softmax is ", options.softmax_scale, " but must be finite and not negative");
-    float const scale = options.softmax_scale > 0
-                            ? options.softmax_scale
-                            : static_cast<float>(1.0 / ::sqrt(static_cast<double>(shape.channels)));
-    quantize_attention(exec, quantize_call<method, T, Functions>{shape, scale, in, out, places, space, functions});
+    quantize_attention(
+        exec, quantize_call<method, T, Functions>{shape, scale_of(shape, options), in, out, places, space, functions});
+  }
+  /// The factor of scores, natural.
+  static float scale_of(attention_shape const& shape, attention_options const& options) {
+    return options.softmax_scale > 0 ? options.softmax_scale
+                                     : static_cast<float>(1.0 / ::sqrt(static_cast<double>(shape.channels)));
   }
 
   static void check_shape(char const* function, attention_shape const& shape) {

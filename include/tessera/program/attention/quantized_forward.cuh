@@ -43,6 +43,7 @@
 #include <tessera/program/attention/detail/forward_band.hpp>
 #include <tessera/program/attention/detail/forward_output.cuh>
 #include <tessera/program/attention/detail/forward_pipeline.cuh>
+#include <tessera/program/attention/detail/forward_queries.cuh>
 #include <tessera/program/attention/detail/forward_softmax.cuh>
 #include <tessera/tile/cuda/barrier.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
@@ -71,16 +72,23 @@ struct attention_on_warpgroups {
   pieces_type pieces;                   ///< extents and maps of the operands
   attention_output<Output> output;      ///< where results of whole work items go
   attention_split_output split_output;  ///< where splits of the keys leave their results
+  uncoded_queries<Output> queries;      ///< queries whose codes the program makes; null: `pieces` has their codes
 
   /// Runs the thread block's work items. A launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
                                              scratch_type& scratch) const {
     pieces.prepare(group, scratch);
+    if (pieces.query_coders > 0) {
+      encode_first_block(group, scratch);
+    }
     int const warpgroup = __shfl_sync(0xffffffffU, group.lane / shape::warpgroup, 0);
     if (warpgroup == Policy.consumers) {
       lower_registers<Policy.producer_registers>();
+      int const warp = uniform(group.lane / 32) - 4 * Policy.consumers;
       if (group.lane == shape::warpgroup * Policy.consumers) {
         pieces.produce(scratch);
+      } else if (warp > 0 && pieces.query_coders > 0) {
+        encode_next_blocks(scratch, warp - 1);
       }
     } else {
       raise_registers<Policy.consumer_registers>();
@@ -110,6 +118,45 @@ struct attention_on_warpgroups {
     float factor[2];  ///< what outputs are multiplied by before the products of `weights` are added
     attention_weights<Softmax> rows;
   };
+
+  /// Makes codes of the thread block's first block of queries. All threads.
+  __device__ __forceinline__ void encode_first_block(cuda_block<lanes> const& group, scratch_type& scratch) const {
+    std::int32_t const index = pieces.splits.first(static_cast<std::int32_t>(blockIdx.x));
+    if (index >= 0) {
+      encode_block<4>(scratch, index, 0, uniform(group.lane / 32), lanes / 32);
+    }
+    fence_async_proxy();
+    group.sync();
+  }
+  /// Makes codes of the other blocks of queries, a part of each. One warp.
+  __device__ __forceinline__ void encode_next_blocks(scratch_type& scratch, int coder) const {
+    pipeline_state<shape::query_stages> query;
+    for (bool is_first = true;; is_first = false) {
+      std::int32_t const index = pieces_type::next_work(scratch, query);
+      if (index < 0) {
+        return;
+      }
+      scratch.query_empty[query.stage].wait(query.phase ^ 1U);
+      if (!is_first) {
+        encode_block<2>(scratch, index, query.stage, coder, queries.coders);
+      }
+      fence_async_proxy();
+      __syncwarp();
+      pieces_type::release(scratch.query_full[query.stage]);
+      query.advance();
+    }
+  }
+  /// Makes the part of warp `warp` of `warps` of a block's codes of queries.
+  template <int AtOnce>
+  __device__ __forceinline__ void encode_block(scratch_type& scratch, std::int32_t index, int stage, int warp,
+                                               int warps) const {
+    attention_work const work = pieces.schedule.at(pieces.splits.at(index).work);
+    std::int32_t const sequence = work.head / pieces.query_heads;
+    queries.template encode<shape, AtOnce>(
+        {sequence, work.head - sequence * pieces.query_heads, work.block * shape::rows,
+         pieces.extents_of(work.head).queries, scratch.query[stage], scratch.query_scales[stage]},
+        warp, warps, static_cast<int>(thread_index_here() % 32));
+  }
 
   __device__ __forceinline__ void consume(scratch_type& scratch) const {
     consumer_state state;

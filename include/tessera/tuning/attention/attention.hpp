@@ -70,7 +70,7 @@ struct warpgroup_attention_tuning {
   TESSERA_FN constexpr policy_type operator()(int) const {
     return Channels > 128  ? policy_type{2, 2, 64, 2, 24, 240, false}
            : Channels > 64 ? policy_type{3, 4, 128, 0, 32, 160, false}
-                           : policy_type{4, 6, 64, 0, 24, 112, true};
+                           : policy_type{4, 6, 64, 0, 32, 112, true};
   }
 };
 

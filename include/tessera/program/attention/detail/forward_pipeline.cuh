@@ -127,6 +127,7 @@ struct attention_pieces {
   attention_schedule schedule;
   std::int32_t* taken;      ///< counts turns that were handed out beyond each block's first; 0 at launch
   std::int32_t channels;    ///< channels of a head, a multiple of 16
+  int query_coders;         ///< warps that make codes of queries; 0: codes are loaded
   attention_splits splits;  ///< how work items of the schedule are split
 
   /// The key head of a query head, both counted over all sequences.
@@ -165,7 +166,7 @@ struct attention_pieces {
       prefetch_tensor_map(query_map);
       prefetch_tensor_map(key_map);
       prefetch_tensor_map(value_map);
-      init_barriers(scratch);
+      init_barriers(scratch, query_coders);
     }
     wait_for_stream();
     group.sync();
@@ -190,9 +191,15 @@ struct attention_pieces {
       if (next < 0) {
         next = splits.first(static_cast<std::int32_t>(gridDim.x) + atomicAdd(taken, 1));
       }
+      bool const sends_early = query_coders > 0;  // so that codes of queries can be made meanwhile
+      if (sends_early) {
+        send_work(scratch, work_place, next);
+      }
       bring_work(scratch, index, query, place);
       query.advance();
-      send_work(scratch, work_place, next);
+      if (!sends_early) {
+        send_work(scratch, work_place, next);
+      }
     }
   }
 
@@ -247,10 +254,10 @@ struct attention_pieces {
     fence_async_proxy();
   }
 
-  __device__ __forceinline__ static void init_barriers(scratch_type& scratch) {
+  __device__ __forceinline__ static void init_barriers(scratch_type& scratch, int query_coders) {
     constexpr int warps = 4 * Policy.consumers;
     for (int stage = 0; stage < shape::query_stages; ++stage) {
-      scratch.query_full[stage].init(1);
+      scratch.query_full[stage].init(max(query_coders, 1));
       scratch.query_empty[stage].init(32 * warps);
     }
     for (int stage = 0; stage < Policy.stages; ++stage) {
@@ -261,7 +268,7 @@ struct attention_pieces {
     }
     for (int stage = 0; stage < shape::work_stages; ++stage) {
       scratch.work_full[stage].init(1);
-      scratch.work_empty[stage].init(warps + 1);
+      scratch.work_empty[stage].init(warps + 1 + query_coders);
     }
     fence_barrier_init();
   }
@@ -277,10 +284,12 @@ struct attention_pieces {
                                              pipeline_state<shape::query_stages> query, place_type& place) const {
     auto const [work, extents, tiles, slot] = split_of(index);
     std::int32_t const key_head = key_head_of(work.head);
-    if (tiles.count() > 0) {
-      bring_queries(scratch, work.head, work.block * shape::rows, query);
-    } else {
-      bring_no_queries(scratch, query);
+    if (query_coders == 0) {
+      if (tiles.count() > 0) {
+        bring_queries(scratch, work.head, work.block * shape::rows, query);
+      } else {
+        bring_no_queries(scratch, query);
+      }
     }
     for (std::int32_t tile = tiles.end - 1; tile >= tiles.begin; --tile) {
       bring_keys(scratch, place, key_head, tile);

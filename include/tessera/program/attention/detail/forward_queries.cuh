@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `uncoded_queries`: queries of 16 bits whose codes attention_on_warpgroups makes itself, by the three warps of the
+/// producer's warpgroup that have nothing else to do, while consumers work on the block before. The codes and scales
+/// have the bits of encode_tiles (program/attention/quantize_heads.cuh).
+///
+/// A warp takes 16 rows at a time, two of which share a scale: 8 channels of both are a lane's. All warps of a thread
+/// block make codes of its first block of queries together, because nobody could do anything before they are made.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/math.hpp>
+#include <tessera/program/attention/detail/head_lanes.cuh>
+#include <tessera/quantize/code_scale.hpp>
+#include <tessera/reduce/absolute_maximum_or_nan.hpp>
+#include <tessera/tile/cuda/maximum_or_nan.cuh>
+#include <tessera/view/head_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// The block of queries whose codes are made, and where they go.
+struct uncoded_block {
+  std::int32_t sequence;
+  std::int32_t head;     ///< query head of the sequence
+  std::int32_t row;      ///< the block's first query
+  std::int32_t queries;  ///< queries of the sequence; codes of those beyond are 0
+  unsigned char* codes;  ///< in shared memory, swizzled as TMA does
+  float* scales;         ///< of each two rows: row n of 16 and row n + 8
+};
+
+/// Queries and what their codes follow from. T: bfloat16 or float16.
+template <class T>
+struct uncoded_queries {
+  static constexpr int coders = 3;       ///< warps that make codes
+  static constexpr int slice_rows = 16;  ///< rows that a warp takes at a time
+
+  head_view<T const> heads;  ///< batch x query heads x queries x channels; null: codes have been made before
+  float factor;              ///< what scales are multiplied by after codes are made
+  float highest;             ///< the largest code
+
+  /// Makes codes of slices `warp`, `warp` + `warps`, ... of a block. One warp; it loads `AtOnce` times 32 x 8 channels of
+  /// both rows of a pair before it makes codes of them. Shape: warpgroup_attention_shape.
+  template <class Shape, int AtOnce>
+  __device__ __forceinline__ void encode(uncoded_block const& block, int warp, int warps, int lane) const {
+    using lanes = head_lanes<T, Shape::channels>;
+    constexpr int together = 32 / lanes::row_lanes;  // pairs of rows that a warp takes at a time
+    constexpr int loads = AtOnce * together < slice_rows / 2 ? AtOnce : slice_rows / 2 / together;
+    int const channel = lane % lanes::row_lanes * lanes::vector;
+    T const* const from = heads.data + block.sequence * heads.strides[0] + block.head * heads.strides[1] + channel;
+    std::int32_t const end = channel < heads.extents[3] ? block.queries - block.row : 0;
+#pragma unroll 1
+    for (int slice = warp; slice < Shape::rows / slice_rows; slice += warps) {
+#pragma unroll 1
+      for (int pair = lane / lanes::row_lanes; pair < slice_rows / 2; pair += loads * together) {
+        int const row = slice * slice_rows + pair;
+        T const* const first = from + (block.row + row) * heads.strides[2];
+        typename lanes::pair words[loads][2][4];
+#pragma unroll
+        for (int i = 0; i < 2 * loads; ++i) {
+          int const next = i / 2 * together + i % 2 * 8;
+          lanes::template take<false>(first + next * heads.strides[2], row + next < end, words[i / 2][i % 2]);
+        }
+#pragma unroll
+        for (int i = 0; i < loads; ++i) {
+          encode_pair<Shape>(block, words[i], slice, pair + i * together, channel);
+        }
+      }
+    }
+  }
+
+ private:
+  /// Makes codes of a pair of rows of a slice, of this lane's channels.
+  template <class Shape>
+  __device__ __forceinline__ void encode_pair(uncoded_block const& block, std::uint32_t const (&words)[2][4], int slice,
+                                              int pair, int channel) const {
+    using lanes = head_lanes<T, Shape::channels>;
+    code_scale const fitted = fit<lanes>(words);
+    if (channel == 0) {
+      block.scales[slice * (slice_rows / 2) + pair] = fitted.scale * factor;
+    }
+    unsigned char* const to = block.codes + place_of<Shape>(slice, pair, channel);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      *reinterpret_cast<uint2*>(to + i * 8 * Shape::row_bytes) = lanes::encode(words[i], fitted.reciprocal);
+    }
+  }
+  /// The scale of the two rows whose channels neighbouring lanes have.
+  template <class Lanes>
+  [[nodiscard]] __device__ __forceinline__ code_scale fit(typename Lanes::pair const (&words)[2][4]) const {
+    float largest = maximum_or_nan(Lanes::magnitude_of(words[0]), Lanes::magnitude_of(words[1]));
+#pragma unroll
+    for (int distance = Lanes::row_lanes / 2; distance > 0; distance /= 2) {
+      largest = maximum_or_nan(largest, __shfl_xor_sync(0xffffffffU, largest, distance));
+    }
+    return fit_scale(absolute_maximum_or_nan_reducer{}.value(__float_as_uint(largest)), highest);
+  }
+  /// The offset of a lane's codes of the first row of a pair in a block, whose panels are swizzled by 16 bytes.
+  template <class Shape>
+  [[nodiscard]] __device__ __forceinline__ static int place_of(int slice, int pair, int channel) {
+    int const panel = channel / Shape::row_bytes;
+    int const swizzled = Shape::row_bytes == 128 ? pair : pair / 2;
+    int const chunk = channel % Shape::row_bytes / 16 ^ swizzled;
+    return (panel * Shape::rows + slice * slice_rows + pair) * Shape::row_bytes + 16 * chunk + channel % 16;
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera
