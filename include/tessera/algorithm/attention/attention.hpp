@@ -185,7 +185,9 @@ struct attention {
   }
 
   /// Enqueues quantization and attention. Throws shape_error or value_error for arguments that do not fit together. T,
-  /// Result: bfloat16, float16 or float. Functions: attention_functions.
+  /// Result: bfloat16, float16 or float. Functions: attention_functions. Results must not overlap inputs. Where the
+  /// executor's program makes codes of queries itself (codes_queries()), the workspace has none of them afterwards:
+  /// quantize() makes codes to keep.
   template <class Executor, class T = bfloat16, class Result = T, class Functions = attention_functions<>>
   static void forward(Executor const& exec, attention_inputs<T> const& in, attention_options const& options,
                       attention_outputs<Result> const& out, workspace const& space, Functions const& functions = {}) {

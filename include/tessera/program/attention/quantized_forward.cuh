@@ -3,8 +3,9 @@
 /// scores and e4m3 for products with values (SageAttention2, arXiv 2411.10958).
 ///
 /// The kernel is persistent and warp-specialised. A work item (`attention_work`) is a block of queries of one head, or
-/// a split of its keys (attention/detail/forward_splits.hpp). One thread, the producer, loads the queries, and tiles of
-/// 128 keys and values through pipelines in shared memory, by TMA. Three consumer warpgroups (four for 64 channels, two
+/// a split of its keys (attention/detail/forward_splits.hpp). One thread, the producer, loads the queries' codes, and
+/// tiles of 128 keys and values through pipelines in shared memory, by TMA; or the three other warps of its warpgroup
+/// make codes of queries (attention/detail/forward_queries.cuh). Three consumer warpgroups (four for 64 channels, two
 /// for 256) take 64 rows of queries each through all tiles that their rows see, from the last to the first. For each
 /// tile a warpgroup
 ///
@@ -141,8 +142,7 @@ struct attention_on_warpgroups {
         encode_block<2>(scratch, index, query.stage, coder, queries.coders);
       }
       fence_async_proxy();
-      __syncwarp();
-      pieces_type::release(scratch.query_full[query.stage]);
+      scratch.query_full[query.stage].arrive();
       query.advance();
     }
   }

@@ -103,7 +103,6 @@ TEST_CASE("NaNs, infinities and zeros among queries reach the same results whoev
 TEST_CASE("codes of queries that do not lie in whole vectors are made before", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   check_queries(make_attention_problem<bfloat16>({1, 2, 1, 300, 300, 64}), head_layout::shifted, false);
-  check_queries(make_attention_problem<bfloat16>({1, 2, 1, 300, 300, 100}), head_layout::heads_first, false);
   auto p = make_attention_problem<bfloat16>({1, 2, 1, 300, 300, 64});
   p.sinks = {0.5F, -1.0F};
   check_queries(p, head_layout::heads_first, false);

@@ -257,7 +257,7 @@ struct attention_pieces {
   __device__ __forceinline__ static void init_barriers(scratch_type& scratch, int query_coders) {
     constexpr int warps = 4 * Policy.consumers;
     for (int stage = 0; stage < shape::query_stages; ++stage) {
-      scratch.query_full[stage].init(max(query_coders, 1));
+      scratch.query_full[stage].init(max(32 * query_coders, 1));
       scratch.query_empty[stage].init(32 * warps);
     }
     for (int stage = 0; stage < Policy.stages; ++stage) {
