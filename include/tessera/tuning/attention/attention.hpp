@@ -59,11 +59,12 @@ struct warpgroup_attention_policy {
 /// Earlier, with exponentials, relative to this policy: products overlapped with the softmax of one warpgroup (2
 /// warpgroups of 240 registers) 0.90, a cluster of two that shares keys 0.97, 3 stages 0.96.
 ///
-/// Codes of queries made by the program itself, from bf16 to bf16, before over after, two runs in turn: 128 channels 4K
-/// 1.013, causal 1.033; 16K 1.012, causal 1.007; 32K 0.998, causal 0.997; 64 channels 4K 1.020, 16K 1.004, causal 1.009;
-/// 256 channels 0.996, causal 1.005. At 4K quantization takes 95 us in place of 141, this program 1049 in place of 1023:
-/// it executes 8 % more instructions. With one pair of rows loaded at a time causal 4K was 0.965; with the thread
-/// block's first block made by three warps, like the others, 1.010; with rows prefetched to L2, too, 1.000.
+/// Codes of queries made by the program itself, from bf16 to bf16, speed relative to codes made before, in turn on one
+/// card: 128 channels 4K 1.013, causal 1.033; 16K 1.012, causal 1.007; 32K 0.998, causal 0.997; 64 channels 4K 1.020,
+/// 16K 1.004, causal 1.009; 256 channels 0.996, causal 1.005. At 4K quantization takes 95 us in place of 141, this
+/// program 1049 in place of 1023, with 8 % more instructions (counted when loops of codes were 15 % longer). Causal 4K
+/// with one load of each row of a pair at a time: 0.965; two, and the thread block's first block made by three warps
+/// like the others: 1.010; with rows prefetched to L2, too: 1.000.
 ///
 /// The programs of 64 and 128 channels spill some registers for a part of a tile (ptxas: 216 and 48 bytes, most of them
 /// where tiles are masked).

@@ -38,8 +38,8 @@ bool is_hopper() {
   return major == 9;
 }
 
-/// Checks that results are the same to the bit whether codes of queries are made before (they are where log-sum-exps are
-/// asked for) or by the program itself. `by_itself`: whether a program of sm_90a makes them itself here.
+/// Checks that results are the same to the bit whether codes of queries are made before (they are where log-sum-exps
+/// are asked for) or by the program itself. `by_itself`: whether a program of sm_90a makes them itself here.
 template <class T>
 void check_queries(attention_problem<T> const& p, head_layout layout = head_layout::heads_first,
                    bool by_itself = true) {

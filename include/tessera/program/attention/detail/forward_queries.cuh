@@ -39,8 +39,8 @@ struct uncoded_queries {
   float factor;              ///< what scales are multiplied by after codes are made
   float highest;             ///< the largest code
 
-  /// Makes codes of slices `warp`, `warp` + `warps`, ... of a block. One warp; it loads `AtOnce` times 32 x 8 channels of
-  /// both rows of a pair before it makes codes of them. Shape: warpgroup_attention_shape.
+  /// Makes codes of slices `warp`, `warp` + `warps`, ... of a block. One warp; it loads `AtOnce` times 32 x 8 channels
+  /// of both rows of a pair before it makes codes of them. Shape: warpgroup_attention_shape.
   template <class Shape, int AtOnce>
   __device__ __forceinline__ void encode(uncoded_block const& block, int warp, int warps, int lane) const {
     using lanes = head_lanes<T, Shape::channels>;
