@@ -21,12 +21,12 @@ inline namespace v0 {
 
 /// The block of queries whose codes are made, and where they go.
 struct uncoded_block {
-  std::int32_t sequence;
-  std::int32_t head;     ///< query head of the sequence
-  std::int32_t row;      ///< the block's first query
-  std::int32_t queries;  ///< queries of the sequence; codes of those beyond are 0
-  unsigned char* codes;  ///< in shared memory, swizzled as TMA does
-  float* scales;         ///< of each two rows: row n of 16 and row n + 8
+  std::int32_t sequence;  ///< sequence of the batch
+  std::int32_t head;      ///< query head of the sequence
+  std::int32_t row;       ///< the block's first query
+  std::int32_t queries;   ///< queries of the sequence; codes of those beyond are 0
+  unsigned char* codes;   ///< in shared memory, swizzled as TMA does
+  float* scales;          ///< of each two rows: row n of 16 and row n + 8
 };
 
 /// Queries and what their codes follow from. T: bfloat16 or float16.
