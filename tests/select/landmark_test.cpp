@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cstdint>
 #include <vector>
 
 #include <tessera/select/landmark.hpp>
 #include <tessera/testing/laws/selector.hpp>
 
+#include "select/chunk_samples.hpp"
 #include "support/catch.hpp"
 
 using tessera::counted_sum;
@@ -34,4 +36,19 @@ TEST_CASE("the budget is the number of chunks, or all that there are", "[host]")
   landmark_selector<8> const selector{16};
   CHECK(selector.budget(100) == 16);
   CHECK(selector.budget(7) == 7);
+}
+
+TEST_CASE("landmarks keep the laws of a ChunkSelector, with either agreement of queries", "[host]") {
+  CHECK(tessera_test::broken_chunk_laws<landmark_selector<8>>().empty());
+  CHECK(tessera_test::broken_chunk_laws<landmark_selector<4, tessera::group_mean>>().empty());
+}
+
+TEST_CASE("a landmark scores as the mean key", "[host]") {
+  auto const keys = tessera_test::normal_rows(8, 1);
+  auto const query = tessera_test::normal_rows(1, 2);
+  double mean = 0;
+  for (std::int64_t key = 0; key < 8; ++key) {
+    mean += tessera_test::product(keys.data() + key * tessera_test::selector_channels, query.data()) / 8;
+  }
+  CHECK(tessera_test::score_of(landmark_selector<8>{}, keys, query) == Approx(mean).margin(0.02));
 }
