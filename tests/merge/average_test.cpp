@@ -12,15 +12,6 @@ using namespace tessera;
 using namespace tessera_test;
 using tessera::testing::merge_and_restore;
 
-namespace {
-
-bool nearly_same(pair_products const& a, pair_products const& b) {
-  using tessera::testing::is_close;
-  return is_close(a.first, b.first, 1e-12) && is_close(a.second, b.second, 1e-12) && is_close(a.cross, b.cross, 1e-12);
-}
-
-}  // namespace
-
 TEMPLATE_TEST_CASE("the mergers to compare with keep the laws", "[host]", average_merger<float>,
                    longer_vector_merger<float>, average_direction_merger<float>, average_direction_merger<bfloat16>,
                    (average_direction_merger<float, least_squares>), (slerp_merger<float, least_squares>)) {

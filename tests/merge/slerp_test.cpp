@@ -8,6 +8,7 @@
 #include <tessera/testing/laws/merger.hpp>
 #include <tessera/testing/reference.hpp>
 
+#include "merge/pair_samples.hpp"
 #include "support/catch.hpp"
 
 using tessera::slerp_merger;
@@ -15,15 +16,13 @@ using tessera::testing::is_close;
 using tessera::testing::merge_and_restore;
 using tessera::testing::reference_angle;
 using tessera::testing::vector_pair;
+using tessera_test::error_of;
+using tessera_test::nearly_same;
 
 namespace {
 
 constexpr std::size_t width = 128;
 constexpr double pi = 3.14159265358979323846;
-
-bool nearly_same(tessera::pair_products const& a, tessera::pair_products const& b) {
-  return is_close(a.first, b.first, 1e-12) && is_close(a.second, b.second, 1e-12) && is_close(a.cross, b.cross, 1e-12);
-}
 
 std::vector<double> unit_vector(std::uint64_t seed) {
   std::vector<double> vector;
@@ -58,17 +57,6 @@ vector_pair pair_at(double angle, double first_length, double second_length) {
 
 std::vector<double> widened(std::vector<float> const& vector) {
   return {vector.begin(), vector.end()};
-}
-
-double relative_distance(std::vector<float> const& found, std::vector<float> const& expected) {
-  double apart = 0;
-  double size = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    double const difference = static_cast<double>(found[i]) - static_cast<double>(expected[i]);
-    apart += difference * difference;
-    size += static_cast<double>(expected[i]) * static_cast<double>(expected[i]);
-  }
-  return std::sqrt(apart / size);
 }
 
 double angle_of(vector_pair const& pair) {
@@ -155,8 +143,8 @@ TEST_CASE("a rotation of both vectors, as rotary embeddings are, rotates the mer
         auto const plain = merge_and_restore(slerp_merger<float>{share}, pair);
         auto const found = merge_and_restore(slerp_merger<float>{share},
                                              {turned(pair.first, position), turned(pair.second, position)});
-        CHECK(relative_distance(found.first, turned(plain.first, position)) < 2e-6);
-        CHECK(relative_distance(found.second, turned(plain.second, position)) < 2e-6);
+        CHECK(error_of(found.first, turned(plain.first, position)) < 2e-6);
+        CHECK(error_of(found.second, turned(plain.second, position)) < 2e-6);
       }
     }
   }

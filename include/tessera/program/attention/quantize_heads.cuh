@@ -158,7 +158,7 @@ struct encode_tiles : head_lanes<T, Channels> {
     for (int distance = low / 2; distance > 0; distance /= 2) {
       of_pair = maximum_or_nan(of_pair, __shfl_xor_sync(0xffffffffU, of_pair, distance));
     }
-    code_scale const fitted = base::template scale_of<Largest>(of_pair);
+    code_scale const fitted = base::scale_of(of_pair, static_cast<float>(Largest));
     std::int64_t const first = (std::int64_t{head} * query_tiles.value() + at) * tile;
     if (lane % low == 0) {
       int const of_tile = where.row / 64 * pairs + lane % row_lanes / low;
@@ -226,7 +226,8 @@ struct encode_tiles : head_lanes<T, Channels> {
         largest = maximum_or_nan(largest, magnitude_of(words[i], mean));
       }
     }
-    code_scale const fitted = base::template scale_of<Largest>(join_scale_group(group, where, largest, scratch));
+    code_scale const fitted =
+        base::scale_of(join_scale_group(group, where, largest, scratch), static_cast<float>(Largest));
     std::int64_t const first = (std::int64_t{head} * key_tiles.value() + at) * tile;
     if (where.row < 8 && where.row % 2 == 0 && where.channel == 0) {
       key_scales[first / 32 + where.row / 2] = fitted.scale;

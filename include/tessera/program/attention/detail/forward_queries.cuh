@@ -12,7 +12,6 @@
 #include <tessera/core/math.hpp>
 #include <tessera/program/attention/detail/head_lanes.cuh>
 #include <tessera/quantize/code_scale.hpp>
-#include <tessera/reduce/absolute_maximum_or_nan.hpp>
 #include <tessera/tile/cuda/maximum_or_nan.cuh>
 #include <tessera/view/head_view.hpp>
 
@@ -93,7 +92,7 @@ struct uncoded_queries {
     for (int distance = Lanes::row_lanes / 2; distance > 0; distance /= 2) {
       largest = maximum_or_nan(largest, __shfl_xor_sync(0xffffffffU, largest, distance));
     }
-    return fit_scale(absolute_maximum_or_nan_reducer{}.value(__float_as_uint(largest)), highest);
+    return Lanes::scale_of(largest, highest);
   }
   /// The offset of a lane's codes of the first row of a pair in a block, whose panels are swizzled by 16 bytes.
   template <class Shape>

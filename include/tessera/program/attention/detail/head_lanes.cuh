@@ -222,11 +222,10 @@ struct head_lanes {
     }
     return largest;
   }
-  /// The scale of a group with this largest magnitude; its largest code is `Highest`.
-  template <int Highest>
-  __device__ __forceinline__ static code_scale scale_of(float magnitude) {
+  /// The scale of a group with this largest magnitude; its largest code is `highest`.
+  __device__ __forceinline__ static code_scale scale_of(float magnitude, float highest) {
     absolute_maximum_or_nan_reducer const known;
-    return fit_scale(known.value(__float_as_uint(magnitude)), static_cast<float>(Highest));
+    return fit_scale(known.value(__float_as_uint(magnitude)), highest);
   }
 
   /// The codes of 8 channels of a token; zeros for a reciprocal of 0. The sum of 1.5 2^23 and a number has the nearest
