@@ -62,9 +62,7 @@ TEST_CASE("a persistent program is called once by each thread block", "[cuda]") 
 TEST_CASE("all thread blocks of a cluster come to the program", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   tessera::cuda const exec;
-  int major = 0;
-  tessera_test::cuda_ok(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, exec.state->device()));
-  if (major < 9) {
+  if (tessera_test::compute_capability_major() < 9) {
     WARN("the device has no clusters");
     return;
   }

@@ -28,6 +28,20 @@ inline void cuda_ok(cudaError_t result) {
   }
 }
 
+/// The first number of the current device's compute capability.
+inline int compute_capability_major() {
+  int device = 0;
+  int major = 0;
+  cuda_ok(cudaGetDevice(&device));
+  cuda_ok(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  return major;
+}
+
+/// Whether programs of sm_90a run on the current device.
+inline bool is_hopper() {
+  return compute_capability_major() == 9;
+}
+
 }  // namespace tessera_test
 
 /// The first line of every CUDA test: without a device the test reports itself as skipped, or fails when the

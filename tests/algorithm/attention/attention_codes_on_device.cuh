@@ -11,12 +11,6 @@
 
 namespace tessera_test {
 
-inline bool is_hopper() {
-  int major = 0;
-  cuda_ok(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
-  return major == 9;
-}
-
 /// Results of sequences that lie one behind the other: tokens x heads x channels, and tokens x heads.
 template <class T>
 struct packed_results {

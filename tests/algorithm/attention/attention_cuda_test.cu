@@ -256,8 +256,6 @@ TEST_CASE("zeros and equal values come back from a GPU as they do from the host"
 TEST_CASE("on sm_90 attention is for warpgroups, if there is memory for counters", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   tessera::cuda const exec;
-  int major = 0;
-  cuda_ok(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
   auto const p = make_attention_problem<bfloat16>({1, 2, 2, 300, 300, 64});
   device_attention<bfloat16> const in(exec, p, head_layout::heads_first);
   auto const plan = sage_attention2::plan(exec, p.shape);
@@ -269,7 +267,7 @@ TEST_CASE("on sm_90 attention is for warpgroups, if there is memory for counters
   attention_call<sage_attention2::method, bfloat16> call{p.shape, {}, heads, {result.view()}};
   CHECK(!detail::try_attention_on_warpgroups<64>(exec, call));  // without counters
   call.counters = sage_attention2::counters(p.shape, space);
-  CHECK(detail::try_attention_on_warpgroups<64>(exec, call) == (major == 9));
+  CHECK(detail::try_attention_on_warpgroups<64>(exec, call) == is_hopper());
   bool is_clean = false;
   auto const expected = run_attention_problem<sage_attention2, bfloat16>(cpu{}, p);
   sage_attention2::forward(exec, call);

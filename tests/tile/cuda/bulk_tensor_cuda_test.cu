@@ -106,11 +106,7 @@ using namespace bulk_tensor_test;
 namespace {
 
 bool has_copy_engine() {
-  int device = 0;
-  int major = 0;
-  tessera_test::cuda_ok(cudaGetDevice(&device));
-  tessera_test::cuda_ok(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-  return major >= 9;
+  return tessera_test::compute_capability_major() >= 9;
 }
 
 std::vector<float> numbers(std::size_t count) {

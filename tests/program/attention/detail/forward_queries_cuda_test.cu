@@ -32,12 +32,6 @@ bool has_query_codes(device_attention_results const& made, attention_shape const
   return std::any_of(first, first + places.query_codes.count, [](std::byte x) { return x != std::byte{0xa5}; });
 }
 
-bool is_hopper() {
-  int major = 0;
-  cuda_ok(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
-  return major == 9;
-}
-
 /// Checks that results are the same to the bit whether codes of queries are made before (they are where log-sum-exps
 /// are asked for) or by the program itself. `by_itself`: whether a program of sm_90a makes them itself here.
 template <class T>

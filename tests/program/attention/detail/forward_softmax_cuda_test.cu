@@ -24,12 +24,6 @@ using tessera::tile_mask;
 using tessera::tile_scales;
 using quantizer = tessera::float8_quantizer<tessera::float8_e4m3>;
 
-bool is_hopper() {
-  int major = 0;
-  tessera_test::cuda_ok(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
-  return major == 9;
-}
-
 constexpr int keys = 128;
 constexpr int rows = 16;  // rows of a warp
 
@@ -172,7 +166,7 @@ int differences(made const& a, made const& b) {
 
 TEST_CASE("a lane's codes of weights are those of the host, to the bit", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  if (!is_hopper()) {
+  if (!tessera_test::is_hopper()) {
     TESSERA_SKIP("no device of sm_90");
   }
   std::uint32_t seed = 1;
@@ -202,7 +196,7 @@ TEST_CASE("a lane's codes of weights are those of the host, to the bit", "[cuda]
 
 TEST_CASE("a scale that is NaN and a score beyond 3e38 make factors of the rows that see them NaN", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  if (!is_hopper()) {
+  if (!tessera_test::is_hopper()) {
     TESSERA_SKIP("no device of sm_90");
   }
   float const bad[] = {std::numeric_limits<float>::quiet_NaN(), 1e38F, std::numeric_limits<float>::infinity()};

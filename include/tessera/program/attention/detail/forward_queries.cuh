@@ -13,6 +13,7 @@
 #include <tessera/program/attention/detail/head_lanes.cuh>
 #include <tessera/quantize/code_scale.hpp>
 #include <tessera/tile/cuda/maximum_or_nan.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/view/head_view.hpp>
 
 namespace tessera {
@@ -75,9 +76,7 @@ struct uncoded_queries {
                                               int pair, int channel) const {
     using lanes = head_lanes<T, Shape::channels>;
     code_scale const fitted = fit<lanes>(words);
-    if (channel == 0) {
-      block.scales[slice * (slice_rows / 2) + pair] = fitted.scale * factor;
-    }
+    store_scales<lanes>(block.scales + slice * (slice_rows / 2) + pair, fitted.scale * factor);
     unsigned char* const to = block.codes + place_of<Shape>(slice, pair, channel);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -93,6 +92,24 @@ struct uncoded_queries {
       largest = maximum_or_nan(largest, __shfl_xor_sync(0xffffffffU, largest, distance));
     }
     return Lanes::scale_of(largest, highest);
+  }
+  /// Stores the scales of the pairs that a warp has, which lie in a row; `to` is the lane's own. The first lane stores
+  /// all of them: compute-sanitizer counts no other lane's writes as ordered by a barrier that all lanes arrive
+  /// at, and the tests of this program are to be silent under it.
+  template <class Lanes>
+  __device__ __forceinline__ static void store_scales(float* to, float scale) {
+    constexpr int together = 32 / Lanes::row_lanes;
+    float scales[together];
+#pragma unroll
+    for (int i = 0; i < together; ++i) {
+      scales[i] = __shfl_sync(0xffffffffU, scale, i * Lanes::row_lanes);
+    }
+    if (thread_index_here() % 32 == 0) {
+#pragma unroll
+      for (int i = 0; i < together; ++i) {
+        to[i] = scales[i];
+      }
+    }
   }
   /// The offset of a lane's codes of the first row of a pair in a block, whose panels are swizzled by 16 bytes.
   template <class Shape>
