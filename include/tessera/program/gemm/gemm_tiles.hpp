@@ -9,8 +9,7 @@
 /// A, B: TileSources of gemm_operand<Operand>::value_type, or sources that need scratch (tile/source/open_source.hpp),
 /// both with the depth as columns. If A has is_zero(first_row, rows, first_column, columns), parts for which it returns
 /// true are neither loaded nor multiplied. Epilogue: a trivially copyable function object; `epilogue(row, column, sum)`
-/// is called once for each sum inside of the result: see program/gemm/store_sums.hpp, store_compact.hpp and
-/// select_target.hpp.
+/// is called once for each sum inside of the result: see program/gemm/store_sums.hpp.
 #pragma once
 
 #include <cstdint>
