@@ -94,8 +94,7 @@ struct uncoded_queries {
     return Lanes::scale_of(largest, highest);
   }
   /// Stores the scales of the pairs that a warp has, which lie in a row; `to` is the lane's own. The first lane stores
-  /// all of them: compute-sanitizer counts no other lane's writes as ordered by a barrier that all lanes arrive
-  /// at, and the tests of this program are to be silent under it.
+  /// all of them: where each pair's own lane did, racecheck reported hazards, although all lanes arrive at the barrier.
   template <class Lanes>
   __device__ __forceinline__ static void store_scales(float* to, float scale) {
     constexpr int together = 32 / Lanes::row_lanes;
