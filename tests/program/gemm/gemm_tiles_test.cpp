@@ -37,7 +37,6 @@ struct counting_epilogue {
 /// A source whose columns from `first_zero` to `end_zero` - 1 are said to be zero, although they are NaN in memory.
 struct partly_zero {
   using value_type = bfloat16;
-  static constexpr int scratch_bytes = 0;
   dense<bfloat16> all;
   std::int64_t first_zero;
   std::int64_t end_zero;
