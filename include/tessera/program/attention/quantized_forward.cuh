@@ -110,7 +110,9 @@ struct attention_on_warpgroups {
   struct consumer_state {
     int warp;                   ///< number of the warp among the consumers
     place_type tile;            ///< stage in the pipelines of keys and of values
-    std::uint32_t query;        ///< address of this warpgroup's rows
+    matrix_descriptor queries;  ///< codes of this warpgroup's rows
+    matrix_descriptor keys;     ///< the first stage's codes of keys
+    matrix_descriptor values;   ///< the first stage's codes of values
     float const* query_scales;  ///< scales of the rows of all warpgroups
     std::int32_t scores[score_mma::registers];
     std::uint32_t weights[score_mma::registers / 16][4];
@@ -161,6 +163,8 @@ struct attention_on_warpgroups {
   __device__ __forceinline__ void consume(scratch_type& scratch) const {
     consumer_state state;
     state.warp = uniform(static_cast<int>(threadIdx.x / 32));
+    state.keys = matrix_descriptor::rows_of<shape::row_bytes>(detail::plain_shared_address(scratch.key[0])).kept();
+    state.values = matrix_descriptor::rows_of<128>(detail::plain_shared_address(scratch.value[0])).kept();
     pipeline_state<shape::query_stages> query;
     while (true) {
       std::int32_t const index = pieces_type::next_work(scratch, query);
@@ -217,8 +221,10 @@ struct attention_on_warpgroups {
 
   __device__ __forceinline__ void begin_work(scratch_type& scratch, consumer_state& state,
                                              pipeline_state<shape::query_stages> query) const {
-    state.query = detail::plain_shared_address(scratch.query[query.stage]) +
-                  static_cast<std::uint32_t>(state.warp / 4 * shape::warpgroup_rows * shape::row_bytes);
+    state.queries = matrix_descriptor::rows_of<shape::row_bytes>(
+                        detail::plain_shared_address(scratch.query[query.stage]) +
+                        static_cast<std::uint32_t>(state.warp / 4 * shape::warpgroup_rows * shape::row_bytes))
+                        .kept();
     state.query_scales = scratch.query_scales[query.stage];
     state.rows = {};
 #pragma unroll
@@ -297,7 +303,7 @@ struct attention_on_warpgroups {
   template <tile_mask Mask, tile_scales Scales>
   __device__ __forceinline__ void do_tile(scratch_type& scratch, consumer_state& state, std::int32_t tile) const {
     scratch.key_full[state.tile.stage].wait(state.tile.phase);
-    start_scores(scratch, state);
+    start_scores(state);
     float const scale = scale_of(scratch, state);
     await_multiply<0>(state.scores);
     scratch.key_empty[state.tile.stage].arrive_after(scale);
@@ -310,17 +316,16 @@ struct attention_on_warpgroups {
     scratch.value_full[state.tile.stage].wait(state.tile.phase);
     float own[shape::value_columns(0) / 2];
     auto& products = products_of<0>(state, own);
-    start_products<0>(scratch, state, products);
-    multiply_values<0>(scratch, state, products);
-    pieces_type::release(scratch.value_empty[state.tile.stage]);
+    start_products<0>(state, products);
+    multiply_values<0>(state, products);
+    scratch.value_empty[state.tile.stage].arrive_for_warp();
     state.tile.advance();
   }
 
   /// Multiplies weights by values, some channels at a time, so that products take fewer registers. The products of the
   /// channels that begin with First have been started.
   template <int First, int Registers>
-  __device__ __forceinline__ void multiply_values(scratch_type& scratch, consumer_state& state,
-                                                  float (&products)[Registers]) const {
+  __device__ __forceinline__ void multiply_values(consumer_state& state, float (&products)[Registers]) const {
     constexpr int next = First + Policy.value_channels;
     if constexpr (next >= Channels) {
       await_multiply<0>(products);
@@ -329,15 +334,15 @@ struct attention_on_warpgroups {
       float own[shape::value_columns(next) / 2];
       auto& next_products = products_of<next>(state, own);
       if constexpr (Policy.product_sets > 1) {
-        start_products<next>(scratch, state, next_products);
+        start_products<next>(state, next_products);
         await_multiply<1>(products);
         add_products<First>(state, products);
       } else {
         await_multiply<0>(products);
         add_products<First>(state, products);
-        start_products<next>(scratch, state, next_products);
+        start_products<next>(state, next_products);
       }
-      multiply_values<next>(scratch, state, next_products);
+      multiply_values<next>(state, next_products);
     }
   }
 
@@ -351,14 +356,12 @@ struct attention_on_warpgroups {
   }
 
   /// Starts the products of this warpgroup's queries with 128 keys.
-  __device__ __forceinline__ void start_scores(scratch_type& scratch, consumer_state& state) const {
-    matrix_descriptor const keys = matrix_descriptor::rows_of<shape::row_bytes>(
-        detail::plain_shared_address(scratch.key[0]) + static_cast<std::uint32_t>(state.tile.stage * shape::key_bytes));
-    matrix_descriptor const queries = matrix_descriptor::rows_of<shape::row_bytes>(state.query);
+  __device__ __forceinline__ void start_scores(consumer_state& state) const {
+    matrix_descriptor const keys = state.keys.further(state.tile.stage * shape::key_bytes);
     begin_multiply(state.scores);
 #pragma unroll
     for (int step = 0; step < shape::depth_steps; ++step) {
-      score_mma::multiply(state.scores, queries.further(shape::step_bytes(step, shape::rows)),
+      score_mma::multiply(state.scores, state.queries.further(shape::step_bytes(step, shape::rows)),
                           keys.further(shape::step_bytes(step, attention_tile_keys)), step != 0);
     }
     commit_multiply();
@@ -369,12 +372,10 @@ struct attention_on_warpgroups {
   /// the registers of others for dependent on them. Without it, it would delay the additions of the others, and take
   /// more registers than there are.
   template <int First, int Registers>
-  __device__ __forceinline__ void start_products(scratch_type& scratch, consumer_state& state,
-                                                 float (&products)[Registers]) const {
+  __device__ __forceinline__ void start_products(consumer_state& state, float (&products)[Registers]) const {
     using mma = warpgroup_mma<float8_e4m3, 2 * Registers>;
-    matrix_descriptor const values = matrix_descriptor::rows_of<128>(
-        detail::plain_shared_address(scratch.value[0]) +
-        static_cast<std::uint32_t>(state.tile.stage * shape::value_bytes + First * attention_tile_keys));
+    matrix_descriptor const values =
+        state.values.further(state.tile.stage * shape::value_bytes + First * attention_tile_keys);
     constexpr int unused = Policy.product_sets > 0 ? Policy.product_sets * Policy.value_channels : Channels;
     bool const is_never = First >= unused && pieces.keys < 0;
     begin_multiply(products);
@@ -416,7 +417,7 @@ struct attention_on_warpgroups {
       scratch.key_full[state.tile.stage].wait(state.tile.phase);
       scratch.key_empty[state.tile.stage].arrive();
       scratch.value_full[state.tile.stage].wait(state.tile.phase);
-      pieces_type::release(scratch.value_empty[state.tile.stage]);
+      scratch.value_empty[state.tile.stage].arrive_for_warp();
       state.tile.advance();
     }
   }

@@ -29,6 +29,13 @@ struct shared_barrier {
   __device__ __forceinline__ void arrive() {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
   }
+  /// Arrives once for a warp, whose lanes all call this: one of them arrives. It is for what tensor cores have read;
+  /// where lanes have read, all of them arrive, because compute-sanitizer does not see that one arrives for others.
+  __device__ __forceinline__ void arrive_for_warp() {
+    asm volatile(
+        "{ .reg .pred p; elect.sync _|p, 0xffffffff; @p mbarrier.arrive.shared::cta.b64 _, [%0]; }" ::"r"(address())
+        : "memory");
+  }
   /// One arrival, once `read`, or what it was made of, has come from shared memory. After arrive() copies may overwrite
   /// what loads before it have not brought yet: loads wait behind other warps' stores, and ptxas waits for them only
   /// where they are used. (Seen on H200, in attention: the scale of the tile that came next.)

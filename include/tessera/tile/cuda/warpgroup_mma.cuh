@@ -56,8 +56,16 @@ struct matrix_descriptor {
             static_cast<std::uint64_t>(leading >> 4) << 16 | ((address & 0x3ffffU) >> 4)};
   }
   /// The operand that begins so many bytes after this one; inside of a row of 128 bytes, or at a whole number of 1024.
+  /// Addresses are in the lower word, which never overflows: one addition of 32 bits.
   [[nodiscard]] __device__ __forceinline__ matrix_descriptor further(int bytes) const {
-    return {bits + static_cast<std::uint64_t>(bytes >> 4)};
+    std::uint32_t const low = static_cast<std::uint32_t>(bits) + static_cast<std::uint32_t>(bytes / 16);
+    return {bits >> 32 << 32 | low};
+  }
+  /// The same operand, whose address the compiler keeps in a register: it would make it again at each use.
+  [[nodiscard]] __device__ __forceinline__ matrix_descriptor kept() const {
+    auto low = static_cast<std::uint32_t>(bits);
+    asm volatile("mov.b32 %0, %0;" : "+r"(low));
+    return {bits >> 32 << 32 | low};
   }
 };
 

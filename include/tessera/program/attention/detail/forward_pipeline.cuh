@@ -232,14 +232,6 @@ struct attention_pieces {
     return __shfl_sync(0xffffffffU, index, 0);
   }
 
-  /// Releases a stage that the tensor cores have read for a warp; one lane arrives for all. Stages of queries and keys
-  /// have scales, too, which all lanes read: there all lanes arrive.
-  __device__ __forceinline__ static void release(shared_barrier& barrier) {
-    if (threadIdx.x % 32 == 0) {
-      barrier.arrive();
-    }
-  }
-
  private:
   /// Fills the 8 channels behind the values, which never change: one of ones, 7 of zeros.
   __device__ __forceinline__ static void fill_ones(cuda_block<shape::lanes> const& group, scratch_type& scratch) {
