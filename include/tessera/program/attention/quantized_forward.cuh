@@ -163,8 +163,8 @@ struct attention_on_warpgroups {
   __device__ __forceinline__ void consume(scratch_type& scratch) const {
     consumer_state state;
     state.warp = uniform(static_cast<int>(threadIdx.x / 32));
-    state.keys = matrix_descriptor::rows_of<shape::row_bytes>(detail::plain_shared_address(scratch.key[0])).kept();
-    state.values = matrix_descriptor::rows_of<128>(detail::plain_shared_address(scratch.value[0])).kept();
+    state.keys = prepared(matrix_descriptor::rows_of<shape::row_bytes>(detail::plain_shared_address(scratch.key[0])));
+    state.values = prepared(matrix_descriptor::rows_of<128>(detail::plain_shared_address(scratch.value[0])));
     pipeline_state<shape::query_stages> query;
     while (true) {
       std::int32_t const index = pieces_type::next_work(scratch, query);
@@ -173,6 +173,15 @@ struct attention_on_warpgroups {
       }
       attend(scratch, state, query, index);
       query.advance();
+    }
+  }
+
+  /// The descriptor, in a register if the policy keeps it there.
+  __device__ __forceinline__ static matrix_descriptor prepared(matrix_descriptor const& operand) {
+    if constexpr (Policy.keeps_descriptors) {
+      return operand.kept();
+    } else {
+      return operand;
     }
   }
 
@@ -221,10 +230,9 @@ struct attention_on_warpgroups {
 
   __device__ __forceinline__ void begin_work(scratch_type& scratch, consumer_state& state,
                                              pipeline_state<shape::query_stages> query) const {
-    state.queries = matrix_descriptor::rows_of<shape::row_bytes>(
-                        detail::plain_shared_address(scratch.query[query.stage]) +
-                        static_cast<std::uint32_t>(state.warp / 4 * shape::warpgroup_rows * shape::row_bytes))
-                        .kept();
+    state.queries = prepared(matrix_descriptor::rows_of<shape::row_bytes>(
+        detail::plain_shared_address(scratch.query[query.stage]) +
+        static_cast<std::uint32_t>(state.warp / 4 * shape::warpgroup_rows * shape::row_bytes)));
     state.query_scales = scratch.query_scales[query.stage];
     state.rows = {};
 #pragma unroll

@@ -19,6 +19,7 @@ struct warpgroup_attention_policy {
   int producer_registers;     ///< registers of each thread of the producer warpgroup
   int consumer_registers;     ///< registers of each thread of the consumer warpgroups
   bool has_first_tile_apart;  ///< whether the sequence's first tile has code of its own, so that the others' is shorter
+  bool keeps_descriptors;     ///< whether descriptors of operands stay in registers; else each tile makes them again
 
   friend constexpr bool operator==(warpgroup_attention_policy const&, warpgroup_attention_policy const&) = default;
 };
@@ -59,6 +60,24 @@ struct warpgroup_attention_policy {
 /// Earlier, with exponentials, relative to this policy: products overlapped with the softmax of one warpgroup (2
 /// warpgroups of 240 registers) 0.90, a cluster of two that shares keys 0.97, 3 stages 0.96.
 ///
+/// At 64 channels the card's power is the limit (16K: 690 of 700 W, at 1845 to 1890 of 1980 MHz), so that the number of
+/// instructions counts, whatever their pipe. Speed at 16K and causal 16K, ways in turn on one card, relative to
+/// descriptors made in each tile and arrivals of a chosen lane (330 instructions a tile):
+///
+///     64 channels                                        full   causal
+///     descriptors kept, an elected lane arrives          1.018   1.017     (318 instructions)
+///     an elected lane arrives                            1.009   1.008     (327)
+///     descriptors kept                                   1.015   1.011
+///     and one arrival for keys, which is not safe        1.020   1.014
+///     half of the additions by IMAD, to free the ALU      .963    .962
+///     products begun with half of the weights             .913    .920
+///     128 channels
+///     descriptors kept, an elected lane arrives           .992    .983
+///     an elected lane arrives                             .995    .996
+///
+/// The warpgroups of 256 channels in turn by named barriers, so that products of one run beside the softmax of the
+/// other: products of values and the next scores in a turn .91, causal .90; scores in a turn .97, causal .97.
+///
 /// Codes of queries made by the program itself, from bf16 to bf16, speed relative to codes made before, in turn on one
 /// card: 128 channels 4K 1.013, causal 1.033; 16K 1.012, causal 1.007; 32K 0.998, causal 0.997; 64 channels 4K 1.020,
 /// 16K 1.004, causal 1.009; 256 channels 0.996, causal 1.005. At 4K quantization takes 95 us in place of 141, this
@@ -75,9 +94,9 @@ template <int Channels>
 struct warpgroup_attention_tuning {
   using policy_type = warpgroup_attention_policy;
   TESSERA_FN constexpr policy_type operator()(int) const {
-    return Channels > 128  ? policy_type{2, 2, 64, 2, 24, 240, false}
-           : Channels > 64 ? policy_type{3, 4, 128, 0, 32, 160, false}
-                           : policy_type{4, 6, 64, 0, 32, 112, true};
+    return Channels > 128  ? policy_type{2, 2, 64, 2, 24, 240, false, false}
+           : Channels > 64 ? policy_type{3, 4, 128, 0, 32, 160, false, false}
+                           : policy_type{4, 6, 64, 0, 32, 112, true, true};
   }
 };
 
