@@ -378,6 +378,44 @@ TEST_CASE("a wrong checksum of header or codebook makes zeros of all weights on 
   }
 }
 
+TEST_CASE("broken and sound tensors in turn are refused and decoded each by itself on the device", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  cuda const exec;
+  std::vector<bf16_array> expected;
+  std::vector<stream_on_device> streams;
+  std::vector<device_weights<bfloat16>> decoded;
+  std::vector<neuzip::target> targets;
+  for (int i = 0; i < 32; ++i) {  // a thread block has several of the small tensors
+    std::int64_t const count = i % 8 == 0 ? 300 * 1024 : 1024 * (2 + i % 3) + i;
+    expected.emplace_back(weight_kind::gauss, static_cast<std::uint64_t>(i), count);
+    streams.emplace_back(expected.back(), weight_stream_options{.block = 1024});
+    REQUIRE(streams.back().spec.coder == weight_coder::rans_pairs);
+    if (i % 2 == 1) {
+      streams.back().flip(64 + 250);  // the codebook's frequencies no longer add up
+      expected.pop_back();
+      expected.emplace_back(count);
+    }
+    decoded.emplace_back(count);
+  }
+  for (std::size_t i = 0; i < streams.size(); ++i) {
+    targets.push_back({streams[i].spec, streams[i].memory.view(), decoded[i].view()});
+  }
+  array_view<neuzip::target const> const list(targets.data(), std::ssize(targets));
+  device_space const space(neuzip::decode_plan(exec, list));
+  for (int turn = 0; turn < 20; ++turn) {
+    for (std::size_t i = 0; i < streams.size(); ++i) {
+      cuda_ok(cudaMemset(decoded[i].view().data, 0xa5, 2 * static_cast<std::size_t>(expected[i].count())));
+    }
+    neuzip::decode(exec, list, space);
+    CHECK(message_of([&] { exec.wait(); }).find("the header contradicts itself") != std::string::npos);
+    for (std::size_t i = 0; i < streams.size(); ++i) {
+      INFO("turn " << turn << ", tensor " << i);
+      REQUIRE((decoded[i].download() == expected[i]));
+      REQUIRE(decoded[i].guards_are_intact());
+    }
+  }
+}
+
 TEST_CASE("a part of the blocks of a tensor that is stored as it is decodes on the device", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   cuda const exec;

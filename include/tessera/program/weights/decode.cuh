@@ -123,6 +123,7 @@ struct decode_weights_on_warps {
     if (scratch.table.is_sound == 0) {
       async_copy_wait_all();
       refuse_part(t, scratch, warp);
+      group.sync();  // the next tensor's table says whether that one is sound
       return;
     }
     // The last warp has the least work where there are few blocks.
