@@ -122,14 +122,14 @@ class cache_problem {
   }
   /// Attention over the keys and values that restore() has made from the cache.
   void attend_dense(tessera::cuda const& exec) {
-    tessera::run_decode_attention(exec, tessera::decode_attention_call<value_type, value_type>{
-                                            setup_.shape,
-                                            {keys_as_restored(), values_as_restored(), {}, lengths()},
-                                            queries(),
-                                            scale(),
-                                            true,
-                                            {results(dense_result_)},
-                                            partials()});
+    tessera::run(exec, tessera::decode_attention_call<value_type, value_type>{
+                           setup_.shape,
+                           {keys_as_restored(), values_as_restored(), {}, lengths()},
+                           queries(),
+                           scale(),
+                           true,
+                           {results(dense_result_)},
+                           partials()});
   }
   void restore(int layer = 1) {
     tessera::attention_shape const& s = setup_.shape;

@@ -116,43 +116,42 @@ class offload_problem {
     auto const keys = heads(dense_keys_);
     auto const values = heads(dense_values_);
     tessera::workspace const space(dense_places_.plan, dense_space_);
-    tessera::run_decode_attention(
-        exec_, tessera::decode_attention_call<value_type, value_type>{
-                   s,
-                   {keys, values, {}, {}},
-                   tessera::head_view<value_type const>(queries_.data(), {s.batch, s.query_heads, 1, s.channels}),
-                   cache_.scale,
-                   true,
-                   {tessera::head_view<value_type>(dense_results_.data(), {s.batch, s.query_heads, 1, s.channels})},
-                   dense_places_.partials(space)});
+    tessera::run(exec_,
+                 tessera::decode_attention_call<value_type, value_type>{
+                     s,
+                     {keys, values, {}, {}},
+                     tessera::head_view<value_type const>(queries_.data(), {s.batch, s.query_heads, 1, s.channels}),
+                     cache_.scale,
+                     true,
+                     {tessera::head_view<value_type>(dense_results_.data(), {s.batch, s.query_heads, 1, s.channels})},
+                     dense_places_.partials(space)});
   }
 
   // The programs of a step, each by itself; after a step their inputs are in memory.
   void score() {
-    tessera::run_program(exec_, tessera::score_chunks<value_type, selector>{plan_.extents, cache_.memory, latest(),
-                                                                            cache_.selector, cache_.scale});
+    tessera::run(exec_, tessera::score_chunks<value_type, selector>{plan_.extents, cache_.memory, latest(),
+                                                                    cache_.selector, cache_.scale});
   }
   void select() {
-    tessera::run_program(
-        exec_, tessera::select_chunks<value_type, selector>{plan_.extents, cache_.memory, latest(), cache_.selector});
+    tessera::run(exec_,
+                 tessera::select_chunks<value_type, selector>{plan_.extents, cache_.memory, latest(), cache_.selector});
   }
   void place() {
-    tessera::run_program(exec_,
-                         tessera::place_chunks<value_type, element>{plan_.extents, cache_.memory, latest(), true});
+    tessera::run(exec_, tessera::place_chunks<value_type, element>{plan_.extents, cache_.memory, latest(), true});
   }
   void fetch() {
     bool const crosses_bus = setup_.store == tessera::value_store::host;
-    tessera::run_program(
+    tessera::run(
         exec_, tessera::fetch_values<value_type, element, codec>{plan_.extents, cache_.memory, latest(), crosses_bus});
   }
   void rebuild() {
-    tessera::run_program(
-        exec_, tessera::rebuild_keys<value_type, element>{plan_.extents, cache_.memory, latest(), cache_.rotary});
+    tessera::run(exec_,
+                 tessera::rebuild_keys<value_type, element>{plan_.extents, cache_.memory, latest(), cache_.rotary});
   }
   void attend_selected() {
     auto const& n = plan_.extents;
-    tessera::run_program(exec_, tessera::attend_chunks<value_type, element>{n, cache_.memory, latest(), cache_.scale,
-                                                                            resident_splits(n), selected_splits(n)});
+    tessera::run(exec_, tessera::attend_chunks<value_type, element>{n, cache_.memory, latest(), cache_.scale,
+                                                                    resident_splits(n), selected_splits(n)});
   }
 
   /// How many chunks the latest step missed, in all heads.
@@ -247,18 +246,16 @@ class offload_problem {
       tessera::view<value_type const, 3> const keys(dense_keys_.data() + i * key_heads * setup_.tokens * channels,
                                                     {key_heads, setup_.tokens, channels});
       std::int64_t const row = plan_.first_rows[static_cast<std::size_t>(i)];
-      tessera::run_program(exec_,
-                           tessera::summarize_prompt<value_type, selector>{keys,
-                                                                           cache_.rotary,
-                                                                           cache_.selector,
-                                                                           0,
-                                                                           row,
-                                                                           chunks,
-                                                                           m.landmarks,
-                                                                           {cosines.data(), {key_heads, chunks}}});
-      tessera::run_program(exec_,
-                           tessera::put_values<value_type, codec>{
-                               values, plan_.extents.chunk, 0, chunks, {records.data(), {chunks, key_heads, bytes}}});
+      tessera::run(exec_, tessera::summarize_prompt<value_type, selector>{keys,
+                                                                          cache_.rotary,
+                                                                          cache_.selector,
+                                                                          0,
+                                                                          row,
+                                                                          chunks,
+                                                                          m.landmarks,
+                                                                          {cosines.data(), {key_heads, chunks}}});
+      tessera::run(exec_, tessera::put_values<value_type, codec>{
+                              values, plan_.extents.chunk, 0, chunks, {records.data(), {chunks, key_heads, bytes}}});
       copy(&m.values(row, 0, 0), records.data(), records.bytes());
     }
   }
@@ -270,8 +267,8 @@ class offload_problem {
     std::int64_t const chunks = plan_.capacity(0) - 1;
     for (std::int64_t i = 0; i < setup_.sequences; ++i) {
       auto const first = static_cast<std::int32_t>(plan_.first_rows[static_cast<std::size_t>(i)]);
-      tessera::run_program(exec_, tessera::open_sequence<value_type, element>{
-                                      n, m, i, first, static_cast<std::int32_t>(plan_.capacity(i))});
+      tessera::run(exec_, tessera::open_sequence<value_type, element>{n, m, i, first,
+                                                                      static_cast<std::int32_t>(plan_.capacity(i))});
     }
     std::vector<std::int32_t> ids;
     std::vector<std::int16_t> places(static_cast<std::size_t>(n.rows * n.key_heads), -1);

@@ -17,10 +17,9 @@ using eight_with_value_means =
 }  // namespace tessera_test
 
 /// Declares or defines the method's functions after `template` or `extern template`.
-#define TESSERA_TEST_ATTENTION_ON_DEVICES(words, attention, type)                                 \
-  words void tessera::quantize_attention(tessera::cuda const&,                                    \
-                                         tessera::quantize_call<attention::method, type> const&); \
-  words void tessera::run_attention(tessera::cuda const&, tessera::attention_call<attention::method, type> const&)
+#define TESSERA_TEST_ATTENTION_ON_DEVICES(words, attention, type)                                        \
+  words void tessera::run(tessera::cuda const&, tessera::quantize_call<attention::method, type> const&); \
+  words void tessera::run(tessera::cuda const&, tessera::attention_call<attention::method, type> const&)
 
 #define TESSERA_TEST_ATTENTION_RUNS_ON_DEVICES(words)                                    \
   TESSERA_TEST_ATTENTION_ON_DEVICES(words, tessera::sage_attention2, tessera::bfloat16); \

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Refuses to compile where a header is missing, so that a call with a tessera::cuda executor would mean the portable
-/// program. Include it last.
-///
-/// Each function that algorithms overload for CUDA gets one or two more overloads here. CUDA's own overload suits a
-/// call better than these; the one for any executor does not, so that without CUDA's own the call is ambiguous. Nothing
-/// is ever called.
+/// program: each call for which CUDA has programs must have a list of them. Include it last.
 #pragma once
 
 #include <cstdint>
@@ -13,28 +9,10 @@
 
 namespace tessera {
 
-template <class A, class Call>
-void run_attention(basic_cuda<A> const&, Call const&);
-template <class A, class Call>
-void quantize_attention(basic_cuda<A> const&, Call const&);
+// Weights and paged caches choose by overloads. CUDA's own overload suits a call better than these; the one for any
+// executor does not, so that without CUDA's own the call is ambiguous. Nothing is ever called.
 template <class Mantissa, class A, class List>
 void run_decode(basic_cuda<A> const&, List);
-template <class A, class Call>
-void run_decode_attention(basic_cuda<A> const&, Call const&);
-template <class A, class Call>
-void add_products(basic_cuda<A> const&, Call const&);
-template <class A, class Search>
-void find_subspace(basic_cuda<A> const&, Search const&);
-template <class A, class Problem>
-void run_linear(basic_cuda<A> const&, Problem const&);
-template <class A, class Call>
-void run_loss_gradients(basic_cuda<A> const&, Call const&);
-template <class A, class Program, class Softmaxes>
-void run_loss_tiles(basic_cuda<A> const&, Program const&, loss_marks const&, Softmaxes const&);
-template <class A, class Program>
-void run_program(basic_cuda<A> const&, Program const&);
-template <class Executor, class T, class E>
-void run_program(Executor const&, attend_chunks<T, E> const&);
 template <class A, class Call>
 void run_cached_attention(basic_cuda<A> const&, Call const&);
 
@@ -48,24 +26,26 @@ template <class T>
 T const& a();
 
 // The types of the calls' results, for which the compiler has to choose functions.
+using weight_list = array_view<weight_decoding<bfloat16> const>;
+using chosen = std::tuple<
+    std::type_identity<decltype(run_decode<keep_mantissa<7>>(a<cuda>(), a<weight_list>()))>,
+    std::type_identity<decltype(run_cached_attention(a<cuda>(), a<cached_attention_call<bfloat16, bfloat16>>()))>>;
+
+template <class Call>
+inline constexpr bool has_models = !std::is_same_v<typename models_for<cuda, Call>::type, model_list<>>;
+
 using method = sage_attention2::method;
 using tile = loss_gemm_tile<bfloat16>;
 using states = lse_reducer<float>;
-using weight_list = array_view<weight_decoding<bfloat16> const>;
-using gradients = loss_gradient_call<tile, states, gradient_filter<12>, bfloat16>;
-using chosen = std::tuple<
-    std::type_identity<decltype(run_attention(a<cuda>(), a<attention_call<method, bfloat16>>()))>,
-    std::type_identity<decltype(quantize_attention(a<cuda>(), a<quantize_call<method, bfloat16>>()))>,
-    std::type_identity<decltype(run_decode<keep_mantissa<7>>(a<cuda>(), a<weight_list>()))>,
-    std::type_identity<decltype(run_decode_attention(a<cuda>(), a<decode_attention_call<bfloat16, bfloat16>>()))>,
-    std::type_identity<decltype(add_products(a<cuda>(), a<gram_call<bfloat16>>()))>,
-    std::type_identity<decltype(find_subspace(a<cuda>(), a<subspace_search<bfloat16>>()))>,
-    std::type_identity<decltype(run_linear(a<cuda>(), a<linear_problem<bfloat16, bfloat16, plain_sum>>()))>,
-    std::type_identity<decltype(run_loss_gradients(a<cuda>(), a<gradients>()))>,
-    std::type_identity<decltype(run_loss_tiles(a<cuda>(), a<loss_tiles<tile, states>>(), a<loss_marks>(),
-                                               a<kept_softmaxes<bfloat16>>()))>,
-    std::type_identity<decltype(run_program(a<cuda>(), a<attend_chunks<bfloat16, std::int8_t>>()))>,
-    std::type_identity<decltype(run_cached_attention(a<cuda>(), a<cached_attention_call<bfloat16, bfloat16>>()))>>;
+static_assert(has_models<attention_call<method, bfloat16>>);
+static_assert(has_models<quantize_call<method, bfloat16>>);
+static_assert(has_models<decode_attention_call<bfloat16, bfloat16>>);
+static_assert(has_models<linear_problem<bfloat16, bfloat16, plain_sum>>);
+static_assert(has_models<logit_reduction<tile, states>>);
+static_assert(has_models<loss_gradient_call<tile, states, gradient_filter<12>, bfloat16>>);
+static_assert(has_models<gram_call<bfloat16>> && has_models<projection_call<bfloat16>>);
+static_assert(has_models<subspace_search<bfloat16>>);
+static_assert(has_models<attend_chunks<bfloat16, std::int8_t>>);
 
 // Checks a side queue on a stream, which other executors' side queues do not take, and sums in registers of tensor
 // cores.

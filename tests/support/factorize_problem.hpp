@@ -30,7 +30,7 @@ struct found_directions {
 struct executors_choice {
   template <class Executor, class T>
   static void run(Executor const& exec, subspace_search<T> const& search) {
-    find_subspace(exec, search);
+    tessera::run(exec, search);
   }
 };
 

@@ -105,8 +105,8 @@ void check_step(step_setup const& setup) {
   tessera::offload_extents const n = p.extents();
   auto const in = p.tokens(setup.steps_before);
   auto const& host = p.here->cache;
-  tessera::run_program(tessera::cpu{}, tessera::append_tokens<T, E>{n, host.memory, p.here->step, host.rotary,
-                                                                    in.queries, in.keys, in.values, nullptr});
+  tessera::run(tessera::cpu{}, tessera::append_tokens<T, E>{n, host.memory, p.here->step, host.rotary, in.queries,
+                                                            in.keys, in.values, nullptr});
 
   p.run([&](blocks const& b) {
     return tessera::score_chunks<T, S>{n, b.cache.memory, b.step, b.cache.selector, b.cache.scale};
@@ -147,14 +147,13 @@ void check_step(step_setup const& setup) {
   tessera::buffer<float> sums(p.exec(), p.sums().size());
   auto const host_results = p.results();
   auto const host_sums = p.sums();
-  tessera::run_program(p.exec(),
-                       tessera::merge_chunks<T, E, float>{n,
-                                                          p.there->cache.memory.sequences,
-                                                          p.there->step,
-                                                          {results.data(), {p.steps(), n.query_heads, n.channels}},
-                                                          {sums.data(), {p.steps(), n.query_heads}}});
-  tessera::run_program(tessera::cpu{}, tessera::merge_chunks<T, E, float>{n, host.memory.sequences, p.here->step,
-                                                                          host_results, host_sums});
+  tessera::run(p.exec(), tessera::merge_chunks<T, E, float>{n,
+                                                            p.there->cache.memory.sequences,
+                                                            p.there->step,
+                                                            {results.data(), {p.steps(), n.query_heads, n.channels}},
+                                                            {sums.data(), {p.steps(), n.query_heads}}});
+  tessera::run(tessera::cpu{},
+               tessera::merge_chunks<T, E, float>{n, host.memory.sequences, p.here->step, host_results, host_sums});
   std::vector<float> found(static_cast<std::size_t>(results.size()));
   std::vector<float> found_sums(static_cast<std::size_t>(sums.size()));
   p.exec().copy(results.view(), found);

@@ -99,9 +99,9 @@ class step_problem {
   template <class Make>
   void run(Make const& make) {
     upload();
-    tessera::run_program(exec_, make(*there));
+    tessera::run(exec_, make(*there));
     download();
-    tessera::run_program(tessera::cpu{}, make(*here));
+    tessera::run(tessera::cpu{}, make(*here));
   }
   /// The part of memory that differs: 0 device, 1 host, 2 tessera::workspace; -1: none.
   int differing(std::size_t parts = 3) const {

@@ -65,13 +65,13 @@ class selector_check {
           {keys, {2, s.tokens, 64}}, rotary, p_.here->cache.selector, 0, 0, chunks, {to, {chunks, 2, elements}},
           {cosines_to, {2, chunks}}};
     };
-    run_program(tessera::cpu{}, program(p_.here->cache.rotary, s.keys.data(), kept.data(), cosines.data()));
+    tessera::run(tessera::cpu{}, program(p_.here->cache.rotary, s.keys.data(), kept.data(), cosines.data()));
     tessera::buffer<T> keys(p_.exec(), static_cast<std::int64_t>(s.keys.size()));
     tessera::buffer<E> to(p_.exec(), static_cast<std::int64_t>(kept.size()));
     tessera::buffer<float> cosines_to(p_.exec(), 2 * chunks);
     p_.exec().copy(s.keys, keys);
     p_.exec().clear(to);
-    run_program(p_.exec(), program(p_.there->cache.rotary, keys.data(), to.data(), cosines_to.data()));
+    tessera::run(p_.exec(), program(p_.there->cache.rotary, keys.data(), to.data(), cosines_to.data()));
     p_.exec().copy(to.view(), found_kept);
     p_.exec().copy(cosines_to.view(), found_cosines);
     p_.exec().wait();
@@ -116,8 +116,8 @@ class selector_check {
     tessera::offload_extents const n = p_.extents();
     auto const in = p_.tokens(setup_.steps_before);
     auto const& host = p_.here->cache;
-    run_program(tessera::cpu{}, tessera::append_tokens<T, E>{n, host.memory, p_.here->step, host.rotary, in.queries,
-                                                             in.keys, in.values, nullptr});
+    tessera::run(tessera::cpu{}, tessera::append_tokens<T, E>{n, host.memory, p_.here->step, host.rotary, in.queries,
+                                                              in.keys, in.values, nullptr});
     p_.run([&](blocks const& b) {
       return tessera::score_chunks<T, S>{n, b.cache.memory, b.step, b.cache.selector, b.cache.scale};
     });
@@ -125,7 +125,7 @@ class selector_check {
     CHECK(score_error() < 1e-5);
     p_.run([&](blocks const& b) { return tessera::select_chunks<T, S>{n, b.cache.memory, b.step, b.cache.selector}; });
     CHECK(p_.differing() == -1);
-    run_program(tessera::cpu{}, tessera::project_archived<T, E>{n, host.memory, p_.here->step});
+    tessera::run(tessera::cpu{}, tessera::project_archived<T, E>{n, host.memory, p_.here->step});
     REQUIRE(p_.here->step.residuals[0] >= 0.0F);  // a chunk leaves the ring
     p_.run([&](blocks const& b) {
       return tessera::archive_chunks<T, S, tessera::exact_values>{n, b.cache.memory, b.step, b.cache.selector, 3.0F};

@@ -44,6 +44,13 @@ class device_error : public error {
   int code_;
 };
 
+/// An executor that refuses_slower_programs has no fast program for a call (exec/execution_options.hpp). The message says
+/// which programs it has, and why they do not take the call.
+class slower_program : public error {
+ public:
+  using error::error;
+};
+
 /// Bytes that no encoder of this library wrote.  `position()` is where: a block or byte number, or -1 if there is none.
 class corrupt_data : public error {
  public:

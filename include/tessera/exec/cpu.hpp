@@ -29,6 +29,7 @@
 
 #include <tessera/concepts/program.hpp>
 #include <tessera/core/check.hpp>
+#include <tessera/exec/execution_options.hpp>
 #include <tessera/exec/memory.hpp>
 #include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/worker_pool.hpp>
@@ -84,6 +85,8 @@ struct cpu {
   int threads = 0;
   /// The resource of buffers and workspaces; read it as `exec.memory()`.
   memory_handle memory = {};
+  /// Who is told of launches, see exec/execution_options.hpp.
+  execution_options options = {};
   /// Not for users: the threads and the status word, shared by copies of an executor.
   std::shared_ptr<detail::cpu_state> state = std::make_shared<detail::cpu_state>();
 
@@ -95,6 +98,10 @@ struct cpu {
   void run(P const& program, std::int64_t count) const {
     check<value_error>(threads >= 0, "cpu.run: the number of threads is ", threads, " but must not be negative");
     check<shape_error>(count >= 0, "cpu.run: the number of tiles is ", count, " but must not be negative");
+    detail::tell_launch<P>(options, count);
+    if (options.is_dry) {
+      return;
+    }
     std::int64_t const most = threads > 0 ? threads : all_threads();
     std::int64_t const used = most < count ? most : count;
     constexpr std::int64_t ranges_a_thread = 8;  // evens out tiles that take longer than others
@@ -126,6 +133,9 @@ struct cpu {
     auto const to = as_array(target);
     check<shape_error>(from.size() == to.size(), "cpu.copy: the source has ", from.size(),
                        " elements but the target has ", to.size());
+    if (options.is_dry) {
+      return;
+    }
     using element = typename decltype(to)::element_type;
     if constexpr (std::is_same_v<typename decltype(from)::value_type, element> &&
                   std::is_trivially_copyable_v<element>) {
@@ -147,7 +157,7 @@ struct cpu {
     auto const to = as_array(target);
     check<shape_error>(to.is_contiguous(), "cpu.clear: the target has a stride of ", to.stride(0),
                        " but must have a stride of 1");
-    if (!to.is_empty()) {
+    if (!to.is_empty() && !options.is_dry) {
       std::memset(to.data, 0, static_cast<std::size_t>(to.size()) * sizeof(*to.data));
     }
   }

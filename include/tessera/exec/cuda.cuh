@@ -48,9 +48,11 @@
 
 #include <tessera/concepts/program.hpp>
 #include <tessera/core/check.hpp>
+#include <tessera/core/refusal.hpp>
 #include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/cuda_launch.cuh>
 #include <tessera/exec/cuda_memory.cuh>
+#include <tessera/exec/execution_options.hpp>
 #include <tessera/exec/memory.hpp>
 #include <tessera/exec/status_calls.hpp>
 #include <tessera/tile/cuda/dependent_launch.cuh>
@@ -60,11 +62,26 @@
 namespace tessera {
 inline namespace v0 {
 
+/// What choices of programs depend on, of a device that need not be there: for explain() without a GPU.
+struct cuda_device_description {
+  int architecture = 900;         ///< 900 is sm_90a
+  int multiprocessors = 132;      ///< multiprocessors of the device
+  int shared_bytes = 227 * 1024;  ///< the most shared memory of a thread block
+};
+
 namespace detail {
 
 /// The state that copies of one executor share.
 class cuda_state {
  public:
+  /// A device that is only described: nothing runs on it.
+  explicit cuda_state(cuda_device_description const& of)
+      : is_described_(true),
+        architecture_(of.architecture),
+        shared_bytes_(of.shared_bytes),
+        multiprocessors_(of.multiprocessors),
+        reads_all_memory_(true) {}
+
   explicit cuda_state() {
     check_cuda(cudaGetDevice(&device_), "cuda", "cudaGetDevice");
     int const major = attribute(cudaDevAttrComputeCapabilityMajor);
@@ -86,6 +103,8 @@ class cuda_state {
   }
 
   [[nodiscard]] int device() const { return device_; }
+  /// Whether there is no device, only a description of one.
+  [[nodiscard]] bool is_described() const { return is_described_; }
   /// The device's architecture; 900 is sm_90.
   [[nodiscard]] int architecture() const { return architecture_; }
   [[nodiscard]] int shared_bytes() const { return shared_bytes_; }
@@ -97,7 +116,9 @@ class cuda_state {
   /// Whether the device has wgmma.
   [[nodiscard]] bool is_hopper() const { return is_hopper_; }
   [[nodiscard]] status_word* status() const { return words_.get(); }
-  [[nodiscard]] status_word* status(status_call const& call) { return words_.get() + calls_.number_of(call); }
+  [[nodiscard]] status_word* status(status_call const& call) {
+    return is_described_ ? nullptr : words_.get() + calls_.number_of(call);
+  }
 
   /// Waits for the stream, throws what groups have reported, and resets the words.
   void wait(cudaStream_t stream) {
@@ -146,6 +167,7 @@ class cuda_state {
   }
 
   int device_ = 0;
+  bool is_described_ = false;
   int architecture_ = 0;
   int shared_bytes_ = 0;
   int multiprocessors_ = 0;
@@ -197,12 +219,26 @@ std::shared_ptr<cuda_state> make_cuda_state() {
 /// is compiled for. Copies share the device and the status word.
 template <class Architectures>
 struct basic_cuda {
+  /// Whether the source is compiled for an architecture; 900 is sm_90, with or without its own instructions.
+  template <int Architecture>
+  static constexpr bool is_compiled_for = detail::has_architecture<Architecture>(Architectures{});
+
   /// The stream that work is enqueued on; the null stream by default.
   cudaStream_t stream = nullptr;
   /// The resource of buffers and workspaces; read it as `exec.memory()`.
   memory_handle memory = std::make_shared<device_memory>();
+  /// Who is told of launches and choices of programs, and whether slower programs run: exec/execution_options.hpp.
+  execution_options options = {};
   /// Not for users: the device (the one that is current here) and the status word, shared by copies of an executor.
   std::shared_ptr<detail::cuda_state> state = detail::make_cuda_state<Architectures>();
+
+  /// An executor for explain() alone: it chooses programs as on such a device, which need not be there. It has no
+  /// memory, and nothing runs on it.
+  [[nodiscard]] static basic_cuda described(cuda_device_description const& device) {
+    execution_options dry;
+    dry.is_dry = true;
+    return {nullptr, memory_handle{}, dry, std::make_shared<detail::cuda_state>(device)};
+  }
 
   /// Enqueues `program(group, which, scratch)` for each `which` from 0 to `count` - 1.
   template <class P>
@@ -212,6 +248,13 @@ struct basic_cuda {
     check<shape_error>(count >= 0, "cuda.run: the number of tiles is ", count, " but must not be negative");
     if (count == 0) {
       return;
+    }
+    detail::tell_launch<P>(options, count);
+    if (options.is_dry) {
+      return;
+    }
+    if (state->is_described()) {
+      throw device_error("cuda.run: " + detail::name_of<P>() + " was given to an executor of a described device");
     }
     if constexpr (detail::says_architectures<P> || detail::says_specific_architecture<P>) {
       if (!has<P>()) {
@@ -262,6 +305,9 @@ struct basic_cuda {
   /// Whether the program can run on this device, because it was compiled for the device's architecture.
   template <class P>
   [[nodiscard]] bool has() const {
+    if (state->is_described()) {
+      return detail::is_compiled_for<P>(Architectures{}, state->architecture());
+    }
     auto& known = detail::devices_with_program<Architectures, P>;
     std::uint64_t const bit = state->device() < 64 ? std::uint64_t{1} << state->device() : 0;
     if ((known.load(std::memory_order_relaxed) & bit) != 0) {
@@ -273,8 +319,18 @@ struct basic_cuda {
     return is_there;
   }
 
+  /// The refusal of a program that is not compiled for this device, or none.
+  template <class P>
+  [[nodiscard]] refusal lacks() const {
+    return unless(has<P>(), "the device's architecture", state->architecture(),
+                  "one that the program is for and this source was compiled for (sm_90a is 900)");
+  }
+
   /// Waits for the stream. Throws what groups reported since the last call, or an error of the runtime.
   void wait() const {
+    if (options.is_dry) {
+      return;
+    }
     detail::device_guard const guard(state->device());
     state->wait(stream);
   }
@@ -297,7 +353,7 @@ struct basic_cuda {
                        " elements but the target has ", to.size());
     check<shape_error>(from.is_contiguous() && to.is_contiguous(), "cuda.copy: the strides are ", from.stride(0),
                        " and ", to.stride(0), " but must be 1");
-    if (from.is_empty()) {
+    if (from.is_empty() || options.is_dry) {
       return;
     }
     detail::device_guard const guard(state->device());
@@ -308,6 +364,9 @@ struct basic_cuda {
 
   /// Throws value_error where elements lie in memory of the host that the device does not read; see check_reach.hpp.
   void check_reach(char const* function, char const* what, void const* first) const {
+    if (state->is_described()) {
+      return;
+    }
     detail::device_guard const guard(state->device());
     cudaPointerAttributes attributes{};
     check_cuda(cudaPointerGetAttributes(&attributes, first), function, "cudaPointerGetAttributes");
@@ -323,7 +382,7 @@ struct basic_cuda {
     auto const to = as_array(target);
     check<shape_error>(to.is_contiguous(), "cuda.clear: the target has a stride of ", to.stride(0),
                        " but must have a stride of 1");
-    if (to.is_empty()) {
+    if (to.is_empty() || options.is_dry) {
       return;
     }
     detail::device_guard const guard(state->device());

@@ -129,6 +129,24 @@ TESSERA_FN constexpr bool is_for_architecture(int architecture, bool specific) {
   return compiled;
 }
 
+/// Whether a list of architectures has one.
+template <int Architecture, int... Architectures>
+[[nodiscard]] constexpr bool has_architecture(arch_list<Architectures...>) {
+  return ((Architectures == Architecture) || ...);
+}
+
+/// Whether code for a list of architectures has a program for one of them, as far as a description of a device tells:
+/// sm_90 counts as sm_90a. Code for an older architecture of the same generation runs, too.
+template <class P, int... Architectures>
+[[nodiscard]] constexpr bool is_compiled_for(arch_list<Architectures...>, int architecture) {
+  int best = 0;
+  ((best = Architectures <= architecture && Architectures / 100 == architecture / 100 && Architectures > best
+               ? Architectures
+               : best),
+   ...);
+  return best > 0 && is_for_architecture<P>(best, true);
+}
+
 template <class P>
 __device__ __forceinline__ void run_groups(P const& program, std::int64_t const count) {
   using shape = launch_shape<P>;

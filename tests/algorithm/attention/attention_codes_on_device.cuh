@@ -107,7 +107,7 @@ class device_codes {
     call.work_splits = work_splits;
     if (is_portable) {
       call.partials = Attention::partials(p_.shape, space_);
-      tessera::detail::run_attention_portably(exec_, call);
+      tessera::run_portably(exec_, call);
     } else {
       Attention::forward(exec_, call);
     }

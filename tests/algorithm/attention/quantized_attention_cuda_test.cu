@@ -48,8 +48,7 @@ portable_results run_portably(cuda const& exec, attention_problem<T> const& p) {
   buffer<T> result(exec, static_cast<std::int64_t>(p.queries.size()));
   buffer<float> lse(exec, s.batch * s.query_heads * s.queries);
   float const scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(s.channels)));
-  detail::quantize_attention_portably(exec,
-                                      quantize_call<typename Attention::method, T>{s, scale, in, heads, places, space});
+  run_portably(exec, quantize_call<typename Attention::method, T>{s, scale, in, heads, places, space});
   attention_call<typename Attention::method, T> const call{
       s,
       p.options,
@@ -60,7 +59,7 @@ portable_results run_portably(cuda const& exec, attention_problem<T> const& p) {
     auto const program = detail::tiles_of<64>(call);
     exec.run(program, program.groups());
   } else {
-    detail::run_attention_portably(exec, call);
+    run_portably(exec, call);
   }
   auto const on_host = to_host(exec, result);
   auto const lse_on_host = to_host(exec, lse);

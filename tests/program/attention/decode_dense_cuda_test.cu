@@ -154,7 +154,7 @@ TEST_CASE("decoding takes heads side by side, and blocks of tokens", "[cuda]") {
 
 TEST_CASE("decoding of other widths and blocks is by the portable program", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  auto const decode = [](auto const& exec, auto const& call) { run_decode_attention(exec, call); };
+  auto const decode = [](auto const& exec, auto const& call) { tessera::run(exec, call); };
   check_setup<bfloat16>({.shape = {2, 6, 2, 2, 300, 80}}, 1e-4, decode);
   check_setup<float16>({.shape = {2, 4, 4, 1, 300, 128}, .block_tokens = 48}, 1e-4, decode);
 }

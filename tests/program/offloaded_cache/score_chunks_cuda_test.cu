@@ -132,7 +132,7 @@ class scores_problem {
                    {extents_.rows, extents_.key_heads, extents_.group()},
                    {1, extents_.group() * extents_.rows, extents_.rows}};
     step.score_sums = {made_sums.data(), {extents_.batch, blocks, extents_.query_heads}};
-    run_program(exec_, score_chunks<bfloat16, selector>{extents_, memory, step, {}, scale});
+    tessera::run(exec_, score_chunks<bfloat16, selector>{extents_, memory, step, {}, scale});
     exec_.copy(made.view(), scores);
     exec_.copy(made_sums.view(), sums);
     exec_.wait();

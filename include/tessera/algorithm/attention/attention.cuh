@@ -27,7 +27,9 @@
 
 #include <tessera/algorithm/attention/attention.hpp>
 #include <tessera/algorithm/attention/quantized_attention.cuh>
+#include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/exec/run.hpp>
 #include <tessera/program/attention/lane_weights.cuh>
 #include <tessera/program/attention/quantized_decode.cuh>
 #include <tessera/program/attention/quantized_forward.cuh>
@@ -123,15 +125,47 @@ inline std::int64_t floats_of_work_splits(attention_shape const& s, int multipro
   return 2 * ranges * slots::floats_of_slot(block_rows_of(s), program_channels(s));
 }
 
+/// Whether a lane can make codes of the softmax's weights (program/attention/lane_weights.cuh).
+template <class Softmax>
+inline constexpr bool has_lane_weights = requires {
+  lane_weights<Softmax>::steps;
+};
+
+/// Why no program for sm_90 takes a call of these types, or none.
+template <class Executor, class Call>
+constexpr refusal refuses_types_of_attention() {
+  using method = typename Call::method;
+  return first_of(unless(Executor::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
+                  refuses_codes<method>(),
+                  unless(has_16_bits<typename Call::value_type>, "results do not have 16 bits"),
+                  unless(std::is_same_v<decltype(Call::bias), no_bias>, "there is a bias"),
+                  unless(has_lane_weights<typename method::softmax>, "lanes do not make weights of the softmax"));
+}
+
+/// Why no program for sm_90 takes a call, or none.
 template <class Method, class T>
-bool suits_attention_on_warpgroups(attention_call<Method, T> const& call, int multiprocessors) {
+refusal refuses_extras(attention_call<Method, T> const& call) {
+  attention_shape const& s = call.shape;
+  return first_of(unless(call.block_list.counts.data == nullptr, "there is a list of tiles"),
+                  unless(call.heads.queries.corrections.data == nullptr, "queries are smoothed"),
+                  unless(s.keys > 0, "there are no keys"));
+}
+
+/// Why attention_on_warpgroups does not take a call whose types it takes, but for its codes, or none.
+template <class Method, class T>
+refusal refuses_warpgroups(attention_call<Method, T> const& call, int multiprocessors) {
+  if (refusal const why = refuses_extras(call)) {
+    return why;
+  }
   attention_shape const& s = call.shape;
   std::int64_t const blocks = s.batch * s.query_heads * divide_up(s.queries, std::int64_t{block_rows_of(s)});
   bool const is_split = call.partials.rows.data != nullptr && call.work_splits.data == nullptr &&
-                        2 * blocks < multiprocessors && has_long_works(s);
-  bool const has_extras = call.block_list.counts.data != nullptr || call.heads.queries.corrections.data != nullptr;
-  return !is_split && !has_extras && has_places_for_warpgroups(s) && call.counters.data != nullptr &&
-         call.out.result.stride(3) == 1;
+                        2 * blocks < multiprocessors && has_places_for_warpgroups(s) && has_long_works(s);
+  return first_of(
+      unless(has_places_for_warpgroups(s), "rows of queries or keys do not fit into 31 bits"),
+      unless(!is_split, "few blocks of queries have no memory for splits of their work items"),
+      unless(call.counters.data != nullptr, "there is no memory for counters of work items"),
+      unless(call.out.result.stride(3) == 1, "the stride of results along head_dim", call.out.result.stride(3), "1"));
 }
 
 /// The codes of heads as rows of one matrix.
@@ -232,65 +266,64 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
   }
 }
 
-/// Whether a lane can make codes of the softmax's weights (program/attention/lane_weights.cuh).
-template <class Softmax>
-inline constexpr bool has_lane_weights = requires {
-  lane_weights<Softmax>::steps;
-};
-
 /// attention_on_warpgroups for `Channels` channels or fewer.
 template <int Channels, class Method, class T>
 using warpgroup_program =
     attention_on_warpgroups<Channels, typename Method::softmax, T, warpgroup_attention_tuning<Channels>{}(900)>;
 
-/// Whether attention_on_warpgroups can take a call of `Channels` channels or fewer.
-template <int Channels, class Architectures, class Method, class T>
-bool takes_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
-  return suits_attention_on_warpgroups(call, exec.state->multiprocessors()) &&
-         can_map(rows_of_heads(call.heads.queries.codes)) && can_map(rows_of_heads(call.heads.keys.codes)) &&
-         can_map(rows_of_heads(call.heads.values.codes)) && exec.template has<warpgroup_program<Channels, Method, T>>();
+/// Calls `use` with the number of channels that the programs for a call have, as a compile-time constant.
+template <class Use>
+auto with_program_channels(attention_shape const& s, Use const& use) {
+  return program_channels(s) == 64    ? use(std::integral_constant<int, 64>{})
+         : program_channels(s) == 128 ? use(std::integral_constant<int, 128>{})
+                                      : use(std::integral_constant<int, 256>{});
 }
 
-/// Enqueues attention_on_warpgroups, if that can take the call, which has `Channels` channels or fewer. Returns
-/// whether it did.
-template <int Channels, class Architectures, class Method, class T>
-bool try_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
-  if (!takes_attention_on_warpgroups<Channels>(exec, call)) {
-    return false;
-  }
-  run_attention_on_warpgroups<warpgroup_program<Channels, Method, T>>(exec, call, exec.state->multiprocessors());
-  return true;
-}
-
+/// Why TMA cannot load the codes of a call's heads, or none.
 template <class Method, class T>
-bool suits_attention_of_few_queries(attention_call<Method, T> const& call) {
+refusal refuses_maps(attention_call<Method, T> const& call, bool loads_queries) {
+  auto const& heads = call.heads;
+  return first_of(
+      unless(!loads_queries || can_map(rows_of_heads(heads.queries.codes)), "TMA cannot load the codes of queries"),
+      unless(can_map(rows_of_heads(heads.keys.codes)), "TMA cannot load the codes of keys"),
+      unless(can_map(rows_of_heads(heads.values.codes)), "TMA cannot load the codes of values"));
+}
+
+/// Why attention_of_few_queries does not take a call whose types it takes, but for its codes, or none.
+template <class Method, class T>
+refusal refuses_few_queries(attention_call<Method, T> const& call) {
   constexpr std::int64_t most = std::int64_t{1} << 29;
   attention_shape const& s = call.shape;
+  if (refusal const why = first_of(unless(s.queries <= few_queries, "the number of queries", s.queries, "at most 16"),
+                                   refuses_extras(call))) {
+    return why;
+  }
   auto const& heads = call.heads;
-  bool const has_extras = call.block_list.counts.data != nullptr || heads.queries.corrections.data != nullptr;
   std::int64_t const key_rows = s.batch * s.key_heads * padded_tokens(s.keys);
   bool const is_small = s.keys < most && key_rows < most_rows &&
                         key_rows / attention_padding * s.channels < most_rows &&
                         call.partials.splits() * s.batch * s.query_heads * s.queries < most_rows / 8;
-  bool const is_whole = is_aligned(heads.queries.codes.data) && is_aligned(heads.keys.scales.data);
-  bool const is_joined = call.partials.rows.data == nullptr || is_aligned(call.partials.rows.data);
-  return s.queries <= few_queries && s.keys > 0 && !has_extras && is_small && is_whole && is_joined;
+  return first_of(
+      unless(is_small, "rows of keys or of splits do not fit into 31 bits"),
+      unless(is_aligned(heads.queries.codes.data), "codes of queries do not begin at a multiple of 16 bytes"),
+      unless(is_aligned(heads.keys.scales.data), "scales of keys do not begin at a multiple of 16 bytes"),
+      unless(call.partials.rows.data == nullptr || is_aligned(call.partials.rows.data),
+             "memory for splits does not begin at a multiple of 16 bytes"));
 }
 
-/// Enqueues attention_of_few_queries, if that can take the call, which has `Channels` channels or fewer. Returns
-/// whether it did.
+/// attention_of_few_queries for `Channels` channels or fewer.
+template <int Channels, class Method, class T>
+using few_queries_program = attention_of_few_queries<Channels, Method, T, few_queries_tuning<Channels>{}(900)>;
+
+/// Enqueues attention_of_few_queries, which takes the call, which has `Channels` channels or fewer.
 template <int Channels, class Architectures, class Method, class T>
-bool try_attention_of_few_queries(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
-  using program_type = attention_of_few_queries<Channels, Method, T, few_queries_tuning<Channels>{}(900)>;
+void run_attention_of_few_queries(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
+  using program_type = few_queries_program<Channels, Method, T>;
   using shape = typename program_type::shape;
   constexpr char const* where = "attention.forward";
   auto const& heads = call.heads;
   auto const keys = rows_of_heads(heads.keys.codes);
   auto const values = rows_of_heads(heads.values.codes);
-  if (!suits_attention_of_few_queries(call) || !can_map(keys) || !can_map(values) ||
-      !exec.template has<program_type>()) {
-    return false;
-  }
   program_type const program{
       make_tensor_map(where, keys, {shape::keys, shape::row_bytes}, shape::swizzle),
       make_tensor_map(where, values, {static_cast<int>(call.shape.channels), shape::keys}),
@@ -307,26 +340,70 @@ bool try_attention_of_few_queries(basic_cuda<Architectures> const& exec, attenti
     auto const join = join_decoded<Method, T>::of(call.partials, writer_of(call));
     exec.run(join, join.groups());
   }
-  return true;
-}
-
-/// Enqueues attention by one of the programs for sm_90, which use TMA, if one can take the call. Returns whether one
-/// did.
-template <int Channels, class Architectures, class Method, class T>
-bool try_attention_by_copy_engine(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
-  return try_attention_of_few_queries<Channels>(exec, call) || try_attention_on_warpgroups<Channels>(exec, call);
 }
 
 }  // namespace detail
 
+/// attention_of_few_queries: sm_90, up to 16 queries of a sequence.
+struct quantized_decode_model {
+  static constexpr char const* name = "quantized_decode (TMA, mma.sync)";
+
+  template <class Executor, class Call>
+  static constexpr refusal refuses_types() {
+    return detail::refuses_types_of_attention<Executor, Call>();
+  }
+  template <class Architectures, class Method, class T>
+  static refusal refuses(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
+    refusal const why = detail::refuses_few_queries(call);
+    return why ? why : detail::with_program_channels(call.shape, [&](auto channels) {
+      return first_of(detail::refuses_maps(call, false),
+                      exec.template lacks<detail::few_queries_program<channels.value, Method, T>>());
+    });
+  }
+  template <class Architectures, class Method, class T>
+  static void run(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
+    detail::with_program_channels(
+        call.shape, [&](auto channels) { detail::run_attention_of_few_queries<channels.value>(exec, call); });
+  }
+};
+
+/// attention_on_warpgroups: sm_90a.
+struct quantized_forward_model {
+  static constexpr char const* name = "quantized_forward (TMA, wgmma)";
+
+  template <class Executor, class Call>
+  static constexpr refusal refuses_types() {
+    return detail::refuses_types_of_attention<Executor, Call>();
+  }
+  template <class Architectures, class Method, class T>
+  static refusal refuses(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
+    refusal const why = detail::refuses_warpgroups(call, exec.state->multiprocessors());
+    return why ? why : detail::with_program_channels(call.shape, [&](auto channels) {
+      return first_of(detail::refuses_maps(call, true),
+                      exec.template lacks<detail::warpgroup_program<channels.value, Method, T>>());
+    });
+  }
+  template <class Architectures, class Method, class T>
+  static void run(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
+    detail::with_program_channels(call.shape, [&](auto channels) {
+      using program_type = detail::warpgroup_program<channels.value, Method, T>;
+      detail::run_attention_on_warpgroups<program_type>(exec, call, exec.state->multiprocessors());
+    });
+  }
+};
+
+/// On sm_90a attention over codes of up to 256 channels runs by TMA and tensor cores, otherwise portably.
+template <class Architectures, class Method, class T, class Bias>
+struct models_for<basic_cuda<Architectures>, attention_call<Method, T, Bias>> {
+  using type = model_list<quantized_decode_model, quantized_forward_model>;
+};
+
 /// How many floats of memory the programs for sm_90a can use for work items that several groups share.
-template <int... Architectures, class Method>
-std::int64_t floats_of_work_splits(basic_cuda<arch_list<Architectures...>> const& exec,
-                                   quantized_regions<Method> const& regions) {
+template <class Architectures, class Method>
+std::int64_t floats_of_work_splits(basic_cuda<Architectures> const& exec, quantized_regions<Method> const& regions) {
   attention_shape const& s = regions.shape;
-  constexpr bool has_hopper = ((Architectures == 900) || ...);
   bool const has_channels = s.channels % 16 == 0 && s.channels <= 256;
-  if (!has_hopper || !detail::has_lane_scales<Method> || !has_channels) {
+  if (!basic_cuda<Architectures>::template is_compiled_for<900> || detail::refuses_codes<Method>() || !has_channels) {
     return 0;
   }
   return detail::floats_of_work_splits(s, exec.state->multiprocessors());
@@ -334,41 +411,16 @@ std::int64_t floats_of_work_splits(basic_cuda<arch_list<Architectures...>> const
 
 /// On sm_90a attention_on_warpgroups makes codes of queries itself where they lie in whole vectors and neither
 /// log-sum-exps nor sinks need their scores against the mean key.
-template <int... Architectures, class Method, class T>
-bool codes_queries(basic_cuda<arch_list<Architectures...>> const& exec, attention_call<Method, T> const& call,
+template <class Architectures, class Method, class T>
+bool codes_queries(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call,
                    head_view<T const> const& queries) {
-  constexpr bool has_hopper = ((Architectures == 900) || ...);
-  if constexpr (has_hopper && detail::has_lane_scales<Method> && detail::has_16_bits<T> &&
-                detail::has_lane_weights<typename Method::softmax>) {
-    std::int64_t const channels = call.shape.channels;
-    if (call.out.log_sum_exp.data != nullptr || call.sinks.data != nullptr || call.query_starts.first.data != nullptr ||
-        call.shape.batch * call.shape.queries == 0 || detail::suits_attention_of_few_queries(call) ||
-        !detail::has_whole_vectors(queries)) {
-      return false;
-    }
-    return channels <= 64    ? detail::takes_attention_on_warpgroups<64>(exec, call)
-           : channels <= 128 ? detail::takes_attention_on_warpgroups<128>(exec, call)
-                             : detail::takes_attention_on_warpgroups<256>(exec, call);
+  if constexpr (!detail::refuses_types_of_attention<basic_cuda<Architectures>, attention_call<Method, T>>()) {
+    bool const needs_scores = call.out.log_sum_exp.data != nullptr || call.sinks.data != nullptr;
+    return !needs_scores && call.query_starts.first.data == nullptr && call.shape.batch * call.shape.queries > 0 &&
+           detail::refuses_few_queries(call) && detail::has_whole_vectors(queries) &&
+           !quantized_forward_model::refuses(exec, call);
   }
   return false;
-}
-
-/// Enqueues attention on CUDA devices: on sm_90a over codes of up to 256 channels by wgmma, otherwise by the portable
-/// program.
-template <int... Architectures, class Method, class T, class Bias>
-void run_attention(basic_cuda<arch_list<Architectures...>> const& exec, attention_call<Method, T, Bias> const& call) {
-  constexpr bool has_hopper = ((Architectures == 900) || ...);
-  if constexpr (has_hopper && detail::has_lane_scales<Method> && detail::has_16_bits<T> &&
-                std::is_same_v<Bias, no_bias> && detail::has_lane_weights<typename Method::softmax>) {
-    std::int64_t const channels = call.shape.channels;
-    if (call.shape.batch * call.shape.queries == 0 ||
-        (channels <= 64 && detail::try_attention_by_copy_engine<64>(exec, call)) ||
-        (channels > 64 && channels <= 128 && detail::try_attention_by_copy_engine<128>(exec, call)) ||
-        (channels > 128 && detail::try_attention_by_copy_engine<256>(exec, call))) {
-      return;
-    }
-  }
-  detail::run_attention_portably(exec, call);
 }
 
 }  // namespace v0

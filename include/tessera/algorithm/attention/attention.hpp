@@ -27,6 +27,7 @@
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/math.hpp>
+#include <tessera/exec/run.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/attention/quantized_forward.hpp>
 #include <tessera/reduce/online_softmax.hpp>
@@ -40,6 +41,7 @@ struct attention_call {
   /// How operands are coded.
   using method = Method;
   using value_type = T;
+  static constexpr char const* function = "attention.forward";
 
   attention_shape shape;                 ///< extents of the operands
   attention_options options;             ///< options; the softmax's scale is in the scales of queries already
@@ -99,25 +101,20 @@ attention_tiles<Method, T, Bias, Channels> tiles_of(attention_call<Method, T, Bi
           call.partials};
 }
 
-template <class Executor, class Method, class T, class Bias>
-void run_attention_portably(Executor const& exec, attention_call<Method, T, Bias> const& call) {
-  auto const run = [&](auto const& program) { exec.run(program, program.groups()); };
-  if (call.shape.channels <= 64) {
-    run(tiles_of<64>(call));
-  } else if (call.shape.channels <= 128) {
-    run(tiles_of<128>(call));
-  } else {
-    run(tiles_of<256>(call));
-  }
-  merge_splits(exec, call);
-}
-
 }  // namespace detail
 
-/// Enqueues attention over quantized operands. An executor with faster programs has an overload.
+/// Enqueues attention over quantized operands by the portable programs; run() (exec/run.hpp) may have faster ones.
 template <class Executor, class Method, class T, class Bias>
-void run_attention(Executor const& exec, attention_call<Method, T, Bias> const& call) {
-  detail::run_attention_portably(exec, call);
+void run_portably(Executor const& exec, attention_call<Method, T, Bias> const& call) {
+  auto const enqueue = [&](auto const& program) { exec.run(program, program.groups()); };
+  if (call.shape.channels <= 64) {
+    enqueue(detail::tiles_of<64>(call));
+  } else if (call.shape.channels <= 128) {
+    enqueue(detail::tiles_of<128>(call));
+  } else {
+    enqueue(detail::tiles_of<256>(call));
+  }
+  detail::merge_splits(exec, call);
 }
 
 /// Whether the executor's program for a call makes codes of queries itself, if it is given `queries`.
@@ -216,7 +213,7 @@ struct attention {
       }
     }
     make_codes(exec, where, places, uncoded, options, quantized, space, functions);
-    run_attention(exec, call);
+    run_call(exec, call);
   }
 
   /// Enqueues the quantization of the inputs that are not null. Codes and scales go to `out`, which may lie in the same
@@ -258,7 +255,7 @@ struct attention {
       check<value_error>(call.heads.queries.mean_scores.data != nullptr || call.shape.queries == 0, where,
                          ": log-sum-exps and sinks need the scores of the mean key, which are null");
     }
-    run_attention(exec, call);
+    run_call(exec, call);
   }
 
   /// Refuses calls of forward() with arguments that it does not take, and says at compile time what it takes.
@@ -282,6 +279,14 @@ struct attention {
   }
 
  private:
+  /// Enqueues attention, unless there are no queries.
+  template <class Executor, class Call>
+  static void run_call(Executor const& exec, Call const& call) {
+    if (call.shape.batch * call.shape.queries > 0) {
+      run(exec, call);
+    }
+  }
+
   template <class... Given>
   static void refuse() {
     static_assert(never<Given...>,
@@ -312,8 +317,7 @@ struct attention {
     check_starts(function, shape, in.query_starts, in.key_starts);
     check<value_error>(options.softmax_scale >= 0 && options.softmax_scale < infinity, function,
                        ": the scale of the softmax is ", options.softmax_scale, " but must be finite and not negative");
-    quantize_attention(
-        exec, quantize_call<method, T, Functions>{shape, scale_of(shape, options), in, out, places, space, functions});
+    run(exec, quantize_call<method, T, Functions>{shape, scale_of(shape, options), in, out, places, space, functions});
   }
   /// The factor of scores, natural.
   static float scale_of(attention_shape const& shape, attention_options const& options) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Attention of a few queries over keys and values that are not quantized, on CUDA devices.
 ///
-/// decode_attention.hpp includes this header where nvcc compiles: call run_decode_attention as on the CPU, with a
-/// tessera::cuda executor. On sm_90 TMA and mma.sync do it (program/attention/decode_dense.cuh), for 64, 128 or 256
+/// decode_attention.hpp includes this header where nvcc compiles: run a call as on the CPU, with a tessera::cuda
+/// executor. On sm_90 TMA and mma.sync do it (program/attention/decode_dense.cuh), for 64, 128 or 256
 /// channels of bfloat16 or float16 in rows that begin at multiples of 16 bytes, and heads that lie one behind the other
 /// or side by side; eight rows of the query heads of a key head share a read. Otherwise the portable program runs.
 #pragma once
@@ -12,9 +12,12 @@
 
 #include <tessera/algorithm/attention/decode_attention.hpp>
 #include <tessera/algorithm/attention/decode_splits.hpp>
+#include <tessera/algorithm/attention/quantized_attention.cuh>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
+#include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/exec/run.hpp>
 #include <tessera/program/attention/decode_dense.cuh>
 #include <tessera/program/attention/split_keys.cuh>
 #include <tessera/tuning/attention/decode.hpp>
@@ -79,19 +82,41 @@ struct dense_matrix {
   }
 };
 
-/// Enqueues dense_decode, if that can take the call. Returns whether it did.
+/// dense_decode for `Channels` channels.
+template <int Channels, class T, class Result>
+using dense_decode_program = dense_decode<Channels, T, Result, dense_decode_tuning<Channels>{}(900)>;
+
+/// Calls `use` with the number of channels, 64, 128 or 256, as a compile-time constant.
+template <class Use>
+auto with_channels_of_decode(std::int64_t channels, Use const& use) {
+  return channels == 64    ? use(std::integral_constant<int, 64>{})
+         : channels == 128 ? use(std::integral_constant<int, 128>{})
+                           : use(std::integral_constant<int, 256>{});
+}
+
+/// Why dense_decode does not take a call of 64, 128 or 256 channels, or none.
 template <int Channels, class Architectures, class T, class Result>
-bool try_dense_decode(basic_cuda<Architectures> const& exec, decode_attention_call<T, Result> const& call) {
-  using program_type = dense_decode<Channels, T, Result, dense_decode_tuning<Channels>{}(900)>;
+refusal refuses_dense_decode(basic_cuda<Architectures> const& exec, decode_attention_call<T, Result> const& call) {
+  using program_type = dense_decode_program<Channels, T, Result>;
+  bool const has_blocks = call.source.blocks.data == nullptr || call.source.block_tokens() % program_type::tokens == 0;
+  return first_of(
+      unless(dense_matrix<T>::of(call.source.keys).exists, "TMA cannot load keys of these strides"),
+      unless(dense_matrix<T>::of(call.source.values).exists, "TMA cannot load values of these strides"),
+      unless(has_blocks, "blocks have no whole number of the program's tiles of tokens"),
+      unless(has_whole_rows(call.queries), "queries do not lie in rows that begin at multiples of 16 bytes"),
+      unless(has_places_for_decoding(call.shape, call.partials.splits()),
+             "there are no queries, or rows and splits do not fit into 31 bits"),
+      exec.template lacks<program_type>());
+}
+
+/// Enqueues dense_decode, which takes the call.
+template <int Channels, class Architectures, class T, class Result>
+void run_dense_decode(basic_cuda<Architectures> const& exec, decode_attention_call<T, Result> const& call) {
+  using program_type = dense_decode_program<Channels, T, Result>;
   using piece = typename program_type::piece;
   constexpr char const* where = "decode_attention";
   auto const keys = dense_matrix<T>::of(call.source.keys);
   auto const values = dense_matrix<T>::of(call.source.values);
-  bool const has_blocks = call.source.blocks.data == nullptr || call.source.block_tokens() % program_type::tokens == 0;
-  if (!keys.exists || !values.exists || !has_blocks || !has_whole_rows(call.queries) ||
-      !has_places_for_decoding(call.shape, call.partials.splits()) || !exec.template has<program_type>()) {
-    return false;
-  }
   int const multiprocessors = exec.state->multiprocessors();
   auto const partials = decode_partials(call.shape, call.partials, program_type::tokens * program_type::warps,
                                         multiprocessors * program_type::blocks_per_multiprocessor);
@@ -110,27 +135,40 @@ bool try_dense_decode(basic_cuda<Architectures> const& exec, decode_attention_ca
   std::int64_t const most = std::int64_t{multiprocessors} * program_type::blocks_per_multiprocessor;
   exec.run(program, min(std::int64_t{program.works.count}, most));
   merge_decoded(exec, writer_of(call), partials);
-  return true;
 }
 
 }  // namespace detail
 
-/// Enqueues attention of a few queries on CUDA devices. On sm_90 keys and values of 16 bits with 64, 128 or 256
-/// channels are read once for all query heads that share them; otherwise the portable program runs.
-template <int... Architectures, class T, class Result>
-void run_decode_attention(basic_cuda<arch_list<Architectures...>> const& exec,
-                          decode_attention_call<T, Result> const& call) {
-  constexpr bool has_hopper = ((Architectures == 900) || ...);
-  if constexpr (has_hopper && (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)) {
-    std::int64_t const channels = call.shape.channels;
-    if ((channels == 64 && detail::try_dense_decode<64>(exec, call)) ||
-        (channels == 128 && detail::try_dense_decode<128>(exec, call)) ||
-        (channels == 256 && detail::try_dense_decode<256>(exec, call))) {
-      return;
-    }
+/// dense_decode: keys and values of 16 bits with 64, 128 or 256 channels, read once for all query heads that share them.
+struct dense_decode_model {
+  static constexpr char const* name = "decode_dense (TMA, mma.sync)";
+
+  template <class Executor, class Call>
+  static constexpr refusal refuses_types() {
+    using value_type = typename Call::value_type;
+    return first_of(unless(Executor::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
+                    unless(detail::has_16_bits<value_type>, "keys and values do not have 16 bits"));
   }
-  detail::decode_portably(exec, call);
-}
+  template <class Architectures, class T, class Result>
+  static refusal refuses(basic_cuda<Architectures> const& exec, decode_attention_call<T, Result> const& call) {
+    std::int64_t const channels = call.shape.channels;
+    refusal const why =
+        unless(channels == 64 || channels == 128 || channels == 256, "head_dim", channels, "64, 128 or 256");
+    return why ? why : detail::with_channels_of_decode(channels, [&](auto constant) {
+      return detail::refuses_dense_decode<constant.value>(exec, call);
+    });
+  }
+  template <class Architectures, class T, class Result>
+  static void run(basic_cuda<Architectures> const& exec, decode_attention_call<T, Result> const& call) {
+    detail::with_channels_of_decode(call.shape.channels,
+                                    [&](auto constant) { detail::run_dense_decode<constant.value>(exec, call); });
+  }
+};
+
+template <class Architectures, class T, class Result>
+struct models_for<basic_cuda<Architectures>, decode_attention_call<T, Result>> {
+  using type = model_list<dense_decode_model>;
+};
 
 }  // namespace v0
 }  // namespace tessera

@@ -6,13 +6,14 @@
 ///     cached_attention_regions const regions("decode", shape);                 // of paged_cache.hpp: splits of rows
 ///     decode_attention_call<bfloat16, bfloat16> call{shape, {keys, values, blocks, lengths}, queries, scale, true,
 ///                                                    {result}, regions.partials(space)};
-///     run_decode_attention(exec, call);                                        // enqueues; nothing waits
+///     run(exec, call);                                                         // enqueues; nothing waits
 #pragma once
 
 #include <cstdint>
 
 #include <tessera/algorithm/attention/attention_types.hpp>
 #include <tessera/config.hpp>
+#include <tessera/exec/run.hpp>
 #include <tessera/program/attention/decode_dense.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/split_keys.hpp>
@@ -24,6 +25,9 @@ inline namespace v0 {
 /// A call of attention of a few queries over the keys and values of a cache.
 template <class T, class Result>
 struct decode_attention_call {
+  using value_type = T;
+  static constexpr char const* function = "decode_attention";
+
   attention_shape shape;          ///< extents; a sequence has at most `keys` tokens
   decode_source<T> source;        ///< keys and values
   head_view<T const> queries;     ///< sequence x query head x query x channel
@@ -42,23 +46,18 @@ attention_writer<decode_method, Result> writer_of(decode_attention_call<T, Resul
   return {call.shape, {}, {}, {}, call.query_lengths, {}, {}, call.out.result, call.out.log_sum_exp};
 }
 
-template <class Executor, class T, class Result>
-void decode_portably(Executor const& exec, decode_attention_call<T, Result> const& call) {
-  decode_heads<T, Result> const program{call.source,    call.queries,    call.softmax_scale,
-                                        call.is_causal, writer_of(call), call.partials};
-  exec.run(program, program.groups());
-  if (call.partials.rows.data != nullptr) {
-    merge_attention<decode_method, Result> const join{call.partials, writer_of(call)};
-    exec.run(join, join.groups());
-  }
-}
-
 }  // namespace detail
 
-/// Enqueues attention of a few queries. An executor with faster programs has an overload.
+/// Enqueues attention of a few queries by the portable programs; run() (exec/run.hpp) may have faster ones.
 template <class Executor, class T, class Result>
-void run_decode_attention(Executor const& exec, decode_attention_call<T, Result> const& call) {
-  detail::decode_portably(exec, call);
+void run_portably(Executor const& exec, decode_attention_call<T, Result> const& call) {
+  decode_heads<T, Result> const program{
+      call.source, call.queries, call.softmax_scale, call.is_causal, detail::writer_of(call), call.partials};
+  exec.run(program, program.groups());
+  if (call.partials.rows.data != nullptr) {
+    merge_attention<decode_method, Result> const join{call.partials, detail::writer_of(call)};
+    exec.run(join, join.groups());
+  }
 }
 
 }  // namespace v0

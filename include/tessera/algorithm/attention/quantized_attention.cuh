@@ -28,7 +28,9 @@
 #include <type_traits>
 
 #include <tessera/algorithm/attention/quantized_attention.hpp>
+#include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/exec/run.hpp>
 #include <tessera/program/attention/channel_statistics.cuh>
 #include <tessera/program/attention/detail/finish_channel_statistics.cuh>
 #include <tessera/program/attention/detail/quantize_heads_again.cuh>
@@ -39,13 +41,17 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Whether the programs for CUDA make and read the codes and scales of a method.
+/// Why the programs for CUDA neither make nor read the codes and scales of a method, or none.
 template <class Method>
-inline constexpr bool has_lane_scales =
-    !quantized_regions<Method>::smooths_queries &&
-    std::is_same_v<typename Method::score_quantizer::granularity_type, std::remove_cvref_t<decltype(per_thread)>> &&
-    std::is_same_v<typename Method::score_code, std::int8_t> &&
-    std::is_same_v<typename Method::value_code, float8_e4m3>;
+constexpr refusal refuses_codes() {
+  using granularity = typename Method::score_quantizer::granularity_type;
+  return first_of(unless(!quantized_regions<Method>::smooths_queries, "queries are smoothed"),
+                  unless(std::is_same_v<granularity, std::remove_cvref_t<decltype(per_thread)>>,
+                         "scales of queries and keys are not per_thread"),
+                  unless(std::is_same_v<typename Method::score_code, std::int8_t>,
+                         "codes of queries and keys are not in a byte each"),
+                  unless(std::is_same_v<typename Method::value_code, float8_e4m3>, "codes of values are not e4m3"));
+}
 
 template <class T>
 inline constexpr bool has_16_bits = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
@@ -70,8 +76,9 @@ inline bool is_aligned(void const* address) {
   return reinterpret_cast<std::uintptr_t>(address) % 16 == 0;
 }
 
+/// Why encode_tiles does not take a call of its types, or none.
 template <class Method, class T>
-bool suits_tiles(quantize_call<Method, T> const& call) {
+refusal refuses_tiles(quantize_call<Method, T> const& call) {
   attention_shape const& s = call.shape;
   std::int64_t const queries = s.batch * s.query_heads * padded_tokens(s.queries);
   std::int64_t const keys = s.batch * s.key_heads * padded_tokens(s.keys);
@@ -79,10 +86,15 @@ bool suits_tiles(quantize_call<Method, T> const& call) {
   bool const has_places = is_aligned(out.queries.codes.data) && is_aligned(out.keys.codes.data) &&
                           is_aligned(out.keys.mean.data) && is_aligned(out.values.codes.data) &&
                           is_aligned(out.values.mean.data);
-  bool const has_strides = call.in.query_starts.first.data == nullptr && call.in.key_starts.first.data == nullptr;
-  return s.channels % 8 == 0 && s.channels <= 256 && has_places && has_strides && s.keys > 0 && s.batch > 0 &&
-         queries < most_rows && keys < most_rows && has_whole_vectors(call.in.queries) &&
-         has_whole_vectors(call.in.keys) && has_whole_vectors(call.in.values);
+  return first_of(
+      unless(has_places, "codes or means do not begin at multiples of 16 bytes"),
+      unless(call.in.query_starts.first.data == nullptr && call.in.key_starts.first.data == nullptr,
+             "sequences are packed"),
+      unless(s.keys > 0, "there are no keys"), unless(s.batch > 0, "there are no sequences"),
+      unless(queries < most_rows && keys < most_rows, "rows of queries or keys do not fit into 31 bits"),
+      unless(has_whole_vectors(call.in.queries), "queries do not lie in rows that begin at multiples of 16 bytes"),
+      unless(has_whole_vectors(call.in.keys), "keys do not lie in rows that begin at multiples of 16 bytes"),
+      unless(has_whole_vectors(call.in.values), "values do not lie in rows that begin at multiples of 16 bytes"));
 }
 
 /// The programs of a call's launches.
@@ -202,20 +214,34 @@ void quantize_by_tiles(basic_cuda<Architectures> const& exec, quantize_call<Meth
 
 }  // namespace detail
 
-/// Enqueues the quantization on CUDA devices: in three or four launches where a lane has one scale, T has 16 bits and
-/// channels are a multiple of 8; otherwise by the portable programs.
-template <int... Architectures, class Method, class T>
-void quantize_attention(basic_cuda<arch_list<Architectures...>> const& exec, quantize_call<Method, T> const& call) {
-  if constexpr (detail::has_lane_scales<Method> && detail::has_16_bits<T>) {
-    if (detail::suits_tiles(call)) {
-      std::int64_t const channels = call.shape.channels;
-      return channels <= 64    ? detail::quantize_by_tiles<64>(exec, call)
-             : channels <= 128 ? detail::quantize_by_tiles<128>(exec, call)
-                               : detail::quantize_by_tiles<256>(exec, call);
-    }
+/// The quantization in three or four launches, where a lane has one scale.
+struct quantize_heads_model {
+  static constexpr char const* name = "quantize_heads";
+
+  template <class Executor, class Call>
+  static constexpr refusal refuses_types() {
+    return first_of(unless(Call::has_plain_inputs, "queries or keys are read through functions of the caller"),
+                    detail::refuses_codes<typename Call::method>(),
+                    unless(detail::has_16_bits<typename Call::value_type>, "inputs do not have 16 bits"));
   }
-  detail::quantize_attention_portably(exec, call);
-}
+  template <class Architectures, class Method, class T, class Functions>
+  static refusal refuses(basic_cuda<Architectures> const&, quantize_call<Method, T, Functions> const& call) {
+    return detail::refuses_tiles(call.without_functions());
+  }
+  template <class Architectures, class Method, class T, class Functions>
+  static void run(basic_cuda<Architectures> const& exec, quantize_call<Method, T, Functions> const& call) {
+    quantize_call<Method, T> const plain = call.without_functions();
+    std::int64_t const channels = call.shape.channels;
+    return channels <= 64    ? detail::quantize_by_tiles<64>(exec, plain)
+           : channels <= 128 ? detail::quantize_by_tiles<128>(exec, plain)
+                             : detail::quantize_by_tiles<256>(exec, plain);
+  }
+};
+
+template <class Architectures, class Method, class T, class Functions>
+struct models_for<basic_cuda<Architectures>, quantize_call<Method, T, Functions>> {
+  using type = model_list<quantize_heads_model>;
+};
 
 }  // namespace v0
 }  // namespace tessera

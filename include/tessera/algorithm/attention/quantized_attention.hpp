@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The quantization of attention's queries, keys and values: `quantized_regions` says where codes and scales lie in a
-/// workspace, `quantize_attention` makes them. An executor with faster programs overloads the latter.
+/// workspace, `run(exec, quantize_call)` makes them.
 ///
 /// The format is that of program/attention/quantized_operands.hpp. Means of keys and values are taken over their own
 /// sequence, over all of its tokens or over a sample: see quantize/smoothed.hpp and sampled_range.hpp. Means of keys
@@ -287,6 +287,11 @@ struct quantize_call {
   /// How operands are coded.
   using method = Method;
   using value_type = T;
+  static constexpr char const* function = "attention.quantize";
+  /// Whether queries and keys are read as they are; a bias makes no difference.
+  static constexpr bool has_plain_inputs =
+      std::is_same_v<decltype(Functions::queries), decltype(attention_functions<>::queries)> &&
+      std::is_same_v<decltype(Functions::keys), decltype(attention_functions<>::keys)>;
 
   attention_shape shape;                       ///< extents of the operands
   float softmax_scale;                         ///< the softmax's scale, which goes into the scales of queries
@@ -296,6 +301,11 @@ struct quantize_call {
   workspace const& space;                      ///< the workspace of these regions
   Functions functions = {};                    ///< functions through which queries and keys are read
 
+  /// The same call for the programs that read queries and keys as they are.
+  [[nodiscard]] quantize_call<Method, T> without_functions() const {
+    static_assert(has_plain_inputs);
+    return {shape, softmax_scale, in, out, places, space};
+  }
   /// The queries, read through the caller's function.
   [[nodiscard]] auto queries() const {
     using map = decltype(functions.queries);
@@ -458,25 +468,20 @@ void quantize_queries(Executor const& exec, Call const& call) {
   }
 }
 
-template <class Executor, class Call>
-void quantize_attention_portably(Executor const& exec, Call const& call) {
-  if (call.in.keys.data != nullptr && call.out.keys.codes.data != nullptr) {
-    quantize_keys(exec, call);
-  }
-  if (call.in.values.data != nullptr && call.out.values.codes.data != nullptr) {
-    quantize_values(exec, call);
-  }
-  if (call.in.queries.data != nullptr && call.out.queries.codes.data != nullptr) {
-    quantize_queries(exec, call);
-  }
-}
-
 }  // namespace detail
 
-/// Enqueues the quantization of a call's inputs. An executor with faster programs has an overload.
+/// Enqueues the quantization of a call's inputs by the portable programs; run() (exec/run.hpp) may have faster ones.
 template <class Executor, class Method, class T, class Functions>
-void quantize_attention(Executor const& exec, quantize_call<Method, T, Functions> const& call) {
-  detail::quantize_attention_portably(exec, call);
+void run_portably(Executor const& exec, quantize_call<Method, T, Functions> const& call) {
+  if (call.in.keys.data != nullptr && call.out.keys.codes.data != nullptr) {
+    detail::quantize_keys(exec, call);
+  }
+  if (call.in.values.data != nullptr && call.out.values.codes.data != nullptr) {
+    detail::quantize_values(exec, call);
+  }
+  if (call.in.queries.data != nullptr && call.out.queries.codes.data != nullptr) {
+    detail::quantize_queries(exec, call);
+  }
 }
 
 }  // namespace v0

@@ -10,7 +10,9 @@
 #include <type_traits>
 
 #include <tessera/algorithm/gemm/linear.hpp>
+#include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/exec/run.hpp>
 #include <tessera/program/gemm/gemm_cooperative.cuh>
 #include <tessera/program/gemm/store_sums.cuh>
 #include <tessera/tile/cuda/gemm_tile.cuh>
@@ -20,16 +22,22 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Whether a product's operands and extents suit gemm_cooperative.
+/// Why gemm_cooperative does not take a product's operands and extents, or none.
 template <class Operand, class Output, class Map>
-bool suits_warpgroups(linear_problem<Operand, Output, Map> const& problem) {
+refusal refuses_cooperative(linear_problem<Operand, Output, Map> const& problem) {
   constexpr std::int64_t most = 0x7fffffff - 512;  // coordinates of tiles are 32-bit
   std::int64_t const tokens = problem.outputs.extent(0);
   std::int64_t const columns = problem.outputs.extent(1);
-  std::int64_t const most_tiles =
+  std::int64_t const depth = problem.inputs.extent(1);
+  if (refusal const why = first_of(unless(depth > 0, "inputs have no columns"),
+                                   unless(tokens < most && columns < most && depth < most, "extents exceed 31 bits"))) {
+    return why;
+  }
+  std::int64_t const tiles =
       divide_up(tokens, std::int64_t{warpgroup_gemm_shape::block_rows}) * divide_up(columns, std::int64_t{64});
-  return problem.inputs.extent(1) > 0 && problem.inputs.extent(1) < most && tokens < most && columns < most &&
-         most_tiles < most / 2 && can_map(problem.inputs) && can_map(problem.weights);
+  return first_of(unless(tiles < most / 2, "numbers of tiles exceed 31 bits"),
+                  unless(can_map(problem.inputs), "TMA cannot load the inputs: rows begin at multiples of 16 bytes"),
+                  unless(can_map(problem.weights), "TMA cannot load the weights: rows begin at multiples of 16 bytes"));
 }
 
 /// Whether store_sums_by_boxes writes this type.
@@ -87,30 +95,42 @@ void run_with_boxes(basic_cuda<Architectures> const& exec, linear_problem<Operan
 
 }  // namespace detail
 
-/// Enqueues a linear layer on CUDA devices: on sm_90a by wgmma where TMA can load the operands, otherwise by the
-/// portable program.
-template <int... Architectures, class Operand, class Output, class Map>
-void run_linear(basic_cuda<arch_list<Architectures...>> const& exec,
-                linear_problem<Operand, Output, Map> const& problem) {
-  constexpr bool has_hopper = ((Architectures == 900) || ...);
-  if constexpr (has_hopper && !std::is_same_v<Operand, float>) {
-    constexpr warpgroup_gemm_policy policy = warpgroup_gemm_tuning{}(900);
-    using directly = store_sums_directly<Output, Map>;
-    if (detail::suits_warpgroups(problem) &&
-        exec.template has<gemm_cooperative<Operand, dense_schedule, directly, policy>>()) {
-      int const multiprocessors = exec.state->multiprocessors();
-      if constexpr (detail::is_stored_by_boxes<Output>) {
-        if (detail::suits_box_stores(problem.outputs)) {
-          detail::run_with_boxes(exec, problem, multiprocessors);
-          return;
-        }
-      }
-      detail::run_cooperative<policy>(exec, problem, directly{problem.outputs, problem.map}, multiprocessors);
-      return;
-    }
+/// gemm_cooperative: sm_90a, operands that TMA can load.
+struct gemm_cooperative_model {
+  static constexpr char const* name = "gemm_cooperative (TMA, wgmma)";
+  static constexpr warpgroup_gemm_policy policy = warpgroup_gemm_tuning{}(900);
+
+  template <class Executor, class Problem>
+  static constexpr refusal refuses_types() {
+    constexpr bool is_hopper = Executor::template is_compiled_for<900>;
+    return first_of(
+        unless(is_hopper, "this source is not compiled for sm_90a"),
+        unless(!std::is_same_v<typename Problem::operand, float>, "wgmma does not multiply fp32, only tf32"));
   }
-  detail::run_linear_portably(exec, problem);
-}
+  template <class Architectures, class Operand, class Output, class Map>
+  static refusal refuses(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem) {
+    using directly = store_sums_directly<Output, Map>;
+    return first_of(detail::refuses_cooperative(problem),
+                    exec.template lacks<gemm_cooperative<Operand, dense_schedule, directly, policy>>());
+  }
+  template <class Architectures, class Operand, class Output, class Map>
+  static void run(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem) {
+    int const multiprocessors = exec.state->multiprocessors();
+    if constexpr (detail::is_stored_by_boxes<Output>) {
+      if (detail::suits_box_stores(problem.outputs)) {
+        detail::run_with_boxes(exec, problem, multiprocessors);
+        return;
+      }
+    }
+    store_sums_directly<Output, Map> const directly{problem.outputs, problem.map};
+    detail::run_cooperative<policy>(exec, problem, directly, multiprocessors);
+  }
+};
+
+template <class Architectures, class Operand, class Output, class Map>
+struct models_for<basic_cuda<Architectures>, linear_problem<Operand, Output, Map>> {
+  using type = model_list<gemm_cooperative_model>;
+};
 
 }  // namespace v0
 }  // namespace tessera

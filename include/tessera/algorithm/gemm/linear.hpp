@@ -17,6 +17,7 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
+#include <tessera/exec/run.hpp>
 #include <tessera/program/gemm/gemm_tiles.hpp>
 #include <tessera/program/gemm/store_sums.hpp>
 #include <tessera/program/gemm/sum_maps.hpp>
@@ -27,13 +28,14 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The operands of run_linear(), whose shapes fit together.
+/// A linear layer as run() takes it: operands whose shapes fit together.
 template <class Operand, class Output, class Map>
 struct linear_problem {
   /// How elements are multiplied: tile/gemm_operand.hpp.
   using operand = Operand;
   /// The type that inputs and weights are stored as.
   using operand_type = typename gemm_operand<Operand>::value_type;
+  static constexpr char const* function = "linear.forward";
 
   matrix_view<operand_type const> inputs;   ///< tokens x depth
   matrix_view<operand_type const> weights;  ///< columns x depth
@@ -41,23 +43,13 @@ struct linear_problem {
   Map map;                                  ///< the map that sums go through before they are stored: gemm/sum_maps.hpp
 };
 
-namespace detail {
-
-/// Enqueues the portable program, for any executor and any strides.
+/// Enqueues the portable program, for any executor and any strides; run() (exec/run.hpp) may have a faster one.
 template <class Executor, class Operand, class Output, class Map>
-void run_linear_portably(Executor const& exec, linear_problem<Operand, Output, Map> const& problem) {
+void run_portably(Executor const& exec, linear_problem<Operand, Output, Map> const& problem) {
   using source = dense<typename gemm_operand<Operand>::value_type>;
   using program = gemm_tiles<Operand, source, source, store_sums<Output, Map>>;
   program const whole{source{problem.inputs}, source{problem.weights}, {problem.outputs, problem.map}};
   exec.run(whole, whole.tiles());
-}
-
-}  // namespace detail
-
-/// Enqueues a linear layer. An executor with faster programs has an overload.
-template <class Executor, class Operand, class Output, class Map>
-void run_linear(Executor const& exec, linear_problem<Operand, Output, Map> const& problem) {
-  detail::run_linear_portably(exec, problem);
 }
 
 template <class Operand>
@@ -89,7 +81,7 @@ struct linear {
     static_assert(std::is_trivially_copyable_v<Map>, "tessera: a map of sums is trivially copyable");
     check_shapes(inputs, weights, outputs);
     if (!outputs.is_empty()) {
-      run_linear(exec, linear_problem<Operand, Output, Map>{inputs, weights, outputs, map});
+      run(exec, linear_problem<Operand, Output, Map>{inputs, weights, outputs, map});
     }
   }
 

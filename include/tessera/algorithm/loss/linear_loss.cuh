@@ -23,7 +23,9 @@
 
 #include <tessera/algorithm/loss/linear_loss.hpp>
 #include <tessera/algorithm/loss/linear_loss_gradients.cuh>
+#include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/exec/run.hpp>
 #include <tessera/program/gemm/gemm_pingpong.cuh>
 #include <tessera/program/loss/entry_marks.hpp>
 #include <tessera/program/loss/kept_softmaxes.hpp>
@@ -36,15 +38,18 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Whether the operands and extents of the forward pass suit its program for warpgroups.
+/// Why the forward pass's program for warpgroups does not take operands and extents, or none.
 template <class T>
-bool suits_loss_on_warpgroups(matrix_view<T const> hidden, matrix_view<T const> classifier) {
+refusal refuses_loss_operands(matrix_view<T const> hidden, matrix_view<T const> classifier) {
   constexpr std::int64_t most = 0x7fffffff - 512;  // coordinates of tiles are 32-bit
   constexpr warpgroup_gemm_policy policy = warpgroup_loss_tuning{}(900);
   std::int64_t const tiles = divide_up(hidden.extent(0), std::int64_t{warpgroup_gemm_shape::block_rows}) *
                              divide_up(classifier.extent(0), std::int64_t{policy.columns});
-  return hidden.extent(1) > 0 && hidden.extent(0) < most && classifier.extent(0) < most && tiles < most / 4 &&
-         can_map(hidden) && can_map(classifier);
+  return first_of(
+      unless(hidden.extent(1) > 0, "there are no channels"),
+      unless(hidden.extent(0) < most && classifier.extent(0) < most && tiles < most / 4, "extents exceed 31 bits"),
+      unless(can_map(hidden), "TMA cannot load hidden states: rows begin at multiples of 16 bytes"),
+      unless(can_map(classifier), "TMA cannot load the classifier: rows begin at multiples of 16 bytes"));
 }
 
 /// The launches of a forward pass that leaves marks: one for each part of the vocabulary. Between launches the workers
@@ -124,26 +129,39 @@ loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
 
 }  // namespace detail
 
-/// Enqueues the reduction of rows of logits on CUDA devices: on sm_90a by wgmma where TMA can load the operands and
-/// states are not too large, with marks and softmaxes where they are wanted; otherwise by the portable program.
-template <int... Architectures, class Tile, class Reducer>
-loss_tiles_results run_loss_tiles(basic_cuda<arch_list<Architectures...>> const& exec,
-                                  loss_tiles<Tile, Reducer> const& program, loss_marks const& marks,
-                                  kept_softmaxes<typename loss_tile<Tile>::value_type> const& kept) {
-  using operand = typename loss_tile<Tile>::operand_name;
-  using value_type = typename loss_tile<Tile>::value_type;
-  constexpr bool has_hopper = ((Architectures == 900) || ...);
-  if constexpr (has_hopper && reduces_on_warpgroups<Tile, Reducer>) {
-    using on_warpgroups =
-        gemm_pingpong<operand, row_schedule, reduce_loss_rows<value_type, Reducer>, warpgroup_loss_policy<Reducer>>;
-    if (detail::suits_loss_on_warpgroups(program.logits.hidden.matrix, program.logits.classifier.matrix) &&
-        exec.template has<on_warpgroups>()) {
-      return detail::run_loss_on_warpgroups<on_warpgroups>(exec, program, marks, kept);
-    }
+/// gemm_pingpong with reduce_loss_rows: sm_90a, operands that TMA can load and states that are not too large.
+struct reduce_logits_model {
+  static constexpr char const* name = "reduce_logits (TMA, wgmma)";
+  template <class Tile, class Reducer>
+  using program =
+      gemm_pingpong<typename loss_tile<Tile>::operand_name, row_schedule,
+                    reduce_loss_rows<typename loss_tile<Tile>::value_type, Reducer>, warpgroup_loss_policy<Reducer>>;
+
+  template <class Executor, class Call>
+  static constexpr refusal refuses_types() {
+    using tile = typename Call::tile;
+    constexpr bool is_float = std::is_same_v<typename loss_tile<tile>::operand_name, float>;
+    return first_of(unless(Executor::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
+                    unless(!is_float, "wgmma does not multiply fp32"),
+                    unless(reduces_on_warpgroups<tile, typename Call::reducer>,
+                           "shared memory has no room for states of this Reducer beside the pipeline"));
   }
-  exec.run(program, program.groups());
-  return {program.states.extent(0), {}, false};
-}
+  template <class Architectures, class Tile, class Reducer>
+  static refusal refuses(basic_cuda<Architectures> const& exec, logit_reduction<Tile, Reducer> const& call) {
+    auto const& logits = call.portable.logits;
+    return first_of(detail::refuses_loss_operands(logits.hidden.matrix, logits.classifier.matrix),
+                    exec.template lacks<program<Tile, Reducer>>());
+  }
+  template <class Architectures, class Tile, class Reducer>
+  static void run(basic_cuda<Architectures> const& exec, logit_reduction<Tile, Reducer> const& call) {
+    *call.results = detail::run_loss_on_warpgroups<program<Tile, Reducer>>(exec, call.portable, call.marks, call.kept);
+  }
+};
+
+template <class Architectures, class Tile, class Reducer>
+struct models_for<basic_cuda<Architectures>, logit_reduction<Tile, Reducer>> {
+  using type = model_list<reduce_logits_model>;
+};
 
 }  // namespace v0
 }  // namespace tessera

@@ -61,13 +61,25 @@ inline constexpr bool reduces_on_warpgroups =
     !std::is_same_v<typename loss_tile<Tile>::operand_name, float> &&
     warpgroup_loss_policy<Reducer>.stages >= warpgroup_loss_tuning::fewest_stages;
 
-/// Enqueues the reduction of rows of logits. An executor with faster programs has an overload, which may leave marks
-/// and softmaxes where they are wanted.
+/// The reduction of rows of logits, as run() takes it. Programs may leave marks and softmaxes where they are wanted.
+template <class Tile, class Reducer>
+struct logit_reduction {
+  using tile = Tile;
+  using reducer = Reducer;
+  using value_type = typename loss_tile<Tile>::value_type;
+  static constexpr char const* function = "linear_loss.forward";
+
+  loss_tiles<Tile, Reducer> portable;  ///< the portable program with the operands
+  loss_marks marks;                    ///< memory for marks, or null
+  kept_softmaxes<value_type> kept;     ///< memory for softmaxes, or null
+  loss_tiles_results* results;         ///< on the host; the call writes what its program leaves
+};
+
+/// Enqueues the reduction by the portable program; run() (exec/run.hpp) may have a faster one.
 template <class Executor, class Tile, class Reducer>
-loss_tiles_results run_loss_tiles(Executor const& exec, loss_tiles<Tile, Reducer> const& program, loss_marks const&,
-                                  kept_softmaxes<typename loss_tile<Tile>::value_type> const&) {
-  exec.run(program, program.groups());
-  return {program.states.extent(0), {}, false};
+void run_portably(Executor const& exec, logit_reduction<Tile, Reducer> const& call) {
+  exec.run(call.portable, call.portable.groups());
+  *call.results = {call.portable.states.extent(0), {}, false};
 }
 
 /// The loss and its gradients. Tile: gemm_tile<T, shape<m, n, k>> with m and n of 64 or 128, the tile that a group
@@ -120,8 +132,10 @@ struct linear_loss {
     loss_marks const marks = marks_of(exec, places, shape, options, space);
     kept_softmaxes<value_type> const kept =
         places.has_softmaxes(space) ? places.kept_in(space, shape) : kept_softmaxes<value_type>{};
-    loss_tiles_results const reduced =
-        shape.tokens > 0 ? run_loss_tiles(exec, tiles, marks, kept) : loss_tiles_results{0, {}, false};
+    loss_tiles_results reduced{0, {}, false};
+    if (shape.tokens > 0) {
+      run(exec, logit_reduction<Tile, Reducer>{tiles, marks, kept, &reduced});
+    }
     if (kept.are_wanted()) {
       exec.run(set_softmaxes{kept.state, reduced.has_softmaxes ? kept.there : kept.none}, 1);
     }
@@ -198,10 +212,10 @@ struct linear_loss {
                                        late_scale};
       exec.run(scale, scale.groups());
     }
-    run_loss_gradients(exec, loss_gradient_call<Tile, Reducer, Filter, Gradient>{
-                                 shape, logits_of(in, options, tokens), in.hidden, tokens, options.smoothing,
-                                 upstream.entropy.data != nullptr, thresholds_of(options), out, places, space,
-                                 status_of(exec, {back})});
+    run(exec,
+        loss_gradient_call<Tile, Reducer, Filter, Gradient>{
+            shape, logits_of(in, options, tokens), in.hidden, tokens, options.smoothing,
+            upstream.entropy.data != nullptr, thresholds_of(options), out, places, space, status_of(exec, {back})});
   }
 
   /// Refuses calls of forward() with arguments that it does not take, and says at compile time what it takes.

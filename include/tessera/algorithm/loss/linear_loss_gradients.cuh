@@ -8,7 +8,9 @@
 #include <type_traits>
 
 #include <tessera/algorithm/loss/linear_loss_gradients.hpp>
+#include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/exec/run.hpp>
 #include <tessera/program/gemm/gemm_pingpong.cuh>
 #include <tessera/program/loss/block_lists.hpp>
 #include <tessera/program/loss/entry_order.hpp>
@@ -41,12 +43,20 @@ struct loss_gradients_on_warpgroups {
   std::int64_t blocks;  ///< thread blocks of a launch that fills the device
   bool is_ordered;      ///< whether only entries that the forward pass has marked are taken, in order of their use
 
-  bool is_suitable() const {
+  /// Why these launches do not take the call, or none.
+  [[nodiscard]] refusal refuses() const {
     constexpr std::int64_t most = 0x7fffffff - 512;  // coordinates of tiles are 32-bit
     auto const& shape = call.shape;
-    return shape.tokens > 0 && shape.channels > 0 && shape.tokens < most && shape.vocabulary < most &&
-           can_map(call.hidden) && can_map(call.logits.classifier.matrix) && is_writable(call.out.hidden) &&
-           is_writable(call.out.classifier) && exec.template has<multiply>();
+    return first_of(
+        unless(shape.tokens > 0 && shape.channels > 0, "there are no tokens or no channels"),
+        unless(shape.tokens < most && shape.vocabulary < most, "extents exceed 31 bits"),
+        unless(can_map(call.hidden), "TMA cannot load hidden states: rows begin at multiples of 16 bytes"),
+        unless(can_map(call.logits.classifier.matrix),
+               "TMA cannot load the classifier: rows begin at multiples of 16 bytes"),
+        unless(is_writable(call.out.hidden), "rows of hidden states' gradient do not begin at multiples of 16 bytes"),
+        unless(is_writable(call.out.classifier),
+               "rows of the classifier's gradient do not begin at multiples of 16 bytes"),
+        exec.template lacks<multiply>());
   }
 
   void run() const {
@@ -269,40 +279,57 @@ bool can_order_entries(Call const& call) {
          (classifier.data == nullptr || (classifier.stride(0) == classifier.extent(1) && classifier.stride(1) == 1));
 }
 
-/// Whether there is a program for sm_90a that makes these gradients. Blocks: a loss_gradient_tiles.
-template <class Blocks, int... Architectures>
-inline constexpr bool makes_gradients_on_warpgroups =
-    ((Architectures == 900) || ...) &&
-    sizeof(typename Blocks::value_type) == 2 && Blocks::block_rows == 128 && Blocks::block_columns == 128;
+/// Why there is no program for sm_90a that makes these gradients, or none. Blocks: a loss_gradient_tiles.
+template <class Executor, class Blocks>
+constexpr refusal refuses_gradient_types() {
+  return first_of(unless(Executor::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
+                  unless(sizeof(typename Blocks::value_type) == 2, "operands do not have 16 bits"),
+                  unless(Blocks::block_rows == 128 && Blocks::block_columns == 128, "the tile is not of 128 by 128"));
+}
 
 }  // namespace detail
 
 /// Whether the executor orders entries by how many blocks of tokens they matter to: on sm_90a, for operands of 16 bits.
-template <int... Architectures, class Blocks>
-constexpr bool orders_entries(basic_cuda<arch_list<Architectures...>> const&, std::type_identity<Blocks>) {
-  return detail::makes_gradients_on_warpgroups<Blocks, Architectures...>;
+template <class Architectures, class Blocks>
+constexpr bool orders_entries(basic_cuda<Architectures> const&, std::type_identity<Blocks>) {
+  return !detail::refuses_gradient_types<basic_cuda<Architectures>, Blocks>();
 }
 
 /// Whether the executor keeps softmaxes where there is memory for them: on sm_90a, for operands of 16 bits.
-template <int... Architectures, class Blocks>
-constexpr bool keeps_softmaxes(basic_cuda<arch_list<Architectures...>> const&, std::type_identity<Blocks>) {
-  return detail::makes_gradients_on_warpgroups<Blocks, Architectures...>;
+template <class Architectures, class Blocks>
+constexpr bool keeps_softmaxes(basic_cuda<Architectures> const&, std::type_identity<Blocks>) {
+  return !detail::refuses_gradient_types<basic_cuda<Architectures>, Blocks>();
 }
 
-/// Enqueues the gradients on CUDA devices: on sm_90a by wgmma where TMA can load the operands, otherwise by the
-/// portable programs.
-template <int... Architectures, class Call>
-void run_loss_gradients(basic_cuda<arch_list<Architectures...>> const& exec, Call const& call) {
-  if constexpr (detail::makes_gradients_on_warpgroups<typename Call::blocks, Architectures...>) {
-    detail::loss_gradients_on_warpgroups<arch_list<Architectures...>, Call> const launches{
-        exec, call, max(exec.state->multiprocessors() / 2, 1) * 2, detail::can_order_entries(call)};
-    if (launches.is_suitable()) {
-      launches.run();
-      return;
-    }
+/// The launches for sm_90a, by wgmma, where TMA can load the operands.
+struct loss_gradient_model {
+  static constexpr char const* name = "logit_gradient and gradient_products (TMA, wgmma)";
+
+  template <class Executor, class Call>
+  static constexpr refusal refuses_types() {
+    return detail::refuses_gradient_types<Executor, typename Call::blocks>();
   }
-  detail::run_loss_gradients_portably(exec, call);
-}
+  template <class Architectures, class Call>
+  static refusal refuses(basic_cuda<Architectures> const& exec, Call const& call) {
+    return launches(exec, call).refuses();
+  }
+  template <class Architectures, class Call>
+  static void run(basic_cuda<Architectures> const& exec, Call const& call) {
+    launches(exec, call).run();
+  }
+
+ private:
+  template <class Architectures, class Call>
+  static detail::loss_gradients_on_warpgroups<Architectures, Call> launches(basic_cuda<Architectures> const& exec,
+                                                                            Call const& call) {
+    return {exec, call, max(exec.state->multiprocessors() / 2, 1) * 2, detail::can_order_entries(call)};
+  }
+};
+
+template <class Architectures, class Tile, class Reducer, class Filter, class Gradient>
+struct models_for<basic_cuda<Architectures>, loss_gradient_call<Tile, Reducer, Filter, Gradient>> {
+  using type = model_list<loss_gradient_model>;
+};
 
 }  // namespace v0
 }  // namespace tessera

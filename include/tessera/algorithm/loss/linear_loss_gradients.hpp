@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `run_loss_gradients`: the half of linear_loss's backward pass that goes through the vocabulary, by portable
-/// programs. An executor with faster programs overloads it.
+/// `loss_gradient_call`: the half of linear_loss's backward pass that goes through the vocabulary, by portable
+/// programs, or faster ones that run() (exec/run.hpp) finds.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include <tessera/algorithm/loss/linear_loss_types.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/status.hpp>
+#include <tessera/exec/run.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/gemm/gemm_tiles.hpp>
 #include <tessera/program/gemm/store_sums.hpp>
@@ -25,7 +26,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The operands of run_loss_gradients(), once prepare_loss_gradients has written the factors of rows.
+/// A call of run() for the gradients, once prepare_loss_gradients has written the factors of rows.
 template <class Tile, class Reducer, class Filter, class Gradient>
 struct loss_gradient_call {
   /// The type that gradients are stored as.
@@ -35,6 +36,7 @@ struct loss_gradient_call {
   using value_type = typename layout::value_type;
   /// The program that makes gradients by logits.
   using blocks = loss_gradient_tiles<Tile, Filter>;
+  static constexpr char const* function = "linear_loss.backward";
 
   linear_loss_shape shape;                     ///< extents of the problem
   loss_logits<Tile> logits;                    ///< how logits are made again
@@ -98,24 +100,6 @@ void write_bias(Executor const& exec, Call const& call, loss_gradient_part<typen
   }
 }
 
-template <class Executor, class Call>
-void run_loss_gradients_portably(Executor const& exec, Call const& call) {
-  if (call.out.hidden.data != nullptr) {
-    clear_unlabelled<typename Call::gradient_type> const clear{
-        call.tokens.row_of, call.space[call.places.late_scale].data, call.out.hidden};
-    exec.run(clear, clear.groups());
-  }
-  for (std::int64_t first = 0; first < call.shape.vocabulary; first += call.places.entries) {
-    auto const part = call.places.part(call.space, call.shape, first);
-    typename Call::blocks const tiles{call.logits,    call.tokens,     call.space[call.places.rows],
-                                      call.smoothing, call.thresholds, part};
-    exec.run(tiles, tiles.groups());
-    add_to_hidden(exec, call, part, call.out.hidden);
-    write_classifier(exec, call, part, call.out.classifier);
-    write_bias(exec, call, part, call.out.bias);
-  }
-}
-
 }  // namespace detail
 
 /// Whether an executor takes the vocabulary of a filtered pass in another order, for which it needs memory; an executor
@@ -132,10 +116,24 @@ constexpr bool keeps_softmaxes(Executor const&, std::type_identity<Blocks>) {
   return false;
 }
 
-/// Enqueues the gradients of a loss. Call: a loss_gradient_call. An executor with faster programs has an overload.
-template <class Executor, class Call>
-void run_loss_gradients(Executor const& exec, Call const& call) {
-  detail::run_loss_gradients_portably(exec, call);
+/// Enqueues the gradients of a loss by the portable programs; run() (exec/run.hpp) may have faster ones.
+template <class Executor, class Tile, class Reducer, class Filter, class Gradient>
+void run_portably(Executor const& exec, loss_gradient_call<Tile, Reducer, Filter, Gradient> const& call) {
+  using call_type = loss_gradient_call<Tile, Reducer, Filter, Gradient>;
+  if (call.out.hidden.data != nullptr) {
+    clear_unlabelled<Gradient> const clear{call.tokens.row_of, call.space[call.places.late_scale].data,
+                                           call.out.hidden};
+    exec.run(clear, clear.groups());
+  }
+  for (std::int64_t first = 0; first < call.shape.vocabulary; first += call.places.entries) {
+    auto const part = call.places.part(call.space, call.shape, first);
+    typename call_type::blocks const tiles{call.logits,    call.tokens,     call.space[call.places.rows],
+                                           call.smoothing, call.thresholds, part};
+    exec.run(tiles, tiles.groups());
+    detail::add_to_hidden(exec, call, part, call.out.hidden);
+    detail::write_classifier(exec, call, part, call.out.classifier);
+    detail::write_bias(exec, call, part, call.out.bias);
+  }
 }
 
 }  // namespace v0

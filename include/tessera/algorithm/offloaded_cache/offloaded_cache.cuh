@@ -39,7 +39,9 @@
 #include <tessera/algorithm/subspace/factorize_keys.cuh>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
+#include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/exec/run.hpp>
 #include <tessera/program/offloaded_cache/archive_chunks.cuh>
 #include <tessera/program/offloaded_cache/attend_chunks.cuh>
 #include <tessera/program/offloaded_cache/detail/merge_chunks.cuh>
@@ -56,31 +58,34 @@ namespace detail {
 template <class T>
 inline constexpr bool has_pieces = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
 
-/// Whether there are groups, and so few that programs can divide their numbers in 31 bits.
-inline bool has_places(std::int64_t groups) {
-  return groups > 0 && groups < std::int64_t{1} << 31;
+/// Why programs cannot divide so many groups in 31 bits, or none.
+inline refusal refuses_groups(std::int64_t groups) {
+  return unless(groups < std::int64_t{1} << 31, "the number of groups", groups, "below 2^31");
+}
+/// Why heads have no program for 64 or 128 channels, or none.
+inline refusal refuses_channels(std::int64_t channels) {
+  return unless(channels == 64 || channels == 128, "head_dim", channels, "64 or 128");
+}
+/// Why a call whose values have type T has no programs, or none.
+template <class T>
+constexpr refusal refuses_values() {
+  return unless(has_pieces<T>, "keys and values do not have 16 bits");
+}
+/// Calls `use` with the number of channels, 64 or 128, as a compile-time constant.
+template <class Use>
+auto with_channels(std::int64_t channels, Use const& use) {
+  return channels == 64 ? use(std::integral_constant<int, 64>{}) : use(std::integral_constant<int, 128>{});
 }
 
-template <int Channels, int Rows, class Architectures, ChunkSelector S>
-bool run_scores(basic_cuda<Architectures> const& exec, score_chunks<bfloat16, S> const& call) {
-  using program_type = score_means<Channels, Rows, S>;
-  if (!exec.template has<program_type>()) {
-    return false;
-  }
-  std::int64_t const most = exec.state->multiprocessors();
-  auto const program = program_type::of(call, most);
-  exec.run(program, min(std::int64_t{program.works}, most));
-  return true;
-}
-template <int Channels, class Architectures, ChunkSelector S>
-bool try_scores(basic_cuda<Architectures> const& exec, score_chunks<bfloat16, S> const& call) {
-  if (call.extents.channels != Channels || !has_places(call.groups())) {
-    return false;
-  }
-  std::int64_t const rows = call.extents.group();
-  return rows <= 4   ? run_scores<Channels, 4>(exec, call)
-         : rows <= 8 ? run_scores<Channels, 8>(exec, call)
-                     : run_scores<Channels, 16>(exec, call);
+/// Calls `use` with the type of score_means for a call of 64 or 128 channels.
+template <ChunkSelector S, class Use>
+auto with_score_means(score_chunks<bfloat16, S> const& call, Use const& use) {
+  return with_channels(call.extents.channels, [&](auto channels) {
+    std::int64_t const rows = call.extents.group();
+    return rows <= 4   ? use(std::type_identity<score_means<channels.value, 4, S>>{})
+           : rows <= 8 ? use(std::type_identity<score_means<channels.value, 8, S>>{})
+                       : use(std::type_identity<score_means<channels.value, 16, S>>{});
+  });
 }
 
 /// How many blocks share a list of missed chunks, if `most` blocks run at a time: so many that full lists take the
@@ -113,9 +118,9 @@ void run_rebuild(basic_cuda<Architectures> const& exec, rebuild_keys<T, E> const
   }
 }
 
-/// Whether rebuild_rotated can take the call.
+/// Why rebuild_rotated does not take a call of 16 bits, or none.
 template <class T, class E>
-bool can_rebuild(rebuild_keys<T, E> const& call) {
+refusal refuses_rebuild(rebuild_keys<T, E> const& call) {
   offload_extents const& n = call.extents;
   std::int64_t const turning = call.rotary.channels();
   auto const has_twos = [](matrix_view<rotation const> const& table) {
@@ -124,131 +129,230 @@ bool can_rebuild(rebuild_keys<T, E> const& call) {
   bool const are_aligned =
       has_twos(call.rotary.within) && (call.rotary.blocks.data == nullptr || has_twos(call.rotary.blocks));
   bool const are_pairs = call.rotary.pairs == rotary_pairs::neighbours ? turning % 4 == 0 : turning == n.channels;
-  bool const can_turn = turning == 0 || (are_pairs && are_aligned);
-  return n.rank % 32 == 0 && n.rank <= 192 && n.chunk % 8 == 0 && can_turn;
+  return first_of(refuses_channels(n.channels), unless(n.rank % 32 == 0, "the rank", n.rank, "a multiple of 32"),
+                  unless(n.rank <= 192, "the rank", n.rank, "at most 192"),
+                  unless(n.chunk % 8 == 0, "the number of tokens of a chunk", n.chunk, "a multiple of 8"),
+                  unless(turning == 0 || are_pairs, "the number of rotated channels", turning,
+                         "head_dim, or a multiple of 4 where neighbours are rotated"),
+                  unless(turning == 0 || are_aligned, "tables of rotations do not begin at multiples of 16 bytes"));
 }
 
-/// Enqueues a Program, which is a fetch_records for the call, if it takes the call. Returns whether it does.
+/// Enqueues a Program, which is a fetch_records that takes the call.
 template <class Program, class Architectures, class Call>
-bool try_fetch(basic_cuda<Architectures> const& exec, Call const& call) {
-  if (!Program::takes(call)) {
-    return false;
-  }
+void run_fetch(basic_cuda<Architectures> const& exec, Call const& call) {
   constexpr std::int64_t over_bus = 64;  // groups that keep the bus busy; memory of the device needs more of them
   std::int64_t const most = divide_up(call.groups(), std::int64_t{Program::records});
   std::int64_t const count = call.crosses_bus ? over_bus : 4 * std::int64_t{exec.state->multiprocessors()};
   Program const program{call, max(min(count, most), std::int64_t{1})};
   exec.run(program, program.groups());
-  return true;
 }
 
 }  // namespace detail
 
-/// Enqueues the scoring of chunks: by score_means for heads of 64 or 128 channels on devices of compute capability 9,
-/// else by the portable program.
-template <class Architectures, ChunkSelector S>
-requires requires {
-  landmark_lines<128, S>::bytes;
-}
-void run_program(basic_cuda<Architectures> const& exec, score_chunks<bfloat16, S> const& call) {
-  if (!detail::try_scores<128>(exec, call) && !detail::try_scores<64>(exec, call)) {
-    exec.run(call, call.groups());
-  }
-}
+/// score_means: landmarks that are means, heads of 64 or 128 channels, devices of compute capability 9.
+struct score_means_model {
+  static constexpr char const* name = "score_means (TMA, mma.sync)";
 
-/// Enqueues the selection of chunks: by choose_largest for sequences of up to 40960 chunks where a block can have 227
-/// KiB of shared memory, else by the portable program.
+  template <class Executor, class Call>
+  static constexpr refusal refuses_types() {
+    return first_of(unless(std::is_same_v<typename Call::value_type, bfloat16>, "keys are not bfloat16"),
+                    unless(
+                        requires { landmark_lines<128, typename Call::selector_type>::bytes; },
+                        "landmarks of this selector are not lines of means"));
+  }
+  template <class Architectures, class T, ChunkSelector S>
+  static refusal refuses(basic_cuda<Architectures> const& exec, score_chunks<T, S> const& call) {
+    refusal const why =
+        first_of(detail::refuses_channels(call.extents.channels), detail::refuses_groups(call.groups()));
+    return why ? why : detail::with_score_means(call, [&]<class Program>(std::type_identity<Program>) {
+      return exec.template lacks<Program>();
+    });
+  }
+  template <class Architectures, class T, ChunkSelector S>
+  static void run(basic_cuda<Architectures> const& exec, score_chunks<T, S> const& call) {
+    detail::with_score_means(call, [&]<class Program>(std::type_identity<Program>) {
+      std::int64_t const most = exec.state->multiprocessors();
+      Program const program = Program::of(call, most);
+      exec.run(program, min(std::int64_t{program.works}, most));
+    });
+  }
+};
 template <class Architectures, class T, ChunkSelector S>
-void run_program(basic_cuda<Architectures> const& exec, select_chunks<T, S> const& call) {
-  using program_type = choose_largest<T, S>;
-  if (program_type::takes(call) && detail::has_places(call.groups()) && exec.state->shared_bytes() >= 227 * 1024) {
-    exec.run(program_type::of(call), call.groups());
-  } else {
-    exec.run(call, call.groups());
-  }
-}
+struct models_for<basic_cuda<Architectures>, score_chunks<T, S>> {
+  using type = model_list<score_means_model>;
+};
 
-/// Enqueues the fetching of values: by fetch_records for values of 16 bits and heads of 64 or 128 channels where it
-/// `takes` them, else by the portable program.
+/// choose_largest: sequences of up to 40960 chunks, where a thread block can have 227 KiB of shared memory.
+struct choose_largest_model {
+  static constexpr char const* name = "choose_largest";
+
+  template <class Executor, class Call>
+  static constexpr refusal refuses_types() {
+    return {};
+  }
+  template <class Architectures, class T, ChunkSelector S>
+  static refusal refuses(basic_cuda<Architectures> const& exec, select_chunks<T, S> const& call) {
+    return first_of(unless(choose_largest<T, S>::takes(call), "sequences have more than 40960 chunks"),
+                    detail::refuses_groups(call.groups()),
+                    unless(exec.state->shared_bytes() >= 227 * 1024, "a thread block's shared memory in bytes",
+                           exec.state->shared_bytes(), "at least 232448"));
+  }
+  template <class Architectures, class T, ChunkSelector S>
+  static void run(basic_cuda<Architectures> const& exec, select_chunks<T, S> const& call) {
+    exec.run(choose_largest<T, S>::of(call), call.groups());
+  }
+};
+template <class Architectures, class T, ChunkSelector S>
+struct models_for<basic_cuda<Architectures>, select_chunks<T, S>> {
+  using type = model_list<choose_largest_model>;
+};
+
+/// fetch_records: values of 16 bits and heads of 64 or 128 channels.
+struct fetch_records_model {
+  static constexpr char const* name = "fetch_records";
+
+  template <class Executor, class Call>
+  static constexpr refusal refuses_types() {
+    return detail::refuses_values<typename Call::value_type>();
+  }
+  template <class Architectures, class T, class E, class Codec>
+  static refusal refuses(basic_cuda<Architectures> const& exec, fetch_values<T, E, Codec> const& call) {
+    static_cast<void>(exec);
+    return first_of(detail::refuses_channels(call.extents.channels),
+                    unless(fetch_records<128, T, E, Codec>::takes(call) || fetch_records<64, T, E, Codec>::takes(call),
+                           "records are too large, not aligned, or there are too many lists of them"));
+  }
+  template <class Architectures, class T, class E, class Codec>
+  static void run(basic_cuda<Architectures> const& exec, fetch_values<T, E, Codec> const& call) {
+    fetch_records<128, T, E, Codec>::takes(call) ? detail::run_fetch<fetch_records<128, T, E, Codec>>(exec, call)
+                                                 : detail::run_fetch<fetch_records<64, T, E, Codec>>(exec, call);
+  }
+};
 template <class Architectures, class T, class E, class Codec>
-void run_program(basic_cuda<Architectures> const& exec, fetch_values<T, E, Codec> const& call) {
-  if constexpr (detail::has_pieces<T>) {
-    if (detail::try_fetch<fetch_records<128, T, E, Codec>>(exec, call) ||
-        detail::try_fetch<fetch_records<64, T, E, Codec>>(exec, call)) {
-      return;
-    }
-  }
-  exec.run(call, call.groups());
-}
+struct models_for<basic_cuda<Architectures>, fetch_values<T, E, Codec>> {
+  using type = model_list<fetch_records_model>;
+};
 
-/// Enqueues the rebuilding of keys: by rebuild_rotated for 16 bits and heads of 64 or 128 channels, for the ranks,
-/// chunks and rotations that can_rebuild() accepts; else by the portable program.
+/// rebuild_rotated: 16 bits, heads of 64 or 128 channels, ranks that are multiples of 32.
+struct rebuild_rotated_model {
+  static constexpr char const* name = "rebuild_rotated (mma.sync)";
+
+  template <class Executor, class Call>
+  static constexpr refusal refuses_types() {
+    return detail::refuses_values<typename Call::value_type>();
+  }
+  template <class Architectures, class T, class E>
+  static refusal refuses(basic_cuda<Architectures> const& exec, rebuild_keys<T, E> const& call) {
+    static_cast<void>(exec);
+    return detail::refuses_rebuild(call);
+  }
+  template <class Architectures, class T, class E>
+  static void run(basic_cuda<Architectures> const& exec, rebuild_keys<T, E> const& call) {
+    call.extents.channels == 128 ? detail::run_rebuild<128>(exec, call) : detail::run_rebuild<64>(exec, call);
+  }
+};
 template <class Architectures, class T, class E>
-void run_program(basic_cuda<Architectures> const& exec, rebuild_keys<T, E> const& call) {
-  if constexpr (detail::has_pieces<T>) {
-    if (detail::can_rebuild(call) && (call.extents.channels == 128 || call.extents.channels == 64)) {
-      call.extents.channels == 128 ? detail::run_rebuild<128>(exec, call) : detail::run_rebuild<64>(exec, call);
-      return;
-    }
-  }
-  exec.run(call, call.groups());
-}
+struct models_for<basic_cuda<Architectures>, rebuild_keys<T, E>> {
+  using type = model_list<rebuild_rotated_model>;
+};
 
-/// Enqueues attention over chunks: by attend_rows for 16 bits and heads of 64 or 128 channels, else by the portable
-/// program.
+/// attend_rows: 16 bits and heads of 64 or 128 channels.
+struct attend_rows_model {
+  static constexpr char const* name = "attend_rows (mma.sync)";
+
+  template <class Executor, class Call>
+  static constexpr refusal refuses_types() {
+    return detail::refuses_values<typename Call::value_type>();
+  }
+  template <class Architectures, class T, class E>
+  static refusal refuses(basic_cuda<Architectures> const& exec, attend_chunks<T, E> const& call) {
+    static_cast<void>(exec);
+    return first_of(detail::refuses_channels(call.extents.channels), detail::refuses_groups(call.groups()));
+  }
+  template <class Architectures, class T, class E>
+  static void run(basic_cuda<Architectures> const& exec, attend_chunks<T, E> const& call) {
+    detail::with_channels(call.extents.channels,
+                          [&](auto channels) { exec.run(attend_rows<channels.value, T, E>::of(call), call.groups()); });
+  }
+};
 template <class Architectures, class T, class E>
-void run_program(basic_cuda<Architectures> const& exec, attend_chunks<T, E> const& call) {
-  if constexpr (detail::has_pieces<T>) {
-    std::int64_t const channels = call.extents.channels;
-    if (channels == 128 && detail::has_places(call.groups())) {
-      exec.run(attend_rows<128, T, E>::of(call), call.groups());
-      return;
-    }
-    if (channels == 64 && detail::has_places(call.groups())) {
-      exec.run(attend_rows<64, T, E>::of(call), call.groups());
-      return;
-    }
-  }
-  exec.run(call, call.groups());
-}
+struct models_for<basic_cuda<Architectures>, attend_chunks<T, E>> {
+  using type = model_list<attend_rows_model>;
+};
 
-/// Enqueues the projection of archived chunks: by project_rows for 16 bits where it `takes` the call and a block can
-/// have its 99 KiB of shared memory, else by the portable program.
+/// project_rows: 16 bits, where a thread block can have 99 KiB of shared memory.
+struct project_rows_model {
+  static constexpr char const* name = "project_rows (mma.sync)";
+
+  template <class Executor, class Call>
+  static constexpr refusal refuses_types() {
+    return detail::refuses_values<typename Call::value_type>();
+  }
+  template <class Architectures, class T, class E>
+  static refusal refuses(basic_cuda<Architectures> const& exec, project_archived<T, E> const& call) {
+    constexpr int needed = detail::launch_shape<project_rows<T, E>>::shared_bytes;
+    return first_of(unless(project_rows<T, E>::takes(call),
+                           "chunks do not have 8 or 16 tokens, or the rank is no multiple of 8 "
+                           "up to 192"),
+                    unless(exec.state->shared_bytes() >= needed, "a thread block's shared memory in bytes",
+                           exec.state->shared_bytes(), "at least 99 KiB"));
+  }
+  template <class Architectures, class T, class E>
+  static void run(basic_cuda<Architectures> const& exec, project_archived<T, E> const& call) {
+    exec.run(project_rows<T, E>{call}, call.groups());
+  }
+};
 template <class Architectures, class T, class E>
-void run_program(basic_cuda<Architectures> const& exec, project_archived<T, E> const& call) {
-  if constexpr (detail::has_pieces<T>) {
-    using program_type = project_rows<T, E>;
-    if (program_type::takes(call) && exec.state->shared_bytes() >= detail::launch_shape<program_type>::shared_bytes) {
-      exec.run(program_type{call}, call.groups());
-      return;
-    }
-  }
-  exec.run(call, call.groups());
-}
+struct models_for<basic_cuda<Architectures>, project_archived<T, E>> {
+  using type = model_list<project_rows_model>;
+};
 
-/// Enqueues the archiving of chunks: by archive_rows for 16 bits where it `takes` the call, else by the portable
-/// program.
+/// archive_rows: 16 bits, heads of a multiple of 8 channels, records of up to 2560 bytes.
+struct archive_rows_model {
+  static constexpr char const* name = "archive_rows";
+
+  template <class Executor, class Call>
+  static constexpr refusal refuses_types() {
+    return detail::refuses_values<typename Call::value_type>();
+  }
+  template <class Architectures, class T, ChunkSelector S, class Codec>
+  static refusal refuses(basic_cuda<Architectures> const& exec, archive_chunks<T, S, Codec> const& call) {
+    static_cast<void>(exec);
+    return unless(archive_rows<T, S, Codec>::takes(call),
+                  "heads have no multiple of 8 channels, or records of more than 2560 bytes");
+  }
+  template <class Architectures, class T, ChunkSelector S, class Codec>
+  static void run(basic_cuda<Architectures> const& exec, archive_chunks<T, S, Codec> const& call) {
+    exec.run(archive_rows<T, S, Codec>{call}, call.groups());
+  }
+};
 template <class Architectures, class T, ChunkSelector S, class Codec>
-void run_program(basic_cuda<Architectures> const& exec, archive_chunks<T, S, Codec> const& call) {
-  if constexpr (detail::has_pieces<T>) {
-    if (archive_rows<T, S, Codec>::takes(call)) {
-      exec.run(archive_rows<T, S, Codec>{call}, call.groups());
-      return;
-    }
-  }
-  exec.run(call, call.groups());
-}
+struct models_for<basic_cuda<Architectures>, archive_chunks<T, S, Codec>> {
+  using type = model_list<archive_rows_model>;
+};
 
-/// Enqueues the merging of results of chunks: by join_chunks for fewer than 2^31 rows of results, else by the portable
-/// program.
-template <class Architectures, class T, class E, class Result>
-void run_program(basic_cuda<Architectures> const& exec, merge_chunks<T, E, Result> const& call) {
-  if (detail::has_places(call.groups())) {
-    exec.run(join_chunks<T, E, Result>::of(call), call.groups());
-  } else {
-    exec.run(call, call.groups());
+/// join_chunks: fewer than 2^31 rows of results.
+struct join_chunks_model {
+  static constexpr char const* name = "merge_chunks";
+
+  template <class Executor, class Call>
+  static constexpr refusal refuses_types() {
+    return {};
   }
-}
+  template <class Architectures, class T, class E, class Result>
+  static refusal refuses(basic_cuda<Architectures> const& exec, merge_chunks<T, E, Result> const& call) {
+    static_cast<void>(exec);
+    return detail::refuses_groups(call.groups());
+  }
+  template <class Architectures, class T, class E, class Result>
+  static void run(basic_cuda<Architectures> const& exec, merge_chunks<T, E, Result> const& call) {
+    exec.run(join_chunks<T, E, Result>::of(call), call.groups());
+  }
+};
+template <class Architectures, class T, class E, class Result>
+struct models_for<basic_cuda<Architectures>, merge_chunks<T, E, Result>> {
+  using type = model_list<join_chunks_model>;
+};
 
 }  // namespace v0
 }  // namespace tessera

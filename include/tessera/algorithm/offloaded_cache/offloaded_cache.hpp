@@ -25,7 +25,7 @@
 #include <tessera/concepts/refused_call.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
-#include <tessera/exec/run_program.hpp>
+#include <tessera/exec/run.hpp>
 #include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/offloaded_cache/append_tokens.hpp>
@@ -160,7 +160,7 @@ struct offloaded_cache {
     check_prompt_room(here, plan, space);
     auto const first = static_cast<std::int32_t>(plan.first_rows[static_cast<std::size_t>(sequence)]);
     auto const capacity = static_cast<std::int32_t>(plan.capacity(sequence));
-    run_program(exec, open_sequence<T, element_of<T>>{plan.extents, cache.memory, sequence, first, capacity});
+    run(exec, open_sequence<T, element_of<T>>{plan.extents, cache.memory, sequence, first, capacity});
     matrix_view<float> const gram = gram_of(cache, sequence, space);
     exec.clear(array_view<float>(gram.data, gram.size()));
     return {sequence, 0};
@@ -189,10 +189,9 @@ struct offloaded_cache {
     std::int64_t const chunks =
         max(std::int64_t{0}, min(count / n.chunk, cache.plan.capacity(prompt.sequence) - before));
     side.follow();
-    run_program(side.executor(),
-                put_values<T, Codec>{values, n.chunk, first_row + before, chunks, cache.memory.values});
-    run_program(exec, summarize_prompt<T, S>{keys, cache.rotary, cache.selector, prompt.tokens, first_row + before,
-                                             chunks, cache.memory.landmarks, cosines_of(cache, space)});
+    run(side.executor(), put_values<T, Codec>{values, n.chunk, first_row + before, chunks, cache.memory.values});
+    run(exec, summarize_prompt<T, S>{keys, cache.rotary, cache.selector, prompt.tokens, first_row + before, chunks,
+                                     cache.memory.landmarks, cosines_of(cache, space)});
     cache.plan.search.accumulate(exec, keys, gram_of(cache, prompt.sequence, space), room_of(cache, prompt.sequence));
     prompt.tokens += count;
   }
@@ -216,14 +215,13 @@ struct offloaded_cache {
     find_directions(exec, cache, prompt.sequence, space, memory.directions[prompt.sequence]);
     project(exec, cache, prompt.sequence, keys.slice(1, 0, chunks * n.chunk), row * n.chunk);
     view<float const, 2> const cosines = cosines_of(cache, space);
-    run_program(exec, choose_outliers<T, element_of<T>>{n, memory, prompt.sequence, row, chunks, cosines});
-    run_program(exec, copy_exact<T, element_of<T>>{n, memory, cache.rotary, prompt.sequence, keys, values});
-    run_program(exec,
-                fill_ring<T, element_of<T>>{n, memory, cache.rotary, prompt.sequence, keys, values, chunks * n.chunk});
+    run(exec, choose_outliers<T, element_of<T>>{n, memory, prompt.sequence, row, chunks, cosines});
+    run(exec, copy_exact<T, element_of<T>>{n, memory, cache.rotary, prompt.sequence, keys, values});
+    run(exec, fill_ring<T, element_of<T>>{n, memory, cache.rotary, prompt.sequence, keys, values, chunks * n.chunk});
     side.mark(0);
     side.join(0);
-    run_program(exec, finish_prompt{memory.sequences, prompt.sequence, static_cast<std::int32_t>(prompt.tokens),
-                                    static_cast<std::int32_t>(chunks), measures_of(cache, space)});
+    run(exec, finish_prompt{memory.sequences, prompt.sequence, static_cast<std::int32_t>(prompt.tokens),
+                            static_cast<std::int32_t>(chunks), measures_of(cache, space)});
   }
 
   /// A step: a token for each of some sequences, which attends to itself and to the cached tokens before it, and is
@@ -239,8 +237,8 @@ struct offloaded_cache {
     space.check_room("offloaded_cache.decode", cache.plan.step.bytes(), "steps of ", n.batch, " sequences");
     auto const& memory = cache.memory;
     offload_step<T> const step = cache.plan.step_of(space, in.queries.extent(0), in.sequences);
-    run_program(exec, append_tokens<T, element>{n, memory, step, cache.rotary, in.queries, in.keys, in.values,
-                                                status_of(exec, {"offloaded_cache.decode", "step"})});
+    run(exec, append_tokens<T, element>{n, memory, step, cache.rotary, in.queries, in.keys, in.values,
+                                        status_of(exec, {"offloaded_cache.decode", "step"})});
     side.follow();
     project_chunks(side.executor(), cache, step);
     if (cache.plan.options.values == value_store::host) {
@@ -248,9 +246,9 @@ struct offloaded_cache {
     } else {
       attend_on_device(exec, side, cache, step);
     }
-    run_program(exec, merge_chunks<T, element, Result>{n, memory.sequences, step, out.result, out.log_sum_exp});
-    run_program(exec, archive_chunks<T, S, Codec>{n, memory, step, cache.selector, cache.plan.options.residual_limit});
-    run_program(exec, finish_steps<T, element>{n, memory, step, cache.plan.rule()});
+    run(exec, merge_chunks<T, element, Result>{n, memory.sequences, step, out.result, out.log_sum_exp});
+    run(exec, archive_chunks<T, S, Codec>{n, memory, step, cache.selector, cache.plan.options.residual_limit});
+    run(exec, finish_steps<T, element>{n, memory, step, cache.plan.rule()});
   }
   /// Refuses calls of decode() with arguments that it does not take, and says at compile time what it takes.
   template <class Executor, class Side, class Cache, class In = anything, class Out = anything, class... More>
@@ -280,10 +278,9 @@ struct offloaded_cache {
     matrix_view<T> const directions(space[plan.prompt_parts.directions].data, {n.width(), n.rank});
     matrix_view<float> const relation(space[plan.prompt_parts.relation].data, {n.rank, n.rank});
     find_directions(exec, cache, sequence, space, directions);
-    run_program(exec, relate_directions<T>{cache.memory.directions[sequence], directions, relation});
-    run_program(exec,
-                turn_coefficients<T, element_of<T>>{n, cache.memory, relation, sequence, plan.capacity(sequence)});
-    run_program(exec, finish_refit<T, element_of<T>>{n, cache.memory, directions, sequence, measures_of(cache, space)});
+    run(exec, relate_directions<T>{cache.memory.directions[sequence], directions, relation});
+    run(exec, turn_coefficients<T, element_of<T>>{n, cache.memory, relation, sequence, plan.capacity(sequence)});
+    run(exec, finish_refit<T, element_of<T>>{n, cache.memory, directions, sequence, measures_of(cache, space)});
   }
 
   /// Waits for enqueued work and returns lengths and counts of the sequences.
@@ -318,27 +315,26 @@ struct offloaded_cache {
   template <class Executor, class T>
   static void project_chunks(Executor const& exec, cache_type<T> const& cache, offload_step<T> const& step) {
     auto const& memory = cache.memory;
-    run_program(exec, project_archived<T, element_of<T>>{cache.plan.extents, memory, step});
+    run(exec, project_archived<T, element_of<T>>{cache.plan.extents, memory, step});
     if (memory.gram.data != nullptr) {
-      run_program(exec, add_to_gram<T, element_of<T>>{cache.plan.extents, memory, step});
+      run(exec, add_to_gram<T, element_of<T>>{cache.plan.extents, memory, step});
     }
   }
   template <class Executor, class T>
   static void attend(Executor const& exec, cache_type<T> const& cache, offload_step<T> const& step, std::int64_t first,
                      std::int64_t count) {
-    run_program(exec,
-                attend_chunks<T, element_of<T>>{cache.plan.extents, cache.memory, step, cache.scale, first, count});
+    run(exec, attend_chunks<T, element_of<T>>{cache.plan.extents, cache.memory, step, cache.scale, first, count});
   }
   template <class Executor, class T>
   static void score(Executor const& exec, cache_type<T> const& cache, offload_step<T> const& part) {
-    run_program(exec, score_chunks<T, S>{cache.plan.extents, cache.memory, part, cache.selector, cache.scale});
+    run(exec, score_chunks<T, S>{cache.plan.extents, cache.memory, part, cache.selector, cache.scale});
   }
   /// Selects chunks, assigns slots to them, and lists those that have to be fetched.
   template <class Executor, class T>
   static void choose(Executor const& exec, cache_type<T> const& cache, offload_step<T> const& part) {
     offload_extents const& n = cache.plan.extents;
-    run_program(exec, select_chunks<T, S>{n, cache.memory, part, cache.selector});
-    run_program(exec, place_chunks<T, element_of<T>>{n, cache.memory, part, cache.plan.options.keeps_slots});
+    run(exec, select_chunks<T, S>{n, cache.memory, part, cache.selector});
+    run(exec, place_chunks<T, element_of<T>>{n, cache.memory, part, cache.plan.options.keeps_slots});
   }
 
   /// Attention with values on the host: the values of one part cross the bus while chunks of the next part are scored
@@ -353,10 +349,10 @@ struct offloaded_cache {
       score(exec, cache, part);
       choose(exec, cache, part);
       side.follow();
-      run_program(side.executor(), fetch_values<T, element_of<T>, Codec>{n, cache.memory, part, true});
+      run(side.executor(), fetch_values<T, element_of<T>, Codec>{n, cache.memory, part, true});
       side.mark(i);
     }
-    run_program(exec, rebuild_keys<T, element_of<T>>{n, cache.memory, step, cache.rotary});
+    run(exec, rebuild_keys<T, element_of<T>>{n, cache.memory, step, cache.rotary});
     attend(exec, cache, step, 0, resident_splits(n));
     for (int i = 0; i < parts; ++i) {
       side.join(i);
@@ -374,9 +370,9 @@ struct offloaded_cache {
     score(exec, cache, step);
     choose(exec, cache, step);
     side.follow();
-    run_program(side.executor(), fetch_values<T, element_of<T>, Codec>{n, cache.memory, step, false});
+    run(side.executor(), fetch_values<T, element_of<T>, Codec>{n, cache.memory, step, false});
     side.mark(0);
-    run_program(exec, rebuild_keys<T, element_of<T>>{n, cache.memory, step, cache.rotary});
+    run(exec, rebuild_keys<T, element_of<T>>{n, cache.memory, step, cache.rotary});
     side.join(0);
     attend(exec, cache, step, resident_splits(n), selected_splits(n));
   }

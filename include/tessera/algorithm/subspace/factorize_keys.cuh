@@ -18,7 +18,9 @@
 #include <tessera/algorithm/subspace/factorize_keys.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
+#include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/exec/run.hpp>
 #include <tessera/program/subspace/detail/key_product_epilogues.cuh>
 #include <tessera/program/subspace/key_product_schedule.hpp>
 #include <tessera/program/subspace/key_products.cuh>
@@ -39,12 +41,21 @@ template <class T>
 using projection_products =
     head_products<T, projection_works, store_coefficients<T>, head_products_policy{operand_order::along_depth, 192, 4}>;
 
-/// Whether boxes of 64 channels lie within a head, and 31 bits number the tokens and the channels of all heads.
+/// Why TMA cannot load keys in boxes of 64 channels within a head, or none.
 template <class T>
-bool suits_head_boxes(view<T const, 3> keys) {
+refusal refuses_head_boxes(view<T const, 3> keys) {
   constexpr std::int64_t most = 0x7fffffff - 4096;
-  return keys.extent(2) % head_box == 0 && keys.extent(1) < most && keys.extent(0) * keys.extent(2) < most &&
-         can_map_heads(keys);
+  return first_of(unless(keys.extent(2) % head_box == 0, "head_dim", keys.extent(2), "a multiple of 64"),
+                  unless(keys.extent(1) < most && keys.extent(0) * keys.extent(2) < most,
+                         "tokens, or channels of all heads, do not fit into 31 bits"),
+                  unless(can_map_heads(keys), "TMA cannot load keys of these strides"));
+}
+
+/// How many parts of sums there is room for at a time.
+template <class T>
+std::int64_t parts_at_a_time(gram_call<T> const& call) {
+  std::int64_t const width = call.gram.extent(0);
+  return min(gram_works::parts_at_a_time(width), call.room.size() / gram_works::part_elements(width));
 }
 
 /// Runs a program with as many clusters as the device runs at a time, or with one for each work item if there are
@@ -55,22 +66,14 @@ void run_clusters(basic_cuda<Architectures> const& exec, Program const& program)
   exec.run(program, 2 * min(std::int64_t{program.works.count()}, clusters));
 }
 
-/// Enqueues products of keys with each other by tensor cores, if they can take the call. Returns whether they can.
+/// Enqueues products of keys with each other by tensor cores, which take the call.
 template <class Architectures, class T>
-bool try_gram_products(basic_cuda<Architectures> const& exec, gram_call<T> const& call) {
-  constexpr char const* where = "key_factorization.accumulate";
+void run_gram_products(basic_cuda<Architectures> const& exec, gram_call<T> const& call) {
+  constexpr char const* where = gram_call<T>::function;
   using program_type = gram_products<T>;
   std::int64_t const tokens = call.keys.extent(1);
-  if (tokens == 0) {
-    return true;
-  }
   std::int64_t const width = call.gram.extent(0);
-  std::int64_t const fitting = call.room.size() / gram_works::part_elements(width);
-  std::int64_t const parts = min(gram_works::parts_at_a_time(width), fitting);
-  bool const has_place = reinterpret_cast<std::uintptr_t>(call.room.data) % 16 == 0 && call.room.is_contiguous();
-  if (parts == 0 || !has_place || !suits_head_boxes(call.keys) || !exec.template has<program_type>()) {
-    return false;
-  }
+  std::int64_t const parts = parts_at_a_time(call);
   tensor_map const a = make_head_map(where, call.keys, {head_box, head_box});
   tensor_map const b = make_head_map(where, call.keys, {head_box / 2, head_box});
   std::int64_t const span = parts * gram_works::part_tokens;
@@ -78,65 +81,103 @@ bool try_gram_products(basic_cuda<Architectures> const& exec, gram_call<T> const
     gram_works const works{static_cast<std::int32_t>(call.keys.extent(2)), static_cast<std::int32_t>(width),
                            static_cast<std::int32_t>(first), static_cast<std::int32_t>(min(span, tokens - first))};
     run_clusters(exec, program_type{a, b, works, {works, call.room.data}});
-    run_program(exec, add_gram_parts{works, call.room, call.gram});
+    add_gram_parts const add{works, call.room, call.gram};
+    exec.run(add, add.groups());
   }
-  return true;
 }
 
-/// Enqueues products of keys with directions by tensor cores, if they can take the call. Returns whether they can.
+/// The directions of a projection as one head, for TMA.
+template <class T>
+view<T const, 3> head_of_directions(projection_call<T> const& call) {
+  auto const& directions = call.directions;
+  return {directions.data,
+          {1, directions.extent(0), directions.extent(1)},
+          {0, directions.stride(0), directions.stride(1)}};
+}
+
+/// Enqueues products of keys with directions by tensor cores, which take the call.
 template <class Architectures, class T>
-bool try_projection(basic_cuda<Architectures> const& exec, projection_call<T> const& call) {
-  constexpr char const* where = "key_factorization.project";
+void run_projection(basic_cuda<Architectures> const& exec, projection_call<T> const& call) {
+  constexpr char const* where = projection_call<T>::function;
   using program_type = projection_products<T>;
   using boxes = store_sums_by_boxes<T, plain_sum>;
   std::int64_t const rank = call.directions.extent(1);
-  if (call.keys.extent(1) == 0) {
-    return true;
-  }
-  view<T const, 3> const directions(call.directions.data, {1, call.directions.extent(0), rank},
-                                    {0, call.directions.stride(0), call.directions.stride(1)});
-  constexpr std::int64_t in_16_bytes = 8;  // elements of 16 bits
-  if (rank > 192 || rank % in_16_bytes != 0 || !suits_head_boxes(call.keys) || !can_map_heads(directions) ||
-      !can_map(call.coefficients) || !exec.template has<program_type>()) {
-    return false;
-  }
   auto const tokens = static_cast<std::int32_t>(call.keys.extent(1));
   projection_works const works{static_cast<std::int32_t>(call.keys.extent(2)),
                                static_cast<std::int32_t>(call.directions.extent(0)), tokens};
   tensor_map const target = make_tensor_map(where, call.coefficients, {boxes::box_rows, boxes::box_columns});
   boxes const epilogue{{target, tokens, static_cast<std::int32_t>(rank), {}}};
   run_clusters(exec, program_type{make_head_map(where, call.keys, {head_box, head_box}),
-                                  make_head_map(where, directions, {head_box / 2, head_box}),
+                                  make_head_map(where, head_of_directions(call), {head_box / 2, head_box}),
                                   works,
                                   {epilogue}});
-  return true;
 }
 
 }  // namespace detail
 
-/// Enqueues products of keys with each other: by tensor cores for keys of 16 bits on sm_90a whose layout they can take,
-/// else by the portable programs.
-template <int... Architectures, class T>
-void add_products(basic_cuda<arch_list<Architectures...>> const& exec, gram_call<T> const& call) {
-  if constexpr (((Architectures == 900) || ...) && detail::is_of_16_bits<T>) {
-    if (detail::try_gram_products(exec, call)) {
-      return;
-    }
-  }
-  detail::add_products_portably(exec, call);
-}
+/// Products of keys with each other by tensor cores: keys of 16 bits on sm_90a whose layout TMA can load.
+struct gram_products_model {
+  static constexpr char const* name = "key_products (TMA, wgmma)";
 
-/// Enqueues products of keys with directions: by tensor cores for keys of 16 bits on sm_90a whose layout they can take,
-/// else by the portable programs.
-template <int... Architectures, class T>
-void project_keys(basic_cuda<arch_list<Architectures...>> const& exec, projection_call<T> const& call) {
-  if constexpr (((Architectures == 900) || ...) && detail::is_of_16_bits<T>) {
-    if (detail::try_projection(exec, call)) {
-      return;
+  template <class Executor, class Call>
+  static constexpr refusal refuses_types() {
+    return first_of(unless(Executor::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
+                    unless(detail::is_of_16_bits<typename Call::value_type>, "keys do not have 16 bits"));
+  }
+  template <class Architectures, class T>
+  static refusal refuses(basic_cuda<Architectures> const& exec, gram_call<T> const& call) {
+    bool const is_aligned = reinterpret_cast<std::uintptr_t>(call.room.data) % 16 == 0 && call.room.is_contiguous();
+    return call.keys.extent(1) == 0
+               ? refusal{}
+               : first_of(unless(detail::parts_at_a_time(call) > 0, "there is no memory for sums of parts"),
+                          unless(is_aligned, "memory for sums of parts does not begin at a multiple of 16 bytes"),
+                          detail::refuses_head_boxes(call.keys), exec.template lacks<detail::gram_products<T>>());
+  }
+  template <class Architectures, class T>
+  static void run(basic_cuda<Architectures> const& exec, gram_call<T> const& call) {
+    if (call.keys.extent(1) > 0) {
+      detail::run_gram_products(exec, call);
     }
   }
-  detail::project_keys_portably(exec, call);
-}
+};
+
+/// Products of keys with directions by tensor cores: keys of 16 bits on sm_90a whose layout TMA can load.
+struct projection_model {
+  static constexpr char const* name = "key_products (TMA, wgmma)";
+
+  template <class Executor, class Call>
+  static constexpr refusal refuses_types() {
+    return gram_products_model::refuses_types<Executor, Call>();
+  }
+  template <class Architectures, class T>
+  static refusal refuses(basic_cuda<Architectures> const& exec, projection_call<T> const& call) {
+    constexpr std::int64_t in_16_bytes = 8;  // elements of 16 bits
+    std::int64_t const rank = call.directions.extent(1);
+    return call.keys.extent(1) == 0
+               ? refusal{}
+               : first_of(unless(rank <= 192, "the rank", rank, "at most 192"),
+                          unless(rank % in_16_bytes == 0, "the rank", rank, "a multiple of 8"),
+                          detail::refuses_head_boxes(call.keys),
+                          unless(can_map_heads(detail::head_of_directions(call)), "TMA cannot load the directions"),
+                          unless(can_map(call.coefficients), "TMA cannot store the coefficients"),
+                          exec.template lacks<detail::projection_products<T>>());
+  }
+  template <class Architectures, class T>
+  static void run(basic_cuda<Architectures> const& exec, projection_call<T> const& call) {
+    if (call.keys.extent(1) > 0) {
+      detail::run_projection(exec, call);
+    }
+  }
+};
+
+template <class Architectures, class T>
+struct models_for<basic_cuda<Architectures>, gram_call<T>> {
+  using type = model_list<gram_products_model>;
+};
+template <class Architectures, class T>
+struct models_for<basic_cuda<Architectures>, projection_call<T>> {
+  using type = model_list<projection_model>;
+};
 
 }  // namespace v0
 }  // namespace tessera

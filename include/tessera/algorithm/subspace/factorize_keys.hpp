@@ -18,8 +18,7 @@
 /// (tests/algorithm/subspace/factorize_keys_test.cpp); with an eigenvalue decomposition of the same products the excess
 /// is 1e-8. low_rank_projector (project/low_rank.hpp) is the reference in double.
 ///
-/// An executor with programs of its own overloads add_products, find_subspace and project_keys for itself:
-/// factorize_keys.cuh.
+/// factorize_keys.cuh and subspace_search.cuh list the faster programs of CUDA devices.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +27,7 @@
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
-#include <tessera/exec/run_program.hpp>
+#include <tessera/exec/run.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/gemm/gemm_tiles.hpp>
 #include <tessera/program/gemm/store_sums.hpp>
@@ -45,6 +44,9 @@ inline namespace v0 {
 /// A call that adds the products of all pairs of channels to `gram`.
 template <class T>
 struct gram_call {
+  using value_type = T;
+  static constexpr char const* function = "key_factorization.accumulate";
+
   view<T const, 3> keys;    ///< heads x tokens x channels
   matrix_view<float> gram;  ///< width x width
   array_view<float> room;   ///< memory for sums of parts of the tokens, at a multiple of 16 bytes; or null
@@ -53,45 +55,34 @@ struct gram_call {
 /// A call that computes coefficients = keys * directions.
 template <class T>
 struct projection_call {
+  using value_type = T;
+  static constexpr char const* function = "key_factorization.project";
+
   view<T const, 3> keys;            ///< heads x tokens x channels
   matrix_view<T const> directions;  ///< width x rank
   matrix_view<T> coefficients;      ///< tokens x rank
 };
 
-namespace detail {
-
+/// Enqueues products of keys with each other by the portable program; run() (exec/run.hpp) may have a faster one.
 template <class Executor, class T>
-void add_products_portably(Executor const& exec, gram_call<T> const& call) {
+void run_portably(Executor const& exec, gram_call<T> const& call) {
   constexpr std::int64_t block_tokens = gram_works::part_tokens;
   for (std::int64_t first = 0; first < call.keys.extent(1); first += block_tokens) {
     std::int64_t const count = min(block_tokens, call.keys.extent(1) - first);
     turned_heads<T> const source{{call.keys.slice(1, first, count)}};
     using epilogue = store_sums<float, add_matrix<float>>;
     gemm_tiles<T, turned_heads<T>, turned_heads<T>, epilogue> const program{source, source, {call.gram, {call.gram}}};
-    run_program(exec, program, program.tiles());
+    exec.run(program, program.tiles());
   }
 }
 
+/// Enqueues products of keys with directions by the portable program; run() (exec/run.hpp) may have a faster one.
 template <class Executor, class T>
-void project_keys_portably(Executor const& exec, projection_call<T> const& call) {
+void run_portably(Executor const& exec, projection_call<T> const& call) {
   using epilogue = store_sums<T, plain_sum>;
   gemm_tiles<T, joined_heads<T>, dense<T>, epilogue> const program{
       {call.keys}, {call.directions.transposed()}, {call.coefficients, {}}};
-  run_program(exec, program, program.tiles());
-}
-
-}  // namespace detail
-
-/// Enqueues products of keys with each other. An executor with programs of its own overloads this for itself.
-template <class Executor, class T>
-void add_products(Executor const& exec, gram_call<T> const& call) {
-  detail::add_products_portably(exec, call);
-}
-
-/// Enqueues products of keys with directions. An executor with programs of its own overloads this for itself.
-template <class Executor, class T>
-void project_keys(Executor const& exec, projection_call<T> const& call) {
-  detail::project_keys_portably(exec, call);
+  exec.run(program, program.tiles());
 }
 
 /// Finds the `rank` directions that hold most of the keys of all heads, and coefficients of keys in them.
@@ -139,7 +130,7 @@ class key_factorization {
   template <class Executor, class T>
   void accumulate(Executor const& exec, view<T const, 3> keys, matrix_view<float> gram,
                   array_view<float> room = {}) const {
-    add_products(exec, gram_call<T>{keys, gram, room});
+    run(exec, gram_call<T>{keys, gram, room});
   }
 
   /// Replaces products of keys that are so large that their sums in fp32 are infinite, by those of keys times a power
@@ -148,8 +139,8 @@ class key_factorization {
   template <class Executor, class T>
   void settle(Executor const& exec, view<T const, 3> keys, matrix_view<float> gram, subspace_regions const& at,
               workspace const& space) const {
-    run_program(exec, weigh_channels<T>{keys, gram, space[at.held]});
-    run_program(exec, scale_products<T>{keys, space[at.held], gram, space[at.measures]});
+    run(exec, weigh_channels<T>{keys, gram, space[at.held]});
+    run(exec, scale_products<T>{keys, space[at.held], gram, space[at.measures]});
   }
 
   /// The measures that a search writes next to its directions.
@@ -163,14 +154,14 @@ class key_factorization {
   template <class Executor, class T>
   void find(Executor const& exec, matrix_view<float const> gram, subspace_regions const& at, workspace const& space,
             matrix_view<T> directions) const {
-    find_subspace(exec, subspace_search<T>{gram, directions, columns_, iterations_, at, space});
+    run(exec, subspace_search<T>{gram, directions, columns_, iterations_, at, space});
   }
 
   /// Enqueues coefficients = keys * directions for each token.
   template <class Executor, class T>
   static void project(Executor const& exec, view<T const, 3> keys, matrix_view<T const> directions,
                       matrix_view<T> coefficients) {
-    project_keys(exec, projection_call<T>{keys, directions, coefficients});
+    run(exec, projection_call<T>{keys, directions, coefficients});
   }
 
  private:

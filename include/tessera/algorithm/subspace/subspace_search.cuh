@@ -6,27 +6,43 @@
 #include <cstdint>
 
 #include <tessera/algorithm/subspace/subspace_search.hpp>
+#include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/exec/run.hpp>
 #include <tessera/program/subspace/factor_blocks.hpp>
 
 namespace tessera {
 inline namespace v0 {
 
-/// Enqueues a search: by subspace_rounds where they suit the rank and a thread block has enough shared memory, else by
-/// subspace_iteration.
-template <class Architectures, class T>
-void find_subspace(basic_cuda<Architectures> const& exec, subspace_search<T> const& search) {
-  constexpr int exchange = 1024;  // bytes through which a thread block's lanes exchange values
-  std::int64_t const available = exec.state->shared_bytes() - exchange;
-  auto const needed =
-      static_cast<std::int64_t>(subspace_rounds::is_small(search.rank()) ? sizeof(factor_blocks<5>::scratch_type)
-                                                                         : sizeof(factor_blocks<6>::scratch_type));
-  if (subspace_rounds::suits(search.rank()) && needed <= available) {
-    subspace_rounds::run(exec, search);
-  } else {
-    subspace_iteration::run(exec, search);
+/// subspace_rounds: where they suit the rank and a thread block has enough shared memory.
+struct subspace_rounds_model {
+  static constexpr char const* name = "iterate_in_blocks";
+
+  template <class Executor, class Search>
+  static constexpr refusal refuses_types() {
+    return {};
   }
-}
+  template <class Architectures, class T>
+  static refusal refuses(basic_cuda<Architectures> const& exec, subspace_search<T> const& search) {
+    constexpr int exchange = 1024;  // bytes through which a thread block's lanes exchange values
+    std::int64_t const available = exec.state->shared_bytes() - exchange;
+    auto const needed =
+        static_cast<std::int64_t>(subspace_rounds::is_small(search.rank()) ? sizeof(factor_blocks<5>::scratch_type)
+                                                                           : sizeof(factor_blocks<6>::scratch_type));
+    return first_of(unless(subspace_rounds::suits(search.rank()), "the rank", search.rank(), "at most 192"),
+                    unless(needed <= available, "a thread block's shared memory in bytes", available,
+                           "enough for a block of the triangular factor"));
+  }
+  template <class Architectures, class T>
+  static void run(basic_cuda<Architectures> const& exec, subspace_search<T> const& search) {
+    subspace_rounds::run(exec, search);
+  }
+};
+
+template <class Architectures, class T>
+struct models_for<basic_cuda<Architectures>, subspace_search<T>> {
+  using type = model_list<subspace_rounds_model>;
+};
 
 }  // namespace v0
 }  // namespace tessera

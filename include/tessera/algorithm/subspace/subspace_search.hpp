@@ -34,7 +34,7 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
-#include <tessera/exec/run_program.hpp>
+#include <tessera/exec/run.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/subspace/block_products.hpp>
 #include <tessera/program/subspace/factor_blocks.hpp>
@@ -68,6 +68,8 @@ struct subspace_regions {
 /// A call of a search: its arguments and its memory.
 template <class T>
 struct subspace_search {
+  static constexpr char const* function = "key_factorization.find";
+
   matrix_view<float const> gram;  ///< the products of all pairs of channels, symmetric to the bit
   matrix_view<T> directions;      ///< the results, width x rank
   std::int64_t columns;           ///< the directions that subspace_iteration tries
@@ -92,27 +94,27 @@ struct subspace_iteration {
     matrix_view<double> const products(space[at.products].data, {tried, tried});
     matrix_view<double> const vectors(space[at.vectors].data, {tried, tried});
     array_view<subspace_measures> const measures = space[at.measures];
-    run_program(exec, start_subspace{gram, columns, measures});
+    tessera::run(exec, start_subspace{gram, columns, measures});
     make_orthonormal(exec, columns, products, columns);
     for (int i = 0; i < iterations; ++i) {
-      run_program(exec, multiply_gram{gram, measures, columns, images});
+      tessera::run(exec, multiply_gram{gram, measures, columns, images});
       make_orthonormal(exec, images, products, columns);
     }
     make_orthonormal(exec, columns, products, columns);  // removes what a large condition number has left
-    run_program(exec, multiply_gram{gram, {}, columns, images});
-    run_program(exec, inner_products{columns, images, products});
-    run_program(exec, diagonalize{products, vectors}, 1);
-    run_program(exec, order_values{products, space[at.order], measures}, 1);
-    run_program(exec, write_directions<T>{columns, vectors, space[at.order], directions});
+    tessera::run(exec, multiply_gram{gram, {}, columns, images});
+    tessera::run(exec, inner_products{columns, images, products});
+    exec.run(diagonalize{products, vectors}, 1);
+    exec.run(order_values{products, space[at.order], measures}, 1);
+    tessera::run(exec, write_directions<T>{columns, vectors, space[at.order], directions});
   }
 
  private:
   template <class Executor>
   static void make_orthonormal(Executor const& exec, matrix_view<float const> from, matrix_view<double> products,
                                matrix_view<float> to) {
-    run_program(exec, inner_products{from, from, products});
-    run_program(exec, factor_products{products}, 1);
-    run_program(exec, solve_rows{products, from, to});
+    tessera::run(exec, inner_products{from, from, products});
+    exec.run(factor_products{products}, 1);
+    tessera::run(exec, solve_rows{products, from, to});
   }
 };
 
@@ -136,18 +138,18 @@ struct subspace_rounds {
     memory const on{search};
     array_view<subspace_measures> const measures = search.space[search.at.measures];
     array_view<double> const held = search.space[search.at.held];
-    run_program(exec, start_rounds{search.gram, on.columns, measures});
+    tessera::run(exec, start_rounds{search.gram, on.columns, measures});
     make_orthonormal(exec, on, on.columns);
     int const count = rounds(search.width(), search.rank(), search.iterations);
     for (int i = 0; i < count / 2; ++i) {
-      run_program(exec, gram_images{search.gram, measures, on.columns, on.images});
-      run_program(exec, gram_images{search.gram, measures, on.images, on.columns});
+      tessera::run(exec, gram_images{search.gram, measures, on.columns, on.images});
+      tessera::run(exec, gram_images{search.gram, measures, on.images, on.columns});
       make_orthonormal(exec, on, on.columns);
     }
     make_orthonormal(exec, on, on.columns);  // removes what a large condition number has left
-    run_program(exec, gram_images{search.gram, {}, on.columns, on.images});
-    run_program(exec, keep_directions<T>{on.columns, on.images, search.directions, held});
-    run_program(exec, finish_rounds{held, measures}, 1);
+    tessera::run(exec, gram_images{search.gram, {}, on.columns, on.images});
+    tessera::run(exec, keep_directions<T>{on.columns, on.images, search.directions, held});
+    exec.run(finish_rounds{held, measures}, 1);
   }
 
  private:
@@ -169,9 +171,9 @@ struct subspace_rounds {
 
   template <class Executor>
   static void make_orthonormal(Executor const& exec, memory const& on, matrix_view<float const> from) {
-    run_program(exec, product_shares{from, on.shares});
+    tessera::run(exec, product_shares{from, on.shares});
     factor(exec, on);
-    run_program(exec, solve_blocks{on.factor, from, on.columns});
+    tessera::run(exec, solve_blocks{on.factor, from, on.columns});
   }
 
   /// Factors the inner products. Columns beyond the matrix count as orthonormal, so that fewer blocks need no program
@@ -180,16 +182,16 @@ struct subspace_rounds {
   static void factor(Executor const& exec, memory const& on) {
     std::int64_t const columns = on.columns.extent(1);
     if (is_small(columns)) {
-      run_program(exec, factor_blocks<5>{on.shares, columns, on.factor}, 1);
+      exec.run(factor_blocks<5>{on.shares, columns, on.factor}, 1);
     } else {
-      run_program(exec, factor_blocks<6>{on.shares, columns, on.factor}, 1);
+      exec.run(factor_blocks<6>{on.shares, columns, on.factor}, 1);
     }
   }
 };
 
-/// Enqueues a search. An executor with programs of its own overloads this for itself.
+/// Enqueues a search by subspace_iteration; run() (exec/run.hpp) may have a faster one.
 template <class Executor, class T>
-void find_subspace(Executor const& exec, subspace_search<T> const& search) {
+void run_portably(Executor const& exec, subspace_search<T> const& search) {
   subspace_iteration::run(exec, search);
 }
 

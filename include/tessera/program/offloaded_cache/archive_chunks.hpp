@@ -30,6 +30,7 @@ inline namespace v0 {
 /// group for each step.
 template <class T, class E>
 struct project_archived {
+  using value_type = T;
   static constexpr int lanes = 256;
   struct scratch_type {};
 
@@ -94,6 +95,7 @@ struct project_archived {
 /// for each key head of each step.
 template <class T, ChunkSelector S, class Codec>
 struct archive_chunks {
+  using value_type = T;
   using element_type = typename chunk_landmarks<S>::element_type;
   using record = value_record<Codec, T>;
   static constexpr int lanes = 32;

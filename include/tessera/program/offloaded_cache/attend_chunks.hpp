@@ -23,6 +23,7 @@ inline namespace v0 {
 /// Attention over one split. A group for each split of each key head of each step.
 template <class T, class E>
 struct attend_chunks {
+  using value_type = T;
   static constexpr int lanes = 128;
   static_assert(lanes == attended_tokens, "tessera: a lane has a token of a split");
 

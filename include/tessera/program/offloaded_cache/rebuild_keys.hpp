@@ -39,6 +39,7 @@ TESSERA_FN brought_chunk brought_by(offload_extents const& extents, offloaded_me
 /// Fetches values of missed chunks to their slots. A group for each chunk that may be missed.
 template <class T, class E, class Codec>
 struct fetch_values {
+  using value_type = T;
   using record = value_record<Codec, T>;
   static constexpr int lanes = 32;
   struct scratch_type {};
@@ -71,6 +72,7 @@ struct fetch_values {
 /// direction to the last and rounded once, at the end. A group for each chunk that may be missed.
 template <class T, class E>
 struct rebuild_keys {
+  using value_type = T;
   static constexpr int lanes = 128;
   struct scratch_type {
     float keys[most_chunk_elements];  ///< the keys before their rotation

@@ -21,6 +21,8 @@ inline namespace v0 {
 /// minus infinity. Each lane adds up a sum, then the lanes' sums are added; select_chunks adds up those of blocks.
 template <class T, ChunkSelector S>
 struct score_chunks {
+  using value_type = T;
+  using selector_type = S;
   /// What the cache keeps of chunks.
   using landmarks = chunk_landmarks<S>;
   using element_type = typename landmarks::element_type;

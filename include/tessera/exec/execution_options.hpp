@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `execution_options`: what executors are asked to do beside running programs.
+///
+///     tessera::cuda const exec{.options = {.refuses_slower_programs = true}};
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/exec/observer.hpp>
+#include <tessera/exec/program_name.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+struct execution_options {
+  /// Whether a call throws slower_program instead of running a portable program where the executor has faster ones,
+  /// which do not take the call.
+  bool refuses_slower_programs = false;
+  /// Is told about launches and choices of programs; null: nobody is.
+  observer* watched_by = nullptr;
+  /// Not for users: nothing runs, and nothing is copied or cleared. explain() sets it.
+  bool is_dry = false;
+};
+
+namespace detail {
+
+/// The options of an executor; the defaults for one that has none.
+template <class Executor>
+[[nodiscard]] execution_options options_of(Executor const& exec) {
+  if constexpr (requires { exec.options.watched_by; }) {
+    return exec.options;
+  } else {
+    return {};
+  }
+}
+
+/// Tells the observer, if there is one, about a launch.
+template <class P>
+void tell_launch(execution_options const& options, std::int64_t groups) {
+  if (options.watched_by != nullptr) {
+    options.watched_by->launched({program_name<P>(), groups, P::lanes});
+  }
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `run(exec, call)`: runs a call by the fastest program that the executor has for it.
+///
+///     run(exec, score_chunks<T, S>{...});             // a program: the executor's own for it, or this one
+///     run(exec, attention_call<Method, T>{...});      // a call that is not one program: it has run_portably()
+///
+/// A call is a Program that knows its number of groups(), or a type with an overload of run_portably(exec, call). An
+/// executor's faster programs for it are listed, in the order in which they are asked, next to these programs:
+///
+///     template <class Architectures, class S>                                                        // in a .cuh
+///     struct models_for<basic_cuda<Architectures>, score_chunks<bfloat16, S>> {
+///       using type = model_list<score_means_model>;
+///     };
+///
+/// A model has a `name`, and three static functions: `refuses_types<Executor, Call>()`, a constant expression;
+/// `refuses(exec, call)`; and `run(exec, call)`, which is compiled only for types that are not refused. The same
+/// functions answer explain() (exec/explain.hpp). Where all models refuse, the portable program runs, or, if the
+/// executor refuses_slower_programs, the call throws slower_program, which says why.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include <tessera/concepts/because.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/refusal.hpp>
+#include <tessera/exec/execution_options.hpp>
+#include <tessera/exec/program_name.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Programs for a call, in the order in which they are asked.
+template <class... Models>
+struct model_list {};
+
+/// The programs that an executor has for a call beside the portable one: none, unless specialised.
+template <class Executor, class Call>
+struct models_for {
+  using type = model_list<>;
+};
+
+// clang-format off
+/// A program for a call on an executor, as models_for lists it.
+template <class M, class Executor, class Call>
+concept ModelOf =
+    (requires { std::string_view(M::name); }
+        || because<"a model of a call has a name: static constexpr char const* name">) &&
+    (requires { requires std::is_same_v<decltype(M::template refuses_types<Executor, Call>()), refusal>; }
+        || because<"a model says which types it takes: template <class Executor, class Call> "
+                   "static constexpr refusal refuses_types()">) &&
+    (requires(Executor const& exec, Call const& call) {
+       requires std::is_same_v<decltype(M::refuses(exec, call)), refusal>;
+       M::run(exec, call);
+     } || because<"a model says whether it takes a call, and runs it: static refusal refuses(exec, call), "
+                  "static void run(exec, call)">);
+// clang-format on
+
+/// Runs a portable program with the number of groups that it says.
+template <class Executor, class Program>
+requires requires(Program const& program) {
+  program.groups();
+}
+void run_portably(Executor const& exec, Program const& program) {
+  exec.run(program, program.groups());
+}
+
+namespace detail {
+
+/// What a call's function is named in messages.
+template <class Call>
+[[nodiscard]] constexpr std::string_view name_of_call() {
+  if constexpr (requires { std::string_view(Call::function); }) {
+    return Call::function;
+  } else {
+    return program_name<Call>();
+  }
+}
+
+/// The programs that were asked before one was found; on the stack, since calls do not allocate.
+template <std::size_t Most>
+struct refused_list {
+  refused_program items[Most > 0 ? Most : 1] = {};
+  std::size_t count = 0;
+
+  [[nodiscard]] program_choice choice(std::string_view call, std::string_view program, bool is_portable) const {
+    return {call, program, is_portable, {items, items + count}};
+  }
+};
+
+/// Gives the call to Model, if Model takes it. Returns whether it does.
+template <class Model, class Executor, class Call, std::size_t Most>
+bool try_model(Executor const& exec, Call const& call, refused_list<Most>& refused) {
+  constexpr refusal by_types = Model::template refuses_types<Executor, Call>();
+  if constexpr (by_types) {
+    refused.items[refused.count++] = {Model::name, by_types};
+    return false;
+  } else {
+    static_assert(ModelOf<Model, Executor, Call>);
+    if (refusal const why = Model::refuses(exec, call)) {
+      refused.items[refused.count++] = {Model::name, why};
+      return false;
+    }
+    execution_options const options = options_of(exec);
+    if (options.watched_by != nullptr) {
+      options.watched_by->chose(refused.choice(name_of_call<Call>(), Model::name, false));
+    }
+    if (!options.is_dry) {
+      Model::run(exec, call);
+    }
+    return true;
+  }
+}
+
+template <class Executor, class Call, class... Models>
+void run_first(Executor const& exec, Call const& call, model_list<Models...>) {
+  refused_list<sizeof...(Models)> refused;
+  if ((try_model<Models>(exec, call, refused) || ...)) {
+    return;
+  }
+  execution_options const options = options_of(exec);
+  constexpr std::string_view portable = "portable program";
+  if (options.watched_by != nullptr) {
+    options.watched_by->chose(refused.choice(name_of_call<Call>(), portable, true));
+  }
+  if (refused.count > 0 && options.refuses_slower_programs && !options.is_dry) {
+    throw slower_program(refused.choice(name_of_call<Call>(), portable, true).text());
+  }
+  if (!options.is_dry) {
+    run_portably(exec, call);
+  }
+}
+
+}  // namespace detail
+
+/// Enqueues a call by the first of the executor's models that takes it, else portably. Neither waits nor allocates,
+/// unless the executor is watched. Throws slower_program, see execution_options.
+template <class Executor, class Call>
+void run(Executor const& exec, Call const& call) {
+  if constexpr (requires { call.groups() == 0; }) {
+    if (call.groups() == 0) {
+      return;
+    }
+  }
+  detail::run_first(exec, call, typename models_for<Executor, Call>::type{});
+}
+
+}  // namespace v0
+}  // namespace tessera

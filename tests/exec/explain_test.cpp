@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <tessera/algorithm/gemm/linear.hpp>
+#include <tessera/exec/cpu.hpp>
+#include <tessera/exec/explain.hpp>
+#include <tessera/exec/observer.hpp>
+
+#include "support/catch.hpp"
+
+using namespace tessera;
+
+namespace {
+
+struct noting_observer : observer {
+  void launched(launch const& what) override { launches.push_back(what); }
+  void chose(program_choice const& what) override { choices.push_back(what); }
+  std::vector<launch> launches;
+  std::vector<program_choice> choices;
+};
+
+struct adds_one {
+  static constexpr int lanes = 32;
+  struct scratch_type {};
+  array_view<float> values;
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    for (int lane : group) {
+      values[which * lanes + lane] += 1.0F;
+    }
+  }
+};
+
+/// An executor with two programs for a call: none for odd counts.
+struct other_executor : cpu {};
+struct counted_call {
+  static constexpr char const* function = "counted";
+  std::int64_t count;
+  std::vector<std::string>* ran;
+};
+template <class Executor>
+void run_portably(Executor const&, counted_call const& call) {
+  call.ran->push_back("portable");
+}
+template <int Most>
+struct up_to {
+  static constexpr char const* name = Most == 4 ? "up_to_4" : "up_to_8";
+  template <class Executor, class Call>
+  static constexpr refusal refuses_types() {
+    return {};
+  }
+  static refusal refuses(other_executor const&, counted_call const& call) {
+    return first_of(unless(call.count % 2 == 0, "the count is odd"),
+                    unless(call.count <= Most, "the count", call.count, Most == 4 ? "at most 4" : "at most 8"));
+  }
+  static void run(other_executor const&, counted_call const& call) { call.ran->push_back(name); }
+};
+/// A program that no type has: its run() would not compile.
+struct never_compiled {
+  static constexpr char const* name = "never_compiled";
+  template <class Executor, class Call>
+  static constexpr refusal refuses_types() {
+    return refusal{"there is no such type"};
+  }
+};
+
+}  // namespace
+
+template <>
+struct tessera::models_for<other_executor, counted_call> {
+  using type = model_list<never_compiled, up_to<4>, up_to<8>>;
+};
+
+TEST_CASE("the first program that takes a call runs, and explain says the same without running it", "[host]") {
+  std::vector<std::string> ran;
+  other_executor const exec;
+  auto const program_of = [&](std::int64_t count) {
+    auto const told = explain(exec, counted_call{count, &ran});
+    REQUIRE(ran.empty());
+    run(exec, counted_call{count, &ran});
+    REQUIRE(ran.size() == 1);
+    std::string const name = ran.front();
+    ran.clear();
+    REQUIRE(told.choices.size() == 1);
+    CHECK(told.choices[0].call == "counted");
+    CHECK(told.choices[0].is_portable == (name == "portable"));
+    CHECK(std::string(told.choices[0].program).substr(0, name.size()) == name);
+    CHECK(told.is_fast() == (name != "portable"));
+    return name;
+  };
+  CHECK(program_of(0) == "up_to_4");
+  CHECK(program_of(4) == "up_to_4");
+  CHECK(program_of(6) == "up_to_8");
+  CHECK(program_of(8) == "up_to_8");
+  CHECK(program_of(10) == "portable");
+  CHECK(program_of(3) == "portable");
+  CHECK(
+      explain(exec, counted_call{10, &ran}).text() ==
+      "counted: portable program, because never_compiled: there is no such type; up_to_4: the count is 10 but must be "
+      "at most 4; up_to_8: the count is 10 but must be at most 8\n");
+  CHECK(explain(exec, counted_call{6, &ran}).text() == "counted: up_to_8\n");
+}
+
+TEST_CASE("an executor that refuses slower programs runs none, and those without faster ones run", "[host]") {
+  std::vector<std::string> ran;
+  other_executor exec;
+  exec.options.refuses_slower_programs = true;
+  CHECK_THROWS_AS(run(exec, counted_call{3, &ran}), slower_program);
+  CHECK_THROWS_AS(run(exec, counted_call{3, &ran}), error);
+  CHECK(ran.empty());
+  run(exec, counted_call{8, &ran});
+  CHECK(ran == std::vector<std::string>{"up_to_8"});
+  run(cpu{.options = {.refuses_slower_programs = true}}, counted_call{3, &ran});
+  CHECK(ran.back() == "portable");
+}
+
+TEST_CASE("an observer is told of launches and choices", "[host]") {
+  noting_observer watching;
+  cpu const exec{.threads = 1, .options = {.watched_by = &watching}};
+  std::vector<float> values(96, 1.0F);
+  exec.run(adds_one{values}, 3);
+  REQUIRE(watching.launches.size() == 1);
+  CHECK(watching.launches[0].program == "adds_one");
+  CHECK(watching.launches[0].groups == 3);
+  CHECK(watching.launches[0].lanes == 32);
+  CHECK(watching.choices.empty());
+
+  std::vector<float> const inputs(6, 1.0F);
+  std::vector<float> const weights(6, 2.0F);
+  std::vector<float> outputs(4, -1.0F);
+  linear<float>::forward(exec, {inputs.data(), {2, 3}}, {weights.data(), {2, 3}},
+                         matrix_view<float>(outputs.data(), {2, 2}));
+  REQUIRE(watching.choices.size() == 1);
+  CHECK(watching.choices[0].text() == "linear.forward: portable program");
+  CHECK_FALSE(watching.choices[0].is_slower());
+  CHECK(watching.launches.back().program == "gemm_tiles");
+  CHECK(outputs == std::vector<float>(4, 6.0F));
+}
+
+TEST_CASE("explaining neither reads nor writes, and checks arguments", "[host]") {
+  cpu const exec;
+  std::vector<float> const inputs(6, 1.0F);
+  std::vector<float> outputs(4, -1.0F);
+  auto const call = [&](std::int64_t depth) {
+    return explain(exec, [&](auto const& dry) {
+      linear<float>::forward(dry, {inputs.data(), {2, depth}}, {inputs.data(), {2, 3}},
+                             matrix_view<float>(outputs.data(), {2, 2}));
+      dry.clear(outputs);
+      dry.copy(inputs, array_view<float>(outputs.data(), 6));
+    });
+  };
+  CHECK(call(3).text() == "linear.forward: portable program\n");
+  CHECK(outputs == std::vector<float>(4, -1.0F));
+  CHECK_THROWS_AS(call(2), shape_error);
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// README's table of what runs, made by explain() for devices that need not be there. To write it anew run this test with
+// the environment variable TESSERA_WRITE_README set.
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include <tessera/algorithm/attention/decode_attention.hpp>
+#include <tessera/algorithm/gemm/linear.hpp>
+#include <tessera/cut_cross_entropy.hpp>
+#include <tessera/exec/explain.hpp>
+#include <tessera/sage_attention2.hpp>
+#include <tessera/select/quest.hpp>
+#include <tessera/shadow_kv.hpp>
+
+#include "support/catch.hpp"
+#include "support/score_functions.hpp"
+
+using namespace tessera;
+
+namespace {
+
+using careful_attention = attention<smoothed<smoothed<symmetric_quantizer<8, per_thread>>, block_mean>,
+                                    smoothed<float8_quantizer<float8_e4m3>>>;
+using loss_with_entropies = linear_loss<loss_gemm_tile<bfloat16>, loss_statistics, gradient_filter<12>>;
+
+/// An address that nothing reads or writes: at a multiple of 4096 bytes.
+template <class T>
+T* nowhere() {
+  return reinterpret_cast<T*>(std::uintptr_t{1} << 30);
+}
+template <class T>
+head_view<T> heads(std::int64_t count, std::int64_t tokens, std::int64_t stride = 0) {
+  std::int64_t const row = stride == 0 ? 128 : stride;
+  return {nowhere<T>(), {1, count, tokens, 128}, {count * tokens * row, tokens * row, row, 1}};
+}
+template <class T>
+matrix_view<T> matrix(std::int64_t rows, std::int64_t columns) {
+  return {nowhere<T>(), {rows, columns}};
+}
+workspace room(workspace_plan const& plan) {
+  return workspace(plan, array_view<std::byte>(nowhere<std::byte>(), plan.bytes()));
+}
+
+template <class Attention, class Functions = attention_functions<>>
+explanation attend(cuda const& exec, std::int64_t queries, attention_options const& options = {},
+                   Functions const& functions = {}) {
+  return explain(exec, [&](auto const& dry) {
+    attention_shape const shape{1, 32, 8, queries, 16384, 128};
+    auto const plan = Attention::plan(dry, shape);
+    attention_inputs<bfloat16> const in{heads<bfloat16 const>(32, queries), heads<bfloat16 const>(8, 16384),
+                                        heads<bfloat16 const>(8, 16384)};
+    Attention::forward(dry, in, options, attention_outputs<bfloat16>{heads<bfloat16>(32, queries)}, room(plan),
+                       functions);
+  });
+}
+
+template <class Loss, class T>
+explanation train(cuda const& exec) {
+  return explain(exec, [&](auto const& dry) {
+    linear_loss_shape const shape{8192, 128256, 4096};
+    auto const plan = Loss::plan_backward(dry, shape, {});
+    linear_loss_inputs<T, std::int64_t> const in{matrix<T const>(shape.tokens, shape.channels),
+                                                 matrix<T const>(shape.vocabulary, shape.channels),
+                                                 {nowhere<std::int64_t const>(), shape.tokens}};
+    Loss::forward(dry, in, {}, {.loss = {nowhere<float>(), 1}}, room(plan));
+    linear_loss_gradients<T> const out{matrix<T>(shape.tokens, shape.channels),
+                                       matrix<T>(shape.vocabulary, shape.channels)};
+    Loss::backward(dry, in, {}, {}, out, room(plan));
+  });
+}
+
+template <class Operand, class Output>
+explanation multiply(cuda const& exec, std::int64_t depth = 4096) {
+  return explain(exec, [&](auto const& dry) {
+    using value_type = typename linear<Operand>::value_type;
+    linear<Operand>::forward(dry, matrix<value_type const>(4096, depth), matrix<value_type const>(4096, depth),
+                             matrix<Output>(4096, 4096));
+  });
+}
+
+explanation decode_dense(cuda const& exec) {
+  return explain(exec, decode_attention_call<bfloat16, bfloat16>{
+                           {1, 32, 8, 1, 16384, 128},
+                           {heads<bfloat16 const>(8, 16384), heads<bfloat16 const>(8, 16384), {}, {}},
+                           heads<bfloat16 const>(32, 1),
+                           0.1F,
+                           true,
+                           {heads<bfloat16>(32, 1)}});
+}
+
+/// The parts of a step of an offloaded cache that have several programs.
+template <class Selector>
+explanation step(cuda const& exec) {
+  using method = offloaded_cache<low_rank_projector<160>, Selector, keep_outliers<48>>;
+  return explain(exec, [&](auto const& dry) {
+    auto const plan = method::template plan<bfloat16>({32, 8, 128, {131072}});
+    auto const memory = [](workspace_plan const& of) {
+      return array_view<std::byte>(nowhere<std::byte>(), of.bytes());
+    };
+    auto const cache = method::open(plan, memory(plan.device), memory(plan.host), {});
+    using element = typename chunk_landmarks<Selector>::element_type;
+    auto const one = plan.step_of(room(plan.step), 1, {});
+    run(dry, score_chunks<bfloat16, Selector>{plan.extents, cache.memory, one, cache.selector, 0.1F});
+    run(dry, select_chunks<bfloat16, Selector>{plan.extents, cache.memory, one, cache.selector});
+    run(dry, fetch_values<bfloat16, element, exact_values>{plan.extents, cache.memory, one, true});
+    run(dry, rebuild_keys<bfloat16, element>{plan.extents, cache.memory, one, cache.rotary});
+    run(dry, attend_chunks<bfloat16, element>{plan.extents, cache.memory, one, 0.1F, 1, 1});
+  });
+}
+
+struct row {
+  std::string what;
+  explanation (*of)(cuda const&);
+};
+
+std::vector<row> rows() {
+  return {
+      {"`sage_attention2`, 16K queries", [](cuda const& e) { return attend<sage_attention2>(e, 16384); }},
+      {"`sage_attention2`, one query", [](cuda const& e) { return attend<sage_attention2>(e, 1); }},
+      {"`sage_attention2_int4`", [](cuda const& e) { return attend<sage_attention2_int4>(e, 16384); }},
+      {"`careful_attention` (above)", [](cuda const& e) { return attend<careful_attention>(e, 16384); }},
+      {"`sage_attention2` with a bias",
+       [](cuda const& e) {
+         return attend<sage_attention2>(e, 16384, {}, attention_functions<tessera_test::slope_bias>{});
+       }},
+      {"`cut_cross_entropy`, `exact_cross_entropy`",
+       [](cuda const& e) { return train<cut_cross_entropy, bfloat16>(e); }},
+      {"`loss_with_entropies` (above)", [](cuda const& e) { return train<loss_with_entropies, bfloat16>(e); }},
+      {"`cut_cross_entropy_of<float>`", [](cuda const& e) { return train<cut_cross_entropy_of<float>, float>(e); }},
+      {"`linear` of bf16, fp16, fp8, int8, tf32", [](cuda const& e) { return multiply<bfloat16, bfloat16>(e); }},
+      {"`linear<float>`", [](cuda const& e) { return multiply<float, float>(e); }},
+      {"`linear<bfloat16>`, rows of 4097", [](cuda const& e) { return multiply<bfloat16, bfloat16>(e, 4097); }},
+      {"`decode_attention_call` (keys in bf16)", [](cuda const& e) { return decode_dense(e); }},
+      {"`shadow_kv`", [](cuda const& e) { return step<coded_landmark_selector<8>>(e); }},
+      {"`quest` (above)", [](cuda const& e) { return step<quest_selector<8>>(e); }},
+  };
+}
+
+/// The programs of an explanation, each once.
+std::string programs(explanation const& of) {
+  std::string text;
+  for (program_choice const& choice : of.choices) {
+    std::string const name = choice.is_portable ? "**portable**" : std::string(choice.program);
+    if (text.find(name) == std::string::npos) {
+      text += (text.empty() ? "" : "; ") + name;
+    }
+  }
+  return text;
+}
+/// Why the first portable part of an explanation has no faster program: what the last one asked says.
+std::string reason(explanation const& of) {
+  for (program_choice const& choice : of.choices) {
+    if (choice.is_slower()) {
+      return choice.refused.back().why.text();
+    }
+  }
+  return "";
+}
+
+std::string table() {
+  cuda const hopper = cuda::described({.architecture = 900, .multiprocessors = 132});
+  cuda const ampere = cuda::described({.architecture = 800, .multiprocessors = 108, .shared_bytes = 163 * 1024});
+  std::string text = "| what runs | on sm_90a | why not a faster one | on sm_80 |\n|---|---|---|---|\n";
+  for (row const& each : rows()) {
+    explanation const found = each.of(hopper);
+    text +=
+        "| " + each.what + " | " + programs(found) + " | " + reason(found) + " | " + programs(each.of(ampere)) + " |\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("README's table of programs says what explain() says, without a device", "[cuda]") {
+  std::string const path = std::string(TESSERA_TEST_DATA) + "/../../README.md";
+  std::string const begin = "<!-- programs begin -->\n";
+  std::string const end = "<!-- programs end -->";
+  std::ifstream file(path);
+  std::string const text{std::istreambuf_iterator<char>(file), {}};
+  std::size_t const first = text.find(begin);
+  std::size_t const last = text.find(end);
+  REQUIRE(first != std::string::npos);
+  REQUIRE(last != std::string::npos);
+  std::string const found = table();
+  if (std::getenv("TESSERA_WRITE_README") != nullptr) {
+    std::ofstream(path) << text.substr(0, first + begin.size()) << found << text.substr(last);
+    return;
+  }
+  CHECK(text.substr(first + begin.size(), last - first - begin.size()) == found);
+}
+
+TEST_CASE("a call of a described device names what it cannot be given", "[cuda]") {
+  cuda const hopper = cuda::described({});
+  auto const told = multiply<bfloat16, bfloat16>(hopper, 4097);
+  REQUIRE(told.choices.size() == 1);
+  CHECK(told.choices[0].is_slower());
+  CHECK(
+      told.text() ==
+      "linear.forward: portable program, because gemm_cooperative (TMA, wgmma): TMA cannot load the inputs: rows begin "
+      "at multiples of 16 bytes\n");
+  CHECK(multiply<bfloat16, bfloat16>(hopper).is_fast());
+  // Nothing runs on it, explained or not.
+  linear<float>::forward(hopper, matrix<float const>(8, 8), matrix<float const>(8, 8), matrix<float>(8, 8));
+  hopper.wait();
+  cuda strict = hopper;
+  strict.options = {.refuses_slower_programs = true};
+  CHECK_THROWS_AS(
+      (linear<float>::forward(strict, matrix<float const>(8, 8), matrix<float const>(8, 8), matrix<float>(8, 8))),
+      slower_program);
+  strict.options = {.refuses_slower_programs = false};
+  CHECK_THROWS_AS(
+      (linear<float>::forward(strict, matrix<float const>(8, 8), matrix<float const>(8, 8), matrix<float>(8, 8))),
+      device_error);
+}
