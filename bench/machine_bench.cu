@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Ceilings of the machine: rates of device memory that other benchmarks are compared with. TBps counts bytes read plus
 /// bytes written, so that a copy moves twice its size.
-/// plus bytes written, so that a copy moves twice its size.
 #include "support/cuda.cuh"
 
 namespace {

@@ -114,6 +114,11 @@ def minicache_figures():
 
 # Figures that are needed where a file of results exists, and left out where it does not.
 FIGURES_OF_FILE = {
+    # Microseconds that a call takes on the host beyond its launches; the larger of a prompt's and a token's call.
+    "host.json": {
+        "host.attention.us": ("largest", "us_beyond", ["host/attention/forward/1024", "host/attention/forward/1"]),
+        "host.loss.us": ("value", "us_beyond", ["host/cut_cross_entropy/forward_backward"]),
+    },
     "loss_reducers.json": {"swap.loss_statistics": ("value", "vs_plain", [
         "cut_cross_entropy/reducers/statistics/forward_backward_exact/bf16/spread/8192x128256x4096"])},
     "minicache.json": minicache_figures(),

@@ -18,8 +18,10 @@ namespace {
 struct noting_observer : observer {
   void launched(launch const& what) override { launches.push_back(what); }
   void chose(program_choice const& what) override { choices.push_back(what); }
+  void moved(std::int64_t bytes) override { sizes.push_back(bytes); }
   std::vector<launch> launches;
   std::vector<program_choice> choices;
+  std::vector<std::int64_t> sizes;
 };
 
 struct adds_one {
@@ -128,6 +130,10 @@ TEST_CASE("an observer is told of launches and choices", "[host]") {
   CHECK(watching.launches[0].groups == 3);
   CHECK(watching.launches[0].lanes == 32);
   CHECK(watching.choices.empty());
+  CHECK(watching.sizes.empty());
+  exec.clear(array_view<float>(values.data(), 5));
+  exec.copy(array_view<float>(values.data(), 7), array_view<float>(values.data() + 32, 7));
+  CHECK(watching.sizes == std::vector<std::int64_t>{20, 28});
 
   std::vector<float> const inputs(6, 1.0F);
   std::vector<float> const weights(6, 2.0F);

@@ -133,6 +133,7 @@ struct cpu {
     auto const to = as_array(target);
     check<shape_error>(from.size() == to.size(), "cpu.copy: the source has ", from.size(),
                        " elements but the target has ", to.size());
+    detail::tell_bytes(options, to.size() * static_cast<std::int64_t>(sizeof(*to.data)));
     if (options.is_dry) {
       return;
     }
@@ -157,6 +158,7 @@ struct cpu {
     auto const to = as_array(target);
     check<shape_error>(to.is_contiguous(), "cpu.clear: the target has a stride of ", to.stride(0),
                        " but must have a stride of 1");
+    detail::tell_bytes(options, to.size() * static_cast<std::int64_t>(sizeof(*to.data)));
     if (!to.is_empty() && !options.is_dry) {
       std::memset(to.data, 0, static_cast<std::size_t>(to.size()) * sizeof(*to.data));
     }

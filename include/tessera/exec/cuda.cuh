@@ -353,6 +353,7 @@ struct basic_cuda {
                        " elements but the target has ", to.size());
     check<shape_error>(from.is_contiguous() && to.is_contiguous(), "cuda.copy: the strides are ", from.stride(0),
                        " and ", to.stride(0), " but must be 1");
+    detail::tell_bytes(options, from.size() * static_cast<std::int64_t>(sizeof(element)));
     if (from.is_empty() || options.is_dry) {
       return;
     }
@@ -382,6 +383,7 @@ struct basic_cuda {
     auto const to = as_array(target);
     check<shape_error>(to.is_contiguous(), "cuda.clear: the target has a stride of ", to.stride(0),
                        " but must have a stride of 1");
+    detail::tell_bytes(options, to.size() * static_cast<std::int64_t>(sizeof(*to.data)));
     if (to.is_empty() || options.is_dry) {
       return;
     }

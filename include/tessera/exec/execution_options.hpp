@@ -42,6 +42,13 @@ void tell_launch(execution_options const& options, std::int64_t groups) {
   }
 }
 
+/// Tells the observer, if there is one, about bytes that are cleared or copied.
+inline void tell_bytes(execution_options const& options, std::int64_t bytes) {
+  if (options.watched_by != nullptr) {
+    options.watched_by->moved(bytes);
+  }
+}
+
 }  // namespace detail
 }  // namespace v0
 }  // namespace tessera

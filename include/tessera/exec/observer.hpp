@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `observer`: is told which programs an executor runs: each launch, and each choice among programs for one call.
+/// `observer`: is told what an executor enqueues: each launch of a program, clears and copies, and each choice among
+/// programs for one call.
 ///
 ///     struct printer : tessera::observer {
 ///       void launched(tessera::launch const& l) override { std::cout << l.program << ", " << l.groups << " groups\n"; }
@@ -8,7 +9,7 @@
 ///     printer prints;
 ///     tessera::cuda const exec{.options = {.watched_by = &prints}};
 ///
-/// Both functions are called by the host thread that enqueues, before the launch; work on the device may still be
+/// Its functions are called by the host thread that enqueues, before the launch; work on the device may still be
 /// running then. What they throw leaves the call, and nothing more of it is enqueued.
 #pragma once
 
@@ -66,6 +67,8 @@ class observer {
 
   /// A program is about to run.
   virtual void launched(launch const& /*what*/) {}
+  /// Bytes are about to be cleared, or copied.
+  virtual void moved(std::int64_t /*bytes*/) {}
   /// A call has been given to one of several programs.
   virtual void chose(program_choice const& /*what*/) {}
 };

@@ -43,12 +43,18 @@ class workspace_plan {
     std::int64_t bytes;   ///< without the padding that aligns the next region
   };
 
-  /// What a plan records of its regions. With sizes alone it allocates nothing, for calls that only look for places.
+  /// What a plan records of its regions. With sizes alone it allocates nothing, for calls that only look for places; the
+  /// name of its function must then outlive it.
   enum class record { entries, sizes };
 
   /// An empty plan for `function`, which messages name.
-  explicit workspace_plan(std::string function, record what = record::entries)
-      : function_(std::move(function)), records_(what) {}
+  explicit workspace_plan(std::string_view function, record what = record::entries)
+      : literal_(function), records_(what) {
+    if (what == record::entries) {
+      function_ = function;
+      literal_ = {};
+    }
+  }
 
   /// Adds room for `count` elements. Throws `shape_error` when the sizes do not fit 63 bits.
   template <class T>
@@ -57,7 +63,7 @@ class workspace_plan {
     constexpr auto size = static_cast<std::int64_t>(sizeof(T));
     constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max() - (alignment - 1);
     if (count < 0 || count > (most - bytes_) / size) {
-      std::string const where = function_ + ": " + std::string(name);
+      std::string const where = this->function() + ": " + std::string(name);
       std::int64_t const bytes = checked_multiply(where.c_str(), count, size);
       static_cast<void>(checked_add(where.c_str(), checked_add(where.c_str(), bytes_, bytes), alignment - 1));
     }
@@ -73,7 +79,7 @@ class workspace_plan {
   /// The size of the whole block.
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
   /// The function that the plan is for, in messages.
-  [[nodiscard]] std::string const& function() const { return function_; }
+  [[nodiscard]] std::string function() const { return function_ + std::string(literal_); }
   /// All regions in the order of their places; empty if the plan records sizes alone.
   [[nodiscard]] std::vector<entry> const& entries() const { return entries_; }
 
@@ -83,7 +89,7 @@ class workspace_plan {
     for (entry const& e : entries_) {
       widest = e.name.size() > widest ? e.name.size() : widest;
     }
-    std::string table = function_ + "\n";
+    std::string table = function() + "\n";
     for (entry const& e : entries_) {
       append_line(table, e.name, e.bytes, widest);
     }
@@ -99,7 +105,8 @@ class workspace_plan {
     table += std::string(number.size() < digits ? digits - number.size() : 1, ' ') + number + " bytes\n";
   }
 
-  std::string function_;
+  std::string function_;      ///< the function's name, where entries are recorded
+  std::string_view literal_;  ///< the function's name, where they are not
   record records_;
   std::vector<entry> entries_;
   std::int64_t bytes_ = 0;
@@ -110,14 +117,18 @@ class workspace {
  public:
   /// Makes the regions of `plan` in `block`, which must be large enough (shape_error) and stay where it is.
   workspace(workspace_plan const& plan, array_view<std::byte> block) : first_(block.data), bytes_(plan.bytes()) {
-    check<shape_error>(block.size() >= plan.bytes(), plan.function(), ": the workspace has ", block.size(),
-                       " bytes but the plan needs ", plan.bytes());
-    check<shape_error>(block.is_contiguous(), plan.function(), ": the workspace has a stride of ", block.stride(0),
-                       " but must have a stride of 1");
     auto const address = reinterpret_cast<std::uintptr_t>(block.data);
     auto const beyond = static_cast<std::int64_t>(address % static_cast<std::uintptr_t>(workspace_plan::alignment));
-    check<shape_error>(plan.bytes() == 0 || beyond == 0, plan.function(), ": the workspace starts ", beyond,
-                       " bytes past a multiple of ", workspace_plan::alignment);
+    if (block.size() >= plan.bytes() && block.is_contiguous() && (plan.bytes() == 0 || beyond == 0)) {
+      return;  // without making the function's name
+    }
+    std::string const function = plan.function();
+    check<shape_error>(block.size() >= plan.bytes(), function, ": the workspace has ", block.size(),
+                       " bytes but the plan needs ", plan.bytes());
+    check<shape_error>(block.is_contiguous(), function, ": the workspace has a stride of ", block.stride(0),
+                       " but must have a stride of 1");
+    check<shape_error>(beyond == 0, function, ": the workspace starts ", beyond, " bytes past a multiple of ",
+                       workspace_plan::alignment);
   }
 
   /// How many bytes of the block the plan takes.

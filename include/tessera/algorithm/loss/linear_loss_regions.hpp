@@ -221,13 +221,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
     if (most == 0 || bytes(step, usual) > budget) {
       return 0;
     }
-    std::int64_t fitting = 1;
-    for (std::int64_t more = most; more > 0; more /= 2) {
-      while (fitting + more <= most && bytes((fitting + more) * step, usual) <= budget) {
-        fitting += more;
-      }
-    }
-    return fitting * step;
+    return step * largest_within({1, most + 1}, budget, [&](std::int64_t count) { return bytes(count * step, usual); });
   }
 
   bool keeps_all(linear_loss_shape const& shape) const { return this->kept == shape.vocabulary; }
@@ -348,18 +342,43 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
     if (bytes(tiles) <= most) {
       return tiles * tile_columns;
     }
-    std::int64_t fitting = 1;
-    for (std::int64_t step = tiles; step > 0; step /= 2) {  // with several parts, bytes grow with their entries
-      while (fitting + step < tiles && bytes(fitting + step) <= most) {
-        fitting += step;
-      }
-    }
+    std::int64_t fitting =
+        largest_within({1, tiles}, most, bytes);  // with several parts, bytes grow with their entries
     if (budget == 0) {
       std::int64_t const tile_bytes = max(shape.tokens, std::int64_t{1}) * tile_columns *
                                       static_cast<std::int64_t>(sizeof(typename layout::value_type));
       fitting = min(max(fitting, least_gradient / tile_bytes), tiles);
     }
     return cheapest(shape, fitting) * tile_columns;
+  }
+
+  struct search_range {
+    std::int64_t first;
+    std::int64_t end;
+  };
+  /// The largest number of a range for which `bytes`, which grow, are at most `most`; the first one if there is none.
+  /// Bytes are nearly linear, so that interpolation finds the number in a few steps; every third step halves the range.
+  template <class Bytes>
+  static std::int64_t largest_within(search_range range, std::int64_t most, Bytes const& bytes) {
+    std::int64_t of_first = bytes(range.first);
+    std::int64_t of_end = range.end - 1 > range.first ? bytes(range.end - 1) : of_first;
+    if (of_first > most || range.end - 1 == range.first) {
+      return range.first;
+    }
+    if (of_end <= most) {
+      return range.end - 1;
+    }
+    range.end -= 1;
+    for (int turn = 1; range.end - range.first > 1; ++turn) {
+      double const part =
+          turn % 3 == 0 ? 0.5 : static_cast<double>(most - of_first) / static_cast<double>(of_end - of_first);
+      auto const ahead = static_cast<std::int64_t>(part * static_cast<double>(range.end - range.first));
+      std::int64_t const tried = range.first + clamp(ahead, std::int64_t{1}, range.end - range.first - 1);
+      std::int64_t const found = bytes(tried);
+      (found <= most ? range.first : range.end) = tried;
+      (found <= most ? of_first : of_end) = found;
+    }
+    return range.first;
   }
 
   /// The size of a part, in tiles, that costs least: a part a little smaller than `most` may keep more of a device
