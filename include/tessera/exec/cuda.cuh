@@ -263,13 +263,19 @@ struct basic_cuda {
       }
     }
     constexpr int shared = shape::shared_bytes;
-    check<device_error>(shared <= state->shared_bytes(), "cuda.run: the scratch of ", detail::name_of<P>(), " needs ",
-                        shared, " bytes of shared memory but device ", state->device(), " has ", state->shared_bytes());
+    if (shared > state->shared_bytes()) {  // without making the program's name
+      throw device_error(join("cuda.run: the scratch of ", detail::name_of<P>(), " needs ", shared,
+                              " bytes of shared memory but device ", state->device(), " has ", state->shared_bytes()));
+    }
     detail::device_guard const guard(state->device());
     auto* const kernel = &detail::run_groups_kernel<Architectures, P>;
     if constexpr (shared > shape::most_bytes_without_asking) {
-      check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared), "cuda.run",
-                 "cudaFuncSetAttribute");
+      auto& known = detail::devices_with_shared_memory<Architectures, P>;
+      std::uint64_t const bit = detail::device_bit(state->device());
+      if ((known.load(std::memory_order_relaxed) & bit) == 0) {
+        ask_for_shared_memory(kernel, shared);
+        known.fetch_or(bit, std::memory_order_relaxed);
+      }
     }
     std::int64_t const needed = (count - 1) / shape::groups + 1;
     constexpr std::int64_t cluster = shape::blocks_per_cluster;
@@ -295,7 +301,12 @@ struct basic_cuda {
     config.stream = stream;
     config.attrs = attributes;
     config.numAttrs = used;
-    cudaError_t const launched = cudaLaunchKernelExC(&config, reinterpret_cast<void const*>(kernel), arguments);
+    cudaError_t launched = cudaLaunchKernelExC(&config, reinterpret_cast<void const*>(kernel), arguments);
+    if (launched == cudaErrorInvalidValue && shared > shape::most_bytes_without_asking) {
+      static_cast<void>(cudaGetLastError());  // cudaDeviceReset takes back what was asked for
+      ask_for_shared_memory(kernel, shared);
+      launched = cudaLaunchKernelExC(&config, reinterpret_cast<void const*>(kernel), arguments);
+    }
     if (launched != cudaSuccess) {
       static_cast<void>(cudaGetLastError());  // reported here, so that the next call does not report it again
       check_cuda(launched, ("cuda.run: " + detail::name_of<P>()).c_str(), "cudaLaunchKernelEx");
@@ -309,7 +320,7 @@ struct basic_cuda {
       return detail::is_compiled_for<P>(Architectures{}, state->architecture());
     }
     auto& known = detail::devices_with_program<Architectures, P>;
-    std::uint64_t const bit = state->device() < 64 ? std::uint64_t{1} << state->device() : 0;
+    std::uint64_t const bit = detail::device_bit(state->device());
     if ((known.load(std::memory_order_relaxed) & bit) != 0) {
       return true;
     }
@@ -390,6 +401,13 @@ struct basic_cuda {
     detail::device_guard const guard(state->device());
     check_cuda(cudaMemsetAsync(to.data, 0, static_cast<std::size_t>(to.size()) * sizeof(*to.data), stream),
                "cuda.clear", "cudaMemsetAsync");
+  }
+
+ private:
+  template <class Kernel>
+  static void ask_for_shared_memory(Kernel* kernel, int bytes) {
+    check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "cuda.run",
+               "cudaFuncSetAttribute");
   }
 };
 

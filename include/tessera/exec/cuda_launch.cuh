@@ -207,8 +207,16 @@ __global__ void __launch_bounds__(launch_shape<P>::threads, launch_shape<P>::blo
 /// program.
 template <class Architectures, class P>
 inline std::atomic<std::uint64_t> devices_with_program{0};
+/// The same for devices on which the program has been given the shared memory that it needs beyond 48 KiB.
+template <class Architectures, class P>
+inline std::atomic<std::uint64_t> devices_with_shared_memory{0};
 
 #pragma GCC visibility pop
+
+/// The bit of a device in such a word; 0 beyond the first 64.
+[[nodiscard]] inline std::uint64_t device_bit(int device) {
+  return device < 64 ? std::uint64_t{1} << device : 0;
+}
 
 /// Whether this device can run a program, because the program was compiled for the device's architecture.
 template <class Architectures, class P>
