@@ -15,6 +15,7 @@
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/exec/policy_of.hpp>
 #include <tessera/program/attention/decode_dense.cuh>
 #include <tessera/program/attention/split_keys.cuh>
 #include <tessera/tuning/attention/decode.hpp>
@@ -82,7 +83,7 @@ struct dense_matrix {
 /// Enqueues dense_decode, if that can take the call. Returns whether it did.
 template <int Channels, class Architectures, class T, class Result>
 bool try_dense_decode(basic_cuda<Architectures> const& exec, decode_attention_call<T, Result> const& call) {
-  using program_type = dense_decode<Channels, T, Result, dense_decode_tuning<Channels>{}(900)>;
+  using program_type = dense_decode<Channels, T, Result, policy_of<dense_decode_tuning<Channels>>(900)>;
   using piece = typename program_type::piece;
   constexpr char const* where = "decode_attention";
   auto const keys = dense_matrix<T>::of(call.source.keys);

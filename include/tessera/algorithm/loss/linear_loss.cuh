@@ -24,9 +24,11 @@
 #include <tessera/algorithm/loss/linear_loss.hpp>
 #include <tessera/algorithm/loss/linear_loss_gradients.cuh>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/exec/policy_of.hpp>
 #include <tessera/program/gemm/gemm_pingpong.cuh>
 #include <tessera/program/loss/entry_marks.hpp>
 #include <tessera/program/loss/kept_softmaxes.hpp>
+#include <tessera/program/loss/logit_reducer.hpp>
 #include <tessera/program/loss/reduce_logits.cuh>
 #include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tile/row_schedule.hpp>
@@ -40,7 +42,7 @@ namespace detail {
 template <class T>
 bool suits_loss_on_warpgroups(matrix_view<T const> hidden, matrix_view<T const> classifier) {
   constexpr std::int64_t most = 0x7fffffff - 512;  // coordinates of tiles are 32-bit
-  constexpr warpgroup_gemm_policy policy = warpgroup_loss_tuning{}(900);
+  constexpr warpgroup_gemm_policy policy = policy_of<warpgroup_loss_tuning>(900);
   std::int64_t const tiles = divide_up(hidden.extent(0), std::int64_t{warpgroup_gemm_shape::block_rows}) *
                              divide_up(classifier.extent(0), std::int64_t{policy.columns});
   return hidden.extent(1) > 0 && hidden.extent(0) < most && classifier.extent(0) < most && tiles < most / 4 &&
@@ -81,9 +83,9 @@ struct loss_launches {
 };
 
 /// Enqueues the forward pass's program for warpgroups. `marks` has room for as many bounds as states.
-template <class Program, class Architectures, class Tile, class Reducer>
+template <class Program, class Architectures, class Tile, LogitReducer Statistics>
 loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
-                                          loss_tiles<Tile, Reducer> const& portable, loss_marks marks,
+                                          loss_tiles<Tile, Statistics> const& portable, loss_marks marks,
                                           kept_softmaxes<typename loss_tile<Tile>::value_type> const& kept) {
   constexpr char const* where = "linear_loss.forward";
   auto const hidden = portable.logits.hidden.matrix;
@@ -103,7 +105,7 @@ loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
     exec.clear(array_view<std::uint32_t>(marks.live.data, marks.live.extent(0) * marks.live.extent(1)));
     marks.bounds.extents[0] = launches.states();
   }
-  clear_loss_states<Reducer> const clear{states, marks};
+  clear_loss_states<Statistics> const clear{states, marks};
   exec.run(clear, clear.groups());
   Program program{make_tensor_map(where, hidden, {warpgroup_gemm_shape::block_rows, Program::depth}),
                   make_tensor_map(where, classifier, {Program::b_box_rows, Program::depth}),
@@ -112,7 +114,7 @@ loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
                    static_cast<std::int32_t>(classifier.extent(0)), marks, kept}};
   for (int i = 0; i < launches.count; ++i) {
     if (i > 0) {
-      share_loss_bounds<Reducer> const share{states, marks, portable.tokens.count};
+      share_loss_bounds<Statistics> const share{states, marks, portable.tokens.count};
       exec.run(share, share.groups());
     }
     program.schedule = launches.schedules[i];
@@ -126,16 +128,16 @@ loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
 
 /// Enqueues the reduction of rows of logits on CUDA devices: on sm_90a by wgmma where TMA can load the operands and
 /// states are not too large, with marks and softmaxes where they are wanted; otherwise by the portable program.
-template <int... Architectures, class Tile, class Reducer>
+template <int... Architectures, class Tile, LogitReducer Statistics>
 loss_tiles_results run_loss_tiles(basic_cuda<arch_list<Architectures...>> const& exec,
-                                  loss_tiles<Tile, Reducer> const& program, loss_marks const& marks,
+                                  loss_tiles<Tile, Statistics> const& program, loss_marks const& marks,
                                   kept_softmaxes<typename loss_tile<Tile>::value_type> const& kept) {
   using operand = typename loss_tile<Tile>::operand_name;
   using value_type = typename loss_tile<Tile>::value_type;
   constexpr bool has_hopper = ((Architectures == 900) || ...);
-  if constexpr (has_hopper && reduces_on_warpgroups<Tile, Reducer>) {
-    using on_warpgroups =
-        gemm_pingpong<operand, row_schedule, reduce_loss_rows<value_type, Reducer>, warpgroup_loss_policy<Reducer>>;
+  if constexpr (has_hopper && reduces_on_warpgroups<Tile, Statistics>) {
+    using on_warpgroups = gemm_pingpong<operand, row_schedule, reduce_loss_rows<value_type, Statistics>,
+                                        warpgroup_loss_policy<Statistics>>;
     if (detail::suits_loss_on_warpgroups(program.logits.hidden.matrix, program.logits.classifier.matrix) &&
         exec.template has<on_warpgroups>()) {
       return detail::run_loss_on_warpgroups<on_warpgroups>(exec, program, marks, kept);

@@ -9,6 +9,7 @@
 
 #include <tessera/algorithm/loss/linear_loss_gradients.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/exec/policy_of.hpp>
 #include <tessera/program/gemm/gemm_pingpong.cuh>
 #include <tessera/program/loss/block_lists.hpp>
 #include <tessera/program/loss/entry_order.hpp>
@@ -29,10 +30,10 @@ template <class Architectures, class Call>
 struct loss_gradients_on_warpgroups {
   using value_type = typename Call::value_type;
   using gradient_type = typename Call::gradient_type;
-  static constexpr warpgroup_gemm_policy policy = warpgroup_loss_gradient_tuning{}(900);
+  static constexpr warpgroup_gemm_policy policy = policy_of<warpgroup_loss_gradient_tuning>(900);
   using make_gradient =
       gemm_pingpong<typename Call::layout::operand_name, loss_tiles_of_part, write_loss_gradient<value_type>, policy>;
-  static constexpr warpgroup_gemm_policy product_policy = warpgroup_loss_product_tuning{}(900);
+  static constexpr warpgroup_gemm_policy product_policy = policy_of<warpgroup_loss_product_tuning>(900);
   using multiply = loss_gradient_products<typename Call::layout::operand_name, gradient_type, product_policy>;
   static constexpr char const* where = "linear_loss.backward";
 

@@ -15,6 +15,7 @@
 #include <tessera/program/gemm/store_sums.hpp>
 #include <tessera/program/loss/gradient_products.hpp>
 #include <tessera/program/loss/logit_gradient.hpp>
+#include <tessera/program/loss/logit_reducer.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/tile/source/dense.hpp>
 #include <tessera/tile/source/filtered.hpp>
@@ -26,7 +27,7 @@ namespace tessera {
 inline namespace v0 {
 
 /// The operands of run_loss_gradients(), once prepare_loss_gradients has written the factors of rows.
-template <class Tile, class Reducer, class Filter, class Gradient>
+template <class Tile, LogitReducer Statistics, class Filter, class Gradient>
 struct loss_gradient_call {
   /// The type that gradients are stored as.
   using gradient_type = Gradient;
@@ -44,8 +45,8 @@ struct loss_gradient_call {
   bool has_entropies;                          ///< whether tokens have gradients by their entropies
   gradient_thresholds thresholds;              ///< thresholds of the filter
   linear_loss_gradients<Gradient> const& out;  ///< where gradients go
-  detail::loss_gradient_regions<Tile, Reducer, Filter, Gradient> const& places;  ///< regions of the workspace
-  workspace const& space;                                                        ///< made by plan_backward()
+  detail::loss_gradient_regions<Tile, Statistics, Filter, Gradient> const& places;  ///< regions of the workspace
+  workspace const& space;                                                           ///< made by plan_backward()
   status_word* status;  ///< tells of kept softmaxes that are missing; may be null
 };
 

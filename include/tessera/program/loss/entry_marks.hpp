@@ -18,6 +18,7 @@
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
+#include <tessera/program/loss/logit_reducer.hpp>
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/reduce/entropy.hpp>
 #include <tessera/reduce/log_sum_exp.hpp>
@@ -71,7 +72,7 @@ struct loss_row_memory {
 };
 
 /// The sum of exponentials in a state of a Reducer that is or has an lse_reducer or an entropy_reducer.
-template <class R>
+template <LogitReducer R>
 TESSERA_FN constexpr scaled_exponentials<float> exponentials_of(R const& reducer, typename R::state_type const& state) {
   if constexpr (has_reducer<entropy_reducer<float>, R>) {
     auto const& part = state_of<entropy_reducer<float>>(reducer, state);
@@ -83,7 +84,7 @@ TESSERA_FN constexpr scaled_exponentials<float> exponentials_of(R const& reducer
 
 /// Sets states and bounds of rows to those of no logits. Run with a lane for each row of the list of tokens. R: the
 /// Reducer.
-template <class R>
+template <LogitReducer R>
 struct clear_loss_states {
   static constexpr int lanes = 256;
   struct scratch_type {};
@@ -109,7 +110,7 @@ struct clear_loss_states {
 
 /// Merges what all splits of the vocabulary have seen of a row. Run with a lane for each row of the list of tokens. R:
 /// the Reducer.
-template <class R>
+template <LogitReducer R>
 struct share_loss_bounds {
   static constexpr int lanes = 256;
   struct scratch_type {};

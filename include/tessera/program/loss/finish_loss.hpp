@@ -13,6 +13,7 @@
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
+#include <tessera/program/loss/logit_reducer.hpp>
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/reduce/arg_max.hpp>
 #include <tessera/reduce/entropy.hpp>
@@ -53,7 +54,7 @@ struct softmax_reading {
 };
 
 /// Reads a state of any reducer that has a log-sum-exp.
-template <class R>
+template <LogitReducer R>
 TESSERA_FN softmax_reading read_softmax(R const& reducer, typename R::state_type const& state) {
   if constexpr (has_reducer<entropy_reducer<float>, R>) {
     auto const& part = state_of<entropy_reducer<float>>(reducer, state);
@@ -65,7 +66,7 @@ TESSERA_FN softmax_reading read_softmax(R const& reducer, typename R::state_type
 }
 
 /// Makes the losses of tokens from the states of rows, and adds up the tokens of each group.
-template <class R>
+template <LogitReducer R>
 struct finish_loss_tokens {
   static_assert(has_reducer<lse_reducer<float>, R> || has_reducer<entropy_reducer<float>, R>,
                 "tessera: the reducer of a loss is or has an lse_reducer<float> or an entropy_reducer<float>");

@@ -14,6 +14,7 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
+#include <tessera/program/loss/logit_reducer.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/reduce/paired.hpp>
@@ -26,7 +27,7 @@ inline namespace v0 {
 
 /// Reduces rows of logits and picks the labels' logits. Tile: see program/loss/logits.hpp. R: a Reducer of floats or of
 /// placed_value<float>.
-template <class Tile, class R>
+template <class Tile, LogitReducer R>
 struct loss_tiles {
   using layout = loss_tile<Tile>;
   using state_type = typename R::state_type;

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// LogitReducer: a Reducer that a loss can run over rows of logits, beside the log-sum-exp or with it.
+///
+///     struct largest_of_each {                                       // a user's own
+///       using state_type = float;
+///       using input_type = float;                                   // or placed_value<float>: logits with their entries
+///       ...
+///     };
+///     using loss = tessera::linear_loss<loss_gemm_tile<bfloat16>, paired_reducer<lse_reducer<float>, largest_of_each>>;
+///
+/// Programs make the Reducer where they need it, on several threads and in several launches, so that it has no numbers
+/// of its own.
+#pragma once
+
+#include <type_traits>
+
+#include <tessera/concepts/because.hpp>
+#include <tessera/concepts/reducer.hpp>
+#include <tessera/reduce/arg_max.hpp>
+#include <tessera/reduce/entropy.hpp>
+#include <tessera/reduce/log_sum_exp.hpp>
+#include <tessera/reduce/paired.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+// clang-format off
+/// A Reducer of logits, or of logits with their entries, that has no numbers of its own.
+template <class R>
+concept LogitReducer =
+    Reducer<R> &&
+    ((std::is_same_v<typename R::input_type, placed_value<float>> || std::is_convertible_v<float, typename R::input_type>)
+        || because<"a loss's Reducer takes in logits: using input_type = float; or = tessera::placed_value<float>;">) &&
+    (std::is_empty_v<R>
+        || because<"a loss's Reducer is an empty type, because programs make it where they need it">);
+// clang-format on
+
+namespace detail {
+
+/// `type`: the pair of a log-sum-exp and R, or R itself if it has one already.
+template <LogitReducer R>
+struct with_log_sum_exp {
+  static constexpr bool has_one = has_reducer<lse_reducer<float>, R> || has_reducer<entropy_reducer<float>, R>;
+  using type = std::conditional_t<has_one, std::type_identity<R>,
+                                  std::type_identity<paired_reducer<lse_reducer<float>, R>>>::type;
+};
+
+}  // namespace detail
+
+/// The Reducer with which a loss is computed: `R` if it has a log-sum-exp, else the pair of one and `R`.
+template <LogitReducer R>
+using loss_reducer = typename detail::with_log_sum_exp<R>::type;
+
+}  // namespace v0
+}  // namespace tessera
