@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include <tessera/algorithm/attention/attention_types.hpp>
+#include <tessera/concepts/scalar.hpp>
 #include <tessera/config.hpp>
 #include <tessera/program/attention/decode_dense.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
@@ -22,7 +23,7 @@ namespace tessera {
 inline namespace v0 {
 
 /// A call of attention of a few queries over the keys and values of a cache.
-template <class T, class Result>
+template <Scalar T, AttentionScalar Result>
 struct decode_attention_call {
   attention_shape shape;          ///< extents; a sequence has at most `keys` tokens
   decode_source<T> source;        ///< keys and values

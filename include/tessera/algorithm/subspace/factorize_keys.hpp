@@ -25,6 +25,7 @@
 #include <cstdint>
 
 #include <tessera/algorithm/subspace/subspace_search.hpp>
+#include <tessera/concepts/scalar.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
@@ -43,7 +44,7 @@ namespace tessera {
 inline namespace v0 {
 
 /// A call that adds the products of all pairs of channels to `gram`.
-template <class T>
+template <Scalar T>
 struct gram_call {
   view<T const, 3> keys;    ///< heads x tokens x channels
   matrix_view<float> gram;  ///< width x width
@@ -51,7 +52,7 @@ struct gram_call {
 };
 
 /// A call that computes coefficients = keys * directions.
-template <class T>
+template <Scalar T>
 struct projection_call {
   view<T const, 3> keys;            ///< heads x tokens x channels
   matrix_view<T const> directions;  ///< width x rank

@@ -32,6 +32,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/scalar.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/exec/run_program.hpp>
@@ -66,7 +67,7 @@ struct subspace_regions {
 };
 
 /// A call of a search: its arguments and its memory.
-template <class T>
+template <Scalar T>
 struct subspace_search {
   matrix_view<float const> gram;  ///< the products of all pairs of channels, symmetric to the bit
   matrix_view<T> directions;      ///< the results, width x rank
