@@ -40,6 +40,7 @@
 #include <tessera/program/attention/split_keys.hpp>
 #include <tessera/quantize/two_to_a_byte.hpp>
 #include <tessera/tile/gemm_tile.hpp>
+#include <tessera/tile/multiply_staged.hpp>
 #include <tessera/tile/per_lane.hpp>
 #include <tessera/tile/source/dense.hpp>
 #include <tessera/tile/staged_tile.hpp>
@@ -261,13 +262,7 @@ struct attention_tiles {
       group.sync();  // all lanes have read the tiles before
       q.load(group, scratch.q, at.first_query, element);
       k.load(group, scratch.k, first, element);
-      for (int step = 0; step < depth; step += product::depth) {
-        typename product::a_tile a;
-        typename product::b_tile b;
-        product::load_a(group, a, scratch.q.values + step, scratch.q.stride);
-        product::load_b_transposed(group, b, scratch.k.values + step, scratch.k.stride);
-        product::multiply(group, a, b, sums);
-      }
+      multiply_staged<product>(group, scratch.q, scratch.k, sums);
     }
     for (int lane : group) {
       scratch.key_scale[lane] = keys.scales(at.sequence, at.key_head, Method::key_groups::group_of(first + lane));
@@ -352,13 +347,7 @@ struct attention_tiles {
     load_values(group, values.codes[at.sequence][at.key_head][first / columns], part * width, scratch.v);
     typename Product::sum_tile sums;
     Product::clear(group, sums);
-    for (int step = 0; step < columns; step += Product::depth) {
-      typename Product::a_tile a;
-      typename Product::b_tile b;
-      Product::load_a(group, a, scratch.p.values + step, scratch.p.stride);
-      Product::load_b_transposed(group, b, scratch.v.values + step, scratch.v.stride);
-      Product::multiply(group, a, b, sums);
-    }
+    multiply_staged<Product>(group, scratch.p, scratch.v, sums);
     Product::each_pair(group, sums, totals, add{scratch});
   }
 

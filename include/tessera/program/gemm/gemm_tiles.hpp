@@ -19,6 +19,7 @@
 #include <tessera/core/shape.hpp>
 #include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/gemm_tile.hpp>
+#include <tessera/tile/multiply_staged.hpp>
 #include <tessera/tile/source/open_source.hpp>
 #include <tessera/tile/staged_tile.hpp>
 #include <tessera/tile/tile_order.hpp>
@@ -74,13 +75,7 @@ struct gemm_tiles {
       a_source.load(group, scratch.a, first_row, first);
       b_source.load(group, scratch.b, first_column, first);
       group.sync();
-      for (int at = 0; at < depth; at += step) {
-        typename mma::a_tile a_tile;
-        typename mma::b_tile b_tile;
-        mma::load_a(group, a_tile, scratch.a.values + at, scratch.a.stride);
-        mma::load_b_transposed(group, b_tile, scratch.b.values + at, scratch.b.stride);
-        mma::multiply(group, a_tile, b_tile, sums);
-      }
+      multiply_staged<mma>(group, scratch.a, scratch.b, sums);
     }
     mma::each(group, sums, inside{epilogue, first_row, first_column, a.rows(), b.rows()});
   }

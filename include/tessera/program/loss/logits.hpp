@@ -16,6 +16,7 @@
 #include <tessera/core/precision.hpp>
 #include <tessera/core/shape.hpp>
 #include <tessera/tile/gemm_tile.hpp>
+#include <tessera/tile/multiply_staged.hpp>
 #include <tessera/tile/source/dense.hpp>
 #include <tessera/tile/staged_tile.hpp>
 #include <tessera/view/array_view.hpp>
@@ -109,13 +110,7 @@ struct loss_logits {
       hidden.load(group, scratch.a, first_row, first);
       classifier.load(group, scratch.b, first_column, first);
       group.sync();
-      for (int at = 0; at < layout::depth; at += mma::depth) {
-        typename mma::a_tile a_tile;
-        typename mma::b_tile b_tile;
-        mma::load_a(group, a_tile, scratch.a.values + at, scratch.a.stride);
-        mma::load_b_transposed(group, b_tile, scratch.b.values + at, scratch.b.stride);
-        mma::multiply(group, a_tile, b_tile, sums);
-      }
+      multiply_staged<mma>(group, scratch.a, scratch.b, sums);
     }
     group.sync();  // all lanes have read the logits before
     mma::each(group, sums, keep{map, scratch, first_column, classifier.rows()});
