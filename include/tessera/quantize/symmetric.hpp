@@ -14,10 +14,11 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <tessera/concepts/quantizer.hpp>
+#include <tessera/concepts/scale_quantizer.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/quantize/code_scale.hpp>
+#include <tessera/quantize/granularity.hpp>
 #include <tessera/quantize/nearest_code.hpp>
 #include <tessera/reduce/absolute_maximum.hpp>
 
@@ -28,20 +29,6 @@ inline namespace v0 {
 struct symmetric_params {
   float scale;  ///< the value of code 1; a positive normal float
 };
-
-namespace detail {
-
-/// How many neighbouring values share a scale if `group` is a number, else whole_tensor.
-template <class Group>
-constexpr int neighbours_in(Group const& group) {
-  if constexpr (std::is_integral_v<Group>) {
-    return static_cast<int>(group);
-  } else {
-    return whole_tensor;
-  }
-}
-
-}  // namespace detail
 
 /// `Bits` is 8 or 4; the codes run from -(2^(Bits-1) - 1) to its opposite, so that negating a value negates its code.
 /// `Group` neighbouring values share a scale; `whole_tensor` means that all values do. If `Group` is a granularity
@@ -89,7 +76,7 @@ struct symmetric_quantizer {
   static constexpr float largest_served = 3.4e38F;  // so that highest * scale cannot round to infinity
 };
 
-static_assert(Quantizer<symmetric_quantizer<8, 64>>);
+static_assert(ScaleQuantizer<symmetric_quantizer<8, 64>>);
 
 }  // namespace v0
 }  // namespace tessera

@@ -7,7 +7,8 @@
 ///     if (!report.is_empty()) { std::puts(report.text().c_str()); }       // one sentence for each law that is broken
 ///
 /// There is one overload for each concept of primitives, tiles and tuning, in `testing/laws/`; each says which inputs
-/// it wants. A ChunkSelector, which may be a Selector, too, has `check_chunk_laws` instead. An empty report means that
+/// it wants. A ChunkSelector, which may be a Selector, too, has `check_chunk_laws` instead; a ScaleQuantizer and a
+/// ScoreQuantizer, which are Quantizers, have `check_scale_laws` and `check_score_laws`. An empty report means that
 /// no counterexample was found among the inputs given, so give unpleasant ones.
 #pragma once
 
@@ -18,6 +19,8 @@
 #include <tessera/testing/laws/projector.hpp>
 #include <tessera/testing/laws/quantizer.hpp>
 #include <tessera/testing/laws/reducer.hpp>
+#include <tessera/testing/laws/scale_quantizer.hpp>
+#include <tessera/testing/laws/score_quantizer.hpp>
 #include <tessera/testing/laws/selector.hpp>
 #include <tessera/testing/laws/tile_mma.hpp>
 #include <tessera/testing/laws/tile_source.hpp>

@@ -2,7 +2,7 @@
 /// `multiply_staged<M>`: adds the product a b^T of two tiles in scratch to the sums of a TileMma.
 ///
 ///     using M = gemm_tile<bfloat16, shape<64, 64, 16>, Group>;
-///     multiply_staged<M>(group, scratch.a, scratch.b, sums);    // staged_tile<bfloat16, 64, 32> each: two multiplications
+///     multiply_staged<M>(group, scratch.a, scratch.b, sums);    // each a staged_tile<bfloat16, 64, 32>
 #pragma once
 
 #include <tessera/concepts/tile_mma.hpp>

@@ -56,9 +56,9 @@ struct open_cache {
 };
 
 /// Keys: the Projector whose coefficients of keys are kept. Its rank is what the cache asks of it: directions are found
-/// from sums of products as keys come (key_factorization), and where keys have fewer channels than the rank, the rank is
-/// their number. S: a ChunkSelector. Outliers: keep_outliers<n>, a number. Codec: how values are kept, exact_values or a
-/// Quantizer.
+/// from sums of products as keys come (key_factorization), and where keys have fewer channels than the rank, the rank
+/// is their number. S: a ChunkSelector. Outliers: keep_outliers<n>, a number. Codec: how values are kept, exact_values
+/// or a Quantizer.
 template <Projector Keys, ChunkSelector S, OutlierCount Outliers, ValueCodec Codec = exact_values>
 struct offloaded_cache {
   /// Chooses the chunks that a step attends to.

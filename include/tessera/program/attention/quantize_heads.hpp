@@ -9,6 +9,8 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/scale_quantizer.hpp>
+#include <tessera/concepts/score_quantizer.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/int4.hpp>
@@ -80,9 +82,9 @@ struct measure_heads {
   }
 };
 
-/// Makes codes and scales of queries or keys. Q: a symmetric_quantizer; stored_code<Q> is the element that its codes
-/// lie in. Groups: the token_groups of its granularity. A group takes a block of 128 tokens.
-template <class Q, class Groups, class Source>
+/// Makes codes and scales of queries or keys; stored_code<Q> is the element that Q's codes lie in. Groups: those of
+/// queries or of keys in Q's granularity. A group takes a block of 128 tokens.
+template <ScoreQuantizer Q, TokenGroups Groups, class Source>
 struct encode_tokens {
   /// The element that codes lie in.
   using code_type = stored_code<Q>;
@@ -176,7 +178,7 @@ struct encode_tokens {
 };
 
 /// Makes codes of values, channel after channel, by scales that are made already. A group takes a block of 128 tokens.
-template <class Q, class Source>
+template <ScaleQuantizer Q, class Source>
 struct encode_values {
   using code_type = typename Q::code_type;
   static constexpr int lanes = 128;

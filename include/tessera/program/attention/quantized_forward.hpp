@@ -29,6 +29,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/concepts/scale_quantizer.hpp>
+#include <tessera/concepts/score_quantizer.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/float16.hpp>
@@ -39,6 +41,7 @@
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/split_keys.hpp>
 #include <tessera/quantize/two_to_a_byte.hpp>
+#include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/gemm_tile.hpp>
 #include <tessera/tile/multiply_staged.hpp>
 #include <tessera/tile/per_lane.hpp>
@@ -51,9 +54,9 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A method of quantized attention: its quantizers and its softmax. QK is the quantizer of queries and keys, a
-/// symmetric_quantizer with a granularity; PV that of weights and values.
-template <class QK, class PV, class Softmax>
+/// A method of quantized attention: its quantizers and its softmax. QK is the quantizer of queries and keys, PV that of
+/// weights and values.
+template <ScoreQuantizer QK, ScaleQuantizer PV, class Softmax>
 struct attention_method {
   /// The quantizer of queries and keys.
   using score_quantizer = QK;
@@ -64,7 +67,7 @@ struct attention_method {
   using query_groups = typename QK::granularity_type::queries;
   /// Keys that share a scale: a token_groups.
   using key_groups = typename QK::granularity_type::keys;
-  /// The element that codes of queries and keys lie in: std::int8_t or int4x2.
+  /// The element that codes of queries and keys lie in: std::int8_t, int4x2 or a small float.
   using score_code = stored_code<QK>;
   /// The type of the code of a value and of a weight.
   using value_code = typename PV::code_type;
@@ -103,6 +106,8 @@ struct attention_tiles {
   using softmax_type = typename Method::softmax;
   /// The element that codes of queries and keys lie in.
   using score_code = typename Method::score_code;
+  /// The type of a sum of products of codes.
+  using score_sum = typename gemm_operand<score_code>::sum_type;
   /// The quantizer of weights.
   using weights = typename Method::value_quantizer;
   using code_type = typename weights::code_type;
@@ -278,14 +283,14 @@ struct attention_tiles {
     std::int64_t first;
     scratch_type& scratch;
 
-    TESSERA_FN void operator()(int row, int column, std::int32_t sum) const {
+    TESSERA_FN void operator()(int row, int column, score_sum sum) const {
       std::int64_t const query = at.first_query + row;
       std::int64_t const key = first + column;
       key_interval const seen = at.mask.of(query);
       float score = -infinity;
       if (key >= seen.first && key < seen.end) {
         score = static_cast<float>(sum);
-        if (program.has_addends()) {
+        if (program.keeps_scaled()) {
           score *= scratch.query_scale[row] * scratch.key_scale[column];
           if (program.queries.corrections.data != nullptr) {
             score += program.queries.corrections(at.sequence, at.head, query / rows, key);
@@ -299,11 +304,14 @@ struct attention_tiles {
     }
   };
 
-  /// Whether something is added to products of codes, so that they are scaled before they are kept.
-  TESSERA_FN bool has_addends() const { return !std::is_same_v<Bias, no_bias> || queries.corrections.data != nullptr; }
+  /// Whether scores are scaled before they are kept: where something is added to them, and where codes are floats,
+  /// whose sums are no whole numbers as those are that softmaxes get before they are scaled.
+  TESSERA_FN bool keeps_scaled() const {
+    return !std::is_integral_v<score_sum> || !std::is_same_v<Bias, no_bias> || queries.corrections.data != nullptr;
+  }
   /// The factor that a kept score is still to be multiplied by.
   TESSERA_FN float score_scale(scratch_type const& scratch, int row, int column) const {
-    return has_addends() ? 1.0F : scratch.query_scale[row] * scratch.key_scale[column];
+    return keeps_scaled() ? 1.0F : scratch.query_scale[row] * scratch.key_scale[column];
   }
 
   /// Turns scores into weights, and adds them to the states of their rows. Ends with a sync.

@@ -3,10 +3,10 @@
 ///
 ///     struct largest_of_each {                                       // a user's own
 ///       using state_type = float;
-///       using input_type = float;                                   // or placed_value<float>: logits with their entries
+///       using input_type = float;                     // or placed_value<float>: logits with their entries
 ///       ...
 ///     };
-///     using loss = tessera::linear_loss<loss_gemm_tile<bfloat16>, paired_reducer<lse_reducer<float>, largest_of_each>>;
+///     using loss = tessera::linear_loss<loss_gemm_tile<bfloat16>, largest_of_each>;
 ///
 /// Programs make the Reducer where they need it, on several threads and in several launches, so that it has no numbers
 /// of its own.
@@ -24,12 +24,20 @@
 namespace tessera {
 inline namespace v0 {
 
+namespace detail {
+
+/// Whether an input of a Reducer is a logit, or a logit with its entry.
+template <class Input>
+inline constexpr bool takes_logits = std::is_same_v<Input, placed_value<float>> || std::is_convertible_v<float, Input>;
+
+}  // namespace detail
+
 // clang-format off
 /// A Reducer of logits, or of logits with their entries, that has no numbers of its own.
 template <class R>
 concept LogitReducer =
     Reducer<R> &&
-    ((std::is_same_v<typename R::input_type, placed_value<float>> || std::is_convertible_v<float, typename R::input_type>)
+    (detail::takes_logits<typename R::input_type>
         || because<"a loss's Reducer takes in logits: using input_type = float; or = tessera::placed_value<float>;">) &&
     (std::is_empty_v<R>
         || because<"a loss's Reducer is an empty type, because programs make it where they need it">);
