@@ -35,24 +35,24 @@ struct scaled_float_params {
   float scale;  ///< the value of code 1; a positive normal float
 };
 
-/// `T` is float8_e4m3, float8_e5m2 or float16. `Group` neighbouring values share a scale; with `whole_tensor` the
-/// caller decides what a group is: a channel, a token or a whole tensor. If `Group` is a granularity
+/// `T` is float8_e4m3, float8_e5m2 or float16. `Grouping` neighbouring values share a scale; with `whole_tensor` the
+/// caller decides what a group is: a channel, a token or a whole tensor. If `Grouping` is a granularity
 /// (quantize/granularity.hpp), it says which tokens of an attention head share one, and `group` is then whole_tensor.
 ///
 /// encode() rounds to the nearest code, ties to even. Values beyond the range saturate, infinities too; NaN stays NaN.
 /// Codes are the same on every backend.
-template <class T, auto Group = whole_tensor>
+template <class T, auto Grouping = whole_tensor>
 struct scaled_float_quantizer {
   static_assert(std::is_same_v<T, float8_e4m3> || std::is_same_v<T, float8_e5m2> || std::is_same_v<T, float16>,
                 "tessera: scaled_float_quantizer has codes of float8_e4m3, float8_e5m2 or float16");
-  static_assert(detail::neighbours_in(Group) >= 0,
+  static_assert(detail::neighbours_in(Grouping) >= 0,
                 "tessera: scaled_float_quantizer needs a group of values, or whole_tensor");
 
   using code_type = T;
   using params_type = scaled_float_params;
-  using granularity_type = std::remove_cvref_t<decltype(Group)>;  ///< int, or the granularity of tokens
+  using granularity_type = std::remove_cvref_t<decltype(Grouping)>;  ///< int, or the granularity of tokens
 
-  static constexpr int group = detail::neighbours_in(Group);
+  static constexpr int group = detail::neighbours_in(Grouping);
   /// The largest finite code.
   static constexpr float highest = load(from_bits<T>(scalar_traits<T>::largest_bits));
 

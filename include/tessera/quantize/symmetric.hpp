@@ -31,23 +31,23 @@ struct symmetric_params {
 };
 
 /// `Bits` is 8 or 4; the codes run from -(2^(Bits-1) - 1) to its opposite, so that negating a value negates its code.
-/// `Group` neighbouring values share a scale; `whole_tensor` means that all values do. If `Group` is a granularity
-/// (quantize/granularity.hpp), it says which tokens do, and `group` is then whole_tensor.
+/// `Grouping` neighbouring values share a scale; `whole_tensor` means that all values do. If `Grouping` is a
+/// granularity (quantize/granularity.hpp), it says which tokens do, and `group` is then whole_tensor.
 ///
 /// encode() rounds to the nearest code, ties to even. Values beyond the range saturate, infinities too; NaN becomes 0.
 /// Codes are the same on every backend.
-template <int Bits, auto Group = 64>
+template <int Bits, auto Grouping = 64>
 struct symmetric_quantizer {
   static_assert(Bits == 8 || Bits == 4, "tessera: symmetric_quantizer has 8 or 4 bits");
-  static_assert(detail::neighbours_in(Group) >= 0,
+  static_assert(detail::neighbours_in(Grouping) >= 0,
                 "tessera: symmetric_quantizer needs a group of values, or whole_tensor");
 
   using code_type = std::int8_t;
   using params_type = symmetric_params;
-  using granularity_type = std::remove_cvref_t<decltype(Group)>;  ///< int, or the granularity of tokens
+  using granularity_type = std::remove_cvref_t<decltype(Grouping)>;  ///< int, or the granularity of tokens
 
   static constexpr int bits = Bits;  ///< bits of a code
-  static constexpr int group = detail::neighbours_in(Group);
+  static constexpr int group = detail::neighbours_in(Grouping);
   static constexpr int highest = (1 << (Bits - 1)) - 1;  ///< the largest code; the smallest is its opposite
 
   TESSERA_FN constexpr absolute_maximum_reducer<float> range() const { return {}; }

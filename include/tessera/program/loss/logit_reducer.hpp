@@ -45,19 +45,14 @@ concept LogitReducer =
 
 namespace detail {
 
-/// `type`: the pair of a log-sum-exp and R, or R itself if it has one already.
 template <LogitReducer R>
-struct with_log_sum_exp {
-  static constexpr bool has_one = has_reducer<lse_reducer<float>, R> || has_reducer<entropy_reducer<float>, R>;
-  using type = std::conditional_t<has_one, std::type_identity<R>,
-                                  std::type_identity<paired_reducer<lse_reducer<float>, R>>>::type;
-};
+inline constexpr bool has_log_sum_exp = has_reducer<lse_reducer<float>, R> || has_reducer<entropy_reducer<float>, R>;
 
 }  // namespace detail
 
 /// The Reducer with which a loss is computed: `R` if it has a log-sum-exp, else the pair of one and `R`.
 template <LogitReducer R>
-using loss_reducer = typename detail::with_log_sum_exp<R>::type;
+using loss_reducer = std::conditional_t<detail::has_log_sum_exp<R>, R, paired_reducer<lse_reducer<float>, R>>;
 
 }  // namespace v0
 }  // namespace tessera

@@ -40,9 +40,14 @@ concept ScratchSource =
      } || because<"a ScratchSource has open(group, scratch) const, which gives a TileSource">);
 // clang-format on
 
+// clang-format off
 /// Any matrix that a program can be given.
 template <class S>
-concept AnySource = TileSource<S> || ScratchSource<S>;
+concept AnySource =
+    TileSource<S> || ScratchSource<S>
+        || because<"a source of a product is a TileSource, with rows(), columns() and load(group, tile, first_row, "
+                   "first_column), or a ScratchSource, with scratch_type and open(group, scratch)">;
+// clang-format on
 
 namespace detail {
 
