@@ -22,8 +22,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/concepts/attention_quantizer.hpp>
 #include <tessera/concepts/quantizer.hpp>
-#include <tessera/concepts/score_quantizer.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 

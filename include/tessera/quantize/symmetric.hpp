@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <tessera/concepts/scale_quantizer.hpp>
+#include <tessera/concepts/attention_quantizer.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/quantize/code_scale.hpp>

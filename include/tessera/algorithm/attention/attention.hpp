@@ -22,9 +22,8 @@
 
 #include <tessera/algorithm/attention/attention_types.hpp>
 #include <tessera/algorithm/attention/quantized_attention.hpp>
+#include <tessera/concepts/attention_quantizer.hpp>
 #include <tessera/concepts/refused_call.hpp>
-#include <tessera/concepts/scale_quantizer.hpp>
-#include <tessera/concepts/score_quantizer.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/check.hpp>

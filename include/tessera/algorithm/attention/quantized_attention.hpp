@@ -11,7 +11,7 @@
 #include <type_traits>
 
 #include <tessera/algorithm/attention/attention_types.hpp>
-#include <tessera/concepts/score_quantizer.hpp>
+#include <tessera/concepts/attention_quantizer.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>

@@ -9,8 +9,7 @@
 
 #include <cstdint>
 
-#include <tessera/concepts/scale_quantizer.hpp>
-#include <tessera/concepts/score_quantizer.hpp>
+#include <tessera/concepts/attention_quantizer.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/int4.hpp>

@@ -29,8 +29,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <tessera/concepts/scale_quantizer.hpp>
-#include <tessera/concepts/score_quantizer.hpp>
+#include <tessera/concepts/attention_quantizer.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/float16.hpp>

@@ -8,8 +8,8 @@
 ///
 /// A, B: TileSources of gemm_operand<Operand>::value_type, or sources that need scratch (tile/source/open_source.hpp),
 /// both with the depth as columns. If A has is_zero(first_row, rows, first_column, columns), parts for which it returns
-/// true are neither loaded nor multiplied. Epilogue: a trivially copyable function object; `epilogue(row, column, sum)`
-/// is called once for each sum inside of the result: see program/gemm/store_sums.hpp.
+/// true are neither loaded nor multiplied. The epilogue is called once for each sum inside of the result: see
+/// program/gemm/store_sums.hpp.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/shape.hpp>
+#include <tessera/program/gemm/sum_epilogue.hpp>
 #include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/gemm_tile.hpp>
 #include <tessera/tile/multiply_staged.hpp>
@@ -27,7 +28,7 @@
 namespace tessera {
 inline namespace v0 {
 
-template <class Operand, AnySource A, AnySource B, class Epilogue>
+template <class Operand, AnySource A, AnySource B, SumEpilogue Epilogue>
 struct gemm_tiles {
   using operand_type = typename gemm_operand<Operand>::value_type;
   static constexpr int lanes = lanes_for_sources<A, B>(128);
