@@ -4,7 +4,9 @@
 ///     struct add_to_result {
 ///       matrix_view<float> result;
 ///       template <class Sum>
-///       TESSERA_FN void operator()(std::int64_t row, std::int64_t column, Sum sum) const { result(row, column) += sum; }
+///       TESSERA_FN void operator()(std::int64_t row, std::int64_t column, Sum sum) const {
+///         result(row, column) += sum;
+///       }
 ///     };
 ///
 /// Laws, checked by `tessera::testing::check_epilogue_laws(memory, make, sums, columns)`:
