@@ -22,6 +22,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
@@ -143,8 +144,8 @@ struct summarize_heads {
     return summaries.extent(0) * summaries.extent(1) * summaries.extent(2);
   }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const at = which % summaries.extent(2);
     std::int64_t const head = which / summaries.extent(2) % summaries.extent(1);
     std::int64_t const sequence = which / summaries.extent(2) / summaries.extent(1);
@@ -208,8 +209,8 @@ struct finish_summaries {
 
   TESSERA_FN constexpr std::int64_t groups() const { return summaries.extent(0) * summaries.extent(1) * means_a_head; }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const part = which % means_a_head;
     std::int64_t const head = which / means_a_head % summaries.extent(1);
     std::int64_t const sequence = which / means_a_head / summaries.extent(1);
@@ -270,8 +271,8 @@ struct settle_scales {
 
   TESSERA_FN constexpr std::int64_t groups() const { return summaries.extent(0) * summaries.extent(1); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const head = which % summaries.extent(1);
     std::int64_t const sequence = which / summaries.extent(1);
     bool const is_whole = sample.step(length_of(lengths, sequence, tokens)) == 1;

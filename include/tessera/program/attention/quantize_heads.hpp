@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include <tessera/concepts/attention_quantizer.hpp>
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/int4.hpp>
@@ -61,11 +62,11 @@ struct measure_heads {
 
   TESSERA_FN constexpr std::int64_t groups() const { return magnitudes.extent(0) * magnitudes.extent(1); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const head = which % magnitudes.extent(1);
     std::int64_t const sequence = which / magnitudes.extent(1);
-    per_lane<std::uint32_t, Group> largest;
+    per_lane<std::uint32_t, G> largest;
     for (int lane : group) {
       largest[lane] = 0;
       for (std::int64_t token = lane; token < source.length(sequence); token += lanes) {
@@ -107,8 +108,8 @@ struct encode_tokens {
     return codes.extent(0) * codes.extent(1) * (codes.extent(2) / block);
   }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     std::int64_t const blocks = codes.extent(2) / block;
     std::int64_t const first = which % blocks * block;
     std::int64_t const head = which / blocks % codes.extent(1);
@@ -191,8 +192,8 @@ struct encode_values {
 
   TESSERA_FN constexpr std::int64_t groups() const { return codes.extent(0) * codes.extent(1) * codes.extent(2); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const blocks = codes.extent(2);
     std::int64_t const at = which % blocks;
     std::int64_t const head = which / blocks % codes.extent(1);

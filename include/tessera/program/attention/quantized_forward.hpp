@@ -30,6 +30,7 @@
 #include <type_traits>
 
 #include <tessera/concepts/attention_quantizer.hpp>
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/float16.hpp>
@@ -164,13 +165,13 @@ struct attention_tiles {
     return shape.batch * shape.query_heads * query_blocks() * partials.splits();
   }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     using product =
-        gemm_tile<operand_type, tessera::shape<rows, width, 32 / static_cast<int>(sizeof(operand_type))>, Group>;
+        gemm_tile<operand_type, tessera::shape<rows, width, 32 / static_cast<int>(sizeof(operand_type))>, G>;
     place const at = place_of(which);
-    per_lane<state_type, Group> state;
-    per_lane<float, Group> rounded;
+    per_lane<state_type, G> state;
+    per_lane<float, G> rounded;
     typename product::sum_tile totals[parts];
     for (int part = 0; part < parts; ++part) {
       product::clear(group, totals[part]);
@@ -255,9 +256,9 @@ struct attention_tiles {
   }
 
   /// Fills the tile of scores. Ends with a sync.
-  template <class Group>
-  TESSERA_FN void make_scores(Group const& group, place const& at, std::int64_t first, scratch_type& scratch) const {
-    using product = gemm_tile<score_code, tessera::shape<rows, columns, 32>, Group>;
+  template <Group G>
+  TESSERA_FN void make_scores(G const& group, place const& at, std::int64_t first, scratch_type& scratch) const {
+    using product = gemm_tile<score_code, tessera::shape<rows, columns, 32>, G>;
     dense<score_code> const q{queries.codes[at.sequence][at.head]};
     dense<score_code> const k{keys.codes[at.sequence][at.key_head]};
     typename product::sum_tile sums;
@@ -314,8 +315,8 @@ struct attention_tiles {
   }
 
   /// Turns scores into weights, and adds them to the states of their rows. Ends with a sync.
-  template <class Group>
-  TESSERA_FN void make_weights(Group const& group, per_lane<state_type, Group>& state, per_lane<float, Group>& rounded,
+  template <Group G>
+  TESSERA_FN void make_weights(G const& group, per_lane<state_type, G>& state, per_lane<float, G>& rounded,
                                bool is_first, scratch_type& scratch) const {
     for (int lane : group) {
       float largest = -infinity;
@@ -347,8 +348,8 @@ struct attention_tiles {
     group.sync();
   }
 
-  template <class Product, class Group>
-  TESSERA_FN void add_values(Group const& group, place const& at, std::int64_t first, int part, scratch_type& scratch,
+  template <class Product, Group G>
+  TESSERA_FN void add_values(G const& group, place const& at, std::int64_t first, int part, scratch_type& scratch,
                              typename Product::sum_tile& totals) const {
     group.sync();  // all lanes have read the values before
     load_values(group, values.codes[at.sequence][at.key_head][first / columns], part * width, scratch.v);
@@ -366,8 +367,8 @@ struct attention_tiles {
   };
 
   /// Loads the values of a tile and 64 channels. Channels beyond the last become zeros. Ends with a sync.
-  template <class Group>
-  TESSERA_FN void load_values(Group const& group, matrix_view<code_type const> codes, std::int64_t first_channel,
+  template <Group G>
+  TESSERA_FN void load_values(G const& group, matrix_view<code_type const> codes, std::int64_t first_channel,
                               staged_tile<operand_type, width, columns>& tile) const {
     if constexpr (std::is_same_v<code_type, operand_type>) {
       dense<code_type>{codes}.load(group, tile, first_channel, 0);
@@ -383,10 +384,9 @@ struct attention_tiles {
   }
 
   /// Makes what results are multiplied by, and writes log-sum-exps. Ends with a sync.
-  template <class Group>
-  TESSERA_FN void finish_rows(Group const& group, place const& at, std::int64_t split,
-                              per_lane<state_type, Group> const& state, per_lane<float, Group> const& rounded,
-                              scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void finish_rows(G const& group, place const& at, std::int64_t split, per_lane<state_type, G> const& state,
+                              per_lane<float, G> const& rounded, scratch_type& scratch) const {
     for (int lane : group) {
       if (lane >= rows) {
         scratch.second[lane - rows] = {state[lane], rounded[lane]};

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/shape.hpp>
@@ -56,9 +57,9 @@ struct gemm_tiles {
   /// How many tiles there are. Each takes a group.
   TESSERA_FN constexpr std::int64_t tiles() const { return order().count(); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
-    using mma = gemm_tile<Operand, shape<rows, columns, step>, Group>;
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
+    using mma = gemm_tile<Operand, shape<rows, columns, step>, G>;
     tile_order::place const tile = order().at(which);
     std::int64_t const first_row = std::int64_t{tile.row} * rows;
     std::int64_t const first_column = std::int64_t{tile.column} * columns;

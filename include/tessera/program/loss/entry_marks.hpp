@@ -15,6 +15,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
@@ -94,8 +95,8 @@ struct clear_loss_states {
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(states.extent(1), std::int64_t{lanes}); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     for (int lane : group) {
       std::int64_t const row = which * lanes + lane;
       for (std::int64_t i = 0; row < states.extent(1) && i < states.extent(0); ++i) {
@@ -121,8 +122,8 @@ struct share_loss_bounds {
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(states.extent(1), std::int64_t{lanes}); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     constexpr float log2_e = 1.442695041F;
     for (int lane : group) {
       std::int64_t const row = which * lanes + lane;
@@ -152,9 +153,9 @@ struct check_loss_marks {
 
   TESSERA_FN constexpr std::int64_t groups() const { return marks.live.extent(0); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    per_lane<std::int32_t, Group> wrong;
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
+    per_lane<std::int32_t, G> wrong;
     for (int lane : group) {
       std::int64_t const token = which * lanes + lane;
       std::int64_t const row = token < tokens.row_of.size() ? tokens.row_of[token] : -1;

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
@@ -86,9 +87,9 @@ struct finish_loss_tokens {
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(tokens.order.size(), std::int64_t{lanes}); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    per_lane<loss_sums, Group> own;
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
+    per_lane<loss_sums, G> own;
     for (int lane : group) {
       std::int64_t const row = which * lanes + lane;
       own[lane] = row < tokens.count[0] ? finish_row(row) : loss_sums{0, 0, 0};
@@ -155,9 +156,9 @@ struct finish_loss {
   loss_total_outputs outputs;            ///< where results go
   array_view<float> scale;               ///< one element, for the backward pass: 1 / total weight for a mean, else 1
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
-    per_lane<loss_sums, Group> own;
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type&) const {
+    per_lane<loss_sums, G> own;
     for (int lane : group) {
       own[lane] = loss_sums{0, 0, 0};
       for (std::int64_t i = lane; i < sums.size(); i += lanes) {

@@ -10,6 +10,7 @@
 #include <math.h>  // not <cmath>: the global names are those that nvcc has on both sides
 #include <type_traits>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
@@ -78,8 +79,8 @@ struct loss_tile<gemm_tile<T, Shape, Host>> {
     /// The logit of a row and a column of the tile.
     TESSERA_FN float& logit(int row, int column) { return logits[row * (columns + 1) + column]; }
   };
-  template <class Group>
-  using mma = gemm_tile<T, Shape, Group>;
+  template <Group G>
+  using mma = gemm_tile<T, Shape, G>;
 };
 
 template <class Tile>
@@ -99,10 +100,10 @@ struct loss_logits {
   }
 
   /// Fills the tile of logits. Logits beyond the vocabulary stay as they are. Ends with a sync.
-  template <class Group>
-  TESSERA_FN void compute(Group const& group, std::int64_t first_row, std::int64_t first_column,
+  template <Group G>
+  TESSERA_FN void compute(G const& group, std::int64_t first_row, std::int64_t first_column,
                           typename layout::scratch_type& scratch) const {
-    using mma = typename layout::template mma<Group>;
+    using mma = typename layout::template mma<G>;
     typename mma::sum_tile sums;
     mma::clear(group, sums);
     for (std::int64_t first = 0; first < classifier.columns(); first += layout::depth) {

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/program/loss/logit_reducer.hpp>
@@ -46,15 +47,15 @@ struct loss_tiles {
 
   TESSERA_FN constexpr std::int64_t groups() const { return logits.row_tiles() * splits; }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     std::int64_t const first_row = which / splits * layout::rows;
     std::int64_t const split = which % splits;
     std::int64_t const count = tokens.count[0];
     if (first_row >= count) {
       return;
     }
-    per_lane<state_type, Group> state;
+    per_lane<state_type, G> state;
     for (int lane : group) {
       state[lane] = reducer.identity();
     }

@@ -76,8 +76,8 @@ template <AnySource S>
 using source_scratch = typename detail::scratch_of_source<S>::type;
 
 /// Gives the TileSource of a source: the source itself, or what it opens. All lanes reach this call.
-template <class Group, AnySource S>
-TESSERA_FN decltype(auto) open_source(Group const& group, S const& source, source_scratch<S>& scratch) {
+template <class G, AnySource S>
+TESSERA_FN decltype(auto) open_source(G const& group, S const& source, source_scratch<S>& scratch) {
   if constexpr (ScratchSource<S>) {
     return source.open(group, scratch);
   } else {
