@@ -10,18 +10,21 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/executor.hpp>
+#include <tessera/concepts/program.hpp>
+
 namespace tessera {
 inline namespace v0 {
 
 /// Runs `groups` groups of a program, if there are any.
-template <class Executor, class Program>
-void run_program(Executor const& exec, Program const& program, std::int64_t groups) {
+template <Executor Exec, Program P>
+void run_program(Exec const& exec, P const& program, std::int64_t groups) {
   exec.run(program, groups);
 }
 
 /// Runs a program that says how many groups it takes, with so many groups.
-template <class Executor, class Program>
-void run_program(Executor const& exec, Program const& program) {
+template <Executor Exec, Program P>
+void run_program(Exec const& exec, P const& program) {
   exec.run(program, program.groups());
 }
 

@@ -94,14 +94,14 @@ TESSERA_FN constexpr float add_middle(float const (&parts)[16]) {
 }  // namespace detail
 
 /// How many tokens of a sequence, or of its sample, a mean of middles takes: the first ones.
-template <class Integer>
-TESSERA_FN constexpr Integer tokens_of_middle(Integer tokens) {
+template <detail::Integer I>
+TESSERA_FN constexpr I tokens_of_middle(I tokens) {
   return tokens < 16 ? tokens : tokens - tokens % 16;
 }
 /// The number of tokens that the sum of all blocks of such a sequence, or sample, counts as.
-template <class Integer>
-TESSERA_FN constexpr Integer weight_of_middle(Integer tokens) {
-  return tokens == 0 ? Integer{0} : max(tokens_of_middle(tokens), Integer{16});
+template <detail::Integer I>
+TESSERA_FN constexpr I weight_of_middle(I tokens) {
+  return tokens == 0 ? I{0} : max(tokens_of_middle(tokens), I{16});
 }
 
 /// The tokens of samples, as the tokens of sequences that are as long as the samples. Source: a head_source.

@@ -66,9 +66,9 @@ inline constexpr std::int64_t few_queries = 16;
 
 /// Where token s of every 16 lies among the codes of a channel of values. Lanes that hold weights of tokens 2t, 2t + 1,
 /// 8 + 2t and 8 + 2t + 1 as sums of one tensor core product then hold them as four neighbours for the next product.
-template <class Integer>
-[[nodiscard]] TESSERA_FN constexpr Integer value_place(Integer token) {
-  Integer const s = token % 16;
+template <detail::Integer I>
+[[nodiscard]] TESSERA_FN constexpr I value_place(I token) {
+  I const s = token % 16;
   return token - s + s / 8 * 2 + s / 2 % 4 * 4 + s % 2;
 }
 
