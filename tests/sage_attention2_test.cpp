@@ -361,6 +361,8 @@ struct coarse_quantizer : e4m3 {
   static code_type encode_scaled(float value, float reciprocal) {
     return {e4m3::encode_scaled(value, reciprocal).bits};
   }
+  code_type encode(float value, params_type params) const { return {e4m3::encode(value, params).bits}; }
+  float decode(code_type code, params_type params) const { return e4m3::decode(float8_e4m3{code.bits}, params); }
 };
 
 }  // namespace

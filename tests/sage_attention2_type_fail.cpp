@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// expect: queries, keys and values are bfloat16, float16 or float
+// expect: queries, keys, values and results of attention are bfloat16, float16 or float
 #include <tessera/exec/cpu.hpp>
 #include <tessera/sage_attention2.hpp>
 

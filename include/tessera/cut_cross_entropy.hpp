@@ -99,6 +99,7 @@
 #include <tessera/algorithm/loss/linear_loss.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/shape.hpp>
+#include <tessera/program/loss/logit_reducer.hpp>
 #include <tessera/reduce/arg_max.hpp>
 #include <tessera/reduce/entropy.hpp>
 #include <tessera/reduce/log_sum_exp.hpp>
@@ -119,18 +120,19 @@ using loss_gemm_tile =
 using loss_statistics =
     paired_reducer<entropy_reducer<float>, paired_reducer<arg_max_reducer<float>, sum_reducer<float>>>;
 
-/// The paper's method for operands of T: bfloat16, float16, float or tf32. `Reducer` computes what else the loss tells.
-template <class T, class Reducer = lse_reducer<float>>
+/// The paper's method for operands of T: bfloat16, float16, float or tf32. `Statistics` computes what else the
+/// loss tells.
+template <class T, LogitReducer Statistics = lse_reducer<float>>
 using cut_cross_entropy_of =
-    linear_loss<loss_gemm_tile<T>, Reducer, gradient_filter_for<typename gemm_operand<T>::value_type>>;
+    linear_loss<loss_gemm_tile<T>, Statistics, gradient_filter_for<typename gemm_operand<T>::value_type>>;
 
 /// The paper's method: bf16; blocks of 128 tokens x 128 entries in which nothing reaches 2^-12 are left out of
 /// gradients.
 using cut_cross_entropy = cut_cross_entropy_of<bfloat16>;
 
 /// The method without a filter: nothing is left out of gradients.
-template <class T, class Reducer = lse_reducer<float>>
-using exact_cross_entropy_of = linear_loss<loss_gemm_tile<T>, Reducer, gradient_filter<0>>;
+template <class T, LogitReducer Statistics = lse_reducer<float>>
+using exact_cross_entropy_of = linear_loss<loss_gemm_tile<T>, Statistics, gradient_filter<0>>;
 /// The method without a filter, in bf16.
 using exact_cross_entropy = exact_cross_entropy_of<bfloat16>;
 

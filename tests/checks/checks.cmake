@@ -2,7 +2,7 @@
 # Tests about the source text and about what the compiler must refuse.
 set(checks "${CMAKE_CURRENT_LIST_DIR}")
 
-foreach(check layering macros docs quick_reference)
+foreach(check layering macros concepts docs quick_reference)
   add_test(NAME "check: ${check}"
     COMMAND "${CMAKE_COMMAND}" -D "INCLUDE=${PROJECT_SOURCE_DIR}/include" -P "${checks}/${check}.cmake")
 endforeach()
@@ -13,7 +13,7 @@ endforeach()
 add_test(NAME "check: planted mistakes are found"
   COMMAND "${CMAKE_COMMAND}" -D "CHECKS=${checks}" -D "WORK=${CMAKE_CURRENT_BINARY_DIR}/planted"
     -P "${checks}/planted.cmake")
-set_tests_properties("check: layering" "check: macros" "check: docs" "check: quick_reference" "check: lines"
+set_tests_properties("check: layering" "check: macros" "check: concepts" "check: docs" "check: quick_reference" "check: lines"
   "check: versions" "check: planted mistakes are found" PROPERTIES LABELS check)
 
 # Skipped where there is no clang-format, or another one than that of .clang-format.

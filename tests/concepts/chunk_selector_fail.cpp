@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // expect: a ChunkSelector is a Selector, or has reduce\(keys, piece, channels, kept\)
+#include <tessera/algorithm/offloaded_cache/offloaded_cache.hpp>
+#include <tessera/project/low_rank.hpp>
+#include <tessera/select/keep_outliers.hpp>
 #include <tessera/select/recent.hpp>
 
 /// Keeps something of chunks but does not say how it comes about.
@@ -16,13 +19,14 @@ struct without_reduce {
   std::int64_t budget(std::int64_t candidates) const { return candidates; }
 };
 
-template <tessera::ChunkSelector S>
-struct sparse_attention {
-  S selector;
-};
-
 #if defined(TESSERA_FAIL)
-sparse_attention<without_reduce> attention;
+using selector = without_reduce;
 #else
-sparse_attention<tessera::recent_selector<8>> attention;
+using selector = tessera::recent_selector<8>;
 #endif
+
+using method = tessera::offloaded_cache<tessera::low_rank_projector<16>, selector, tessera::keep_outliers<48>>;
+
+auto make_plan(tessera::offload_shape const& shape) {
+  return method::plan<tessera::bfloat16>(shape);
+}

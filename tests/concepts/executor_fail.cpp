@@ -2,13 +2,8 @@
 // expect: an Executor has a memory resource and a stream for it
 #include <cstdint>
 
-#include <tessera/concepts/executor.hpp>
 #include <tessera/exec/cpu.hpp>
-
-template <tessera::Executor E>
-struct needs_an_executor {
-  E executor;
-};
+#include <tessera/exec/side_queue.hpp>
 
 struct without_memory {
   template <class Program>
@@ -18,7 +13,11 @@ struct without_memory {
 };
 
 #if defined(TESSERA_FAIL)
-needs_an_executor<without_memory> refused;
+using chosen = without_memory;
 #else
-needs_an_executor<tessera::cpu> accepted;
+using chosen = tessera::cpu;
 #endif
+
+void follow(chosen const& exec) {
+  tessera::side_queue<chosen>(exec, 4).follow();
+}

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // expect: a Projector says how many coefficients a row gets: static constexpr int rank
+#include <tessera/algorithm/offloaded_cache/offloaded_cache.hpp>
 #include <tessera/project/low_rank.hpp>
+#include <tessera/select/keep_outliers.hpp>
+#include <tessera/select/landmark.hpp>
 
 struct without_rank {
   struct basis_type {};
@@ -9,13 +12,14 @@ struct without_rank {
   void reconstruct(basis_type const&, float const*, float*) const {}
 };
 
-template <tessera::Projector P>
-struct offloaded_cache {
-  P projector;
-};
-
 #if defined(TESSERA_FAIL)
-offloaded_cache<without_rank> cache;
+using keys = without_rank;
 #else
-offloaded_cache<tessera::low_rank_projector<4>> cache;
+using keys = tessera::low_rank_projector<4>;
 #endif
+
+using method = tessera::offloaded_cache<keys, tessera::landmark_selector<8>, tessera::keep_outliers<48>>;
+
+auto make_plan(tessera::offload_shape const& shape) {
+  return method::plan<tessera::bfloat16>(shape);
+}

@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // expect: a Quantizer has range\(\) const, a Reducer that takes in float
-#include <tessera/quantize/symmetric.hpp>
+#include <tessera/exec/cpu.hpp>
+#include <tessera/sage_attention2.hpp>
 
 /// Its range is a number, not a Reducer.
-struct with_fixed_range {
-  using code_type = signed char;
-  using params_type = float;
-  static constexpr int group = 64;
+struct with_fixed_range : tessera::symmetric_quantizer<8, 64> {
   float range() const { return 1.0F; }
-  params_type fit(float range) const { return range; }
-  code_type encode(float value, params_type) const { return static_cast<code_type>(value); }
-  float decode(code_type code, params_type) const { return code; }
+  params_type fit(float range) const { return {range}; }
 };
 
-template <tessera::Quantizer Q>
-struct quantized_cache {
-  Q quantizer;
-};
+template <class Values>
+tessera::workspace_plan plan_for(tessera::attention_shape const& shape) {
+  using scores = tessera::symmetric_quantizer<8, tessera::per_thread>;
+  return tessera::attention<scores, Values>::plan(tessera::cpu{}, shape);
+}
 
+tessera::workspace_plan make_plan(tessera::attention_shape const& shape) {
 #if defined(TESSERA_FAIL)
-quantized_cache<with_fixed_range> cache;
+  return plan_for<with_fixed_range>(shape);
 #else
-quantized_cache<tessera::symmetric_quantizer<8, 64>> cache;
+  return plan_for<tessera::symmetric_quantizer<8, 64>>(shape);
 #endif
+}

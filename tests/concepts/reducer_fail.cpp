@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // expect: a Reducer has identity\(\): state_type identity\(\) const
-#include <tessera/reduce/sum.hpp>
+#include <tessera/algorithm/loss/linear_loss.hpp>
+#include <tessera/exec/cpu.hpp>
+
+using tile = tessera::gemm_tile<float, tessera::shape<64, 64, 8>>;
 
 struct without_identity {
-  using state_type = int;
-  using input_type = int;
-  void push(int& state, int value) const { state += value; }
-  void merge(int& into, int other) const { into += other; }
+  using state_type = float;
+  using input_type = float;
+  void push(float& state, float value) const { state += value; }
+  void merge(float& into, float other) const { into += other; }
 };
 
-template <tessera::Reducer R>
-struct row_reduction {
-  R reducer;
-};
-
+tessera::workspace_plan plan() {
 #if defined(TESSERA_FAIL)
-row_reduction<without_identity> reduction;
+  return tessera::linear_loss<tile, without_identity>::plan(tessera::cpu{}, {4, 100, 16});
 #else
-row_reduction<tessera::sum_reducer<int>> reduction;
+  return tessera::linear_loss<tile, tessera::lse_reducer<float>>::plan(tessera::cpu{}, {4, 100, 16});
 #endif
+}

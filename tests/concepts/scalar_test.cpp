@@ -2,6 +2,8 @@
 #include <cstdint>
 
 #include <tessera/concepts/scalar.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/testing/laws/scalar.hpp>
 
 #include "support/catch.hpp"
 
@@ -23,9 +25,50 @@ struct counted {
   std::uint16_t bits;
 };
 
+/// bfloat16 whose store cuts mantissas off.
+struct cut_bfloat16 {
+  std::uint16_t bits;
+};
+
+/// bfloat16 that has no negative zero, and a NaN of its own.
+struct unsigned_zero {
+  std::uint16_t bits;
+};
+
+/// The traits of a type like bfloat16, whose values are stored by Store.
+template <class T, class Store>
+struct traits_of_16_bits : tessera::scalar_traits<tessera::bfloat16> {
+  static constexpr std::uint16_t to_bits(T value) { return value.bits; }
+  static constexpr T from_bits(std::uint16_t pattern) { return {pattern}; }
+  static constexpr float load(T value) { return tessera::load(tessera::bfloat16{value.bits}); }
+  static constexpr T store(float value) { return {Store::bits(value)}; }
+};
+
+struct by_cutting {
+  static constexpr std::uint16_t bits(float value) {
+    return static_cast<std::uint16_t>(tessera::bit_cast<std::uint32_t>(value) >> 16);
+  }
+};
+
+struct without_sign_of_zero {
+  static constexpr std::uint16_t bits(float value) {
+    return value == 0.0F            ? std::uint16_t{0}
+           : tessera::is_nan(value) ? std::uint16_t{0xffff}
+                                    : tessera::store<tessera::bfloat16>(value).bits;
+  }
+};
+
 }  // namespace scalar_test
 
 namespace tessera {
+
+template <>
+struct scalar_traits<scalar_test::cut_bfloat16>
+    : scalar_test::traits_of_16_bits<scalar_test::cut_bfloat16, scalar_test::by_cutting> {};
+
+template <>
+struct scalar_traits<scalar_test::unsigned_zero>
+    : scalar_test::traits_of_16_bits<scalar_test::unsigned_zero, scalar_test::without_sign_of_zero> {};
 
 template <>
 struct scalar_traits<scalar_test::power_of_two> {
@@ -87,4 +130,21 @@ TEST_CASE("what lacks traits, a member or trivial copies is no Scalar", "[host][
   STATIC_REQUIRE_FALSE(tessera::Scalar<float&>);
   STATIC_REQUIRE_FALSE(tessera::Scalar<scalar_test::read_only>);
   STATIC_REQUIRE_FALSE(tessera::Scalar<scalar_test::counted>);
+}
+
+TEMPLATE_TEST_CASE("storage types keep the laws of Scalars, for all of their patterns", "[host][scalar]", float,
+                   tessera::bfloat16, tessera::float16, tessera::float8_e4m3, tessera::float8_e5m2) {
+  CHECK(tessera::testing::check_laws<TestType>().text() == "");
+}
+
+TEST_CASE("a storage type that breaks a law of Scalars is caught", "[host][scalar]") {
+  using tessera::testing::check_laws;
+  CHECK(check_laws<scalar_test::power_of_two>().mentions("store undoes load"));
+  auto const cut = check_laws<scalar_test::cut_bfloat16>();
+  CHECK(cut.mentions("store rounds to the nearest"));
+  CHECK(cut.mentions("store rounds a tie to the even one"));
+  CHECK_FALSE(cut.mentions("store undoes load"));
+  auto const without_sign = check_laws<scalar_test::unsigned_zero>();
+  CHECK(without_sign.mentions("store keeps the sign"));
+  CHECK(without_sign.mentions("store of a NaN has the bits nan_bits"));
 }

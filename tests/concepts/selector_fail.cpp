@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// expect: std::int64_t budget\(std::int64_t candidates\) const, how many of them to take
+// expect: a ChunkSelector is a Selector, or has element_type, elements\(channels\) and pieces\(channels\)
+#include <tessera/algorithm/offloaded_cache/offloaded_cache.hpp>
+#include <tessera/project/low_rank.hpp>
+#include <tessera/select/keep_outliers.hpp>
 #include <tessera/select/landmark.hpp>
 
-/// A budget that does not look at how many candidates there are.
-struct with_fixed_budget {
-  using landmark_type = float;
-  tessera::mean_reducer<float> summary() const { return {}; }
-  float landmark(tessera::counted_sum<float> const& summarised) const { return summary().value(summarised); }
-  float score(float query, float landmark) const { return query * landmark; }
-  std::int64_t budget() const { return 256; }
-};
-
-template <tessera::Selector S>
-struct sparse_attention {
-  S selector;
+/// Scores by a whole number, which no Selector does.
+struct with_whole_scores : tessera::landmark_selector<8> {
+  int score(float query, float landmark) const { return static_cast<int>(query * landmark); }
 };
 
 #if defined(TESSERA_FAIL)
-sparse_attention<with_fixed_budget> attention;
+using selector = with_whole_scores;
 #else
-sparse_attention<tessera::landmark_selector<8>> attention;
+using selector = tessera::landmark_selector<8>;
 #endif
+
+using method = tessera::offloaded_cache<tessera::low_rank_projector<16>, selector, tessera::keep_outliers<48>>;
+
+auto make_plan(tessera::offload_shape const& shape) {
+  return method::plan<tessera::bfloat16>(shape);
+}

@@ -36,6 +36,13 @@ struct serial_mma {
   TESSERA_FN static constexpr void load_b(one_lane, b_tile& b, float const* from, std::int64_t stride) {
     load(b, from, stride);
   }
+  TESSERA_FN static constexpr void load_b_transposed(one_lane, b_tile& b, float const* from, std::int64_t stride) {
+    for (int column = 0; column < Columns; ++column) {
+      for (int k = 0; k < Depth; ++k) {
+        b.values[k][column] = from[column * stride + k];
+      }
+    }
+  }
   TESSERA_FN static constexpr void clear(one_lane, sum_tile& sums) { sums = {}; }
 
   TESSERA_FN static constexpr void store(one_lane, sum_tile const& sums, float* to, std::int64_t stride) {

@@ -27,6 +27,12 @@ struct ignoring_the_stride : mma {
   }
 };
 
+struct never_turning : mma {
+  static constexpr void load_b_transposed(one_lane group, b_tile& b, float const* from, std::int64_t) {
+    mma::load_b(group, b, from, columns);
+  }
+};
+
 struct writing_beyond_the_row : mma {
   static constexpr void store(one_lane group, sum_tile const& sums, float* to, std::int64_t stride) {
     mma::store(group, sums, to, stride);
@@ -57,6 +63,10 @@ TEST_CASE("a tile product that forgets the sums is caught", "[host]") {
 
 TEST_CASE("a tile load that ignores the stride is caught", "[host]") {
   CHECK(check_laws<ignoring_the_stride>().mentions("multiply is the matrix product"));
+}
+
+TEST_CASE("a load of rows of the product's columns that loads rows of the depth is caught", "[host]") {
+  CHECK(check_laws<never_turning>().mentions("load_b_transposed loads what load_b does"));
 }
 
 TEST_CASE("a tile store that writes beyond its row is caught", "[host]") {

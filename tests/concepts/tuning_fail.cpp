@@ -1,27 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// expect: a Tuning is an empty type, because kernels are instantiated for it
-#include <tessera/concepts/tuning.hpp>
+// expect: a Tuning is an empty type, because algorithms make it where they need it
+#include <tessera/exec/policy_of.hpp>
+#include <tessera/tuning/gemm/linear.hpp>
 
-struct policy {
-  int rows;
-  bool operator==(policy const&) const = default;
-};
-
+/// Has its numbers at run time, when kernels exist already.
 struct with_state {
-  using policy_type = policy;
-#if defined(TESSERA_FAIL)
-  int rows = 64;
-  constexpr policy operator()(int) const {
-    return {rows};
-  }
-#else
-  constexpr policy operator()(int) const {
-    return {64};
-  }
-#endif
+  using policy_type = tessera::warpgroup_gemm_policy;
+  policy_type chosen;
+  constexpr policy_type operator()(int) const { return chosen; }
 };
 
-template <tessera::Tuning T>
-struct program {};
-
-program<with_state> chosen;
+int columns() {
+#if defined(TESSERA_FAIL)
+  return tessera::policy_of<with_state>(900).columns;
+#else
+  return tessera::policy_of<tessera::warpgroup_gemm_tuning>(900).columns;
+#endif
+}

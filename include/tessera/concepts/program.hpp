@@ -6,8 +6,8 @@
 ///       struct scratch_type {};                             // what the lanes share while they work on a tile
 ///       array_view<float> values;                           // views and numbers, by value
 ///
-///       template <class Group>
-///       TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+///       template <tessera::Group G>
+///       TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
 ///         for (int lane : group) { values[which * lanes + lane] *= 2.0f; }
 ///       }
 ///     };
@@ -64,8 +64,8 @@ namespace detail {
 struct program_archetype {
   static constexpr int lanes = 32;
   struct scratch_type {};
-  template <class Group>
-  TESSERA_FN void operator()(Group const&, std::int64_t, scratch_type&) const {}
+  template <class G>
+  TESSERA_FN void operator()(G const&, std::int64_t, scratch_type&) const {}
 };
 static_assert(Program<program_archetype>);
 

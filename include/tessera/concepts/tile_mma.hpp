@@ -7,7 +7,8 @@
 ///     M::clear(group, sums);
 ///     for (step = 0; step < depth; step += M::depth) {
 ///       M::load_a(group, a_tile, a + step, a_stride);            // M::rows x M::depth, row after row
-///       M::load_b(group, b_tile, b + step * b_stride, b_stride); // M::depth x M::columns, row after row
+///       M::load_b(group, b_tile, b + step * b_stride, b_stride); // M::depth x M::columns, row after row; or
+///       M::load_b_transposed(group, b_tile, b + step, b_stride); // M::columns x M::depth, row after row
 ///       M::multiply(group, a_tile, b_tile, sums);
 ///     }
 ///     M::store(group, sums, c, c_stride);                         // M::rows x M::columns
@@ -15,7 +16,8 @@
 /// Laws, checked by `tessera::testing::check_laws<M>()` where the group runs on the host:
 ///   1. multiply is the matrix product, exactly, for small whole numbers.
 ///   2. multiply adds to the sums that are there; clear makes them zero.
-///   3. load and store honour the stride and touch nothing between the rows.
+///   3. load_b_transposed gives the tile that load_b gives, from M::columns rows of M::depth elements.
+///   4. load and store honour the stride and touch nothing between the rows.
 #pragma once
 
 #include <concepts>
@@ -46,10 +48,12 @@ concept TileMma =
               std::int64_t stride) {
        M::load_a(group, a, from, stride);
        M::load_b(group, b, from, stride);
+       M::load_b_transposed(group, b, from, stride);
        M::clear(group, sums);
        M::store(group, sums, to, stride);
      } || because<"a TileMma moves tiles: static load_a(group, a_tile&, from, stride), "
-                  "load_b(group, b_tile&, from, stride), clear(group, sum_tile&), "
+                  "load_b(group, b_tile&, from, stride), load_b_transposed(group, b_tile&, from, stride), "
+                  "clear(group, sum_tile&), "
                   "store(group, sum_tile const&, to, stride)">) &&
     (requires(typename M::group_type const& group, typename M::a_tile const& a, typename M::b_tile const& b,
               typename M::sum_tile& sums) {

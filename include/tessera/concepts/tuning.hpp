@@ -7,10 +7,10 @@
 ///         return architecture >= 900 ? policy_type{128, 4} : policy_type{64, 2};
 ///       }
 ///     };
-///     static_assert(tessera::Tuning<my_tuning>);
+///     constexpr auto policy = tessera::policy_of<my_tuning>(900);              // exec/policy_of.hpp
 ///
-/// The architecture is numbered as nvcc does in its own macro: 890 is sm_89; it is 0 on a CPU. A kernel is instantiated
-/// for the Tuning, not for the policy, so that there are as many kernels as architectures.
+/// The architecture is numbered as nvcc does in its own macro: 890 is sm_89; it is 0 on a CPU. An
+/// algorithm takes the policy of an architecture by policy_of(), and instantiates that architecture's kernel for it.
 ///
 /// Laws, checked by `tessera::testing::check_laws<T>()`:
 ///   1. Every architecture has a policy, also the CPU's and one that is newer than the Tuning.
@@ -29,7 +29,7 @@ inline namespace v0 {
 template <class T>
 concept Tuning =
     (requires { requires std::is_empty_v<T>; requires std::default_initializable<T>; }
-        || because<"a Tuning is an empty type, because kernels are instantiated for it">) &&
+        || because<"a Tuning is an empty type, because algorithms make it where they need it">) &&
     (requires {
        requires std::is_trivially_copyable_v<typename T::policy_type>;
        requires std::equality_comparable<typename T::policy_type>;

@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <tessera/concepts/executor.hpp>
 #include <tessera/exec/memory.hpp>
 #include <tessera/view/array_view.hpp>
 
@@ -44,12 +45,11 @@ class buffer {
     size_ = size;
   }
   /// Takes `size` elements from the executor's memory, on its stream.
-  template <class Executor>
-  requires requires(Executor const& exec) {
+  template <Executor Exec>
+  requires requires(Exec const& exec) {
     { exec.memory() } -> std::convertible_to<memory_handle>;
-    exec.stream;
   }
-  buffer(Executor const& exec, std::int64_t size) : buffer(size, exec.memory(), exec.stream) {}
+  buffer(Exec const& exec, std::int64_t size) : buffer(size, exec.memory(), exec.stream) {}
 
   /// Takes the memory over; the other buffer is empty afterwards.
   buffer(buffer&& other) noexcept

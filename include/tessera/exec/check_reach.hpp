@@ -31,15 +31,15 @@ inline constexpr bool is_host_container = is_array<List> || requires {
 };
 
 /// Whether an executor's programs may not reach the host's memory; such an executor has check_reach().
-template <class Executor>
-inline constexpr bool has_own_memory = requires(Executor const& exec, char const* text, void const* first) {
+template <class Exec>
+inline constexpr bool has_own_memory = requires(Exec const& exec, char const* text, void const* first) {
   exec.check_reach(text, text, first);
 };
 
 /// Does not compile for a container in the host's memory and an executor that has memory of its own.
-template <class Executor, class List>
+template <class Exec, class List>
 constexpr void refuse_host_container() {
-  static_assert(!has_own_memory<Executor> || !is_host_container<std::remove_cvref_t<List>>,
+  static_assert(!has_own_memory<Exec> || !is_host_container<std::remove_cvref_t<List>>,
                 "tessera: programs of this executor do not read a std::vector or std::array, which lies in the host's "
                 "memory: copy it to a buffer<T>(exec, size) by exec.copy()");
 }
@@ -47,11 +47,11 @@ constexpr void refuse_host_container() {
 }  // namespace detail
 
 /// Throws value_error, or does not compile, where the list's elements cannot be reached. Messages call them `what`.
-template <class Executor, class List>
-inline void check_reach([[maybe_unused]] Executor const& exec, [[maybe_unused]] char const* function,
+template <class Exec, class List>
+inline void check_reach([[maybe_unused]] Exec const& exec, [[maybe_unused]] char const* function,
                         [[maybe_unused]] char const* what, [[maybe_unused]] List const& list) {
-  detail::refuse_host_container<Executor, List>();
-  if constexpr (detail::has_own_memory<Executor>) {
+  detail::refuse_host_container<Exec, List>();
+  if constexpr (detail::has_own_memory<Exec>) {
     auto const elements = as_array(list);
     if (!elements.is_empty()) {
       exec.check_reach(function, what, static_cast<void const*>(elements.data));

@@ -22,7 +22,7 @@
 namespace tessera {
 inline namespace v0 {
 
-template <class Exec>
+template <Executor Exec>
 class side_queue {
  public:
   /// Uses the executor itself, which has no second queue.
@@ -42,7 +42,6 @@ class side_queue {
   void wait() const {}
 
  private:
-  static_assert(Executor<Exec>);
   Exec executor_;
 };
 

@@ -75,8 +75,8 @@ class status_calls {
 };
 
 /// The word of a call; where an executor has only one word, that one.
-template <class Executor>
-[[nodiscard]] inline status_word* status_of(Executor const& exec, status_call const& call) {
+template <class Exec>
+[[nodiscard]] inline status_word* status_of(Exec const& exec, status_call const& call) {
   if constexpr (requires { exec.status(call); }) {
     return exec.status(call);
   } else {

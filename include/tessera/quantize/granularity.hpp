@@ -20,7 +20,9 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
+#include <tessera/concepts/attention_quantizer.hpp>
 #include <tessera/concepts/quantizer.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
@@ -57,7 +59,21 @@ struct token_groups {
   }
 };
 
-template <class Queries, class Keys>
+namespace detail {
+
+/// How many neighbouring values share a scale if `group` is a number, else whole_tensor: then a granularity tells.
+template <class Given>
+constexpr int neighbours_in(Given const& group) {
+  if constexpr (std::is_integral_v<Given>) {
+    return static_cast<int>(group);
+  } else {
+    return whole_tensor;
+  }
+}
+
+}  // namespace detail
+
+template <TokenGroups Queries, TokenGroups Keys>
 struct granularity {
   /// How queries are grouped: a token_groups.
   using queries = Queries;

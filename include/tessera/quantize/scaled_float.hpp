@@ -8,12 +8,15 @@
 ///     auto const params = quantizer.fit(largest);                        // scale = largest / 448
 ///     tessera::float8_e4m3 const code = quantizer.encode(channel[0], params);
 ///     float const near = quantizer.decode(code, params);                 // the code's value * scale
+///
+/// For the queries and keys of attention, a granularity names the groups: scaled_float_quantizer<float8_e4m3,
+/// per_token>.
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
 
-#include <tessera/concepts/quantizer.hpp>
+#include <tessera/concepts/attention_quantizer.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/float16.hpp>
@@ -21,6 +24,7 @@
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/quantize/code_scale.hpp>
+#include <tessera/quantize/granularity.hpp>
 #include <tessera/reduce/absolute_maximum.hpp>
 
 namespace tessera {
@@ -31,20 +35,24 @@ struct scaled_float_params {
   float scale;  ///< the value of code 1; a positive normal float
 };
 
-/// `T` is float8_e4m3, float8_e5m2 or float16. The caller decides what a group is: a channel, a token or a whole
-/// tensor.
+/// `T` is float8_e4m3, float8_e5m2 or float16. `Grouping` neighbouring values share a scale; with `whole_tensor` the
+/// caller decides what a group is: a channel, a token or a whole tensor. If `Grouping` is a granularity
+/// (quantize/granularity.hpp), it says which tokens of an attention head share one, and `group` is then whole_tensor.
 ///
 /// encode() rounds to the nearest code, ties to even. Values beyond the range saturate, infinities too; NaN stays NaN.
 /// Codes are the same on every backend.
-template <class T>
+template <class T, auto Grouping = whole_tensor>
 struct scaled_float_quantizer {
   static_assert(std::is_same_v<T, float8_e4m3> || std::is_same_v<T, float8_e5m2> || std::is_same_v<T, float16>,
                 "tessera: scaled_float_quantizer has codes of float8_e4m3, float8_e5m2 or float16");
+  static_assert(detail::neighbours_in(Grouping) >= 0,
+                "tessera: scaled_float_quantizer needs a group of values, or whole_tensor");
 
   using code_type = T;
   using params_type = scaled_float_params;
+  using granularity_type = std::remove_cvref_t<decltype(Grouping)>;  ///< int, or the granularity of tokens
 
-  static constexpr int group = whole_tensor;
+  static constexpr int group = detail::neighbours_in(Grouping);
   /// The largest finite code.
   static constexpr float highest = load(from_bits<T>(scalar_traits<T>::largest_bits));
 
@@ -80,7 +88,7 @@ struct scaled_float_quantizer {
 template <class T>
 requires(sizeof(T) == 1) using float8_quantizer = scaled_float_quantizer<T>;
 
-static_assert(Quantizer<float8_quantizer<float8_e4m3>>);
+static_assert(ScaleQuantizer<float8_quantizer<float8_e4m3>>);
 
 }  // namespace v0
 }  // namespace tessera

@@ -14,10 +14,11 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <tessera/concepts/quantizer.hpp>
+#include <tessera/concepts/attention_quantizer.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/quantize/code_scale.hpp>
+#include <tessera/quantize/granularity.hpp>
 #include <tessera/quantize/nearest_code.hpp>
 #include <tessera/reduce/absolute_maximum.hpp>
 
@@ -29,38 +30,24 @@ struct symmetric_params {
   float scale;  ///< the value of code 1; a positive normal float
 };
 
-namespace detail {
-
-/// How many neighbouring values share a scale if `group` is a number, else whole_tensor.
-template <class Group>
-constexpr int neighbours_in(Group const& group) {
-  if constexpr (std::is_integral_v<Group>) {
-    return static_cast<int>(group);
-  } else {
-    return whole_tensor;
-  }
-}
-
-}  // namespace detail
-
 /// `Bits` is 8 or 4; the codes run from -(2^(Bits-1) - 1) to its opposite, so that negating a value negates its code.
-/// `Group` neighbouring values share a scale; `whole_tensor` means that all values do. If `Group` is a granularity
-/// (quantize/granularity.hpp), it says which tokens do, and `group` is then whole_tensor.
+/// `Grouping` neighbouring values share a scale; `whole_tensor` means that all values do. If `Grouping` is a
+/// granularity (quantize/granularity.hpp), it says which tokens do, and `group` is then whole_tensor.
 ///
 /// encode() rounds to the nearest code, ties to even. Values beyond the range saturate, infinities too; NaN becomes 0.
 /// Codes are the same on every backend.
-template <int Bits, auto Group = 64>
+template <int Bits, auto Grouping = 64>
 struct symmetric_quantizer {
   static_assert(Bits == 8 || Bits == 4, "tessera: symmetric_quantizer has 8 or 4 bits");
-  static_assert(detail::neighbours_in(Group) >= 0,
+  static_assert(detail::neighbours_in(Grouping) >= 0,
                 "tessera: symmetric_quantizer needs a group of values, or whole_tensor");
 
   using code_type = std::int8_t;
   using params_type = symmetric_params;
-  using granularity_type = std::remove_cvref_t<decltype(Group)>;  ///< int, or the granularity of tokens
+  using granularity_type = std::remove_cvref_t<decltype(Grouping)>;  ///< int, or the granularity of tokens
 
   static constexpr int bits = Bits;  ///< bits of a code
-  static constexpr int group = detail::neighbours_in(Group);
+  static constexpr int group = detail::neighbours_in(Grouping);
   static constexpr int highest = (1 << (Bits - 1)) - 1;  ///< the largest code; the smallest is its opposite
 
   TESSERA_FN constexpr absolute_maximum_reducer<float> range() const { return {}; }
@@ -89,7 +76,7 @@ struct symmetric_quantizer {
   static constexpr float largest_served = 3.4e38F;  // so that highest * scale cannot round to infinity
 };
 
-static_assert(Quantizer<symmetric_quantizer<8, 64>>);
+static_assert(ScaleQuantizer<symmetric_quantizer<8, 64>>);
 
 }  // namespace v0
 }  // namespace tessera

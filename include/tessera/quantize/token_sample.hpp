@@ -40,8 +40,8 @@ struct token_sample {
     return step(length) == 1 ? length : max(std::int64_t{2 * least - 1}, length / longest_step);
   }
   /// The token of the sequence that is the i-th of the sample.
-  template <class Integer>
-  [[nodiscard]] TESSERA_FN static constexpr Integer token(Integer i, Integer step) {
+  template <detail::Integer I>
+  [[nodiscard]] TESSERA_FN static constexpr I token(I i, I step) {
     return i * step + (11 * (i & (step - 1)) & (step - 1));
   }
 };

@@ -30,11 +30,11 @@ struct two_to_a_byte : Q {
 
 namespace detail {
 
-template <class Q>
+template <Quantizer Q>
 struct code_place {
-  using type = std::int8_t;
+  using type = typename Q::code_type;
 };
-template <class Q>
+template <Quantizer Q>
 requires requires {
   typename Q::pair_type;
 }
@@ -44,8 +44,8 @@ struct code_place<Q> {
 
 }  // namespace detail
 
-/// The type that holds codes of queries and keys: bytes, or pairs where Q, or what it adapts, is two_to_a_byte.
-template <class Q>
+/// The type that holds codes of queries and keys: Q's codes, or pairs where Q, or what it adapts, is two_to_a_byte.
+template <Quantizer Q>
 using stored_code = typename detail::code_place<Q>::type;
 
 }  // namespace v0

@@ -23,6 +23,7 @@
 
 #include <type_traits>
 
+#include <tessera/concepts/attention_quantizer.hpp>
 #include <tessera/concepts/reducer.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
@@ -106,11 +107,11 @@ struct online_softmax {
   /// The weight of the score `scale` * `sum`, and its code where the largest weight, 1, has the quantizer's largest
   /// code. The weight is 0 if `sum` is minus infinity, whatever the scale is. It is the same in a sequence's first
   /// tile.
-  template <class Quantizer>
-  TESSERA_FN weighed_code<typename Quantizer::code_type, T> weigh(state_type const& state, T scale, T sum,
+  template <ScaleQuantizer Q>
+  TESSERA_FN weighed_code<typename Q::code_type, T> weigh(state_type const& state, T scale, T sum,
                                                                   bool /*is_first*/) const {
     T const own = sum == -static_cast<T>(infinity) ? T{0} : weight(state, scale * sum);
-    return {Quantizer::encode_scaled(static_cast<float>(own), static_cast<float>(Quantizer::highest)), own};
+    return {Q::encode_scaled(static_cast<float>(own), static_cast<float>(Q::highest)), own};
   }
 
   /// The natural logarithm of the sum of 2^score.

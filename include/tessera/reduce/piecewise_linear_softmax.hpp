@@ -43,6 +43,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/concepts/attention_quantizer.hpp>
 #include <tessera/concepts/reducer.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/float8.hpp>
@@ -62,12 +63,12 @@ struct piecewise_linear_softmax : online_softmax<float> {
   static constexpr float most_scale = 1.0F / 32.0F;
 
   /// The code of the score `scale` * `sum`, which is in base 2 and not above the state's reference, and the number of
-  /// the code divided by 448. Both are 0 for minus infinity, NaN for NaN and infinity. Quantizer: the weights'
+  /// the code divided by 448. Both are 0 for minus infinity, NaN for NaN and infinity. Q: the weights'
   /// quantizer, with e4m3 codes. is_first: the key is in its sequence's first tile.
-  template <class Quantizer>
+  template <ScaleQuantizer Q>
   TESSERA_FN weighed_code<float8_e4m3, float> weigh(state_type const& state, float scale, float sum,
                                                     bool is_first) const {
-    static_assert(std::is_same_v<typename Quantizer::code_type, float8_e4m3>,
+    static_assert(std::is_same_v<typename Q::code_type, float8_e4m3>,
                   "tessera: piecewise_linear_softmax makes e4m3 codes; values must be float8_quantizer<float8_e4m3>");
     if (sum == -infinity) {
       return {float8_e4m3{0}, 0.0F};

@@ -29,14 +29,14 @@
 namespace tessera {
 inline namespace v0 {
 
-/// `Chunk` neighbouring keys share a landmark. At most `chunks` chunks are taken. Group: how the query heads that share
-/// a key head agree.
-template <int Chunk, class Group = group_max>
+/// `Chunk` neighbouring keys share a landmark. At most `chunks` chunks are taken. QueryGroup: how the query heads that
+/// share a key head agree.
+template <int Chunk, class QueryGroup = group_max>
 struct coded_landmark_selector {
   static_assert(Chunk > 0, "tessera: coded_landmark_selector needs chunks of at least one key");
 
   using element_type = std::int8_t;
-  using group_type = Group;
+  using group_type = QueryGroup;
   /// The quantizer of a mean's channels.
   using quantizer_type = symmetric_quantizer<8, whole_tensor>;
   static constexpr int chunk = Chunk;

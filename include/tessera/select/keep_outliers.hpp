@@ -7,6 +7,7 @@
 ///     // of a chunk the least cosine of its keys; the 48 chunks with the least ones are kept, ties to the earlier
 #pragma once
 
+#include <tessera/concepts/because.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/math.hpp>
 
@@ -31,6 +32,14 @@ struct keep_outliers {
     return product / (sqrt(key_square) * sqrt(mean_square));
   }
 };
+
+// clang-format off
+/// A number of chunks of each head that a cache keeps exactly: keep_outliers<n>.
+template <class O>
+concept OutlierCount =
+    requires { requires O::count >= 0; }
+        || because<"the outliers of a cache are a number: keep_outliers<48>, with static constexpr int count">;
+// clang-format on
 
 }  // namespace v0
 }  // namespace tessera

@@ -24,12 +24,12 @@ namespace tessera {
 inline namespace v0 {
 
 /// Keys have a multiple of 4 channels.
-template <int Chunk, class Group = group_max>
+template <int Chunk, class QueryGroup = group_max>
 struct key_code_selector {
   static_assert(Chunk > 0, "tessera: key_code_selector needs chunks of at least one key");
 
   using element_type = std::uint8_t;
-  using group_type = Group;
+  using group_type = QueryGroup;
   static constexpr int chunk = Chunk;
   static constexpr float levels[2] = {0.4528F, 1.510F};  ///< in standard deviations: least squared error for N(0, 1)
   static constexpr float border = 0.9816F;               ///< the magnitude between the two levels

@@ -20,14 +20,14 @@
 namespace tessera {
 inline namespace v0 {
 
-/// `Chunk` neighbouring keys share a landmark; the last chunk may be shorter. At most `chunks` chunks are taken. Group:
-/// how the query heads that share a key head agree.
-template <int Chunk, class Group = group_max>
+/// `Chunk` neighbouring keys share a landmark; the last chunk may be shorter. At most `chunks` chunks are taken.
+/// QueryGroup: how the query heads that share a key head agree.
+template <int Chunk, class QueryGroup = group_max>
 struct landmark_selector {
   static_assert(Chunk > 0, "tessera: landmark_selector needs chunks of at least one key");
 
   using landmark_type = float;
-  using group_type = Group;
+  using group_type = QueryGroup;
   static constexpr int chunk = Chunk;
 
   std::int64_t chunks = 256;  ///< chunks to take for each key head

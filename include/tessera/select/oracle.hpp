@@ -20,12 +20,12 @@ namespace tessera {
 inline namespace v0 {
 
 /// Keeps all keys as bfloat16.
-template <int Chunk, class Group = group_max>
+template <int Chunk, class QueryGroup = group_max>
 struct oracle_selector {
   static_assert(Chunk > 0, "tessera: oracle_selector needs chunks of at least one key");
 
   using element_type = bfloat16;
-  using group_type = Group;
+  using group_type = QueryGroup;
   static constexpr int chunk = Chunk;
 
   std::int64_t chunks = 256;  ///< chunks to take for each key head

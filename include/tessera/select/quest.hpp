@@ -21,12 +21,12 @@ namespace tessera {
 inline namespace v0 {
 
 /// Parameters as in landmark_selector. No key of a chunk scores above its chunk. The box of no keys is a point at zero.
-template <int Chunk, class Group = group_max>
+template <int Chunk, class QueryGroup = group_max>
 struct quest_selector {
   static_assert(Chunk > 0, "tessera: quest_selector needs chunks of at least one key");
 
   using landmark_type = interval<float>;
-  using group_type = Group;
+  using group_type = QueryGroup;
   static constexpr int chunk = Chunk;
 
   std::int64_t chunks = 256;  ///< chunks to take for each key head

@@ -7,18 +7,25 @@
 ///     if (!report.is_empty()) { std::puts(report.text().c_str()); }       // one sentence for each law that is broken
 ///
 /// There is one overload for each concept of primitives, tiles and tuning, in `testing/laws/`; each says which inputs
-/// it wants. A ChunkSelector, which may be a Selector, too, has `check_chunk_laws` instead. An empty report means that
+/// it wants. A ChunkSelector, which may be a Selector, too, has `check_chunk_laws` instead; a ScaleQuantizer and a
+/// ScoreQuantizer, which are Quantizers, have `check_scale_laws` and `check_score_laws`; what works on memory has
+/// `check_program_laws`, `check_map_laws` and `check_epilogue_laws`. An empty report means that
 /// no counterexample was found among the inputs given, so give unpleasant ones.
 #pragma once
 
+#include <tessera/testing/laws/attention_quantizer.hpp>
 #include <tessera/testing/laws/chunk_selector.hpp>
 #include <tessera/testing/laws/entropy_coder.hpp>
 #include <tessera/testing/laws/law_report.hpp>
 #include <tessera/testing/laws/merger.hpp>
+#include <tessera/testing/laws/program.hpp>
 #include <tessera/testing/laws/projector.hpp>
 #include <tessera/testing/laws/quantizer.hpp>
 #include <tessera/testing/laws/reducer.hpp>
+#include <tessera/testing/laws/scalar.hpp>
 #include <tessera/testing/laws/selector.hpp>
+#include <tessera/testing/laws/sum_epilogue.hpp>
+#include <tessera/testing/laws/sum_map.hpp>
 #include <tessera/testing/laws/tile_mma.hpp>
 #include <tessera/testing/laws/tile_source.hpp>
 #include <tessera/testing/laws/tuning.hpp>

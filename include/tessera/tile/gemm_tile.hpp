@@ -32,10 +32,10 @@ inline namespace v0 {
 namespace detail {
 
 /// Whether all lanes of a group are one thread; true for a test's groups too.
-template <class Group>
+template <class G>
 constexpr bool one_thread_plays() {
-  if constexpr (requires { Group::lanes_here; }) {
-    return Group::lanes_here == Group::size;
+  if constexpr (requires { G::lanes_here; }) {
+    return G::lanes_here == G::size;
   } else {
     return true;
   }
@@ -43,13 +43,13 @@ constexpr bool one_thread_plays() {
 
 }  // namespace detail
 
-template <class T, class Shape, class Group = serial_group<1>>
+template <class T, class Shape, class G = serial_group<1>>
 struct gemm_tile {
-  static_assert(detail::one_thread_plays<Group>(),
+  static_assert(detail::one_thread_plays<G>(),
                 "tessera: a gemm_tile for groups of CUDA threads is in <tessera/tile/cuda/gemm_tile.cuh>: include it");
   /// The types of elements and sums, and how products add up.
   using operand = gemm_operand<T>;
-  using group_type = Group;
+  using group_type = G;
   using operand_type = typename operand::value_type;
   using sum_type = typename operand::sum_type;
   /// The type of an element in products.
@@ -68,14 +68,14 @@ struct gemm_tile {
     sum_type values[rows][columns];  ///< one sum for each element of the tile
   };
 
-  TESSERA_FN static constexpr void load_a(Group const&, a_tile& a, operand_type const* from, std::int64_t stride) {
+  TESSERA_FN static constexpr void load_a(G const&, a_tile& a, operand_type const* from, std::int64_t stride) {
     for (int row = 0; row < rows; ++row) {
       for (int k = 0; k < depth; ++k) {
         a.values[row][k] = operand::widen(from[row * stride + k]);
       }
     }
   }
-  TESSERA_FN static constexpr void load_b(Group const&, b_tile& b, operand_type const* from, std::int64_t stride) {
+  TESSERA_FN static constexpr void load_b(G const&, b_tile& b, operand_type const* from, std::int64_t stride) {
     for (int k = 0; k < depth; ++k) {
       for (int column = 0; column < columns; ++column) {
         b.values[k][column] = operand::widen(from[k * stride + column]);
@@ -83,7 +83,7 @@ struct gemm_tile {
     }
   }
   /// Loads b from a matrix of columns x depth elements, row after row.
-  TESSERA_FN static constexpr void load_b_transposed(Group const&, b_tile& b, operand_type const* from,
+  TESSERA_FN static constexpr void load_b_transposed(G const&, b_tile& b, operand_type const* from,
                                                      std::int64_t stride) {
     for (int column = 0; column < columns; ++column) {
       for (int k = 0; k < depth; ++k) {
@@ -92,7 +92,7 @@ struct gemm_tile {
     }
   }
 
-  TESSERA_FN static constexpr void clear(Group const&, sum_tile& sums) {
+  TESSERA_FN static constexpr void clear(G const&, sum_tile& sums) {
     for (auto& row : sums.values) {
       for (sum_type& sum : row) {
         sum = sum_type{};
@@ -100,7 +100,7 @@ struct gemm_tile {
     }
   }
 
-  TESSERA_FN static constexpr void multiply(Group const&, a_tile const& a, b_tile const& b, sum_tile& sums) {
+  TESSERA_FN static constexpr void multiply(G const&, a_tile const& a, b_tile const& b, sum_tile& sums) {
     for (int row = 0; row < rows; ++row) {
       for (int k = 0; k < depth; ++k) {
         for (int column = 0; column < columns; ++column) {
@@ -111,7 +111,7 @@ struct gemm_tile {
     }
   }
 
-  TESSERA_FN static constexpr void store(Group const&, sum_tile const& sums, sum_type* to, std::int64_t stride) {
+  TESSERA_FN static constexpr void store(G const&, sum_tile const& sums, sum_type* to, std::int64_t stride) {
     for (int row = 0; row < rows; ++row) {
       for (int column = 0; column < columns; ++column) {
         to[row * stride + column] = sums.values[row][column];
@@ -121,7 +121,7 @@ struct gemm_tile {
 
   /// Visits each sum once, in any order, by any lane.
   template <class Visit>
-  TESSERA_FN static constexpr void each(Group const&, sum_tile& sums, Visit const& visit) {
+  TESSERA_FN static constexpr void each(G const&, sum_tile& sums, Visit const& visit) {
     for (int row = 0; row < rows; ++row) {
       for (int column = 0; column < columns; ++column) {
         visit(row, column, sums.values[row][column]);
@@ -131,7 +131,7 @@ struct gemm_tile {
 
   /// Visits each sum of one tile together with the other tile's: visit(row, column, sum, other), which may change both.
   template <class Visit>
-  TESSERA_FN static constexpr void each_pair(Group const&, sum_tile& sums, sum_tile& others, Visit const& visit) {
+  TESSERA_FN static constexpr void each_pair(G const&, sum_tile& sums, sum_tile& others, Visit const& visit) {
     for (int row = 0; row < rows; ++row) {
       for (int column = 0; column < columns; ++column) {
         visit(row, column, sums.values[row][column], others.values[row][column]);

@@ -17,16 +17,16 @@ namespace tessera {
 inline namespace v0 {
 
 /// `Group::lanes_here` is how many lanes this thread plays, and `Group::slot(lane)` is the number of `lane` among them.
-template <class T, class Group>
+template <class T, class G>
 struct per_lane {
   using value_type = T;
 
-  T values[Group::lanes_here];  ///< values of the lanes that this thread plays
+  T values[G::lanes_here];  ///< values of the lanes that this thread plays
 
   /// The value of the lane that the loop visits.
-  TESSERA_FN constexpr T& operator[](int lane) { return values[Group::slot(lane)]; }
+  TESSERA_FN constexpr T& operator[](int lane) { return values[G::slot(lane)]; }
   /// The value of the lane that the loop visits.
-  TESSERA_FN constexpr T const& operator[](int lane) const { return values[Group::slot(lane)]; }
+  TESSERA_FN constexpr T const& operator[](int lane) const { return values[G::slot(lane)]; }
 };
 
 /// Whether a lane is the one that acts for all: `if (is_first(lane)) { scratch.total = total; }`

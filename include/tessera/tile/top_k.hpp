@@ -15,6 +15,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
@@ -67,21 +68,21 @@ TESSERA_FN constexpr key_digit key_digit_at(int which) {
 }
 
 /// Counts keys by one digit, if their digits above are those of `prefix`, and gives how many keys these are.
-template <class Group, class Keys>
-TESSERA_FN std::uint32_t count_digits(Group const& group, Keys const& keys, std::int64_t count, key_digit digit,
+template <Group G, class Keys>
+TESSERA_FN std::uint32_t count_digits(G const& group, Keys const& keys, std::int64_t count, key_digit digit,
                                       std::uint32_t prefix, top_k_scratch& scratch) {
   constexpr int copies = top_k_scratch::copies;
   group.sync();  // earlier counters have been read
   for (int lane : group) {
-    for (int i = lane; i < top_k_scratch::bins * copies; i += Group::size) {
+    for (int i = lane; i < top_k_scratch::bins * copies; i += G::size) {
       scratch.counts[i / copies][i % copies] = 0;
     }
   }
   group.sync();
-  per_lane<std::uint32_t, Group> found;
+  per_lane<std::uint32_t, G> found;
   for (int lane : group) {
     found[lane] = 0;
-    for (std::int64_t i = lane; i < count; i += Group::size) {
+    for (std::int64_t i = lane; i < count; i += G::size) {
       std::uint32_t const key = keys(i);
       if (key != 0 && (key & digit.above) == prefix) {
         std::uint32_t const bin = (key >> digit.shift) % static_cast<std::uint32_t>(top_k_scratch::bins);
@@ -95,12 +96,12 @@ TESSERA_FN std::uint32_t count_digits(Group const& group, Keys const& keys, std:
 }
 
 /// Finds the digit of the key than which `take` - 1 others are larger or equal; 1 <= take.
-template <class Group>
-TESSERA_FN void find_digit(Group const& group, std::uint32_t take, top_k_scratch& scratch) {
+template <Group G>
+TESSERA_FN void find_digit(G const& group, std::uint32_t take, top_k_scratch& scratch) {
   constexpr int bins = top_k_scratch::bins;
-  constexpr int each = (bins + Group::size - 1) / Group::size;  // bins of a lane, from the highest down
-  per_lane<std::uint32_t, Group> above;
-  per_lane<std::uint32_t, Group> own;
+  constexpr int each = (bins + G::size - 1) / G::size;  // bins of a lane, from the highest down
+  per_lane<std::uint32_t, G> above;
+  per_lane<std::uint32_t, G> own;
   for (int lane : group) {
     own[lane] = 0;
     for (int i = lane * each; i < min((lane + 1) * each, bins); ++i) {
@@ -127,13 +128,13 @@ TESSERA_FN void find_digit(Group const& group, std::uint32_t take, top_k_scratch
 }
 
 /// Calls write(rank, i) for all i with a key above `least`, and for the first `equals` of those whose key is `least`.
-template <class Group, class Keys, class Write>
-TESSERA_FN void write_keys(Group const& group, Keys const& keys, std::int64_t count, std::uint32_t least,
+template <Group G, class Keys, class Write>
+TESSERA_FN void write_keys(G const& group, Keys const& keys, std::int64_t count, std::uint32_t least,
                            std::uint32_t equals, Write const& write) {
   std::uint64_t before = 0;  // counts of larger keys in the upper half, of equal ones in the lower
-  for (std::int64_t first = 0; first < count; first += Group::size) {
-    per_lane<std::uint64_t, Group> place;
-    per_lane<std::uint32_t, Group> key;
+  for (std::int64_t first = 0; first < count; first += G::size) {
+    per_lane<std::uint64_t, G> place;
+    per_lane<std::uint32_t, G> key;
     for (int lane : group) {
       key[lane] = first + lane < count ? keys(first + lane) : 0;
       std::uint64_t const is_above = key[lane] > least ? std::uint64_t{1} << 32 : 0;
@@ -156,8 +157,8 @@ TESSERA_FN void write_keys(Group const& group, Keys const& keys, std::int64_t co
 /// Calls write(rank, i) for the `take` places with the largest keys, or for all places with a key if these are fewer,
 /// in the order of places; of equal keys the first are taken. Gives how many places were taken. Keys, Write: function
 /// objects; a key of 0 is never taken. Up to 2^32 - 1 places. Results of write() can be read after a sync.
-template <class Group, class Keys, class Write>
-TESSERA_FN std::int64_t top_k(Group const& group, Keys const& keys, std::int64_t count, std::int64_t take,
+template <Group G, class Keys, class Write>
+TESSERA_FN std::int64_t top_k(G const& group, Keys const& keys, std::int64_t count, std::int64_t take,
                               top_k_scratch& scratch, Write const& write) {
   std::uint32_t prefix = 0;
   std::uint32_t left = take > 0 ? static_cast<std::uint32_t>(min(take, count)) : 0U;

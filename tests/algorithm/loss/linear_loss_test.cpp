@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <tessera/algorithm/loss/linear_loss.hpp>
@@ -91,6 +92,18 @@ TEST_CASE("a loss knows fp32, tf32 and fp16, labels of 32 bits, and every reduce
   auto const problem = make_loss_problem<float>(9, 100, 64);
   using loss = linear_loss<gemm_tile<tf32, shape<128, 128, 8>>>;
   CHECK(wrong_results<lse_reducer<float>>(problem, run_loss<loss, lse_reducer<float>>(exec, problem), 4e-3) == 0);
+}
+
+TEST_CASE("a reducer without a log-sum-exp of its own runs beside one", "[host]") {
+  using with_prediction = paired_reducer<lse_reducer<float>, arg_max_reducer<float>>;
+  CHECK(std::is_same_v<small_loss<float, arg_max_reducer<float>>::reducer_type, with_prediction>);
+  CHECK(std::is_same_v<small_loss<float, all_statistics>::reducer_type, all_statistics>);
+  cpu const exec{.threads = 2};
+  auto problem = make_loss_problem<float>(70, 131, 24);
+  check_loss<float, arg_max_reducer<float>>(exec, problem);
+  check_loss<float, top_four>(exec, problem);
+  problem.options.smoothing = 0.2F;
+  check_loss<float, sum_reducer<float>>(exec, problem);
 }
 
 TEST_CASE("bias, cap, temperature, smoothing, z-loss, weights and shifted labels are as the formula says", "[host]") {

@@ -29,6 +29,7 @@
 #include <tessera/algorithm/attention/quantized_attention.cuh>
 #include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/exec/policy_of.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/program/attention/lane_weights.cuh>
 #include <tessera/program/attention/quantized_decode.cuh>
@@ -50,9 +51,9 @@ inline int program_channels(attention_shape const& s) {
 /// Queries of a block of the program for sm_90a.
 inline int block_rows_of(attention_shape const& s) {
   int const channels = program_channels(s);
-  return 64 * (channels > 128  ? warpgroup_attention_tuning<256>{}(900)
-               : channels > 64 ? warpgroup_attention_tuning<128>{}(900)
-                               : warpgroup_attention_tuning<64>{}(900))
+  return 64 * (channels > 128  ? policy_of<warpgroup_attention_tuning<256>>(900)
+               : channels > 64 ? policy_of<warpgroup_attention_tuning<128>>(900)
+                               : policy_of<warpgroup_attention_tuning<64>>(900))
                   .consumers;
 }
 
@@ -75,7 +76,7 @@ struct attention_work_cost {
   std::int32_t rows;  ///< queries of a block
 
   [[nodiscard]] std::int64_t operator()(std::int32_t index) const {
-    constexpr attention_split_policy policy = attention_split_tuning{}(900);
+    constexpr attention_split_policy policy = policy_of<attention_split_tuning>(900);
     constexpr int most = static_cast<int>(std::size(policy.tile)) - 1;
     std::int32_t const first = schedule.at(index).block * rows;
     std::int32_t const end = min(first + rows, queries);
@@ -89,7 +90,7 @@ struct attention_work_cost {
   [[nodiscard]] attention_splits split_over(int multiprocessors, std::int64_t most_ranges) const {
     std::int64_t const most = min(most_ranges, std::int64_t{1} << 20);
     return attention_splits::of({schedule.count(), multiprocessors, static_cast<std::int32_t>(most), is_even()}, *this,
-                                attention_split_tuning{}(900));
+                                policy_of<attention_split_tuning>(900));
   }
 };
 
@@ -105,7 +106,7 @@ inline attention_work_cost cost_without_mask(attention_shape const& s) {
 /// Whether it pays to split the keys of few work items. False for shapes that have no queries or not
 /// has_places_for_warpgroups().
 inline bool has_long_works(attention_shape const& s) {
-  constexpr attention_split_policy policy = attention_split_tuning{}(900);
+  constexpr attention_split_policy policy = policy_of<attention_split_tuning>(900);
   return s.batch * s.queries > 0 && has_places_for_warpgroups(s) &&
          cost_without_mask(s)(0) > policy.least + policy.split + policy.merging;
 }
@@ -113,7 +114,7 @@ inline bool has_long_works(attention_shape const& s) {
 /// Floats of memory for as many splits as there may be, whatever the mask is.
 inline std::int64_t floats_of_work_splits(attention_shape const& s, int multiprocessors) {
   using slots = typename attention_split_output::slots_type;
-  constexpr attention_split_policy policy = attention_split_tuning{}(900);
+  constexpr attention_split_policy policy = policy_of<attention_split_tuning>(900);
   if (s.queries <= few_queries || !has_long_works(s)) {
     return 0;
   }
@@ -268,8 +269,8 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
 
 /// attention_on_warpgroups for `Channels` channels or fewer.
 template <int Channels, class Method, class T>
-using warpgroup_program =
-    attention_on_warpgroups<Channels, typename Method::softmax, T, warpgroup_attention_tuning<Channels>{}(900)>;
+using warpgroup_program = attention_on_warpgroups<Channels, typename Method::softmax, T,
+                                                  policy_of<warpgroup_attention_tuning<Channels>>(900)>;
 
 /// Calls `use` with the number of channels that the programs for a call have, as a compile-time constant.
 template <class Use>
@@ -313,7 +314,7 @@ refusal refuses_few_queries(attention_call<Method, T> const& call) {
 
 /// attention_of_few_queries for `Channels` channels or fewer.
 template <int Channels, class Method, class T>
-using few_queries_program = attention_of_few_queries<Channels, Method, T, few_queries_tuning<Channels>{}(900)>;
+using few_queries_program = attention_of_few_queries<Channels, Method, T, policy_of<few_queries_tuning<Channels>>(900)>;
 
 /// Enqueues attention_of_few_queries, which takes the call, which has `Channels` channels or fewer.
 template <int Channels, class Architectures, class Method, class T>

@@ -22,6 +22,7 @@
 
 #include <tessera/algorithm/attention/attention_types.hpp>
 #include <tessera/algorithm/attention/quantized_attention.hpp>
+#include <tessera/concepts/attention_quantizer.hpp>
 #include <tessera/concepts/refused_call.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bfloat16.hpp>
@@ -129,14 +130,14 @@ std::int64_t floats_of_work_splits(Executor const&, quantized_regions<Method> co
   return 0;
 }
 
-/// Quantized attention. QK: the quantizer of queries and keys, symmetric_quantizer<8 or 4, a granularity>, which may be
-/// two_to_a_byte and smoothed. PV: the quantizer of values, which may be smoothed, and of the softmax's weights, whose
-/// scale is fixed: float8_quantizer, scaled_float_quantizer<float16> or symmetric_quantizer<8>.
-template <class QK, class PV, class Softmax = online_softmax<float>>
+/// Quantized attention. QK: the quantizer of queries and keys, with a granularity: symmetric_quantizer<8 or 4, ...>,
+/// which may be two_to_a_byte, or scaled_float_quantizer<float8_e4m3, ...>; either may be smoothed. PV: the quantizer
+/// of values, which may be smoothed, and of the softmax's weights, whose scale is fixed: float8_quantizer,
+/// scaled_float_quantizer<float16> or symmetric_quantizer<8>. Products of 8-bit floats have tensor cores from sm_89 on;
+/// before, the portable program widens them to fp16 (tile/cuda/gemm_tile.cuh). On sm_90 their sums keep about 13 bits
+/// of mantissa (tile/gemm_operand.hpp), beside codes of 4.
+template <ScoreQuantizer QK, ScaleQuantizer PV, class Softmax = online_softmax<float>>
 struct attention {
-  static_assert(
-      requires { typename QK::granularity_type::queries; },
-      "tessera: the first quantizer of an attention has a granularity: symmetric_quantizer<8, per_thread>");
   static_assert(!is_smoothed_by<block_mean, PV>, "tessera: values are smoothed by the mean of all tokens");
   /// How operands are coded, for programs.
   using method = attention_method<QK, PV, Softmax>;

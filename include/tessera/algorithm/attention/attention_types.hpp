@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/concepts/because.hpp>
+#include <tessera/concepts/scalar.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
@@ -34,13 +36,20 @@ template <class T>
 inline constexpr bool is_attention_type =
     std::is_same_v<T, bfloat16> || std::is_same_v<T, float16> || std::is_same_v<T, float>;
 
+// clang-format off
+/// A Scalar that attention reads and writes.
+template <class T>
+concept AttentionScalar =
+    (is_attention_type<T>
+        || because<"queries, keys, values and results of attention are bfloat16, float16 or float">) &&
+    Scalar<T>;
+// clang-format on
+
 /// The inputs of a call. T: bfloat16, float16 or float; any strides. Sequences that lie one behind the other, without
 /// padding, are given as views with a stride of 0 from sequence to sequence and as many tokens as the longest has, with
 /// starts and lengths. Their results then lie in the same way, and nothing is written beyond a sequence's length.
-template <class T>
+template <AttentionScalar T>
 struct attention_inputs {
-  static_assert(is_attention_type<T>, "tessera: queries, keys and values are bfloat16, float16 or float");
-
   head_view<T const> queries;            ///< batch x query heads x queries x channels
   head_view<T const> keys;               ///< batch x key heads x keys x channels
   head_view<T const> values;             ///< batch x key heads x keys x channels
@@ -54,10 +63,8 @@ struct attention_inputs {
 
 /// The outputs of a call. Queries beyond the length of their sequence, and queries that see no key, get results of
 /// zeros and a log-sum-exp of minus infinity.
-template <class T>
+template <AttentionScalar T>
 struct attention_outputs {
-  static_assert(is_attention_type<T>, "tessera: results of attention are bfloat16, float16 or float");
-
   head_view<T> result;              ///< batch x query heads x queries x channels
   view<float, 3> log_sum_exp = {};  ///< batch x query heads x queries: natural, of the scaled scores; or null
 };

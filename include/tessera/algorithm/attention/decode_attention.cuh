@@ -17,6 +17,7 @@
 #include <tessera/core/float16.hpp>
 #include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/exec/policy_of.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/program/attention/decode_dense.cuh>
 #include <tessera/program/attention/split_keys.cuh>
@@ -84,7 +85,7 @@ struct dense_matrix {
 
 /// dense_decode for `Channels` channels.
 template <int Channels, class T, class Result>
-using dense_decode_program = dense_decode<Channels, T, Result, dense_decode_tuning<Channels>{}(900)>;
+using dense_decode_program = dense_decode<Channels, T, Result, policy_of<dense_decode_tuning<Channels>>(900)>;
 
 /// Calls `use` with the number of channels, 64, 128 or 256, as a compile-time constant.
 template <class Use>

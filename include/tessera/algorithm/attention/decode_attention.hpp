@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include <tessera/algorithm/attention/attention_types.hpp>
+#include <tessera/concepts/scalar.hpp>
 #include <tessera/config.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/program/attention/decode_dense.hpp>
@@ -23,7 +24,7 @@ namespace tessera {
 inline namespace v0 {
 
 /// A call of attention of a few queries over the keys and values of a cache.
-template <class T, class Result>
+template <Scalar T, AttentionScalar Result>
 struct decode_attention_call {
   using value_type = T;
   static constexpr char const* function = "decode_attention";

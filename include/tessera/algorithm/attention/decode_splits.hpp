@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include <tessera/core/bits.hpp>
+#include <tessera/exec/policy_of.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/split_keys.hpp>
 #include <tessera/tuning/attention/decode.hpp>
@@ -20,7 +21,7 @@ template <class State>
 [[nodiscard]] attention_partials<State> decode_partials(attention_shape const& s,
                                                         attention_partials<State> const& memory, std::int64_t tokens,
                                                         std::int64_t blocks, std::int64_t rows = 8) {
-  constexpr decode_split_policy policy = decode_split_tuning{}(900);
+  constexpr decode_split_policy policy = policy_of<decode_split_tuning>(900);
   std::int64_t const works = s.batch * s.key_heads * divide_up(s.query_heads / s.key_heads * s.queries, rows);
   std::int64_t best = 1;
   std::int64_t least = 0;

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include <tessera/algorithm/attention/attention_types.hpp>
+#include <tessera/concepts/attention_quantizer.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
@@ -357,7 +358,7 @@ void summarize(Executor const& exec, Source const& source, finish_summaries fini
   exec.run(finish, finish.groups());
 }
 
-template <class Q, class Groups, class Executor, class Source>
+template <ScoreQuantizer Q, TokenGroups Groups, class Executor, class Source>
 void encode(Executor const& exec, smoothed_heads<Source> const& source, array_view<std::uint32_t> magnitudes,
             float factor, head_view<stored_code<Q>> codes, view<float, 3> scales) {
   auto const of_heads = view_of(magnitudes, {codes.extent(0), codes.extent(1)});

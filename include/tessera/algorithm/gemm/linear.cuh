@@ -12,6 +12,7 @@
 #include <tessera/algorithm/gemm/linear.hpp>
 #include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/exec/policy_of.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/program/gemm/gemm_cooperative.cuh>
 #include <tessera/program/gemm/store_sums.cuh>
@@ -51,27 +52,28 @@ bool suits_box_stores(matrix_view<Output> outputs) {
   return can_map(outputs) && outputs.extent(1) * static_cast<std::int64_t>(sizeof(Output)) % 16 == 0;
 }
 
-/// Enqueues gemm_cooperative with this policy and epilogue. Problem: a linear_problem.
-template <warpgroup_gemm_policy Policy, class Architectures, class Problem, class Epilogue>
+/// Enqueues gemm_cooperative with the policy of `Chosen` and this epilogue. Problem: a linear_problem.
+template <Tuning Chosen, class Architectures, class Problem, class Epilogue>
 void run_cooperative(basic_cuda<Architectures> const& exec, Problem const& problem, Epilogue const& epilogue,
                      std::int64_t multiprocessors) {
-  using program = gemm_cooperative<typename Problem::operand, dense_schedule, Epilogue, Policy>;
+  constexpr warpgroup_gemm_policy policy = policy_of<Chosen>(900);
+  using program = gemm_cooperative<typename Problem::operand, dense_schedule, Epilogue, policy>;
   constexpr char const* where = "linear.forward";
   auto const pieces = static_cast<std::int32_t>(divide_up(problem.inputs.extent(1), std::int64_t{program::depth}));
   dense_schedule const schedule{
       {static_cast<std::int32_t>(divide_up(problem.outputs.extent(0), std::int64_t{program::rows})),
-       static_cast<std::int32_t>(divide_up(problem.outputs.extent(1), std::int64_t{program::columns})), Policy.band},
+       static_cast<std::int32_t>(divide_up(problem.outputs.extent(1), std::int64_t{program::columns})), policy.band},
       pieces};
   program const whole{make_tensor_map(where, problem.inputs, {warpgroup_gemm_shape::block_rows, program::depth}),
                       make_tensor_map(where, problem.weights, {program::b_box_rows, program::depth}), schedule,
                       epilogue};
-  std::int64_t const resident = max(multiprocessors / Policy.blocks, std::int64_t{1});  // clusters at a time
-  exec.run(whole, min(schedule.order.count(), resident) * Policy.blocks);
+  std::int64_t const resident = max(multiprocessors / policy.blocks, std::int64_t{1});  // clusters at a time
+  exec.run(whole, min(schedule.order.count(), resident) * policy.blocks);
 }
 
 /// Whether all small tiles can be computed at the same time. A small tile takes about 0.6 of the time of a large one.
 inline bool suits_small_tiles(std::int64_t tokens, std::int64_t columns, std::int64_t multiprocessors) {
-  constexpr warpgroup_gemm_policy small = small_warpgroup_gemm_tuning{}(900);
+  constexpr warpgroup_gemm_policy small = policy_of<small_warpgroup_gemm_tuning>(900);
   return divide_up(tokens, std::int64_t{warpgroup_gemm_shape::block_rows}) *
              divide_up(columns, std::int64_t{small.columns}) <=
          multiprocessors;
@@ -87,9 +89,9 @@ void run_with_boxes(basic_cuda<Architectures> const& exec, linear_problem<Operan
   auto const columns = static_cast<std::int32_t>(problem.outputs.extent(1));
   boxes const epilogue{{target, rows, columns, problem.map}};
   if (suits_small_tiles(rows, columns, multiprocessors)) {
-    run_cooperative<small_warpgroup_gemm_tuning{}(900)>(exec, problem, epilogue, multiprocessors);
+    run_cooperative<small_warpgroup_gemm_tuning>(exec, problem, epilogue, multiprocessors);
   } else {
-    run_cooperative<warpgroup_gemm_tuning{}(900)>(exec, problem, epilogue, multiprocessors);
+    run_cooperative<warpgroup_gemm_tuning>(exec, problem, epilogue, multiprocessors);
   }
 }
 
@@ -98,7 +100,7 @@ void run_with_boxes(basic_cuda<Architectures> const& exec, linear_problem<Operan
 /// gemm_cooperative: sm_90a, operands that TMA can load.
 struct gemm_cooperative_model {
   static constexpr char const* name = "gemm_cooperative (TMA, wgmma)";
-  static constexpr warpgroup_gemm_policy policy = warpgroup_gemm_tuning{}(900);
+  static constexpr warpgroup_gemm_policy policy = policy_of<warpgroup_gemm_tuning>(900);
 
   template <class Executor, class Problem>
   static constexpr refusal refuses_types() {
@@ -123,7 +125,7 @@ struct gemm_cooperative_model {
       }
     }
     store_sums_directly<Output, Map> const directly{problem.outputs, problem.map};
-    detail::run_cooperative<policy>(exec, problem, directly, multiprocessors);
+    detail::run_cooperative<warpgroup_gemm_tuning>(exec, problem, directly, multiprocessors);
   }
 };
 

@@ -76,9 +76,8 @@ struct linear {
   }
 
   /// Enqueues outputs = map(inputs weights^T). `map` is called once for each sum before it is stored.
-  template <class Executor, class Map, class Output>
+  template <class Executor, SumMap Map, class Output>
   static void forward(Executor const& exec, operands inputs, operands weights, Map map, view<Output, 2> outputs) {
-    static_assert(std::is_trivially_copyable_v<Map>, "tessera: a map of sums is trivially copyable");
     check_shapes(inputs, weights, outputs);
     if (!outputs.is_empty()) {
       run(exec, linear_problem<Operand, Output, Map>{inputs, weights, outputs, map});

@@ -25,10 +25,12 @@
 #include <tessera/algorithm/loss/linear_loss_gradients.cuh>
 #include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/exec/policy_of.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/program/gemm/gemm_pingpong.cuh>
 #include <tessera/program/loss/entry_marks.hpp>
 #include <tessera/program/loss/kept_softmaxes.hpp>
+#include <tessera/program/loss/logit_reducer.hpp>
 #include <tessera/program/loss/reduce_logits.cuh>
 #include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tile/row_schedule.hpp>
@@ -42,7 +44,7 @@ namespace detail {
 template <class T>
 refusal refuses_loss_operands(matrix_view<T const> hidden, matrix_view<T const> classifier) {
   constexpr std::int64_t most = 0x7fffffff - 512;  // coordinates of tiles are 32-bit
-  constexpr warpgroup_gemm_policy policy = warpgroup_loss_tuning{}(900);
+  constexpr warpgroup_gemm_policy policy = policy_of<warpgroup_loss_tuning>(900);
   std::int64_t const tiles = divide_up(hidden.extent(0), std::int64_t{warpgroup_gemm_shape::block_rows}) *
                              divide_up(classifier.extent(0), std::int64_t{policy.columns});
   return first_of(
@@ -86,9 +88,9 @@ struct loss_launches {
 };
 
 /// Enqueues the forward pass's program for warpgroups. `marks` has room for as many bounds as states.
-template <class Program, class Architectures, class Tile, class Reducer>
+template <class Program, class Architectures, class Tile, LogitReducer Statistics>
 loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
-                                          loss_tiles<Tile, Reducer> const& portable, loss_marks marks,
+                                          loss_tiles<Tile, Statistics> const& portable, loss_marks marks,
                                           kept_softmaxes<typename loss_tile<Tile>::value_type> const& kept) {
   constexpr char const* where = "linear_loss.forward";
   auto const hidden = portable.logits.hidden.matrix;
@@ -108,7 +110,7 @@ loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
     exec.clear(array_view<std::uint32_t>(marks.live.data, marks.live.extent(0) * marks.live.extent(1)));
     marks.bounds.extents[0] = launches.states();
   }
-  clear_loss_states<Reducer> const clear{states, marks};
+  clear_loss_states<Statistics> const clear{states, marks};
   exec.run(clear, clear.groups());
   Program program{make_tensor_map(where, hidden, {warpgroup_gemm_shape::block_rows, Program::depth}),
                   make_tensor_map(where, classifier, {Program::b_box_rows, Program::depth}),
@@ -117,7 +119,7 @@ loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
                    static_cast<std::int32_t>(classifier.extent(0)), marks, kept}};
   for (int i = 0; i < launches.count; ++i) {
     if (i > 0) {
-      share_loss_bounds<Reducer> const share{states, marks, portable.tokens.count};
+      share_loss_bounds<Statistics> const share{states, marks, portable.tokens.count};
       exec.run(share, share.groups());
     }
     program.schedule = launches.schedules[i];
@@ -132,10 +134,10 @@ loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
 /// gemm_pingpong with reduce_loss_rows: sm_90a, operands that TMA can load and states that are not too large.
 struct reduce_logits_model {
   static constexpr char const* name = "reduce_logits (TMA, wgmma)";
-  template <class Tile, class Reducer>
-  using program =
-      gemm_pingpong<typename loss_tile<Tile>::operand_name, row_schedule,
-                    reduce_loss_rows<typename loss_tile<Tile>::value_type, Reducer>, warpgroup_loss_policy<Reducer>>;
+  template <class Tile, LogitReducer Statistics>
+  using program = gemm_pingpong<typename loss_tile<Tile>::operand_name, row_schedule,
+                                reduce_loss_rows<typename loss_tile<Tile>::value_type, Statistics>,
+                                warpgroup_loss_policy<Statistics>>;
 
   template <class Executor, class Call>
   static constexpr refusal refuses_types() {
@@ -146,20 +148,21 @@ struct reduce_logits_model {
                     unless(reduces_on_warpgroups<tile, typename Call::reducer>,
                            "shared memory has no room for states of this Reducer beside the pipeline"));
   }
-  template <class Architectures, class Tile, class Reducer>
-  static refusal refuses(basic_cuda<Architectures> const& exec, logit_reduction<Tile, Reducer> const& call) {
+  template <class Architectures, class Tile, LogitReducer Statistics>
+  static refusal refuses(basic_cuda<Architectures> const& exec, logit_reduction<Tile, Statistics> const& call) {
     auto const& logits = call.portable.logits;
     return first_of(detail::refuses_loss_operands(logits.hidden.matrix, logits.classifier.matrix),
-                    exec.template lacks<program<Tile, Reducer>>());
+                    exec.template lacks<program<Tile, Statistics>>());
   }
-  template <class Architectures, class Tile, class Reducer>
-  static void run(basic_cuda<Architectures> const& exec, logit_reduction<Tile, Reducer> const& call) {
-    *call.results = detail::run_loss_on_warpgroups<program<Tile, Reducer>>(exec, call.portable, call.marks, call.kept);
+  template <class Architectures, class Tile, LogitReducer Statistics>
+  static void run(basic_cuda<Architectures> const& exec, logit_reduction<Tile, Statistics> const& call) {
+    *call.results =
+        detail::run_loss_on_warpgroups<program<Tile, Statistics>>(exec, call.portable, call.marks, call.kept);
   }
 };
 
-template <class Architectures, class Tile, class Reducer>
-struct models_for<basic_cuda<Architectures>, logit_reduction<Tile, Reducer>> {
+template <class Architectures, class Tile, LogitReducer Statistics>
+struct models_for<basic_cuda<Architectures>, logit_reduction<Tile, Statistics>> {
   using type = model_list<reduce_logits_model>;
 };
 

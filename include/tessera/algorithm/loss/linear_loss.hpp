@@ -31,6 +31,7 @@
 #include <tessera/program/loss/gradient_products.hpp>
 #include <tessera/program/loss/kept_softmaxes.hpp>
 #include <tessera/program/loss/logit_gradient.hpp>
+#include <tessera/program/loss/logit_reducer.hpp>
 #include <tessera/program/loss/reduce_logits.hpp>
 #include <tessera/program/loss/stamp.hpp>
 #include <tessera/program/loss/tokens.hpp>
@@ -50,55 +51,57 @@ struct loss_tiles_results {
 };
 
 /// The tiles and pipeline stages of sm_90a's program of the forward pass, for a Reducer.
-template <class Reducer>
+template <LogitReducer Statistics>
 inline constexpr warpgroup_gemm_policy warpgroup_loss_policy =
-    warpgroup_loss_tuning{}.beside(sizeof(loss_row_memory<typename Reducer::state_type>));
+    warpgroup_loss_tuning{}.beside(sizeof(loss_row_memory<typename Statistics::state_type>));
 
 /// Whether sm_90a's program exists for a Tile and a Reducer: operands are not float, and shared memory has room for
 /// enough pipeline stages beside the states of rows. A state may have 400 bytes.
-template <class Tile, class Reducer>
+template <class Tile, LogitReducer Statistics>
 inline constexpr bool reduces_on_warpgroups =
     !std::is_same_v<typename loss_tile<Tile>::operand_name, float> &&
-    warpgroup_loss_policy<Reducer>.stages >= warpgroup_loss_tuning::fewest_stages;
+    warpgroup_loss_policy<Statistics>.stages >= warpgroup_loss_tuning::fewest_stages;
 
 /// The reduction of rows of logits, as run() takes it. Programs may leave marks and softmaxes where they are wanted.
-template <class Tile, class Reducer>
+template <class Tile, LogitReducer Statistics>
 struct logit_reduction {
   using tile = Tile;
-  using reducer = Reducer;
+  using reducer = Statistics;
   using value_type = typename loss_tile<Tile>::value_type;
   static constexpr char const* function = "linear_loss.forward";
 
-  loss_tiles<Tile, Reducer> portable;  ///< the portable program with the operands
-  loss_marks marks;                    ///< memory for marks, or null
-  kept_softmaxes<value_type> kept;     ///< memory for softmaxes, or null
-  loss_tiles_results* results;         ///< on the host; the call writes what its program leaves
+  loss_tiles<Tile, Statistics> portable;  ///< the portable program with the operands
+  loss_marks marks;                       ///< memory for marks, or null
+  kept_softmaxes<value_type> kept;        ///< memory for softmaxes, or null
+  loss_tiles_results* results;            ///< on the host; the call writes what its program leaves
 };
 
 /// Enqueues the reduction by the portable program; run() (exec/run.hpp) may have a faster one.
-template <class Executor, class Tile, class Reducer>
-void run_portably(Executor const& exec, logit_reduction<Tile, Reducer> const& call) {
+template <class Executor, class Tile, LogitReducer Statistics>
+void run_portably(Executor const& exec, logit_reduction<Tile, Statistics> const& call) {
   exec.run(call.portable, call.portable.groups());
   *call.results = {call.portable.states.extent(0), {}, false};
 }
 
 /// The loss and its gradients. Tile: gemm_tile<T, shape<m, n, k>> with m and n of 64 or 128, the tile that a group
-/// computes at a time. Reducer:
-/// lse_reducer<float>, entropy_reducer<float>, or a paired_reducer that has one of them and arg_max_reducer<float> (for
-/// predictions), sum_reducer<float> (for smoothed labels), or any Reducer of floats or of placed_value<float>.
-template <class Tile, class Reducer = lse_reducer<float>,
+/// computes at a time. Statistics: any LogitReducer, which is paired with an lse_reducer<float> unless it has a
+/// log-sum-exp. entropy_reducer<float> gives entropies, arg_max_reducer<float> predictions, sum_reducer<float> smoothed
+/// labels; paired_reducer joins them. Filter: gradient_filter, a number.
+template <class Tile, LogitReducer Statistics = lse_reducer<float>,
           class Filter = gradient_filter_for<typename loss_tile<Tile>::value_type>>
 struct linear_loss {
   /// The tile of logits.
   using layout = loss_tile<Tile>;
   using value_type = typename layout::value_type;
+  /// The Reducer that runs over rows of logits: `Statistics`, with a log-sum-exp beside it if it has none.
+  using reducer_type = loss_reducer<Statistics>;
   /// The inputs of a call, with labels of type Label.
   template <class Label>
   using inputs = linear_loss_inputs<value_type, Label>;
 
   /// Whether forward() runs by warpgroups on sm_90a where TMA can load the operands: see reduces_on_warpgroups. If not,
   /// the portable program runs, which takes about 17 times as long.
-  static constexpr bool is_for_warpgroups = reduces_on_warpgroups<Tile, Reducer>;
+  static constexpr bool is_for_warpgroups = reduces_on_warpgroups<Tile, reducer_type>;
 
   /// The workspace that forward() needs.
   template <class Executor>
@@ -127,29 +130,29 @@ struct linear_loss {
                                        status_of(exec, {where, "token"})},
              1);
     auto states = places.state_matrix(space, shape.tokens);
-    loss_tiles<Tile, Reducer> const tiles{logits_of(in, options, tokens), tokens,       {}, states,
-                                          space[places.targets],          places.splits};
+    loss_tiles<Tile, reducer_type> const tiles{logits_of(in, options, tokens), tokens,       {}, states,
+                                               space[places.targets],          places.splits};
     loss_marks const marks = marks_of(exec, places, shape, options, space);
     kept_softmaxes<value_type> const kept =
         places.has_softmaxes(space) ? places.kept_in(space, shape) : kept_softmaxes<value_type>{};
     loss_tiles_results reduced{0, {}, false};
     if (shape.tokens > 0) {
-      run(exec, logit_reduction<Tile, Reducer>{tiles, marks, kept, &reduced});
+      run(exec, logit_reduction<Tile, reducer_type>{tiles, marks, kept, &reduced});
     }
     if (kept.are_wanted()) {
       exec.run(set_softmaxes{kept.state, reduced.has_softmaxes ? kept.there : kept.none}, 1);
     }
     states.extents[0] = reduced.states;
-    finish_loss_tokens<Reducer> const finish{tokens,
-                                             {},
-                                             states,
-                                             space[places.targets],
-                                             in.weights,
-                                             {options.smoothing, options.z_factor, shape.vocabulary},
-                                             of_tokens,
-                                             space[places.row_lse],
-                                             space[places.row_entropy],
-                                             space[places.sums]};
+    finish_loss_tokens<reducer_type> const finish{tokens,
+                                                  {},
+                                                  states,
+                                                  space[places.targets],
+                                                  in.weights,
+                                                  {options.smoothing, options.z_factor, shape.vocabulary},
+                                                  of_tokens,
+                                                  space[places.row_lse],
+                                                  space[places.row_entropy],
+                                                  space[places.sums]};
     exec.run(finish, finish.groups());
     if (reduced.marks.are_wanted()) {
       check_loss_marks const check_marks{reduced.marks, tokens, space[places.row_lse], shape.vocabulary};
@@ -213,7 +216,7 @@ struct linear_loss {
       exec.run(scale, scale.groups());
     }
     run(exec,
-        loss_gradient_call<Tile, Reducer, Filter, Gradient>{
+        loss_gradient_call<Tile, reducer_type, Filter, Gradient>{
             shape, logits_of(in, options, tokens), in.hidden, tokens, options.smoothing,
             upstream.entropy.data != nullptr, thresholds_of(options), out, places, space, status_of(exec, {back})});
   }
@@ -269,10 +272,10 @@ struct linear_loss {
                   "is std::int64_t, and Gradient what hidden states are");
   }
 
-  using regions = detail::loss_regions<Tile, Reducer>;
-  using mark_regions = detail::loss_mark_regions<Tile, Reducer>;
+  using regions = detail::loss_regions<Tile, reducer_type>;
+  using mark_regions = detail::loss_mark_regions<Tile, reducer_type>;
   template <class Gradient>
-  using gradient_regions = detail::loss_gradient_regions<Tile, Reducer, Filter, Gradient>;
+  using gradient_regions = detail::loss_gradient_regions<Tile, reducer_type, Filter, Gradient>;
   static constexpr char const* where = "linear_loss.forward";
   static constexpr char const* back = "linear_loss.backward";
 
@@ -294,7 +297,7 @@ struct linear_loss {
   static std::int64_t kept_entries(Executor const& exec, linear_loss_shape const& shape,
                                    linear_loss_options const& options) {
     gradient_thresholds const thresholds = thresholds_of(options);
-    bool const can_keep = is_for_warpgroups && !has_reducer<entropy_reducer<float>, Reducer> &&
+    bool const can_keep = is_for_warpgroups && !has_reducer<entropy_reducer<float>, reducer_type> &&
                           options.smoothing == 0.0F && max(thresholds.hidden, thresholds.classifier) == 0 &&
                           options.workspace_budget > 0 && shape.tokens > 0 &&
                           keeps_softmaxes(exec, std::type_identity<loss_gradient_tiles<Tile, Filter>>{});
@@ -344,8 +347,8 @@ struct linear_loss {
     for (std::int64_t const number :
          {std::int64_t{is_for_backward}, kept, std::int64_t{traits::bits}, std::int64_t{traits::mantissa_bits},
           std::int64_t{std::is_same_v<typename layout::operand_name, value_type>}, std::int64_t{layout::rows},
-          std::int64_t{layout::columns}, std::int64_t{has_reducer<entropy_reducer<float>, Reducer>},
-          static_cast<std::int64_t>(sizeof(typename Reducer::state_type))}) {
+          std::int64_t{layout::columns}, std::int64_t{has_reducer<entropy_reducer<float>, reducer_type>},
+          static_cast<std::int64_t>(sizeof(typename reducer_type::state_type))}) {
       stamp.add(loss_stamp::plan, number);
     }
     return stamp;
@@ -398,7 +401,7 @@ struct linear_loss {
                        options.smoothing, " but must be from 0 to 1");
     check<value_error>(is_finite(options.z_factor), function, ": the factor of the z-loss is ", options.z_factor,
                        " but must be finite");
-    check<value_error>(options.smoothing == 0.0F || has_reducer<sum_reducer<float>, Reducer>, function,
+    check<value_error>(options.smoothing == 0.0F || has_reducer<sum_reducer<float>, reducer_type>, function,
                        ": the smoothing is ", options.smoothing, " but the reducer has no sum_reducer<float>");
     check<value_error>(options.sequence >= 0 && options.shift >= 0, function, ": the shift is ", options.shift,
                        " and the length of sequences ", options.sequence, " but neither must be negative");
@@ -414,7 +417,7 @@ struct linear_loss {
     check_length(back, "upstream gradients of losses", upstream.loss, losses, "losses");
     check_length(back, "upstream gradients of log-sum-exps", upstream.log_sum_exp, shape.tokens, "tokens");
     check_length(back, "upstream gradients of entropies", upstream.entropy, shape.tokens, "tokens");
-    check<value_error>(upstream.entropy.data == nullptr || has_reducer<entropy_reducer<float>, Reducer>, back,
+    check<value_error>(upstream.entropy.data == nullptr || has_reducer<entropy_reducer<float>, reducer_type>, back,
                        ": entropies have gradients but the reducer has no entropy_reducer<float>");
     check_memory(back, "gradients of hidden states", out.hidden);
     check_memory(back, "gradients of the classifier", out.classifier);
@@ -452,10 +455,10 @@ struct linear_loss {
     check_length(where, "predictions", out.prediction, shape.tokens, "tokens");
     check_length(where, "accuracies", out.accuracy, 1, "results");
     check_length(where, "counts", out.labelled_count, 1, "results");
-    check<value_error>(out.entropy.data == nullptr || has_reducer<entropy_reducer<float>, Reducer>, where,
+    check<value_error>(out.entropy.data == nullptr || has_reducer<entropy_reducer<float>, reducer_type>, where,
                        ": entropies are asked for but the reducer has no entropy_reducer<float>");
     check<value_error>((out.prediction.data == nullptr && out.accuracy.data == nullptr) ||
-                           has_reducer<arg_max_reducer<float>, Reducer>,
+                           has_reducer<arg_max_reducer<float>, reducer_type>,
                        where, ": predictions are asked for but the reducer has no arg_max_reducer<float>");
   }
 

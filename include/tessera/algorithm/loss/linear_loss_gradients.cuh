@@ -10,6 +10,7 @@
 #include <tessera/algorithm/loss/linear_loss_gradients.hpp>
 #include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/exec/policy_of.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/program/gemm/gemm_pingpong.cuh>
 #include <tessera/program/loss/block_lists.hpp>
@@ -31,10 +32,10 @@ template <class Architectures, class Call>
 struct loss_gradients_on_warpgroups {
   using value_type = typename Call::value_type;
   using gradient_type = typename Call::gradient_type;
-  static constexpr warpgroup_gemm_policy policy = warpgroup_loss_gradient_tuning{}(900);
+  static constexpr warpgroup_gemm_policy policy = policy_of<warpgroup_loss_gradient_tuning>(900);
   using make_gradient =
       gemm_pingpong<typename Call::layout::operand_name, loss_tiles_of_part, write_loss_gradient<value_type>, policy>;
-  static constexpr warpgroup_gemm_policy product_policy = warpgroup_loss_product_tuning{}(900);
+  static constexpr warpgroup_gemm_policy product_policy = policy_of<warpgroup_loss_product_tuning>(900);
   using multiply = loss_gradient_products<typename Call::layout::operand_name, gradient_type, product_policy>;
   static constexpr char const* where = "linear_loss.backward";
 
@@ -326,8 +327,8 @@ struct loss_gradient_model {
   }
 };
 
-template <class Architectures, class Tile, class Reducer, class Filter, class Gradient>
-struct models_for<basic_cuda<Architectures>, loss_gradient_call<Tile, Reducer, Filter, Gradient>> {
+template <class Architectures, class Tile, LogitReducer Statistics, class Filter, class Gradient>
+struct models_for<basic_cuda<Architectures>, loss_gradient_call<Tile, Statistics, Filter, Gradient>> {
   using type = model_list<loss_gradient_model>;
 };
 

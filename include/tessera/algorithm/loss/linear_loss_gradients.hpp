@@ -16,6 +16,7 @@
 #include <tessera/program/gemm/store_sums.hpp>
 #include <tessera/program/loss/gradient_products.hpp>
 #include <tessera/program/loss/logit_gradient.hpp>
+#include <tessera/program/loss/logit_reducer.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/tile/source/dense.hpp>
 #include <tessera/tile/source/filtered.hpp>
@@ -27,7 +28,7 @@ namespace tessera {
 inline namespace v0 {
 
 /// A call of run() for the gradients, once prepare_loss_gradients has written the factors of rows.
-template <class Tile, class Reducer, class Filter, class Gradient>
+template <class Tile, LogitReducer Statistics, class Filter, class Gradient>
 struct loss_gradient_call {
   /// The type that gradients are stored as.
   using gradient_type = Gradient;
@@ -46,8 +47,8 @@ struct loss_gradient_call {
   bool has_entropies;                          ///< whether tokens have gradients by their entropies
   gradient_thresholds thresholds;              ///< thresholds of the filter
   linear_loss_gradients<Gradient> const& out;  ///< where gradients go
-  detail::loss_gradient_regions<Tile, Reducer, Filter, Gradient> const& places;  ///< regions of the workspace
-  workspace const& space;                                                        ///< made by plan_backward()
+  detail::loss_gradient_regions<Tile, Statistics, Filter, Gradient> const& places;  ///< regions of the workspace
+  workspace const& space;                                                           ///< made by plan_backward()
   status_word* status;  ///< tells of kept softmaxes that are missing; may be null
 };
 
@@ -117,9 +118,9 @@ constexpr bool keeps_softmaxes(Executor const&, std::type_identity<Blocks>) {
 }
 
 /// Enqueues the gradients of a loss by the portable programs; run() (exec/run.hpp) may have faster ones.
-template <class Executor, class Tile, class Reducer, class Filter, class Gradient>
-void run_portably(Executor const& exec, loss_gradient_call<Tile, Reducer, Filter, Gradient> const& call) {
-  using call_type = loss_gradient_call<Tile, Reducer, Filter, Gradient>;
+template <class Executor, class Tile, LogitReducer Statistics, class Filter, class Gradient>
+void run_portably(Executor const& exec, loss_gradient_call<Tile, Statistics, Filter, Gradient> const& call) {
+  using call_type = loss_gradient_call<Tile, Statistics, Filter, Gradient>;
   if (call.out.hidden.data != nullptr) {
     clear_unlabelled<Gradient> const clear{call.tokens.row_of, call.space[call.places.late_scale].data,
                                            call.out.hidden};

@@ -19,6 +19,7 @@
 #include <tessera/program/loss/gradient_products.hpp>
 #include <tessera/program/loss/kept_softmaxes.hpp>
 #include <tessera/program/loss/logit_gradient.hpp>
+#include <tessera/program/loss/logit_reducer.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/stamp.hpp>
 #include <tessera/program/loss/token_factors.hpp>
@@ -40,7 +41,7 @@ matrix_view<T> rows_of(matrix_view<T> matrix, std::int64_t first, std::int64_t c
 
 /// The regions that a forward pass needs and a backward pass reads again. The stamp is first, so that a backward pass
 /// finds it whatever the extents were.
-template <class Tile, class Reducer>
+template <class Tile, LogitReducer Statistics>
 struct loss_regions {
   using layout = loss_tile<Tile>;
   workspace_plan plan;
@@ -56,7 +57,7 @@ struct loss_regions {
   region<float> row_entropy;
   region<float> scale;
   region<loss_sums> sums;
-  region<typename Reducer::state_type> states;
+  region<typename Statistics::state_type> states;
 
   /// `record`: workspace_plan::record::entries for a plan that users see, else record::sizes.
   loss_regions(char const* where, linear_loss_shape const& shape,
@@ -74,8 +75,8 @@ struct loss_regions {
         row_entropy(plan.add<float>("entropies", shape.tokens)),
         scale(plan.add<float>("scale of gradients", 1)),
         sums(plan.add<loss_sums>("sums over tokens", divide_up(shape.tokens, std::int64_t{256}))),
-        states(
-            plan.add<typename Reducer::state_type>("states of rows", checked_multiply(where, splits, shape.tokens))) {}
+        states(plan.add<typename Statistics::state_type>("states of rows",
+                                                         checked_multiply(where, splits, shape.tokens))) {}
 
   /// The number of splits of the vocabulary, each with a state for each token: enough groups to fill any machine, and
   /// at least 6, for programs in which several workers share rows of larger tiles. It does not depend on the machine,
@@ -91,15 +92,15 @@ struct loss_regions {
   loss_token_list token_list(workspace const& space) const {
     return {space[order], space[row_of], space[labels], space[count]};
   }
-  matrix_view<typename Reducer::state_type> state_matrix(workspace const& space, std::int64_t tokens) const {
+  matrix_view<typename Statistics::state_type> state_matrix(workspace const& space, std::int64_t tokens) const {
     return {space[states].data, {splits, tokens}};
   }
 };
 
 /// The regions that a forward pass can fill for the backward pass, behind all that it needs itself.
-template <class Tile, class Reducer>
-struct loss_mark_regions : loss_regions<Tile, Reducer> {
-  using base = loss_regions<Tile, Reducer>;
+template <class Tile, LogitReducer Statistics>
+struct loss_mark_regions : loss_regions<Tile, Statistics> {
+  using base = loss_regions<Tile, Statistics>;
   using value_type = typename base::layout::value_type;
   std::int64_t token_blocks;
   std::int64_t words;  ///< words of a row of marks, each for 32 entries of the vocabulary
@@ -160,9 +161,9 @@ struct loss_mark_regions : loss_regions<Tile, Reducer> {
 /// How a backward pass cuts the vocabulary into parts: the entries whose softmaxes are kept, if any, are one part;
 /// further parts have the entries whose logits are made again. Programs that do not use kept softmaxes make all logits
 /// again, in the softmaxes' place where those of all entries are kept.
-template <class Tile, class Reducer, class Filter, class Gradient>
-struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
-  using base = loss_mark_regions<Tile, Reducer>;
+template <class Tile, LogitReducer Statistics, class Filter, class Gradient>
+struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
+  using base = loss_mark_regions<Tile, Statistics>;
   using layout = loss_tile<Tile>;
   using program = loss_gradient_tiles<Tile, Filter>;
   static constexpr std::int64_t tile_columns = layout::columns;
@@ -385,7 +386,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
   /// busy.
   static std::int64_t cheapest(linear_loss_shape const& shape, std::int64_t most) {
     auto const cost = [&](std::int64_t count) {
-      return loss_part_tuning::cost(shape.tokens, shape.channels, count * tile_columns);
+      return loss_part_costs::cost(shape.tokens, shape.channels, count * tile_columns);
     };
     std::int64_t best = most;
     for (std::int64_t count = most - 1; count >= most - most / 4 && count > 0; --count) {

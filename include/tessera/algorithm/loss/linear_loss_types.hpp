@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/scalar.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/program/loss/finish_loss.hpp>
@@ -34,7 +35,7 @@ struct gradient_filter {
 
 /// The paper's filter for operands that are stored as T. Its authors take a 32nd of T's epsilon as the threshold: 2^-12
 /// for bf16, 2^-15 for fp16, 2^-28 for fp32.
-template <class T>
+template <Scalar T>
 using gradient_filter_for = gradient_filter<scalar_traits<T>::mantissa_bits + 5>;
 
 /// How the losses of tokens are reduced.
@@ -73,7 +74,7 @@ struct linear_loss_options {
 };
 
 /// The inputs of a call. Label: std::int32_t or std::int64_t.
-template <class T, class Label>
+template <Scalar T, class Label>
 struct linear_loss_inputs {
   matrix_view<T const> hidden;           ///< tokens x channels
   matrix_view<T const> classifier;       ///< vocabulary x channels
@@ -97,7 +98,7 @@ struct linear_loss_outputs {
 };
 
 /// The gradients that the backward pass writes; null where none is wanted. Gradient: float, or the type of the inputs.
-template <class Gradient>
+template <Scalar Gradient>
 struct linear_loss_gradients {
   matrix_view<Gradient> hidden = {};      ///< tokens x channels; zeros for tokens without a label
   matrix_view<Gradient> classifier = {};  ///< vocabulary x channels

@@ -22,7 +22,9 @@
 
 #include <tessera/algorithm/offloaded_cache/offloaded_cache_plan.hpp>
 #include <tessera/algorithm/offloaded_cache/offloaded_cache_types.hpp>
+#include <tessera/concepts/projector.hpp>
 #include <tessera/concepts/refused_call.hpp>
+#include <tessera/concepts/scalar.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/run.hpp>
@@ -38,12 +40,13 @@
 #include <tessera/program/offloaded_cache/score_chunks.hpp>
 #include <tessera/program/offloaded_cache/select_chunks.hpp>
 #include <tessera/select/chunk_landmarks.hpp>
+#include <tessera/select/keep_outliers.hpp>
 
 namespace tessera {
 inline namespace v0 {
 
 /// A cache in memory, as programs get it. Copies are the same cache.
-template <class T, ChunkSelector S, class Codec>
+template <Scalar T, ChunkSelector S, ValueCodec Codec>
 struct open_cache {
   offload_plan<T, S, Codec> plan;                                         ///< extents, and places in memory
   offloaded_memory<T, typename chunk_landmarks<S>::element_type> memory;  ///< views of the cache
@@ -52,26 +55,28 @@ struct open_cache {
   float scale;                                                            ///< the factor of scores
 };
 
-/// Projector: has the rank; where keys have fewer channels, the rank is their number. S: a ChunkSelector. Outliers:
-/// keep_outliers<n>. Codec: how values are kept, exact_values or a Quantizer.
-template <class Projector, ChunkSelector S, class Outliers, class Codec = exact_values>
+/// Keys: the Projector whose coefficients of keys are kept. Its rank is what the cache asks of it: directions are found
+/// from sums of products as keys come (key_factorization), and where keys have fewer channels than the rank, the rank
+/// is their number. S: a ChunkSelector. Outliers: keep_outliers<n>, a number. Codec: how values are kept, exact_values
+/// or a Quantizer.
+template <Projector Keys, ChunkSelector S, OutlierCount Outliers, ValueCodec Codec = exact_values>
 struct offloaded_cache {
   /// Chooses the chunks that a step attends to.
   using selector_type = S;
   /// How values are kept.
   using codec_type = Codec;
   /// The type of a plan().
-  template <class T>
+  template <Scalar T>
   using plan_type = offload_plan<T, S, Codec>;
   /// The type of an opened cache.
-  template <class T>
+  template <Scalar T>
   using cache_type = open_cache<T, S, Codec>;
-  static constexpr std::int64_t rank = Projector::rank;  ///< the most directions of keys
+  static constexpr std::int64_t rank = Keys::rank;       ///< the most directions of keys
   static constexpr int side_marks = most_offload_parts;  ///< marks that the side queue of a step must have
 
   /// Plans the memory of a cache. T: the type of keys and values: bfloat16, float16 or float. Throws shape_error or
   /// value_error.
-  template <class T>
+  template <Scalar T>
   static plan_type<T> plan(offload_shape const& shape, offload_options options = {}, S const& selector = {}) {
     constexpr char const* here = "offloaded_cache.plan";
     check_shape(here, shape);
@@ -117,7 +122,7 @@ struct offloaded_cache {
 
   /// Opens a cache in the caller's blocks, which begin at multiples of 256 bytes. Enqueues nothing: sequences begin
   /// with begin() or prefill(). `host`: pinned memory; empty where values are kept on the device.
-  template <class T>
+  template <Scalar T>
   static cache_type<T> open(plan_type<T> const& plan, array_view<std::byte> device, array_view<std::byte> host,
                             rotary_embedding const& rotary, S const& selector = {}) {
     constexpr char const* here = "offloaded_cache.open";

@@ -19,6 +19,7 @@
 
 #include <tessera/algorithm/offloaded_cache/offloaded_cache_types.hpp>
 #include <tessera/algorithm/subspace/factorize_keys.hpp>
+#include <tessera/concepts/scalar.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/workspace.hpp>
@@ -90,7 +91,7 @@ struct offload_prompt_regions {
 inline constexpr int most_offload_parts = 4;
 
 /// The memory of an offloaded cache. S: the selector; Codec: how values are kept.
-template <class T, ChunkSelector S, class Codec>
+template <Scalar T, ChunkSelector S, ValueCodec Codec>
 struct offload_plan {
   /// The type of a landmark's elements.
   using element_type = typename chunk_landmarks<S>::element_type;

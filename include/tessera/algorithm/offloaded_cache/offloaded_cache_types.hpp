@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <tessera/algorithm/subspace/factorize_keys.hpp>
+#include <tessera/concepts/scalar.hpp>
 #include <tessera/program/offloaded_cache/cache_memory.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/view.hpp>
@@ -53,7 +54,7 @@ struct offload_options {
 };
 
 /// A token for each of some sequences, of any strides.
-template <class T>
+template <Scalar T>
 struct offload_tokens {
   view<T const, 3> queries;  ///< steps x query heads x channels, before their rotation
   view<T const, 3> keys;     ///< steps x key heads x channels, before their rotation
@@ -63,7 +64,7 @@ struct offload_tokens {
 };
 
 /// Outputs of a step. Steps of no sequence, or of one that decode() reports, get zeros and minus infinity.
-template <class Result>
+template <Scalar Result>
 struct offload_outputs {
   view<Result, 3> result;  ///< steps x query heads x channels
   /// Steps x query heads: natural logarithms, of the scaled scores attended to; or null.

@@ -24,6 +24,7 @@
 #include <cstdint>
 
 #include <tessera/algorithm/subspace/subspace_search.hpp>
+#include <tessera/concepts/scalar.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
@@ -42,7 +43,7 @@ namespace tessera {
 inline namespace v0 {
 
 /// A call that adds the products of all pairs of channels to `gram`.
-template <class T>
+template <Scalar T>
 struct gram_call {
   using value_type = T;
   static constexpr char const* function = "key_factorization.accumulate";
@@ -53,7 +54,7 @@ struct gram_call {
 };
 
 /// A call that computes coefficients = keys * directions.
-template <class T>
+template <Scalar T>
 struct projection_call {
   using value_type = T;
   static constexpr char const* function = "key_factorization.project";

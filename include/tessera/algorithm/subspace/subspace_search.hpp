@@ -32,6 +32,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/scalar.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/exec/run.hpp>
@@ -66,7 +67,7 @@ struct subspace_regions {
 };
 
 /// A call of a search: its arguments and its memory.
-template <class T>
+template <Scalar T>
 struct subspace_search {
   static constexpr char const* function = "key_factorization.find";
 

@@ -22,6 +22,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
@@ -93,14 +94,14 @@ TESSERA_FN constexpr float add_middle(float const (&parts)[16]) {
 }  // namespace detail
 
 /// How many tokens of a sequence, or of its sample, a mean of middles takes: the first ones.
-template <class Integer>
-TESSERA_FN constexpr Integer tokens_of_middle(Integer tokens) {
+template <detail::Integer I>
+TESSERA_FN constexpr I tokens_of_middle(I tokens) {
   return tokens < 16 ? tokens : tokens - tokens % 16;
 }
 /// The number of tokens that the sum of all blocks of such a sequence, or sample, counts as.
-template <class Integer>
-TESSERA_FN constexpr Integer weight_of_middle(Integer tokens) {
-  return tokens == 0 ? Integer{0} : max(tokens_of_middle(tokens), Integer{16});
+template <detail::Integer I>
+TESSERA_FN constexpr I weight_of_middle(I tokens) {
+  return tokens == 0 ? I{0} : max(tokens_of_middle(tokens), I{16});
 }
 
 /// The tokens of samples, as the tokens of sequences that are as long as the samples. Source: a head_source.
@@ -143,8 +144,8 @@ struct summarize_heads {
     return summaries.extent(0) * summaries.extent(1) * summaries.extent(2);
   }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const at = which % summaries.extent(2);
     std::int64_t const head = which / summaries.extent(2) % summaries.extent(1);
     std::int64_t const sequence = which / summaries.extent(2) / summaries.extent(1);
@@ -208,8 +209,8 @@ struct finish_summaries {
 
   TESSERA_FN constexpr std::int64_t groups() const { return summaries.extent(0) * summaries.extent(1) * means_a_head; }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const part = which % means_a_head;
     std::int64_t const head = which / means_a_head % summaries.extent(1);
     std::int64_t const sequence = which / means_a_head / summaries.extent(1);
@@ -270,8 +271,8 @@ struct settle_scales {
 
   TESSERA_FN constexpr std::int64_t groups() const { return summaries.extent(0) * summaries.extent(1); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const head = which % summaries.extent(1);
     std::int64_t const sequence = which / summaries.extent(1);
     bool const is_whole = sample.step(length_of(lengths, sequence, tokens)) == 1;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <math.h>  // not <cmath>: the global names are those that nvcc has on both sides
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/precision.hpp>
@@ -37,10 +38,9 @@ struct comparison_sums {
 namespace detail {
 
 /// The total of one of the sums over all lanes, which all lanes get.
-template <class Group>
-TESSERA_FN double sum_of_lanes(Group const& group, per_lane<comparison_sums, Group> const& own,
-                               double comparison_sums::*part) {
-  per_lane<double, Group> one;
+template <Group G>
+TESSERA_FN double sum_of_lanes(G const& group, per_lane<comparison_sums, G> const& own, double comparison_sums::*part) {
+  per_lane<double, G> one;
   for (int lane : group) {
     one[lane] = own[lane].*part;
   }
@@ -48,8 +48,8 @@ TESSERA_FN double sum_of_lanes(Group const& group, per_lane<comparison_sums, Gro
 }
 
 /// The totals of all sums. Each is made on its own, because lanes exchange at most 32 bytes at a time.
-template <class Group>
-TESSERA_FN comparison_sums sum_of_lanes(Group const& group, per_lane<comparison_sums, Group> const& own) {
+template <Group G>
+TESSERA_FN comparison_sums sum_of_lanes(G const& group, per_lane<comparison_sums, G> const& own) {
   double const products = sum_of_lanes(group, own, &comparison_sums::products);
   double const first = sum_of_lanes(group, own, &comparison_sums::first);
   double const second = sum_of_lanes(group, own, &comparison_sums::second);
@@ -73,10 +73,10 @@ struct compare_heads {
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(found.size(), elements); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const end = min((which + 1) * elements, found.size());
-    per_lane<comparison_sums, Group> own;
+    per_lane<comparison_sums, G> own;
     for (int lane : group) {
       own[lane] = comparison_sums{};
       for (std::int64_t i = which * elements + lane; i < end; i += lanes) {
@@ -106,9 +106,9 @@ struct finish_comparison {
   array_view<comparison_sums const> sums;  ///< the sums of all groups
   array_view<float> score;                 ///< one element
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
-    per_lane<comparison_sums, Group> own;
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type&) const {
+    per_lane<comparison_sums, G> own;
     for (int lane : group) {
       own[lane] = comparison_sums{};
       for (std::int64_t i = lane; i < sums.size(); i += lanes) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
@@ -71,8 +72,8 @@ struct decode_heads {
     return partials.splits() * results.shape.batch * results.shape.query_heads * results.shape.queries;
   }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t number, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t number, scratch_type& scratch) const {
     std::int64_t const which = number / partials.splits();
     std::int64_t const head = which / results.shape.queries;
     place const at{number % partials.splits(), head / results.shape.query_heads, head % results.shape.query_heads,
@@ -111,12 +112,12 @@ struct decode_heads {
   }
 
   /// Adds a tile of keys and values to the row, of which all lanes get the same copy. Ends with a sync.
-  template <class Group>
-  TESSERA_FN void attend(Group const& group, place const& at, std::int64_t first, std::int64_t seen, row_type& row,
+  template <Group G>
+  TESSERA_FN void attend(G const& group, place const& at, std::int64_t first, std::int64_t seen, row_type& row,
                          scratch_type& scratch) const {
     softmax_type const softmax;
     std::int64_t const key_head = at.head / (results.shape.query_heads / results.shape.key_heads);
-    per_lane<float, Group> scores;
+    per_lane<float, G> scores;
     for (int lane : group) {
       scores[lane] = -infinity;
       if (first + lane < seen) {
@@ -148,8 +149,8 @@ struct decode_heads {
     group.sync();
   }
 
-  template <class Group>
-  TESSERA_FN void finish(Group const& group, place const& at, row_type const& row, scratch_type const& scratch) const {
+  template <Group G>
+  TESSERA_FN void finish(G const& group, place const& at, row_type const& row, scratch_type const& scratch) const {
     finished_row const done = results.finish(at.sequence, at.head, at.query, row);
     bool const is_split = partials.rows.data != nullptr;
     for (int lane : group) {

@@ -33,8 +33,8 @@ inline namespace v0 {
 /// The function that changes nothing.
 struct as_stored {
   /// Returns the stored channel.
-  template <class Stored>
-  TESSERA_FN float operator()(Stored const& stored, std::int64_t sequence, std::int64_t head, std::int64_t token,
+  template <class Heads>
+  TESSERA_FN float operator()(Heads const& stored, std::int64_t sequence, std::int64_t head, std::int64_t token,
                               std::int64_t channel) const {
     return stored(sequence, head, token, channel);
   }

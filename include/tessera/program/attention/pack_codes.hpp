@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/int4.hpp>
@@ -23,8 +24,8 @@ struct pack_codes {
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(packed.size(), pairs); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const end = min((which + 1) * pairs, packed.size());
     for (int lane : group) {
       for (std::int64_t i = which * pairs + lane; i < end; i += lanes) {
@@ -45,8 +46,8 @@ struct widen_codes {
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(packed.size(), pairs); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const end = min((which + 1) * pairs, packed.size());
     for (int lane : group) {
       for (std::int64_t i = which * pairs + lane; i < end; i += lanes) {

@@ -9,6 +9,8 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/attention_quantizer.hpp>
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/int4.hpp>
@@ -60,11 +62,11 @@ struct measure_heads {
 
   TESSERA_FN constexpr std::int64_t groups() const { return magnitudes.extent(0) * magnitudes.extent(1); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const head = which % magnitudes.extent(1);
     std::int64_t const sequence = which / magnitudes.extent(1);
-    per_lane<std::uint32_t, Group> largest;
+    per_lane<std::uint32_t, G> largest;
     for (int lane : group) {
       largest[lane] = 0;
       for (std::int64_t token = lane; token < source.length(sequence); token += lanes) {
@@ -80,9 +82,9 @@ struct measure_heads {
   }
 };
 
-/// Makes codes and scales of queries or keys. Q: a symmetric_quantizer; stored_code<Q> is the element that its codes
-/// lie in. Groups: the token_groups of its granularity. A group takes a block of 128 tokens.
-template <class Q, class Groups, class Source>
+/// Makes codes and scales of queries or keys; stored_code<Q> is the element that Q's codes lie in. Groups: those of
+/// queries or of keys in Q's granularity. A group takes a block of 128 tokens.
+template <ScoreQuantizer Q, TokenGroups Groups, class Source>
 struct encode_tokens {
   /// The element that codes lie in.
   using code_type = stored_code<Q>;
@@ -106,8 +108,8 @@ struct encode_tokens {
     return codes.extent(0) * codes.extent(1) * (codes.extent(2) / block);
   }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     std::int64_t const blocks = codes.extent(2) / block;
     std::int64_t const first = which % blocks * block;
     std::int64_t const head = which / blocks % codes.extent(1);
@@ -176,7 +178,7 @@ struct encode_tokens {
 };
 
 /// Makes codes of values, channel after channel, by scales that are made already. A group takes a block of 128 tokens.
-template <class Q, class Source>
+template <ScaleQuantizer Q, class Source>
 struct encode_values {
   using code_type = typename Q::code_type;
   static constexpr int lanes = 128;
@@ -190,8 +192,8 @@ struct encode_values {
 
   TESSERA_FN constexpr std::int64_t groups() const { return codes.extent(0) * codes.extent(1) * codes.extent(2); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const blocks = codes.extent(2);
     std::int64_t const at = which % blocks;
     std::int64_t const head = which / blocks % codes.extent(1);

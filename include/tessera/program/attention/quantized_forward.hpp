@@ -29,6 +29,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/concepts/attention_quantizer.hpp>
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/float16.hpp>
@@ -39,7 +41,9 @@
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/split_keys.hpp>
 #include <tessera/quantize/two_to_a_byte.hpp>
+#include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/gemm_tile.hpp>
+#include <tessera/tile/multiply_staged.hpp>
 #include <tessera/tile/per_lane.hpp>
 #include <tessera/tile/source/dense.hpp>
 #include <tessera/tile/staged_tile.hpp>
@@ -50,9 +54,9 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A method of quantized attention: its quantizers and its softmax. QK is the quantizer of queries and keys, a
-/// symmetric_quantizer with a granularity; PV that of weights and values.
-template <class QK, class PV, class Softmax>
+/// A method of quantized attention: its quantizers and its softmax. QK is the quantizer of queries and keys, PV that of
+/// weights and values.
+template <ScoreQuantizer QK, ScaleQuantizer PV, class Softmax>
 struct attention_method {
   /// The quantizer of queries and keys.
   using score_quantizer = QK;
@@ -63,7 +67,7 @@ struct attention_method {
   using query_groups = typename QK::granularity_type::queries;
   /// Keys that share a scale: a token_groups.
   using key_groups = typename QK::granularity_type::keys;
-  /// The element that codes of queries and keys lie in: std::int8_t or int4x2.
+  /// The element that codes of queries and keys lie in: std::int8_t, int4x2 or a small float.
   using score_code = stored_code<QK>;
   /// The type of the code of a value and of a weight.
   using value_code = typename PV::code_type;
@@ -102,6 +106,8 @@ struct attention_tiles {
   using softmax_type = typename Method::softmax;
   /// The element that codes of queries and keys lie in.
   using score_code = typename Method::score_code;
+  /// The type of a sum of products of codes.
+  using score_sum = typename gemm_operand<score_code>::sum_type;
   /// The quantizer of weights.
   using weights = typename Method::value_quantizer;
   using code_type = typename weights::code_type;
@@ -159,13 +165,13 @@ struct attention_tiles {
     return shape.batch * shape.query_heads * query_blocks() * partials.splits();
   }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     using product =
-        gemm_tile<operand_type, tessera::shape<rows, width, 32 / static_cast<int>(sizeof(operand_type))>, Group>;
+        gemm_tile<operand_type, tessera::shape<rows, width, 32 / static_cast<int>(sizeof(operand_type))>, G>;
     place const at = place_of(which);
-    per_lane<state_type, Group> state;
-    per_lane<float, Group> rounded;
+    per_lane<state_type, G> state;
+    per_lane<float, G> rounded;
     typename product::sum_tile totals[parts];
     for (int part = 0; part < parts; ++part) {
       product::clear(group, totals[part]);
@@ -250,9 +256,9 @@ struct attention_tiles {
   }
 
   /// Fills the tile of scores. Ends with a sync.
-  template <class Group>
-  TESSERA_FN void make_scores(Group const& group, place const& at, std::int64_t first, scratch_type& scratch) const {
-    using product = gemm_tile<score_code, tessera::shape<rows, columns, 32>, Group>;
+  template <Group G>
+  TESSERA_FN void make_scores(G const& group, place const& at, std::int64_t first, scratch_type& scratch) const {
+    using product = gemm_tile<score_code, tessera::shape<rows, columns, 32>, G>;
     dense<score_code> const q{queries.codes[at.sequence][at.head]};
     dense<score_code> const k{keys.codes[at.sequence][at.key_head]};
     typename product::sum_tile sums;
@@ -261,13 +267,7 @@ struct attention_tiles {
       group.sync();  // all lanes have read the tiles before
       q.load(group, scratch.q, at.first_query, element);
       k.load(group, scratch.k, first, element);
-      for (int step = 0; step < depth; step += product::depth) {
-        typename product::a_tile a;
-        typename product::b_tile b;
-        product::load_a(group, a, scratch.q.values + step, scratch.q.stride);
-        product::load_b_transposed(group, b, scratch.k.values + step, scratch.k.stride);
-        product::multiply(group, a, b, sums);
-      }
+      multiply_staged<product>(group, scratch.q, scratch.k, sums);
     }
     for (int lane : group) {
       scratch.key_scale[lane] = keys.scales(at.sequence, at.key_head, Method::key_groups::group_of(first + lane));
@@ -283,14 +283,14 @@ struct attention_tiles {
     std::int64_t first;
     scratch_type& scratch;
 
-    TESSERA_FN void operator()(int row, int column, std::int32_t sum) const {
+    TESSERA_FN void operator()(int row, int column, score_sum sum) const {
       std::int64_t const query = at.first_query + row;
       std::int64_t const key = first + column;
       key_interval const seen = at.mask.of(query);
       float score = -infinity;
       if (key >= seen.first && key < seen.end) {
         score = static_cast<float>(sum);
-        if (program.has_addends()) {
+        if (program.keeps_scaled()) {
           score *= scratch.query_scale[row] * scratch.key_scale[column];
           if (program.queries.corrections.data != nullptr) {
             score += program.queries.corrections(at.sequence, at.head, query / rows, key);
@@ -304,16 +304,19 @@ struct attention_tiles {
     }
   };
 
-  /// Whether something is added to products of codes, so that they are scaled before they are kept.
-  TESSERA_FN bool has_addends() const { return !std::is_same_v<Bias, no_bias> || queries.corrections.data != nullptr; }
+  /// Whether scores are scaled before they are kept: where something is added to them, and where codes are floats,
+  /// whose sums are no whole numbers as those are that softmaxes get before they are scaled.
+  TESSERA_FN bool keeps_scaled() const {
+    return !std::is_integral_v<score_sum> || !std::is_same_v<Bias, no_bias> || queries.corrections.data != nullptr;
+  }
   /// The factor that a kept score is still to be multiplied by.
   TESSERA_FN float score_scale(scratch_type const& scratch, int row, int column) const {
-    return has_addends() ? 1.0F : scratch.query_scale[row] * scratch.key_scale[column];
+    return keeps_scaled() ? 1.0F : scratch.query_scale[row] * scratch.key_scale[column];
   }
 
   /// Turns scores into weights, and adds them to the states of their rows. Ends with a sync.
-  template <class Group>
-  TESSERA_FN void make_weights(Group const& group, per_lane<state_type, Group>& state, per_lane<float, Group>& rounded,
+  template <Group G>
+  TESSERA_FN void make_weights(G const& group, per_lane<state_type, G>& state, per_lane<float, G>& rounded,
                                bool is_first, scratch_type& scratch) const {
     for (int lane : group) {
       float largest = -infinity;
@@ -345,20 +348,14 @@ struct attention_tiles {
     group.sync();
   }
 
-  template <class Product, class Group>
-  TESSERA_FN void add_values(Group const& group, place const& at, std::int64_t first, int part, scratch_type& scratch,
+  template <class Product, Group G>
+  TESSERA_FN void add_values(G const& group, place const& at, std::int64_t first, int part, scratch_type& scratch,
                              typename Product::sum_tile& totals) const {
     group.sync();  // all lanes have read the values before
     load_values(group, values.codes[at.sequence][at.key_head][first / columns], part * width, scratch.v);
     typename Product::sum_tile sums;
     Product::clear(group, sums);
-    for (int step = 0; step < columns; step += Product::depth) {
-      typename Product::a_tile a;
-      typename Product::b_tile b;
-      Product::load_a(group, a, scratch.p.values + step, scratch.p.stride);
-      Product::load_b_transposed(group, b, scratch.v.values + step, scratch.v.stride);
-      Product::multiply(group, a, b, sums);
-    }
+    multiply_staged<Product>(group, scratch.p, scratch.v, sums);
     Product::each_pair(group, sums, totals, add{scratch});
   }
 
@@ -370,8 +367,8 @@ struct attention_tiles {
   };
 
   /// Loads the values of a tile and 64 channels. Channels beyond the last become zeros. Ends with a sync.
-  template <class Group>
-  TESSERA_FN void load_values(Group const& group, matrix_view<code_type const> codes, std::int64_t first_channel,
+  template <Group G>
+  TESSERA_FN void load_values(G const& group, matrix_view<code_type const> codes, std::int64_t first_channel,
                               staged_tile<operand_type, width, columns>& tile) const {
     if constexpr (std::is_same_v<code_type, operand_type>) {
       dense<code_type>{codes}.load(group, tile, first_channel, 0);
@@ -387,10 +384,9 @@ struct attention_tiles {
   }
 
   /// Makes what results are multiplied by, and writes log-sum-exps. Ends with a sync.
-  template <class Group>
-  TESSERA_FN void finish_rows(Group const& group, place const& at, std::int64_t split,
-                              per_lane<state_type, Group> const& state, per_lane<float, Group> const& rounded,
-                              scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void finish_rows(G const& group, place const& at, std::int64_t split, per_lane<state_type, G> const& state,
+                              per_lane<float, G> const& rounded, scratch_type& scratch) const {
     for (int lane : group) {
       if (lane >= rows) {
         scratch.second[lane - rows] = {state[lane], rounded[lane]};

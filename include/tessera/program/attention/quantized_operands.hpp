@@ -14,7 +14,8 @@
 ///               scales  float     batch x key heads x channels
 ///
 /// Codes of 4 bits may be two_to_a_byte (quantize/two_to_a_byte.hpp): queries and keys then have int4x2, half as many,
-/// a pair being two neighbouring channels.
+/// a pair being two neighbouring channels. Codes of other quantizers of queries and keys are their code_type:
+/// float8_e4m3 of a scaled_float_quantizer<float8_e4m3, per_token>.
 ///
 /// A query's scale is multiplied by the softmax's and by log2(e): a sum of products of codes, times the scales of query
 /// and key, is a score in base 2. A group or channel of zeros has scale 0. A group or channel with an infinity or a NaN
@@ -23,10 +24,12 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/scalar.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/float8.hpp>
 #include <tessera/core/int4.hpp>
+#include <tessera/core/precision.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/head_view.hpp>
 
@@ -63,9 +66,9 @@ inline constexpr std::int64_t few_queries = 16;
 
 /// Where token s of every 16 lies among the codes of a channel of values. Lanes that hold weights of tokens 2t, 2t + 1,
 /// 8 + 2t and 8 + 2t + 1 as sums of one tensor core product then hold them as four neighbours for the next product.
-template <class Integer>
-[[nodiscard]] TESSERA_FN constexpr Integer value_place(Integer token) {
-  Integer const s = token % 16;
+template <detail::Integer I>
+[[nodiscard]] TESSERA_FN constexpr I value_place(I token) {
+  I const s = token % 16;
   return token - s + s / 8 * 2 + s / 2 % 4 * 4 + s % 2;
 }
 
@@ -122,7 +125,14 @@ inline constexpr int codes_in<int4x2> = 2;
   return channel % 2 == 0 ? low(element) : high(element);
 }
 
-/// Codes and scales of queries, with the terms that attention adds to their scores. Code: std::int8_t or int4x2.
+/// The value of the code of a channel, from the small float that is the code.
+template <Scalar Code>
+[[nodiscard]] TESSERA_FN constexpr float code_in(Code element, std::int64_t) {
+  return load(element);
+}
+
+/// Codes and scales of queries, with the terms that attention adds to their scores. Code: std::int8_t, int4x2 or a
+/// small float.
 template <class Code>
 struct quantized_queries {
   head_view<Code> codes;  ///< batch x query heads x padded queries x channels / codes_in
@@ -134,13 +144,13 @@ struct quantized_queries {
                                       ///< query of the block, in base 2; null without a block_mean
 
   /// The code of a channel of a token.
-  [[nodiscard]] TESSERA_FN constexpr int code(std::int64_t sequence, std::int64_t head, std::int64_t token,
-                                              std::int64_t channel) const {
+  [[nodiscard]] TESSERA_FN constexpr auto code(std::int64_t sequence, std::int64_t head, std::int64_t token,
+                                               std::int64_t channel) const {
     return code_in(codes(sequence, head, token, channel / codes_in<Code>), channel);
   }
 };
 
-/// Codes, scales and means of keys. Code: std::int8_t or int4x2.
+/// Codes, scales and means of keys. Code: std::int8_t, int4x2 or a small float.
 template <class Code>
 struct quantized_keys {
   head_view<Code> codes;     ///< batch x key heads x padded keys x channels / codes_in
@@ -148,8 +158,8 @@ struct quantized_keys {
   view<float, 3> mean = {};  ///< batch x key heads x channels: the mean subtracted before coding; or null
 
   /// The code of a channel of a token.
-  [[nodiscard]] TESSERA_FN constexpr int code(std::int64_t sequence, std::int64_t head, std::int64_t token,
-                                              std::int64_t channel) const {
+  [[nodiscard]] TESSERA_FN constexpr auto code(std::int64_t sequence, std::int64_t head, std::int64_t token,
+                                               std::int64_t channel) const {
     return code_in(codes(sequence, head, token, channel / codes_in<Code>), channel);
   }
 };

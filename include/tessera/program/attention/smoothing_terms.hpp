@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/program/attention/quantize_heads.hpp>
@@ -30,8 +31,8 @@ struct mean_scores {
   TESSERA_FN constexpr std::int64_t blocks() const { return divide_up(queries.tokens(), std::int64_t{lanes}); }
   TESSERA_FN constexpr std::int64_t groups() const { return queries.batch() * queries.heads() * blocks(); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const head = which / blocks() % queries.heads();
     std::int64_t const sequence = which / blocks() / queries.heads();
     std::int64_t const key_head = head / (queries.heads() / key_means.extent(1));
@@ -94,8 +95,8 @@ struct query_corrections {
     return corrections.extent(0) * keys.source.heads() * parts() * key_blocks();
   }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const part = which / key_blocks() % parts();
     std::int64_t const key_head = which / key_blocks() / parts() % keys.source.heads();
     std::int64_t const sequence = which / key_blocks() / parts() / keys.source.heads();

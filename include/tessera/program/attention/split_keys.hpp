@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
@@ -189,8 +190,8 @@ struct merge_attention {
     return results.shape.batch * results.shape.query_heads * results.shape.queries;
   }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     place const at{which / results.shape.queries / results.shape.query_heads,
                    which / results.shape.queries % results.shape.query_heads, which % results.shape.queries};
     auto const splits = static_cast<int>(partials.splits());

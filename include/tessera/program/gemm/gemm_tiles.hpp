@@ -8,17 +8,20 @@
 ///
 /// A, B: TileSources of gemm_operand<Operand>::value_type, or sources that need scratch (tile/source/open_source.hpp),
 /// both with the depth as columns. If A has is_zero(first_row, rows, first_column, columns), parts for which it returns
-/// true are neither loaded nor multiplied. Epilogue: a trivially copyable function object; `epilogue(row, column, sum)`
-/// is called once for each sum inside of the result: see program/gemm/store_sums.hpp.
+/// true are neither loaded nor multiplied. The epilogue is called once for each sum inside of the result: see
+/// program/gemm/store_sums.hpp.
 #pragma once
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/shape.hpp>
+#include <tessera/program/gemm/sum_epilogue.hpp>
 #include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/gemm_tile.hpp>
+#include <tessera/tile/multiply_staged.hpp>
 #include <tessera/tile/source/open_source.hpp>
 #include <tessera/tile/staged_tile.hpp>
 #include <tessera/tile/tile_order.hpp>
@@ -26,7 +29,7 @@
 namespace tessera {
 inline namespace v0 {
 
-template <class Operand, AnySource A, AnySource B, class Epilogue>
+template <class Operand, AnySource A, AnySource B, SumEpilogue Epilogue>
 struct gemm_tiles {
   using operand_type = typename gemm_operand<Operand>::value_type;
   static constexpr int lanes = lanes_for_sources<A, B>(128);
@@ -54,9 +57,9 @@ struct gemm_tiles {
   /// How many tiles there are. Each takes a group.
   TESSERA_FN constexpr std::int64_t tiles() const { return order().count(); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
-    using mma = gemm_tile<Operand, shape<rows, columns, step>, Group>;
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
+    using mma = gemm_tile<Operand, shape<rows, columns, step>, G>;
     tile_order::place const tile = order().at(which);
     std::int64_t const first_row = std::int64_t{tile.row} * rows;
     std::int64_t const first_column = std::int64_t{tile.column} * columns;
@@ -74,13 +77,7 @@ struct gemm_tiles {
       a_source.load(group, scratch.a, first_row, first);
       b_source.load(group, scratch.b, first_column, first);
       group.sync();
-      for (int at = 0; at < depth; at += step) {
-        typename mma::a_tile a_tile;
-        typename mma::b_tile b_tile;
-        mma::load_a(group, a_tile, scratch.a.values + at, scratch.a.stride);
-        mma::load_b_transposed(group, b_tile, scratch.b.values + at, scratch.b.stride);
-        mma::multiply(group, a_tile, b_tile, sums);
-      }
+      multiply_staged<mma>(group, scratch.a, scratch.b, sums);
     }
     mma::each(group, sums, inside{epilogue, first_row, first_column, a.rows(), b.rows()});
   }

@@ -10,6 +10,7 @@
 
 #include <tessera/core/bits.hpp>
 #include <tessera/program/gemm/store_sums.hpp>
+#include <tessera/program/gemm/sum_maps.hpp>
 #include <tessera/tile/cuda/barrier.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/convert.cuh>
@@ -25,7 +26,7 @@ namespace detail {
 
 /// The common base of store_sums_by_boxes for elements of 2 and of 4 bytes. Each warp writes its 16 rows in boxes of 16
 /// x 128 bytes, two of which are being stored at a time.
-template <class Output, class Map>
+template <class Output, SumMap Map>
 struct box_stores {
   static constexpr int box_rows = 16;
   static constexpr int box_columns = 128 / static_cast<int>(sizeof(Output));
@@ -79,11 +80,11 @@ struct box_stores {
 
 }  // namespace detail
 
-template <class Output, class Map>
+template <class Output, SumMap Map>
 struct store_sums_by_boxes;
 
 /// The epilogue for elements of 4 bytes.
-template <class Output, class Map>
+template <class Output, SumMap Map>
 requires(sizeof(Output) == 4) struct store_sums_by_boxes<Output, Map> : detail::box_stores<Output, Map> {
   using base = detail::box_stores<Output, Map>;
   using scratch_type = typename base::scratch_type;
@@ -118,7 +119,7 @@ requires(sizeof(Output) == 4) struct store_sums_by_boxes<Output, Map> : detail::
 
 /// The epilogue for elements of 2 bytes: sums become 64 words at once, which are stored while the next tile is
 /// multiplied.
-template <class Output, class Map>
+template <class Output, SumMap Map>
 requires(sizeof(Output) == 2) struct store_sums_by_boxes<Output, Map> : detail::box_stores<Output, Map> {
   using base = detail::box_stores<Output, Map>;
   using scratch_type = typename base::scratch_type;
@@ -177,7 +178,7 @@ requires(sizeof(Output) == 2) struct store_sums_by_boxes<Output, Map> : detail::
 };
 
 /// The epilogue for any strides and any storage type: each thread stores its own sums.
-template <class Output, class Map>
+template <class Output, SumMap Map>
 struct store_sums_directly {
   struct scratch_type {};
 

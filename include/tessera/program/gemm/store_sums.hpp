@@ -8,6 +8,7 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/precision.hpp>
+#include <tessera/program/gemm/sum_maps.hpp>
 #include <tessera/view/matrix_view.hpp>
 
 namespace tessera {
@@ -27,7 +28,7 @@ TESSERA_FN constexpr Output stored_sum(Value value) {
 
 }  // namespace detail
 
-template <class Output, class Map>
+template <class Output, SumMap Map>
 struct store_sums {
   matrix_view<Output> target;
   Map map;

@@ -6,11 +6,17 @@
 ///     };
 ///     linear<bfloat16>::forward(exec, inputs, weights, chained<add_bias<float>, rectified>{{bias}, {}}, outputs);
 ///     linear<bfloat16>::forward(exec, inputs, weights, soft_capped{30.0F}, outputs);
+///
+/// Laws of a SumMap, checked by `tessera::testing::check_map_laws(map, sums, columns)`:
+///   1. The result depends on the sum, the row and the column alone, in whatever order and however often it is called.
+///   2. A copy of its bytes is the same map: programs carry it to a GPU as bytes.
 #pragma once
 
 #include <cstdint>
 #include <math.h>  // not <cmath>: the global names are those that nvcc has on both sides
+#include <type_traits>
 
+#include <tessera/concepts/because.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/view/array_view.hpp>
@@ -18,6 +24,18 @@
 
 namespace tessera {
 inline namespace v0 {
+
+// clang-format off
+/// A map of sums: a trivially copyable function of a sum, its row and its column.
+template <class M>
+concept SumMap =
+    (std::is_trivially_copyable_v<M>
+        || because<"a map of sums is trivially copyable, because programs carry it as bytes">) &&
+    (requires(M const& map, float sum, std::int64_t row, std::int64_t column) {
+       requires std::is_arithmetic_v<decltype(map(sum, row, column))>;
+     } || because<"a map of sums gives a number for a sum at (row, column): "
+                  "float operator()(float sum, std::int64_t row, std::int64_t column) const">);
+// clang-format on
 
 /// Leaves sums as they are.
 struct plain_sum {
@@ -57,7 +75,7 @@ struct soft_capped {
 };
 
 /// Applies one map after the other.
-template <class First, class Second>
+template <SumMap First, SumMap Second>
 struct chained {
   First first;    ///< the map that sums go through first
   Second second;  ///< the map that the results of `first` go through

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/tile/gemm_schedule.hpp>
@@ -124,8 +125,8 @@ struct list_loss_blocks {
 
   TESSERA_FN constexpr std::int64_t groups() const { return works.classifier_panels + works.hidden_panels; }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     if (range.is_beyond()) {
       return;
     }
@@ -139,9 +140,9 @@ struct list_loss_blocks {
     std::int32_t found = 0;
     bool is_unclean = false;
     for (std::int32_t first = 0; first < blocks; first += lanes) {
-      per_lane<std::int32_t, Group> place_in_list;
-      per_lane<bool, Group> is_kept;
-      per_lane<bool, Group> must_clean;
+      per_lane<std::int32_t, G> place_in_list;
+      per_lane<bool, G> is_kept;
+      per_lane<bool, G> must_clean;
       for (int lane : group) {
         std::int32_t const block = first + lane;
         is_kept[lane] = block < blocks && (is_hidden ? take_hidden(panel, block) : take_classifier(panel, block));
@@ -213,8 +214,8 @@ struct list_loss_tiles {
 
   TESSERA_FN constexpr std::int64_t groups() const { return tile_count.size(); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     loss_part_range range = first_part;
     range.first = first_part.first + which * range.entries;
     tile_order const order{static_cast<std::int32_t>(divide_up(token_blocks, std::int64_t{2})),
@@ -222,11 +223,11 @@ struct list_loss_tiles {
     auto const all = static_cast<std::int32_t>(order.count());
     std::int32_t found = 0;
     for (std::int32_t first = 0; first < all; first += lanes) {
-      per_lane<std::int32_t, Group> rank;
+      per_lane<std::int32_t, G> rank;
       for (int lane : group) {
         rank[lane] = first + lane < all && is_alive(range, order.at(first + lane)) ? 1 : 0;
       }
-      per_lane<std::int32_t, Group> place = rank;
+      per_lane<std::int32_t, G> place = rank;
       std::int32_t const some = exclusive_sum(group, place);
       for (int lane : group) {
         if (rank[lane] != 0) {

@@ -15,9 +15,11 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
+#include <tessera/program/loss/logit_reducer.hpp>
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/reduce/entropy.hpp>
 #include <tessera/reduce/log_sum_exp.hpp>
@@ -71,7 +73,7 @@ struct loss_row_memory {
 };
 
 /// The sum of exponentials in a state of a Reducer that is or has an lse_reducer or an entropy_reducer.
-template <class R>
+template <LogitReducer R>
 TESSERA_FN constexpr scaled_exponentials<float> exponentials_of(R const& reducer, typename R::state_type const& state) {
   if constexpr (has_reducer<entropy_reducer<float>, R>) {
     auto const& part = state_of<entropy_reducer<float>>(reducer, state);
@@ -83,7 +85,7 @@ TESSERA_FN constexpr scaled_exponentials<float> exponentials_of(R const& reducer
 
 /// Sets states and bounds of rows to those of no logits. Run with a lane for each row of the list of tokens. R: the
 /// Reducer.
-template <class R>
+template <LogitReducer R>
 struct clear_loss_states {
   static constexpr int lanes = 256;
   struct scratch_type {};
@@ -93,8 +95,8 @@ struct clear_loss_states {
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(states.extent(1), std::int64_t{lanes}); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     for (int lane : group) {
       std::int64_t const row = which * lanes + lane;
       for (std::int64_t i = 0; row < states.extent(1) && i < states.extent(0); ++i) {
@@ -109,7 +111,7 @@ struct clear_loss_states {
 
 /// Merges what all splits of the vocabulary have seen of a row. Run with a lane for each row of the list of tokens. R:
 /// the Reducer.
-template <class R>
+template <LogitReducer R>
 struct share_loss_bounds {
   static constexpr int lanes = 256;
   struct scratch_type {};
@@ -120,8 +122,8 @@ struct share_loss_bounds {
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(states.extent(1), std::int64_t{lanes}); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     constexpr float log2_e = 1.442695041F;
     for (int lane : group) {
       std::int64_t const row = which * lanes + lane;
@@ -151,9 +153,9 @@ struct check_loss_marks {
 
   TESSERA_FN constexpr std::int64_t groups() const { return marks.live.extent(0); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    per_lane<std::int32_t, Group> wrong;
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
+    per_lane<std::int32_t, G> wrong;
     for (int lane : group) {
       std::int64_t const token = which * lanes + lane;
       std::int64_t const row = token < tokens.row_of.size() ? tokens.row_of[token] : -1;

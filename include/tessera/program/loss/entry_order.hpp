@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/program/loss/block_lists.hpp>
@@ -72,8 +73,8 @@ struct mark_labels {
 
   TESSERA_FN constexpr std::int64_t groups() const { return marks.live.extent(0); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     if (marks.is_marked[0] == 0) {
       return;
     }
@@ -108,8 +109,8 @@ struct class_entries {
 
   TESSERA_FN constexpr std::int64_t groups() const { return order.groups(); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     for (int lane : group) {
       if (lane < loss_entry_order::classes) {
         scratch.counts[lane] = 0;
@@ -153,12 +154,12 @@ struct place_classes {
 
   loss_entry_order order;
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type&) const {
     std::int64_t const all = loss_entry_order::classes * order.groups();
     std::int32_t before = 0;
     for (std::int64_t first = 0; first < all; first += lanes) {
-      per_lane<std::int32_t, Group> place;
+      per_lane<std::int32_t, G> place;
       for (int lane : group) {
         place[lane] = first + lane < all ? order.counts[first + lane] : 0;
       }
@@ -191,8 +192,8 @@ struct place_entries {
 
   TESSERA_FN constexpr std::int64_t groups() const { return order.groups(); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     for (int lane : group) {
       if (lane < loss_entry_order::classes) {
         scratch.first[lane] = order.counts[order.count_at(lane, which)];
@@ -209,16 +210,16 @@ struct place_entries {
     return static_cast<std::int32_t>(packed[which / 4] >> which % 4 * 16 & 0xffff);
   }
 
-  template <class Group>
-  TESSERA_FN void place_some(Group const& group, std::int64_t first, scratch_type& scratch) const {
-    per_lane<std::int32_t, Group> own;
+  template <Group G>
+  TESSERA_FN void place_some(G const& group, std::int64_t first, scratch_type& scratch) const {
+    per_lane<std::int32_t, G> own;
     for (int lane : group) {
       own[lane] = first + lane < order.class_of.size() ? order.class_of[first + lane] : -1;
     }
     std::uint64_t totals[words];
-    per_lane<std::int32_t, Group> rank;
+    per_lane<std::int32_t, G> rank;
     for (int word = 0; word < words; ++word) {
-      per_lane<std::uint64_t, Group> ones;
+      per_lane<std::uint64_t, G> ones;
       for (int lane : group) {
         ones[lane] = own[lane] >= 0 && own[lane] / 4 == word ? std::uint64_t{1} << own[lane] % 4 * 16 : 0;
       }
@@ -258,13 +259,13 @@ struct find_alive_blocks {
 
   TESSERA_FN constexpr std::int64_t groups() const { return alive.extent(1); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const last = min(order.alive[0], order.entry_of.size());
     bool const is_marked = marks.is_marked[0] != 0;
     std::int32_t dead = 0;
     for (std::int64_t block = 0; block < alive.extent(0); ++block) {
-      per_lane<bool, Group> matters;
+      per_lane<bool, G> matters;
       for (int lane : group) {
         std::int64_t const place = which * lanes + lane;
         matters[lane] = place < last && (!is_marked || marks.is_live(block, order.entry_of[place]));
@@ -297,8 +298,8 @@ struct choose_order {
 
   TESSERA_FN constexpr std::int64_t groups() const { return order.groups(); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     bool const in_order = order.dead_blocks[0] * least < alive.extent(0) * alive.extent(1);
     for (int lane : group) {
       if (in_order) {
@@ -345,8 +346,8 @@ struct gather_entries {
 
   TESSERA_FN constexpr std::int64_t groups() const { return gathered.extent(0); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const end = range.width();
     if (range.is_in_order() || which >= divide_up(end, std::int64_t{256}) * 256) {
       return;

@@ -10,9 +10,11 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
+#include <tessera/program/loss/logit_reducer.hpp>
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/reduce/arg_max.hpp>
 #include <tessera/reduce/entropy.hpp>
@@ -53,7 +55,7 @@ struct softmax_reading {
 };
 
 /// Reads a state of any reducer that has a log-sum-exp.
-template <class R>
+template <LogitReducer R>
 TESSERA_FN softmax_reading read_softmax(R const& reducer, typename R::state_type const& state) {
   if constexpr (has_reducer<entropy_reducer<float>, R>) {
     auto const& part = state_of<entropy_reducer<float>>(reducer, state);
@@ -65,7 +67,7 @@ TESSERA_FN softmax_reading read_softmax(R const& reducer, typename R::state_type
 }
 
 /// Makes the losses of tokens from the states of rows, and adds up the tokens of each group.
-template <class R>
+template <LogitReducer R>
 struct finish_loss_tokens {
   static_assert(has_reducer<lse_reducer<float>, R> || has_reducer<entropy_reducer<float>, R>,
                 "tessera: the reducer of a loss is or has an lse_reducer<float> or an entropy_reducer<float>");
@@ -85,9 +87,9 @@ struct finish_loss_tokens {
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(tokens.order.size(), std::int64_t{lanes}); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    per_lane<loss_sums, Group> own;
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
+    per_lane<loss_sums, G> own;
     for (int lane : group) {
       std::int64_t const row = which * lanes + lane;
       own[lane] = row < tokens.count[0] ? finish_row(row) : loss_sums{0, 0, 0};
@@ -154,9 +156,9 @@ struct finish_loss {
   loss_total_outputs outputs;            ///< where results go
   array_view<float> scale;               ///< one element, for the backward pass: 1 / total weight for a mean, else 1
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
-    per_lane<loss_sums, Group> own;
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type&) const {
+    per_lane<loss_sums, G> own;
     for (int lane : group) {
       own[lane] = loss_sums{0, 0, 0};
       for (std::int64_t i = lane; i < sums.size(); i += lanes) {

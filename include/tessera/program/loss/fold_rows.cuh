@@ -15,6 +15,7 @@
 #include <type_traits>
 
 #include <tessera/core/math.hpp>
+#include <tessera/program/loss/logit_reducer.hpp>
 #include <tessera/program/loss/row_fold.hpp>
 #include <tessera/reduce/paired.hpp>
 #include <tessera/tile/cuda/chosen_registers.cuh>
@@ -67,7 +68,7 @@ __device__ __forceinline__ void join_lanes(typename Fold::part (&parts)[2], row_
 }
 
 /// Pushes the values of a tile into the kept state of the lane's own row.
-template <class R>
+template <LogitReducer R>
 struct pushed_rows {
   using state_type = typename R::state_type;
   static constexpr int copies = sizeof(state_type) <= 12 ? 4 : sizeof(state_type) <= 24 ? 2 : 1;
@@ -194,7 +195,7 @@ __device__ __forceinline__ void take_far_rows(float const (&sums)[Registers], fl
 
 /// The state of the lane's own row in this tile; values of reducers that need push() go to `kept` at once. `largest`:
 /// the largest sums of the lane's two rows. `kept`: the state of the lane's own row, in shared memory.
-template <class R, int Registers>
+template <LogitReducer R, int Registers>
 __device__ __forceinline__ typename R::state_type fold_rows(float const (&sums)[Registers], float const (&largest)[2],
                                                             row_place const& place, typename R::state_type& kept) {
   using fold = row_fold<R>;

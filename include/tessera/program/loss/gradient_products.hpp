@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
@@ -44,10 +45,10 @@ struct prepare_loss_gradients {
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(rows.size(), std::int64_t{lanes}); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     float const common = !is_reduced ? 1.0F : mean_scale[0] * (upstream.loss.data != nullptr ? upstream.loss[0] : 1.0F);
-    per_lane<float, Group> bound;
+    per_lane<float, G> bound;
     for (int lane : group) {
       std::int64_t const row = which * lanes + lane;
       bound[lane] = 0.0F;
@@ -103,9 +104,9 @@ struct scale_loss_gradients {
 
   TESSERA_FN constexpr std::int64_t groups() const { return largest.size(); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    per_lane<float, Group> bound;
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
+    per_lane<float, G> bound;
     for (int lane : group) {
       bound[lane] = 0.0F;
       for (std::int64_t i = lane; i < largest.size(); i += lanes) {
@@ -201,8 +202,8 @@ struct clear_unlabelled {
 
   TESSERA_FN constexpr std::int64_t groups() const { return target.extent(0); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     if (row_of[which] >= 0) {
       return;
     }
@@ -228,8 +229,8 @@ struct sum_gradient_columns {
   TESSERA_FN constexpr std::int64_t across() const { return divide_up(gradient.extent(1), std::int64_t{lanes}); }
   TESSERA_FN constexpr std::int64_t groups() const { return column_sums.extent(0) * across(); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const block = which / across();
     std::int64_t const last = min((block + 1) * rows, gradient.extent(0));
     for (int lane : group) {
@@ -257,8 +258,8 @@ struct sum_bias_gradient {
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(target.size(), std::int64_t{lanes}); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     for (int lane : group) {
       std::int64_t const entry = which * lanes + lane;
       if (entry < target.size()) {

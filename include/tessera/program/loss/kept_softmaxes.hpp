@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
@@ -46,8 +47,8 @@ struct set_softmaxes {
   array_view<std::int32_t> state;  ///< one element
   std::int32_t value;              ///< the value that it gets
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type&) const {
     for (int lane : group) {
       if (lane == 0) {
         state[0] = value;
@@ -84,8 +85,8 @@ struct differentiate_softmaxes {
 
   TESSERA_FN constexpr std::int64_t groups() const { return kept.values.extent(0); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     bool const is_there = kept.state[0] == kept_softmaxes<T>::there;
     loss_token_factors const factors = tokens[which];
     for (int lane : group) {

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
@@ -84,8 +85,8 @@ struct loss_gradient_tiles {
   }
   TESSERA_FN constexpr std::int64_t groups() const { return logits.row_tiles() * column_tiles(); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     std::int64_t const row_tile = which % logits.row_tiles();
     std::int64_t const column_tile = which / logits.row_tiles();
     std::int64_t const first_row = row_tile * layout::rows;
@@ -118,8 +119,8 @@ struct loss_gradient_tiles {
   }
 
   /// Turns the logits of a lane's part of a row into gradients.
-  template <class Group>
-  TESSERA_FN void differentiate(Group const& group, int lane, std::int64_t first_row, std::int64_t first_column,
+  template <Group G>
+  TESSERA_FN void differentiate(G const& group, int lane, std::int64_t first_row, std::int64_t first_column,
                                 scratch_type& scratch) const {
     int const row = lane % layout::rows;
     int const first = lane / layout::rows * layout::part_columns;

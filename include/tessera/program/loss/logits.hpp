@@ -10,12 +10,14 @@
 #include <math.h>  // not <cmath>: the global names are those that nvcc has on both sides
 #include <type_traits>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/core/shape.hpp>
 #include <tessera/tile/gemm_tile.hpp>
+#include <tessera/tile/multiply_staged.hpp>
 #include <tessera/tile/source/dense.hpp>
 #include <tessera/tile/staged_tile.hpp>
 #include <tessera/view/array_view.hpp>
@@ -77,8 +79,8 @@ struct loss_tile<gemm_tile<T, Shape, Host>> {
     /// The logit of a row and a column of the tile.
     TESSERA_FN float& logit(int row, int column) { return logits[row * (columns + 1) + column]; }
   };
-  template <class Group>
-  using mma = gemm_tile<T, Shape, Group>;
+  template <Group G>
+  using mma = gemm_tile<T, Shape, G>;
 };
 
 template <class Tile>
@@ -98,10 +100,10 @@ struct loss_logits {
   }
 
   /// Fills the tile of logits. Logits beyond the vocabulary stay as they are. Ends with a sync.
-  template <class Group>
-  TESSERA_FN void compute(Group const& group, std::int64_t first_row, std::int64_t first_column,
+  template <Group G>
+  TESSERA_FN void compute(G const& group, std::int64_t first_row, std::int64_t first_column,
                           typename layout::scratch_type& scratch) const {
-    using mma = typename layout::template mma<Group>;
+    using mma = typename layout::template mma<G>;
     typename mma::sum_tile sums;
     mma::clear(group, sums);
     for (std::int64_t first = 0; first < classifier.columns(); first += layout::depth) {
@@ -109,13 +111,7 @@ struct loss_logits {
       hidden.load(group, scratch.a, first_row, first);
       classifier.load(group, scratch.b, first_column, first);
       group.sync();
-      for (int at = 0; at < layout::depth; at += mma::depth) {
-        typename mma::a_tile a_tile;
-        typename mma::b_tile b_tile;
-        mma::load_a(group, a_tile, scratch.a.values + at, scratch.a.stride);
-        mma::load_b_transposed(group, b_tile, scratch.b.values + at, scratch.b.stride);
-        mma::multiply(group, a_tile, b_tile, sums);
-      }
+      multiply_staged<mma>(group, scratch.a, scratch.b, sums);
     }
     group.sync();  // all lanes have read the logits before
     mma::each(group, sums, keep{map, scratch, first_column, classifier.rows()});

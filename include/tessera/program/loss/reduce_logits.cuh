@@ -24,6 +24,7 @@
 #include <tessera/program/loss/entry_marks.hpp>
 #include <tessera/program/loss/fold_rows.cuh>
 #include <tessera/program/loss/kept_softmaxes.hpp>
+#include <tessera/program/loss/logit_reducer.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/row_fold.hpp>
 #include <tessera/program/loss/tokens.hpp>
@@ -42,7 +43,7 @@ namespace tessera {
 inline namespace v0 {
 
 /// Reduces rows of logits, and leaves marks and softmaxes where they are wanted. R: the Reducer.
-template <class T, class R>
+template <class T, LogitReducer R>
 struct reduce_loss_rows {
   using state_type = typename R::state_type;
   /// What is kept of a row from tile to tile.

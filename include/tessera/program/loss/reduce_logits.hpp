@@ -12,8 +12,10 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
+#include <tessera/program/loss/logit_reducer.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/reduce/paired.hpp>
@@ -26,7 +28,7 @@ inline namespace v0 {
 
 /// Reduces rows of logits and picks the labels' logits. Tile: see program/loss/logits.hpp. R: a Reducer of floats or of
 /// placed_value<float>.
-template <class Tile, class R>
+template <class Tile, LogitReducer R>
 struct loss_tiles {
   using layout = loss_tile<Tile>;
   using state_type = typename R::state_type;
@@ -45,15 +47,15 @@ struct loss_tiles {
 
   TESSERA_FN constexpr std::int64_t groups() const { return logits.row_tiles() * splits; }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     std::int64_t const first_row = which / splits * layout::rows;
     std::int64_t const split = which % splits;
     std::int64_t const count = tokens.count[0];
     if (first_row >= count) {
       return;
     }
-    per_lane<state_type, Group> state;
+    per_lane<state_type, G> state;
     for (int lane : group) {
       state[lane] = reducer.identity();
     }

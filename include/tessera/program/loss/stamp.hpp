@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/mix_bits.hpp>
@@ -72,10 +73,10 @@ struct loss_input_samples {
   array_view<float const> weights;  ///< weights of tokens, or null
 
   /// The hash of all samples.
-  template <class Group>
-  TESSERA_FN std::uint64_t number(Group const& group) const {
-    static_assert(Group::size == lanes, "tessera: inputs are sampled by groups of 1024 lanes");
-    per_lane<std::uint64_t, Group> own;
+  template <Group G>
+  TESSERA_FN std::uint64_t number(G const& group) const {
+    static_assert(G::size == lanes, "tessera: inputs are sampled by groups of 1024 lanes");
+    per_lane<std::uint64_t, G> own;
     for (int lane : group) {
       own[lane] = of_matrix(lane, 1, hidden) + of_matrix(lane, 2, classifier) + of_list(lane, 3, labels) +
                   of_list(lane, 4, bias) + of_list(lane, 5, weights);
@@ -129,8 +130,8 @@ struct stamp_loss {
   loss_input_samples<T, Label> samples;  ///< inputs to be sampled
   array_view<std::uint64_t> target;      ///< loss_stamp::size words
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type&) const {
     std::uint64_t const of_inputs = samples.number(group);
     for (int lane : group) {
       if (lane < loss_stamp::size) {
@@ -162,8 +163,8 @@ struct check_loss_stamp {
   array_view<float> late_scale;          ///< one element, the last factor of all gradients: 1, or NaN
   status_word* status;
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type&) const {
     std::uint64_t const of_inputs = samples.number(group);
     int const differs = first_difference(of_inputs);
     group.sync();  // all lanes have read the stamp

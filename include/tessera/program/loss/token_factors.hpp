@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
@@ -45,10 +46,10 @@ struct place_loss_factors {
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(factors.size(), std::int64_t{lanes}); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const first = which * lanes;
-    per_lane<bool, Group> bad;
+    per_lane<bool, G> bad;
     for (int lane : group) {
       bad[lane] = false;
       if (first + lane < factors.size()) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/status.hpp>
@@ -82,8 +83,8 @@ struct select_loss_tokens {
   array_view<float> poison;  ///< one element
   status_word* status;
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type& scratch) const {
     for (int lane : group) {
       if (is_first(lane)) {
         scratch.bad = 0;
@@ -127,10 +128,10 @@ struct select_loss_tokens {
     return {label >= 0 && label < rule.vocabulary ? kind::label : kind::bad, label};
   }
 
-  template <class Group>
-  TESSERA_FN std::int64_t list_some(Group const& group, std::int64_t first, std::int64_t before,
+  template <Group G>
+  TESSERA_FN std::int64_t list_some(G const& group, std::int64_t first, std::int64_t before,
                                     scratch_type& scratch) const {
-    per_lane<std::int32_t, Group> place;
+    per_lane<std::int32_t, G> place;
     for (int lane : group) {
       verdict const judged = judge(first + lane);
       kind const what = judged.what;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/status.hpp>
@@ -35,8 +36,8 @@ struct append_tokens {
 
   TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * (extents.key_heads + extents.query_heads); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const heads = extents.key_heads + extents.query_heads;
     std::int64_t const at = which / heads;
     std::int64_t const head = which - at * heads;
@@ -56,8 +57,8 @@ struct append_tokens {
   }
 
  private:
-  template <class Group>
-  TESSERA_FN void append(Group const& group, std::int64_t at, std::int64_t head, std::int64_t sequence) const {
+  template <Group G>
+  TESSERA_FN void append(G const& group, std::int64_t at, std::int64_t head, std::int64_t sequence) const {
     std::int64_t const position = memory.sequences[sequence].tokens;
     std::int64_t const place = position % extents.ring;
     plain_keys<T> const key{keys[at]};
@@ -73,8 +74,8 @@ struct append_tokens {
     }
   }
 
-  template <class Group>
-  TESSERA_FN void turn_query(Group const& group, std::int64_t at, std::int64_t head, std::int64_t sequence) const {
+  template <Group G>
+  TESSERA_FN void turn_query(G const& group, std::int64_t at, std::int64_t head, std::int64_t sequence) const {
     std::int64_t const position = memory.sequences[sequence].tokens;
     plain_keys<T> const query{queries[at]};
     for (int lane : group) {
@@ -87,8 +88,8 @@ struct append_tokens {
   /// Writes the sequence of the step for later programs, or -1 if there is a fault, and reports the fault. Where a
   /// sequence was never begun, it makes the ring look full, by which later programs know. Groups of other heads find
   /// the same fault before and after.
-  template <class Group>
-  TESSERA_FN void admit(Group const& group, std::int64_t at, std::int64_t sequence, step_fault fault) const {
+  template <Group G>
+  TESSERA_FN void admit(G const& group, std::int64_t at, std::int64_t sequence, step_fault fault) const {
     for (int lane : group) {
       if (is_first(lane)) {
         if (step.sequences.data != nullptr) {

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
@@ -40,8 +41,8 @@ struct project_archived {
 
   TESSERA_FN constexpr std::int64_t groups() const { return step.steps(); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const sequence = step.sequence(extents, memory.sequences, which);
     if (sequence < 0 || !memory.sequences[sequence].archives(extents)) {
       set_residual(group, which, -1.0F);
@@ -50,8 +51,8 @@ struct project_archived {
     cached_sequence const known = memory.sequences[sequence];
     std::int64_t const first = known.chunks * extents.chunk;
     std::int64_t const row = known.first * extents.chunk + first;
-    per_lane<double, Group> held;
-    per_lane<double, Group> whole;
+    per_lane<double, G> held;
+    per_lane<double, G> whole;
     for (int lane : group) {
       held[lane] = whole[lane] = 0.0;
       for (std::int64_t at = lane; at < extents.chunk * extents.rank; at += lanes) {
@@ -81,8 +82,8 @@ struct project_archived {
     return total;
   }
 
-  template <class Group>
-  TESSERA_FN void set_residual(Group const& group, std::int64_t which, float residual) const {
+  template <Group G>
+  TESSERA_FN void set_residual(G const& group, std::int64_t which, float residual) const {
     for (int lane : group) {
       if (is_first(lane)) {
         step.residuals[which] = residual;
@@ -116,8 +117,8 @@ struct archive_chunks {
 
   TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * extents.key_heads; }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     std::int64_t const at = which / extents.key_heads;
     std::int64_t const head = which % extents.key_heads;
     std::int64_t const sequence = step.sequence(extents, memory.sequences, at);
@@ -166,9 +167,9 @@ struct archive_chunks {
   };
   /// Finds a place among the exact chunks for the head's oldest chunk in the ring, if it gets one. `usual`: the
   /// residual of the last fit.
-  template <class Group>
-  TESSERA_FN exact_place choose(Group const& group, std::int64_t sequence, std::int64_t head, float cosine,
-                                float residual, float usual) const {
+  template <Group G>
+  TESSERA_FN exact_place choose(G const& group, std::int64_t sequence, std::int64_t head, float cosine, float residual,
+                                float usual) const {
     exact_place const outlier = find(group, sequence, head, 0, extents.outliers, cosine, is_more{}, worse_outlier{});
     if (outlier.place >= 0 || !(residual > residual_limit * max(usual, least_residual))) {
       return outlier;
@@ -233,10 +234,10 @@ struct archive_chunks {
   };
 
   /// Finds a place from `first` to `end` that is empty, or else whose chunk's measure is_worse than the new one.
-  template <class Group, class IsWorse, class Worse>
-  TESSERA_FN exact_place find(Group const& group, std::int64_t sequence, std::int64_t head, std::int64_t first,
+  template <Group G, class IsWorse, class Worse>
+  TESSERA_FN exact_place find(G const& group, std::int64_t sequence, std::int64_t head, std::int64_t first,
                               std::int64_t end, float measure, IsWorse const& is_worse, Worse const& worse) const {
-    per_lane<candidate, Group> own;
+    per_lane<candidate, G> own;
     for (int lane : group) {
       own[lane] = {};
       for (std::int64_t place = first + lane; place < end; place += lanes) {
@@ -256,8 +257,8 @@ struct archive_chunks {
     TESSERA_FN bool operator()(float known, float measure) const { return known < measure; }
   };
 
-  template <class Group>
-  TESSERA_FN void keep(Group const& group, std::int64_t sequence, std::int64_t head, cached_sequence const& known,
+  template <Group G>
+  TESSERA_FN void keep(G const& group, std::int64_t sequence, std::int64_t head, cached_sequence const& known,
                        exact_place taken, ring_part const& values, scratch_type const& scratch) const {
     for (int lane : group) {
       for (std::int64_t i = lane; taken.place >= 0 && i < extents.chunk * extents.channels; i += lanes) {
@@ -285,8 +286,8 @@ struct add_to_gram {
 
   TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * extents.width(); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const at = which / extents.width();
     std::int64_t const row = which % extents.width();
     std::int64_t const sequence = step.sequence(extents, memory.sequences, at);
@@ -321,8 +322,8 @@ struct finish_steps {
 
   TESSERA_FN constexpr std::int64_t groups() const { return step.steps(); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     std::int64_t const sequence = step.sequence(extents, memory.sequences, which);
     group.sync();  // all have read how many tokens there are
     for (int lane : group) {

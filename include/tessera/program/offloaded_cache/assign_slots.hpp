@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/program/offloaded_cache/cache_memory.hpp>
@@ -33,8 +34,8 @@ struct place_chunks {
 
   TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * extents.key_heads; }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     std::int64_t const at = which / extents.key_heads;
     std::int64_t const head = which % extents.key_heads;
     std::int64_t const sequence = step.sequence(extents, memory.sequences, at);
@@ -74,8 +75,8 @@ struct place_chunks {
     std::int64_t row;  ///< row of the sequence's first chunk
   };
 
-  template <class Group>
-  TESSERA_FN void set_missed(Group const& group, std::int64_t at, std::int64_t head, std::int64_t count) const {
+  template <Group G>
+  TESSERA_FN void set_missed(G const& group, std::int64_t at, std::int64_t head, std::int64_t count) const {
     for (int lane : group) {
       if (is_first(lane)) {
         step.missed_counts(at, head) = static_cast<std::int32_t>(count);
@@ -83,9 +84,8 @@ struct place_chunks {
     }
   }
 
-  template <class Group>
-  TESSERA_FN void find_slots(Group const& group, place_of_head const& p, std::int64_t count,
-                             scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void find_slots(G const& group, place_of_head const& p, std::int64_t count, scratch_type& scratch) const {
     group.sync();  // all lanes have read the scratch
     for (int lane : group) {
       for (std::int64_t slot = lane; slot < extents.slots; slot += lanes) {
@@ -106,11 +106,11 @@ struct place_chunks {
   }
 
   /// Lists the chunks that are in no slot, and returns how many there are.
-  template <class Group>
-  TESSERA_FN std::int64_t list_absent(Group const& group, std::int64_t count, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN std::int64_t list_absent(G const& group, std::int64_t count, scratch_type& scratch) const {
     std::int64_t before = 0;
     for (std::int64_t first = 0; first < count; first += lanes) {
-      per_lane<std::int32_t, Group> place;
+      per_lane<std::int32_t, G> place;
       for (int lane : group) {
         place[lane] = first + lane < count && scratch.slots[first + lane] < 0 ? 1 : 0;
       }
@@ -126,12 +126,12 @@ struct place_chunks {
   }
 
   /// Gives the first `absent` listed chunks a free slot each.
-  template <class Group>
-  TESSERA_FN void give_slots(Group const& group, place_of_head const& p, std::int64_t hand, std::int64_t absent,
+  template <Group G>
+  TESSERA_FN void give_slots(G const& group, place_of_head const& p, std::int64_t hand, std::int64_t absent,
                              scratch_type& scratch) const {
     std::int64_t before = 0;
     for (std::int64_t first = 0; first < extents.slots && before < absent; first += lanes) {
-      per_lane<std::int32_t, Group> place;
+      per_lane<std::int32_t, G> place;
       for (int lane : group) {
         place[lane] = first + lane < extents.slots && scratch.is_used[slot_after(hand, first + lane)] == 0 ? 1 : 0;
       }

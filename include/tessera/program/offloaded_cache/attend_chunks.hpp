@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
@@ -42,8 +43,8 @@ struct attend_chunks {
 
   TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * splits * extents.key_heads; }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     constexpr float log2_e = 1.4426950408889634F;
     std::int64_t const head = which % extents.key_heads;
     std::int64_t const split = first_split + which / extents.key_heads % splits;
@@ -61,7 +62,7 @@ struct attend_chunks {
       }
     }
     group.sync();
-    per_lane<T const*, Group> keys;
+    per_lane<T const*, G> keys;
     for (int lane : group) {
       attended_token<T> const token = attended_by(extents, memory, step, {at, sequence, head}, split, lane);
       keys[lane] = token.key;
@@ -77,11 +78,11 @@ struct attend_chunks {
   }
 
  private:
-  template <class Group>
-  TESSERA_FN void weigh(Group const& group, std::int64_t at, std::int64_t head, std::int64_t split, std::int64_t query,
-                        per_lane<T const*, Group> const& keys, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void weigh(G const& group, std::int64_t at, std::int64_t head, std::int64_t split, std::int64_t query,
+                        per_lane<T const*, G> const& keys, scratch_type& scratch) const {
     online_softmax<float> const softmax;
-    per_lane<float, Group> score;
+    per_lane<float, G> score;
     for (int lane : group) {
       score[lane] = -infinity;
       if (keys[lane] != nullptr) {
@@ -94,7 +95,7 @@ struct attend_chunks {
     }
     auto state = softmax.identity();
     softmax.turn(state, maximum(group, score));
-    per_lane<float, Group> weight;
+    per_lane<float, G> weight;
     for (int lane : group) {
       weight[lane] = softmax.weight(state, score[lane]);
       scratch.weights[query * attended_tokens + lane] = weight[lane];
@@ -108,9 +109,9 @@ struct attend_chunks {
   }
 
   /// Adds up weighted values in the order of tokens.
-  template <class Group>
-  TESSERA_FN void add_values(Group const& group, std::int64_t at, std::int64_t head, std::int64_t split,
-                             std::int64_t query, scratch_type const& scratch) const {
+  template <Group G>
+  TESSERA_FN void add_values(G const& group, std::int64_t at, std::int64_t head, std::int64_t split, std::int64_t query,
+                             scratch_type const& scratch) const {
     for (int lane : group) {
       for (std::int64_t channel = lane; channel < extents.channels; channel += lanes) {
         float total = 0.0F;
@@ -142,8 +143,8 @@ struct merge_chunks {
 
   TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * extents.query_heads; }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     using softmax_type = online_softmax<float>;
     softmax_type const softmax;
     std::int64_t const at = which / extents.query_heads;

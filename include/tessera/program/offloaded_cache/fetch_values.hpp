@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/program/offloaded_cache/rebuild_keys.hpp>
@@ -73,8 +74,8 @@ struct fetch_records {
                               most_words * static_cast<std::int64_t>(sizeof(record_words)));
   }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     std::int32_t const total = add_counts(group, scratch);
     auto const step = static_cast<std::int32_t>(count * records);
     for (auto first = static_cast<std::int32_t>(which * records); first < total; first += step) {
@@ -116,15 +117,15 @@ struct fetch_records {
     return static_cast<std::int32_t>(bytes / static_cast<std::int64_t>(sizeof(record_words)));
   }
 
-  template <class Group>
-  TESSERA_FN std::int32_t add_counts(Group const& group, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN std::int32_t add_counts(G const& group, scratch_type& scratch) const {
     std::int64_t const heads = call.extents.key_heads;
     std::int64_t const lists = call.step.steps() * heads;
     std::int32_t before = 0;
     group.sync();  // all lanes have read the scratch
     for (std::int64_t first = 0; first < lists; first += lanes) {
-      per_lane<std::int32_t, Group> own;
-      per_lane<std::int32_t, Group> place;
+      per_lane<std::int32_t, G> own;
+      per_lane<std::int32_t, G> place;
       for (int lane : group) {
         std::int64_t const list = first + lane;
         own[lane] = list < lists ? call.step.missed_counts(list / heads, list % heads) : 0;

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/program/offloaded_cache/cache_memory.hpp>
@@ -42,8 +43,8 @@ struct open_sequence {
 
   TESSERA_FN constexpr std::int64_t groups() const { return extents.key_heads; }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     for (int lane : group) {
       for (std::int64_t chunk = lane; chunk < capacity; chunk += lanes) {
         memory.places(first + chunk, which) = static_cast<std::int16_t>(chunk_place::archived);
@@ -83,8 +84,8 @@ struct summarize_prompt {
 
   TESSERA_FN constexpr std::int64_t groups() const { return chunks * keys.extent(0); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     std::int64_t const chunk = which / keys.extent(0);
     std::int64_t const head = which % keys.extent(0);
     std::int64_t const channels = keys.extent(2);
@@ -119,8 +120,8 @@ struct put_values {
 
   TESSERA_FN constexpr std::int64_t groups() const { return chunks * values.extent(0); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const at = which / values.extent(0);
     std::int64_t const head = which % values.extent(0);
     part const source{values[head].slice(0, at * chunk, chunk)};
@@ -153,8 +154,8 @@ struct choose_outliers {
 
   TESSERA_FN constexpr std::int64_t groups() const { return extents.key_heads; }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     std::int64_t const taken =
         top_k(group, worst{cosines[which]}, chunks, extents.outliers, scratch, keep{*this, which});
     group.sync();
@@ -196,8 +197,8 @@ struct copy_exact {
 
   TESSERA_FN constexpr std::int64_t groups() const { return extents.key_heads * extents.outliers; }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const head = which / extents.outliers;
     std::int64_t const place = which % extents.outliers;
     std::int64_t const chunk = memory.exact_ids(sequence, head, place);
@@ -230,8 +231,8 @@ struct fill_ring {
 
   TESSERA_FN constexpr std::int64_t groups() const { return (keys.extent(1) - oldest) * extents.key_heads; }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const token = oldest + which / extents.key_heads;
     std::int64_t const head = which % extents.key_heads;
     std::int64_t const at = token % extents.ring;
@@ -259,8 +260,8 @@ struct finish_prompt {
 
   TESSERA_FN constexpr std::int64_t groups() const { return 1; }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type&) const {
     for (int lane : group) {
       if (is_first(lane)) {
         cached_sequence& known = sequences[sequence];

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
@@ -51,8 +52,8 @@ struct fetch_values {
 
   TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * extents.key_heads * extents.budget; }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     brought_chunk const chunk = brought_by(extents, memory, step, which);
     if (chunk.sequence < 0) {
       return;
@@ -85,8 +86,8 @@ struct rebuild_keys {
 
   TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * extents.key_heads * extents.budget; }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     brought_chunk const chunk = brought_by(extents, memory, step, which);
     if (chunk.sequence < 0) {
       return;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
@@ -31,8 +32,8 @@ struct relate_directions {
 
   TESSERA_FN constexpr std::int64_t groups() const { return relation.extent(0); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     for (int lane : group) {
       for (std::int64_t k = lane; k < relation.extent(1); k += lanes) {
         double sum = 0.0;
@@ -62,8 +63,8 @@ struct turn_coefficients {
 
   TESSERA_FN constexpr std::int64_t groups() const { return capacity * extents.chunk; }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     cached_sequence const known = memory.sequences[sequence];
     if (which >= known.chunks * extents.chunk) {
       return;
@@ -103,8 +104,8 @@ struct finish_refit {
 
   TESSERA_FN constexpr std::int64_t groups() const { return extents.key_heads; }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     cached_sequence& known = memory.sequences[sequence];
     std::int64_t const first = which * extents.channels;
     for (int lane : group) {

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <math.h>  // not <cmath>: as in core/math.hpp
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/mix_bits.hpp>
@@ -114,8 +115,8 @@ struct renew_directions {
   double* room;           ///< renewal_memory::elements() doubles
 
   /// Renews the directions of a sequence that is due. All lanes of a group, which are more than one, must call it.
-  template <class Group>
-  TESSERA_FN void run(Group const& group, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void run(G const& group, scratch_type& scratch) const {
     cached_sequence const known = memory.sequences[sequence];
     std::int64_t const oldest = known.chunks * extents.chunk;
     std::int64_t const tokens = min(known.in_ring(extents.chunk), renewal_memory::most(extents));
@@ -146,12 +147,12 @@ struct renew_directions {
 
  private:
   /// Calls act(row, column) for all of a matrix; neighbouring lanes have neighbouring columns. No sync.
-  template <class Group, class Act>
-  TESSERA_FN static void each(Group const& group, std::int64_t rows, std::int64_t columns, Act const& act) {
+  template <Group G, class Act>
+  TESSERA_FN static void each(G const& group, std::int64_t rows, std::int64_t columns, Act const& act) {
     constexpr int across = 32;
-    static_assert(Group::size % across == 0);
+    static_assert(G::size % across == 0);
     for (int lane : group) {
-      for (std::int64_t row = lane / across; row < rows; row += Group::size / across) {
+      for (std::int64_t row = lane / across; row < rows; row += G::size / across) {
         for (std::int64_t column = lane % across; column < columns; column += across) {
           act(row, column);
         }
@@ -160,8 +161,8 @@ struct renew_directions {
   }
 
   /// Calls write(i, j, sum over k of a(i, k) b(k, j)); a lane has eight rows of a column at a time.
-  template <class Sum, class Group, class A, class B, class Write>
-  TESSERA_FN static void multiply(Group const& group, std::int64_t rows, std::int64_t columns, std::int64_t depth,
+  template <class Sum, Group G, class A, class B, class Write>
+  TESSERA_FN static void multiply(G const& group, std::int64_t rows, std::int64_t columns, std::int64_t depth,
                                   A const& a, B const& b, Write const& write) {
     constexpr int high = 8;
     each(group, divide_up(rows, std::int64_t{high}), columns, [&](std::int64_t block, std::int64_t column) {
@@ -189,8 +190,8 @@ struct renew_directions {
   /// Computes W and the coordinates of the ring's keys in [Q W], and returns the number of W's columns. A key adds none
   /// if the keys before it and Q leave less than a ten-thousandth of it. Q is rounded to T, so that three passes
   /// subtract it.
-  template <class Group>
-  TESSERA_FN std::int64_t add_columns(Group const& group, std::int64_t oldest, std::int64_t tokens,
+  template <Group G>
+  TESSERA_FN std::int64_t add_columns(G const& group, std::int64_t oldest, std::int64_t tokens,
                                       scratch_type& scratch) const {
     renewal_memory const on = renewal_memory::of(extents, room, tokens, tokens);
     each(group, extents.width(), tokens, [&](std::int64_t channel, std::int64_t token) {
@@ -227,7 +228,7 @@ struct renew_directions {
     for (std::int64_t column = 0; column < tokens; ++column) {
       bool const is_kept = on.factor(column, column) > 0.0;
       for (int lane : group) {
-        for (std::int64_t token = lane; is_kept && token < tokens; token += Group::size) {
+        for (std::int64_t token = lane; is_kept && token < tokens; token += G::size) {
           on.latest(extents.rank + columns, token) =
               column <= token ? static_cast<float>(on.factor(token, column)) : 0.0F;
         }
@@ -240,8 +241,8 @@ struct renew_directions {
 
   /// Computes Cholesky's factor L of the products of columns, on and below the diagonal, with zeros for a column of
   /// which the columns before it leave no more than floor(column).
-  template <class Group, class V, class Floor>
-  TESSERA_FN static void find_factor(Group const& group, matrix_view<double> factor, matrix_view<V> columns,
+  template <Group G, class V, class Floor>
+  TESSERA_FN static void find_factor(G const& group, matrix_view<double> factor, matrix_view<V> columns,
                                      scratch_type& scratch, Floor const& floor) {
     std::int64_t const n = factor.extent(0);
     multiply<double>(
@@ -249,7 +250,7 @@ struct renew_directions {
         [&](std::int64_t k, std::int64_t j) { return columns(k, j); },
         [&](std::int64_t i, std::int64_t j, double product) { factor(i, j) = product; });
     for (int lane : group) {
-      for (std::int64_t k = lane; k < n; k += Group::size) {
+      for (std::int64_t k = lane; k < n; k += G::size) {
         scratch.line[k] = floor(k);
       }
     }
@@ -259,7 +260,7 @@ struct renew_directions {
       double const root = pivot > scratch.line[k] ? ::sqrt(pivot) : 0.0;
       group.sync();  // all lanes have read the pivot
       for (int lane : group) {
-        for (std::int64_t i = k + lane; i < n; i += Group::size) {
+        for (std::int64_t i = k + lane; i < n; i += G::size) {
           factor(i, k) = i == k ? root : (root > 0.0 ? factor(i, k) / root : 0.0);
         }
       }
@@ -276,10 +277,10 @@ struct renew_directions {
 
   /// Computes columns <- columns L^-T, which are orthonormal, without those for which the factor has zeros. A lane for
   /// each row.
-  template <class Group, class V>
-  TESSERA_FN static void divide(Group const& group, matrix_view<double> factor, matrix_view<V> columns) {
+  template <Group G, class V>
+  TESSERA_FN static void divide(G const& group, matrix_view<double> factor, matrix_view<V> columns) {
     for (int lane : group) {
-      for (std::int64_t row = lane; row < columns.extent(0); row += Group::size) {
+      for (std::int64_t row = lane; row < columns.extent(0); row += G::size) {
         std::int64_t kept = 0;
         for (std::int64_t i = 0; i < factor.extent(0); ++i) {
           if (factor(i, i) > 0.0) {
@@ -299,8 +300,8 @@ struct renew_directions {
   }
 
   /// Computes C of the archived tokens, whose coefficients begin at `row`, and of the ring's tokens. Returns its trace.
-  template <class Group>
-  TESSERA_FN double add_products(Group const& group, renewal_memory const& on, std::int64_t row,
+  template <Group G>
+  TESSERA_FN double add_products(G const& group, renewal_memory const& on, std::int64_t row,
                                  std::int64_t archived) const {
     auto const coordinate = [&](std::int64_t i, std::int64_t token) {
       if (token >= archived) {
@@ -312,10 +313,10 @@ struct renew_directions {
         group, on.basis, on.basis, archived + on.latest.extent(1), coordinate,
         [&](std::int64_t token, std::int64_t j) { return coordinate(j, token); },
         [&](std::int64_t i, std::int64_t j, double product) { on.products(i, j) = product; });
-    per_lane<double, Group> own;
+    per_lane<double, G> own;
     for (int lane : group) {
       own[lane] = 0.0;
-      for (std::int64_t i = lane; i < on.basis; i += Group::size) {
+      for (std::int64_t i = lane; i < on.basis; i += G::size) {
         own[lane] += on.products(i, i);
       }
     }
@@ -326,12 +327,12 @@ struct renew_directions {
 
   /// Computes matrix <- -(matrix + shift)^-1 of a symmetric matrix without negative eigenvalues, by eliminating row
   /// after row.
-  template <class Group>
-  TESSERA_FN static void invert(Group const& group, matrix_view<double> matrix, double shift, scratch_type& scratch) {
+  template <Group G>
+  TESSERA_FN static void invert(G const& group, matrix_view<double> matrix, double shift, scratch_type& scratch) {
     std::int64_t const n = matrix.extent(0);
     for (std::int64_t k = 0; k < n; ++k) {
       for (int lane : group) {
-        for (std::int64_t j = lane; j < n; j += Group::size) {
+        for (std::int64_t j = lane; j < n; j += G::size) {
           scratch.line[j] = matrix(k, j) + (j == k ? shift : 0.0);
         }
       }
@@ -348,8 +349,8 @@ struct renew_directions {
 
   /// Computes V, given the inverse. It begins with random columns: added columns alone could span a subspace that
   /// iteration does not leave.
-  template <class Group>
-  TESSERA_FN static void find_least(Group const& group, renewal_memory const& on, scratch_type& scratch) {
+  template <Group G>
+  TESSERA_FN static void find_least(G const& group, renewal_memory const& on, scratch_type& scratch) {
     each(group, on.basis, on.columns, [&](std::int64_t i, std::int64_t j) {
       auto const word = mix_bits(static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(j));
       on.least(i, j) = static_cast<double>(word >> 40) * 0x1p-23 - 1.0;
@@ -371,14 +372,14 @@ struct renew_directions {
 
   /// Computes U: reflections that take V's columns to the last coordinates, one after the other, take the complement of
   /// V to the first ones.
-  template <class Group>
-  TESSERA_FN void make_turn(Group const& group, renewal_memory const& on, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void make_turn(G const& group, renewal_memory const& on, scratch_type& scratch) const {
     each(group, on.basis, on.basis, [&](std::int64_t i, std::int64_t j) { on.products(i, j) = i == j ? 1.0 : 0.0; });
     group.sync();
     for (std::int64_t column = on.columns; column-- > 0;) {
       std::int64_t const last = extents.rank + column;
       for (int lane : group) {
-        for (std::int64_t i = lane; i <= last; i += Group::size) {
+        for (std::int64_t i = lane; i <= last; i += G::size) {
           double const own = on.least(i, column);
           scratch.line[i] = i < last ? own : own + (own < 0.0 ? -1.0 : 1.0);
         }
@@ -387,7 +388,7 @@ struct renew_directions {
       double const along = scratch.line[last];
       double const by = 1.0 / (along < 0.0 ? -along : along);
       for (int lane : group) {
-        for (std::int64_t i = lane; i < on.basis + column; i += Group::size) {
+        for (std::int64_t i = lane; i < on.basis + column; i += G::size) {
           bool const is_column = i >= on.basis;
           double* const first = is_column ? on.least.data + (i - on.basis) : on.products.data + i;
           reflect(first, is_column ? on.columns : on.basis, last + 1, by, scratch);
@@ -411,8 +412,8 @@ struct renew_directions {
   }
 
   /// Computes rows <- (rows, beside) U in place; a null `beside` counts as zeros.
-  template <class Group>
-  TESSERA_FN void turn_rows(Group const& group, renewal_memory const& on, matrix_view<T> rows,
+  template <Group G>
+  TESSERA_FN void turn_rows(G const& group, renewal_memory const& on, matrix_view<T> rows,
                             matrix_view<float const> beside, std::int64_t count, scratch_type& scratch) const {
     std::int64_t const depth = beside.data != nullptr ? on.basis : extents.rank;
     std::int64_t const at_once = clamp(most_basis / depth, std::int64_t{1}, std::int64_t{rows_at_once});
@@ -424,7 +425,7 @@ struct renew_directions {
       });
       group.sync();
       for (int lane : group) {
-        for (std::int64_t k = lane; k < extents.rank; k += Group::size) {
+        for (std::int64_t k = lane; k < extents.rank; k += G::size) {
           float sums[rows_at_once] = {};
           for (std::int64_t j = 0; j < depth; ++j) {
             float const by = on.turn(j, k);
@@ -444,21 +445,21 @@ struct renew_directions {
   }
 
   /// The part of the ring's keys that the new directions do not hold.
-  template <class Group>
-  TESSERA_FN float left_of_latest(Group const& group, renewal_memory const& on) const {
+  template <Group G>
+  TESSERA_FN float left_of_latest(G const& group, renewal_memory const& on) const {
     std::int64_t const tokens = on.latest.extent(1);
-    per_lane<double, Group> held;
-    per_lane<double, Group> whole;
+    per_lane<double, G> held;
+    per_lane<double, G> whole;
     for (int lane : group) {
       held[lane] = whole[lane] = 0.0;
-      for (std::int64_t at = lane; at < extents.rank * tokens; at += Group::size) {
+      for (std::int64_t at = lane; at < extents.rank * tokens; at += G::size) {
         double along = 0.0;
         for (std::int64_t j = 0; j < on.basis; ++j) {
           along += static_cast<double>(on.turn(j, at / tokens)) * static_cast<double>(on.latest(j, at % tokens));
         }
         held[lane] += along * along;
       }
-      for (std::int64_t at = lane; at < on.latest.size(); at += Group::size) {
+      for (std::int64_t at = lane; at < on.latest.size(); at += G::size) {
         whole[lane] += static_cast<double>(on.latest.data[at]) * static_cast<double>(on.latest.data[at]);
       }
     }
@@ -468,8 +469,8 @@ struct renew_directions {
   }
 
   /// Empties the slots, whose keys were rebuilt with the old directions.
-  template <class Group>
-  TESSERA_FN void forget_slots(Group const& group, cached_sequence const& known) const {
+  template <Group G>
+  TESSERA_FN void forget_slots(G const& group, cached_sequence const& known) const {
     each(group, extents.key_heads, extents.slots, [&](std::int64_t head, std::int64_t slot) {
       std::int32_t& id = memory.slot_ids(sequence, head, slot);
       if (id >= 0) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
@@ -42,8 +43,8 @@ struct score_chunks {
   TESSERA_FN constexpr std::int64_t blocks() const { return divide_up(extents.longest, scored_chunks); }
   TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * blocks() * extents.key_heads; }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     std::int64_t const head = which % extents.key_heads;
     std::int64_t const block = which / extents.key_heads % blocks();
     std::int64_t const at = which / extents.key_heads / blocks();
@@ -83,12 +84,12 @@ struct score_chunks {
     }
   };
 
-  template <class Group>
-  TESSERA_FN void score_head(Group const& group, place const& p, std::int64_t at, scratch_type const& scratch) const {
+  template <Group G>
+  TESSERA_FN void score_head(G const& group, place const& p, std::int64_t at, scratch_type const& scratch) const {
     cached_sequence const known = memory.sequences[p.sequence];
     std::int64_t const end = min((p.block + 1) * scored_chunks, std::int64_t{known.chunks});
     query_row const query{scratch.queries + p.query * extents.channels};
-    per_lane<scaled_exponentials<float>, Group> own;
+    per_lane<scaled_exponentials<float>, G> own;
     for (int lane : group) {
       own[lane] = lse_reducer<float>{}.identity();
       for (std::int64_t chunk = p.block * scored_chunks + lane; chunk < end; chunk += lanes) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/program/offloaded_cache/cache_memory.hpp>
@@ -35,8 +36,8 @@ struct select_chunks {
 
   TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * extents.key_heads; }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     std::int64_t const at = which / extents.key_heads;
     std::int64_t const head = which % extents.key_heads;
     std::int64_t const sequence = step.sequence(extents, memory.sequences, at);
@@ -113,13 +114,13 @@ struct select_chunks {
     }
   };
 
-  template <class Group>
-  TESSERA_FN void add_blocks(Group const& group, std::int64_t at, std::int64_t head, cached_sequence const& known,
+  template <Group G>
+  TESSERA_FN void add_blocks(G const& group, std::int64_t at, std::int64_t head, cached_sequence const& known,
                              scratch_type& scratch) const {
     lse_reducer<float> const reducer;
     group.sync();  // all lanes have read the scratch
     for (std::int64_t i = 0; i < extents.group(); ++i) {
-      per_lane<scaled_exponentials<float>, Group> own;
+      per_lane<scaled_exponentials<float>, G> own;
       for (int lane : group) {
         own[lane] = lane < 32 ? blocks_of_lane(at, head * extents.group() + i, known.chunks, lane) : reducer.identity();
       }

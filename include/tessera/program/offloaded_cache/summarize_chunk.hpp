@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <utility>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
@@ -73,19 +74,18 @@ inline constexpr bool codes_means = requires {
 };
 
 /// Writes the codes of a mean that all lanes can read, and their scale, as the selector's reduce() would.
-template <ChunkSelector S, class Group>
-TESSERA_FN void keep_mean(Group const& group, float const* mean, std::int64_t channels,
-                          typename S::element_type* kept) {
-  per_lane<absolute_maximum_or_nan_reducer::state_type, Group> own;
+template <ChunkSelector S, Group G>
+TESSERA_FN void keep_mean(G const& group, float const* mean, std::int64_t channels, typename S::element_type* kept) {
+  per_lane<absolute_maximum_or_nan_reducer::state_type, G> own;
   for (int lane : group) {
     own[lane] = S::range().identity();
-    for (std::int64_t channel = lane; channel < channels; channel += Group::size) {
+    for (std::int64_t channel = lane; channel < channels; channel += G::size) {
       S::range().push(own[lane], mean[channel]);
     }
   }
   code_scale const fitted = S::fit(reduce(group, own, detail::larger{}));
   for (int lane : group) {
-    for (std::int64_t channel = lane; channel < channels; channel += Group::size) {
+    for (std::int64_t channel = lane; channel < channels; channel += G::size) {
       S::keep(mean[channel], fitted, kept[channel]);
     }
     if (is_first(lane)) {
@@ -96,24 +96,23 @@ TESSERA_FN void keep_mean(Group const& group, float const* mean, std::int64_t ch
 
 /// The least cosine between a key of a chunk and the mean, all of which are multiplied by the power of two `by` first;
 /// minus infinity where a square is not finite.
-template <ChunkSelector S, class Group, class Keys>
-TESSERA_FN float least_cosine(Group const& group, Keys const& keys, float const* mean, std::int64_t channels,
-                              float by) {
-  per_lane<float, Group> of_mean;
+template <ChunkSelector S, Group G, class Keys>
+TESSERA_FN float least_cosine(G const& group, Keys const& keys, float const* mean, std::int64_t channels, float by) {
+  per_lane<float, G> of_mean;
   for (int lane : group) {
     of_mean[lane] = 0.0F;
-    for (std::int64_t channel = lane; channel < channels; channel += Group::size) {
+    for (std::int64_t channel = lane; channel < channels; channel += G::size) {
       of_mean[lane] = multiply_add(by * mean[channel], by * mean[channel], of_mean[lane]);
     }
   }
   float const mean_square = sum(group, of_mean);
   float least = 1.0F;
   for (int token = 0; token < S::chunk; ++token) {
-    per_lane<float, Group> product;
-    per_lane<float, Group> square;
+    per_lane<float, G> product;
+    per_lane<float, G> square;
     for (int lane : group) {
       product[lane] = square[lane] = 0.0F;
-      for (std::int64_t channel = lane; channel < channels; channel += Group::size) {
+      for (std::int64_t channel = lane; channel < channels; channel += G::size) {
         float const key = by * keys(token, channel);
         product[lane] = multiply_add(key, by * mean[channel], product[lane]);
         square[lane] = multiply_add(key, key, square[lane]);
@@ -127,20 +126,20 @@ TESSERA_FN float least_cosine(Group const& group, Keys const& keys, float const*
 
 /// Writes the landmark of staged keys that all lanes have written, without a sync since, and returns to all lanes the
 /// least cosine between a key and the mean. 32 lanes.
-template <ChunkSelector S, class Group, class T>
-TESSERA_FN float summarize_chunk(Group const& group, S const& selector, staged_keys<T>& scratch, std::int64_t channels,
+template <ChunkSelector S, Group G, class T>
+TESSERA_FN float summarize_chunk(G const& group, S const& selector, staged_keys<T>& scratch, std::int64_t channels,
                                  typename chunk_landmarks<S>::element_type* kept) {
-  static_assert(Group::size == 32, "tessera: sums over channels are those of 32 lanes");
+  static_assert(G::size == 32, "tessera: sums over channels are those of 32 lanes");
   using landmarks = chunk_landmarks<S>;
   typename staged_keys<T>::reader const keys{scratch.keys, channels};
   group.sync();
   for (int lane : group) {
     if constexpr (!codes_means<S>) {
-      for (std::int64_t piece = lane; piece < landmarks::pieces(selector, channels); piece += Group::size) {
+      for (std::int64_t piece = lane; piece < landmarks::pieces(selector, channels); piece += G::size) {
         landmarks::reduce(selector, keys, piece, channels, kept);
       }
     }
-    for (std::int64_t channel = lane; channel < channels; channel += Group::size) {
+    for (std::int64_t channel = lane; channel < channels; channel += G::size) {
       float total = 0.0F;
       for (int token = 0; token < S::chunk; ++token) {
         total += keys(token, channel);

@@ -17,7 +17,9 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/concepts/because.hpp>
 #include <tessera/concepts/quantizer.hpp>
+#include <tessera/concepts/scalar.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/precision.hpp>
@@ -33,11 +35,19 @@ struct alignas(16) record_words {
   std::uint32_t words[4];  ///< 16 bytes of a record
 };
 
-template <class Codec, class T>
+// clang-format off
+/// A codec of the values of a cache: exact_values or a Quantizer.
+template <class C>
+concept ValueCodec =
+    std::is_same_v<C, exact_values> || Quantizer<C>
+        || because<"a codec of values is exact_values or a Quantizer: symmetric_quantizer<4, 64>">;
+// clang-format on
+
+template <ValueCodec Codec, Scalar T>
 struct value_record;
 
 /// The record of values as they are.
-template <class T>
+template <Scalar T>
 struct value_record<exact_values, T> {
   /// The bytes of a record, a multiple of 64.
   TESSERA_FN static constexpr std::int64_t bytes(std::int64_t chunk, std::int64_t channels) {
@@ -61,7 +71,7 @@ struct value_record<exact_values, T> {
 };
 
 /// The record of coded values.
-template <Quantizer Q, class T>
+template <Quantizer Q, Scalar T>
 struct value_record<Q, T> {
   using code_type = typename Q::code_type;
   /// The parameters that a group shares.

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
@@ -53,11 +54,11 @@ struct block_products {
   };
 
   /// Calls write(i, j, sum) for all 32 x 32 sums; elements outside of the matrices count as zeros.
-  template <product_sums Sums, class Group, class Write>
-  TESSERA_FN static void run(Group const& group, matrix_view<float const> a, matrix_view<float const> b,
-                             range const& at, scratch_type& scratch, Write const& write) {
-    per_lane<staged, Group> next;
-    per_lane<totals, Group> sums;
+  template <product_sums Sums, Group G, class Write>
+  TESSERA_FN static void run(G const& group, matrix_view<float const> a, matrix_view<float const> b, range const& at,
+                             scratch_type& scratch, Write const& write) {
+    per_lane<staged, G> next;
+    per_lane<totals, G> sums;
     for (int lane : group) {
       sums[lane] = totals{};
       next[lane] = fetch(lane, a, b, at, at.first);
@@ -144,8 +145,8 @@ struct block_products {
     }
   }
 
-  template <class Group, class Write>
-  TESSERA_FN static void finish(Group const& group, per_lane<totals, Group> const& sums, scratch_type& scratch,
+  template <Group G, class Write>
+  TESSERA_FN static void finish(G const& group, per_lane<totals, G> const& sums, scratch_type& scratch,
                                 Write const& write) {
     for (int lane : group) {
       for (int i = 0; i < 16; ++i) {
@@ -183,8 +184,8 @@ struct gram_images {
     return divide_up(target.extent(0), std::int64_t{block_products::block}) * blocks_across();
   }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     block_products::range const at{which / blocks_across() * block_products::block,
                                    which % blocks_across() * block_products::block, 0, gram.extent(0)};
     double const shift = measures.data != nullptr ? static_cast<double>(measures[0].shift) : 0.0;
@@ -226,8 +227,8 @@ struct product_shares {
 
   TESSERA_FN constexpr std::int64_t groups() const { return shares * triangle_size(blocks()); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     std::int64_t const share = which / triangle_size(blocks());
     triangle_place const place = place_in_triangle(which % triangle_size(blocks()), blocks());
     std::int64_t const rows = columns.extent(0);

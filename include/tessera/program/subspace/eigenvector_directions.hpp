@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <math.h>  // not <cmath>: as in core/math.hpp
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/program/subspace/iterate.hpp>
@@ -26,8 +27,8 @@ struct widen_products {
 
   TESSERA_FN constexpr std::int64_t groups() const { return gram.extent(0); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     for (int lane : group) {
       for (std::int64_t i = lane; i < gram.extent(1); i += lanes) {
         target(which, i) = static_cast<double>(gram(which, i));
@@ -51,8 +52,8 @@ struct keep_eigenvectors {
 
   TESSERA_FN constexpr std::int64_t groups() const { return directions.extent(0); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const last = vectors.extent(0) - 1;
     bool const is_found = info[0] == 0;
     double const nothing = ::nan("");

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <math.h>  // not <cmath>: as in core/math.hpp
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/program/subspace/block_products.hpp>
@@ -44,8 +45,8 @@ struct factor_blocks {
   /// Whole blocks: R above the diagonal blocks, the inverses on the diagonal; below it nothing is written.
   matrix_view<double> factor;
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type& scratch) const {
     auto const used = static_cast<int>(divide_up(columns, std::int64_t{block}));
     load(group, used, scratch);
     for (int p = 0; p < used; ++p) {
@@ -67,8 +68,8 @@ struct factor_blocks {
   /// Elements of a block that a lane has; it issues the loads of all before it waits for the first.
   static constexpr int elements = block * block / lanes;
 
-  template <class Group>
-  TESSERA_FN void load(Group const& group, int used, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void load(G const& group, int used, scratch_type& scratch) const {
     for (int lane : group) {
       for (int row = 0; row < used; ++row) {
         for (int column = row; column < used; ++column) {
@@ -102,8 +103,8 @@ struct factor_blocks {
   }
 
   /// Eliminates the diagonal block; its rows are not yet divided by their roots.
-  template <class Group>
-  TESSERA_FN static void eliminate(Group const& group, int p, scratch_type& scratch) {
+  template <Group G>
+  TESSERA_FN static void eliminate(G const& group, int p, scratch_type& scratch) {
     block_type& d = scratch.blocks[index(p, p)];
     for (int k = 0; k + 1 < block; ++k) {
       for (int lane : group) {
@@ -135,8 +136,8 @@ struct factor_blocks {
     return scratch.blocks[index(p, p)][k][k] <= 1e-14 * scratch.whole[p * block + k];
   }
 
-  template <class Group>
-  TESSERA_FN static void finish_rows(Group const& group, int p, scratch_type& scratch) {
+  template <Group G>
+  TESSERA_FN static void finish_rows(G const& group, int p, scratch_type& scratch) {
     block_type& d = scratch.blocks[index(p, p)];
     for (int lane : group) {
       if (lane < block) {
@@ -158,8 +159,8 @@ struct factor_blocks {
 
   /// Solves R_pp^T x = a by forward substitution, eight rows in registers at a time, for the other blocks of the row
   /// and for the unit matrix.
-  template <class Group>
-  TESSERA_FN static void solve(Group const& group, int p, int others, scratch_type& scratch) {
+  template <Group G>
+  TESSERA_FN static void solve(G const& group, int p, int others, scratch_type& scratch) {
     for (int lane : group) {
       if (lane < (others + 1) * block) {
         int const which = lane / block;
@@ -200,8 +201,8 @@ struct factor_blocks {
   }
 
   /// Subtracts from the blocks below what row p of blocks accounts for. Four blocks at a time, 4 x 4 elements a lane.
-  template <class Group>
-  TESSERA_FN static void update(Group const& group, int p, int left, scratch_type& scratch) {
+  template <Group G>
+  TESSERA_FN static void update(G const& group, int p, int left, scratch_type& scratch) {
     auto const count = static_cast<int>(triangle_size(left));
     for (int lane : group) {
       for (int at = lane / 64; at < count; at += lanes / 64) {
@@ -227,8 +228,8 @@ struct factor_blocks {
     }
   }
 
-  template <class Group>
-  TESSERA_FN void write(Group const& group, int p, int used, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void write(G const& group, int p, int used, scratch_type& scratch) const {
     for (int lane : group) {
       for (int at = lane; at < block * block; at += lanes) {
         int const i = at / block;

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <math.h>  // not <cmath>: as in core/math.hpp
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/mix_bits.hpp>
@@ -49,8 +50,8 @@ struct start_subspace {
 
   TESSERA_FN constexpr std::int64_t groups() const { return columns.extent(0); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     bool const is_square = columns.extent(0) == columns.extent(1);
     for (int lane : group) {
       for (std::int64_t k = lane; k < columns.extent(1); k += lanes) {
@@ -95,8 +96,8 @@ struct multiply_gram {
 
   TESSERA_FN constexpr std::int64_t groups() const { return columns.extent(0); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     float const shift = measures.data != nullptr ? measures[0].shift : 0.0F;
     for (int lane : group) {
       for (std::int64_t k = lane; k < columns.extent(1); k += lanes) {
@@ -121,8 +122,8 @@ struct inner_products {
 
   TESSERA_FN constexpr std::int64_t groups() const { return first.extent(1); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     for (int lane : group) {
       for (std::int64_t k = lane; k < second.extent(1); k += lanes) {
         double sum = 0.0;
@@ -142,8 +143,8 @@ struct factor_products {
 
   matrix_view<double> products;  ///< replaced by their factor R, upper triangular
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type&) const {
     std::int64_t const n = products.extent(0);
     for (std::int64_t k = 0; k < n; ++k) {
       double const pivot = products(k, k);
@@ -181,8 +182,8 @@ struct solve_rows {
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(source.extent(0), std::int64_t{lanes}); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     for (int lane : group) {
       std::int64_t const row = which * lanes + lane;
       for (std::int64_t j = 0; row < source.extent(0) && j < source.extent(1); ++j) {
@@ -219,8 +220,8 @@ struct diagonalize {
   matrix_view<double> matrix;   ///< diagonal afterwards
   matrix_view<double> vectors;  ///< its eigenvectors
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type& scratch) const {
     std::int64_t const n = matrix.extent(0);
     for (int lane : group) {
       for (std::int64_t at = lane; at < n * n; at += lanes) {
@@ -245,11 +246,11 @@ struct diagonalize {
     return a < b ? turn{1.0, 0.0, a, b} : turn{1.0, 0.0, b, a};
   }
 
-  template <class Group>
-  TESSERA_FN bool is_diagonal(Group const& group) const {
+  template <Group G>
+  TESSERA_FN bool is_diagonal(G const& group) const {
     std::int64_t const n = matrix.extent(0);
-    per_lane<double, Group> beside;
-    per_lane<double, Group> whole;
+    per_lane<double, G> beside;
+    per_lane<double, G> whole;
     for (int lane : group) {
       beside[lane] = whole[lane] = 0.0;
       for (std::int64_t at = lane; at < n * n; at += lanes) {
@@ -262,9 +263,8 @@ struct diagonalize {
     return !(rest > 1e-24 * sum(group, whole));
   }
 
-  template <class Group>
-  TESSERA_FN void turn_pairs(Group const& group, std::int32_t round, std::int32_t players,
-                             scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void turn_pairs(G const& group, std::int32_t round, std::int32_t players, scratch_type& scratch) const {
     auto const n = static_cast<std::int32_t>(matrix.extent(0));
     std::int32_t const pairs = players / 2;
     for (int lane : group) {
@@ -323,8 +323,8 @@ struct order_values {
   array_view<std::int32_t> order;          ///< places by falling value
   array_view<subspace_measures> measures;  ///< measures of the rows
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type&) const {
     for (int lane : group) {
       for (std::int64_t i = lane; i < values.extent(0); i += lanes) {
         std::int64_t before = 0;
@@ -362,8 +362,8 @@ struct write_directions {
 
   TESSERA_FN constexpr std::int64_t groups() const { return columns.extent(0); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     for (int lane : group) {
       for (std::int64_t k = lane; k < order.size(); k += lanes) {
         double sum = 0.0;

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/mix_bits.hpp>
@@ -39,8 +40,8 @@ struct start_rounds {
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(columns.extent(0), rows); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const across = columns.extent(1);
     bool const is_square = columns.extent(0) == across;
     for (int lane : group) {
@@ -60,9 +61,9 @@ struct start_rounds {
   }
 
  private:
-  template <class Group>
-  TESSERA_FN void measure(Group const& group) const {
-    per_lane<double, Group> own;
+  template <Group G>
+  TESSERA_FN void measure(G const& group) const {
+    per_lane<double, G> own;
     for (int lane : group) {
       own[lane] = 0.0;
       for (std::int64_t i = lane; i < gram.extent(0); i += lanes) {
@@ -101,8 +102,8 @@ struct solve_blocks {
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(source.extent(0), std::int64_t{rows}); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     auto const panels = static_cast<int>(divide_up(source.extent(1), std::int64_t{block}));
     for (int panel = 0; panel < panels; ++panel) {
       for (int lane : group) {
@@ -157,9 +158,9 @@ struct keep_directions {
 
   TESSERA_FN constexpr std::int64_t groups() const { return columns.extent(0); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    per_lane<double, Group> own;
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
+    per_lane<double, G> own;
     for (int lane : group) {
       own[lane] = 0.0;
       for (std::int64_t k = lane; k < columns.extent(1); k += lanes) {
@@ -185,9 +186,9 @@ struct finish_rounds {
   array_view<double const> held;  ///< the part that the directions hold, by row
   array_view<subspace_measures> measures;
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
-    per_lane<double, Group> own;
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type&) const {
+    per_lane<double, G> own;
     for (int lane : group) {
       own[lane] = 0.0;
       for (std::int64_t i = lane; i < held.size(); i += lanes) {

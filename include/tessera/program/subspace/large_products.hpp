@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/precision.hpp>
@@ -51,11 +52,11 @@ struct weigh_channels {
 
   TESSERA_FN constexpr std::int64_t groups() const { return gram.extent(0); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     float const known = gram(which, which);
     bool const is_known = known <= most_key_product;
-    per_lane<double, Group> own;
+    per_lane<double, G> own;
     for (int lane : group) {
       own[lane] = 0.0;
       for (std::int64_t token = lane; !is_known && token < keys.extent(1); token += lanes) {
@@ -91,9 +92,9 @@ struct scale_products {
 
   TESSERA_FN constexpr std::int64_t groups() const { return triangle_size(blocks()); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
-    per_lane<double, Group> own;
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
+    per_lane<double, G> own;
     for (int lane : group) {
       own[lane] = 0.0;
       for (std::int64_t i = lane; i < squares.size(); i += lanes) {
@@ -125,10 +126,10 @@ struct scale_products {
     return is_there ? static_cast<float>(load(keys(channel / keys.extent(2), token, channel % keys.extent(2)))) : 0.0F;
   }
 
-  template <class Group>
-  TESSERA_FN void run(Group const& group, std::int64_t first_row, std::int64_t first_column, double scale,
+  template <Group G>
+  TESSERA_FN void run(G const& group, std::int64_t first_row, std::int64_t first_column, double scale,
                       scratch_type& scratch) const {
-    per_lane<totals, Group> sums;
+    per_lane<totals, G> sums;
     for (int lane : group) {
       sums[lane] = totals{};
     }

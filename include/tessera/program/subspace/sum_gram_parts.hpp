@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/program/subspace/key_product_schedule.hpp>
@@ -28,8 +29,8 @@ struct add_gram_parts {
 
   TESSERA_FN constexpr std::int64_t groups() const { return triangle_size(blocks()); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     triangle_place const place = place_in_triangle(which, blocks());
     std::int32_t const first_row = place.row * block;
     std::int32_t const first_column = place.column * block;

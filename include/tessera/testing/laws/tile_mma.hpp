@@ -40,6 +40,15 @@ std::vector<T> spread_rows(std::vector<double> const& numbers, std::size_t colum
   return spread;
 }
 
+/// The transpose of a matrix of `rows` x `columns` numbers, row after row.
+inline std::vector<double> turned(std::vector<double> const& numbers, std::size_t rows, std::size_t columns) {
+  std::vector<double> found;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    found.push_back(numbers[i % rows * columns + i / rows]);
+  }
+  return found;
+}
+
 }  // namespace detail
 
 /// Makes an operand of a number where nothing else is said.
@@ -63,6 +72,8 @@ law_report check_laws(typename M::group_type const& group = {}, Make make = {}) 
   auto const product = reference_multiply(a, b, rows, columns, depth);
   auto const a_spread = detail::spread_rows<typename M::operand_type>(a, depth, gap, make);
   auto const b_spread = detail::spread_rows<typename M::operand_type>(b, columns, gap, make);
+  auto const turned_spread =
+      detail::spread_rows<typename M::operand_type>(detail::turned(b, depth, columns), depth, gap, make);
 
   typename M::a_tile a_tile;
   typename M::b_tile b_tile;
@@ -70,7 +81,7 @@ law_report check_laws(typename M::group_type const& group = {}, Make make = {}) 
   M::load_a(group, a_tile, a_spread.data(), std::int64_t{depth + gap});
   M::load_b(group, b_tile, b_spread.data(), std::int64_t{columns + gap});
   M::clear(group, sums);
-  for (int times = 0; times <= 2; ++times) {
+  for (int times = 0; times <= 3; ++times) {
     auto const untouched = static_cast<typename M::sum_type>(77);
     std::vector<typename M::sum_type> out(rows * (columns + gap), untouched);
     M::store(group, sums, out.data(), std::int64_t{columns + gap});
@@ -86,6 +97,10 @@ law_report check_laws(typename M::group_type const& group = {}, Make make = {}) 
       report.expect(times != 0 || out[i] == expected, "clear makes the sums zero", name);
       report.expect(times != 1 || out[i] == expected, "multiply is the matrix product", name);
       report.expect(times != 2 || out[i] == expected, "multiply adds to the sums", name);
+      report.expect(times != 3 || out[i] == expected, "load_b_transposed loads what load_b does", name);
+    }
+    if (times == 2) {
+      M::load_b_transposed(group, b_tile, turned_spread.data(), std::int64_t{depth + gap});
     }
     M::multiply(group, a_tile, b_tile, sums);
   }

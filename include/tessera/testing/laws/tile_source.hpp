@@ -21,16 +21,16 @@ bool same_bytes(T const& a, T const& b) {
 }
 
 /// The only element of a tile of one row and one column.
-template <TileSource S, class Group>
-typename S::value_type element(S const& source, Group const& group, std::int64_t row, std::int64_t column) {
+template <TileSource S, class G>
+typename S::value_type element(S const& source, G const& group, std::int64_t row, std::int64_t column) {
   tessera::detail::plain_tile<typename S::value_type, 1, 1> tile{};
   source.load(group, tile, row, column);
   return tile(0, 0);
 }
 
 /// Loads a tile over two different fillings, and compares each of its elements with the element alone.
-template <int Rows, int Columns, TileSource S, class Group>
-void check_tile(law_report& report, S const& source, Group const& group, std::int64_t first_row,
+template <int Rows, int Columns, TileSource S, class G>
+void check_tile(law_report& report, S const& source, G const& group, std::int64_t first_row,
                 std::int64_t first_column) {
   tessera::detail::plain_tile<typename S::value_type, Rows, Columns> tiles[2];
   std::memset(&tiles[0], 0x11, sizeof(tiles[0]));
@@ -55,8 +55,8 @@ void check_tile(law_report& report, S const& source, Group const& group, std::in
 }  // namespace detail
 
 /// Checks `source` with `group` on tiles of several shapes at many places, over its edges too. It is for small sources.
-template <TileSource S, class Group>
-law_report check_laws(S const& source, Group const& group) {
+template <TileSource S, class G>
+law_report check_laws(S const& source, G const& group) {
   law_report report;
   report.expect(source.rows() >= 0 && source.columns() >= 0, "rows() and columns() are not negative");
   for (std::int64_t row = 0; row <= source.rows(); ++row) {

@@ -101,13 +101,13 @@ struct warp_grid {
 };
 
 /// The tile as fragments for tensor cores.
-template <class T, class Shape, class Group>
+template <class T, class Shape, class G>
 struct gemm_fragments {
   using operand = gemm_operand<T>;
   using operand_type = typename operand::value_type;
   using sum_type = typename operand::sum_type;
   using mma = warp_mma<T>;
-  using grid = warp_grid<Group::size / lanes_in_a_warp>;
+  using grid = warp_grid<G::size / lanes_in_a_warp>;
   static constexpr int row_tiles = Shape::m / grid::rows / 16;
   static constexpr int column_tiles = Shape::n / grid::columns / 8;
   static constexpr int steps = Shape::k / mma::depth;
@@ -134,7 +134,7 @@ struct gemm_fragments {
     int row;
     int column;
   };
-  __device__ __forceinline__ static place of(Group const& group) {
+  __device__ __forceinline__ static place of(G const& group) {
     int const warp = group.lane / lanes_in_a_warp;
     return {group.lane % lanes_in_a_warp, warp / grid::columns * row_tiles * 16,
             warp % grid::columns * column_tiles * 8};
@@ -160,7 +160,7 @@ struct gemm_fragments {
     return static_cast<std::uint32_t>(__cvta_generic_to_shared(from));
   }
 
-  __device__ __forceinline__ static void load_a(Group const& group, a_tile& a, operand_type const* from,
+  __device__ __forceinline__ static void load_a(G const& group, a_tile& a, operand_type const* from,
                                                 std::int64_t stride) {
     place const at = of(group);
     bool const by_matrix = suits_load_matrix(from, stride);
@@ -182,7 +182,7 @@ struct gemm_fragments {
     }
   }
 
-  __device__ __forceinline__ static void load_b_transposed(Group const& group, b_tile& b, operand_type const* from,
+  __device__ __forceinline__ static void load_b_transposed(G const& group, b_tile& b, operand_type const* from,
                                                            std::int64_t stride) {
     place const at = of(group);
     bool const by_matrix = suits_load_matrix(from, stride);
@@ -204,7 +204,7 @@ struct gemm_fragments {
     }
   }
 
-  __device__ __forceinline__ static void load_b(Group const& group, b_tile& b, operand_type const* from,
+  __device__ __forceinline__ static void load_b(G const& group, b_tile& b, operand_type const* from,
                                                 std::int64_t stride) {
     place const at = of(group);
     bool const by_matrix = sizeof(operand_type) == 2 && suits_load_matrix(from, stride);
@@ -246,7 +246,7 @@ struct gemm_fragments {
 
   /// Visits sums. Sums: one tile, or several whose sums are visited together.
   template <class Visit, class... Sums>
-  __device__ __forceinline__ static void each(Group const& group, Visit const& visit, Sums&... sums) {
+  __device__ __forceinline__ static void each(G const& group, Visit const& visit, Sums&... sums) {
     place const at = of(group);
 #pragma unroll
     for (int row = 0; row < row_tiles; ++row) {
@@ -263,13 +263,13 @@ struct gemm_fragments {
 };
 
 /// The tile for multiply-adds: threads divide it as a grid, each holding every so many-th row and column.
-template <class T, class Shape, class Group>
+template <class T, class Shape, class G>
 struct gemm_multiply_adds {
   using operand = gemm_operand<T>;
   using operand_type = typename operand::value_type;
   using sum_type = typename operand::sum_type;
   static constexpr int thread_columns = 8;
-  static constexpr int thread_rows = Group::size / thread_columns;
+  static constexpr int thread_rows = G::size / thread_columns;
   static constexpr int row_count = Shape::m / thread_rows;
   static constexpr int column_count = Shape::n / thread_columns;
   static_assert(row_count * thread_rows == Shape::m && column_count * thread_columns == Shape::n,
@@ -285,15 +285,15 @@ struct gemm_multiply_adds {
     sum_type values[row_count][column_count];
   };
 
-  __device__ __forceinline__ static void load_a(Group const& group, a_tile& a, operand_type const* from,
+  __device__ __forceinline__ static void load_a(G const& group, a_tile& a, operand_type const* from,
                                                 std::int64_t stride) {
     load_parts<thread_rows>(a.values, from + group.lane / thread_columns * stride, stride, 1);
   }
-  __device__ __forceinline__ static void load_b_transposed(Group const& group, b_tile& b, operand_type const* from,
+  __device__ __forceinline__ static void load_b_transposed(G const& group, b_tile& b, operand_type const* from,
                                                            std::int64_t stride) {
     load_parts<thread_columns>(b.values, from + group.lane % thread_columns * stride, stride, 1);
   }
-  __device__ __forceinline__ static void load_b(Group const& group, b_tile& b, operand_type const* from,
+  __device__ __forceinline__ static void load_b(G const& group, b_tile& b, operand_type const* from,
                                                 std::int64_t stride) {
     load_parts<thread_columns>(b.values, from + group.lane % thread_columns, 1, stride);
   }
@@ -314,7 +314,7 @@ struct gemm_multiply_adds {
 
   /// Visits sums. Sums: one tile, or several whose sums are visited together.
   template <class Visit, class... Sums>
-  __device__ __forceinline__ static void each(Group const& group, Visit const& visit, Sums&... sums) {
+  __device__ __forceinline__ static void each(G const& group, Visit const& visit, Sums&... sums) {
 #pragma unroll
     for (int row = 0; row < row_count; ++row) {
 #pragma unroll
@@ -339,9 +339,9 @@ struct gemm_multiply_adds {
   }
 };
 
-template <class T, class Shape, class Group>
+template <class T, class Shape, class G>
 using gemm_registers =
-    std::conditional_t<std::is_same_v<T, float>, gemm_multiply_adds<T, Shape, Group>, gemm_fragments<T, Shape, Group>>;
+    std::conditional_t<std::is_same_v<T, float>, gemm_multiply_adds<T, Shape, G>, gemm_fragments<T, Shape, G>>;
 
 struct set_to_zero {
   template <class Sum>
@@ -360,9 +360,9 @@ struct write_sum {
 }  // namespace detail
 
 /// The tile in registers of a warp or a thread block, multiplied by mma.sync (sm_80 and later).
-template <class T, class Shape, CudaGroup Group>
-struct gemm_tile<T, Shape, Group> {
-  using group_type = Group;
+template <class T, class Shape, CudaGroup G>
+struct gemm_tile<T, Shape, G> {
+  using group_type = G;
   using operand_type = typename gemm_operand<T>::value_type;
   using sum_type = typename gemm_operand<T>::sum_type;
   static constexpr int rows = Shape::m;
@@ -370,7 +370,7 @@ struct gemm_tile<T, Shape, Group> {
   static constexpr int depth = Shape::k;
 
  private:
-  using registers = detail::gemm_registers<T, Shape, Group>;
+  using registers = detail::gemm_registers<T, Shape, G>;
 
  public:
   /// The operand a, rows x depth, in registers.
@@ -380,37 +380,37 @@ struct gemm_tile<T, Shape, Group> {
   /// The sums, rows x columns, in registers.
   using sum_tile = typename registers::sum_tile;
 
-  __device__ __forceinline__ static void load_a(Group const& group, a_tile& a, operand_type const* from,
+  __device__ __forceinline__ static void load_a(G const& group, a_tile& a, operand_type const* from,
                                                 std::int64_t stride) {
     registers::load_a(group, a, from, stride);
   }
-  __device__ __forceinline__ static void load_b(Group const& group, b_tile& b, operand_type const* from,
+  __device__ __forceinline__ static void load_b(G const& group, b_tile& b, operand_type const* from,
                                                 std::int64_t stride) {
     registers::load_b(group, b, from, stride);
   }
   /// Fills a b_tile from the columns of the product as rows, `stride` elements apart.
-  __device__ __forceinline__ static void load_b_transposed(Group const& group, b_tile& b, operand_type const* from,
+  __device__ __forceinline__ static void load_b_transposed(G const& group, b_tile& b, operand_type const* from,
                                                            std::int64_t stride) {
     registers::load_b_transposed(group, b, from, stride);
   }
-  __device__ __forceinline__ static void clear(Group const& group, sum_tile& sums) {
+  __device__ __forceinline__ static void clear(G const& group, sum_tile& sums) {
     registers::each(group, detail::set_to_zero{}, sums);
   }
-  __device__ __forceinline__ static void multiply(Group const&, a_tile const& a, b_tile const& b, sum_tile& sums) {
+  __device__ __forceinline__ static void multiply(G const&, a_tile const& a, b_tile const& b, sum_tile& sums) {
     registers::multiply(a, b, sums);
   }
-  __device__ __forceinline__ static void store(Group const& group, sum_tile const& sums, sum_type* to,
+  __device__ __forceinline__ static void store(G const& group, sum_tile const& sums, sum_type* to,
                                                std::int64_t stride) {
     registers::each(group, detail::write_sum<sum_type>{to, stride}, sums);
   }
   /// Calls visit(row, column, sum) for each sum that this thread holds.
   template <class Visit>
-  __device__ __forceinline__ static void each(Group const& group, sum_tile& sums, Visit const& visit) {
+  __device__ __forceinline__ static void each(G const& group, sum_tile& sums, Visit const& visit) {
     registers::each(group, visit, sums);
   }
   /// Calls visit(row, column, sum, other) for each pair of sums at the same place that this thread holds.
   template <class Visit>
-  __device__ __forceinline__ static void each_pair(Group const& group, sum_tile& sums, sum_tile& others,
+  __device__ __forceinline__ static void each_pair(G const& group, sum_tile& sums, sum_tile& others,
                                                    Visit const& visit) {
     registers::each(group, visit, sums, others);
   }

@@ -298,27 +298,27 @@ template <int Lanes>
 }
 
 /// A cuda_warp or a cuda_block.
-template <class Group>
-concept CudaGroup = std::is_same_v<Group, cuda_warp> || requires(Group const& g) {
+template <class G>
+concept CudaGroup = std::is_same_v<G, cuda_warp> || requires(G const& g) {
   g.exchange;
   g.warps;
 };
 
-template <CudaGroup Group, class T>
-[[nodiscard]] __device__ __forceinline__ T sum(Group const& group, per_lane<T, Group> const& values) {
+template <CudaGroup G, class T>
+[[nodiscard]] __device__ __forceinline__ T sum(G const& group, per_lane<T, G> const& values) {
   return reduce(group, values, detail::plus{});
 }
-template <CudaGroup Group, class T>
-[[nodiscard]] __device__ __forceinline__ T maximum(Group const& group, per_lane<T, Group> const& values) {
-  if constexpr (std::is_same_v<Group, cuda_warp> && detail::has_warp_instruction<T>) {
+template <CudaGroup G, class T>
+[[nodiscard]] __device__ __forceinline__ T maximum(G const& group, per_lane<T, G> const& values) {
+  if constexpr (std::is_same_v<G, cuda_warp> && detail::has_warp_instruction<T>) {
     return __reduce_max_sync(detail::whole_warp, values.values[0]);
   } else {
     return reduce(group, values, detail::larger{});
   }
 }
-template <CudaGroup Group, class T>
-[[nodiscard]] __device__ __forceinline__ T minimum(Group const& group, per_lane<T, Group> const& values) {
-  if constexpr (std::is_same_v<Group, cuda_warp> && detail::has_warp_instruction<T>) {
+template <CudaGroup G, class T>
+[[nodiscard]] __device__ __forceinline__ T minimum(G const& group, per_lane<T, G> const& values) {
+  if constexpr (std::is_same_v<G, cuda_warp> && detail::has_warp_instruction<T>) {
     return __reduce_min_sync(detail::whole_warp, values.values[0]);
   } else {
     return reduce(group, values, detail::smaller{});

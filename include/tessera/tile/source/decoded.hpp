@@ -41,8 +41,8 @@ struct decoded {
   scratch_type* scratch;      ///< the group's scratch
 
   /// Makes a source for this group, whose scratch holds no block yet.
-  template <class Group>
-  TESSERA_FN static decoded open(Group const& group, Reader const& reader, std::int64_t rows, std::int64_t columns,
+  template <class G>
+  TESSERA_FN static decoded open(G const& group, Reader const& reader, std::int64_t rows, std::int64_t columns,
                                  scratch_type& scratch) {
     for (int lane : group) {
       if (is_first(lane)) {
@@ -56,10 +56,10 @@ struct decoded {
   TESSERA_FN constexpr std::int64_t rows() const { return row_count; }
   TESSERA_FN constexpr std::int64_t columns() const { return column_count; }
 
-  template <class Group, class Tile>
-  TESSERA_FN void load(Group const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+  template <class G, class Tile>
+  TESSERA_FN void load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
     for (int lane : group) {
-      for (int i = lane; i < Tile::rows * Tile::columns; i += Group::size) {
+      for (int i = lane; i < Tile::rows * Tile::columns; i += G::size) {
         int const row = i / Tile::columns;
         int const column = i % Tile::columns;
         if (!is_inside(first_row + row, first_column + column)) {
@@ -85,8 +85,8 @@ struct decoded {
   }
 
   /// Columns [begin, end) of a row of the tile; `origin` is the position of the row's first element in the matrix.
-  template <class Group, class Tile>
-  TESSERA_FN void load_row(Group const& group, Tile& tile, int row, std::int64_t origin, std::int64_t begin,
+  template <class G, class Tile>
+  TESSERA_FN void load_row(G const& group, Tile& tile, int row, std::int64_t origin, std::int64_t begin,
                            std::int64_t end, std::int64_t first_column) const {
     std::int64_t const size = reader.block_weights();
     for (std::int64_t block = (origin + begin) / size; block * size < origin + end; ++block) {
@@ -94,15 +94,15 @@ struct decoded {
       std::int64_t const from = max(begin, block * size - origin);
       std::int64_t const to = min(end, (block + 1) * size - origin);
       for (int lane : group) {
-        for (std::int64_t column = from + lane; column < to; column += Group::size) {
+        for (std::int64_t column = from + lane; column < to; column += G::size) {
           tile(row, static_cast<int>(column - first_column)) = scratch->weights[origin + column - block * size];
         }
       }
     }
   }
 
-  template <class Group>
-  TESSERA_FN void hold(Group const& group, std::int64_t block) const {
+  template <class G>
+  TESSERA_FN void hold(G const& group, std::int64_t block) const {
     if (scratch->held == block) {
       return;
     }
@@ -139,8 +139,8 @@ struct decoded_matrix {
   TESSERA_FN constexpr std::int64_t columns() const { return column_count; }
 
   /// Makes a source for this group, whose scratch holds no block yet.
-  template <class Group>
-  TESSERA_FN decoded<Reader> open(Group const& group, scratch_type& scratch) const {
+  template <class G>
+  TESSERA_FN decoded<Reader> open(G const& group, scratch_type& scratch) const {
     return decoded<Reader>::open(group, reader, row_count, column_count, scratch);
   }
 };

@@ -42,9 +42,9 @@ TESSERA_FN bool has_whole_chunks(matrix_view<T const> matrix) {
 }
 
 /// Loads a tile from a source of `rows` rows; `names` says which row of the matrix each of them is.
-template <class T, class Rows, class Group, class Tile>
-TESSERA_FN void load_rows(Group const& group, Tile& tile, matrix_view<T const> matrix, std::int64_t rows,
-                          Rows const& names, std::int64_t first_row, std::int64_t first_column) {
+template <class T, class Rows, class G, class Tile>
+TESSERA_FN void load_rows(G const& group, Tile& tile, matrix_view<T const> matrix, std::int64_t rows, Rows const& names,
+                          std::int64_t first_row, std::int64_t first_column) {
   constexpr int chunk = tile_chunk<T>::size;
   if constexpr (requires { tile.chunk(0, 0); }) {
     bool const is_inside = first_column >= 0 && first_column % chunk == 0 &&
@@ -52,7 +52,7 @@ TESSERA_FN void load_rows(Group const& group, Tile& tile, matrix_view<T const> m
     if (is_inside) {
       constexpr int chunks = Tile::columns / chunk;
       for (int lane : group) {
-        for (int i = lane; i < Tile::rows * chunks; i += Group::size) {
+        for (int i = lane; i < Tile::rows * chunks; i += G::size) {
           std::int64_t const row = first_row + i / chunks;
           int const column = i % chunks * chunk;
           std::int64_t const from = row >= 0 && row < rows ? names(row) : -1;
@@ -68,7 +68,7 @@ TESSERA_FN void load_rows(Group const& group, Tile& tile, matrix_view<T const> m
   // Then neighbouring lanes take neighbouring rows.
   bool const rows_are_neighbours = matrix.stride(0) == 1 && matrix.stride(1) != 1;
   for (int lane : group) {
-    for (int i = lane; i < Tile::rows * Tile::columns; i += Group::size) {
+    for (int i = lane; i < Tile::rows * Tile::columns; i += G::size) {
       int const at_row = rows_are_neighbours ? i % Tile::rows : i / Tile::columns;
       int const at_column = rows_are_neighbours ? i / Tile::rows : i % Tile::columns;
       std::int64_t const row = first_row + at_row;
@@ -91,8 +91,8 @@ struct dense {
 
   TESSERA_FN constexpr std::int64_t rows() const { return matrix.extent(0); }
   TESSERA_FN constexpr std::int64_t columns() const { return matrix.extent(1); }
-  template <class Group, class Tile>
-  TESSERA_FN void load(Group const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+  template <class G, class Tile>
+  TESSERA_FN void load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
     detail::load_rows(group, tile, matrix, rows(), detail::own_rows{}, first_row, first_column);
   }
 };
@@ -108,8 +108,8 @@ struct gathered {
 
   TESSERA_FN constexpr std::int64_t rows() const { return order.size(); }
   TESSERA_FN constexpr std::int64_t columns() const { return matrix.extent(1); }
-  template <class Group, class Tile>
-  TESSERA_FN void load(Group const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+  template <class G, class Tile>
+  TESSERA_FN void load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
     detail::load_rows(group, tile, matrix, rows(), detail::listed_rows{order, matrix.extent(0)}, first_row,
                       first_column);
   }

@@ -32,10 +32,10 @@ struct dequantized {
   TESSERA_FN constexpr std::int64_t rows() const { return codes.extent(0); }
   TESSERA_FN constexpr std::int64_t columns() const { return codes.extent(1); }
 
-  template <class Group, class Tile>
-  TESSERA_FN void load(Group const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+  template <class G, class Tile>
+  TESSERA_FN void load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
     for (int lane : group) {
-      for (int i = lane; i < Tile::rows * Tile::columns; i += Group::size) {
+      for (int i = lane; i < Tile::rows * Tile::columns; i += G::size) {
         std::int64_t const row = first_row + i / Tile::columns;
         std::int64_t const column = first_column + i % Tile::columns;
         bool const is_inside = row >= 0 && row < rows() && column >= 0 && column < columns();

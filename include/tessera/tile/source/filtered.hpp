@@ -35,14 +35,14 @@ struct filtered {
     return !finds(true, first_row, row_count, first_column, column_count);
   }
 
-  template <class Group, class Tile>
-  TESSERA_FN void load(Group const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+  template <class G, class Tile>
+  TESSERA_FN void load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
     if (!finds(false, first_row, Tile::rows, first_column, Tile::columns)) {
       detail::load_rows(group, tile, matrix, rows(), detail::own_rows{}, first_row, first_column);
       return;
     }
     for (int lane : group) {
-      for (int i = lane; i < Tile::rows * Tile::columns; i += Group::size) {
+      for (int i = lane; i < Tile::rows * Tile::columns; i += G::size) {
         std::int64_t const row = first_row + i / Tile::columns;
         std::int64_t const column = first_column + i % Tile::columns;
         bool const is_inside = row >= 0 && row < rows() && column >= 0 && column < columns();

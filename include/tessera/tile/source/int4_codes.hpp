@@ -33,8 +33,8 @@ inline namespace v0 {
 /// Widens eight codes, the first in the lowest bits. 128 + (code + 8) is a bf16 whose last four bits are code + 8,
 /// which is the code with its sign bit flipped; subtracting 136 leaves the code. All of this is exact, so cutting off
 /// rounds correctly. Groups of CUDA threads have instructions for it: tile/cuda/widen_int4.cuh.
-template <class Group>
-TESSERA_FN constexpr tile_chunk<bfloat16> widen_int4(Group const&, std::uint32_t codes) {
+template <class G>
+TESSERA_FN constexpr tile_chunk<bfloat16> widen_int4(G const&, std::uint32_t codes) {
   std::uint32_t const flipped = codes ^ 0x88888888U;
   tile_chunk<bfloat16> values{};
   for (int i = 0; i < 8; ++i) {
@@ -57,7 +57,7 @@ struct int4_codes {
   };
 
   /// The codes of a tile, spread over the lanes' registers. Tile: it has chunk() and is whole chunks wide.
-  template <class Group, class Tile>
+  template <class G, class Tile>
   struct fetched {
     static_assert(Tile::columns % code_chunk::size == 0, "tessera: tiles of fetched codes are whole 32 columns wide");
     static constexpr int in_row = Tile::columns / code_chunk::size;  ///< chunks of a row of the tile
@@ -65,26 +65,25 @@ struct int4_codes {
     /// The chunks that a lane holds.
     struct part {
       /// Every Group::size-th chunk of the tile.
-      code_chunk chunks[divide_up(count, Group::size)];
+      code_chunk chunks[divide_up(count, G::size)];
     };
-    per_lane<part, Group> parts;  ///< the chunks of all lanes
+    per_lane<part, G> parts;  ///< the chunks of all lanes
   };
 
   TESSERA_FN constexpr std::int64_t rows() const { return pairs.extent(0); }
   TESSERA_FN constexpr std::int64_t columns() const { return 2 * pairs.extent(1); }
 
   /// Starts to load; codes outside of the matrix are 0.
-  template <class Group, class Tile>
-  TESSERA_FN void fetch(Group const& group, fetched<Group, Tile>& to, std::int64_t first_row,
-                        std::int64_t first_column) const {
+  template <class G, class Tile>
+  TESSERA_FN void fetch(G const& group, fetched<G, Tile>& to, std::int64_t first_row, std::int64_t first_column) const {
     if (has_whole_chunks(first_column, Tile::columns)) {
       fetch_whole(group, to, &pairs(first_row, first_column / 2), max(-first_row, std::int64_t{0}), rows() - first_row);
       return;
     }
-    using shape = fetched<Group, Tile>;
+    using shape = fetched<G, Tile>;
     for (int lane : group) {
-      for (int i = 0; i * Group::size < shape::count; ++i) {
-        int const which = i * Group::size + lane;
+      for (int i = 0; i * G::size < shape::count; ++i) {
+        int const which = i * G::size + lane;
         to.parts[lane].chunks[i] =
             gather(first_row + which / shape::in_row, first_column + which % shape::in_row * code_chunk::size);
       }
@@ -92,12 +91,12 @@ struct int4_codes {
   }
 
   /// Waits for the fetched codes and writes them to a tile of the type that they were fetched for.
-  template <class Group, class Tile>
-  TESSERA_FN void place(Group const& group, fetched<Group, Tile> const& from, Tile& tile) const {
-    using shape = fetched<Group, Tile>;
+  template <class G, class Tile>
+  TESSERA_FN void place(G const& group, fetched<G, Tile> const& from, Tile& tile) const {
+    using shape = fetched<G, Tile>;
     for (int lane : group) {
-      for (int i = 0; i * Group::size < shape::count; ++i) {
-        int const which = i * Group::size + lane;
+      for (int i = 0; i * G::size < shape::count; ++i) {
+        int const which = i * G::size + lane;
         if (which < shape::count) {
           int const column = which % shape::in_row * code_chunk::size;
           for (int word = 0; word < 4; ++word) {
@@ -109,15 +108,15 @@ struct int4_codes {
     }
   }
 
-  template <class Group, class Tile>
-  TESSERA_FN void load(Group const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+  template <class G, class Tile>
+  TESSERA_FN void load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
     if constexpr (requires { tile.chunk(0, 0); } && Tile::columns % code_chunk::size == 0) {
-      fetched<Group, Tile> codes;
+      fetched<G, Tile> codes;
       fetch(group, codes, first_row, first_column);
       place(group, codes, tile);
     } else {
       for (int lane : group) {
-        for (int i = lane; i < Tile::rows * Tile::columns; i += Group::size) {
+        for (int i = lane; i < Tile::rows * Tile::columns; i += G::size) {
           int const row = i / Tile::columns;
           int const column = i % Tile::columns;
           tile(row, column) = widen_int4(group, nibble(first_row + row, first_column + column)).values[0];
@@ -134,13 +133,13 @@ struct int4_codes {
   }
 
   /// Fetches the rows [begin, end) of the tile that begins at `corner`, as far as the tile has them.
-  template <class Group, class Tile>
-  TESSERA_FN void fetch_whole(Group const& group, fetched<Group, Tile>& to, int4x2 const* corner, std::int64_t begin,
+  template <class G, class Tile>
+  TESSERA_FN void fetch_whole(G const& group, fetched<G, Tile>& to, int4x2 const* corner, std::int64_t begin,
                               std::int64_t end) const {
-    using shape = fetched<Group, Tile>;
+    using shape = fetched<G, Tile>;
     for (int lane : group) {
-      for (int i = 0; i * Group::size < shape::count; ++i) {
-        int const which = i * Group::size + lane;
+      for (int i = 0; i * G::size < shape::count; ++i) {
+        int const which = i * G::size + lane;
         int const row = which / shape::in_row;
         int4x2 const* const from = corner + row * pairs.stride(0) + which % shape::in_row * (code_chunk::size / 2);
         bool const is_inside = which < shape::count && row >= begin && row < end;

@@ -28,10 +28,10 @@ struct joined_heads {
     return heads(column / heads.extent(2), token, column % heads.extent(2));
   }
 
-  template <class Group, class Tile>
-  TESSERA_FN void load(Group const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+  template <class G, class Tile>
+  TESSERA_FN void load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
     for (int lane : group) {
-      for (int i = lane; i < Tile::rows * Tile::columns; i += Group::size) {
+      for (int i = lane; i < Tile::rows * Tile::columns; i += G::size) {
         std::int64_t const row = first_row + i / Tile::columns;
         std::int64_t const column = first_column + i % Tile::columns;
         bool const is_inside = row >= 0 && row < rows() && column >= 0 && column < columns();
@@ -53,10 +53,10 @@ struct turned_heads {
   TESSERA_FN constexpr std::int64_t columns() const { return joined.rows(); }
 
   /// Loads a tile; neighbouring lanes read neighbouring channels.
-  template <class Group, class Tile>
-  TESSERA_FN void load(Group const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+  template <class G, class Tile>
+  TESSERA_FN void load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
     for (int lane : group) {
-      for (int i = lane; i < Tile::rows * Tile::columns; i += Group::size) {
+      for (int i = lane; i < Tile::rows * Tile::columns; i += G::size) {
         std::int64_t const row = first_row + i % Tile::rows;
         std::int64_t const column = first_column + i / Tile::rows;
         bool const is_inside = row >= 0 && row < rows() && column >= 0 && column < columns();

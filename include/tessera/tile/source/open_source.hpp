@@ -40,9 +40,14 @@ concept ScratchSource =
      } || because<"a ScratchSource has open(group, scratch) const, which gives a TileSource">);
 // clang-format on
 
+// clang-format off
 /// Any matrix that a program can be given.
 template <class S>
-concept AnySource = TileSource<S> || ScratchSource<S>;
+concept AnySource =
+    TileSource<S> || ScratchSource<S>
+        || because<"a source of a product is a TileSource, with rows(), columns() and load(group, tile, first_row, "
+                   "first_column), or a ScratchSource, with scratch_type and open(group, scratch)">;
+// clang-format on
 
 namespace detail {
 
@@ -71,8 +76,8 @@ template <AnySource S>
 using source_scratch = typename detail::scratch_of_source<S>::type;
 
 /// Gives the TileSource of a source: the source itself, or what it opens. All lanes reach this call.
-template <class Group, AnySource S>
-TESSERA_FN decltype(auto) open_source(Group const& group, S const& source, source_scratch<S>& scratch) {
+template <class G, AnySource S>
+TESSERA_FN decltype(auto) open_source(G const& group, S const& source, source_scratch<S>& scratch) {
   if constexpr (ScratchSource<S>) {
     return source.open(group, scratch);
   } else {

@@ -108,6 +108,8 @@ struct attention_split_policy {
   int split;       ///< cost of a split beyond its tiles: loading queries, and fp32 sums of 192 rows
   int merging;     ///< cost of merging splits
   int least_gain;  ///< splits must save at least one part in so many
+
+  friend constexpr bool operator==(attention_split_policy const&, attention_split_policy const&) = default;
 };
 
 /// The policy for splits of the keys. A tile takes 1.8 us at 128 channels.

@@ -22,6 +22,8 @@ struct decode_split_policy {
   int step;     ///< cost of a piece or page of each warp of a block
   int work;     ///< cost of the end of a work item
   int merging;  ///< cost of merging splits, by another launch
+
+  friend constexpr bool operator==(decode_split_policy const&, decode_split_policy const&) = default;
 };
 
 /// The costs of splits, the same on every architecture.

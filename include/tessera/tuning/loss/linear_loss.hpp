@@ -90,7 +90,7 @@ struct warpgroup_loss_product_tuning {
 /// passes take 48.9 ms; V 128256, D 4096: 54.0 ms without and 42.0 ms with kept softmaxes. The forward pass takes 2.2
 /// ms longer for the 4.2 GB that it writes, whether rows or boxes of them lie together. Turning them into gradients
 /// takes 3.9 ms, 8.4 GB at 2.2 TB/s (5.4 ms with groups of 4096 entries, which come and go).
-struct loss_part_tuning {
+struct loss_part_costs {
   static constexpr std::int64_t clusters = 66;         ///< clusters of two blocks that an H200 runs at a time
   static constexpr std::int64_t launches = 200 * 192;  ///< what a part's launches cost, in the unit of cost()
 

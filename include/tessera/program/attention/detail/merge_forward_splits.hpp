@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/program/attention/detail/forward_band.hpp>
@@ -77,8 +78,8 @@ struct merge_attention_splits {
 
   TESSERA_FN constexpr std::int64_t groups() const { return std::int64_t{splits.works} * groups_of_work(); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     auto const number = static_cast<std::int32_t>(which / groups_of_work());
     if (!splits.is_cut(number)) {
       return;

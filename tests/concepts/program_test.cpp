@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <tessera/concepts/program.hpp>
+#include <tessera/core/bfloat16.hpp>
+#include <tessera/program/gemm/gemm_tiles.hpp>
+#include <tessera/program/gemm/store_sums.hpp>
+#include <tessera/program/gemm/sum_maps.hpp>
+#include <tessera/testing/generators.hpp>
+#include <tessera/testing/laws/program.hpp>
+#include <tessera/tile/per_lane.hpp>
+#include <tessera/tile/source/dense.hpp>
+
+#include "support/catch.hpp"
+
+using namespace tessera;
+using tessera::testing::check_program_laws;
+
+namespace program_test {
+
+/// The common parts of programs of 32 lanes over a list.
+template <class Scratch>
+struct over_values {
+  static constexpr int lanes = 32;
+  using scratch_type = Scratch;
+  array_view<float> values;
+};
+
+struct nothing {};
+struct numbers {
+  float values[32];
+  bool is_known;
+};
+
+struct doubled : over_values<nothing> {
+  template <class Lanes>
+  TESSERA_FN void operator()(Lanes const& group, std::int64_t which, nothing&) const {
+    for (int lane : group) {
+      values[which * lanes + lane] *= 2.0F;
+    }
+  }
+};
+
+/// Reads what the tile before it has written.
+struct running : over_values<nothing> {
+  template <class Lanes>
+  TESSERA_FN void operator()(Lanes const& group, std::int64_t which, nothing&) const {
+    for (int lane : group) {
+      values[which * lanes + lane] += which > 0 ? values[(which - 1) * lanes + lane] : 0.0F;
+    }
+  }
+};
+
+/// Takes scratch to begin as zeros.
+struct trusting : over_values<numbers> {
+  template <class Lanes>
+  TESSERA_FN void operator()(Lanes const& group, std::int64_t which, numbers& scratch) const {
+    for (int lane : group) {
+      scratch.values[lane] += values[which * lanes + lane];
+      values[which * lanes + lane] = scratch.values[lane];
+    }
+  }
+};
+
+/// Sets scratch before it is used, as `trusting` does not.
+struct careful : over_values<numbers> {
+  template <class Lanes>
+  TESSERA_FN void operator()(Lanes const& group, std::int64_t which, numbers& scratch) const {
+    for (int lane : group) {
+      scratch.values[lane] = values[which * lanes + lane];
+    }
+    group.sync();
+    for (int lane : group) {
+      values[which * lanes + lane] = scratch.values[lanes - 1 - lane];
+    }
+  }
+};
+
+/// Reads what the next lane may not have written yet.
+struct hasty : over_values<numbers> {
+  template <class Lanes>
+  TESSERA_FN void operator()(Lanes const& group, std::int64_t which, numbers& scratch) const {
+    for (int lane : group) {
+      scratch.values[lane] = values[which * lanes + lane];
+    }
+    for (int lane : group) {
+      values[which * lanes + lane] = scratch.values[lanes - 1 - lane];
+    }
+  }
+};
+
+/// Two lanes write different values to one place.
+struct quarrelling : over_values<numbers> {
+  template <class Lanes>
+  TESSERA_FN void operator()(Lanes const& group, std::int64_t which, numbers& scratch) const {
+    for (int lane : group) {
+      scratch.values[0] = static_cast<float>(lane / 31);
+    }
+    group.sync();
+    for (int lane : group) {
+      values[which * lanes + lane] += scratch.values[0];
+    }
+  }
+};
+
+template <class P>
+testing::law_report check_program() {
+  std::vector<float> memory;
+  for (int i = 0; i < 8 * 32; ++i) {
+    memory.push_back(static_cast<float>(i % 37) + 1.0F);
+  }
+  return check_program_laws(memory, 8, [](array_view<float> values) { return P{{values}}; });
+}
+
+}  // namespace program_test
+
+using namespace program_test;
+
+TEST_CASE("programs that keep the laws are not accused", "[host]") {
+  CHECK(check_program<doubled>().text() == "");
+  CHECK(check_program<careful>().text() == "");
+}
+
+TEST_CASE("a program that breaks a law is caught", "[host]") {
+  CHECK(check_program<running>().mentions("tiles come in any order"));
+  CHECK(check_program<trusting>().mentions("scratch is uninitialised"));
+  CHECK(check_program<hasty>().mentions("see each other's writes after a sync"));
+  CHECK(check_program<quarrelling>().mentions("a program keeps the rules of groups"));
+}
+
+TEST_CASE("the program of matrix products keeps the laws of programs", "[host]") {
+  constexpr std::int64_t rows = 70;
+  constexpr std::int64_t columns = 130;
+  constexpr std::int64_t depth = 40;
+  std::vector<bfloat16> a(static_cast<std::size_t>(rows * depth));
+  std::vector<bfloat16> b(static_cast<std::size_t>(columns * depth));
+  testing::fill(testing::gauss(), 1, a.data(), a.size());
+  testing::fill(testing::gauss(), 2, b.data(), b.size());
+  using source = dense<bfloat16>;
+  using epilogue = store_sums<float, add_matrix<float>>;
+  auto const make = [&](array_view<float> memory) {
+    matrix_view<float> const result(memory.data, {rows, columns});
+    return gemm_tiles<bfloat16, source, source, epilogue>{
+        source{{a.data(), {rows, depth}}}, source{{b.data(), {columns, depth}}}, {result, {result}}};
+  };
+  std::vector<float> const memory(static_cast<std::size_t>(rows * columns), 1.5F);
+  std::int64_t const tiles = make(array_view<float>{}).tiles();
+  CHECK(tiles == 6);
+  CHECK(check_program_laws(memory, tiles, make, 2).text() == "");
+}
