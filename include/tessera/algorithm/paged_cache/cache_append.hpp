@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/cache_merger.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/workspace.hpp>
@@ -53,14 +54,14 @@ struct cache_append_regions {
   }
 };
 
-/// New tokens for a cache. Merger: merges pairs of vectors; in a layer by itself it makes directions and lengths.
-template <class Merger, class T>
+/// New tokens for a cache. M merges pairs of vectors; in a layer by itself it makes directions and lengths.
+template <CacheMerger M, class T>
 struct cache_append_call {
   /// How pairs of vectors are merged.
-  using merger_type = Merger;
+  using merger_type = M;
   using value_type = T;
 
-  Merger merger;               ///< merges pairs of vectors
+  M merger;                    ///< merges pairs of vectors
   retain_most_different rule;  ///< the rule by which tokens are retained
   bool whole_tokens;           ///< whether a vector is that of all heads of a token together
   cache_source<T> source;      ///< the new tokens; without inputs, pages that are complete in the tail are sealed
@@ -70,15 +71,15 @@ struct cache_append_call {
 
 namespace detail {
 
-template <int Channels, class Executor, class Merger, class T>
-void encode_cache_pages(Executor const& exec, cache_append_call<Merger, T> const& call) {
+template <int Channels, class Executor, CacheMerger M, class T>
+void encode_cache_pages(Executor const& exec, cache_append_call<M, T> const& call) {
   encode_pages<T, Channels> const program{call.source, call.rows, call.marks};
   exec.run(program, program.groups());
 }
 
 /// Enqueues the last pass, which is the same for all programs that make pages.
-template <class Executor, class Merger, class T>
-void keep_new_tokens(Executor const& exec, cache_append_call<Merger, T> const& call) {
+template <class Executor, CacheMerger M, class T>
+void keep_new_tokens(Executor const& exec, cache_append_call<M, T> const& call) {
   if (call.source.tokens > 0) {
     keep_tail<T> const keep{call.source, true};
     exec.run(keep, keep.groups());
@@ -86,8 +87,8 @@ void keep_new_tokens(Executor const& exec, cache_append_call<Merger, T> const& c
 }
 
 /// Enqueues the marking of retained tokens, after thresholds are known.
-template <class Executor, class Merger, class T, class Row>
-void mark_tokens(Executor const& exec, cache_append_call<Merger, T> const& call, view<Row const, 5> rows) {
+template <class Executor, CacheMerger M, class T, class Row>
+void mark_tokens(Executor const& exec, cache_append_call<M, T> const& call, view<Row const, 5> rows) {
   find_apart<T, Row> const find{call.source, rows, call.marks};
   exec.run(find, find.groups());
   mark_rows<T> const mark{call.source, call.marks};
@@ -95,17 +96,17 @@ void mark_tokens(Executor const& exec, cache_append_call<Merger, T> const& call,
 }
 
 /// The call with a status word: its own, or the executor's if it has none.
-template <class Executor, class Merger, class T>
-cache_append_call<Merger, T> reporting(Executor const& exec, cache_append_call<Merger, T> call) {
+template <class Executor, CacheMerger M, class T>
+cache_append_call<M, T> reporting(Executor const& exec, cache_append_call<M, T> call) {
   call.source.status = call.source.status != nullptr ? call.source.status : exec.status();
   return call;
 }
 
-template <class Executor, class Merger, class T>
-void append_portably(Executor const& exec, cache_append_call<Merger, T> const& given) {
+template <class Executor, CacheMerger M, class T>
+void append_portably(Executor const& exec, cache_append_call<M, T> const& given) {
   auto const call = reporting(exec, given);
   if (!call.marks.is_empty()) {
-    measure_pages<Merger, T> const measure{call.merger, call.source, call.rows, call.whole_tokens};
+    measure_pages<M, T> const measure{call.merger, call.source, call.rows, call.whole_tokens};
     exec.run(measure, measure.groups());
     fit_thresholds<T> const fit{call.rule, call.source, call.rows};
     exec.run(fit, fit.groups());

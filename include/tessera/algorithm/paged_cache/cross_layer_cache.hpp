@@ -23,6 +23,7 @@
 /// algorithm/paged_cache/paged_cache.hpp.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -36,6 +37,7 @@
 #include <tessera/algorithm/paged_cache/cache_bytes.hpp>
 #include <tessera/algorithm/paged_cache/cache_layout.hpp>
 #include <tessera/algorithm/paged_cache/paged_cache.hpp>
+#include <tessera/concepts/cache_merger.hpp>
 #include <tessera/concepts/refused_call.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/bits.hpp>
@@ -44,6 +46,7 @@
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
+#include <tessera/merge/no_merger.hpp>
 #include <tessera/merge/retain_most_different.hpp>
 #include <tessera/merge/slerp.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
@@ -59,10 +62,11 @@ struct cache_tokens {
   sequence_lengths new_tokens = {};  ///< new tokens of each sequence; null: `tokens` of each
 };
 
-/// Merger: see cache_append_call. Retention: retain_most_different or retain_most_different_tokens; Quantizer: an
+/// M merges the vectors of a pair of layers. Retention: retain_most_different or retain_most_different_tokens; Q: an
 /// asymmetric_quantizer. Both are the defaults of layers for which the caller names no others. T: bfloat16 or float16.
-template <class Merger = slerp_merger<float>, class Retention = retain_most_different,
-          class Quantizer = asymmetric_quantizer<4, 64>, class T = bfloat16>
+template <CacheMerger M = slerp_merger<float>,
+          std::derived_from<retain_most_different> Retention = retain_most_different,
+          class Q = asymmetric_quantizer<4, 64>, class T = bfloat16>
 class cross_layer_cache {
  public:
   using value_type = T;
@@ -71,7 +75,10 @@ class cross_layer_cache {
   /// A layer that is kept by itself.
   [[nodiscard]] static cache_layers single() { return kept_as(1); }
   /// Two neighbouring layers that share directions.
-  [[nodiscard]] static cache_layers pair() { return kept_as(2); }
+  [[nodiscard]] static cache_layers pair() {
+    static_assert(merges_pairs<M>, "tessera: a cross_layer_cache of this merger (no_merger) has no pairs of layers");
+    return kept_as(2);
+  }
   /// The paper's choice: the first half of the layers by themselves, then pairs; if an odd number is left, its first
   /// layer is by itself.
   [[nodiscard]] static std::vector<cache_layers> half_merged(int layers) {
@@ -88,9 +95,9 @@ class cross_layer_cache {
 
   /// Allocates all memory that the cache will ever have from the executor's memory. Parts are in the order of layers.
   template <class Executor>
-  cross_layer_cache(Executor const& exec, cache_extents const& extents, std::vector<cache_layers> parts,
-                    Merger merger = {})
+  cross_layer_cache(Executor const& exec, cache_extents const& extents, std::vector<cache_layers> parts, M merger = {})
       : extents_(extents), merger_(merger), parts_(std::move(parts)) {
+    check_pairs();
     cache_layout<T> const places(extents_, parts_);
     bytes_ = buffer<std::byte>(exec, places.plan.bytes());
     workspace const space(places.plan, bytes_.view());
@@ -123,7 +130,7 @@ class cross_layer_cache {
   template <class Executor>
   [[nodiscard]] cache_programs programs_of(Executor const& exec, int part) const {
     bool const whole_tokens = layers_of(part).whole_tokens;
-    return cache_programs_of<Merger, T>(exec, memory(part).format, whole_tokens);
+    return cache_programs_of<M, T>(exec, memory(part).format, whole_tokens);
   }
   /// The memory of a part, for programs.
   [[nodiscard]] cache_memory<T> const& memory(int part) const { return memory_[checked("part", part, parts())]; }
@@ -311,13 +318,21 @@ class cross_layer_cache {
   [[nodiscard]] static cache_layers kept_as(int layers) {
     cache_layers made;
     made.layers = layers;
-    made.key_bits = Quantizer::bits;
-    made.value_bits = Quantizer::bits;
-    made.value_group = Quantizer::group == whole_tensor ? 256 : Quantizer::group;
+    made.key_bits = Q::bits;
+    made.value_bits = Q::bits;
+    made.value_group = Q::group == whole_tensor ? 256 : Q::group;
     made.retention = layers == 2 ? retain_most_different(Retention{}) : retain_most_different::none();
     made.row_capacity = layers == 2 ? -1 : 0;
     made.whole_tokens = Retention::whole_tokens;
     return made;
+  }
+
+  /// Refuses parts that are pairs where the merger merges none.
+  void check_pairs() const {
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      check<value_error>(merges_pairs<M> || parts_[i].layers == 1, "cross_layer_cache: part ", i, " has ",
+                         parts_[i].layers, " layers but parts of this merger, which merges no pairs, must have ", 1);
+    }
   }
 
   [[nodiscard]] static std::size_t as_index(int i) { return static_cast<std::size_t>(i); }
@@ -364,9 +379,9 @@ class cross_layer_cache {
                                  places.rows_in(space),
                                  places.marks_in(space)});
     };
-    if constexpr (!std::is_same_v<Merger, slerp_merger<float>>) {
+    if constexpr (!keeps_single_vectors<M>) {
       if (as.layers == 1) {
-        run(slerp_merger<float>{});
+        run(no_merger{});
         return;
       }
     }
@@ -428,7 +443,7 @@ class cross_layer_cache {
   }
 
   cache_extents extents_;
-  Merger merger_;
+  M merger_;
   std::vector<cache_layers> parts_;
   std::vector<cache_memory<T>> memory_;
   std::vector<int> part_of_;

@@ -22,6 +22,7 @@
 #include <tessera/algorithm/attention/decode_splits.hpp>
 #include <tessera/algorithm/paged_cache/cache_compression.hpp>
 #include <tessera/algorithm/paged_cache/paged_cache.hpp>
+#include <tessera/concepts/cache_merger.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
 #include <tessera/exec/cuda.cuh>
@@ -82,8 +83,8 @@ bool use_columns(cache_page_format const& format, Use const& use) {
 
 /// Whether all that compress_pages reads and writes by 16 bytes begins at multiples of 16 bytes, and there are fewer
 /// than 2^30 marks.
-template <class Merger, class T>
-bool has_whole_elements(cache_append_call<Merger, T> const& call) {
+template <CacheMerger M, class T>
+bool has_whole_elements(cache_append_call<M, T> const& call) {
   cache_memory<T> const& memory = call.source.memory;
   bool are_whole = reinterpret_cast<std::uintptr_t>(memory.pages) % 16 == 0 &&
                    reinterpret_cast<std::uintptr_t>(memory.tail) % 16 == 0;
@@ -119,8 +120,8 @@ bool try_compression(basic_cuda<Architectures> const& exec, Call const& call) {
   return !whole_tokens && format.key_bits == 4 && format.value_bits == 4 && has_channels && has_groups;
 }
 
-template <class Architectures, class Merger, class T>
-bool try_compression(basic_cuda<Architectures> const& exec, cache_append_call<Merger, T> const& call) {
+template <class Architectures, CacheMerger M, class T>
+bool try_compression(basic_cuda<Architectures> const& exec, cache_append_call<M, T> const& call) {
   return is_compressed_in_one_pass(call.source.memory.format, call.whole_tokens) && has_whole_elements(call) &&
          (try_compression<64, 1>(exec, call) || try_compression<128, 1>(exec, call) ||
           try_compression<128, 2>(exec, call) || try_compression<256, 1>(exec, call) ||
@@ -131,8 +132,8 @@ bool try_compression(basic_cuda<Architectures> const& exec, cache_append_call<Me
 
 /// Enqueues an append on CUDA devices: on sm_90 pages of 4 bits are made in one pass, all others by the portable
 /// programs.
-template <int... Architectures, class Merger, class T>
-void run_cache_append(basic_cuda<arch_list<Architectures...>> const& exec, cache_append_call<Merger, T> const& given) {
+template <int... Architectures, CacheMerger M, class T>
+void run_cache_append(basic_cuda<arch_list<Architectures...>> const& exec, cache_append_call<M, T> const& given) {
   auto const call = detail::reporting(exec, given);
   constexpr bool has_hopper = ((Architectures == 900) || ...);
   if constexpr (has_hopper && (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)) {
@@ -162,12 +163,12 @@ void run_cached_attention(basic_cuda<arch_list<Architectures...>> const& exec,
 }
 
 /// The programs that CUDA devices have for a cache: some on sm_90 for 16 bits, else none.
-template <class Merger, class T, int... Architectures>
+template <CacheMerger M, class T, int... Architectures>
 cache_programs cache_programs_of(basic_cuda<arch_list<Architectures...>> const& exec, cache_page_format const& format,
                                  bool whole_tokens) {
   constexpr bool has_hopper = ((Architectures == 900) || ...);
   if constexpr (has_hopper && (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)) {
-    if (exec.template has<compress_pages<128, 2, Merger, T>>()) {
+    if (exec.template has<compress_pages<128, 2, M, T>>()) {
       return {true, detail::is_compressed_in_one_pass(format, whole_tokens),
               detail::use_columns(format, [](auto) { return true; })};
     }

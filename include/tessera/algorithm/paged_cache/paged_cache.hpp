@@ -18,6 +18,7 @@
 
 #include <tessera/algorithm/attention/attention_types.hpp>
 #include <tessera/algorithm/paged_cache/cache_append.hpp>
+#include <tessera/concepts/cache_merger.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
@@ -97,8 +98,8 @@ void attend_cache_portably(Executor const& exec, cached_attention_call<T, Result
 }  // namespace detail
 
 /// Enqueues an append of new tokens. An executor with programs of its own overloads this for itself.
-template <class Executor, class Merger, class T>
-void run_cache_append(Executor const& exec, cache_append_call<Merger, T> const& call) {
+template <class Executor, CacheMerger M, class T>
+void run_cache_append(Executor const& exec, cache_append_call<M, T> const& call) {
   detail::append_portably(exec, call);
 }
 
@@ -136,8 +137,8 @@ struct cache_programs {
 };
 
 /// The programs that an executor has for a cache. An executor with programs of its own overloads this for itself.
-/// Merger and T: those of the cache.
-template <class Merger, class T, class Executor>
+/// M and T: those of the cache.
+template <CacheMerger M, class T, class Executor>
 cache_programs cache_programs_of(Executor const&, cache_page_format const&, bool) {
   return {};
 }
