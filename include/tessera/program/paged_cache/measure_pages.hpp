@@ -42,6 +42,14 @@ struct page_mark {
   std::uint32_t rows;       ///< the number of rows
 };
 
+/// The pages that a call seals, for the program of a PageCodec that writes them.
+template <class T>
+struct pages_to_write {
+  cache_source<T> source;          ///< the tokens
+  view<merged_row const, 5> rows;  ///< from measure_pages: sequences x pages x heads x (keys, values) x tokens
+  view<page_mark const, 3> marks;  ///< retained tokens: sequences x pages x heads
+};
+
 /// Products of two vectors in float, where those of bf16 are exact. If squares are too large for floats, the products
 /// of pair_products_reducer take their place.
 struct float_products {

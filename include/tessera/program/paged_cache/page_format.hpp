@@ -116,6 +116,17 @@ struct cache_page_format {
   [[nodiscard]] TESSERA_FN constexpr int bytes() const { return read_bytes() + (layers - 1) * layer_bytes(); }
 };
 
+/// The bytes of a page, by what they hold.
+struct page_byte_counts {
+  std::int64_t codes = 0;    ///< codes of keys and values
+  std::int64_t scales = 0;   ///< parameters of codes
+  std::int64_t lengths = 0;  ///< lengths of vectors, where they are not in the parameters
+  std::int64_t header = 0;   ///< the header, and what fills parts up to their alignment
+
+  /// The bytes of the page.
+  [[nodiscard]] constexpr std::int64_t total() const { return codes + scales + lengths + header; }
+};
+
 static_assert(cache_page_format{}.bytes() == 9760 && cache_page_format{}.read_bytes() == 9376);
 static_assert(cache_page_format{128, 4, 4, 1, 2}.read_bytes() == 9120);
 
