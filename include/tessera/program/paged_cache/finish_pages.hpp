@@ -26,22 +26,27 @@ struct sealed_page {
   std::byte* page;           ///< its first byte
 };
 
-/// Writes the header of a page, by the first lane: its mark, and the thresholds of its sequence and head.
+/// Writes the header of a page to `header`, by the first lane: its mark, and the thresholds of its sequence and head.
 template <class Group, class T>
-TESSERA_FN void write_page_header(Group const& group, cache_source<T> const& source, sealed_page const& at) {
+TESSERA_FN void write_page_header(Group const& group, cache_source<T> const& source, sealed_page const& at,
+                                  cache_page_header& header) {
   for (int lane : group) {
     if (is_first(lane)) {
       cache_memory<T> const& memory = source.memory;
       std::int64_t const slot = source.sequences.slot(at.sequence);
-      *reinterpret_cast<cache_page_header*>(at.page + memory.format.header()) = {
-          at.mark.retained,
-          at.mark.first_row,
-          at.mark.rows,
-          memory.threshold(slot, at.head, key_part),
-          memory.threshold(slot, at.head, value_part),
-          {0, 0}};
+      header = {at.mark.retained,
+                at.mark.first_row,
+                at.mark.rows,
+                memory.threshold(slot, at.head, key_part),
+                memory.threshold(slot, at.head, value_part),
+                {0, 0}};
     }
   }
+}
+/// The same, where pages of program/paged_cache/page_format.hpp have their headers.
+template <class Group, class T>
+TESSERA_FN void write_page_header(Group const& group, cache_source<T> const& source, sealed_page const& at) {
+  write_page_header(group, source, at, *reinterpret_cast<cache_page_header*>(at.page + source.memory.format.header()));
 }
 
 /// Copies the retained tokens of a page. The group has `Lanes` lanes.

@@ -65,6 +65,13 @@ struct cache_page_header {
   float key_threshold;    ///< the angle from which on keys were retained
   float value_threshold;  ///< the angle from which on values were retained
   std::uint32_t zero[2];  ///< always 0
+
+  /// Whether a token is retained.
+  [[nodiscard]] TESSERA_FN constexpr bool is_retained(int token) const { return (retained >> token & 1U) != 0; }
+  /// The row of a retained token, among those of its slot and head.
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t row_of(int token) const {
+    return std::int64_t{first_row} + popcount(retained & ((std::uint64_t{1} << token) - 1));
+  }
 };
 static_assert(sizeof(cache_page_header) == 32);
 

@@ -28,12 +28,9 @@ struct page_reader {
     return *reinterpret_cast<cache_page_header const*>(page + format.header());
   }
   /// Whether a token is retained, and so not in the page.
-  [[nodiscard]] TESSERA_FN bool is_retained(int token) const { return (header().retained >> token & 1U) != 0; }
+  [[nodiscard]] TESSERA_FN bool is_retained(int token) const { return header().is_retained(token); }
   /// The row of a retained token, among those of its slot and head.
-  [[nodiscard]] TESSERA_FN std::int64_t row_of(int token) const {
-    std::uint64_t const below = header().retained & ((std::uint64_t{1} << token) - 1);
-    return std::int64_t{header().first_row} + popcount(below);
-  }
+  [[nodiscard]] TESSERA_FN std::int64_t row_of(int token) const { return header().row_of(token); }
   /// The code of a channel of a token's key.
   [[nodiscard]] TESSERA_FN std::uint32_t key_code(int token, int channel) const {
     return read_code(reinterpret_cast<std::uint32_t const*>(page + format.key_codes()), format.key_bits, channel / 16,
