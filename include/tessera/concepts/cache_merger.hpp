@@ -61,8 +61,8 @@ requires requires {
 inline constexpr bool merges_pairs<M> = M::merges_pairs;
 
 /// Whether a CacheMerger keeps a vector that is merged with zeros as its direction, of length 1, and its length, as a
-/// layer by itself needs it. It does if it says `static constexpr bool keeps_single_vectors = true`; for other mergers a
-/// cache keeps such layers by no_merger (merge/no_merger.hpp).
+/// layer by itself needs it. It does if it says `static constexpr bool keeps_single_vectors = true`. Where the merger
+/// of a cache does not, such layers are kept by no_merger (merge/no_merger.hpp).
 template <class M>
 inline constexpr bool keeps_single_vectors = false;
 template <class M>

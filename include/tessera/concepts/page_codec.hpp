@@ -84,9 +84,11 @@ concept PageCodec =
        requires std::same_as<decltype(r.add(sum, sum, 0, 0)), float>;
      } || because<"a PageCodec has reader(format, page, layer) const, with is_retained(token), row_of(token), "
                   "key(token, channel), value(token, channel), key_scale(channel), key_minimum(channel), "
-                  "score(token, query, query times key scales, query times key minima), add(sum, weight, token, channel)">) &&
+                  "score(token, query, query times key scales, query times key minima) "
+                  "and add(sum, weight, token, channel)">) &&
     (requires {
-       requires ProgramOn<page_writer_t<C, bfloat16, 128>, detail::group_archetype<page_writer_t<C, bfloat16, 128>::lanes>>;
+       requires ProgramOn<page_writer_t<C, bfloat16, 128>,
+                          detail::group_archetype<page_writer_t<C, bfloat16, 128>::lanes>>;
      } || because<"a PageCodec has writer(): a Program, template <int Channels, class T> "
                   "auto writer(pages_to_write<T> const&) const">) &&
     (requires { requires std::is_trivially_copyable_v<shared_codec_t<C>>; }

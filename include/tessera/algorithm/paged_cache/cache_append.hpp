@@ -77,9 +77,11 @@ struct cache_append_call {
 
 namespace detail {
 
-template <int Channels, class Executor, CacheMerger M, class T, PageCodec C>
-void encode_cache_pages(Executor const& exec, cache_append_call<M, T, C> const& call) {
-  auto const program = call.codec.template writer<Channels>(pages_to_write<T>{call.source, call.rows, call.marks});
+/// Enqueues the writing of pages by the call's codec. Call: a cache_append_call.
+template <int Channels, class Executor, class Call>
+void encode_cache_pages(Executor const& exec, Call const& call) {
+  pages_to_write<typename Call::value_type> const pages{call.source, call.rows, call.marks};
+  auto const program = call.codec.template writer<Channels>(pages);
   exec.run(program, program.groups());
 }
 

@@ -22,8 +22,8 @@ inline namespace v0 {
 
 struct cache_bytes {
   std::int64_t codes = 0;            ///< codes of keys and values
-  std::int64_t scales = 0;           ///< scales and minima of keys, scales and ratios of values
-  std::int64_t norms = 0;            ///< lengths of keys; those of values are in their scales
+  std::int64_t scales = 0;           ///< parameters of codes, such as scales, minima and ratios
+  std::int64_t norms = 0;            ///< lengths of keys and values, where they are not in the parameters
   std::int64_t headers = 0;          ///< headers of pages, which include masks of retained tokens
   std::int64_t retained = 0;         ///< keys and values of all layers of retained tokens
   std::int64_t tail = 0;             ///< tokens that are in no page yet

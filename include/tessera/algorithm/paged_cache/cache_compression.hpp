@@ -63,9 +63,10 @@ std::uint32_t* count_of_pages(cache_append_call<M, T, C> const& call, std::int64
 }
 
 /// Enqueues an append in one pass, and the passes that follow from it. Program: compress_pages or one that does the
-/// same.
-template <class Program, class Executor, CacheMerger M, class T, PageCodec C>
-void compress_in_one_pass(Executor const& exec, cache_append_call<M, T, C> const& call, int multiprocessors) {
+/// same. Call: a cache_append_call.
+template <class Program, class Executor, class Call>
+void compress_in_one_pass(Executor const& exec, Call const& call, int multiprocessors) {
+  using T = typename Call::value_type;
   auto const notes = compression_notes<T>::of(call);
   std::int64_t const blocks =
       min(call.marks.size(), std::int64_t{multiprocessors} * Program::blocks_per_multiprocessor);

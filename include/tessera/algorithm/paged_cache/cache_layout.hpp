@@ -35,8 +35,8 @@ struct cache_extents {
   std::int64_t window = 128;  ///< newest tokens of a sequence that stay as they are, a multiple of 64
 };
 
-/// How one layer, or a pair of neighbouring ones, is kept. Bits and groups are free with a direction_codec; with another
-/// PageCodec they must be the codec's.
+/// How one layer, or a pair of neighbouring ones, is kept. Bits and groups are free with a direction_codec; with a
+/// quantized_codec they must be those of its quantizers.
 struct cache_layers {
   int layers = 2;      ///< 1: a layer by itself; 2: a merged pair
   int key_bits = 4;    ///< bits of a key's code

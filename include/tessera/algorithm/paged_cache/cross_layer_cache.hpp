@@ -4,7 +4,8 @@
 ///
 ///     #include <tessera/algorithm/paged_cache/cross_layer_cache.hpp>
 ///
-///     using cache_type = tessera::cross_layer_cache<slerp_merger<float>, retain_most_different, direction_codec<4, 64>>;
+///     using cache_type = tessera::cross_layer_cache<slerp_merger<float>, retain_most_different,
+///                                                   direction_codec<4, 64>>;
 ///     cache_type cache(exec, extents, cache_type::half_merged(32));
 ///
 ///     // Prefill. `sequences`: block tables, slots and lengths with the new tokens, where the executor runs.

@@ -2,7 +2,7 @@
 /// Compressed caches on CUDA devices: which kernels take the place of the portable programs.
 ///
 /// paged_cache.hpp includes this header where nvcc compiles: use a cache as on the CPU, with a tessera::cuda executor.
-/// For bfloat16 and float16, on sm_90:
+/// For bfloat16 and float16 in pages of a direction_codec, on sm_90:
 ///
 ///   * pages of 4-bit codes of 64, 128 or 256 channels, in groups of 64 or more, are made in one pass over keys and
 ///     values (program/paged_cache/write_pages.cuh), and once more where retained tokens could not be known before;
@@ -43,10 +43,10 @@ inline constexpr bool has_own_programs = C::has_page_format &&
                                          (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>);
 
 /// Enqueues attention by page_decode, if page_decode can take the call. Returns whether it did. Columns: page_columns.
-template <class Columns, class Architectures, class T, class Result, PageCodec C>
-bool try_page_decode(basic_cuda<Architectures> const& exec, cached_attention_call<T, Result, C> const& call) {
+template <class Columns, class Architectures, class Call>
+bool try_page_decode(basic_cuda<Architectures> const& exec, Call const& call) {
   constexpr page_decode_policy policy = page_decode_tuning<Columns::channels, Columns::format.key_bits>{}(900);
-  using program_type = page_decode<Columns, T, Result, policy>;
+  using program_type = page_decode<Columns, typename Call::value_type, typename Call::result_type, policy>;
   auto const is_whole = [](void const* address) { return reinterpret_cast<std::uintptr_t>(address) % 16 == 0; };
   bool const has_memory = is_whole(call.memory.pages) && is_whole(call.memory.tail) && is_whole(call.memory.rows);
   if (!has_memory || !has_whole_rows(call.queries) || call.sequences.blocks.stride(1) != 1 ||

@@ -38,6 +38,10 @@ inline namespace v0 {
 /// A call of attention: queries over the keys and values of a cache, whose pages C reads.
 template <class T, class Result, PageCodec C = direction_codec<>>
 struct cached_attention_call {
+  using value_type = T;
+  using result_type = Result;
+  using codec_type = C;
+
   attention_shape shape;          ///< extents; `keys` is the most tokens of a sequence
   cache_memory<T> memory;         ///< the memory of the part that holds the layer
   cache_sequences sequences;      ///< lengths, slots and block tables
@@ -78,8 +82,12 @@ attention_writer<decode_method, Result> writer_of(cached_attention_call<T, Resul
   return {call.shape, {}, {}, {}, call.query_lengths, {}, {}, call.out.result, call.out.log_sum_exp};
 }
 
-template <int Channels, class Executor, class T, class Result, PageCodec C>
-void attend_cache(Executor const& exec, cached_attention_call<T, Result, C> const& call) {
+/// Call: a cached_attention_call.
+template <int Channels, class Executor, class Call>
+void attend_cache(Executor const& exec, Call const& call) {
+  using T = typename Call::value_type;
+  using Result = typename Call::result_type;
+  using C = typename Call::codec_type;
   cached_attention<T, Result, Channels, C> const program{
       call.memory,    call.sequences,  call.layer,    call.queries,           call.softmax_scale,
       call.is_causal, writer_of(call), call.partials, status_for(exec, call), call.codec};

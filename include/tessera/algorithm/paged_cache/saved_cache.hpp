@@ -186,8 +186,8 @@ inline saved_cache_info inspect_saved_cache(std::byte const* bytes, std::int64_t
   return {static_cast<std::int64_t>(header.tokens), header.pages};
 }
 
-/// Saves sequence `which` of a cross_layer_cache as bytes on the host. The cache's pages are those of a direction_codec:
-/// the format names no other. Waits.
+/// Saves sequence `which` of a cross_layer_cache as bytes on the host. Its codec must be a direction_codec: the format
+/// names no other. Waits.
 template <class Executor, class Cache>
 std::vector<std::byte> save_cache(Executor const& exec, Cache const& cache, cache_sequences const& sequences,
                                   std::int64_t which, saved_cache_coder coder = saved_cache_coder::rans) {

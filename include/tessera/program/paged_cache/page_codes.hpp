@@ -6,8 +6,8 @@
 ///     three_bits::put(packed, 0, codes);                                 // eight codes, in the first three bytes
 ///     std::uint8_t const fifth = three_bits::get(packed, 4);
 ///
-/// Code i has bits i * bits to i * bits + bits - 1; bit b of all is bit b % 8 of byte b / 8. Eight codes begin and end at
-/// whole bytes, however many bits they have, so that lanes write eight at a time.
+/// Code i has bits i * bits to i * bits + bits - 1; bit b of all is bit b % 8 of byte b / 8. Eight codes take whole
+/// bytes, however many bits they have, so that lanes write eight at a time.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,8 @@ using unsigned_of =
 
 }  // namespace detail
 
-/// Codes that have fewer bits than their type are integers, of which the lower bits are kept and, if the type has a sign,
-/// the uppermost of them is the sign.
+/// Codes that have fewer bits than their type are integers. Their lower bits are kept; the uppermost of these is the
+/// sign, if the type has one.
 template <Quantizer Q>
 struct page_codes {
   using code_type = typename Q::code_type;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The page of a compressed key-value cache: 64 tokens of a key head, of one layer or of two neighbouring layers that
-/// share directions (MiniCache, arXiv 2405.14366). This header is the contract between the portable programs, programs
-/// for one architecture, and files: bytes are the same wherever they are made.
+/// share directions (MiniCache, arXiv 2405.14366), as a direction_codec makes it. This header is the contract between
+/// the portable programs, programs for one architecture, and files: bytes are the same wherever they are made.
 ///
 /// Parts of a page, from its start, without gaps, each a multiple of 32 bytes; D channels, G groups of a value:
 ///

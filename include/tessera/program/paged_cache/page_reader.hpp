@@ -66,8 +66,8 @@ struct page_reader {
                           format.value_bits);
   }
 
-  // What attention reads: scores and sums of values, without forming a key or a value. A query times the keys' scales is
-  // `folded`, and the sum of a query times the keys' minima is `bias`.
+  // What attention reads: scores and sums of values, without forming a key or a value. `folded` is a query times the
+  // keys' scales, and `bias` the sum of a query times the keys' minima.
 
   /// The factor of a channel's codes of keys.
   [[nodiscard]] TESSERA_FN float key_scale(int of) const { return load(channel(of).scale); }

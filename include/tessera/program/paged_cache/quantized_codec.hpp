@@ -2,11 +2,11 @@
 /// `quantized_codec`: a PageCodec of codes of any Quantizer, keys' and values' apart. Vectors are coded as they are or,
 /// like MiniCache's, as directions beside lengths.
 ///
-///     using kivi_pages = tessera::quantized_codec<tessera::asymmetric_quantizer<2, 32>>;      // KIVI, arXiv 2402.02750
-///     using two_and_eight = tessera::quantized_codec<tessera::asymmetric_quantizer<2, 32>,
-///                                                    tessera::float8_quantizer<tessera::float8_e4m3>>;
-///     using paired = tessera::quantized_codec<tessera::symmetric_quantizer<8, 64>, tessera::symmetric_quantizer<8, 64>,
-///                                             tessera::page_vectors::directions>;
+///     using two = tessera::asymmetric_quantizer<2, 32>;
+///     using eight = tessera::symmetric_quantizer<8, 64>;
+///     using plain_pages = tessera::quantized_codec<two>;                                    // as in KIVI
+///     using keys_in_two_bits = tessera::quantized_codec<two, eight>;
+///     using shared_directions = tessera::quantized_codec<two, eight, tessera::page_vectors::directions>;
 ///
 /// A group of keys is that many neighbouring tokens of a channel, because channels of keys differ in size; a group of
 /// values is that many neighbouring channels of a token. whole_tensor means all 64 tokens of the page, or all channels.
@@ -24,8 +24,8 @@
 ///     lengths            layers x {keys, values} x 64 x fp16      directions only
 ///
 /// A key or value with an element that is not finite has codes of 0 and no part in the parameters of its group; its bit
-/// is in the header, and it is read as NaNs. Retained tokens have codes of 0, too. Lengths are corrected for what coding
-/// does to the length of a direction, and saturate at 65504.
+/// is in the header, and it is read as NaNs. Retained tokens have codes of 0, too. Lengths are corrected for what
+/// coding does to the length of a direction, and saturate at 65504.
 #pragma once
 
 #include <cstddef>

@@ -32,7 +32,6 @@
 
 #include <cstdint>
 
-#include <tessera/concepts/cache_merger.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/float16.hpp>
 #include <tessera/core/math.hpp>

@@ -2,9 +2,8 @@
 /// `write_quantized_pages` writes the pages of a quantized_codec (program/paged_cache/quantized_codec.hpp) that are
 /// sealed in a call, and the rows of their retained tokens, after the passes of measure_pages.hpp.
 ///
-/// A group takes the page of a head. It reads each key and value three times at most: for the range of its group, for its
-/// code, and for the length of what was coded. Lanes take whole groups of values, and then eight neighbouring codes, so
-/// that no two lanes write to a byte.
+/// A group takes the page of a head. It reads each key and value twice: for the range of its group, and for its code.
+/// Lanes take whole groups of values, and then eight neighbouring codes, so that no two lanes write to a byte.
 #pragma once
 
 #include <cstddef>
