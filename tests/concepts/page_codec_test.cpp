@@ -73,9 +73,9 @@ struct upper_bytes {
         return;
       }
       cache_page_format const& format = source.memory.format;
-      std::byte* const to = source.memory.page(source.sequences.blocks(0, page), head, page_bytes(format));
+      std::byte* const to = source.memory.page_of(upper_bytes{}, source.sequences.blocks(0, page), head);
       sealed_page const sealed{0, head, page * 64, pages.marks(0, which / pages.marks.extent(2), head), to};
-      write_page_header(group, source, sealed, *reinterpret_cast<cache_page_header*>(to));
+      write_page_header(group, source, sealed, [](cache_page_format const&) { return 0; });
       for (int lane : group) {
         for (int i = lane; i < 2 * 64 * format.channels; i += lanes) {
           int const token = i / format.channels % 64;

@@ -106,8 +106,7 @@ struct cached_attention {
       std::int64_t const block = sequences.blocks(sequence, tile);
       fault = memory.fault_of_block(block);
       if (fault.is_none()) {
-        auto const page =
-            codec.reader(memory.format, memory.page(block, at.head, codec.page_bytes(memory.format)), layer);
+        auto const page = codec.reader(memory.format, memory.page_of(codec, block, at.head), layer);
         attend(group, at, tile, sealed_tile{memory, page, at.slot, at.head, layer}, scratch);
       }
     }

@@ -158,13 +158,14 @@ struct cache_memory {
     float const kept = thresholds[2 * head_of(slot, head) + part];
     return is_nan(kept) ? no_threshold : kept;
   }
-  /// The first byte of a page of `bytes` bytes, whatever codec made it.
-  [[nodiscard]] TESSERA_FN constexpr std::byte* page(std::int64_t block, std::int64_t head, int bytes) const {
-    return pages + (block * heads + head) * bytes;
-  }
   /// The first byte of a page of a direction_codec, whose bytes are those of the format.
   [[nodiscard]] TESSERA_FN constexpr std::byte* page(std::int64_t block, std::int64_t head) const {
-    return page(block, head, format.bytes());
+    return pages + (block * heads + head) * format.bytes();
+  }
+  /// The first byte of a page of any PageCodec.
+  template <class C>
+  [[nodiscard]] TESSERA_FN constexpr std::byte* page_of(C const& codec, std::int64_t block, std::int64_t head) const {
+    return pages + (block * heads + head) * codec.page_bytes(format);
   }
   /// The key or value of a token that is in the tail.
   [[nodiscard]] TESSERA_FN constexpr T* tail_row(std::int64_t slot, int layer, int part, std::int64_t head,

@@ -66,8 +66,8 @@ struct restore_pages {
         std::int64_t const token = i / channels;
         int const channel = static_cast<int>(i % channels);
         if (is_sealed) {
-          restore(codec.reader(memory.format, memory.page(block, head, codec.page_bytes(memory.format)), layer),
-                  {sequence, slot, head}, token, channel);
+          restore(codec.reader(memory.format, memory.page_of(codec, block, head), layer), {sequence, slot, head}, token,
+                  channel);
         } else {
           keys(sequence, head, token, channel) = copied(memory.tail_row(slot, layer, key_part, head, token)[channel]);
           values(sequence, head, token, channel) =

@@ -52,9 +52,8 @@ struct write_quantized_pages {
       source.memory.fault_of_block(block).report(group, source.status, sequence);
       return;
     }
-    place const at{{sequence, head, page * tokens, pages.marks(sequence, i, head),
-                    source.memory.page(block, head, codec.page_bytes(format()))},
-                   i};
+    place const at{
+        {sequence, head, page * tokens, pages.marks(sequence, i, head), source.memory.page_of(codec, block, head)}, i};
     write_header(group, at);
     group.sync();
     fit_groups(group, at);
@@ -84,7 +83,7 @@ struct write_quantized_pages {
 
   template <class Group>
   TESSERA_FN void write_header(Group const& group, place const& at) const {
-    write_page_header(group, pages.source, at.sealed, at.header().tokens);
+    write_page_header(group, pages.source, at.sealed, header_in_front{});
     for (int lane : group) {
       if (lane < 2) {
         std::uint64_t found = 0;
