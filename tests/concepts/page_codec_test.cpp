@@ -88,7 +88,7 @@ struct upper_bytes {
     }
   };
 
-  static void check(char const*, cache_page_format const&) {}
+  static constexpr page_format_fault fault(cache_page_format const&) { return {}; }
   static constexpr int page_bytes(cache_page_format const& f) { return 32 + 2 * 64 * f.channels; }
   static constexpr page_byte_counts counts(cache_page_format const& f) { return {2 * 64 * f.channels, 0, 0, 32}; }
   reader_type reader(cache_page_format const& format, std::byte const* page, int) const {

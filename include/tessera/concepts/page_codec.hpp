@@ -7,7 +7,7 @@
 ///
 ///     tessera::quantized_codec<tessera::asymmetric_quantizer<2, 32>> const codec;
 ///     tessera::cache_page_format const format{128, 2, 2, 4, 1};            // 128 channels, groups of 32, one layer
-///     codec.check("example", format);                                      // throws for what it cannot hold
+///     codec.fault(format).is_none();                                       // whether it can make such pages
 ///     auto const page = codec.reader(format, bytes, 0);                    // bytes: std::byte const*, a page
 ///     float const near = page.key(5, 17);                                  // token 5 of the page, channel 17
 ///
@@ -66,8 +66,8 @@ concept PageCodec =
     (requires { requires std::same_as<decltype(C::has_page_format), bool const>; }
         || because<"a PageCodec says whether its bytes are those of program/paged_cache/page_format.hpp: "
                    "static constexpr bool has_page_format">) &&
-    (requires(C const& c, cache_page_format const& f, char const* where) { c.check(where, f); }
-        || because<"a PageCodec has check(): void check(char const* where, cache_page_format const&) const">) &&
+    (requires(C const& c, cache_page_format const& f) { requires std::same_as<decltype(c.fault(f).is_none()), bool>; }
+        || because<"a PageCodec has fault(): page_format_fault fault(cache_page_format const&) const">) &&
     (requires(C const& c, cache_page_format const& f) {
        requires std::same_as<decltype(c.page_bytes(f)), int>;
        requires std::same_as<decltype(c.counts(f).total()), std::int64_t>;

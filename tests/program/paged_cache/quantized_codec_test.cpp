@@ -246,9 +246,9 @@ TEST_CASE("formats that are not the codec's are refused in words that name both 
   CHECK_THROWS_WITH(make(four), contains("codes of values have 4 bits but those of the codec's quantizer have 8"));
   auto other = cache_type::single();
   other.value_group = 32;
-  CHECK_THROWS_WITH(make(other), contains("values have 2 groups of 64 channels but the groups of the codec's quantizer "
-                                          "have 64"));
-  CHECK_THROWS_WITH(make(cache_type::single(), 96), contains("2 groups of 96 channels"));
+  CHECK_THROWS_WITH(make(other), contains("values have 2 groups but the codec's quantizer makes 1"));
+  CHECK_THROWS_WITH(make(cache_type::single(), 96),
+                    contains("heads have 96 channels, which are no whole number of the quantizer's groups of 64"));
   using averaged = cross_layer_cache<slerp_merger<float>, retain_most_different, quantized_codec<two_bits>>;
   auto two = averaged::single();
   two.layers = 2;

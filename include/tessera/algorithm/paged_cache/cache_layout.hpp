@@ -109,8 +109,11 @@ struct cache_layout {
     auto const channels = static_cast<int>(e.channels);
     cache_page_format const format{channels, part.key_bits, part.value_bits, divide_up(channels, part.value_group),
                                    part.layers};
-    codec.check(where, format);
-    check<shape_error>(format.layers <= C::most_layers, where, ": a part has ", format.layers,
+    page_format_fault const fault = codec.fault(format);
+    check<shape_error>(fault.is_none() || !fault.is_of_shape, where, ": ", fault.begin, fault.found, fault.middle,
+                       fault.limit, fault.end);
+    check<value_error>(fault.is_none(), where, ": ", fault.begin, fault.found, fault.middle, fault.limit, fault.end);
+    check<shape_error>(format.layers >= 1 && format.layers <= C::most_layers, where, ": a part has ", format.layers,
                        " layers but pages of this codec have at most ", C::most_layers);
     constexpr std::int64_t share = 20;
     std::int64_t const capacity = part.row_capacity >= 0 ? part.row_capacity : divide_up(e.tokens, share);

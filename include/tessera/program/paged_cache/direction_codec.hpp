@@ -16,7 +16,6 @@
 
 #include <tessera/concepts/page_codec.hpp>
 #include <tessera/config.hpp>
-#include <tessera/core/check.hpp>
 #include <tessera/program/paged_cache/measure_pages.hpp>
 #include <tessera/program/paged_cache/page_format.hpp>
 #include <tessera/program/paged_cache/page_reader.hpp>
@@ -35,20 +34,24 @@ struct direction_codec {
   static constexpr int value_group = ValueGroup;  ///< channels of a value that share a scale
   static constexpr bool has_page_format = true;
 
-  /// Throws shape_error or value_error for a page that no program can make.
-  static void check(char const* where, cache_page_format const& format) {
-    tessera::check<shape_error>(format.channels >= 32 && format.channels <= 256 && format.channels % 32 == 0, where,
-                                ": heads have ", format.channels, " channels but must have a multiple of 32 up to 256");
-    for (int bits : {format.key_bits, format.value_bits}) {
-      tessera::check<value_error>(bits == 2 || bits == 3 || bits == 4 || bits == 8, where, ": codes have ", bits,
-                                  " bits but must have 2, 3, 4 or 8");
+  /// Why no program can make such a page, if that is so.
+  [[nodiscard]] TESSERA_FN static constexpr page_format_fault fault(cache_page_format const& format) {
+    if (format.channels < 32 || format.channels > 256 || format.channels % 32 != 0) {
+      return {"heads have ", format.channels, " channels but must have a multiple of 32 up to ", 256};
     }
-    tessera::check<shape_error>(
-        format.value_groups >= 1 && format.value_groups <= 16 && format.channels % (16 * format.value_groups) == 0,
-        where, ": values have ", format.value_groups, " groups of ", format.channels,
-        " channels but groups must have a multiple of 16");
-    tessera::check<shape_error>(format.layers == 1 || format.layers == 2, where, ": pages have ", format.layers,
-                                " layers but must have 1 or 2");
+    for (int bits : {format.key_bits, format.value_bits}) {
+      if (bits != 2 && bits != 3 && bits != 4 && bits != 8) {
+        return {"codes have ", bits, " bits but must have 2, 3, 4 or ", 8, "", false};
+      }
+    }
+    if (format.value_groups < 1 || format.value_groups > 16 || format.channels % (16 * format.value_groups) != 0) {
+      return {"values have ", format.value_groups, " groups of ", format.channels,
+              " channels but groups must have a multiple of 16"};
+    }
+    if (format.layers != 1 && format.layers != 2) {
+      return {"pages have ", format.layers, " layers but must have 1 or ", 2};
+    }
+    return {};
   }
 
   /// The bytes of a page.

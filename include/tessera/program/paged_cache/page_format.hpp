@@ -123,6 +123,19 @@ struct cache_page_format {
   [[nodiscard]] TESSERA_FN constexpr int bytes() const { return read_bytes() + (layers - 1) * layer_bytes(); }
 };
 
+/// Why a PageCodec cannot make pages of a format: the parts of a sentence, between which its two numbers stand.
+struct page_format_fault {
+  char const* begin = nullptr;  ///< null: there is no fault
+  int found = 0;                ///< what the format has
+  char const* middle = "";
+  int limit = 0;  ///< what it must have, or a bound of that
+  char const* end = "";
+  bool is_of_shape = true;  ///< whether it is an extent that is impossible, and not a number of bits
+
+  /// Whether there is no fault.
+  [[nodiscard]] TESSERA_FN constexpr bool is_none() const { return begin == nullptr; }
+};
+
 /// The bytes of a page, by what they hold.
 struct page_byte_counts {
   std::int64_t codes = 0;    ///< codes of keys and values

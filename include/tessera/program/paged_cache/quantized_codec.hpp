@@ -36,7 +36,6 @@
 #include <tessera/concepts/quantizer.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
-#include <tessera/core/check.hpp>
 #include <tessera/core/float16.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
@@ -99,20 +98,39 @@ struct quantized_codec {
   KeyQuantizer keys = {};      ///< codes keys
   ValueQuantizer values = {};  ///< codes values
 
-  /// Throws shape_error or value_error for a format that is not this codec's.
-  static void check(char const* where, cache_page_format const& format) {
-    tessera::check<shape_error>(format.channels >= 32 && format.channels <= 256 && format.channels % 32 == 0, where,
-                                ": heads have ", format.channels, " channels but must have a multiple of 32 up to 256");
-    tessera::check<value_error>(format.key_bits == key_bits, where, ": codes of keys have ", format.key_bits,
-                                " bits but those of the codec's quantizer have ", key_bits);
-    tessera::check<value_error>(format.value_bits == value_bits, where, ": codes of values have ", format.value_bits,
-                                " bits but those of the codec's quantizer have ", value_bits);
+  /// Why a format is not this codec's, if that is so.
+  [[nodiscard]] TESSERA_FN static constexpr page_format_fault fault(cache_page_format const& format) {
+    if (format.channels < 32 || format.channels > 256 || format.channels % 32 != 0) {
+      return {"heads have ", format.channels, " channels but must have a multiple of 32 up to ", 256};
+    }
+    if (format.key_bits != key_bits) {
+      return {"codes of keys have ",
+              format.key_bits,
+              " bits but those of the codec's quantizer have ",
+              key_bits,
+              "",
+              false};
+    }
+    if (format.value_bits != value_bits) {
+      return {"codes of values have ",
+              format.value_bits,
+              " bits but those of the codec's quantizer have ",
+              value_bits,
+              "",
+              false};
+    }
     int const group = ValueQuantizer::group == whole_tensor ? format.channels : ValueQuantizer::group;
-    tessera::check<shape_error>(format.value_groups * group == format.channels, where, ": values have ",
-                                format.value_groups, " groups of ", format.channels,
-                                " channels but the groups of the codec's quantizer have ", group);
-    tessera::check<shape_error>(format.layers >= 1 && format.layers <= most_layers, where, ": pages have ",
-                                format.layers, " layers but those of this codec have at most ", most_layers);
+    if (format.channels % group != 0) {
+      return {"heads have ", format.channels, " channels, which are no whole number of the quantizer's groups of ",
+              group};
+    }
+    if (format.value_groups != format.channels / group) {
+      return {"values have ", format.value_groups, " groups but the codec's quantizer makes ", format.channels / group};
+    }
+    if (format.layers < 1 || format.layers > most_layers) {
+      return {"pages have ", format.layers, " layers but those of this codec have at most ", most_layers};
+    }
+    return {};
   }
 
   /// The byte at which the parameters of groups of keys begin.
