@@ -126,3 +126,13 @@ TEST_CASE("a GPU writes and reads directions of any quantizer, of both layers of
   layers.row_capacity = 16;
   check_device<cache_type>(layers, false);
 }
+
+TEST_CASE("it is said that a GPU has no programs of its own for pages of a quantized codec", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  cuda const exec;
+  kivi_cache const cache(exec, {1, 256, 4, heads, channels, 64}, {kivi_cache::single()});
+  cache_programs const found = cache.programs_of(exec, 0);
+  CHECK(found.has_any == is_hopper());
+  CHECK_FALSE((found.appends || found.attention));
+  CHECK((found.describe(cache.memory(0).format).empty() != is_hopper()));
+}

@@ -169,7 +169,7 @@ void run_cached_attention(basic_cuda<arch_list<Architectures...>> const& exec,
   detail::attend_cache_portably(exec, call);
 }
 
-/// The programs that CUDA devices have for a cache: some on sm_90 for 16 bits, else none.
+/// The programs that CUDA devices have for a cache: some on sm_90 for 16 bits and pages of a direction_codec, else none.
 template <CacheMerger M, class T, PageCodec C = direction_codec<>, int... Architectures>
 cache_programs cache_programs_of(basic_cuda<arch_list<Architectures...>> const& exec, cache_page_format const& format,
                                  bool whole_tokens) {
@@ -179,6 +179,8 @@ cache_programs cache_programs_of(basic_cuda<arch_list<Architectures...>> const& 
       return {true, detail::is_compressed_in_one_pass(format, whole_tokens),
               detail::use_columns(format, [](auto) { return true; })};
     }
+  } else if constexpr (has_hopper) {
+    return {exec.state->is_hopper(), false, false};
   }
   return {};
 }
