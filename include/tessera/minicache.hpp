@@ -67,18 +67,18 @@
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/merge/retain_most_different.hpp>
 #include <tessera/merge/slerp.hpp>
-#include <tessera/quantize/asymmetric.hpp>
+#include <tessera/program/paged_cache/direction_codec.hpp>
 
 namespace tessera {
 inline namespace v0 {
 
 /// MiniCache with the vectors of a head: each head has its own angles, norms and retained tokens.
-using minicache = cross_layer_cache<slerp_merger<float>, retain_most_different, asymmetric_quantizer<4, 64>, bfloat16>;
+using minicache = cross_layer_cache<slerp_merger<float>, retain_most_different, direction_codec<4, 64>, bfloat16>;
 
 /// MiniCache as in the paper: a vector is that of all heads of a token together, and 128 channels share a scale, as the
 /// paper's ratio of 5.02 needs them to.
 using minicache_paper =
-    cross_layer_cache<slerp_merger<float>, retain_most_different_tokens, asymmetric_quantizer<4, 128>, bfloat16>;
+    cross_layer_cache<slerp_merger<float>, retain_most_different_tokens, direction_codec<4, 128>, bfloat16>;
 
 }  // namespace v0
 }  // namespace tessera

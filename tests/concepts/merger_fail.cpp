@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // expect: a Merger has restore\(\): float restore\(float merged, kept_type, tessera::side\) const
 #include <tessera/merge/slerp.hpp>
+#include <tessera/testing/laws/merger.hpp>
 
 /// Keeps nothing, so it cannot tell the two sides apart.
 struct without_restore {
@@ -10,13 +11,10 @@ struct without_restore {
   kept_type keep(tessera::pair_products const&) const { return {}; }
 };
 
-template <tessera::Merger M>
-struct cross_layer_cache {
-  M merger;
-};
-
+tessera::testing::vector_pair restored(tessera::testing::vector_pair const& pair) {
 #if defined(TESSERA_FAIL)
-cross_layer_cache<without_restore> cache;
+  return tessera::testing::merge_and_restore(without_restore{}, pair);
 #else
-cross_layer_cache<tessera::slerp_merger<float>> cache;
+  return tessera::testing::merge_and_restore(tessera::slerp_merger<float>{}, pair);
 #endif
+}

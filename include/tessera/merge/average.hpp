@@ -9,6 +9,7 @@
 
 #include <math.h>
 
+#include <tessera/concepts/cache_merger.hpp>
 #include <tessera/concepts/merger.hpp>
 #include <tessera/config.hpp>
 #include <tessera/merge/direction_merger.hpp>
@@ -32,6 +33,7 @@ struct longer_vector_rule {
 };
 
 struct average_direction_rule {
+  static constexpr bool leaves_single_directions = true;
   TESSERA_FN static mix_weights weights(pair_products const& measured) {
     float const first = length_of(measured.first);
     float const second = length_of(measured.second);
@@ -63,7 +65,7 @@ template <class Length, class Magnitude = preserve_length>
 using average_direction_merger = direction_merger<detail::average_direction_rule, Length, Magnitude>;
 
 static_assert(Merger<average_merger<float>> && Merger<longer_vector_merger<float>>);
-static_assert(Merger<average_direction_merger<float>>);
+static_assert(Merger<average_direction_merger<float>> && CacheMerger<average_direction_merger<float>>);
 
 }  // namespace v0
 }  // namespace tessera

@@ -14,6 +14,7 @@
 
 #include <type_traits>
 
+#include <tessera/concepts/cache_merger.hpp>
 #include <tessera/concepts/merger.hpp>
 #include <tessera/config.hpp>
 #include <tessera/merge/magnitude.hpp>
@@ -43,6 +44,24 @@ struct share_of<Rule> {
   TESSERA_FN static constexpr type usual() { return Rule::usual_share; }
 };
 
+/// Whether a rule leaves the direction of a vector, of length 1, where the other vector is zero.
+template <class Rule>
+inline constexpr bool leaves_single_directions = false;
+template <class Rule>
+requires requires {
+  Rule::leaves_single_directions;
+}
+inline constexpr bool leaves_single_directions<Rule> = Rule::leaves_single_directions;
+
+/// Whether a policy of magnitudes keeps lengths.
+template <class Magnitude>
+inline constexpr bool keeps_lengths = false;
+template <class Magnitude>
+requires requires {
+  Magnitude::keeps_lengths;
+}
+inline constexpr bool keeps_lengths<Magnitude> = Magnitude::keeps_lengths;
+
 /// The direction of the only vector that has one; zeros where both are zero.
 TESSERA_FN inline mix_weights only_direction(float first, float second) {
   return {first == 0.0F ? 0.0F : 1.0F / first, second == 0.0F ? 0.0F : 1.0F / second};
@@ -51,13 +70,17 @@ TESSERA_FN inline mix_weights only_direction(float first, float second) {
 }  // namespace detail
 
 /// Rule: an empty type with `static mix_weights weights(pair_products const&)`, or with a `usual_share` and `static
-/// mix_weights weights(pair_products const&, float share)`. Length: the storage type of the kept factors. Magnitude:
-/// see merge/magnitude.hpp.
+/// mix_weights weights(pair_products const&, float share)`; `static constexpr bool leaves_single_directions = true` if
+/// the weights of a vector and zeros give its direction. Length: the storage type of the kept factors. Magnitude: see
+/// merge/magnitude.hpp.
 template <class Rule, class Length, class Magnitude>
 struct direction_merger {
   using kept_type = two_lengths<Length>;
   /// The type of the share: float, or no_share.
   using share_type = typename detail::share_of<Rule>::type;
+  /// Whether a vector that is merged with zeros is kept as its direction and its length.
+  static constexpr bool keeps_single_vectors =
+      detail::leaves_single_directions<Rule> && detail::keeps_lengths<Magnitude>;
 
   share_type share = detail::share_of<Rule>::usual();  ///< 0 gives the first direction, 1 the second one
 

@@ -27,6 +27,7 @@ using two_factors = two_lengths<float>;
 
 /// Restored vectors are as long as the vectors were.
 struct preserve_length {
+  static constexpr bool keeps_lengths = true;  ///< the factors are the lengths, whatever the weights are
   /// The lengths of the two vectors.
   TESSERA_FN static two_factors factors(pair_products const& measured, mix_weights) {
     return {length_of(measured.first), length_of(measured.second)};

@@ -15,6 +15,7 @@
 
 #include <math.h>
 
+#include <tessera/concepts/cache_merger.hpp>
 #include <tessera/concepts/merger.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/trigonometry.hpp>
@@ -63,6 +64,7 @@ namespace detail {
 
 struct spherical_rule {
   static constexpr float usual_share = 0.6F;
+  static constexpr bool leaves_single_directions = true;
   TESSERA_FN static mix_weights weights(pair_products const& measured, float share) {
     return slerp_weights(measured, share);
   }
@@ -71,6 +73,7 @@ struct spherical_rule {
 /// The share that minimises the sum of both restored vectors' squared errors, within 0.006 for angles below 0.6: r^2 /
 /// (1 + r^2), with r the second length over the first.
 struct norm_weighted_rule {
+  static constexpr bool leaves_single_directions = true;
   TESSERA_FN static mix_weights weights(pair_products const& measured) {
     double const both = measured.first + measured.second;
     return slerp_weights(measured, both > 0 ? static_cast<float>(measured.second / both) : 0.5F);
@@ -87,7 +90,7 @@ struct norm_weighted_rule {
 template <class Length, class Magnitude = preserve_length>
 using slerp_merger = direction_merger<detail::spherical_rule, Length, Magnitude>;
 
-static_assert(Merger<slerp_merger<float>>);
+static_assert(Merger<slerp_merger<float>> && CacheMerger<slerp_merger<float>>);
 
 /// Spherical interpolation in which each pair has its own share: the merged direction is nearer to the longer vector.
 template <class Length, class Magnitude = preserve_length>

@@ -160,7 +160,8 @@ TEST_CASE("retained tokens of a head have numbers of 31 bits", "[host]") {
 
 TEST_CASE("ways to keep layers that there are not are named", "[host]") {
   cache_extents const e = extents();
-  CHECK_THAT(complaint<value_error>(e, {.value_group = 15}), contains("15 channels") && contains("16"));
+  CHECK_THAT(complaint<value_error>(e, {.value_group = 0}), contains("0 channels") && contains("at least 1"));
+  CHECK_THAT(complaint<shape_error>(e, {.value_group = 15}), contains("7 groups of 96 channels") && contains("16"));
   CHECK_THAT(complaint<value_error>(e, {.key_bits = 5}), contains("5 bits"));
   CHECK_THAT(complaint<value_error>(e, {.value_bits = 0}), contains("0 bits"));
   CHECK_THAT(complaint<shape_error>(e, {.layers = 3}), contains("3 layers"));

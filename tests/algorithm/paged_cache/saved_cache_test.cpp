@@ -213,7 +213,7 @@ TEST_CASE("a cache of another kind is refused in words that name both", "[host]"
   rows[2].row_capacity = 0;
   CHECK_THROWS_WITH(load_into(minicache(model.exec, model.extents, rows), 0, blocks),
                     contains("but there is room for 0"));
-  using of_halves = cross_layer_cache<slerp_merger<float>, retain_most_different, asymmetric_quantizer<4, 64>, float16>;
+  using of_halves = cross_layer_cache<slerp_merger<float>, retain_most_different, direction_codec<4, 64>, float16>;
   CHECK_THROWS_WITH(load_into(of_halves(model.exec, model.extents, model.parts), 0, blocks),
                     contains("the saved types of values are 0 but the cache's 1"));
 }

@@ -5,11 +5,14 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/cache_merger.hpp>
+#include <tessera/concepts/page_codec.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/merge/retain_most_different.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
+#include <tessera/program/paged_cache/direction_codec.hpp>
 #include <tessera/program/paged_cache/measure_pages.hpp>
 #include <tessera/program/paged_cache/page_format.hpp>
 #include <tessera/program/paged_cache/retain_tokens.hpp>
@@ -53,41 +56,48 @@ struct cache_append_regions {
   }
 };
 
-/// New tokens for a cache. Merger: merges pairs of vectors; in a layer by itself it makes directions and lengths.
-template <class Merger, class T>
+/// New tokens for a cache. M merges pairs of vectors; in a layer by itself it makes directions and lengths. C writes
+/// pages.
+template <CacheMerger M, class T, PageCodec C = direction_codec<>>
 struct cache_append_call {
   /// How pairs of vectors are merged.
-  using merger_type = Merger;
+  using merger_type = M;
   using value_type = T;
+  /// How pages are coded.
+  using codec_type = C;
 
-  Merger merger;               ///< merges pairs of vectors
+  M merger;                    ///< merges pairs of vectors
   retain_most_different rule;  ///< the rule by which tokens are retained
   bool whole_tokens;           ///< whether a vector is that of all heads of a token together
   cache_source<T> source;      ///< the new tokens; without inputs, pages that are complete in the tail are sealed
   view<merged_row, 5> rows;    ///< memory; see cache_append_regions::rows_in()
   view<page_mark, 3> marks;    ///< memory; see cache_append_regions::marks_in()
+  C codec = {};                ///< writes pages
 };
 
 namespace detail {
 
-template <int Channels, class Executor, class Merger, class T>
-void encode_cache_pages(Executor const& exec, cache_append_call<Merger, T> const& call) {
-  encode_pages<T, Channels> const program{call.source, call.rows, call.marks};
+/// Enqueues the writing of pages by the call's codec. Call: a cache_append_call.
+template <int Channels, class Executor, class Call>
+void encode_cache_pages(Executor const& exec, Call const& call) {
+  pages_to_write<typename Call::value_type> const pages{call.source, call.rows, call.marks};
+  auto const program = call.codec.template writer<Channels>(pages);
   exec.run(program, program.groups());
 }
 
 /// Enqueues the last pass, which is the same for all programs that make pages.
-template <class Executor, class Merger, class T>
-void keep_new_tokens(Executor const& exec, cache_append_call<Merger, T> const& call) {
+template <class Executor, CacheMerger M, class T, PageCodec C>
+void keep_new_tokens(Executor const& exec, cache_append_call<M, T, C> const& call) {
   if (call.source.tokens > 0) {
     keep_tail<T> const keep{call.source, true};
     exec.run(keep, keep.groups());
   }
 }
 
-/// Enqueues the marking of retained tokens, after thresholds are known.
-template <class Executor, class Merger, class T, class Row>
-void mark_tokens(Executor const& exec, cache_append_call<Merger, T> const& call, view<Row const, 5> rows) {
+/// Enqueues the marking of retained tokens, after thresholds are known. Call: a cache_append_call.
+template <class Executor, class Call, class Row>
+void mark_tokens(Executor const& exec, Call const& call, view<Row const, 5> rows) {
+  using T = typename Call::value_type;
   find_apart<T, Row> const find{call.source, rows, call.marks};
   exec.run(find, find.groups());
   mark_rows<T> const mark{call.source, call.marks};
@@ -95,17 +105,17 @@ void mark_tokens(Executor const& exec, cache_append_call<Merger, T> const& call,
 }
 
 /// The call with a status word: its own, or the executor's if it has none.
-template <class Executor, class Merger, class T>
-cache_append_call<Merger, T> reporting(Executor const& exec, cache_append_call<Merger, T> call) {
+template <class Executor, CacheMerger M, class T, PageCodec C>
+cache_append_call<M, T, C> reporting(Executor const& exec, cache_append_call<M, T, C> call) {
   call.source.status = call.source.status != nullptr ? call.source.status : exec.status();
   return call;
 }
 
-template <class Executor, class Merger, class T>
-void append_portably(Executor const& exec, cache_append_call<Merger, T> const& given) {
+template <class Executor, CacheMerger M, class T, PageCodec C>
+void append_portably(Executor const& exec, cache_append_call<M, T, C> const& given) {
   auto const call = reporting(exec, given);
   if (!call.marks.is_empty()) {
-    measure_pages<Merger, T> const measure{call.merger, call.source, call.rows, call.whole_tokens};
+    measure_pages<M, T> const measure{call.merger, call.source, call.rows, call.whole_tokens};
     exec.run(measure, measure.groups());
     fit_thresholds<T> const fit{call.rule, call.source, call.rows};
     exec.run(fit, fit.groups());

@@ -11,8 +11,10 @@
 #include <vector>
 
 #include <tessera/algorithm/paged_cache/cache_layout.hpp>
+#include <tessera/concepts/page_codec.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
+#include <tessera/program/paged_cache/direction_codec.hpp>
 #include <tessera/program/paged_cache/page_format.hpp>
 
 namespace tessera {
@@ -20,8 +22,8 @@ inline namespace v0 {
 
 struct cache_bytes {
   std::int64_t codes = 0;            ///< codes of keys and values
-  std::int64_t scales = 0;           ///< scales and minima of keys, scales and ratios of values
-  std::int64_t norms = 0;            ///< lengths of keys; those of values are in their scales
+  std::int64_t scales = 0;           ///< parameters of codes, such as scales, minima and ratios
+  std::int64_t norms = 0;            ///< lengths of keys and values, where they are not in the parameters
   std::int64_t headers = 0;          ///< headers of pages, which include masks of retained tokens
   std::int64_t retained = 0;         ///< keys and values of all layers of retained tokens
   std::int64_t tail = 0;             ///< tokens that are in no page yet
@@ -40,13 +42,16 @@ struct cache_bytes {
   [[nodiscard]] double ratio() const {
     return used() > 0 ? static_cast<double>(uncompressed) / static_cast<double>(used()) : 0.0;
   }
-  /// Adds `count` pages of a head.
+  /// Adds `count` pages of a head, with so many bytes each.
+  void add_pages(page_byte_counts const& each, std::int64_t count) {
+    codes += count * each.codes;
+    scales += count * each.scales;
+    norms += count * each.lengths;
+    headers += count * each.header;
+  }
+  /// Adds `count` pages of a head, made by a direction_codec.
   void add_pages(cache_page_format const& format, std::int64_t count) {
-    std::int64_t const of_tokens = 2 * cache_page_format::tokens;
-    codes += count * (format.key_code_bytes() + format.value_code_bytes());
-    scales += count * (4 * format.channels + of_tokens * format.value_groups * (1 + format.layers));
-    norms += count * of_tokens * format.layers;
-    headers += count * static_cast<std::int64_t>(sizeof(cache_page_header));
+    add_pages(direction_codec<>::counts(format), count);
   }
   /// A table to be read by people.
   [[nodiscard]] std::string describe() const {
@@ -132,10 +137,10 @@ std::int64_t count_blocks(Executor const& exec, cache_sequences const& s, std::v
 }  // namespace detail
 
 /// Counts what sequences use of all parts of a cache: a page that several sequences share once, retained tokens in each
-/// of their slots. Waits.
-template <class Executor, class T>
+/// of their slots. C: the codec of all pages. Waits.
+template <class Executor, class T, PageCodec C = direction_codec<>>
 cache_bytes count_cache_bytes(Executor const& exec, cache_extents const& extents,
-                              std::vector<cache_memory<T>> const& parts, cache_sequences const& s) {
+                              std::vector<cache_memory<T>> const& parts, cache_sequences const& s, C codec = {}) {
   constexpr std::int64_t slot_bytes = 16;  // bytes of a head: two counters and two thresholds
   detail::fetched_sequences const known("cache_bytes", exec, s, extents);
   std::int64_t const blocks = detail::count_blocks(exec, s, known.pages, extents.blocks);
@@ -148,7 +153,7 @@ cache_bytes count_cache_bytes(Executor const& exec, cache_extents const& extents
   }
   for (cache_memory<T> const& of : parts) {
     std::int64_t const row_bytes = 2 * of.format.layers * extents.channels * std::int64_t{sizeof(T)};
-    found.add_pages(of.format, blocks * extents.heads);
+    found.add_pages(codec.counts(of.format), blocks * extents.heads);
     found.tail += open * extents.heads * row_bytes;
     found.uncompressed += found.tokens * extents.heads * row_bytes;
     found.bookkeeping += s.size() * extents.heads * slot_bytes;

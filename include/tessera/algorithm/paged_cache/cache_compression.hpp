@@ -8,6 +8,8 @@
 #include <cstdint>
 
 #include <tessera/algorithm/paged_cache/cache_append.hpp>
+#include <tessera/concepts/cache_merger.hpp>
+#include <tessera/concepts/page_codec.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
 #include <tessera/program/paged_cache/finish_pages.hpp>
@@ -30,8 +32,8 @@ struct compression_notes {
   view<float, 5> angles;
   view<std::uint64_t, 3> guesses;
 
-  template <class Merger>
-  static compression_notes of(cache_append_call<Merger, T> const& call) {
+  template <CacheMerger M, PageCodec C>
+  static compression_notes of(cache_append_call<M, T, C> const& call) {
     constexpr int tokens = cache_page_format::tokens;
     bool const needs_marks = call.source.memory.row_capacity > 0;
     if (!needs_marks && !call.rule.needs_angles()) {
@@ -51,8 +53,8 @@ struct compression_notes {
 
 /// The counter of pages that blocks have taken, in memory behind the notes. Null where there are so few pages that each
 /// block knows its own, since the counter has to be cleared first.
-template <class Merger, class T>
-std::uint32_t* count_of_pages(cache_append_call<Merger, T> const& call, std::int64_t blocks) {
+template <CacheMerger M, class T, PageCodec C>
+std::uint32_t* count_of_pages(cache_append_call<M, T, C> const& call, std::int64_t blocks) {
   constexpr int turns = 2;  // turns of a block
   constexpr std::int64_t of_notes = sizeof(float) * 2 * cache_page_format::tokens + sizeof(std::uint64_t);
   static_assert(sizeof(merged_row) * 2 * cache_page_format::tokens >= of_notes + sizeof(std::uint32_t));
@@ -61,9 +63,10 @@ std::uint32_t* count_of_pages(cache_append_call<Merger, T> const& call, std::int
 }
 
 /// Enqueues an append in one pass, and the passes that follow from it. Program: compress_pages or one that does the
-/// same.
-template <class Program, class Executor, class Merger, class T>
-void compress_in_one_pass(Executor const& exec, cache_append_call<Merger, T> const& call, int multiprocessors) {
+/// same. Call: a cache_append_call.
+template <class Program, class Executor, class Call>
+void compress_in_one_pass(Executor const& exec, Call const& call, int multiprocessors) {
+  using T = typename Call::value_type;
   auto const notes = compression_notes<T>::of(call);
   std::int64_t const blocks =
       min(call.marks.size(), std::int64_t{multiprocessors} * Program::blocks_per_multiprocessor);

@@ -12,12 +12,14 @@
 #include <vector>
 
 #include <tessera/algorithm/paged_cache/paged_cache.hpp>
+#include <tessera/concepts/page_codec.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/merge/retain_most_different.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
+#include <tessera/program/paged_cache/direction_codec.hpp>
 #include <tessera/program/paged_cache/page_format.hpp>
 
 namespace tessera {
@@ -33,11 +35,12 @@ struct cache_extents {
   std::int64_t window = 128;  ///< newest tokens of a sequence that stay as they are, a multiple of 64
 };
 
-/// How one layer, or a pair of neighbouring ones, is kept.
+/// How one layer, or a pair of neighbouring ones, is kept. Bits and groups are free with a direction_codec; with a
+/// quantized_codec they must be those of its quantizers.
 struct cache_layers {
   int layers = 2;      ///< 1: a layer by itself; 2: a merged pair
-  int key_bits = 4;    ///< bits of a key's code: 2, 3, 4 or 8
-  int value_bits = 4;  ///< bits of a value's code: 2, 3, 4 or 8
+  int key_bits = 4;    ///< bits of a key's code
+  int value_bits = 4;  ///< bits of a value's code
   /// Channels of a value that share a scale; reduced to the next number that divides the channels.
   int value_group = 64;
   retain_most_different retention = {};  ///< the rule by which tokens of a pair are kept unmerged
@@ -46,8 +49,8 @@ struct cache_layers {
   bool whole_tokens = false;  ///< whether a vector is that of all heads of a token together
 };
 
-/// Where all parts of a cache lie in one block of memory. T: bfloat16 or float16.
-template <class T>
+/// Where all parts of a cache lie in one block of memory. T: bfloat16 or float16. C: codes pages.
+template <class T, PageCodec C = direction_codec<>>
 struct cache_layout {
   /// The regions of one part.
   struct place {
@@ -65,7 +68,7 @@ struct cache_layout {
   std::vector<place> places;                 ///< the regions of each part
 
   /// Throws shape_error or value_error for impossible extents and parts.
-  cache_layout(cache_extents const& e, std::vector<cache_layers> const& parts) {
+  cache_layout(cache_extents const& e, std::vector<cache_layers> const& parts, C codec = {}) {
     constexpr char const* where = "cross_layer_cache";
     check<shape_error>(e.slots >= 0 && e.blocks >= 0 && e.heads >= 1 && e.tokens >= 0, where, ": there are ", e.slots,
                        " slots of ", e.tokens, " tokens, ", e.blocks, " blocks and ", e.heads,
@@ -75,7 +78,7 @@ struct cache_layout {
     check<shape_error>(e.channels >= 32 && e.channels <= 256, where, ": heads have ", e.channels,
                        " channels but must have from 32 to ", 256);
     for (cache_layers const& part : parts) {
-      add(e, part);
+      add(e, part, codec);
     }
   }
   /// Views of one part.
@@ -97,16 +100,21 @@ struct cache_layout {
   }
 
  private:
-  void add(cache_extents const& e, cache_layers const& part) {
+  void add(cache_extents const& e, cache_layers const& part, C const& codec) {
     constexpr char const* where = "cross_layer_cache";
-    check<value_error>(part.value_group >= 16, where, ": groups of values have ", part.value_group,
-                       " channels but must have at least ", 16);
+    check<value_error>(part.value_group >= 1, where, ": groups of values have ", part.value_group,
+                       " channels but must have at least ", 1);
     check<value_error>(!is_nan(part.retention.amount), where, ": the amount that is retained is ",
                        part.retention.amount, " but must be a number");
     auto const channels = static_cast<int>(e.channels);
     cache_page_format const format{channels, part.key_bits, part.value_bits, divide_up(channels, part.value_group),
                                    part.layers};
-    check_page_format(where, format);
+    page_format_fault const fault = codec.fault(format);
+    check<shape_error>(fault.is_none() || !fault.is_of_shape, where, ": ", fault.begin, fault.found, fault.middle,
+                       fault.limit, fault.end);
+    check<value_error>(fault.is_none(), where, ": ", fault.begin, fault.found, fault.middle, fault.limit, fault.end);
+    check<shape_error>(format.layers >= 1 && format.layers <= C::most_layers, where, ": a part has ", format.layers,
+                       " layers but pages of this codec have at most ", C::most_layers);
     constexpr std::int64_t share = 20;
     std::int64_t const capacity = part.row_capacity >= 0 ? part.row_capacity : divide_up(e.tokens, share);
     std::int64_t const heads = checked_multiply(where, e.slots, e.heads);
@@ -119,7 +127,8 @@ struct cache_layout {
     std::int64_t const tails = checked_multiply(where, heads, sizes.tail_blocks());
     std::int64_t const pages = checked_multiply(where, e.blocks, e.heads);
     place added{format, capacity, {}, {}, {}, {}, {}, {}};
-    added.pages = plan.template add<std::byte>(name + ": pages", checked_multiply(where, pages, format.bytes()));
+    added.pages =
+        plan.template add<std::byte>(name + ": pages", checked_multiply(where, pages, codec.page_bytes(format)));
     added.tail = plan.template add<T>(name + ": tail", checked_multiply(where, tails, head_tail));
     added.rows = plan.template add<T>(name + ": retained", sizes.row_values(e.slots));
     added.row_counts = plan.template add<std::uint32_t>(name + ": counts of retained", heads);

@@ -5,7 +5,7 @@
 ///     #include <tessera/algorithm/paged_cache/cross_layer_cache.hpp>
 ///
 ///     using cache_type = tessera::cross_layer_cache<slerp_merger<float>, retain_most_different,
-///                                                   asymmetric_quantizer<4, 64>>;
+///                                                   direction_codec<4, 64>>;
 ///     cache_type cache(exec, extents, cache_type::half_merged(32));
 ///
 ///     // Prefill. `sequences`: block tables, slots and lengths with the new tokens, where the executor runs.
@@ -23,6 +23,7 @@
 /// algorithm/paged_cache/paged_cache.hpp.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -36,6 +37,8 @@
 #include <tessera/algorithm/paged_cache/cache_bytes.hpp>
 #include <tessera/algorithm/paged_cache/cache_layout.hpp>
 #include <tessera/algorithm/paged_cache/paged_cache.hpp>
+#include <tessera/concepts/cache_merger.hpp>
+#include <tessera/concepts/page_codec.hpp>
 #include <tessera/concepts/refused_call.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/bits.hpp>
@@ -44,11 +47,12 @@
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
+#include <tessera/merge/no_merger.hpp>
 #include <tessera/merge/retain_most_different.hpp>
 #include <tessera/merge/slerp.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
 #include <tessera/program/paged_cache/cache_slots.hpp>
-#include <tessera/quantize/asymmetric.hpp>
+#include <tessera/program/paged_cache/direction_codec.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -59,19 +63,26 @@ struct cache_tokens {
   sequence_lengths new_tokens = {};  ///< new tokens of each sequence; null: `tokens` of each
 };
 
-/// Merger: see cache_append_call. Retention: retain_most_different or retain_most_different_tokens; Quantizer: an
-/// asymmetric_quantizer. Both are the defaults of layers for which the caller names no others. T: bfloat16 or float16.
-template <class Merger = slerp_merger<float>, class Retention = retain_most_different,
-          class Quantizer = asymmetric_quantizer<4, 64>, class T = bfloat16>
+/// M merges the vectors of a pair of layers, with the state that the constructor is given. Retention:
+/// retain_most_different or retain_most_different_tokens, the default of pairs for which the caller names no other. C
+/// codes and reads pages: direction_codec, or quantized_codec with any Quantizers. T: bfloat16 or float16.
+template <CacheMerger M = slerp_merger<float>,
+          std::derived_from<retain_most_different> Retention = retain_most_different,
+          PageCodec C = direction_codec<4, 64>, class T = bfloat16>
 class cross_layer_cache {
  public:
   using value_type = T;
+  using codec_type = C;
   static_assert(sizeof(T) == 2, "tessera: cross_layer_cache holds bfloat16 or float16");
 
   /// A layer that is kept by itself.
   [[nodiscard]] static cache_layers single() { return kept_as(1); }
   /// Two neighbouring layers that share directions.
-  [[nodiscard]] static cache_layers pair() { return kept_as(2); }
+  [[nodiscard]] static cache_layers pair() {
+    static_assert(merges_pairs<M>, "tessera: a cross_layer_cache of this merger (no_merger) has no pairs of layers");
+    static_assert(C::most_layers == 2, "tessera: a cross_layer_cache of this codec has no pairs of layers");
+    return kept_as(2);
+  }
   /// The paper's choice: the first half of the layers by themselves, then pairs; if an odd number is left, its first
   /// layer is by itself.
   [[nodiscard]] static std::vector<cache_layers> half_merged(int layers) {
@@ -82,16 +93,18 @@ class cross_layer_cache {
   }
 
   /// The memory that a cache takes.
-  [[nodiscard]] static workspace_plan plan(cache_extents const& extents, std::vector<cache_layers> const& parts) {
-    return cache_layout<T>(extents, parts).plan;
+  [[nodiscard]] static workspace_plan plan(cache_extents const& extents, std::vector<cache_layers> const& parts,
+                                           C const& codec = {}) {
+    return cache_layout<T, C>(extents, parts, codec).plan;
   }
 
   /// Allocates all memory that the cache will ever have from the executor's memory. Parts are in the order of layers.
   template <class Executor>
-  cross_layer_cache(Executor const& exec, cache_extents const& extents, std::vector<cache_layers> parts,
-                    Merger merger = {})
-      : extents_(extents), merger_(merger), parts_(std::move(parts)) {
-    cache_layout<T> const places(extents_, parts_);
+  cross_layer_cache(Executor const& exec, cache_extents const& extents, std::vector<cache_layers> parts, M merger = {},
+                    C codec = {})
+      : extents_(extents), merger_(merger), codec_(codec), parts_(std::move(parts)) {
+    check_pairs();
+    cache_layout<T, C> const places(extents_, parts_, codec_);
     bytes_ = buffer<std::byte>(exec, places.plan.bytes());
     workspace const space(places.plan, bytes_.view());
     for (std::size_t i = 0; i < parts_.size(); ++i) {
@@ -123,9 +136,11 @@ class cross_layer_cache {
   template <class Executor>
   [[nodiscard]] cache_programs programs_of(Executor const& exec, int part) const {
     bool const whole_tokens = layers_of(part).whole_tokens;
-    return cache_programs_of<Merger, T>(exec, memory(part).format, whole_tokens);
+    return cache_programs_of<M, T, shared_codec_t<C>>(exec, memory(part).format, whole_tokens);
   }
-  /// The memory of a part, for programs.
+  /// What codes and reads the pages.
+  [[nodiscard]] C const& codec() const { return codec_; }
+  /// The memory of a part, for programs; the codec has the bytes of its pages.
   [[nodiscard]] cache_memory<T> const& memory(int part) const { return memory_[checked("part", part, parts())]; }
 
   /// The workspace of append(), or of seal() if tokens were written no more than 64 at a time.
@@ -202,20 +217,22 @@ class cross_layer_cache {
     attention_shape const shape = shape_of(queries, sequences);
     check_attention(where, shape, queries, options, out);
     double const plain = 1.0 / ::sqrt(static_cast<double>(extents_.channels));
-    cached_attention_call<T, Result> call{shape,
-                                          memory(part_of(layer)),
-                                          sequences,
-                                          side_of(layer),
-                                          queries,
-                                          options.softmax_scale > 0 ? options.softmax_scale : static_cast<float>(plain),
-                                          options.is_causal,
-                                          out};
+    cached_attention_call<T, Result, shared_codec_t<C>> call{
+        shape,
+        memory(part_of(layer)),
+        sequences,
+        side_of(layer),
+        queries,
+        options.softmax_scale > 0 ? options.softmax_scale : static_cast<float>(plain),
+        options.is_causal,
+        out};
     cached_attention_regions const places(where, shape);
     space.check_room(where, places.plan.bytes(), shape.batch, " sequences of ", shape.query_heads, " heads and ",
                      shape.queries, " queries");
     call.partials = places.partials(space);
     call.query_lengths = query_lengths;
     call.status = status_of(exec, {where, "sequence"});
+    call.codec = codec_.shared();
     run_cached_attention(exec, call);
   }
   /// Refuses calls of attend() with arguments that it does not take, and says at compile time what it takes.
@@ -260,8 +277,9 @@ class cross_layer_cache {
     check_sequences(where, sequences);
     check_heads(where, "keys", keys, sequences, keys.extent(2));
     check_heads(where, "values", values, sequences, keys.extent(2));
-    run_cache_restore(exec, cache_restore_call<T, Result>{memory(part_of(layer)), sequences, side_of(layer), keys,
-                                                          values, status_of(exec, {where, "sequence"})});
+    run_cache_restore(exec, cache_restore_call<T, Result, shared_codec_t<C>>{
+                                memory(part_of(layer)), sequences, side_of(layer), keys, values,
+                                status_of(exec, {where, "sequence"}), codec_.shared()});
   }
 
   /// Enqueues making slots ready for new sequences. Other sequences do not depend on these slots, not even their forks.
@@ -295,7 +313,7 @@ class cross_layer_cache {
   template <class Executor>
   [[nodiscard]] cache_bytes wait_for_statistics(Executor const& exec, cache_sequences const& sequences) const {
     check_sequences("cross_layer_cache.wait_for_statistics", sequences);
-    cache_bytes found = count_cache_bytes(exec, extents_, memory_, sequences);
+    cache_bytes found = count_cache_bytes(exec, extents_, memory_, sequences, codec_);
     found.reserved = static_cast<std::int64_t>(bytes_.bytes());
     return found;
   }
@@ -311,13 +329,21 @@ class cross_layer_cache {
   [[nodiscard]] static cache_layers kept_as(int layers) {
     cache_layers made;
     made.layers = layers;
-    made.key_bits = Quantizer::bits;
-    made.value_bits = Quantizer::bits;
-    made.value_group = Quantizer::group == whole_tensor ? 256 : Quantizer::group;
+    made.key_bits = C::key_bits;
+    made.value_bits = C::value_bits;
+    made.value_group = C::value_group;
     made.retention = layers == 2 ? retain_most_different(Retention{}) : retain_most_different::none();
     made.row_capacity = layers == 2 ? -1 : 0;
     made.whole_tokens = Retention::whole_tokens;
     return made;
+  }
+
+  /// Refuses parts that are pairs where the merger merges none.
+  void check_pairs() const {
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      check<value_error>(merges_pairs<M> || parts_[i].layers == 1, "cross_layer_cache: part ", i, " has ",
+                         parts_[i].layers, " layers but parts of this merger, which merges no pairs, must have ", 1);
+    }
   }
 
   [[nodiscard]] static std::size_t as_index(int i) { return static_cast<std::size_t>(i); }
@@ -355,18 +381,19 @@ class cross_layer_cache {
     space.check_room(where, places.plan.bytes(), sequences.size(), " sequences of ", brings.tokens, " new tokens");
     cache_layers const& as = layers_of(part);
     auto const run = [&](auto const& merger) {
-      run_cache_append(exec, cache_append_call<std::remove_cvref_t<decltype(merger)>, T>{
+      run_cache_append(exec, cache_append_call<std::remove_cvref_t<decltype(merger)>, T, shared_codec_t<C>>{
                                  merger,
                                  as.retention,
                                  as.whole_tokens,
                                  {memory(part), inputs, sequences, brings.tokens, places.pages, brings.new_tokens,
                                   status_of(exec, {where, "sequence"})},
                                  places.rows_in(space),
-                                 places.marks_in(space)});
+                                 places.marks_in(space),
+                                 codec_.shared()});
     };
-    if constexpr (!std::is_same_v<Merger, slerp_merger<float>>) {
+    if constexpr (!keeps_single_vectors<M>) {
       if (as.layers == 1) {
-        run(slerp_merger<float>{});
+        run(no_merger{});
         return;
       }
     }
@@ -428,7 +455,8 @@ class cross_layer_cache {
   }
 
   cache_extents extents_;
-  Merger merger_;
+  M merger_;
+  C codec_;
   std::vector<cache_layers> parts_;
   std::vector<cache_memory<T>> memory_;
   std::vector<int> part_of_;

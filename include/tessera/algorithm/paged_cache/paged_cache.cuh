@@ -2,7 +2,7 @@
 /// Compressed caches on CUDA devices: which kernels take the place of the portable programs.
 ///
 /// paged_cache.hpp includes this header where nvcc compiles: use a cache as on the CPU, with a tessera::cuda executor.
-/// For bfloat16 and float16, on sm_90:
+/// For bfloat16 and float16 in pages of a direction_codec, on sm_90:
 ///
 ///   * pages of 4-bit codes of 64, 128 or 256 channels, in groups of 64 or more, are made in one pass over keys and
 ///     values (program/paged_cache/write_pages.cuh), and once more where retained tokens could not be known before;
@@ -22,11 +22,14 @@
 #include <tessera/algorithm/attention/decode_splits.hpp>
 #include <tessera/algorithm/paged_cache/cache_compression.hpp>
 #include <tessera/algorithm/paged_cache/paged_cache.hpp>
+#include <tessera/concepts/cache_merger.hpp>
+#include <tessera/concepts/page_codec.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/program/paged_cache/attend_pages.cuh>
 #include <tessera/program/paged_cache/detail/page_fragments.cuh>
+#include <tessera/program/paged_cache/direction_codec.hpp>
 #include <tessera/program/paged_cache/write_pages.cuh>
 #include <tessera/tuning/attention/decode.hpp>
 
@@ -34,11 +37,16 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
+/// Whether there are programs for CUDA devices alone, for some formats: for 16 bits and the bytes of page_format.hpp.
+template <class T, class C>
+inline constexpr bool has_own_programs = C::has_page_format &&
+                                         (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>);
+
 /// Enqueues attention by page_decode, if page_decode can take the call. Returns whether it did. Columns: page_columns.
-template <class Columns, class Architectures, class T, class Result>
-bool try_page_decode(basic_cuda<Architectures> const& exec, cached_attention_call<T, Result> const& call) {
+template <class Columns, class Architectures, class Call>
+bool try_page_decode(basic_cuda<Architectures> const& exec, Call const& call) {
   constexpr page_decode_policy policy = page_decode_tuning<Columns::channels, Columns::format.key_bits>{}(900);
-  using program_type = page_decode<Columns, T, Result, policy>;
+  using program_type = page_decode<Columns, typename Call::value_type, typename Call::result_type, policy>;
   auto const is_whole = [](void const* address) { return reinterpret_cast<std::uintptr_t>(address) % 16 == 0; };
   bool const has_memory = is_whole(call.memory.pages) && is_whole(call.memory.tail) && is_whole(call.memory.rows);
   if (!has_memory || !has_whole_rows(call.queries) || call.sequences.blocks.stride(1) != 1 ||
@@ -81,10 +89,10 @@ bool use_columns(cache_page_format const& format, Use const& use) {
 }
 
 /// Whether all that compress_pages reads and writes by 16 bytes begins at multiples of 16 bytes, and there are fewer
-/// than 2^30 marks.
-template <class Merger, class T>
-bool has_whole_elements(cache_append_call<Merger, T> const& call) {
-  cache_memory<T> const& memory = call.source.memory;
+/// than 2^30 marks. Call: a cache_append_call.
+template <class Call>
+bool has_whole_elements(Call const& call) {
+  cache_memory<typename Call::value_type> const& memory = call.source.memory;
   bool are_whole = reinterpret_cast<std::uintptr_t>(memory.pages) % 16 == 0 &&
                    reinterpret_cast<std::uintptr_t>(memory.tail) % 16 == 0;
   for (int layer = 0; layer < memory.format.layers; ++layer) {
@@ -119,8 +127,8 @@ bool try_compression(basic_cuda<Architectures> const& exec, Call const& call) {
   return !whole_tokens && format.key_bits == 4 && format.value_bits == 4 && has_channels && has_groups;
 }
 
-template <class Architectures, class Merger, class T>
-bool try_compression(basic_cuda<Architectures> const& exec, cache_append_call<Merger, T> const& call) {
+template <class Architectures, class Call>
+bool try_compression(basic_cuda<Architectures> const& exec, Call const& call) {
   return is_compressed_in_one_pass(call.source.memory.format, call.whole_tokens) && has_whole_elements(call) &&
          (try_compression<64, 1>(exec, call) || try_compression<128, 1>(exec, call) ||
           try_compression<128, 2>(exec, call) || try_compression<256, 1>(exec, call) ||
@@ -131,11 +139,11 @@ bool try_compression(basic_cuda<Architectures> const& exec, cache_append_call<Me
 
 /// Enqueues an append on CUDA devices: on sm_90 pages of 4 bits are made in one pass, all others by the portable
 /// programs.
-template <int... Architectures, class Merger, class T>
-void run_cache_append(basic_cuda<arch_list<Architectures...>> const& exec, cache_append_call<Merger, T> const& given) {
+template <int... Architectures, CacheMerger M, class T, PageCodec C>
+void run_cache_append(basic_cuda<arch_list<Architectures...>> const& exec, cache_append_call<M, T, C> const& given) {
   auto const call = detail::reporting(exec, given);
   constexpr bool has_hopper = ((Architectures == 900) || ...);
-  if constexpr (has_hopper && (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)) {
+  if constexpr (has_hopper && detail::has_own_programs<T, C>) {
     if (!call.marks.is_empty() && detail::try_compression(exec, call)) {
       detail::keep_new_tokens(exec, call);
       return;
@@ -146,11 +154,11 @@ void run_cache_append(basic_cuda<arch_list<Architectures...>> const& exec, cache
 
 /// Enqueues attention on CUDA devices: on sm_90 by a kernel in which query heads of a key head share a read of its
 /// pages, else by the portable program.
-template <int... Architectures, class T, class Result>
+template <int... Architectures, class T, class Result, PageCodec C>
 void run_cached_attention(basic_cuda<arch_list<Architectures...>> const& exec,
-                          cached_attention_call<T, Result> const& call) {
+                          cached_attention_call<T, Result, C> const& call) {
   constexpr bool has_hopper = ((Architectures == 900) || ...);
-  if constexpr (has_hopper && (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)) {
+  if constexpr (has_hopper && detail::has_own_programs<T, C>) {
     auto const attend = [&]<class Columns>(std::type_identity<Columns>) {
       return detail::try_page_decode<Columns>(exec, call);
     };
@@ -161,16 +169,18 @@ void run_cached_attention(basic_cuda<arch_list<Architectures...>> const& exec,
   detail::attend_cache_portably(exec, call);
 }
 
-/// The programs that CUDA devices have for a cache: some on sm_90 for 16 bits, else none.
-template <class Merger, class T, int... Architectures>
+/// The programs that CUDA devices have for a cache: some on sm_90 for 16 bits and pages of a direction_codec, else none.
+template <CacheMerger M, class T, PageCodec C = direction_codec<>, int... Architectures>
 cache_programs cache_programs_of(basic_cuda<arch_list<Architectures...>> const& exec, cache_page_format const& format,
                                  bool whole_tokens) {
   constexpr bool has_hopper = ((Architectures == 900) || ...);
-  if constexpr (has_hopper && (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)) {
-    if (exec.template has<compress_pages<128, 2, Merger, T>>()) {
+  if constexpr (has_hopper && detail::has_own_programs<T, C>) {
+    if (exec.template has<compress_pages<128, 2, M, T>>()) {
       return {true, detail::is_compressed_in_one_pass(format, whole_tokens),
               detail::use_columns(format, [](auto) { return true; })};
     }
+  } else if constexpr (has_hopper) {
+    return {exec.state->is_hopper(), false, false};
   }
   return {};
 }

@@ -18,6 +18,8 @@
 
 #include <tessera/algorithm/attention/attention_types.hpp>
 #include <tessera/algorithm/paged_cache/cache_append.hpp>
+#include <tessera/concepts/cache_merger.hpp>
+#include <tessera/concepts/page_codec.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
@@ -26,15 +28,20 @@
 #include <tessera/program/attention/split_keys.hpp>
 #include <tessera/program/paged_cache/attend_pages.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
-#include <tessera/program/paged_cache/read_pages.hpp>
+#include <tessera/program/paged_cache/direction_codec.hpp>
+#include <tessera/program/paged_cache/restore_pages.hpp>
 #include <tessera/reduce/online_softmax.hpp>
 
 namespace tessera {
 inline namespace v0 {
 
-/// A call of attention: queries over the keys and values of a cache.
-template <class T, class Result>
+/// A call of attention: queries over the keys and values of a cache, whose pages C reads.
+template <class T, class Result, PageCodec C = direction_codec<>>
 struct cached_attention_call {
+  using value_type = T;
+  using result_type = Result;
+  using codec_type = C;
+
   attention_shape shape;          ///< extents; `keys` is the most tokens of a sequence
   cache_memory<T> memory;         ///< the memory of the part that holds the layer
   cache_sequences sequences;      ///< lengths, slots and block tables
@@ -47,10 +54,11 @@ struct cached_attention_call {
   /// Queries of each sequence; null: all sequences have as many as the view.
   sequence_lengths query_lengths = {};
   status_word* status = nullptr;  ///< where impossible sequences are reported; null: the executor's status word
+  C codec = {};                   ///< reads pages
 };
 
-/// A call that restores the keys and values of one layer of a cache to 16 or 32 bits.
-template <class T, class Result>
+/// A call that restores the keys and values of one layer of a cache, whose pages C reads, to 16 or 32 bits.
+template <class T, class Result, PageCodec C = direction_codec<>>
 struct cache_restore_call {
   cache_memory<T> memory;         ///< the memory of the part that holds the layer
   cache_sequences sequences;      ///< lengths, slots and block tables
@@ -58,6 +66,7 @@ struct cache_restore_call {
   head_view<Result> keys;         ///< sequences x heads x tokens x channels
   head_view<Result> values;       ///< sequences x heads x tokens x channels
   status_word* status = nullptr;  ///< where impossible sequences are reported; null: the executor's status word
+  C codec = {};                   ///< reads pages
 };
 
 namespace detail {
@@ -68,16 +77,20 @@ status_word* status_for(Executor const& exec, Call const& call) {
   return call.status != nullptr ? call.status : exec.status();
 }
 
-template <class T, class Result>
-attention_writer<decode_method, Result> writer_of(cached_attention_call<T, Result> const& call) {
+template <class T, class Result, PageCodec C>
+attention_writer<decode_method, Result> writer_of(cached_attention_call<T, Result, C> const& call) {
   return {call.shape, {}, {}, {}, call.query_lengths, {}, {}, call.out.result, call.out.log_sum_exp};
 }
 
-template <int Channels, class Executor, class T, class Result>
-void attend_cache(Executor const& exec, cached_attention_call<T, Result> const& call) {
-  cached_attention<T, Result, Channels> const program{call.memory,     call.sequences,     call.layer,
-                                                      call.queries,    call.softmax_scale, call.is_causal,
-                                                      writer_of(call), call.partials,      status_for(exec, call)};
+/// Call: a cached_attention_call.
+template <int Channels, class Executor, class Call>
+void attend_cache(Executor const& exec, Call const& call) {
+  using T = typename Call::value_type;
+  using Result = typename Call::result_type;
+  using C = typename Call::codec_type;
+  cached_attention<T, Result, Channels, C> const program{
+      call.memory,    call.sequences,  call.layer,    call.queries,           call.softmax_scale,
+      call.is_causal, writer_of(call), call.partials, status_for(exec, call), call.codec};
   exec.run(program, program.groups());
   if (call.partials.rows.data != nullptr) {
     merge_attention<decode_method, Result> const join{call.partials, writer_of(call)};
@@ -85,8 +98,8 @@ void attend_cache(Executor const& exec, cached_attention_call<T, Result> const& 
   }
 }
 
-template <class Executor, class T, class Result>
-void attend_cache_portably(Executor const& exec, cached_attention_call<T, Result> const& call) {
+template <class Executor, class T, class Result, PageCodec C>
+void attend_cache_portably(Executor const& exec, cached_attention_call<T, Result, C> const& call) {
   if (call.memory.format.channels <= 128) {
     attend_cache<128>(exec, call);
   } else {
@@ -97,22 +110,22 @@ void attend_cache_portably(Executor const& exec, cached_attention_call<T, Result
 }  // namespace detail
 
 /// Enqueues an append of new tokens. An executor with programs of its own overloads this for itself.
-template <class Executor, class Merger, class T>
-void run_cache_append(Executor const& exec, cache_append_call<Merger, T> const& call) {
+template <class Executor, CacheMerger M, class T, PageCodec C>
+void run_cache_append(Executor const& exec, cache_append_call<M, T, C> const& call) {
   detail::append_portably(exec, call);
 }
 
 /// Enqueues attention over a cache. An executor with programs of its own overloads this for itself.
-template <class Executor, class T, class Result>
-void run_cached_attention(Executor const& exec, cached_attention_call<T, Result> const& call) {
+template <class Executor, class T, class Result, PageCodec C>
+void run_cached_attention(Executor const& exec, cached_attention_call<T, Result, C> const& call) {
   detail::attend_cache_portably(exec, call);
 }
 
 /// Enqueues the restoring of keys and values. An executor with programs of its own overloads this for itself.
-template <class Executor, class T, class Result>
-void run_cache_restore(Executor const& exec, cache_restore_call<T, Result> const& call) {
-  restore_pages<T, Result> const program{call.memory, call.sequences, call.layer,
-                                         call.keys,   call.values,    detail::status_for(exec, call)};
+template <class Executor, class T, class Result, PageCodec C>
+void run_cache_restore(Executor const& exec, cache_restore_call<T, Result, C> const& call) {
+  restore_pages<T, Result, C> const program{
+      call.memory, call.sequences, call.layer, call.keys, call.values, detail::status_for(exec, call), call.codec};
   exec.run(program, program.groups());
 }
 
@@ -136,26 +149,10 @@ struct cache_programs {
 };
 
 /// The programs that an executor has for a cache. An executor with programs of its own overloads this for itself.
-/// Merger and T: those of the cache.
-template <class Merger, class T, class Executor>
+/// M, T and C: those of the cache.
+template <CacheMerger M, class T, PageCodec C = direction_codec<>, class Executor>
 cache_programs cache_programs_of(Executor const&, cache_page_format const&, bool) {
   return {};
-}
-
-/// Throws shape_error for a page that no program can make.
-inline void check_page_format(char const* where, cache_page_format const& format) {
-  check<shape_error>(format.channels >= 32 && format.channels <= 256 && format.channels % 32 == 0, where,
-                     ": heads have ", format.channels, " channels but must have a multiple of 32 up to 256");
-  for (int bits : {format.key_bits, format.value_bits}) {
-    check<value_error>(bits == 2 || bits == 3 || bits == 4 || bits == 8, where, ": codes have ", bits,
-                       " bits but must have 2, 3, 4 or 8");
-  }
-  check<shape_error>(
-      format.value_groups >= 1 && format.value_groups <= 16 && format.channels % (16 * format.value_groups) == 0, where,
-      ": values have ", format.value_groups, " groups of ", format.channels,
-      " channels but groups must have a multiple of 16");
-  check<shape_error>(format.layers == 1 || format.layers == 2, where, ": pages have ", format.layers,
-                     " layers but must have 1 or 2");
 }
 
 /// Into how many splits (shares) the tokens of a sequence are divided, each for a group: enough for any machine, but

@@ -186,10 +186,12 @@ inline saved_cache_info inspect_saved_cache(std::byte const* bytes, std::int64_t
   return {static_cast<std::int64_t>(header.tokens), header.pages};
 }
 
-/// Saves sequence `which` of a cross_layer_cache as bytes on the host. Waits.
+/// Saves sequence `which` of a cross_layer_cache as bytes on the host. Its codec must be a direction_codec: the format
+/// names no other. Waits.
 template <class Executor, class Cache>
 std::vector<std::byte> save_cache(Executor const& exec, Cache const& cache, cache_sequences const& sequences,
                                   std::int64_t which, saved_cache_coder coder = saved_cache_coder::rans) {
+  static_assert(Cache::codec_type::has_page_format, "tessera: save_cache saves caches of a direction_codec");
   check<value_error>(which >= 0 && which < sequences.size(), "save_cache: sequence ", which, " is none of ",
                      sequences.size());
   detail::fetched_sequences const known("save_cache", exec, sequences, cache.extents());
@@ -234,6 +236,7 @@ std::vector<std::byte> save_cache(Executor const& exec, Cache const& cache, cach
 template <class Executor, class Cache>
 void load_cache(Executor const& exec, Cache const& cache, std::byte const* bytes, std::int64_t size, std::int64_t slot,
                 std::vector<std::int32_t> const& blocks) {
+  static_assert(Cache::codec_type::has_page_format, "tessera: load_cache loads caches of a direction_codec");
   using value_type = typename Cache::value_type;
   constexpr char const* where = "load_cache";
   saved_cache_header const header = detail::read_saved_header(where, bytes, size);

@@ -10,13 +10,14 @@
 ///     w_j  = 2^(x_j - r)            r: the tile's largest x
 ///     O_d += w_j * scale_j * (code_jd + ratio_j)                               retained and tail: w_j * v_jd
 ///
-/// so that no key or value is formed. merge_attention (program/attention/split_keys.hpp) merges the splits. The order
-/// of additions depends on the extents alone. Rows of an impossible sequence, or of one with an impossible block, are
-/// NaN.
+/// so that no key or value is formed. Pages of a codec other than direction_codec are read by its score() and add().
+/// merge_attention (program/attention/split_keys.hpp) merges the splits. The order of additions depends on the extents
+/// alone. Rows of an impossible sequence, or of one with an impossible block, are NaN.
 #pragma once
 
 #include <cstdint>
 
+#include <tessera/concepts/page_codec.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
@@ -24,8 +25,8 @@
 #include <tessera/core/status.hpp>
 #include <tessera/program/attention/split_keys.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
+#include <tessera/program/paged_cache/direction_codec.hpp>
 #include <tessera/program/paged_cache/page_format.hpp>
-#include <tessera/program/paged_cache/read_pages.hpp>
 #include <tessera/reduce/online_softmax.hpp>
 #include <tessera/view/head_view.hpp>
 
@@ -37,7 +38,7 @@ inline constexpr int cached_attention_rows = 16;
 
 /// Attention over a cache. T: the type of the cache and of queries. Result: the type of results. Channels: the most
 /// channels of a head.
-template <class T, class Result, int Channels>
+template <class T, class Result, int Channels, PageCodec C = direction_codec<>>
 struct cached_attention {
   using softmax_type = online_softmax<float>;
   using row_type = attention_row<softmax_type::state_type>;
@@ -65,6 +66,7 @@ struct cached_attention {
   attention_writer<decode_method, Result> results;
   attention_partials<softmax_type::state_type> partials;
   status_word* status;  ///< where impossible sequences and blocks are reported
+  C codec = {};         ///< reads pages
 
   /// The rows of a key head: queries of all of its query heads.
   TESSERA_FN constexpr std::int64_t head_rows() const {
@@ -104,8 +106,8 @@ struct cached_attention {
       std::int64_t const block = sequences.blocks(sequence, tile);
       fault = memory.fault_of_block(block);
       if (fault.is_none()) {
-        page_reader const page{memory.format, memory.page(block, at.head), layer};
-        attend(group, at, tile, sealed_tile{memory, page, at.slot, at.head}, scratch);
+        auto const page = codec.reader(memory.format, memory.page_of(codec, block, at.head), layer);
+        attend(group, at, tile, sealed_tile{memory, page, at.slot, at.head, layer}, scratch);
       }
     }
     if (!fault.is_none()) {
@@ -129,37 +131,30 @@ struct cached_attention {
   /// The tokens of a page.
   struct sealed_tile {
     cache_memory<T> const& memory;
-    page_reader page;
+    page_reader_t<C> page;
     std::int64_t slot;
     std::int64_t head;
+    int layer;
 
-    TESSERA_FN float scale(int channel) const { return load(page.channel(channel).scale); }
-    TESSERA_FN float minimum(int channel) const { return load(page.channel(channel).minimum); }
+    TESSERA_FN float scale(int channel) const { return page.key_scale(channel); }
+    TESSERA_FN float minimum(int channel) const { return page.key_minimum(channel); }
     TESSERA_FN float score(int token, float const* query, float const* folded, float bias) const {
-      int const channels = memory.format.channels;
-      float sum = 0.0F;
       if (page.is_retained(token)) {
-        T const* const key = memory.retained_row(slot, head, page.row_of(token), page.layer, key_part);
-        for (int channel = 0; channel < channels; ++channel) {
+        T const* const key = memory.retained_row(slot, head, page.row_of(token), layer, key_part);
+        float sum = 0.0F;
+        for (int channel = 0; channel < memory.format.channels; ++channel) {
           sum = multiply_add(query[channel], load(key[channel]), sum);
         }
         return sum;
       }
-      for (int channel = 0; channel < channels; ++channel) {
-        sum = multiply_add(folded[channel], static_cast<float>(page.key_code(token, channel)), sum);
-      }
-      return load(page.norm(token)) * (sum + bias);
+      return page.score(token, query, folded, bias);
     }
     TESSERA_FN float add(float total, float weight, int token, int channel) const {
       if (page.is_retained(token)) {
-        T const* const value = memory.retained_row(slot, head, page.row_of(token), page.layer, value_part);
+        T const* const value = memory.retained_row(slot, head, page.row_of(token), layer, value_part);
         return multiply_add(weight, load(value[channel]), total);
       }
-      int const group = channel / memory.format.group_channels();
-      float const power = 1.0F / static_cast<float>(1 << (memory.format.value_bits - 1));
-      float const by = weight * (load(page.value_scale(token, group)) * power);
-      auto const code = static_cast<float>(page.value_code(token, channel));
-      return multiply_add(by, code + load(page.value_ratio(token, group)), total);
+      return page.add(total, weight, token, channel);
     }
   };
 

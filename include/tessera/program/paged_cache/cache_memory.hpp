@@ -2,7 +2,7 @@
 /// The memory of a compressed cache: of one layer, or of two neighbouring ones that share pages. It is host or device
 /// memory; offsets have 64 bits.
 ///
-///     pages         block x key head x format.bytes()                            program/paged_cache/page_format.hpp
+///     pages         block x key head x bytes of a page: those of a PageCodec; with a direction_codec format.bytes()
 ///     tail          slot x tail block x layer x key head x {key, value} x 64 x channels
 ///     rows          slot x key head x row_capacity x layer x {key, value} x channels    retained tokens, in order;
 ///                   pages number them from the first one of their slot and head
@@ -158,9 +158,14 @@ struct cache_memory {
     float const kept = thresholds[2 * head_of(slot, head) + part];
     return is_nan(kept) ? no_threshold : kept;
   }
-  /// The first byte of a page.
+  /// The first byte of a page of a direction_codec, whose bytes are those of the format.
   [[nodiscard]] TESSERA_FN constexpr std::byte* page(std::int64_t block, std::int64_t head) const {
     return pages + (block * heads + head) * format.bytes();
+  }
+  /// The first byte of a page of any PageCodec.
+  template <class C>
+  [[nodiscard]] TESSERA_FN constexpr std::byte* page_of(C const& codec, std::int64_t block, std::int64_t head) const {
+    return pages + (block * heads + head) * codec.page_bytes(format);
   }
   /// The key or value of a token that is in the tail.
   [[nodiscard]] TESSERA_FN constexpr T* tail_row(std::int64_t slot, int layer, int part, std::int64_t head,

@@ -27,13 +27,15 @@ struct sealed_page {
 };
 
 /// Writes the header of a page, by the first lane: its mark, and the thresholds of its sequence and head.
-template <class Group, class T>
-TESSERA_FN void write_page_header(Group const& group, cache_source<T> const& source, sealed_page const& at) {
+/// `offset(format)` is the byte of the page at which it begins.
+template <class Group, class T, class Offset>
+TESSERA_FN void write_page_header(Group const& group, cache_source<T> const& source, sealed_page const& at,
+                                  Offset const& offset) {
   for (int lane : group) {
     if (is_first(lane)) {
       cache_memory<T> const& memory = source.memory;
       std::int64_t const slot = source.sequences.slot(at.sequence);
-      *reinterpret_cast<cache_page_header*>(at.page + memory.format.header()) = {
+      *reinterpret_cast<cache_page_header*>(at.page + offset(memory.format)) = {
           at.mark.retained,
           at.mark.first_row,
           at.mark.rows,
@@ -43,6 +45,11 @@ TESSERA_FN void write_page_header(Group const& group, cache_source<T> const& sou
     }
   }
 }
+
+/// The byte at which headers of pages of program/paged_cache/page_format.hpp begin.
+struct header_in_format {
+  TESSERA_FN constexpr int operator()(cache_page_format const& format) const { return format.header(); }
+};
 
 /// Copies the retained tokens of a page. The group has `Lanes` lanes.
 template <int Lanes, class Group, class T>
@@ -88,7 +95,7 @@ struct finish_pages {
     if (source.memory.has_block(block)) {  // other blocks were reported by the program that wrote the codes
       sealed_page const at{sequence, head, page * cache_page_format::tokens, marks(sequence, i, head),
                            source.memory.page(block, head)};
-      write_page_header(group, source, at);
+      write_page_header(group, source, at, header_in_format{});
       retain_tokens<lanes>(group, source, at);
     }
   }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/cache_merger.hpp>
 #include <tessera/concepts/merger.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
@@ -39,6 +40,14 @@ struct page_mark {
   std::uint64_t retained;   ///< bit j: whether token j is retained
   std::uint32_t first_row;  ///< the first of their rows among those of the sequence's slot and head
   std::uint32_t rows;       ///< the number of rows
+};
+
+/// The pages that a call seals, for the program of a PageCodec that writes them.
+template <class T>
+struct pages_to_write {
+  cache_source<T> source;          ///< the tokens
+  view<merged_row const, 5> rows;  ///< from measure_pages: sequences x pages x heads x (keys, values) x tokens
+  view<page_mark const, 3> marks;  ///< retained tokens: sequences x pages x heads
 };
 
 /// Products of two vectors in float, where those of bf16 are exact. If squares are too large for floats, the products
@@ -84,8 +93,8 @@ TESSERA_FN inline float merged_square(pair_products const& measured, mix_weights
 
 /// The weights and lengths of a pair. In a page of one layer the vector is merged with zeros, which leaves its
 /// direction and its length.
-template <class Merger>
-TESSERA_FN merged_row merge_row(Merger const& merger, pair_products const& measured) {
+template <CacheMerger M>
+TESSERA_FN merged_row merge_row(M const& merger, pair_products const& measured) {
   bool const is_finite = measured.first + measured.second < static_cast<double>(infinity);
   float const nan = bit_cast<float>(0x7fffffffU);
   if (!is_finite) {
@@ -99,14 +108,14 @@ TESSERA_FN merged_row merge_row(Merger const& merger, pair_products const& measu
 
 }  // namespace detail
 
-/// Measures pairs. Merger: measures pair_products and keeps two_lengths<float>. A group takes the page of a head or,
-/// with `whole_tokens`, the page of all heads, whose vectors are then taken together.
-template <class Merger, class T>
+/// Measures pairs. A group takes the page of a head or, with `whole_tokens`, the page of all heads, whose vectors are
+/// then taken together.
+template <CacheMerger M, class T>
 struct measure_pages {
   static constexpr int lanes = 2 * cache_page_format::tokens;
   struct scratch_type {};
 
-  Merger merger;  ///< merges pairs of vectors
+  M merger;  ///< merges pairs of vectors
   cache_source<T> source;
   view<merged_row, 5> rows;  ///< sequence x page sealed in this call x head x {key, value} x 64
   bool whole_tokens;         ///< whether a vector is that of all heads of a token together
@@ -133,9 +142,9 @@ struct measure_pages {
         rows(sequence, i, head, part, token) = detail::merge_row(merger, measure(sequence, part, head, at));
         continue;
       }
-      pair_products all = merger.measure().identity();
+      pair_products all = pair_products_reducer{}.identity();
       for (std::int64_t one = 0; one < rows.extent(2); ++one) {
-        merger.measure().merge(all, measure(sequence, part, one, at));
+        pair_products_reducer{}.merge(all, measure(sequence, part, one, at));
       }
       merged_row row = detail::merge_row(merger, all);
       for (std::int64_t one = 0; one < rows.extent(2); ++one) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The page of a compressed key-value cache: 64 tokens of a key head, of one layer or of two neighbouring layers that
-/// share directions (MiniCache, arXiv 2405.14366). This header is the contract between the portable programs, programs
-/// for one architecture, and files: bytes are the same wherever they are made.
+/// share directions (MiniCache, arXiv 2405.14366), as a direction_codec makes it. This header is the contract between
+/// the portable programs, programs for one architecture, and files: bytes are the same wherever they are made.
 ///
 /// Parts of a page, from its start, without gaps, each a multiple of 32 bytes; D channels, G groups of a value:
 ///
@@ -65,6 +65,13 @@ struct cache_page_header {
   float key_threshold;    ///< the angle from which on keys were retained
   float value_threshold;  ///< the angle from which on values were retained
   std::uint32_t zero[2];  ///< always 0
+
+  /// Whether a token is retained.
+  [[nodiscard]] TESSERA_FN constexpr bool is_retained(int token) const { return (retained >> token & 1U) != 0; }
+  /// The row of a retained token, among those of its slot and head.
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t row_of(int token) const {
+    return std::int64_t{first_row} + popcount(retained & ((std::uint64_t{1} << token) - 1));
+  }
 };
 static_assert(sizeof(cache_page_header) == 32);
 
@@ -114,6 +121,30 @@ struct cache_page_format {
   [[nodiscard]] TESSERA_FN constexpr int value_scales(int layer) const { return key_norms(layer) + 2 * tokens; }
   /// The bytes of a page.
   [[nodiscard]] TESSERA_FN constexpr int bytes() const { return read_bytes() + (layers - 1) * layer_bytes(); }
+};
+
+/// Why a PageCodec cannot make pages of a format: the parts of a sentence, between which its two numbers stand.
+struct page_format_fault {
+  char const* begin = nullptr;  ///< null: there is no fault
+  int found = 0;                ///< what the format has
+  char const* middle = "";
+  int limit = 0;  ///< what it must have, or a bound of that
+  char const* end = "";
+  bool is_of_shape = true;  ///< whether it is an extent that is impossible, and not a number of bits
+
+  /// Whether there is no fault.
+  [[nodiscard]] TESSERA_FN constexpr bool is_none() const { return begin == nullptr; }
+};
+
+/// The bytes of a page, by what they hold.
+struct page_byte_counts {
+  std::int64_t codes = 0;    ///< codes of keys and values
+  std::int64_t scales = 0;   ///< parameters of codes
+  std::int64_t lengths = 0;  ///< lengths of vectors, where they are not in the parameters
+  std::int64_t header = 0;   ///< the header, and what fills parts up to their alignment
+
+  /// The bytes of the page.
+  [[nodiscard]] constexpr std::int64_t total() const { return codes + scales + lengths + header; }
 };
 
 static_assert(cache_page_format{}.bytes() == 9760 && cache_page_format{}.read_bytes() == 9376);

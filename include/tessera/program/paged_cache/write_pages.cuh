@@ -56,7 +56,7 @@ namespace tessera {
 inline namespace v0 {
 
 /// Compresses pages. Groups: of a value's channels. T: bfloat16 or float16.
-template <int Channels, int Groups, class Merger, class T>
+template <int Channels, int Groups, CacheMerger M, class T>
 struct compress_pages {
   /// The elements that a thread has.
   using lanes_type = page_lanes<Channels>;
@@ -120,7 +120,7 @@ struct compress_pages {
     shared_barrier full[2];                   ///< keys, and values, have arrived in `stage`
   };
 
-  Merger merger;      ///< merges pairs of vectors
+  M merger;           ///< merges pairs of vectors
   page_rows<T> rows;  ///< the pages, and how they are loaded and noted
 
   /// Compresses the pages of a block. The launch has as many blocks as run at a time, or fewer.

@@ -59,7 +59,7 @@ struct encode_pages {
     }
     place const at{sequence, i, head, page * tokens, marks(sequence, i, head), source.memory.page(block, head)};
     sealed_page const written{sequence, head, at.first_token, at.mark, at.page};
-    write_page_header(group, source, written);
+    write_page_header(group, source, written, header_in_format{});
     merge(group, at, key_part, scratch);
     encode_keys(group, at, scratch);
     group.sync();

@@ -1,85 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `page_reader` reads keys and values of a page an element at a time, for portable programs. `restore_pages` restores
-/// a layer's keys and values from pages, retained tokens and the tail.
+/// `restore_pages` restores a layer's keys and values from pages, retained tokens and the tail.
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/concepts/page_codec.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
-#include <tessera/core/float16.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/core/status.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
-#include <tessera/program/paged_cache/page_arithmetic.hpp>
+#include <tessera/program/paged_cache/direction_codec.hpp>
 #include <tessera/program/paged_cache/page_format.hpp>
 #include <tessera/view/head_view.hpp>
 
 namespace tessera {
 inline namespace v0 {
 
-/// The page of a head, as one layer reads it.
-struct page_reader {
-  cache_page_format format;
-  std::byte const* page;  ///< its first byte
-  int layer;              ///< which layer of the page: 0 or 1
-
-  /// The header of the page.
-  [[nodiscard]] TESSERA_FN cache_page_header const& header() const {
-    return *reinterpret_cast<cache_page_header const*>(page + format.header());
-  }
-  /// Whether a token is retained, and so not in the page.
-  [[nodiscard]] TESSERA_FN bool is_retained(int token) const { return (header().retained >> token & 1U) != 0; }
-  /// The row of a retained token, among those of its slot and head.
-  [[nodiscard]] TESSERA_FN std::int64_t row_of(int token) const {
-    std::uint64_t const below = header().retained & ((std::uint64_t{1} << token) - 1);
-    return std::int64_t{header().first_row} + popcount(below);
-  }
-  /// The code of a channel of a token's key.
-  [[nodiscard]] TESSERA_FN std::uint32_t key_code(int token, int channel) const {
-    return read_code(reinterpret_cast<std::uint32_t const*>(page + format.key_codes()), format.key_bits, channel / 16,
-                     code_place::of(token / 16, token % 16, channel % 16));
-  }
-  /// The code of a channel of a token's value.
-  [[nodiscard]] TESSERA_FN std::uint32_t value_code(int token, int channel) const {
-    return read_code(reinterpret_cast<std::uint32_t const*>(page + format.value_codes()), format.value_bits,
-                     channel / 16, code_place::of(token / 16, channel % 16, token % 16));
-  }
-  /// The parameters of a channel's keys.
-  [[nodiscard]] TESSERA_FN key_channel channel(int of) const {
-    return {half(format.key_scales(), channel_place(of)), half(format.key_minima(), channel_place(of))};
-  }
-  /// The norm of a token's key in this layer.
-  [[nodiscard]] TESSERA_FN float16 norm(int token) const { return half(format.key_norms(layer), token_place(token)); }
-  /// The scale of a group of a token's value in this layer.
-  [[nodiscard]] TESSERA_FN float16 value_scale(int token, int group) const {
-    return half(format.value_scales(layer), group * cache_page_format::tokens + token_place(token));
-  }
-  /// The ratio of a group of a token's value, for both layers.
-  [[nodiscard]] TESSERA_FN float16 value_ratio(int token, int group) const {
-    return half(format.value_ratios(), group * cache_page_format::tokens + token_place(token));
-  }
-  /// A channel of a token's restored key.
-  [[nodiscard]] TESSERA_FN float key(int token, int of) const {
-    return restored_key(key_code(token, of), channel(of), norm(token));
-  }
-  /// A channel of a token's restored value.
-  [[nodiscard]] TESSERA_FN float value(int token, int of) const {
-    int const group = of / format.group_channels();
-    return restored_value(value_code(token, of), value_scale(token, group), value_ratio(token, group),
-                          format.value_bits);
-  }
-
- private:
-  [[nodiscard]] TESSERA_FN float16 half(int offset, int place) const {
-    return reinterpret_cast<float16 const*>(page + offset)[place];
-  }
-};
-
 /// Restores keys and values. Tokens that are retained or in the tail come back bit for bit, if `Result` is T. Nothing
 /// is written beyond the length of a sequence, nor for an impossible sequence. A group takes 64 tokens of a head.
-template <class T, class Result>
+template <class T, class Result, PageCodec C = direction_codec<>>
 struct restore_pages {
   static constexpr int lanes = 128;
   struct scratch_type {};
@@ -90,6 +31,7 @@ struct restore_pages {
   head_view<Result> keys;    ///< sequence x key head x token x channel
   head_view<Result> values;  ///< sequence x key head x token x channel
   status_word* status;       ///< where impossible sequences and blocks are reported
+  C codec = {};              ///< reads pages
 
   /// The most pages and tail blocks of a sequence.
   TESSERA_FN constexpr std::int64_t tiles() const {
@@ -124,7 +66,8 @@ struct restore_pages {
         std::int64_t const token = i / channels;
         int const channel = static_cast<int>(i % channels);
         if (is_sealed) {
-          restore({memory.format, memory.page(block, head), layer}, {sequence, slot, head}, token, channel);
+          restore(codec.reader(memory.format, memory.page_of(codec, block, head), layer), {sequence, slot, head}, token,
+                  channel);
         } else {
           keys(sequence, head, token, channel) = copied(memory.tail_row(slot, layer, key_part, head, token)[channel]);
           values(sequence, head, token, channel) =
@@ -140,7 +83,7 @@ struct restore_pages {
     std::int64_t slot;
     std::int64_t head;
   };
-  TESSERA_FN void restore(page_reader const& from, place const& of, std::int64_t token, int channel) const {
+  TESSERA_FN void restore(page_reader_t<C> const& from, place const& of, std::int64_t token, int channel) const {
     int const at = static_cast<int>(token % cache_page_format::tokens);
     Result& key = keys(of.sequence, of.head, token, channel);
     Result& value = values(of.sequence, of.head, token, channel);
