@@ -6,12 +6,15 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <tessera/algorithm/attention/decode_attention.hpp>
 #include <tessera/algorithm/gemm/linear.hpp>
 #include <tessera/cut_cross_entropy.hpp>
 #include <tessera/exec/explain.hpp>
+#include <tessera/merge/average.hpp>
+#include <tessera/minicache.hpp>
 #include <tessera/sage_attention2.hpp>
 #include <tessera/select/quest.hpp>
 #include <tessera/shadow_kv.hpp>
@@ -112,6 +115,29 @@ explanation step(cuda const& exec) {
   });
 }
 
+/// Appending a page's tokens to a cache whose layers are kept in pairs, and attending to it.
+template <class M, class Codec>
+explanation cache_step(cuda const& exec) {
+  using shared = std::remove_cvref_t<decltype(Codec::shared())>;
+  return explain(exec, [&](auto const& dry) {
+    cache_memory<bfloat16> memory{};
+    memory.format = {128, Codec::key_bits, Codec::value_bits, 128 / Codec::value_group, 2};
+    memory.heads = 8;
+    memory.pages = nowhere<std::byte>();
+    memory.tail = nowhere<bfloat16>();
+    cache_append_call<M, bfloat16, shared> append{};
+    append.source.memory = memory;
+    append.marks = {nowhere<page_mark>(), {1, 1, 8}};
+    run(dry, append);
+    cached_attention_call<bfloat16, bfloat16, shared> attend{};
+    attend.shape = {1, 32, 8, 1, 16384, 128};
+    attend.memory = memory;
+    attend.sequences.blocks = {nowhere<std::int32_t const>(), {1, 256}};
+    attend.queries = heads<bfloat16 const>(32, 1);
+    run(dry, attend);
+  });
+}
+
 struct row {
   std::string what;
   explanation (*of)(cuda const&);
@@ -136,6 +162,9 @@ std::vector<row> rows() {
       {"`linear<bfloat16>`, rows of 4097", [](cuda const& e) { return multiply<bfloat16, bfloat16>(e, 4097); }},
       {"`decode_attention_call` (keys in bf16)", [](cuda const& e) { return decode_dense(e); }},
       {"`shadow_kv`", [](cuda const& e) { return step<coded_landmark_selector<8>>(e); }},
+      {"`minicache`", [](cuda const& e) { return cache_step<slerp_merger<float>, direction_codec<4, 64>>(e); }},
+      {"`averaged` (above)",
+       [](cuda const& e) { return cache_step<average_direction_merger<float>, direction_codec<3, 64>>(e); }},
       {"`quest` (above)", [](cuda const& e) { return step<quest_selector<8>>(e); }},
   };
 }

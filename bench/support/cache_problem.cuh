@@ -105,7 +105,7 @@ class cache_problem {
       return tessera::head_view<value_type const>(inputs_[layer][part].data(),
                                                   {s.batch, s.key_heads, s.keys, s.channels});
     };
-    tessera::run_cache_append(
+    tessera::run(
         exec_,
         tessera::cache_append_call<tessera::slerp_merger<float>, value_type>{
             {},
@@ -116,7 +116,7 @@ class cache_problem {
             append_places_.marks_in(space)});
   }
   void attend(tessera::cuda const& exec, int layer = 1) {
-    tessera::run_cached_attention(
+    tessera::run(
         exec, tessera::cached_attention_call<value_type, value_type>{
                   setup_.shape, cache(), sequences(), layer, queries(), scale(), true, {results(result_)}, partials()});
   }
@@ -135,8 +135,7 @@ class cache_problem {
     tessera::attention_shape const& s = setup_.shape;
     tessera::head_view<value_type> const keys(restored_[0].data(), {s.batch, s.key_heads, s.keys, s.channels});
     tessera::head_view<value_type> const values(restored_[1].data(), {s.batch, s.key_heads, s.keys, s.channels});
-    tessera::run_cache_restore(
-        exec_, tessera::cache_restore_call<value_type, value_type>{cache(), sequences(), layer, keys, values});
+    tessera::run(exec_, tessera::cache_restore_call<value_type, value_type>{cache(), sequences(), layer, keys, values});
   }
 
   /// The distance of attend() from attend_dense(), relative to the latter.

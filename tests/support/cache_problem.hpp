@@ -131,7 +131,7 @@ struct cache_problem {
                                             {memory, inputs, sequences(), count, regions.pages},
                                             regions.rows_in(space),
                                             regions.marks_in(space)};
-    run_cache_append(exec, call);
+    tessera::run(exec, call);
     exec.wait();
   }
 
@@ -148,11 +148,11 @@ struct cache_problem {
       list.assign(as_size(slots * memory.heads * tokens * channels), store<Result>(-77.0F));
     }
     cpu const exec{.threads = 1};
-    run_cache_restore(exec, cache_restore_call<T, Result>{memory,
-                                                          sequences(),
-                                                          layer,
-                                                          {both[0].data(), {slots, memory.heads, tokens, channels}},
-                                                          {both[1].data(), {slots, memory.heads, tokens, channels}}});
+    tessera::run(exec, cache_restore_call<T, Result>{memory,
+                                                     sequences(),
+                                                     layer,
+                                                     {both[0].data(), {slots, memory.heads, tokens, channels}},
+                                                     {both[1].data(), {slots, memory.heads, tokens, channels}}});
     return both[which];
   }
 };

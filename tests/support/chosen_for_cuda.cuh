@@ -4,17 +4,14 @@
 #pragma once
 
 #include <cstdint>
-#include <tuple>
 #include <type_traits>
 
 namespace tessera {
 
-// Weights and paged caches choose by overloads. CUDA's own overload suits a call better than these; the one for any
+// Weights choose by overloads. CUDA's own overload suits a call better than these; the one for any
 // executor does not, so that without CUDA's own the call is ambiguous. Nothing is ever called.
 template <class Mantissa, class A, class List>
 void run_decode(basic_cuda<A> const&, List);
-template <class A, class Call>
-void run_cached_attention(basic_cuda<A> const&, Call const&);
 
 }  // namespace tessera
 
@@ -27,9 +24,7 @@ T const& a();
 
 // The types of the calls' results, for which the compiler has to choose functions.
 using weight_list = array_view<weight_decoding<bfloat16> const>;
-using chosen = std::tuple<
-    std::type_identity<decltype(run_decode<keep_mantissa<7>>(a<cuda>(), a<weight_list>()))>,
-    std::type_identity<decltype(run_cached_attention(a<cuda>(), a<cached_attention_call<bfloat16, bfloat16>>()))>>;
+using chosen = std::type_identity<decltype(run_decode<keep_mantissa<7>>(a<cuda>(), a<weight_list>()))>;
 
 template <class Call>
 inline constexpr bool has_models = !std::is_same_v<typename models_for<cuda, Call>::type, model_list<>>;
@@ -45,6 +40,8 @@ static_assert(has_models<logit_reduction<tile, states>>);
 static_assert(has_models<loss_gradient_call<tile, states, gradient_filter<12>, bfloat16>>);
 static_assert(has_models<gram_call<bfloat16>> && has_models<projection_call<bfloat16>>);
 static_assert(has_models<subspace_search<bfloat16>>);
+static_assert(has_models<cached_attention_call<bfloat16, bfloat16>>);
+static_assert(has_models<cache_append_call<slerp_merger<float>, bfloat16>>);
 static_assert(has_models<attend_chunks<bfloat16, std::int8_t>>);
 
 // Checks a side queue on a stream, which other executors' side queues do not take, and sums in registers of tensor

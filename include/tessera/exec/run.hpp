@@ -4,7 +4,8 @@
 ///     run(exec, score_chunks<T, S>{...});             // a program: the executor's own for it, or this one
 ///     run(exec, attention_call<Method, T>{...});      // a call that is not one program: it has run_portably()
 ///
-/// A call is a Program that knows its number of groups(), or a type with an overload of run_portably(exec, call). An
+/// A call is a Program that knows its number of groups(), or a type with an overload of run_portably(exec, call). Where
+/// groups() are 0, or the call says that it is_empty(), nothing runs. An
 /// executor's faster programs for it are listed, in the order in which they are asked, next to these programs:
 ///
 ///     template <class Architectures, class S>                                                        // in a .cuh
@@ -24,6 +25,7 @@
 #include <type_traits>
 
 #include <tessera/concepts/because.hpp>
+#include <tessera/concepts/program.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/refusal.hpp>
 #include <tessera/exec/execution_options.hpp>
@@ -139,6 +141,11 @@ void run_first(Executor const& exec, Call const& call, model_list<Models...>) {
 /// unless the executor is watched. Throws slower_program, see execution_options.
 template <class Executor, class Call>
 void run(Executor const& exec, Call const& call) {
+  if constexpr (requires { call.is_empty(); }) {
+    if (call.is_empty()) {
+      return;
+    }
+  }
   if constexpr (requires { call.groups() == 0; }) {
     if (call.groups() == 0) {
       return;

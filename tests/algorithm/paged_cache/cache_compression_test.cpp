@@ -6,6 +6,7 @@
 
 #include <tessera/algorithm/paged_cache/cache_compression.hpp>
 #include <tessera/exec/cpu.hpp>
+#include <tessera/exec/run.hpp>
 #include <tessera/merge/slerp.hpp>
 
 #include "support/cache_problem.hpp"
@@ -112,13 +113,30 @@ struct slow_executor : cpu {};
 namespace tessera {
 inline namespace v0 {
 
-template <class Merger, class T>
-void run_cache_append(slow_executor const& exec, cache_append_call<Merger, T> const& call) {
-  if (!call.marks.is_empty()) {
-    detail::compress_in_one_pass<compress_slowly<Merger, T>>(static_cast<cpu const&>(exec), call, 3);
+struct compress_slowly_model {
+  static constexpr char const* name = "compress_slowly";
+  template <class Executor, class Call>
+  static constexpr refusal refuses_types() {
+    return {};
   }
-  detail::keep_new_tokens(static_cast<cpu const&>(exec), call);
-}
+  template <class Call>
+  static refusal refuses(slow_executor const&, Call const&) {
+    return {};
+  }
+  template <class Call>
+  static void run(slow_executor const& exec, Call const& call) {
+    using program = compress_slowly<typename Call::merger_type, typename Call::value_type>;
+    if (!call.marks.is_empty()) {
+      detail::compress_in_one_pass<program>(static_cast<cpu const&>(exec), call, 3);
+    }
+    detail::keep_new_tokens(static_cast<cpu const&>(exec), call);
+  }
+};
+
+template <CacheMerger M, class T>
+struct models_for<slow_executor, cache_append_call<M, T>> {
+  using type = model_list<compress_slowly_model>;
+};
 
 }  // namespace v0
 }  // namespace tessera

@@ -73,7 +73,7 @@ struct attention_on_cache {
                                           {{result.data(), {s.batch, s.query_heads, s.queries, s.channels}},
                                            {lse.data(), {s.batch, s.query_heads, s.queries}}}};
     call.partials = regions.partials(workspace(regions.plan, memory));
-    run_cached_attention(exec, call);
+    tessera::run(exec, call);
     exec.wait();
     return {as_doubles(result), std::vector<double>(lse.begin(), lse.end())};
   }

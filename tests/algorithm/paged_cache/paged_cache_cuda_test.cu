@@ -68,11 +68,10 @@ void check_attention(cuda const& exec, cache_problem<T> const& host, cache_memor
         {{out, {s.batch, s.query_heads, s.queries, s.channels}}, {sums, {s.batch, s.query_heads, s.queries}}},
         regions.partials(with)};
   };
-  detail::attend_cache_portably(
-      exec, call(memory, {{blocks.data(), {2, host.most_pages}}, {}, lengths.view(), {}, 2}, their_queries.data(),
-                 result.data(), lse.data(), workspace(regions.plan, space)));
-  run_cached_attention(cpu{}, call(host.memory, host.sequences(), queries.data(), expected.data(), expected_lse.data(),
-                                   workspace(regions.plan, host_space)));
+  run_portably(exec, call(memory, {{blocks.data(), {2, host.most_pages}}, {}, lengths.view(), {}, 2},
+                          their_queries.data(), result.data(), lse.data(), workspace(regions.plan, space)));
+  tessera::run(cpu{}, call(host.memory, host.sequences(), queries.data(), expected.data(), expected_lse.data(),
+                           workspace(regions.plan, host_space)));
   CHECK(error_of(as_doubles(on_host(exec, result)), as_doubles(expected)).relative_l1 < 1e-5);
   CHECK(farthest(as_doubles(on_host(exec, lse)), as_doubles(expected_lse)) < 1e-5);
 }

@@ -264,13 +264,13 @@ TEST_CASE("lengths of new tokens and slots of sequences are honoured", "[host]")
   other.lengths = counts;
   cache_sequences sequences = other.sequences();
   sequences.slots = slots;
-  run_cache_append(exec, cache_append_call<slerp_merger<float>, bfloat16>{
-                             {},
-                             retain_most_different::angle(1.5F),
-                             false,
-                             {other.memory, pair.inputs(), sequences, 200, regions.pages, counts},
-                             regions.rows_in(space),
-                             regions.marks_in(space)});
+  tessera::run(exec, cache_append_call<slerp_merger<float>, bfloat16>{
+                         {},
+                         retain_most_different::angle(1.5F),
+                         false,
+                         {other.memory, pair.inputs(), sequences, 200, regions.pages, counts},
+                         regions.rows_in(space),
+                         regions.marks_in(space)});
   CHECK(other.row_counts[2] == plain.row_counts[0]);
   CHECK(other.row_counts[1] == 0);
   CHECK(std::isnan(other.thresholds[2]));

@@ -120,13 +120,13 @@ struct decode_problem {
       both[which].assign(as_size(s.batch * s.key_heads * s.keys * s.channels), 0.0F);
       views[which] = {both[which].data(), {s.batch, s.key_heads, s.keys, s.channels}};
     }
-    run_cache_restore(cpu{.threads = 1},
+    tessera::run(cpu{.threads = 1},
                       cache_restore_call<T, float>{cache.memory, sequences, layer, views[0], views[1]});
     return attention_by_formula(p, {p.shape, as_doubles(queries), as_doubles(both[0]), as_doubles(both[1])});
   }
 };
 
-/// Runs page_decode for 128 channels in two groups alone. run_cached_attention would have compiled those of all
+/// Runs page_decode for 128 channels in two groups alone. run() would have compiled those of all
 /// formats.
 constexpr auto decode_128 = [](auto const& exec, auto const& call) {
   REQUIRE(detail::try_page_decode<page_columns<128, 2>>(exec, call));

@@ -63,6 +63,9 @@ struct attention_call {
   /// Queries whose codes the program makes itself (codes_queries() says whether it can); null: `heads` has their codes.
   head_view<T const> queries = {};
   float query_factor = 0;  ///< what the scales of these queries are multiplied by after codes are made
+
+  /// Whether there is nothing to do.
+  [[nodiscard]] bool is_empty() const { return shape.batch * shape.queries == 0; }
 };
 
 namespace detail {
@@ -214,7 +217,7 @@ struct attention {
       }
     }
     make_codes(exec, where, places, uncoded, options, quantized, space, functions);
-    run_call(exec, call);
+    run(exec, call);
   }
 
   /// Enqueues the quantization of the inputs that are not null. Codes and scales go to `out`, which may lie in the same
@@ -256,7 +259,7 @@ struct attention {
       check<value_error>(call.heads.queries.mean_scores.data != nullptr || call.shape.queries == 0, where,
                          ": log-sum-exps and sinks need the scores of the mean key, which are null");
     }
-    run_call(exec, call);
+    run(exec, call);
   }
 
   /// Refuses calls of forward() with arguments that it does not take, and says at compile time what it takes.
@@ -280,14 +283,6 @@ struct attention {
   }
 
  private:
-  /// Enqueues attention, unless there are no queries.
-  template <class Executor, class Call>
-  static void run_call(Executor const& exec, Call const& call) {
-    if (call.shape.batch * call.shape.queries > 0) {
-      run(exec, call);
-    }
-  }
-
   template <class... Given>
   static void refuse() {
     static_assert(never<Given...>,

@@ -38,6 +38,9 @@ struct decode_attention_call {
   attention_partials<online_softmax<float>::state_type> partials = {};  ///< memory for splits of the keys, or null
   /// Queries of each sequence; null: all are whole.
   sequence_lengths query_lengths = {};
+
+  /// Whether there is nothing to do.
+  [[nodiscard]] bool is_empty() const { return shape.batch * shape.queries == 0; }
 };
 
 namespace detail {

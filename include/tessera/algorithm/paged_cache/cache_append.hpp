@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `cache_append_call`: new tokens for a compressed cache, and the portable programs that append them.
-/// run_cache_append() of algorithm/paged_cache/paged_cache.hpp enqueues the call.
+/// run() enqueues the call, see algorithm/paged_cache/paged_cache.hpp.
 #pragma once
 
 #include <cstdint>
@@ -60,6 +60,7 @@ struct cache_append_regions {
 /// pages.
 template <CacheMerger M, class T, PageCodec C = direction_codec<>>
 struct cache_append_call {
+  static constexpr char const* function = "cross_layer_cache.append";
   /// How pairs of vectors are merged.
   using merger_type = M;
   using value_type = T;

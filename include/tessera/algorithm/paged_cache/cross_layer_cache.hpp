@@ -233,7 +233,7 @@ class cross_layer_cache {
     call.query_lengths = query_lengths;
     call.status = status_of(exec, {where, "sequence"});
     call.codec = codec_.shared();
-    run_cached_attention(exec, call);
+    run(exec, call);
   }
   /// Refuses calls of attend() with arguments that it does not take, and says at compile time what it takes.
   template <class Executor, class Queries = head_view<T const>, class Sequences = cache_sequences,
@@ -277,9 +277,9 @@ class cross_layer_cache {
     check_sequences(where, sequences);
     check_heads(where, "keys", keys, sequences, keys.extent(2));
     check_heads(where, "values", values, sequences, keys.extent(2));
-    run_cache_restore(exec, cache_restore_call<T, Result, shared_codec_t<C>>{
-                                memory(part_of(layer)), sequences, side_of(layer), keys, values,
-                                status_of(exec, {where, "sequence"}), codec_.shared()});
+    run(exec, cache_restore_call<T, Result, shared_codec_t<C>>{memory(part_of(layer)), sequences, side_of(layer), keys,
+                                                               values, status_of(exec, {where, "sequence"}),
+                                                               codec_.shared()});
   }
 
   /// Enqueues making slots ready for new sequences. Other sequences do not depend on these slots, not even their forks.
@@ -380,24 +380,24 @@ class cross_layer_cache {
     cache_append_regions const places = regions(where, sequences.size(), brings.tokens);
     space.check_room(where, places.plan.bytes(), sequences.size(), " sequences of ", brings.tokens, " new tokens");
     cache_layers const& as = layers_of(part);
-    auto const run = [&](auto const& merger) {
-      run_cache_append(exec, cache_append_call<std::remove_cvref_t<decltype(merger)>, T, shared_codec_t<C>>{
-                                 merger,
-                                 as.retention,
-                                 as.whole_tokens,
-                                 {memory(part), inputs, sequences, brings.tokens, places.pages, brings.new_tokens,
-                                  status_of(exec, {where, "sequence"})},
-                                 places.rows_in(space),
-                                 places.marks_in(space),
-                                 codec_.shared()});
+    auto const append_by = [&](auto const& merger) {
+      run(exec, cache_append_call<std::remove_cvref_t<decltype(merger)>, T, shared_codec_t<C>>{
+                    merger,
+                    as.retention,
+                    as.whole_tokens,
+                    {memory(part), inputs, sequences, brings.tokens, places.pages, brings.new_tokens,
+                     status_of(exec, {where, "sequence"})},
+                    places.rows_in(space),
+                    places.marks_in(space),
+                    codec_.shared()});
     };
     if constexpr (!keeps_single_vectors<M>) {
       if (as.layers == 1) {
-        run(no_merger{});
+        append_by(no_merger{});
         return;
       }
     }
-    run(merger_);
+    append_by(merger_);
   }
 
   void check_sequences(char const* where, cache_sequences const& s) const {

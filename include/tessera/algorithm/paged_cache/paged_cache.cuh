@@ -26,7 +26,10 @@
 #include <tessera/concepts/page_codec.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
+#include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/exec/policy_of.hpp>
+#include <tessera/exec/run.hpp>
 #include <tessera/program/paged_cache/attend_pages.cuh>
 #include <tessera/program/paged_cache/detail/page_fragments.cuh>
 #include <tessera/program/paged_cache/direction_codec.hpp>
@@ -42,17 +45,31 @@ template <class T, class C>
 inline constexpr bool has_own_programs = C::has_page_format &&
                                          (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>);
 
-/// Enqueues attention by page_decode, if page_decode can take the call. Returns whether it did. Columns: page_columns.
+/// page_decode for pages of the format that Columns has.
+template <class Columns, class T, class Result>
+using page_decode_program =
+    page_decode<Columns, T, Result, policy_of<page_decode_tuning<Columns::channels, Columns::format.key_bits>>(900)>;
+
+/// Why page_decode does not take a call whose pages have the format of Columns, or none. Call: a cached_attention_call.
 template <class Columns, class Architectures, class Call>
-bool try_page_decode(basic_cuda<Architectures> const& exec, Call const& call) {
-  constexpr page_decode_policy policy = page_decode_tuning<Columns::channels, Columns::format.key_bits>{}(900);
-  using program_type = page_decode<Columns, typename Call::value_type, typename Call::result_type, policy>;
+refusal refuses_page_decode(basic_cuda<Architectures> const& exec, Call const& call) {
+  using program_type = page_decode_program<Columns, typename Call::value_type, typename Call::result_type>;
   auto const is_whole = [](void const* address) { return reinterpret_cast<std::uintptr_t>(address) % 16 == 0; };
   bool const has_memory = is_whole(call.memory.pages) && is_whole(call.memory.tail) && is_whole(call.memory.rows);
-  if (!has_memory || !has_whole_rows(call.queries) || call.sequences.blocks.stride(1) != 1 ||
-      !has_places_for_decoding(call.shape, call.partials.splits()) || !exec.template has<program_type>()) {
-    return false;
-  }
+  return first_of(
+      unless(has_memory, "pages, tails or rows do not begin at multiples of 16 bytes"),
+      unless(has_whole_rows(call.queries), "queries do not lie in rows that begin at multiples of 16 bytes"),
+      unless(call.sequences.blocks.stride(1) == 1, "the stride of blocks of a sequence",
+             call.sequences.blocks.stride(1), "1"),
+      unless(has_places_for_decoding(call.shape, call.partials.splits()),
+             "there are no queries, or rows and splits do not fit into 31 bits"),
+      exec.template lacks<program_type>());
+}
+
+/// Enqueues attention by page_decode, which takes the call. Columns: page_columns.
+template <class Columns, class Architectures, class Call>
+void run_page_decode(basic_cuda<Architectures> const& exec, Call const& call) {
+  using program_type = page_decode_program<Columns, typename Call::value_type, typename Call::result_type>;
   std::int64_t const most = std::int64_t{exec.state->multiprocessors()} * program_type::blocks_per_multiprocessor;
   auto const partials =
       decode_partials(call.shape, call.partials, program_type::page_tokens * program_type::warps, most);
@@ -64,7 +81,6 @@ bool try_page_decode(basic_cuda<Architectures> const& exec, Call const& call) {
                              status_for(exec, call)};
   exec.run(program, min(std::int64_t{program.works.count}, most));
   merge_decoded(exec, writer_of(call), partials);
-  return true;
 }
 
 /// Calls `use` with page_columns of these arguments, if the format has them, and returns its result; else false.
@@ -104,19 +120,6 @@ bool has_whole_elements(Call const& call) {
   return are_whole && call.marks.size() < most;
 }
 
-/// Enqueues compress_pages, if the call's pages have these channels and groups and the executor has the program.
-/// Returns whether it did. Call: a cache_append_call.
-template <int Channels, int Groups, class Architectures, class Call>
-bool try_compression(basic_cuda<Architectures> const& exec, Call const& call) {
-  using program_type = compress_pages<Channels, Groups, typename Call::merger_type, typename Call::value_type>;
-  cache_page_format const& format = call.source.memory.format;
-  if (format.channels != Channels || format.value_groups != Groups || !exec.template has<program_type>()) {
-    return false;
-  }
-  compress_in_one_pass<program_type>(exec, call, exec.state->multiprocessors());
-  return true;
-}
-
 /// Whether compress_pages can make pages of a format.
 [[nodiscard]] constexpr bool is_compressed_in_one_pass(cache_page_format const& format, bool whole_tokens) {
   int const groups = format.value_groups;
@@ -127,47 +130,105 @@ bool try_compression(basic_cuda<Architectures> const& exec, Call const& call) {
   return !whole_tokens && format.key_bits == 4 && format.value_bits == 4 && has_channels && has_groups;
 }
 
-template <class Architectures, class Call>
-bool try_compression(basic_cuda<Architectures> const& exec, Call const& call) {
-  return is_compressed_in_one_pass(call.source.memory.format, call.whole_tokens) && has_whole_elements(call) &&
-         (try_compression<64, 1>(exec, call) || try_compression<128, 1>(exec, call) ||
-          try_compression<128, 2>(exec, call) || try_compression<256, 1>(exec, call) ||
-          try_compression<256, 2>(exec, call) || try_compression<256, 4>(exec, call));
+/// Calls `use` with the type of compress_pages for a call whose pages is_compressed_in_one_pass(). Call: a
+/// cache_append_call.
+template <class Call, class Use>
+auto with_compression(Call const& call, Use const& use) {
+  using merger = typename Call::merger_type;
+  using value_type = typename Call::value_type;
+  cache_page_format const& format = call.source.memory.format;
+  auto const with_groups = [&](auto channels) {
+    return format.value_groups == 1 ? use(std::type_identity<compress_pages<channels.value, 1, merger, value_type>>{})
+                                    : use(std::type_identity<compress_pages<channels.value, 2, merger, value_type>>{});
+  };
+  if (format.channels == 64) {
+    return use(std::type_identity<compress_pages<64, 1, merger, value_type>>{});
+  }
+  if (format.channels == 128) {
+    return with_groups(std::integral_constant<int, 128>{});
+  }
+  return format.value_groups == 4 ? use(std::type_identity<compress_pages<256, 4, merger, value_type>>{})
+                                  : with_groups(std::integral_constant<int, 256>{});
+}
+
+/// Why CUDA has no programs for the types of a cache, or none. C: the codec of its pages.
+template <class Executor, class T, PageCodec C>
+constexpr refusal refuses_cache_types() {
+  return first_of(unless(Executor::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
+                  unless(has_16_bits<T>, "new tokens do not have 16 bits"),
+                  unless(has_own_programs<T, C>, "pages are of another codec than direction_codec"));
 }
 
 }  // namespace detail
 
-/// Enqueues an append on CUDA devices: on sm_90 pages of 4 bits are made in one pass, all others by the portable
-/// programs.
-template <int... Architectures, CacheMerger M, class T, PageCodec C>
-void run_cache_append(basic_cuda<arch_list<Architectures...>> const& exec, cache_append_call<M, T, C> const& given) {
-  auto const call = detail::reporting(exec, given);
-  constexpr bool has_hopper = ((Architectures == 900) || ...);
-  if constexpr (has_hopper && detail::has_own_programs<T, C>) {
-    if (!call.marks.is_empty() && detail::try_compression(exec, call)) {
-      detail::keep_new_tokens(exec, call);
-      return;
-    }
-  }
-  detail::append_portably(exec, call);
-}
+/// compress_pages: pages of 4 bits in one pass over keys and values.
+struct compress_pages_model {
+  static constexpr char const* name = "compress_pages";
 
-/// Enqueues attention on CUDA devices: on sm_90 by a kernel in which query heads of a key head share a read of its
-/// pages, else by the portable program.
-template <int... Architectures, class T, class Result, PageCodec C>
-void run_cached_attention(basic_cuda<arch_list<Architectures...>> const& exec,
-                          cached_attention_call<T, Result, C> const& call) {
-  constexpr bool has_hopper = ((Architectures == 900) || ...);
-  if constexpr (has_hopper && detail::has_own_programs<T, C>) {
-    auto const attend = [&]<class Columns>(std::type_identity<Columns>) {
-      return detail::try_page_decode<Columns>(exec, call);
-    };
-    if (detail::use_columns(call.memory.format, attend)) {
-      return;
-    }
+  template <class Executor, class Call>
+  static constexpr refusal refuses_types() {
+    return detail::refuses_cache_types<Executor, typename Call::value_type, typename Call::codec_type>();
   }
-  detail::attend_cache_portably(exec, call);
-}
+  template <class Architectures, CacheMerger M, class T, PageCodec C>
+  static refusal refuses(basic_cuda<Architectures> const& exec, cache_append_call<M, T, C> const& call) {
+    if (call.marks.is_empty()) {  // no page is complete: only the tail is kept, by the same program as ever
+      return {};
+    }
+    if (refusal const why = first_of(
+            unless(!call.whole_tokens, "a vector is that of all heads of a token"),
+            unless(detail::is_compressed_in_one_pass(call.source.memory.format, false),
+                   "pages do not have 4 bits and 64, 128 or 256 channels in groups of 64 or more"),
+            unless(detail::has_whole_elements(call), "keys, values or pages do not begin at multiples of 16 bytes"))) {
+      return why;
+    }
+    return detail::with_compression(call, [&]<class P>(std::type_identity<P>) { return exec.template lacks<P>(); });
+  }
+  template <class Architectures, CacheMerger M, class T, PageCodec C>
+  static void run(basic_cuda<Architectures> const& exec, cache_append_call<M, T, C> const& given) {
+    auto const call = detail::reporting(exec, given);
+    if (!call.marks.is_empty()) {
+      detail::with_compression(call, [&]<class P>(std::type_identity<P>) {
+        detail::compress_in_one_pass<P>(exec, call, exec.state->multiprocessors());
+      });
+    }
+    detail::keep_new_tokens(exec, call);
+  }
+};
+
+/// page_decode: query heads of a key head share a read of its pages.
+struct page_decode_model {
+  static constexpr char const* name = "attend_pages (TMA, mma.sync)";
+
+  template <class Executor, class Call>
+  static constexpr refusal refuses_types() {
+    return detail::refuses_cache_types<Executor, typename Call::value_type, typename Call::codec_type>();
+  }
+  template <class Architectures, class T, class Result, PageCodec C>
+  static refusal refuses(basic_cuda<Architectures> const& exec, cached_attention_call<T, Result, C> const& call) {
+    refusal why{"pages have other bits, channels or groups than the device's programs"};
+    detail::use_columns(call.memory.format, [&]<class Columns>(std::type_identity<Columns>) {
+      why = detail::refuses_page_decode<Columns>(exec, call);
+      return true;
+    });
+    return why;
+  }
+  template <class Architectures, class T, class Result, PageCodec C>
+  static void run(basic_cuda<Architectures> const& exec, cached_attention_call<T, Result, C> const& call) {
+    detail::use_columns(call.memory.format, [&]<class Columns>(std::type_identity<Columns>) {
+      detail::run_page_decode<Columns>(exec, call);
+      return true;
+    });
+  }
+};
+
+template <class Architectures, CacheMerger M, class T, PageCodec C>
+struct models_for<basic_cuda<Architectures>, cache_append_call<M, T, C>> {
+  using type = model_list<compress_pages_model>;
+};
+template <class Architectures, class T, class Result, PageCodec C>
+struct models_for<basic_cuda<Architectures>, cached_attention_call<T, Result, C>> {
+  using type = model_list<page_decode_model>;
+};
 
 /// The programs that CUDA devices have for a cache: some on sm_90 for 16 bits and pages of a direction_codec, else none.
 template <CacheMerger M, class T, PageCodec C = direction_codec<>, int... Architectures>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The operations on a compressed cache over the caller's memory: append, attend, restore.
-/// algorithm/paged_cache/cross_layer_cache.hpp is made of them. Each has a run function that an executor with programs
-/// of its own overloads: run_cache_append, run_cached_attention, run_cache_restore. cache_programs_of says for which
-/// formats it has some.
+/// algorithm/paged_cache/cross_layer_cache.hpp is made of them. run() (exec/run.hpp) enqueues cache_append_call,
+/// cached_attention_call and cache_restore_call by the fastest program that the executor has; cache_programs_of says for
+/// which formats of pages it has some.
 ///
 /// Formats: program/paged_cache/page_format.hpp, program/paged_cache/cache_memory.hpp. The bytes that an append writes
 /// are the same on every executor. They are also the same whether tokens come at once or one by one, if thresholds are
@@ -24,6 +24,7 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/status.hpp>
+#include <tessera/exec/run.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/attention/split_keys.hpp>
 #include <tessera/program/paged_cache/attend_pages.hpp>
@@ -38,6 +39,7 @@ inline namespace v0 {
 /// A call of attention: queries over the keys and values of a cache, whose pages C reads.
 template <class T, class Result, PageCodec C = direction_codec<>>
 struct cached_attention_call {
+  static constexpr char const* function = "cross_layer_cache.attend";
   using value_type = T;
   using result_type = Result;
   using codec_type = C;
@@ -55,11 +57,16 @@ struct cached_attention_call {
   sequence_lengths query_lengths = {};
   status_word* status = nullptr;  ///< where impossible sequences are reported; null: the executor's status word
   C codec = {};                   ///< reads pages
+
+  /// Whether there is nothing to do.
+  [[nodiscard]] bool is_empty() const { return shape.batch * shape.queries == 0; }
 };
 
 /// A call that restores the keys and values of one layer of a cache, whose pages C reads, to 16 or 32 bits.
 template <class T, class Result, PageCodec C = direction_codec<>>
 struct cache_restore_call {
+  static constexpr char const* function = "cross_layer_cache.restore";
+
   cache_memory<T> memory;         ///< the memory of the part that holds the layer
   cache_sequences sequences;      ///< lengths, slots and block tables
   int layer;                      ///< which layer of the part: 0 or 1
@@ -98,32 +105,27 @@ void attend_cache(Executor const& exec, Call const& call) {
   }
 }
 
-template <class Executor, class T, class Result, PageCodec C>
-void attend_cache_portably(Executor const& exec, cached_attention_call<T, Result, C> const& call) {
-  if (call.memory.format.channels <= 128) {
-    attend_cache<128>(exec, call);
-  } else {
-    attend_cache<256>(exec, call);
-  }
-}
-
 }  // namespace detail
 
-/// Enqueues an append of new tokens. An executor with programs of its own overloads this for itself.
+/// Enqueues an append of new tokens by the portable programs; run() (exec/run.hpp) may have faster ones.
 template <class Executor, CacheMerger M, class T, PageCodec C>
-void run_cache_append(Executor const& exec, cache_append_call<M, T, C> const& call) {
+void run_portably(Executor const& exec, cache_append_call<M, T, C> const& call) {
   detail::append_portably(exec, call);
 }
 
-/// Enqueues attention over a cache. An executor with programs of its own overloads this for itself.
+/// Enqueues attention over a cache by the portable program; run() (exec/run.hpp) may have a faster one.
 template <class Executor, class T, class Result, PageCodec C>
-void run_cached_attention(Executor const& exec, cached_attention_call<T, Result, C> const& call) {
-  detail::attend_cache_portably(exec, call);
+void run_portably(Executor const& exec, cached_attention_call<T, Result, C> const& call) {
+  if (call.memory.format.channels <= 128) {
+    detail::attend_cache<128>(exec, call);
+  } else {
+    detail::attend_cache<256>(exec, call);
+  }
 }
 
-/// Enqueues the restoring of keys and values. An executor with programs of its own overloads this for itself.
+/// Enqueues the restoring of keys and values.
 template <class Executor, class T, class Result, PageCodec C>
-void run_cache_restore(Executor const& exec, cache_restore_call<T, Result, C> const& call) {
+void run_portably(Executor const& exec, cache_restore_call<T, Result, C> const& call) {
   restore_pages<T, Result, C> const program{
       call.memory, call.sequences, call.layer, call.keys, call.values, detail::status_for(exec, call), call.codec};
   exec.run(program, program.groups());
