@@ -7,8 +7,9 @@
 ///     if (!report.is_empty()) { std::puts(report.text().c_str()); }       // one sentence for each law that is broken
 ///
 /// There is one overload for each concept of primitives, tiles and tuning, in `testing/laws/`; each says which inputs
-/// it wants. A ChunkSelector, which may be a Selector, too, has `check_chunk_laws` instead. An empty report means that
-/// no counterexample was found among the inputs given, so give unpleasant ones.
+/// it wants. A ChunkSelector, which may be a Selector, too, has `check_chunk_laws` instead, and a StreamCoder, which is
+/// an EntropyCoder, too, has `check_stream_laws`. An empty report means that no counterexample was found among the
+/// inputs given, so give unpleasant ones.
 #pragma once
 
 #include <tessera/testing/laws/chunk_selector.hpp>
@@ -19,6 +20,7 @@
 #include <tessera/testing/laws/quantizer.hpp>
 #include <tessera/testing/laws/reducer.hpp>
 #include <tessera/testing/laws/selector.hpp>
+#include <tessera/testing/laws/stream_coder.hpp>
 #include <tessera/testing/laws/tile_mma.hpp>
 #include <tessera/testing/laws/tile_source.hpp>
 #include <tessera/testing/laws/tuning.hpp>
