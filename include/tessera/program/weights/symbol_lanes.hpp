@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Pushes and pops the symbols of a block with any EntropyCoder, for a group of 32 lanes that share one list of words.
+/// Pushes and pops the symbols of a block with any EntropyCoder whose lanes are 32-bit numbers and that knows which of
+/// them are states, for a group of 32 lanes that share one list of words.
 ///
 ///     using coding = tessera::symbol_lanes<tessera::rans_coder<12>, 4>;
 ///     auto const packed = coding::pack(group, rows, table, symbols, words, most_words);
