@@ -187,7 +187,7 @@ struct tans_coder {
   /// Slots are dealt to places in steps of this size, so that the places of a symbol spread over the whole table.
   static constexpr std::uint32_t step = places / 2 + places / 8 + 3;
   /// The inverse of `step` among the odd numbers below `places`.
-  static constexpr std::uint32_t inverse_step() {
+  TESSERA_FN static constexpr std::uint32_t inverse_step() {
     std::uint32_t inverse = step;
     for (int i = 0; i < 4; ++i) {
       inverse *= 2 - step * inverse;  // doubles the number of right bits, of which there are three at first

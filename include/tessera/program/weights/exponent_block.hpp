@@ -58,7 +58,8 @@ struct exponent_block_steps : weight_block_steps<T, Mantissa> {
   template <class Group>
   TESSERA_FN static int split(Group const& group, weight_block<T> const& block, exponent_window window,
                               typename Coder::encode_table const* table, std::uint8_t* planes, scratch_type& scratch) {
-    portable::clear(group, planes, residual_planes.bytes(block.coded));
+    constexpr bit_planes layout = residual_planes;
+    portable::clear(group, planes, layout.bytes(block.coded));
     int escapes = 0;
     for (int row = 0; row < block.coded / row_weights; ++row) {
       per_lane<int, Group> found;
