@@ -13,6 +13,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/entropy_coder.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/little_endian.hpp>
@@ -29,7 +30,7 @@ struct packed_block {
 };
 
 /// The lanes of one coder, whose states are 32-bit numbers in the stream.
-template <class Coder, int SymbolsPerLane>
+template <EntropyCoder Coder, int SymbolsPerLane>
 struct symbol_lanes {
   static constexpr int lanes = 32;
   /// The type of a symbol.
