@@ -26,6 +26,9 @@
 /// much as they are. In fp16 that concerns one weight of two hundred with a deviation of 0.02: scale such weights
 /// first.
 ///
+/// Weights whose exponents spread over more than fifteen neighbours, such as second moments of Adam, take 16 bits with
+/// this coder. For them exchange it: compressed_weights<exponent_split<bfloat16>, tans_coder, keep_mantissa<7>>.
+///
 /// Determinism: the stream depends on weights, options and seed alone, not on executor, device or threads.
 /// Format: entropy/weight_stream.hpp. Interface, errors and costs: algorithm/weights/compressed_weights.hpp. Keeping a
 /// model's parameters compressed through training (the paper's Algorithm 1, with the gradient of the inputs taken

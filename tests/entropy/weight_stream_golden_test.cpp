@@ -93,6 +93,12 @@ TEST_CASE("streams of fixed codes that were kept are written and read as ever", 
   check_golden<neuzip_fixed<float8_e5m2>>("e5m2_fixed", 4100, {.block = 4096, .checksums = true});
 }
 
+TEST_CASE("streams of whole exponents that were kept are written and read as ever", "[host]") {
+  check_golden<compressed_weights<exponent_split<bfloat16>, tans_coder, keep_mantissa<7>>>(
+      "bf16_tans", 2100, {.block = 1024, .checksums = true});
+  check_golden<compressed_weights<exponent_split<float>, tans_coder, keep_mantissa<23>>>("fp32_tans", 1100, {});
+}
+
 TEST_CASE("lossy and stored streams that were kept are written and read as ever", "[host]") {
   check_golden<neuzip_lossy<0>>("bf16_lossy_0", 2100, {.block = 1024, .checksums = true, .normalizer_block = 64});
   check_golden<neuzip_lossy<3>>("bf16_lossy_3", 2100, {.normalizer_block = 512});

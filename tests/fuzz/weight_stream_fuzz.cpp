@@ -22,6 +22,8 @@ using tessera::bfloat16;
 using tessera::float16;
 using tessera::float8_e4m3;
 using tessera::float8_e5m2;
+using whole_exponents =
+    tessera::compressed_weights<tessera::exponent_split<bfloat16>, tessera::tans_coder, tessera::keep_mantissa<7>>;
 
 /// How a valid stream is made.
 struct recipe {
@@ -32,7 +34,7 @@ struct recipe {
 
   explicit recipe(input& from) {
     constexpr std::int64_t counts[] = {0, 1, 31, 1024, 3000, 4096, 8192, 8193};
-    codec = from.below(14);
+    codec = from.below(15);
     options.block = 1024 << from.below(4);
     options.checksums = from.below(2) == 1;
     options.normalizer_block = 16 << from.below(7);
@@ -250,8 +252,11 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
     case 12:
       run<tessera::neuzip_lossy<3, float>>(how, from);
       break;
-    default:
+    case 13:
       run<tessera::neuzip_lossy<7, float>>(how, from);
+      break;
+    default:
+      run<whole_exponents>(how, from);
       break;
   }
   return 0;

@@ -125,6 +125,7 @@ TEST_CASE("whatever instructions decode a broken stream, weights and messages ar
   check_broken<neuzip_fixed<float8_e4m3>>(8300, {.block = 1024, .checksums = true});
   check_broken<neuzip_lossy<0>>(4300, {.block = 1024, .normalizer_block = 64});
   check_broken<neuzip_lossy<3>>(4300, {.block = 1024});
+  check_broken<compressed_weights<exponent_split<bfloat16>, tans_coder, keep_mantissa<7>>>(4300, {.block = 1024});
 }
 
 TEST_CASE("where checksums are left as they were, no other weights come out of a broken stream without a word",

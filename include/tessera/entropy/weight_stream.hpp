@@ -4,7 +4,8 @@
 /// All integers are little-endian. Sections follow each other in this order, each from a multiple of 64 bytes:
 ///
 ///     header        64 bytes, weight_stream_header
-///     codebook      512 bytes: 256 16-bit frequencies that sum to 4096 (rANS coder only)
+///     codebook      rANS: 512 bytes, 256 16-bit frequencies of pairs that sum to 4096; fixed: nothing
+///                   other coders: codebook_units times 64 bytes; tANS: 512, frequencies of exponents
 ///     index         8 bytes a block, weight_block_index
 ///     checksums     4 bytes a block, CRC32C (if the flag is set)
 ///     normalizers   1 byte for each block of 2^log2_normalizer_block weights (if that is not 0)
@@ -16,18 +17,24 @@
 ///
 ///     rANS:   32 32-bit lane states; 16-bit words in the order in which the lanes want them; zero to 4 bytes; escapes
 ///     fixed:  one 4-bit plane of exponent codes; escapes
-///     raw:    planes of the exponents themselves (where the other two would be larger), with one bit more above them
+///     others: as rANS, but each symbol is a whole exponent, and the stream's coder pushes it
+///     raw:    planes of the exponents themselves (where the others would be larger), with one bit more above them
 ///             where no mantissa bit is kept: 1 for a NaN
 ///
 /// with zeros to a multiple of 16 bytes. An escape is a 32-bit entry: position in the block (16 bits), exponent (8
 /// bits), 1 if the value is a NaN whose mantissa bits were all dropped (8 bits). Positions ascend, and none occurs
 /// twice. A block is coded with its number of weights rounded up to the format's granularity. The added weights are not
-/// escapes and are coded like the window's first exponent, with zero planes.
+/// escapes and are coded like the window's first exponent, with zero planes. Coders of whole exponents have no window:
+/// window_base is the exponent that is coded in the place of escapes and for added weights, window_extra is 0.
+///
+/// Coders have numbers (`weight_coder`). Those below 128 are the library's. From 128 on they are for the coders of
+/// users (concepts/stream_coder.hpp), whose streams only the users' own programs can decode. inspect_weight_stream
+/// reads the headers of either.
 ///
 /// Any decoder, on any executor, gives the same result for any bytes. If the header is not the one expected, or a
 /// checksum of the header or the codebook is wrong, the status is bad_header at position 0, and all weights are zeros.
 /// If a block's entry or payload contradicts itself (parts beyond the stream; states that do not fit; words too many or
-/// too few; escapes beyond the block, out of order, or of exponents that the type does not have), the status is
+/// too few; exponents that the type does not have; escapes beyond the block, or out of order), the status is
 /// corrupt_stream with the block's number, and its weights are zeros. If only its checksum is wrong, the status is
 /// bad_checksum with its number, or at position 0 for a tensor that is stored as it is.
 ///
@@ -52,9 +59,10 @@ inline namespace v0 {
 enum class weight_type : std::uint8_t { bf16 = 0, fp16 = 1, fp32 = 2, fp8_e4m3 = 3, fp8_e5m2 = 4 };
 inline constexpr int weight_types = 5;  ///< the number of values of weight_type
 
-/// How exponents are coded; the numbers are part of the format.
-enum class weight_coder : std::uint8_t { stored = 0, rans_pairs = 1, fixed_codes = 2 };
-inline constexpr int weight_coders = 3;  ///< the number of values of weight_coder
+/// How exponents are coded; the numbers are part of the format. Numbers from first_user_coder on are for users.
+enum class weight_coder : std::uint8_t { stored = 0, rans_pairs = 1, fixed_codes = 2, tans_exponents = 3 };
+inline constexpr int weight_coders = 4;       ///< the number of coders that the library has
+inline constexpr int first_user_coder = 128;  ///< the lowest number of a user's coder; the highest is 255
 
 /// Constants of an element type.
 struct weight_type_traits {
@@ -99,7 +107,8 @@ struct weight_stream_header {
   std::uint8_t log2_normalizer_block;  ///< 0: no normalizers
   std::uint8_t window_base;            ///< exponent_window::base
   std::uint8_t window_extra;           ///< exponent_window::extra
-  std::uint8_t zero[3];                ///< unused bytes, always 0
+  std::uint8_t codebook_units;         ///< weight_stream_spec::codebook_units
+  std::uint8_t zero[2];                ///< unused bytes, always 0
   std::uint32_t flags;                 ///< flag_block_checksums or 0
   std::uint32_t block_count;           ///< blocks, as weight_stream_spec::block_count() gives them
   std::uint64_t count;                 ///< weights of the tensor
@@ -115,7 +124,7 @@ struct weight_block_index {
   static constexpr std::uint16_t raw = 0xffff;  ///< in `words`: exponents of this block lie as planes
 
   std::uint32_t position;  ///< from the start of the payload section, in units of 16 bytes
-  std::uint16_t words;     ///< 16-bit words of the rANS coder, 0 of the fixed coder, or `raw`
+  std::uint16_t words;     ///< 16-bit words of the coder, 0 of the fixed coder, or `raw`
   std::uint16_t escapes;   ///< escapes of the block
 };
 static_assert(sizeof(weight_block_index) == 8);
@@ -126,19 +135,22 @@ struct weight_stream_spec {
   static constexpr int largest_log2_block = 13;   ///< log2 of the most weights of a block
   /// More words or escapes than this make a block raw; decoders need that much room and no more.
   static constexpr int largest_words = 2048;
-  static constexpr int largest_escapes = 512;   ///< the most escapes of a block that is not raw
-  static constexpr int states_bytes = 32 * 4;   ///< bytes of the states of the coder's 32 lanes
-  static constexpr int payload_alignment = 16;  ///< alignment of a block's payload, in bytes
-  static constexpr int section_alignment = 64;  ///< alignment of each section of a stream, in bytes
-  static constexpr int codebook_bytes = 512;    ///< bytes of a frequency table: 256 numbers of 16 bits
+  static constexpr int largest_exponent_words = 4096;  ///< the same, for coders of whole exponents
+  static constexpr int largest_escapes = 512;          ///< the most escapes of a block that is not raw
+  static constexpr int states_bytes = 32 * 4;          ///< bytes of the states of the coder's 32 lanes
+  static constexpr int payload_alignment = 16;         ///< alignment of a block's payload, in bytes
+  static constexpr int section_alignment = 64;         ///< alignment of each section of a stream, in bytes
+  static constexpr int codebook_bytes = 512;  ///< bytes of the rANS coder's frequencies: 256 numbers of 16 bits
 
   weight_type type = weight_type::bf16;           ///< element type of the weights
   weight_coder coder = weight_coder::rans_pairs;  ///< how exponents are coded
-  int log2_block = largest_log2_block;            ///< weights of a block, as a power of two
-  int mantissa_kept = 7;                          ///< bits of each weight's mantissa; all of them: lossless
-  int log2_normalizer_block = 0;                  ///< weights of a normalizer, as a power of two; 0: none
-  bool block_checksums = false;                   ///< whether every block has a CRC32C
-  std::int64_t count = 0;                         ///< weights of the tensor
+  /// 64ths of the codebook's bytes, with coders of whole exponents; 0 with all others, whose codebooks are known.
+  std::uint8_t codebook_units = 0;
+  int log2_block = largest_log2_block;  ///< weights of a block, as a power of two
+  int mantissa_kept = 7;                ///< bits of each weight's mantissa; all of them: lossless
+  int log2_normalizer_block = 0;        ///< weights of a normalizer, as a power of two; 0: none
+  bool block_checksums = false;         ///< whether every block has a CRC32C
+  std::int64_t count = 0;               ///< weights of the tensor
 
   /// The constants of the element type.
   TESSERA_FN constexpr weight_type_traits traits() const { return weight_type_traits::of(type); }
@@ -176,8 +188,8 @@ struct weight_stream_spec {
 
   /// The byte of the payload at which escapes begin, for a block of `coded` weights.
   TESSERA_FN constexpr std::int64_t escapes_offset(std::int64_t coded, int words) const {
-    return coder == weight_coder::rans_pairs ? align_up(std::int64_t{states_bytes} + 2 * words, std::int64_t{4})
-                                             : coded / 2;
+    return coder == weight_coder::fixed_codes ? coded / 2
+                                              : align_up(std::int64_t{states_bytes} + 2 * words, std::int64_t{4});
   }
   /// Bytes of the payload of a block of `coded` weights.
   TESSERA_FN constexpr std::int64_t payload_bytes(std::int64_t coded, weight_block_index const& entry) const {
@@ -188,12 +200,14 @@ struct weight_stream_spec {
   }
 
   // The sections of a stream.
-  /// Byte of the stream at which the frequency table begins.
+  /// Byte of the stream at which the codebook begins.
   TESSERA_FN constexpr std::int64_t codebook_offset() const { return section_alignment; }
-  /// Byte at which the index of blocks begins.
-  TESSERA_FN constexpr std::int64_t index_offset() const {
-    return codebook_offset() + (coder == weight_coder::rans_pairs ? codebook_bytes : 0);
+  /// Bytes of the codebook.
+  TESSERA_FN constexpr std::int64_t codebook_size() const {
+    return coder == weight_coder::rans_pairs ? codebook_bytes : std::int64_t{section_alignment} * codebook_units;
   }
+  /// Byte at which the index of blocks begins.
+  TESSERA_FN constexpr std::int64_t index_offset() const { return codebook_offset() + codebook_size(); }
   /// Byte after the index of blocks.
   TESSERA_FN constexpr std::int64_t index_end() const { return index_offset() + 8 * block_count(); }
   /// Byte at which the blocks' checksums begin.
@@ -252,6 +266,7 @@ struct weight_stream_spec {
     result.log2_block = static_cast<std::uint8_t>(log2_block);
     result.mantissa_kept = static_cast<std::uint8_t>(mantissa_kept);
     result.log2_normalizer_block = static_cast<std::uint8_t>(log2_normalizer_block);
+    result.codebook_units = codebook_units;
     result.flags = block_checksums ? weight_stream_header::flag_block_checksums : 0;
     result.block_count = static_cast<std::uint32_t>(block_count());
     result.count = static_cast<std::uint64_t>(count);

@@ -144,8 +144,9 @@ class weight_stream_breaker {
   }
   /// Gives slots of one symbol to another; sometimes the sum becomes wrong.
   void change_codebook() {
-    if (spec_.coder != weight_coder::rans_pairs) {
-      return change_header();
+    if (spec_.codebook_size() != weight_stream_spec::codebook_bytes) {
+      return spec_.codebook_size() == 0 ? change_header()
+                                        : disturb<std::uint8_t>(spec_.codebook_offset() + below(spec_.codebook_size()));
     }
     std::int64_t const from = spec_.codebook_offset() + 2 * below(256);
     std::int64_t const to = spec_.codebook_offset() + 2 * below(256);
@@ -230,9 +231,9 @@ class weight_stream_breaker {
 
   void put_checksums_right() {
     weight_stream_header header = get<weight_stream_header>(0);
-    if (spec_.coder == weight_coder::rans_pairs) {
+    if (spec_.codebook_size() > 0) {
       header.content_checksum =
-          crc32c_host(bytes() + spec_.codebook_offset(), std::size_t{weight_stream_spec::codebook_bytes}, 0);
+          crc32c_host(bytes() + spec_.codebook_offset(), static_cast<std::size_t>(spec_.codebook_size()), 0);
     } else if (spec_.coder == weight_coder::stored) {
       header.content_checksum =
           crc32c_host(bytes() + sizeof(header), static_cast<std::size_t>(size()) - sizeof(header), 0);

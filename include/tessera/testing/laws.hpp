@@ -7,10 +7,11 @@
 ///     if (!report.is_empty()) { std::puts(report.text().c_str()); }       // one sentence for each law that is broken
 ///
 /// There is one overload for each concept of primitives, tiles and tuning, in `testing/laws/`; each says which inputs
-/// it wants. A ChunkSelector, which may be a Selector, too, has `check_chunk_laws` instead; a ScaleQuantizer and a
-/// ScoreQuantizer, which are Quantizers, have `check_scale_laws` and `check_score_laws`; what works on memory has
-/// `check_program_laws`, `check_map_laws` and `check_epilogue_laws`. An empty report means that
-/// no counterexample was found among the inputs given, so give unpleasant ones.
+/// it wants. A ChunkSelector, which may be a Selector, too, has `check_chunk_laws` instead; a StreamCoder, which is an
+/// EntropyCoder, too, has `check_stream_laws`; a ScaleQuantizer and a ScoreQuantizer, which are Quantizers, have
+/// `check_scale_laws` and `check_score_laws`; what works on memory has `check_program_laws`, `check_map_laws` and
+/// `check_epilogue_laws`. An empty report means that no counterexample was found among the inputs given, so give
+/// unpleasant ones.
 #pragma once
 
 #include <tessera/testing/laws/attention_quantizer.hpp>
@@ -24,6 +25,7 @@
 #include <tessera/testing/laws/reducer.hpp>
 #include <tessera/testing/laws/scalar.hpp>
 #include <tessera/testing/laws/selector.hpp>
+#include <tessera/testing/laws/stream_coder.hpp>
 #include <tessera/testing/laws/sum_epilogue.hpp>
 #include <tessera/testing/laws/sum_map.hpp>
 #include <tessera/testing/laws/tile_mma.hpp>

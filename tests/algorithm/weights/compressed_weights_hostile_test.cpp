@@ -12,6 +12,7 @@
 #include <tessera/neuzip.hpp>
 #include <tessera/testing/broken_weight_streams.hpp>
 
+#include "algorithm/weights/own_coders.hpp"
 #include "algorithm/weights/weight_samples.hpp"
 #include "support/catch.hpp"
 #include "support/codecs.hpp"
@@ -145,23 +146,34 @@ struct flips {
   int changing = 0;
   int unnoticed = 0;
 };
+template <class Codec>
 flips flip_payload_bits(bool checksums) {
-  stream_bytes const sound = encode<neuzip>(weight_kind::gauss, 16'384, {.checksums = checksums});
-  auto const payload = static_cast<std::size_t>(neuzip::spec(16'384, {.checksums = checksums}).payload_offset());
-  auto const expected = decode<neuzip>(sound);
+  stream_bytes const sound = encode<Codec>(weight_kind::gauss, 16'384, {.checksums = checksums});
+  auto const payload = static_cast<std::size_t>(Codec::spec(16'384, {.checksums = checksums}).payload_offset());
+  auto const expected = decode<Codec>(sound);
   flips result;
   for (std::uint64_t i = 0; i < 3000; ++i) {
     stream_bytes broken = sound;
     std::uint64_t const random = testing::hash(77, i);
     std::size_t const position = payload + static_cast<std::size_t>((random >> 8) % (sound.size() - payload));
     broken[position] = static_cast<std::uint8_t>(broken[position] ^ (1u << (random % 8)));
-    auto const decoded = decode<neuzip>(broken);
+    auto const decoded = decode<Codec>(broken);
     if (!decoded.has_value() || !(*decoded == *expected)) {
       ++result.changing;
       result.unnoticed += decoded.has_value() ? 1 : 0;
     }
   }
   return result;
+}
+
+template <class Codec>
+void check_flips() {
+  flips const without = flip_payload_bits<Codec>(false);
+  CHECK(without.changing > 2500);
+  CHECK(without.unnoticed * 100 <= without.changing);
+  flips const with = flip_payload_bits<Codec>(true);
+  CHECK(with.changing > 2500);
+  CHECK(with.unnoticed == 0);
 }
 
 /// The message with which a changed header is refused.
@@ -199,18 +211,28 @@ TEST_CASE("lossy streams with normalizers, broken anywhere, are refused or decod
   check_all<neuzip_lossy<0>>(weight_kind::a_few_escapes, 2100, {.block = 1024, .normalizer_block = 32});
 }
 
+TEST_CASE("streams of whole exponents, broken anywhere, are refused or decode safely", "[host]") {
+  using bf16_codec = compressed_weights<exponent_split<bfloat16>, tans_coder, keep_mantissa<7>>;
+  using fp16_codec = compressed_weights<exponent_split<float16>, tans_coder, keep_mantissa<10>>;
+  using lossy_codec = compressed_weights<exponent_split<bfloat16>, tans_coder, keep_mantissa<0>>;
+  check_all<bf16_codec>(weight_kind::a_few_escapes, 2100, {.block = 1024});
+  check_mutations<fp16_codec>(weight_kind::a_few_escapes, 2100, {.block = 1024});
+  check_mutations<lossy_codec>(weight_kind::mixture, 4200, {.block = 1024, .normalizer_block = 32});
+}
+
+TEST_CASE("streams of a user's coder, broken anywhere, are refused or decode safely", "[host]") {
+  check_all<compressed_weights<exponent_split<bfloat16>, tessera_test::six_bit_coder, keep_mantissa<7>>>(
+      weight_kind::a_few_escapes, 2100, {.block = 1024});
+}
+
 TEST_CASE("stored streams, broken anywhere, are refused or decode safely", "[host]") {
   check_every_byte<neuzip>(weight_kind::random_bits, 300, {});
   check_truncation<neuzip>(weight_kind::random_bits, 300, {});
 }
 
 TEST_CASE("without checksums 99 of 100 flipped bits in states and words are noticed, with them all", "[host]") {
-  flips const without = flip_payload_bits(false);
-  CHECK(without.changing > 2500);
-  CHECK(without.unnoticed * 100 <= without.changing);
-  flips const with = flip_payload_bits(true);
-  CHECK(with.changing > 2500);
-  CHECK(with.unnoticed == 0);
+  check_flips<neuzip>();
+  check_flips<compressed_weights<exponent_split<bfloat16>, tans_coder, keep_mantissa<7>>>();
 }
 
 TEST_CASE("a header that says what cannot be is refused with both values", "[host]") {
@@ -220,7 +242,13 @@ TEST_CASE("a header that says what cannot be is refused with both values", "[hos
              contains("the stream starts with 7 but should with 1095914324"));
   CHECK_THAT(refusal([](header_type& h) { h.version = 2; }), contains("version 2 but this library reads version 1"));
   CHECK_THAT(refusal([](header_type& h) { h.type = 5; }), contains("the element type is 5 but must be below 5"));
-  CHECK_THAT(refusal([](header_type& h) { h.coder = 3; }), contains("the coder is 3 but must be below 3"));
+  CHECK_THAT(refusal([](header_type& h) { h.coder = 4; }),
+             contains("the coder is 4 but must be below 4, or a user's coder from 128 on"));
+  CHECK_THAT(refusal([](header_type& h) { h.coder = 127; }), contains("the coder is 127 but must be below 4"));
+  CHECK_THAT(refusal([](header_type& h) { h.coder = 3; }),
+             contains("the header says 0 times 64 bytes of codebook but coder 3 has 8"));
+  CHECK_THAT(refusal([](header_type& h) { h.codebook_units = 8; }),
+             contains("the header says 8 times 64 bytes of codebook but coder 1 has 0"));
   CHECK_THAT(refusal([](header_type& h) { h.flags = 2; }), contains("the flags are 2 but only these are known: 1"));
   CHECK_THAT(refusal([](header_type& h) { h.log2_block = 9; }), contains("blocks have 2^9 weights"));
   CHECK_THAT(refusal([](header_type& h) { h.log2_block = 200; }), contains("blocks have 2^200 weights"));

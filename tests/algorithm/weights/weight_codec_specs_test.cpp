@@ -10,6 +10,7 @@
 #include <tessera/algorithm/weights/weight_codec_specs.hpp>
 #include <tessera/neuzip.hpp>
 
+#include "algorithm/weights/own_coders.hpp"
 #include "algorithm/weights/weight_samples.hpp"
 #include "support/catch.hpp"
 #include "support/codecs.hpp"
@@ -21,10 +22,13 @@ using tessera_test::weight_kind;
 
 namespace {
 
+template <class Coder>
+using whole = compressed_weights<exponent_split<bfloat16>, Coder, keep_mantissa<7>>;
 using codecs = std::tuple<neuzip_of<bfloat16>, neuzip_of<float16>, neuzip_of<float>, neuzip_of<float8_e4m3>,
                           neuzip_of<float8_e5m2>, neuzip_fixed<bfloat16>, neuzip_fixed<float16>, neuzip_fixed<float>,
                           neuzip_fixed<float8_e4m3>, neuzip_fixed<float8_e5m2>, neuzip_lossy<0>, neuzip_lossy<1>,
-                          neuzip_lossy<3>, neuzip_lossy<3, float16>, neuzip_lossy<3, float>, neuzip_lossy<7, float>>;
+                          neuzip_lossy<3>, neuzip_lossy<3, float16>, neuzip_lossy<3, float>, neuzip_lossy<7, float>,
+                          whole<tans_coder>, whole<tessera_test::six_bit_coder>>;
 constexpr std::size_t codec_count = std::tuple_size_v<codecs>;
 constexpr std::int64_t count = 6000;
 
@@ -133,7 +137,7 @@ std::string refusal(Change&& change) {
 
 }  // namespace
 
-TEST_CASE("of all 256 pairs of a codec and a stream only those that belong together are taken", "[host]") {
+TEST_CASE("of all 324 pairs of a codec and a stream only those that belong together are taken", "[host]") {
   check_all(make_streams(std::make_index_sequence<codec_count>()), std::make_index_sequence<codec_count>());
 }
 
@@ -145,6 +149,12 @@ TEST_CASE("a spec that no codec makes is refused with both values", "[host]") {
         "load: the stream holds elements of type 2 but the codec has type 0");
   CHECK(refusal<neuzip>([](spec_type& s) { s.coder = weight_coder::fixed_codes; }) ==
         "load: the stream has coder 2 but the codec has 1");
+  CHECK(refusal<whole<tans_coder>>([](spec_type& s) { s.coder = weight_coder::rans_pairs; }) ==
+        "load: the stream has coder 1 but the codec has 3");
+  CHECK(refusal<whole<tans_coder>>([](spec_type& s) { s.codebook_units = 7; }) ==
+        "load: the stream's codebook has 7 times 64 bytes but the codec's has 8");
+  CHECK(refusal<neuzip>([](spec_type& s) { s.codebook_units = 8; }) ==
+        "load: the stream's codebook has 8 times 64 bytes but the codec's has 0");
   CHECK(refusal<neuzip_lossy<3>>([](spec_type& s) { s.coder = weight_coder::stored; }) ==
         "load: the stream has coder 0 but the codec has 1");
   CHECK(refusal<neuzip>([](spec_type& s) { s.mantissa_kept = 3; }) ==

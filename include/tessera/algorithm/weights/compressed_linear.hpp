@@ -59,7 +59,7 @@ struct compressed_linear {
     if (inputs.extent(0) == 0 || outputs.extent(1) == 0) {
       return;
     }
-    weight_decoding<value_type> decoding;
+    weight_decoding<value_type, coder> decoding;
     decoding.spec = weights.spec.spec();
     decoding.stream = reinterpret_cast<std::uint8_t const*>(weights.stream.data);
     decoding.stream_bytes = weights.stream.size();
@@ -67,8 +67,8 @@ struct compressed_linear {
     decoding.header_checksum = weights.spec.header_checksum();
     decoding.table = space[places.table].data;
     decoding.status = status_of(exec, {"compressed_linear.forward", "block"});
-    exec.run(open_weights<value_type>{decoding}, 1);
-    with_block_steps<value_type, typename Codec::mantissa_type>(exec, [&](auto steps) {
+    exec.run(open_weights<value_type, coder>{decoding}, 1);
+    with_steps_of<value_type, typename Codec::mantissa_type, coder>(exec, [&](auto steps) {
       using reader = weight_reader<value_type, typename Codec::mantissa_type, decltype(steps)>;
       using rows = compressed_linear_rows<reader, std::remove_const_t<Input>, Output>;
       rows const program{reader{decoding}, inputs, weights.bias, outputs,
@@ -78,13 +78,15 @@ struct compressed_linear {
   }
 
  private:
+  using coder = typename Codec::table_coder_type;
+
   struct linear_workspace {
     workspace_plan plan{"compressed_linear.forward"};
-    region<weight_decode_table> table;
+    region<coder_decode_table<coder>> table;
   };
   static linear_workspace regions() {
     linear_workspace result;
-    result.table = result.plan.template add<weight_decode_table>("decode table", 1);
+    result.table = result.plan.template add<coder_decode_table<coder>>("decode table", 1);
     return result;
   }
 

@@ -28,10 +28,10 @@
 #include <tessera/algorithm/weights/inspect_weight_stream.hpp>
 #include <tessera/algorithm/weights/list_of_weights.hpp>
 #include <tessera/algorithm/weights/weight_codec_specs.hpp>
+#include <tessera/algorithm/weights/weight_coder.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/cpu_features.hpp>
-#include <tessera/entropy/fixed_coder.hpp>
 #include <tessera/entropy/weight_stream.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/check_reach.hpp>
@@ -42,6 +42,8 @@
 #include <tessera/program/weights/block_avx512.hpp>
 #include <tessera/program/weights/decode.hpp>
 #include <tessera/program/weights/encode.hpp>
+#include <tessera/program/weights/exponent_block.hpp>
+#include <tessera/program/weights/exponent_codebook.hpp>
 #include <tessera/program/weights/store_raw.hpp>
 
 namespace tessera {
@@ -65,8 +67,19 @@ void with_block_steps(cpu const&, Use&& use) {
   }
 }
 
-/// The workspace that an executor needs to place coded blocks: words for its tiles, or room for every block.
-template <class Executor, class T, class Mantissa>
+/// Calls use(steps) with the block steps for a coder: those of pairs of 4-bit codes, or those of whole exponents.
+template <class T, class Mantissa, class Coder, class Executor, class Use>
+void with_steps_of(Executor const& exec, Use&& use) {
+  if constexpr (codes_exponent_pairs<Coder>) {
+    with_block_steps<T, Mantissa>(exec, std::forward<Use>(use));
+  } else {
+    use(exponent_block_steps<T, Mantissa, Coder>{});
+  }
+}
+
+/// The workspace that an executor needs to place coded blocks: words for its tiles, or room for every block. Coder is
+/// the table_coder of a codec.
+template <class Executor, class T, class Mantissa, class Coder = pair_coder>
 struct placement_needs {
   /// 64-bit words for a running sum over tiles.
   static std::int64_t tile_sums(weight_stream_spec const&) { return 0; }
@@ -76,56 +89,75 @@ struct placement_needs {
   }
 };
 
-/// Encodes the tensors of a list; the workspace's counters must be zero. An executor with programs of its own overloads
-/// this for itself, and specialises placement_needs.
-template <class Mantissa, class T, class Executor>
-void run_encode(Executor const& exec, array_view<weight_encoding<T> const> list) {
+namespace detail {
+
+/// Fits the coder's model to the counts, and writes header and codebook.
+template <class T, class Coder, class Executor>
+void run_write_codebook(Executor const& exec, weight_encoding<T, Coder> const& encoding) {
+  if constexpr (codes_exponent_pairs<Coder>) {
+    exec.run(write_codebook{codebook_writing::of(encoding)}, 1);
+  } else {
+    exec.run(write_exponent_codebook<T, Coder>{encoding}, 1);
+  }
+}
+
+}  // namespace detail
+
+/// Encodes the tensors of a list; the workspace's counters must be zero. An executor with programs of its own for a
+/// coder overloads this for itself, and specialises placement_needs. Coder is the table_coder of a codec.
+template <class Mantissa, class T, class Executor, class Coder>
+void run_encode(Executor const& exec, array_view<weight_encoding<T, Coder> const> list) {
   for (std::int64_t i = 0; i < list.size(); ++i) {
-    weight_encoding<T> const& encoding = list[i];
+    weight_encoding<T, Coder> const& encoding = list[i];
     std::int64_t const blocks = encoding.spec.block_count();
     if (encoding.spec.log2_normalizer_block > 0) {
       std::int64_t const normalizers =
           divide_up(encoding.spec.count, std::int64_t{1} << encoding.spec.log2_normalizer_block);
-      exec.run(normalize_weights<T>{encoding}, normalizers);
+      exec.run(normalize_weights<T, Coder>{encoding}, normalizers);
     }
-    with_block_steps<T, Mantissa>(exec, [&](auto steps) {
+    with_steps_of<T, Mantissa, Coder>(exec, [&](auto steps) {
       using count = count_exponents<T, Mantissa, decltype(steps)>;
       exec.run(count{encoding}, count::groups(encoding.spec));
-      exec.run(write_codebook{codebook_writing::of(encoding)}, 1);
+      detail::run_write_codebook(exec, encoding);
       exec.run(encode_weights<T, Mantissa, decltype(steps)>{encoding}, blocks);
     });
-    exec.run(place_blocks<T>{encoding}, 1);
-    exec.run(move_payloads<T>{encoding}, blocks);
+    exec.run(place_blocks<T, Coder>{encoding}, 1);
+    exec.run(move_payloads<T, Coder>{encoding}, blocks);
     if (encoding.spec.block_checksums) {
-      exec.run(checksum_blocks<T>{encoding}, blocks);
+      exec.run(checksum_blocks<T, Coder>{encoding}, blocks);
     }
   }
 }
 
-/// Decodes the streams of a list. An executor with programs of its own overloads this for itself.
-template <class Mantissa, class T, class Executor>
-void run_decode(Executor const& exec, array_view<weight_decoding<T> const> list) {
+/// Decodes the streams of a list. An executor with programs of its own for a coder overloads this for itself.
+template <class Mantissa, class T, class Executor, class Coder>
+void run_decode(Executor const& exec, array_view<weight_decoding<T, Coder> const> list) {
   for (std::int64_t i = 0; i < list.size(); ++i) {
-    weight_decoding<T> const& decoding = list[i];
-    exec.run(read_codebook<T>{decoding}, 1);
-    with_block_steps<T, Mantissa>(
+    weight_decoding<T, Coder> const& decoding = list[i];
+    exec.run(read_codebook<T, Coder>{decoding}, 1);
+    with_steps_of<T, Mantissa, Coder>(
         exec, [&](auto steps) { exec.run(decode_weights<T, Mantissa, decltype(steps)>{decoding}, decoding.blocks); });
   }
 }
 
-/// The codec of a split of the values, a coder for exponents (rans_coder<12> or fixed_coder), and a choice of the
-/// mantissa bits to keep.
+/// The codec of a split of the values, a coder for exponents, and a choice of the mantissa bits to keep.
+///
+/// Coder: rans_coder<12> and fixed_coder name each exponent by four bits, which suits weights whose exponents are
+/// neighbours. tans_coder and every StreamCoder of a user code whole exponents, which suits wide distributions, by the
+/// portable programs on every executor. The stream has the coder's number, and a codec refuses other coders' streams.
 ///
 /// It is lossless for every bit pattern if Mantissa keeps all bits. Determinism: the stream's bytes depend on the
 /// weights, the spec and the seed alone, never on the executor or the number of threads. Nothing here waits or
 /// allocates, except the two functions marked so.
-template <class Split, class Coder, class Mantissa>
+template <class Split, WeightCoder Coder, class Mantissa>
 struct compressed_weights {
   using value_type = typename Split::value_type;
   /// How exponents are coded.
   using coder_type = Coder;
   /// How many bits of mantissas are kept, and how they are rounded.
   using mantissa_type = Mantissa;
+  /// The coder whose tables the programs use.
+  using table_coder_type = table_coder<Coder>;
   /// The layouts of the codec's streams.
   using specs = weight_codec_specs<value_type, Coder, Mantissa>;
   /// Whether every weight comes back bit for bit.
@@ -190,12 +222,12 @@ struct compressed_weights {
   static void encode(Executor const& exec, array_view<source const> sources, workspace const& space) {
     auto const regions = encode_regions<Executor>(sources);
     space.check_room("compressed_weights.encode", regions.plan.bytes(), sources.size(), " tensors");
-    std::vector<weight_encoding<value_type>> coded;
+    std::vector<encoding_type> coded;
     std::int64_t counters = 0;
     for (std::int64_t i = 0; i < sources.size(); ++i) {
-      weight_encoding<value_type> encoding = encoding_of(exec, sources[i]);
+      encoding_type encoding = encoding_of(exec, sources[i]);
       if (encoding.spec.coder == weight_coder::stored) {
-        exec.run(store_weights<value_type>{encoding}, 1);
+        exec.run(store_weights<value_type, table_coder_type>{encoding}, 1);
         continue;
       }
       encoding.counts = space[regions.counters].data + counters;
@@ -207,7 +239,7 @@ struct compressed_weights {
     }
     if (!coded.empty()) {
       exec.clear(space[regions.counters]);
-      run_encode<Mantissa>(exec, array_view<weight_encoding<value_type> const>(coded.data(), std::ssize(coded)));
+      run_encode<Mantissa>(exec, array_view<encoding_type const>(coded.data(), std::ssize(coded)));
     }
   }
 
@@ -226,11 +258,11 @@ struct compressed_weights {
   static void decode(Executor const& exec, array_view<target const> targets, workspace const& space) {
     auto const regions = decode_regions(targets);
     space.check_room("compressed_weights.decode", regions.plan.bytes(), targets.size(), " streams");
-    std::vector<weight_decoding<value_type>> coded;
+    std::vector<decoding_type> coded;
     for (std::int64_t i = 0; i < targets.size(); ++i) {
-      weight_decoding<value_type> decoding = decoding_of(exec, targets[i]);
+      decoding_type decoding = decoding_of(exec, targets[i]);
       if (decoding.spec.coder == weight_coder::stored) {
-        exec.run(load_stored_weights<value_type>{decoding}, 1);
+        exec.run(load_stored_weights<value_type, table_coder_type>{decoding}, 1);
         continue;
       }
       decoding.table = space[regions.tables].data + i;
@@ -239,7 +271,7 @@ struct compressed_weights {
       }
     }
     if (!coded.empty()) {
-      run_decode<Mantissa>(exec, array_view<weight_decoding<value_type> const>(coded.data(), std::ssize(coded)));
+      run_decode<Mantissa>(exec, array_view<decoding_type const>(coded.data(), std::ssize(coded)));
     }
   }
 
@@ -295,6 +327,11 @@ struct compressed_weights {
   }
 
  private:
+  using encoding_type = weight_encoding<value_type, table_coder_type>;
+  using decoding_type = weight_decoding<value_type, table_coder_type>;
+  template <class Executor>
+  using placement = placement_needs<Executor, value_type, Mantissa, table_coder_type>;
+
   static constexpr std::int64_t histogram_counts = 256;
 
   /// What the header of a stream says, which need not be in memory of the host. Waits.
@@ -309,15 +346,13 @@ struct compressed_weights {
 
   template <class Executor>
   static std::int64_t counters_of(weight_stream_spec const& spec) {
-    return spec.coder == weight_coder::stored
-               ? 0
-               : histogram_counts + placement_needs<Executor, value_type, Mantissa>::tile_sums(spec);
+    return spec.coder == weight_coder::stored ? 0 : histogram_counts + placement<Executor>::tile_sums(spec);
   }
 
   struct encode_workspace {
     workspace_plan plan{"compressed_weights.encode"};
     region<std::uint64_t> counters;
-    region<pair_coder::encode_table> tables;
+    region<typename table_coder_type::encode_table> tables;
     region<std::uint8_t> slots;
   };
   template <class Executor>
@@ -330,35 +365,36 @@ struct compressed_weights {
       check_spec("compressed_weights.encode", spec);
       counters = checked_add("compressed_weights.encode", counters, counters_of<Executor>(spec));
       // Where slots are needed, tensors are coded one after the other and share them.
-      slots = max(slots, placement_needs<Executor, value_type, Mantissa>::slots(spec));
+      slots = max(slots, placement<Executor>::slots(spec));
     }
     regions.counters = regions.plan.template add<std::uint64_t>("histograms and sums of tiles", counters);
-    regions.tables = regions.plan.template add<pair_coder::encode_table>("encode tables", sources.size());
+    regions.tables =
+        regions.plan.template add<typename table_coder_type::encode_table>("encode tables", sources.size());
     regions.slots = regions.plan.template add<std::uint8_t>("coded blocks", slots);
     return regions;
   }
 
   struct decode_workspace {
     workspace_plan plan{"compressed_weights.decode"};
-    region<weight_decode_table> tables;
+    region<coder_decode_table<table_coder_type>> tables;
   };
   static decode_workspace decode_regions(array_view<target const> targets) {
     decode_workspace regions;
     for (std::int64_t i = 0; i < targets.size(); ++i) {
       check_spec("compressed_weights.decode", targets[i].spec.spec());
     }
-    regions.tables = regions.plan.template add<weight_decode_table>("decode tables", targets.size());
+    regions.tables = regions.plan.template add<coder_decode_table<table_coder_type>>("decode tables", targets.size());
     return regions;
   }
 
   template <class Executor>
-  static weight_encoding<value_type> encoding_of(Executor const& exec, source const& from) {
+  static encoding_type encoding_of(Executor const& exec, source const& from) {
     check_weights("compressed_weights.encode", from.spec.count, from.weights);
     check_stream("compressed_weights.encode", from.stream, from.spec.smallest_bytes());
     check<shape_error>(from.stream_bytes.size() >= 1, "compressed_weights.encode: stream_bytes has ",
                        from.stream_bytes.size(), " elements but must have ", 1);
     check_memory("compressed_weights.encode", "sizes of streams", from.stream_bytes);
-    weight_encoding<value_type> encoding;
+    encoding_type encoding;
     encoding.spec = from.spec;
     encoding.weights = from.weights.data;
     encoding.stream = reinterpret_cast<std::uint8_t*>(from.stream.data);
@@ -370,7 +406,7 @@ struct compressed_weights {
   }
 
   template <class Executor>
-  static weight_decoding<value_type> decoding_of(Executor const& exec, target const& to) {
+  static decoding_type decoding_of(Executor const& exec, target const& to) {
     weight_stream_spec const& spec = to.spec.spec();
     std::int64_t const there = divide_up(spec.count, spec.block_weights());
     bool const is_all = to.blocks == target::all_blocks && to.first_block >= 0 && to.first_block <= there;
@@ -382,7 +418,7 @@ struct compressed_weights {
     std::int64_t const last = min(spec.count, first + blocks * spec.block_weights());
     check_weights("compressed_weights.decode", max(last - first, std::int64_t{0}), to.weights);
     check_stream("compressed_weights.decode", to.stream, to.spec.smallest_bytes());
-    weight_decoding<value_type> decoding;
+    decoding_type decoding;
     decoding.spec = spec;
     decoding.stream = reinterpret_cast<std::uint8_t const*>(to.stream.data);
     decoding.stream_bytes = to.stream.size();

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include <tessera/core/check.hpp>
+#include <tessera/entropy/tans_coder.hpp>
 #include <tessera/entropy/weight_stream.hpp>
 #include <tessera/program/weights/checksum.hpp>
 
@@ -68,6 +69,23 @@ class expected_weight_stream {
   bool is_inspected_ = false;
 };
 
+namespace detail {
+
+/// Throws corrupt_data if there is no such coder, or if its codebook is not that long.
+inline void check_coder(char const* where, weight_stream_header const& header) {
+  check<corrupt_data>(header.coder < weight_coders || header.coder >= first_user_coder, where, ": the coder is ",
+                      int{header.coder}, " but must be below ", weight_coders, ", or a user's coder from ",
+                      first_user_coder, " on");
+  if (header.coder < first_user_coder) {
+    bool const is_tans = header.coder == static_cast<std::uint8_t>(weight_coder::tans_exponents);
+    int const units = is_tans ? tans_coder::codebook_bytes / weight_stream_spec::section_alignment : 0;
+    check<corrupt_data>(header.codebook_units == units, where, ": the header says ", int{header.codebook_units},
+                        " times 64 bytes of codebook but coder ", int{header.coder}, " has ", units);
+  }
+}
+
+}  // namespace detail
+
 /// Reads and checks the header of a stream of any type and coder, in memory of the host. Throws corrupt_data, which
 /// names what does not fit; when it returns, all sections lie within `bytes` bytes.
 inline inspected_weight_stream inspect_weight_stream(std::byte const* stream, std::int64_t bytes) {
@@ -84,13 +102,13 @@ inline inspected_weight_stream inspect_weight_stream(std::byte const* stream, st
                       header.header_checksum, " but should be ", checksum_of(header));
   check<corrupt_data>(header.type < weight_types, where, ": the element type is ", int{header.type},
                       " but must be below ", weight_types);
-  check<corrupt_data>(header.coder < weight_coders, where, ": the coder is ", int{header.coder}, " but must be below ",
-                      weight_coders);
+  detail::check_coder(where, header);
   check<corrupt_data>((header.flags & ~weight_stream_header::known_flags) == 0, where, ": the flags are ", header.flags,
                       " but only these are known: ", weight_stream_header::known_flags);
   weight_stream_spec spec;
   spec.type = static_cast<weight_type>(header.type);
   spec.coder = static_cast<weight_coder>(header.coder);
+  spec.codebook_units = header.codebook_units;
   check<corrupt_data>(header.log2_block >= weight_stream_spec::smallest_log2_block &&
                           header.log2_block <= weight_stream_spec::largest_log2_block,
                       where, ": blocks have 2^", int{header.log2_block}, " weights but must have at least 2^",

@@ -10,11 +10,10 @@
 
 #include <cstdint>
 
+#include <tessera/algorithm/weights/weight_coder.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/precision.hpp>
-#include <tessera/entropy/fixed_coder.hpp>
-#include <tessera/entropy/rans_coder.hpp>
 #include <tessera/entropy/weight_stream.hpp>
 
 namespace tessera {
@@ -46,18 +45,21 @@ inline constexpr int weight_type_number<float8_e4m3> = static_cast<int>(weight_t
 template <>
 inline constexpr int weight_type_number<float8_e5m2> = static_cast<int>(weight_type::fp8_e5m2);
 
-template <class Coder>
-inline constexpr weight_coder weight_coder_of = weight_coder::stored;
-template <>
-inline constexpr weight_coder weight_coder_of<rans_coder<12>> = weight_coder::rans_pairs;
-template <>
-inline constexpr weight_coder weight_coder_of<fixed_coder> = weight_coder::fixed_codes;
+/// 64ths of the bytes of a coder's codebook, if its streams say how long that is.
+template <WeightCoder Coder>
+TESSERA_FN constexpr std::uint8_t codebook_units_of() {
+  if constexpr (codes_exponent_pairs<Coder>) {
+    return 0;
+  } else {
+    return static_cast<std::uint8_t>(divide_up(Coder::codebook_bytes, weight_stream_spec::section_alignment));
+  }
+}
 
 }  // namespace detail
 
 /// The layouts of streams of values of type T, whose exponents `Coder` codes and of whose mantissas `Mantissa` keeps a
 /// part.
-template <class T, class Coder, class Mantissa>
+template <class T, WeightCoder Coder, class Mantissa>
 struct weight_codec_specs {
   /// Whether every weight comes back bit for bit.
   static constexpr bool is_lossless = Mantissa::template is_lossless<T>;
@@ -66,8 +68,8 @@ struct weight_codec_specs {
       detail::weight_type_number<T> >= 0,
       "tessera: compressed_weights has streams of bfloat16, float16, float, float8_e4m3 and float8_e5m2; split "
       "one of these");
-  static_assert(detail::weight_coder_of<Coder> != weight_coder::stored,
-                "tessera: compressed_weights takes rans_coder<12> or fixed_coder as its coder");
+  static_assert(codes_exponent_pairs<Coder> || Coder::alphabet >= 1 << scalar_traits<T>::exponent_bits,
+                "tessera: compressed_weights needs a coder whose alphabet has a symbol for every exponent of the type");
   static_assert(
       is_lossless || Mantissa::kept_bits == 0 || Mantissa::kept_bits == 1 || Mantissa::kept_bits == 3 ||
           Mantissa::kept_bits == 7,
@@ -100,7 +102,8 @@ struct weight_codec_specs {
         1024);
     weight_stream_spec result;
     result.type = type;
-    result.coder = detail::weight_coder_of<Coder>;
+    result.coder = weight_coder_of<Coder>;
+    result.codebook_units = detail::codebook_units_of<Coder>();
     result.log2_block = log2_floor(static_cast<std::uint32_t>(options.block));
     result.mantissa_kept = Mantissa::kept_bits;
     result.block_checksums = options.checksums;
@@ -110,6 +113,7 @@ struct weight_codec_specs {
     }
     if (is_lossless && count * std::int64_t{sizeof(T)} < smallest_coded_bytes) {
       result.coder = weight_coder::stored;
+      result.codebook_units = 0;
     }
     return result;
   }
@@ -118,10 +122,12 @@ struct weight_codec_specs {
   static void check_own(char const* where, weight_stream_spec const& spec) {
     check<value_error>(spec.type == type, where, ": the stream holds elements of type ", static_cast<int>(spec.type),
                        " but the codec has type ", static_cast<int>(type));
-    check<value_error>(
-        (spec.coder == weight_coder::stored && is_lossless) || spec.coder == detail::weight_coder_of<Coder>, where,
-        ": the stream has coder ", static_cast<int>(spec.coder), " but the codec has ",
-        static_cast<int>(detail::weight_coder_of<Coder>));
+    check<value_error>((spec.coder == weight_coder::stored && is_lossless) || spec.coder == weight_coder_of<Coder>,
+                       where, ": the stream has coder ", static_cast<int>(spec.coder), " but the codec has ",
+                       static_cast<int>(weight_coder_of<Coder>));
+    int const units = spec.coder == weight_coder::stored ? 0 : detail::codebook_units_of<Coder>();
+    check<value_error>(spec.codebook_units == units, where, ": the stream's codebook has ", int{spec.codebook_units},
+                       " times 64 bytes but the codec's has ", units);
     check<value_error>(spec.mantissa_kept == Mantissa::kept_bits, where, ": the stream keeps ", spec.mantissa_kept,
                        " mantissa bits but the codec ", Mantissa::kept_bits);
     check<value_error>(spec.log2_block >= weight_stream_spec::smallest_log2_block &&

@@ -21,6 +21,7 @@
 #include <tessera/entropy/exponent_window.hpp>
 #include <tessera/entropy/weight_stream.hpp>
 #include <tessera/program/weights/codebook.hpp>
+#include <tessera/program/weights/symbol_lanes.hpp>
 #include <tessera/quantize/keep_mantissa.hpp>
 #include <tessera/tile/per_lane.hpp>
 
@@ -101,13 +102,6 @@ struct weight_block {
   }
 };
 
-/// Where the words of a packed block are in the scratch, and the lanes' last states.
-template <class Group>
-struct packed_block {
-  per_lane<std::uint32_t, Group> state;  ///< the coder's states after all pairs are pushed
-  int words = 0;                         ///< the number of words; if it is more than largest_words, they did not fit
-};
-
 /// The portable steps for values of type T of which Mantissa keeps a part.
 template <class T, class Mantissa>
 struct weight_block_steps {
@@ -115,6 +109,9 @@ struct weight_block_steps {
   static constexpr int weights_per_lane = 16 / static_cast<int>(sizeof(T));
   static constexpr int pairs_per_lane = weights_per_lane / 2;  ///< symbols of a lane in a row
   static constexpr int row_weights = lanes * weights_per_lane;
+  /// The coder of the steps, whose tables they take.
+  using coder_type = pair_coder;
+  using scratch_type = weight_block_scratch;
   /// The planes of signs and mantissas.
   static constexpr bit_planes residual_planes{1 + Mantissa::kept_bits, weights_per_lane};
   /// The planes of 4-bit codes.
@@ -122,6 +119,11 @@ struct weight_block_steps {
   /// The planes of the exponents of raw blocks.
   static constexpr bit_planes exponent_planes{scalar_traits<T>::exponent_bits + (Mantissa::kept_bits == 0 ? 1 : 0),
                                               weights_per_lane};
+
+  /// Whether blocks have states and words of the coder; else they have codes of four bits.
+  TESSERA_FN static constexpr bool has_words(weight_stream_spec const& spec) {
+    return spec.coder == weight_coder::rans_pairs;
+  }
 
   /// The code of a kept weight. NaNs that lost their mantissa have none.
   TESSERA_FN static constexpr std::uint32_t code_of(exponent_window window, kept_value kept) {
@@ -171,38 +173,14 @@ struct weight_block_steps {
   template <class Group>
   TESSERA_FN static packed_block<Group> pack(Group const& group, int coded, pair_coder::encode_table const& table,
                                              weight_block_scratch& scratch) {
-    packed_block<Group> packed;
-    for (int lane : group) {
-      packed.state[lane] = pair_coder::start();
-    }
-    for (int row = coded / row_weights - 1; row >= 0; --row) {
-      for (int pair = pairs_per_lane - 1; pair >= 0; --pair) {
-        per_lane<bool, Group> spills;
-        per_lane<std::uint16_t, Group> word;
-        for (int lane : group) {
-          std::uint8_t const symbol = scratch.codes[(row * lanes + lane) * pairs_per_lane + pair];
-          spilled_word const spilled = pair_coder::push(packed.state[lane], symbol, table);
-          spills[lane] = spilled.occurred;
-          word[lane] = spilled.word;
-        }
-        std::uint32_t const mask = ballot(group, spills);
-        packed.words += popcount(mask);
-        if (packed.words <= weight_stream_spec::largest_words) {
-          int const first = words_end - packed.words;
-          for (int lane : group) {
-            if (spills[lane]) {
-              scratch.words[first + count_below(group, mask, lane)] = word[lane];
-            }
-          }
-        }
-      }
-    }
-    group.sync();
-    return packed;
+    return coding::pack(group, coded / row_weights, table, scratch.codes, scratch.words,
+                        weight_stream_spec::largest_words);
   }
 
-  /// The most words of a block that is not raw.
+  /// The words of a block end at this one of the scratch.
   static constexpr int words_end = weight_stream_spec::largest_words + 32;
+  /// The most words of a block that is not raw.
+  static constexpr int most_words = weight_stream_spec::largest_words;
 
   /// Undoes pack. `states` and `words` are those of the payload. Returns false if the states or the number of words do
   /// not fit the codes that came out.
@@ -210,37 +188,7 @@ struct weight_block_steps {
   TESSERA_FN static bool unpack(Group const& group, int coded, pair_coder::decode_table const& table,
                                 std::uint8_t const* states, std::uint8_t const* words, int word_count,
                                 weight_block_scratch& scratch) {
-    per_lane<std::uint32_t, Group> state;
-    per_lane<bool, Group> sound;
-    for (int lane : group) {
-      state[lane] = load_little_endian<std::uint32_t>(states + 4 * lane);
-      sound[lane] = pair_coder::is_state(state[lane]);
-    }
-    int used = 0;
-    for (int row = 0; row < coded / row_weights; ++row) {
-      for (int pair = 0; pair < pairs_per_lane; ++pair) {
-        per_lane<bool, Group> wants;
-        for (int lane : group) {
-          scratch.codes[(row * lanes + lane) * pairs_per_lane + pair] = pair_coder::pop(state[lane], table);
-          wants[lane] = pair_coder::wants_word(state[lane]);
-        }
-        std::uint32_t const mask = ballot(group, wants);
-        for (int lane : group) {
-          int const position = used + count_below(group, mask, lane);
-          if (wants[lane]) {
-            pair_coder::feed(state[lane], position < word_count
-                                              ? load_little_endian<std::uint16_t>(words + 2 * position)
-                                              : std::uint16_t{0});
-          }
-        }
-        used += popcount(mask);
-      }
-    }
-    for (int lane : group) {
-      sound[lane] = sound[lane] && pair_coder::finished(state[lane]);
-    }
-    group.sync();
-    return all(group, sound) && used == word_count;
+    return coding::unpack(group, coded / row_weights, table, states, words, word_count, scratch.codes);
   }
 
   /// Joins weights from codes and planes. Escape codes become an exponent that is patched later. `normalizers` may be
@@ -299,6 +247,8 @@ struct weight_block_steps {
   }
 
  private:
+  using coding = symbol_lanes<pair_coder, pairs_per_lane>;
+
   /// Splits one row of one lane: writes codes to the scratch and residuals to the planes. Returns the number of
   /// escapes.
   TESSERA_FN static int split_lane(weight_block<T> const& block, exponent_window window,

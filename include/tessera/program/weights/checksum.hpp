@@ -50,7 +50,7 @@ inline std::uint32_t shared_crc32c(serial_group<32> const&, std::uint8_t const* 
   return crc32c_host(data, static_cast<std::size_t>(bytes), seed);
 }
 
-/// CRC32C of a codebook. Groups that have something faster overload this function.
+/// CRC32C of the codebook of pairs. Groups that have something faster overload this function.
 template <class Group>
 TESSERA_FN std::uint32_t codebook_checksum(Group const& group, std::uint8_t const* codebook) {
   return shared_crc32c(group, codebook, weight_stream_spec::codebook_bytes, 0);

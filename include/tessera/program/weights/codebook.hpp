@@ -20,7 +20,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The coder of streams: pairs of exponent codes at twelve bits.
+/// The coder of pairs of exponent codes, at twelve bits.
 using pair_coder = rans_coder<12>;
 /// The model that makes frequencies of pairs.
 using pair_model = frequency_model<pair_coder::probability_bits>;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <tessera/config.hpp>
 #include <tessera/core/little_endian.hpp>
@@ -19,26 +20,33 @@ namespace tessera {
 inline namespace v0 {
 
 /// The result of read_codebook, for decode_weights.
-struct weight_decode_table {
-  pair_coder::decode_table table;  ///< for popping
-  exponent_window window;          ///< the window of the exponents
-  std::uint32_t is_sound;          ///< 1 if header and tables are sound
+template <class Coder>
+struct coder_decode_table {
+  typename Coder::decode_table table;  ///< for popping
+  exponent_window window;              ///< the window of the exponents
+  std::uint32_t is_sound;              ///< 1 if header and tables are sound
 };
+/// The result of read_codebook for pairs of exponent codes.
+using weight_decode_table = coder_decode_table<pair_coder>;
 
 /// The arguments and workspace that the programs of one decoding share. The host fixes `spec`; the header must agree
-/// with it.
-template <class T>
+/// with it. Coder is the one whose table they use.
+template <class T, class Coder = pair_coder>
 struct weight_decoding {
+  /// The most words of a block that is not raw.
+  static constexpr int most_words = std::is_same_v<Coder, pair_coder> ? weight_stream_spec::largest_words
+                                                                      : weight_stream_spec::largest_exponent_words;
+
   weight_stream_spec spec;
-  std::uint8_t const* stream = nullptr;  ///< its first byte, at a multiple of 16
-  std::int64_t stream_bytes = 0;         ///< bytes of the stream that may be read
-  std::int64_t first_block = 0;          ///< the first block to decode
-  std::int64_t blocks = 0;               ///< the number of blocks to decode
-  T* weights = nullptr;                  ///< where the weights go, from those of the first block decoded on
-  weight_decode_table* table = nullptr;  ///< workspace
-  bool verify_checksums = true;          ///< whether checksums of blocks are verified, if the stream has any
-  bool is_inspected = false;             ///< whether the stream must be the one with this checksum of its header:
-  std::uint32_t header_checksum = 0;     ///< the header's checksum when the stream was inspected
+  std::uint8_t const* stream = nullptr;        ///< its first byte, at a multiple of 16
+  std::int64_t stream_bytes = 0;               ///< bytes of the stream that may be read
+  std::int64_t first_block = 0;                ///< the first block to decode
+  std::int64_t blocks = 0;                     ///< the number of blocks to decode
+  T* weights = nullptr;                        ///< where the weights go, from those of the first block decoded on
+  coder_decode_table<Coder>* table = nullptr;  ///< workspace
+  bool verify_checksums = true;                ///< whether checksums of blocks are verified, if the stream has any
+  bool is_inspected = false;                   ///< whether the stream must be the one with this checksum of its header:
+  std::uint32_t header_checksum = 0;           ///< the header's checksum when the stream was inspected
   status_word* status = nullptr;
 
   /// The header as it is in the stream.
@@ -63,8 +71,18 @@ struct weight_decoding {
       same = same && a[i] == b[i];
     }
     exponent_window const window{found.window_base, found.window_extra};
-    return same && window.fits(exponent_split<T>::largest_exponent) && checksum_of(found) == found.header_checksum &&
+    return same && window_fits(window) && checksum_of(found) == found.header_checksum &&
            (!is_inspected || found.header_checksum == header_checksum) && sections_fit();
+  }
+
+  /// Whether a stream can have this window. With a coder of whole exponents it is one exponent.
+  TESSERA_FN static constexpr bool window_fits(exponent_window window) {
+    constexpr std::uint32_t largest = exponent_split<T>::largest_exponent;
+    if constexpr (std::is_same_v<Coder, pair_coder>) {
+      return window.fits(largest);
+    } else {
+      return window.base <= largest && window.extra == 0;
+    }
   }
 
   /// Whether the stream's size is between that of its sections and the bytes that may be read.
@@ -77,7 +95,7 @@ struct weight_decoding {
   TESSERA_FN bool find(std::int64_t block, weight_block_index& entry) const {
     entry = reinterpret_cast<weight_block_index const*>(stream + spec.index_offset())[block];
     bool const raw = entry.words == weight_block_index::raw;
-    if (raw ? entry.escapes != 0 : entry.words > weight_stream_spec::largest_words) {
+    if (raw ? entry.escapes != 0 : entry.words > most_words) {
       return false;
     }
     if (entry.escapes > weight_stream_spec::largest_escapes) {
@@ -90,13 +108,13 @@ struct weight_decoding {
 };
 
 /// Checks header and codebook, and makes the decode table. One group.
-template <class T>
+template <class T, class Coder = pair_coder>
 struct read_codebook {
   static constexpr int lanes = 32;
   struct scratch_type {
-    pair_coder::model_type model;  ///< the frequencies of the stream
+    typename Coder::model_type model;  ///< the model of the stream
   };
-  weight_decoding<T> decoding;
+  weight_decoding<T, Coder> decoding;
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type& scratch) const {
@@ -106,11 +124,15 @@ struct read_codebook {
       sound[lane] = lane > 0 || decoding.header_matches();
     }
     bool all_sound = all(group, sound);
-    if (all_sound && spec.coder == weight_coder::rans_pairs) {
-      all_sound = read_model(group, scratch.model);
-    }
-    if (all_sound && spec.coder == weight_coder::rans_pairs) {
-      fill_table(group, scratch.model);
+    if constexpr (std::is_same_v<Coder, pair_coder>) {
+      if (all_sound && spec.coder == weight_coder::rans_pairs) {
+        all_sound = read_model(group, scratch.model);
+      }
+      if (all_sound && spec.coder == weight_coder::rans_pairs) {
+        fill_table(group, scratch.model);
+      }
+    } else {
+      all_sound = all_sound && read_other_model(group, scratch.model);
     }
     for (int lane : group) {
       if (is_first(lane)) {
@@ -146,6 +168,27 @@ struct read_codebook {
     return sum(group, total) == pair_coder::slots && all_sound;
   }
 
+  /// Verifies the codebook of a StreamCoder and makes its table, which takes one lane.
+  template <class Group>
+  TESSERA_FN bool read_other_model(Group const& group, typename Coder::model_type& model) const {
+    weight_stream_spec const& spec = decoding.spec;
+    std::uint8_t const* const codebook = decoding.stream + spec.codebook_offset();
+    bool const intact = shared_crc32c(group, codebook, spec.codebook_size(), 0) == decoding.header().content_checksum;
+    per_lane<bool, Group> sound;
+    for (int lane : group) {
+      sound[lane] = true;
+      if (is_first(lane)) {
+        sound[lane] = intact && Coder::load_model(codebook, model);
+        if (sound[lane]) {
+          Coder::make_decode_table(model, decoding.table->table);
+        }
+      }
+    }
+    bool const all_sound = all(group, sound);
+    group.sync();
+    return all_sound;
+  }
+
   template <class Group>
   TESSERA_FN void fill_table(Group const& group, pair_coder::model_type const& model) const {
     std::uint32_t below = 0;
@@ -167,8 +210,8 @@ struct read_codebook {
 template <class T, class Mantissa, class Steps = weight_block_steps<T, Mantissa>>
 struct decode_weights {
   static constexpr int lanes = 32;
-  using scratch_type = weight_block_scratch;
-  weight_decoding<T> decoding;
+  using scratch_type = typename Steps::scratch_type;
+  weight_decoding<T, typename Steps::coder_type> decoding;
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
@@ -246,12 +289,12 @@ struct decode_weights {
       join_raw(group, payload, planes, normalizers, spec.log2_normalizer_block, count, coded, weights);
       return true;
     }
-    if (spec.coder == weight_coder::rans_pairs) {
+    if (Steps::has_words(spec)) {
       if (!Steps::unpack(group, coded, decoding.table->table, payload, payload + weight_stream_spec::states_bytes,
                          entry.words, scratch)) {
         return false;
       }
-    } else {
+    } else if constexpr (std::is_same_v<scratch_type, weight_block_scratch>) {
       load_codes(group, payload, coded, scratch);
     }
     Steps::join(group, decoding.table->window, planes, normalizers, spec.log2_normalizer_block, count, coded, scratch,

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <tessera/config.hpp>
 #include <tessera/core/little_endian.hpp>
@@ -21,8 +22,8 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The arguments and workspace that the programs of one encoding share.
-template <class T>
+/// The arguments and workspace that the programs of one encoding share. Coder is the one whose table they use.
+template <class T, class Coder = pair_coder>
 struct weight_encoding {
   weight_stream_spec spec;
   T const* weights = nullptr;       ///< spec.count weights
@@ -30,11 +31,11 @@ struct weight_encoding {
   std::uint64_t* counts = nullptr;  ///< workspace: 256 counts, zero at first
   /// Workspace of executors that place tiles as they are coded, zero at first.
   std::uint64_t* tile_sums = nullptr;
-  pair_coder::encode_table* table = nullptr;  ///< workspace: the codebook's table for pushing
-  std::uint8_t* slots = nullptr;              ///< workspace of all other executors: slot_bytes() for each block
-  std::int64_t capacity = 0;                  ///< bytes of room at `stream`
-  std::int64_t* stream_bytes = nullptr;       ///< the result: bytes of the stream
-  std::uint64_t seed = 0;                     ///< for stochastic rounding
+  typename Coder::encode_table* table = nullptr;  ///< workspace: the codebook's table for pushing
+  std::uint8_t* slots = nullptr;                  ///< workspace of all other executors: slot_bytes() for each block
+  std::int64_t capacity = 0;                      ///< bytes of room at `stream`
+  std::int64_t* stream_bytes = nullptr;           ///< the result: bytes of the stream
+  std::uint64_t seed = 0;                         ///< for stochastic rounding
   status_word* status = nullptr;
 
   /// The bytes of a slot, in which a coded block is until it is placed.
@@ -65,11 +66,11 @@ struct weight_encoding {
 };
 
 /// Writes normalizers. One group for each normalizer block, which has one byte.
-template <class T>
+template <class T, class Coder = pair_coder>
 struct normalize_weights {
   static constexpr int lanes = 32;
   struct scratch_type {};
-  weight_encoding<T> encoding;
+  weight_encoding<T, Coder> encoding;
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
@@ -99,7 +100,7 @@ template <class T, class Mantissa, class Steps = weight_block_steps<T, Mantissa>
 struct count_exponents {
   static constexpr int lanes = 32;
   struct scratch_type {};
-  weight_encoding<T> encoding;
+  weight_encoding<T, typename Steps::coder_type> encoding;
 
   /// The groups that count: for large tensors about 512 blocks are sampled.
   TESSERA_FN static constexpr std::int64_t groups(weight_stream_spec const& spec) {
@@ -112,27 +113,47 @@ struct count_exponents {
   }
 };
 
+/// The ends of the sections before the payload in a stream, in bytes.
+struct weight_section_ends {
+  static constexpr int sections = 4;  ///< index, checksums, normalizers, planes
+  std::int64_t of[sections];          ///< in the order of the sections
+
+  /// The ends in streams of this spec.
+  TESSERA_FN static constexpr weight_section_ends in(weight_stream_spec const& spec) {
+    return {{spec.index_end(), spec.checksums_end(), spec.normalizers_end(), spec.planes_end()}};
+  }
+};
+
+/// Writes zeros between the end of each section and the start of the next, which is at a multiple of
+/// section_alignment.
+template <class Group>
+TESSERA_FN void clear_gaps(Group const& group, std::uint8_t* stream, weight_section_ends const& ends) {
+  constexpr int alignment = weight_stream_spec::section_alignment;
+  for (int lane : group) {
+    for (int i = lane; i < weight_section_ends::sections * alignment; i += Group::size) {
+      std::int64_t const end = ends.of[i / alignment];
+      if (i % alignment < (-end & (alignment - 1))) {
+        stream[end + i % alignment] = 0;
+      }
+    }
+  }
+  group.sync();
+}
+
 /// The work of write_codebook for one stream. The host computes all that follows from the spec: on a device that was
 /// most of the program's instructions, each of which is fetched for one use.
 struct codebook_writing {
-  static constexpr int sections = 4;  ///< index, checksums, normalizers, planes
-
   std::uint64_t const* counts;      ///< 256 counts of exponents
   pair_coder::encode_table* table;  ///< the table for pushing
   std::uint8_t* stream;             ///< where header and codebook go
   weight_stream_header header;      ///< the header without window and checksums
-  /// Ends of the sections in the stream, in bytes; zeros follow up to a multiple of section_alignment.
-  std::int64_t section_ends[sections];
+  weight_section_ends ends;         ///< ends of the sections in the stream
 
   /// The work for an encoding.
   template <class T>
   static codebook_writing of(weight_encoding<T> const& encoding) {
     weight_stream_spec const& spec = encoding.spec;
-    return {encoding.counts,
-            encoding.table,
-            encoding.stream,
-            spec.header(),
-            {spec.index_end(), spec.checksums_end(), spec.normalizers_end(), spec.planes_end()}};
+    return {encoding.counts, encoding.table, encoding.stream, spec.header(), weight_section_ends::in(spec)};
   }
 
   /// Whether there is a codebook; else exponents have codes of a fixed length.
@@ -162,7 +183,7 @@ struct write_codebook {
       }
     }
     write_encode_table(group, scratch.table, *writing.table);
-    clear_gaps(group);
+    clear_gaps(group, writing.stream, writing.ends);
     std::uint32_t const checksum = writing.has_codebook() ? codebook_checksum(group, codebook) : 0;
     for (int lane : group) {
       if (is_first(lane)) {
@@ -174,22 +195,6 @@ struct write_codebook {
       }
     }
   }
-
- private:
-  /// Writes zeros between the end of each section and the start of the next.
-  template <class Group>
-  TESSERA_FN void clear_gaps(Group const& group) const {
-    constexpr int alignment = weight_stream_spec::section_alignment;
-    for (int lane : group) {
-      for (int i = lane; i < codebook_writing::sections * alignment; i += Group::size) {
-        std::int64_t const end = writing.section_ends[i / alignment];
-        if (i % alignment < (-end & (alignment - 1))) {
-          writing.stream[end + i % alignment] = 0;
-        }
-      }
-    }
-    group.sync();
-  }
 };
 
 /// Encodes blocks: writes planes to the stream, the payload to the block's slot, and its size to the index. One group
@@ -197,8 +202,8 @@ struct write_codebook {
 template <class T, class Mantissa, class Steps = weight_block_steps<T, Mantissa>>
 struct encode_weights {
   static constexpr int lanes = 32;
-  using scratch_type = weight_block_scratch;
-  weight_encoding<T> encoding;
+  using scratch_type = typename Steps::scratch_type;
+  weight_encoding<T, typename Steps::coder_type> encoding;
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
@@ -207,14 +212,14 @@ struct encode_weights {
     exponent_window const window{encoding.header()->window_base, encoding.header()->window_extra};
     weight_block<T> const block = encoding.block(which);
     std::uint8_t* const planes = encoding.stream + spec.planes_offset() + spec.planes_before(which);
-    bool const rans = spec.coder == weight_coder::rans_pairs;
-    int const escapes = Steps::split(group, block, window, rans ? encoding.table : nullptr, planes, scratch);
+    bool const has_words = Steps::has_words(spec);
+    int const escapes = Steps::split(group, block, window, has_words ? encoding.table : nullptr, planes, scratch);
     packed_block<Group> packed;
-    if (rans) {
+    if (has_words) {
       packed = Steps::pack(group, block.coded, *encoding.table, scratch);
     }
     weight_block_index entry{0, static_cast<std::uint16_t>(packed.words), static_cast<std::uint16_t>(escapes)};
-    bool const fits = escapes <= spec.largest_escapes && packed.words <= spec.largest_words &&
+    bool const fits = escapes <= spec.largest_escapes && packed.words <= Steps::most_words &&
                       spec.payload_bytes(block.coded, entry) <= spec.raw_payload_bytes(block.coded);
     if (!fits) {
       entry = {0, weight_block_index::raw, 0};
@@ -224,7 +229,11 @@ struct encode_weights {
     if (!fits) {
       store_raw(group, block, slot);
     } else {
-      rans ? store_words(group, packed, scratch, slot) : store_codes(group, block.coded, scratch, slot);
+      if (has_words) {
+        store_words(group, packed, scratch, slot);
+      } else if constexpr (std::is_same_v<scratch_type, weight_block_scratch>) {
+        store_codes(group, block.coded, scratch, slot);
+      }
       for (int lane : group) {
         for (int i = lane; i < escapes; i += lanes) {
           store_little_endian(slot + spec.escapes_offset(block.coded, entry.words) + 4 * i, scratch.escapes[i]);
@@ -240,14 +249,13 @@ struct encode_weights {
 
   /// Writes states and words of a coded block to its slot.
   template <class Group>
-  TESSERA_FN static void store_words(Group const& group, packed_block<Group> const& packed,
-                                     weight_block_scratch const& scratch, std::uint8_t* slot) {
-    using steps = weight_block_steps<T, Mantissa>;
+  TESSERA_FN static void store_words(Group const& group, packed_block<Group> const& packed, scratch_type const& scratch,
+                                     std::uint8_t* slot) {
     for (int lane : group) {
       store_little_endian(slot + 4 * lane, packed.state[lane]);
       for (int i = lane; i < packed.words; i += lanes) {
         store_little_endian(slot + weight_stream_spec::states_bytes + 2 * i,
-                            scratch.words[steps::words_end - packed.words + i]);
+                            scratch.words[Steps::words_end - packed.words + i]);
       }
     }
   }
@@ -302,11 +310,11 @@ struct encode_weights {
 };
 
 /// Finds the positions of payloads, the stream's size and the header's checksum. Reports capacity_exceeded. One group.
-template <class T>
+template <class T, class Coder = pair_coder>
 struct place_blocks {
   static constexpr int lanes = 32;
   struct scratch_type {};
-  weight_encoding<T> encoding;
+  weight_encoding<T, Coder> encoding;
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
@@ -345,11 +353,11 @@ struct place_blocks {
 };
 
 /// Moves payloads from their slots to the stream, if they fit. One group for each block.
-template <class T>
+template <class T, class Coder = pair_coder>
 struct move_payloads {
   static constexpr int lanes = 32;
   struct scratch_type {};
-  weight_encoding<T> encoding;
+  weight_encoding<T, Coder> encoding;
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
@@ -380,11 +388,11 @@ struct move_payloads {
 };
 
 /// Writes the checksums of blocks whose payloads are in the stream. One group for each block.
-template <class T>
+template <class T, class Coder = pair_coder>
 struct checksum_blocks {
   static constexpr int lanes = 32;
   struct scratch_type {};
-  weight_encoding<T> encoding;
+  weight_encoding<T, Coder> encoding;
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {

@@ -23,16 +23,16 @@ inline namespace v0 {
 
 /// Checks header and codebook and makes the decode table, or checks the checksum of a stream whose values are stored
 /// raw. One group.
-template <class T>
+template <class T, class Coder = pair_coder>
 struct open_weights {
   static constexpr int lanes = 32;
-  using scratch_type = typename read_codebook<T>::scratch_type;
-  weight_decoding<T> decoding;
+  using scratch_type = typename read_codebook<T, Coder>::scratch_type;
+  weight_decoding<T, Coder> decoding;
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
     if (decoding.spec.coder != weight_coder::stored) {
-      read_codebook<T>{decoding}(group, which, scratch);
+      read_codebook<T, Coder>{decoding}(group, which, scratch);
       return;
     }
     per_lane<bool, Group> matches;
@@ -61,11 +61,11 @@ struct open_weights {
 template <class T, class Mantissa, class Steps = weight_block_steps<T, Mantissa>>
 struct weight_reader {
   using value_type = T;
-  using scratch_type = weight_block_scratch;
+  using scratch_type = typename Steps::scratch_type;
   static constexpr int lanes = 32;
   static constexpr int largest_block = 1 << weight_stream_spec::largest_log2_block;  ///< the most weights of a block
 
-  weight_decoding<T> decoding;
+  weight_decoding<T, typename Steps::coder_type> decoding;
 
   /// The number of weights of the tensor.
   TESSERA_FN constexpr std::int64_t count() const { return decoding.spec.count; }

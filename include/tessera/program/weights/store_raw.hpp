@@ -16,11 +16,11 @@ namespace tessera {
 inline namespace v0 {
 
 /// Writes the stream of a tensor that is stored as it is.
-template <class T>
+template <class T, class Coder = pair_coder>
 struct store_weights {
   static constexpr int lanes = 32;
   struct scratch_type {};
-  weight_encoding<T> encoding;
+  weight_encoding<T, Coder> encoding;
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
@@ -48,11 +48,11 @@ struct store_weights {
 };
 
 /// Copies the weights of a stored tensor, or of a range of its blocks, as if it had any.
-template <class T>
+template <class T, class Coder = pair_coder>
 struct load_stored_weights {
   static constexpr int lanes = 32;
   struct scratch_type {};
-  weight_decoding<T> decoding;
+  weight_decoding<T, Coder> decoding;
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
