@@ -15,6 +15,7 @@
 #include <tessera/exec/explain.hpp>
 #include <tessera/merge/average.hpp>
 #include <tessera/minicache.hpp>
+#include <tessera/neuzip.hpp>
 #include <tessera/sage_attention2.hpp>
 #include <tessera/select/quest.hpp>
 #include <tessera/shadow_kv.hpp>
@@ -138,6 +139,20 @@ explanation cache_step(cuda const& exec) {
   });
 }
 
+/// Encoding and decoding a tensor.
+template <class Codec>
+explanation code_weights(cuda const& exec) {
+  return explain(exec, [&](auto const& dry) {
+    using value_type = typename Codec::value_type;
+    weight_encoding<value_type, typename Codec::table_coder_type> const encoding{};
+    weight_decoding<value_type, typename Codec::table_coder_type> const decoding{};
+    run(dry, encode_weights_call<typename Codec::mantissa_type, value_type, typename Codec::table_coder_type>{
+                 {&encoding, 1}});
+    run(dry, decode_weights_call<typename Codec::mantissa_type, value_type, typename Codec::table_coder_type>{
+                 {&decoding, 1}});
+  });
+}
+
 struct row {
   std::string what;
   explanation (*of)(cuda const&);
@@ -145,6 +160,15 @@ struct row {
 
 std::vector<row> rows() {
   return {
+      {"`neuzip`, `no_table` (above)", [](cuda const& e) { return code_weights<neuzip>(e); }},
+      {"`lossy` (above)",
+       [](cuda const& e) {
+         return code_weights<compressed_weights<exponent_split<bfloat16>, rans_coder<12>, keep_mantissa<3>>>(e);
+       }},
+      {"`compressed_weights` with `tans_coder`",
+       [](cuda const& e) {
+         return code_weights<compressed_weights<exponent_split<bfloat16>, tans_coder, keep_mantissa<7>>>(e);
+       }},
       {"`sage_attention2`, 16K queries", [](cuda const& e) { return attend<sage_attention2>(e, 16384); }},
       {"`sage_attention2`, one query", [](cuda const& e) { return attend<sage_attention2>(e, 1); }},
       {"`sage_attention2_int4`", [](cuda const& e) { return attend<sage_attention2_int4>(e, 16384); }},

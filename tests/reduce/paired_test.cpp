@@ -13,6 +13,7 @@ TEST_CASE("a pair of reducers gives what each gives alone, however deep it is ne
   using lse = lse_reducer<float>;
   using pair = paired_reducer<paired_reducer<lse, sum>, best>;
   static_assert(has_reducer<sum, pair> && has_reducer<best, pair> && !has_reducer<sum_reducer<double>, pair>);
+  static_assert(has_reducer<pair, pair> && has_reducer<paired_reducer<lse, sum>, pair>);
   pair const both;
   auto state = both.identity();
   auto other = both.identity();
@@ -24,6 +25,7 @@ TEST_CASE("a pair of reducers gives what each gives alone, however deep it is ne
   }
   both.merge(state, other);
   CHECK(state_of<best>(both, state).place == 4);
+  CHECK(&state_of<pair>(both, state) == &state);
   CHECK(state_of<sum>(both, state) == 7.0F);
   CHECK(lse{}.value(state_of<lse>(both, state)) == Approx(lse{}.value(alone)));
 }

@@ -6,25 +6,9 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace tessera {
-
-// Weights choose by overloads. CUDA's own overload suits a call better than these; the one for any
-// executor does not, so that without CUDA's own the call is ambiguous. Nothing is ever called.
-template <class Mantissa, class A, class List>
-void run_decode(basic_cuda<A> const&, List);
-
-}  // namespace tessera
-
 namespace tessera_test {
 
 using namespace tessera;
-
-template <class T>
-T const& a();
-
-// The types of the calls' results, for which the compiler has to choose functions.
-using weight_list = array_view<weight_decoding<bfloat16> const>;
-using chosen = std::type_identity<decltype(run_decode<keep_mantissa<7>>(a<cuda>(), a<weight_list>()))>;
 
 template <class Call>
 inline constexpr bool has_models = !std::is_same_v<typename models_for<cuda, Call>::type, model_list<>>;
@@ -42,6 +26,8 @@ static_assert(has_models<gram_call<bfloat16>> && has_models<projection_call<bflo
 static_assert(has_models<subspace_search<bfloat16>>);
 static_assert(has_models<cached_attention_call<bfloat16, bfloat16>>);
 static_assert(has_models<cache_append_call<slerp_merger<float>, bfloat16>>);
+static_assert(has_models<encode_weights_call<keep_mantissa<7>, bfloat16>>);
+static_assert(has_models<decode_weights_call<keep_mantissa<7>, bfloat16>>);
 static_assert(has_models<attend_chunks<bfloat16, std::int8_t>>);
 
 // Checks a side queue on a stream, which other executors' side queues do not take, and sums in registers of tensor

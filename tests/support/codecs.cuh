@@ -7,17 +7,4 @@
 
 #include "support/codecs.hpp"
 
-namespace tessera_test {
-
-template <class Executor>
-struct architectures_of;
-template <class Architectures>
-struct architectures_of<tessera::basic_cuda<Architectures>> {
-  using type = Architectures;
-};
-/// The architectures that this program is compiled for.
-using architectures = architectures_of<tessera::cuda>::type;
-
-}  // namespace tessera_test
-
-TESSERA_TEST_LOSSLESS_CODECS(extern template, tessera::cuda, tessera_test::architectures);
+TESSERA_TEST_LOSSLESS_CODECS(extern template, tessera::cuda);

@@ -109,7 +109,7 @@ struct online_softmax {
   /// tile.
   template <ScaleQuantizer Q>
   TESSERA_FN weighed_code<typename Q::code_type, T> weigh(state_type const& state, T scale, T sum,
-                                                                  bool /*is_first*/) const {
+                                                          bool /*is_first*/) const {
     T const own = sum == -static_cast<T>(infinity) ? T{0} : weight(state, scale * sum);
     return {Q::encode_scaled(static_cast<float>(own), static_cast<float>(Q::highest)), own};
   }

@@ -55,10 +55,10 @@ struct paired_reducer {
 /// Whether a reducer is `Wanted` or has it as a part.
 template <class Wanted, class R>
 inline constexpr bool has_reducer = std::is_same_v<Wanted, R>;
-/// For a pair: whether either part is `Wanted` or has it.
+/// For a pair: whether it is `Wanted`, or either part is `Wanted` or has it.
 template <class Wanted, class First, class Second>
 inline constexpr bool has_reducer<Wanted, paired_reducer<First, Second>> =
-    has_reducer<Wanted, First> || has_reducer<Wanted, Second>;
+    std::is_same_v<Wanted, paired_reducer<First, Second>> || has_reducer<Wanted, First> || has_reducer<Wanted, Second>;
 
 /// The state of the part `Wanted`.
 template <class Wanted, class R>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -104,6 +105,52 @@ TEST_CASE("a reducer without a log-sum-exp of its own runs beside one", "[host]"
   check_loss<float, top_four>(exec, problem);
   problem.options.smoothing = 0.2F;
   check_loss<float, sum_reducer<float>>(exec, problem);
+}
+
+TEST_CASE("a user's own reducer runs beside the loss, and its states reach the user", "[host]") {
+  struct keep_states {
+    array_view<top_four::state_type> states;
+    array_view<std::int64_t> rows;
+    TESSERA_FN void operator()(std::int64_t row, std::int64_t token, top_four::state_type const& state) const {
+      states[token] = state;
+      rows[token] = row;
+    }
+  };
+  auto problem = make_loss_problem<float>(70, 131, 24);
+  using loss = small_loss<float, top_four>;
+  cpu const exec{.threads = 2};
+  loss_results results(problem.tokens, problem.options.reduction);
+  auto const plan = loss::plan(exec, {problem.tokens, problem.vocabulary, problem.channels});
+  buffer<std::byte> memory(exec, plan.bytes());
+  std::vector<top_four::state_type> states(70, top_four::state_type{{}, -1, -1});
+  std::vector<std::int64_t> rows(70, -1);
+  loss::forward(exec, problem.inputs(), problem.options, results.outputs<lse_reducer<float>>(), workspace(plan, memory),
+                keep_states{states, rows});
+  exec.wait();
+  CHECK(wrong_results<lse_reducer<float>>(problem, results) == 0);
+  std::int64_t labelled = 0;
+  std::int64_t wrong = 0;
+  for (std::int64_t token = 0; token < problem.tokens; ++token) {
+    auto const at = static_cast<std::size_t>(token);
+    if (reference_label(problem, token) < 0) {
+      wrong += rows[at] == -1 && states[at].count == -1 ? 0 : 1;
+      continue;
+    }
+    wrong += rows[at] == labelled++ ? 0 : 1;
+    wrong += states[at].count == problem.vocabulary ? 0 : 1;
+    std::vector<double> logits;
+    for (std::int64_t entry = 0; entry < problem.vocabulary; ++entry) {
+      logits.push_back(reference_logit(problem, token, entry));
+    }
+    for (placed_value<float> const& best : states[at].best) {
+      auto const place = std::max_element(logits.begin(), logits.end());
+      wrong += best.place == place - logits.begin() ? 0 : 1;
+      wrong += is_near(static_cast<double>(best.value), *place, 1e-5) ? 0 : 1;
+      *place = -std::numeric_limits<double>::infinity();
+    }
+  }
+  CHECK(labelled > 0);
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("bias, cap, temperature, smoothing, z-loss, weights and shifted labels are as the formula says", "[host]") {

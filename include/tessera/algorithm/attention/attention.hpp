@@ -31,6 +31,7 @@
 #include <tessera/exec/run.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/attention/quantized_forward.hpp>
+#include <tessera/reduce/attention_softmax.hpp>
 #include <tessera/reduce/online_softmax.hpp>
 
 namespace tessera {
@@ -139,7 +140,7 @@ std::int64_t floats_of_work_splits(Executor const&, quantized_regions<Method> co
 /// scaled_float_quantizer<float16> or symmetric_quantizer<8>. Products of 8-bit floats have tensor cores from sm_89 on;
 /// before, the portable program widens them to fp16 (tile/cuda/gemm_tile.cuh). On sm_90 their sums keep about 13 bits
 /// of mantissa (tile/gemm_operand.hpp), beside codes of 4.
-template <ScoreQuantizer QK, ScaleQuantizer PV, class Softmax = online_softmax<float>>
+template <ScoreQuantizer QK, ScaleQuantizer PV, AttentionSoftmax<PV> Softmax = online_softmax<float>>
 struct attention {
   static_assert(!is_smoothed_by<block_mean, PV>, "tessera: values are smoothed by the mean of all tokens");
   /// How operands are coded, for programs.

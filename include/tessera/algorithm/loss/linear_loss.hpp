@@ -112,10 +112,12 @@ struct linear_loss {
 
   /// Enqueues the loss. exec.wait() reports a label outside of the vocabulary. Throws shape_error or value_error for
   /// arguments that do not fit together. In a workspace of plan_backward() the forward pass may leave marks of the
-  /// entries that matter to backward(), or softmaxes.
-  template <class Executor, class Label = std::int64_t>
+  /// entries that matter to backward(), or softmaxes. finish(row, token, state) is called where the executor runs, once
+  /// for each token with a label, with the state that `Statistics` has of the token's logits; rows count these tokens.
+  template <class Executor, class Label = std::int64_t,
+            RowFinish<typename Statistics::state_type> Finish = keep_no_state>
   static void forward(Executor const& exec, inputs<Label> const& in, linear_loss_options const& options,
-                      linear_loss_outputs const& out, workspace const& space) {
+                      linear_loss_outputs const& out, workspace const& space, Finish const& finish = {}) {
     linear_loss_shape const shape = check_inputs(where, in, options);
     check_outputs(shape, options, out);
     mark_regions const places(where, shape, kept_entries(exec, shape, options), workspace_plan::record::sizes);
@@ -143,17 +145,19 @@ struct linear_loss {
       exec.run(set_softmaxes{kept.state, reduced.has_softmaxes ? kept.there : kept.none}, 1);
     }
     states.extents[0] = reduced.states;
-    finish_loss_tokens<reducer_type> const finish{tokens,
-                                                  {},
-                                                  states,
-                                                  space[places.targets],
-                                                  in.weights,
-                                                  {options.smoothing, options.z_factor, shape.vocabulary},
-                                                  of_tokens,
-                                                  space[places.row_lse],
-                                                  space[places.row_entropy],
-                                                  space[places.sums]};
-    exec.run(finish, finish.groups());
+    finish_loss_tokens<reducer_type, Statistics, Finish> const finish_tokens{
+        tokens,
+        {},
+        states,
+        space[places.targets],
+        in.weights,
+        {options.smoothing, options.z_factor, shape.vocabulary},
+        of_tokens,
+        space[places.row_lse],
+        space[places.row_entropy],
+        space[places.sums],
+        finish};
+    exec.run(finish_tokens, finish_tokens.groups());
     if (reduced.marks.are_wanted()) {
       check_loss_marks const check_marks{reduced.marks, tokens, space[places.row_lse], shape.vocabulary};
       exec.run(check_marks, check_marks.groups());

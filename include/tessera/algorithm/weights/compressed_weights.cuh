@@ -11,7 +11,11 @@
 #include <type_traits>
 
 #include <tessera/algorithm/weights/compressed_weights.hpp>
+#include <tessera/concepts/tuning.hpp>
+#include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/exec/policy_of.hpp>
+#include <tessera/exec/run.hpp>
 #include <tessera/program/weights/decode.cuh>
 #include <tessera/program/weights/encode.cuh>
 #include <tessera/tuning/weights/neuzip.hpp>
@@ -22,20 +26,17 @@ namespace detail {
 
 /// Calls use(policy) with the policy that a tuning has for the device at hand, as a compile-time constant. Only
 /// policies for compiled architectures are instantiated.
-template <class Tuning, int... Architectures, class Use>
+template <Tuning Chosen, int... Architectures, class Use>
 void with_policy(basic_cuda<arch_list<Architectures...>> const& exec, Use&& use) {
   constexpr bool has_new = sizeof...(Architectures) == 0 || ((Architectures >= 900) || ...);
   constexpr bool has_old = sizeof...(Architectures) == 0 || ((Architectures < 900) || ...);
-  int major = 0;
-  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, exec.state->device()), "neuzip",
-             "cudaDeviceGetAttribute");
   if constexpr (has_new) {
-    if (major >= 9 || !has_old) {
-      return use(std::integral_constant<typename Tuning::policy_type, Tuning{}(900)>{});
+    if (exec.state->architecture() >= 900 || !has_old) {
+      return use(std::integral_constant<typename Chosen::policy_type, policy_of<Chosen>(900)>{});
     }
   }
   if constexpr (has_old) {
-    use(std::integral_constant<typename Tuning::policy_type, Tuning{}(800)>{});
+    use(std::integral_constant<typename Chosen::policy_type, policy_of<Chosen>(800)>{});
   }
 }
 
@@ -116,36 +117,73 @@ requires(Mantissa::template is_lossless<T>) struct placement_needs<basic_cuda<Ar
   /// Words for the tiles' running sum, and one to count tiles.
   static std::int64_t tile_sums(weight_stream_spec const& spec) {
     // The policy with the smallest tiles needs the most words.
-    return 1 + detail::tiles_of(spec, neuzip_encode_tuning{}(800));
+    return 1 + detail::tiles_of(spec, policy_of<neuzip_encode_tuning>(800));
   }
   /// No bytes: blocks are written where they stay.
   static std::int64_t slots(weight_stream_spec const&) { return 0; }
 };
 
-/// Lossless encoding on CUDA devices: all tensors of the list in a few launches.
-template <class Mantissa, class T, class Architectures>
-requires(Mantissa::template is_lossless<T>) void run_encode(basic_cuda<Architectures> const& exec,
-                                                            array_view<weight_encoding<T> const> list) {
-  detail::with_policy<neuzip_encode_tuning>(exec, [&](auto policy) {
-    detail::in_parts(list, count_exponents_on_blocks<T>::most_tasks,
-                     [&](array_view<weight_encoding<T> const> part) { detail::encode_on_warps(exec, part, policy); });
-  });
-}
+/// Lossless encoding of pairs of codes: all tensors of the list in a few launches.
+struct encode_weights_model {
+  static constexpr char const* name = "encode_weights_on_warps";
 
-/// Lossless decoding on CUDA devices: all streams of the list in a few launches.
-template <class Mantissa, class T, class Architectures>
-requires(Mantissa::template is_lossless<T>) void run_decode(basic_cuda<Architectures> const& exec,
-                                                            array_view<weight_decoding<T> const> list) {
-  detail::with_policy<neuzip_decode_tuning>(exec, [&](auto policy) {
-    detail::in_parts(list, decode_weights_on_warps<T, decltype(policy)::value>::most_tasks,
-                     [&](array_view<weight_decoding<T> const> part) { detail::decode_on_warps(exec, part, policy); });
-  });
-  for (std::int64_t i = 0; i < list.size(); ++i) {
-    if (list[i].spec.block_checksums && list[i].verify_checksums) {
-      exec.run(verify_blocks<T>{list[i]}, list[i].blocks);
+  template <class Executor, class Call>
+  static constexpr refusal refuses_types() {
+    using mantissa = typename Call::mantissa_type;
+    return first_of(unless(mantissa::template is_lossless<typename Call::value_type>, "not all mantissa bits are kept"),
+                    unless(codes_exponent_pairs<typename Call::coder_type>, "the coder codes whole exponents"));
+  }
+  template <class Architectures, class Call>
+  static refusal refuses(basic_cuda<Architectures> const&, Call const&) {
+    return {};
+  }
+  template <class Architectures, class Call>
+  static void run(basic_cuda<Architectures> const& exec, Call const& call) {
+    using value_type = typename Call::value_type;
+    using part_type = array_view<weight_encoding<value_type> const>;
+    detail::with_policy<neuzip_encode_tuning>(exec, [&](auto policy) {
+      detail::in_parts(call.list, count_exponents_on_blocks<value_type>::most_tasks,
+                       [&](part_type part) { detail::encode_on_warps(exec, part, policy); });
+    });
+  }
+};
+
+/// Lossless decoding of pairs of codes: all streams of the list in a few launches.
+struct decode_weights_model {
+  static constexpr char const* name = "decode_weights_on_warps";
+
+  template <class Executor, class Call>
+  static constexpr refusal refuses_types() {
+    return encode_weights_model::refuses_types<Executor, Call>();
+  }
+  template <class Architectures, class Call>
+  static refusal refuses(basic_cuda<Architectures> const&, Call const&) {
+    return {};
+  }
+  template <class Architectures, class Call>
+  static void run(basic_cuda<Architectures> const& exec, Call const& call) {
+    using value_type = typename Call::value_type;
+    using part_type = array_view<weight_decoding<value_type> const>;
+    detail::with_policy<neuzip_decode_tuning>(exec, [&](auto policy) {
+      detail::in_parts(call.list, decode_weights_on_warps<value_type, decltype(policy)::value>::most_tasks,
+                       [&](part_type part) { detail::decode_on_warps(exec, part, policy); });
+    });
+    for (std::int64_t i = 0; i < call.list.size(); ++i) {
+      if (call.list[i].spec.block_checksums && call.list[i].verify_checksums) {
+        exec.run(verify_blocks<value_type>{call.list[i]}, call.list[i].blocks);
+      }
     }
   }
-}
+};
+
+template <class Architectures, class Mantissa, class T, class Coder>
+struct models_for<basic_cuda<Architectures>, encode_weights_call<Mantissa, T, Coder>> {
+  using type = model_list<encode_weights_model>;
+};
+template <class Architectures, class Mantissa, class T, class Coder>
+struct models_for<basic_cuda<Architectures>, decode_weights_call<Mantissa, T, Coder>> {
+  using type = model_list<decode_weights_model>;
+};
 
 }  // namespace v0
 }  // namespace tessera

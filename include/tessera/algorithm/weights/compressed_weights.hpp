@@ -36,6 +36,7 @@
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/cpu.hpp>
+#include <tessera/exec/run.hpp>
 #include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/weights/block_avx2.hpp>
@@ -103,10 +104,39 @@ void run_write_codebook(Executor const& exec, weight_encoding<T, Coder> const& e
 
 }  // namespace detail
 
-/// Encodes the tensors of a list; the workspace's counters must be zero. An executor with programs of its own for a
-/// coder overloads this for itself, and specialises placement_needs. Coder is the table_coder of a codec.
-template <class Mantissa, class T, class Executor, class Coder>
-void run_encode(Executor const& exec, array_view<weight_encoding<T, Coder> const> list) {
+/// The encoding of tensors, as run() takes it; the workspace's counters must be zero. Coder is the table_coder of a
+/// codec. An executor with programs of its own specialises placement_needs, too.
+template <class Mantissa, class T, class Coder = pair_coder>
+struct encode_weights_call {
+  /// How many bits of mantissas are kept.
+  using mantissa_type = Mantissa;
+  using value_type = T;
+  using coder_type = Coder;
+  static constexpr char const* function = "compressed_weights.encode";
+
+  array_view<weight_encoding<T, Coder> const> list;  ///< the tensors, on the host
+
+  [[nodiscard]] bool is_empty() const { return list.size() == 0; }
+};
+
+/// The decoding of streams, as run() takes it. Coder is the table_coder of a codec.
+template <class Mantissa, class T, class Coder = pair_coder>
+struct decode_weights_call {
+  /// How many bits of mantissas are kept.
+  using mantissa_type = Mantissa;
+  using value_type = T;
+  using coder_type = Coder;
+  static constexpr char const* function = "compressed_weights.decode";
+
+  array_view<weight_decoding<T, Coder> const> list;  ///< the streams, on the host
+
+  [[nodiscard]] bool is_empty() const { return list.size() == 0; }
+};
+
+/// Encodes tensors by the portable programs; run() (exec/run.hpp) may have faster ones.
+template <class Executor, class Mantissa, class T, class Coder>
+void run_portably(Executor const& exec, encode_weights_call<Mantissa, T, Coder> const& call) {
+  auto const list = call.list;
   for (std::int64_t i = 0; i < list.size(); ++i) {
     weight_encoding<T, Coder> const& encoding = list[i];
     std::int64_t const blocks = encoding.spec.block_count();
@@ -129,9 +159,10 @@ void run_encode(Executor const& exec, array_view<weight_encoding<T, Coder> const
   }
 }
 
-/// Decodes the streams of a list. An executor with programs of its own for a coder overloads this for itself.
-template <class Mantissa, class T, class Executor, class Coder>
-void run_decode(Executor const& exec, array_view<weight_decoding<T, Coder> const> list) {
+/// Decodes streams by the portable programs; run() (exec/run.hpp) may have faster ones.
+template <class Executor, class Mantissa, class T, class Coder>
+void run_portably(Executor const& exec, decode_weights_call<Mantissa, T, Coder> const& call) {
+  auto const list = call.list;
   for (std::int64_t i = 0; i < list.size(); ++i) {
     weight_decoding<T, Coder> const& decoding = list[i];
     exec.run(read_codebook<T, Coder>{decoding}, 1);
@@ -239,7 +270,7 @@ struct compressed_weights {
     }
     if (!coded.empty()) {
       exec.clear(space[regions.counters]);
-      run_encode<Mantissa>(exec, array_view<encoding_type const>(coded.data(), std::ssize(coded)));
+      run(exec, encode_weights_call<Mantissa, value_type, table_coder_type>{{coded.data(), std::ssize(coded)}});
     }
   }
 
@@ -271,7 +302,7 @@ struct compressed_weights {
       }
     }
     if (!coded.empty()) {
-      run_decode<Mantissa>(exec, array_view<decoding_type const>(coded.data(), std::ssize(coded)));
+      run(exec, decode_weights_call<Mantissa, value_type, table_coder_type>{{coded.data(), std::ssize(coded)}});
     }
   }
 

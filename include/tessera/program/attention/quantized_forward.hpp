@@ -41,6 +41,7 @@
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/split_keys.hpp>
 #include <tessera/quantize/two_to_a_byte.hpp>
+#include <tessera/reduce/attention_softmax.hpp>
 #include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/gemm_tile.hpp>
 #include <tessera/tile/multiply_staged.hpp>
@@ -56,7 +57,7 @@ inline namespace v0 {
 
 /// A method of quantized attention: its quantizers and its softmax. QK is the quantizer of queries and keys, PV that of
 /// weights and values.
-template <ScoreQuantizer QK, ScaleQuantizer PV, class Softmax>
+template <ScoreQuantizer QK, ScaleQuantizer PV, AttentionSoftmax<PV> Softmax>
 struct attention_method {
   /// The quantizer of queries and keys.
   using score_quantizer = QK;

@@ -9,7 +9,9 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
+#include <tessera/concepts/because.hpp>
 #include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
@@ -66,8 +68,27 @@ TESSERA_FN softmax_reading read_softmax(R const& reducer, typename R::state_type
   }
 }
 
-/// Makes the losses of tokens from the states of rows, and adds up the tokens of each group.
-template <LogitReducer R>
+// clang-format off
+/// A function that is given the state of each row of logits, to keep of it what a user wants.
+template <class F, class State>
+concept RowFinish =
+    (std::is_trivially_copyable_v<F>
+        || because<"a finish of rows is trivially copyable, because programs carry it as bytes">) &&
+    (requires(F const& finish, std::int64_t row, std::int64_t token, State const& state) { finish(row, token, state); }
+        || because<"a finish of rows is called with the state of the loss's Reducer: "
+                   "void operator()(std::int64_t row, std::int64_t token, state_type const& state) const">);
+// clang-format on
+
+/// The finish that keeps nothing of a state.
+struct keep_no_state {
+  /// Does nothing.
+  template <class State>
+  TESSERA_FN void operator()(std::int64_t, std::int64_t, State const&) const {}
+};
+
+/// Makes the losses of tokens from the states of rows, and adds up the tokens of each group. The state of `Own`, which
+/// is R or a part of it, goes to `finish` with the row and its token.
+template <LogitReducer R, LogitReducer Own = R, RowFinish<typename Own::state_type> Finish = keep_no_state>
 struct finish_loss_tokens {
   static_assert(has_reducer<lse_reducer<float>, R> || has_reducer<entropy_reducer<float>, R>,
                 "tessera: the reducer of a loss is or has an lse_reducer<float> or an entropy_reducer<float>");
@@ -84,6 +105,7 @@ struct finish_loss_tokens {
   array_view<float> row_lse;      ///< for the backward pass: NaN unless it is finite, which keeps all blocks of the row
   array_view<float> row_entropy;  ///< for the backward pass: entropy of the row's softmax
   array_view<loss_sums> sums;     ///< one for each group
+  [[no_unique_address]] Finish finish = {};  ///< called once for each row
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(tokens.order.size(), std::int64_t{lanes}); }
 
@@ -126,6 +148,7 @@ struct finish_loss_tokens {
     detail::write_if_asked(outputs.log_sum_exp, token, lse);
     detail::write_if_asked(outputs.log_probability, token, -surprise);
     detail::write_if_asked(outputs.entropy, token, softmax.entropy);
+    finish(row, token, state_of<Own>(reducer, state));
     double correct = 0;
     if constexpr (has_reducer<arg_max_reducer<float>, R>) {
       std::int32_t const best = state_of<arg_max_reducer<float>>(reducer, state).place;
