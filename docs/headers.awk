@@ -135,10 +135,11 @@ BEGIN {
   rule("tile|testing", " slot\\(int", "Where per_lane keeps a lane's value.")
   rule("tile|testing", "operator\\*\\(\\) const", "The lane.")
   rule("tile|testing", "operator\\+\\+\\(\\)", "To the next lane.")
-  rule("tile|program", "std::int32_t count\\(\\) const", "How many works there are.")
-  rule("tile|program", "gemm_work at\\(std::int32_t index\\) const", "The work at `index`, from 0 to count() - 1.")
-  rule("tile|program", "std::int32_t piece\\(std::int32_t k\\) const",
-       "The piece of the depth at place `k` of the list.")
+  rule("tile|program", "std::int32_t count\\(\\) const", "How many work items there are.")
+  rule("tile|program", "gemm_work_item at\\(std::int32_t index\\) const",
+       "The work item at `index`, from 0 to count() - 1.")
+  rule("tile|program", "std::int32_t k_tile\\(std::int32_t k\\) const",
+       "The number of the k-tile at place `k` of the list.")
   rule("testing", " value\\(std::uint64_t seed, std::uint64_t index\\) const",
        "The number at `index`; the same on every machine.")
   # Members that many programs have; the type says what they are for.
@@ -179,7 +180,7 @@ BEGIN {
   rule("program", "^ *using softmax =", "How rows of scores are reduced.")
   rule("program", "^ *using row_type =", "The state of a row of scores.")
   rule("program", "^ *using shape =", "Extents and shared memory.")
-  rule("program", "^ *using pieces_type =", "Extents, shared memory, and the copies into it.")
+  rule("program", "^ *using (pieces|stages)_type =", "Extents, shared memory, and the copies into it.")
   rule("program", "^ *using place_type =", "Where in a ring somebody is.")
   rule("program", "^ *using ahead_type =", "What is known of the works ahead.")
   rule("program", "^ *using split_type =", "What a warp has added up of a work.")

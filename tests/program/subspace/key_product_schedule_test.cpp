@@ -56,16 +56,16 @@ void multiply_tile(Works const& works, head_work const& work, view<float const, 
   std::vector<float> sums(static_cast<std::size_t>(Works::tile * columns));
   std::vector<float> a_box(head_box * head_box);
   std::vector<float> b_box(head_box * head_box);
-  for (std::int32_t piece = 0; piece < work.pieces; ++piece) {
+  for (std::int32_t k_tile = 0; k_tile < work.k_tiles; ++k_tile) {
     for (int row = 0; row < Works::tile; row += head_box) {
       for (int at = 0; at < head_box * head_box; ++at) {
-        a_box[static_cast<std::size_t>(at)] = read(a, works.a_place(work, row, piece), at / head_box, at % head_box);
+        a_box[static_cast<std::size_t>(at)] = read(a, works.a_place(work, row, k_tile), at / head_box, at % head_box);
       }
       for (int column = 0; column < columns; column += head_box) {
         for (int at = 0; at < head_box * head_box; ++at) {
           int const half = at / head_box / (head_box / 2) * (head_box / 2);  // each block copies half of the rows
           b_box[static_cast<std::size_t>(at)] =
-              read(b, works.b_place(work, column, half, piece), at / head_box - half, at % head_box);
+              read(b, works.b_place(work, column, half, k_tile), at / head_box - half, at % head_box);
         }
         for (int k = 0; k < head_box; ++k) {
           for (int i = 0; i < head_box; ++i) {
@@ -154,12 +154,12 @@ TEST_CASE("works of a prompt are all tiles of all parts, each once, in the room 
       gram_works const works{64, width, 4096, static_cast<std::int32_t>(std::min<std::int64_t>(tokens, most))};
       CAPTURE(width, tokens);
       std::set<std::int64_t> firsts;
-      std::int64_t pieces = 0;
+      std::int64_t k_tiles = 0;
       for (std::int32_t index = 0; index < works.count(); ++index) {
         head_work const work = works.at(index);
         firsts.insert(works.element(work, 0, 0));
-        pieces += work.pieces;
-        CHECK(work.pieces >= 1);
+        k_tiles += work.k_tiles;
+        CHECK(work.k_tiles >= 1);
         CHECK(work.row <= work.column);
         CHECK(work.column < works.tiles_across());
         CHECK(works.element(work, 0, 0) % gram_works::tile_elements == 0);
@@ -167,23 +167,23 @@ TEST_CASE("works of a prompt are all tiles of all parts, each once, in the room 
         CHECK(works.a_place(work, 0, 0).row == 4096 + work.part * gram_works::part_tokens);
       }
       CHECK(static_cast<std::int32_t>(firsts.size()) == works.count());
-      CHECK(pieces == std::int64_t{works.tiles()} * ((works.tokens + 63) / 64));
+      CHECK(k_tiles == std::int64_t{works.tiles()} * ((works.tokens + 63) / 64));
     }
   }
   CHECK(gram_works::parts_at_a_time(1024) == 13);
   CHECK(gram_works::part_elements(1024) * 4 == 10 * 256 * 1024);
 }
 
-TEST_CASE("places of a piece follow from those of the piece before", "[host]") {
+TEST_CASE("places of a k-tile follow from those of the k-tile before", "[host]") {
   gram_works const products{192, 5 * 192, 8192, 3000};
   projection_works const projection{192, 5 * 192, 3000};
   auto const check = [](auto const& works) {
     for (std::int32_t index = 0; index < works.count(); ++index) {
       head_work const work = works.at(index);
       for (std::int32_t at = 0; at < 256; at += head_box) {
-        for (std::int32_t piece = 1; piece < work.pieces; ++piece) {
-          CHECK(works.next_a(works.a_place(work, at, piece - 1)) == works.a_place(work, at, piece));
-          CHECK(works.next_b(works.b_place(work, at, 32, piece - 1)) == works.b_place(work, at, 32, piece));
+        for (std::int32_t k_tile = 1; k_tile < work.k_tiles; ++k_tile) {
+          CHECK(works.next_a(works.a_place(work, at, k_tile - 1)) == works.a_place(work, at, k_tile));
+          CHECK(works.next_b(works.b_place(work, at, 32, k_tile - 1)) == works.b_place(work, at, 32, k_tile));
         }
       }
     }

@@ -71,9 +71,9 @@ loss_tiles_results run_loss_tiles(Executor const& exec, loss_tiles<Tile, Reducer
 }
 
 /// The loss and its gradients. Tile: gemm_tile<T, shape<m, n, k>> with m and n of 64 or 128, the tile that a group
-/// computes at a time. Reducer:
-/// lse_reducer<float>, entropy_reducer<float>, or a paired_reducer that has one of them and arg_max_reducer<float> (for
-/// predictions), sum_reducer<float> (for smoothed labels), or any Reducer of floats or of placed_value<float>.
+/// computes at a time. Reducer: lse_reducer<float>, entropy_reducer<float>, or a paired_reducer that has one of them
+/// and arg_max_reducer<float> (for predictions), sum_reducer<float> (for smoothed labels), or any Reducer of floats or
+/// of placed_value<float>.
 template <class Tile, class Reducer = lse_reducer<float>,
           class Filter = gradient_filter_for<typename loss_tile<Tile>::value_type>>
 struct linear_loss {
@@ -162,9 +162,9 @@ struct linear_loss {
 
   /// Enqueues the gradients of a loss, after forward() with the same inputs, options and workspace. What forward()
   /// wrote stays as it is, so that backward() may be called again, except for kept softmaxes (see workspace_budget):
-  /// after these forward() must run again before the next backward(). Without it, after another forward() and after
-  /// none gradients are NaN and exec.wait() throws value_error (program/loss/stamp.hpp); then, too, forward() must run
-  /// again. `upstream`: gradients of the final result by the outputs of forward().
+  /// after these forward() must run again before the next backward(). If the workspace holds another forward() or none, or its
+  /// softmaxes are used up, gradients are NaN and exec.wait() throws value_error (program/loss/stamp.hpp); then
+  /// forward() must run again. `upstream`: gradients of the final result by the outputs of forward().
   template <class Executor, class Label = std::int64_t, class Gradient = value_type>
   static void backward(Executor const& exec, inputs<Label> const& in, linear_loss_options const& options,
                        loss_upstream const& upstream, linear_loss_gradients<Gradient> const& out,

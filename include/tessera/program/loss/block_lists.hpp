@@ -187,14 +187,14 @@ struct list_loss_blocks {
 struct listed_loss_tiles {
   tile_order::place const* tiles;  ///< coordinates of the part's tiles
   std::int32_t const* tile_count;  ///< how many tiles there are
-  std::int32_t pieces;             ///< pipeline stages that a tile takes: pieces of the depth
+  std::int32_t k_tiles;            ///< k-tiles of the depth, one for each pipeline stage
 
   [[nodiscard]] TESSERA_FN std::int32_t count() const { return *tile_count; }
-  [[nodiscard]] TESSERA_FN gemm_work at(std::int32_t index) const {
+  [[nodiscard]] TESSERA_FN gemm_work_item at(std::int32_t index) const {
     tile_order::place const tile = tiles[index];
-    return {tile.row, tile.column, 0, pieces};
+    return {tile.row, tile.column, 0, k_tiles};
   }
-  [[nodiscard]] TESSERA_FN constexpr std::int32_t piece(std::int32_t k) const { return k; }
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t k_tile(std::int32_t k) const { return k; }
 };
 
 /// Lists the tiles of each part that are made; run with a group for each part. Where one of 2 x 2 blocks is alive all

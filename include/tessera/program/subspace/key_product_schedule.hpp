@@ -23,10 +23,10 @@ inline namespace v0 {
 
 /// A work item: a tile, over a part of the depth.
 struct head_work {
-  std::int32_t row;     ///< row of the tile, in tiles
-  std::int32_t column;  ///< column of the tile, in tiles
-  std::int32_t part;    ///< part of the depth
-  std::int32_t pieces;  ///< pieces of 64 of the depth, one for each pipeline stage
+  std::int32_t row;      ///< row of the tile, in tiles
+  std::int32_t column;   ///< column of the tile, in tiles
+  std::int32_t part;     ///< part of the depth
+  std::int32_t k_tiles;  ///< k-tiles, 64 of the depth each, one for each pipeline stage
 };
 
 /// The rows, and columns, of a box.
@@ -76,21 +76,21 @@ struct gram_works {
 
   /// The coordinates in a of 64 tokens by 64 channels, from channel `row` of the tile's rows on.
   [[nodiscard]] TESSERA_FN constexpr head_place a_place(head_work const& work, std::int32_t row,
-                                                        std::int32_t piece) const {
-    return place_of(work.row * tile + row, work, piece * head_box);
+                                                        std::int32_t k_tile) const {
+    return place_of(work.row * tile + row, work, k_tile * head_box);
   }
-  /// The coordinates in b of tokens, from token `depth` of the piece on, by 64 channels, from channel `column` of the
+  /// The coordinates in b of tokens, from token `depth` of the k-tile on, by 64 channels, from channel `column` of the
   /// tile's columns on.
   [[nodiscard]] TESSERA_FN constexpr head_place b_place(head_work const& work, std::int32_t column, std::int32_t depth,
-                                                        std::int32_t piece) const {
-    return place_of(work.column * tile + column, work, piece * head_box + depth);
+                                                        std::int32_t k_tile) const {
+    return place_of(work.column * tile + column, work, k_tile * head_box + depth);
   }
 
-  /// The coordinates in a of the next piece, without a division.
+  /// The coordinates in a of the next k-tile, without a division.
   [[nodiscard]] TESSERA_FN constexpr head_place next_a(head_place place) const {
     return {place.column, place.row + head_box, place.head};
   }
-  /// The coordinates in b of the next piece, without a division.
+  /// The coordinates in b of the next k-tile, without a division.
   [[nodiscard]] TESSERA_FN constexpr head_place next_b(head_place place) const { return next_a(place); }
 
   /// The index of an element of a tile in the parts' sums.
@@ -124,21 +124,22 @@ struct projection_works {
   }
   /// The coordinates in a of 64 tokens, from token `row` of the tile on, by 64 channels.
   [[nodiscard]] TESSERA_FN constexpr head_place a_place(head_work const& work, std::int32_t row,
-                                                        std::int32_t piece) const {
-    std::int32_t const channel = piece * head_box;
+                                                        std::int32_t k_tile) const {
+    std::int32_t const channel = k_tile * head_box;
     return {channel % channels, work.row * tile + row, channel / channels};
   }
-  /// The coordinates in b, the directions, which are one head: rows are channels, from channel `depth` of the piece on.
+  /// The coordinates in b, the directions, which are one head: rows are channels, from channel `depth` of the k-tile
+  /// on.
   [[nodiscard]] TESSERA_FN constexpr head_place b_place(head_work const&, std::int32_t column, std::int32_t depth,
-                                                        std::int32_t piece) const {
-    return {column, piece * head_box + depth, 0};
+                                                        std::int32_t k_tile) const {
+    return {column, k_tile * head_box + depth, 0};
   }
-  /// The coordinates in a of the next piece, without a division.
+  /// The coordinates in a of the next k-tile, without a division.
   [[nodiscard]] TESSERA_FN constexpr head_place next_a(head_place place) const {
     bool const is_last = place.column + head_box == channels;
     return {is_last ? 0 : place.column + head_box, place.row, is_last ? place.head + 1 : place.head};
   }
-  /// The coordinates in b of the next piece, without a division.
+  /// The coordinates in b of the next k-tile, without a division.
   [[nodiscard]] TESSERA_FN constexpr head_place next_b(head_place place) const {
     return {place.column, place.row + head_box, 0};
   }
