@@ -51,7 +51,7 @@ float read(view<float const, 3> heads, head_place place, std::int64_t row, std::
 
 /// Computes the sums of a tile box by box, as head_products does, and passes row, column and sum to `store`.
 template <class Works, class Store>
-void multiply_tile(Works const& works, head_work const& work, view<float const, 3> a, view<float const, 3> b,
+void multiply_tile(Works const& works, head_work_item const& work, view<float const, 3> a, view<float const, 3> b,
                    bool is_across, int columns, Store const& store) {
   std::vector<float> sums(static_cast<std::size_t>(Works::tile * columns));
   std::vector<float> a_box(head_box * head_box);
@@ -98,7 +98,7 @@ void add_products_by_boxes(Executor const& exec, key_block const& keys, matrix_v
                            static_cast<std::int32_t>(first),
                            static_cast<std::int32_t>(std::min(span, keys.tokens - first))};
     for (std::int32_t index = 0; index < works.count(); ++index) {
-      head_work const work = works.at(index);
+      head_work_item const work = works.at(index);
       multiply_tile(works, work, keys.all(), keys.all(), true, gram_works::tile,
                     [&](std::int32_t row, std::int32_t column, float sum) {
                       parts.at(static_cast<std::size_t>(works.element(work, row, column))) = sum;
@@ -156,7 +156,7 @@ TEST_CASE("works of a prompt are all tiles of all parts, each once, in the room 
       std::set<std::int64_t> firsts;
       std::int64_t k_tiles = 0;
       for (std::int32_t index = 0; index < works.count(); ++index) {
-        head_work const work = works.at(index);
+        head_work_item const work = works.at(index);
         firsts.insert(works.element(work, 0, 0));
         k_tiles += work.k_tiles;
         CHECK(work.k_tiles >= 1);
@@ -179,7 +179,7 @@ TEST_CASE("places of a k-tile follow from those of the k-tile before", "[host]")
   projection_works const projection{192, 5 * 192, 3000};
   auto const check = [](auto const& works) {
     for (std::int32_t index = 0; index < works.count(); ++index) {
-      head_work const work = works.at(index);
+      head_work_item const work = works.at(index);
       for (std::int32_t at = 0; at < 256; at += head_box) {
         for (std::int32_t k_tile = 1; k_tile < work.k_tiles; ++k_tile) {
           CHECK(works.next_a(works.a_place(work, at, k_tile - 1)) == works.a_place(work, at, k_tile));
@@ -201,7 +201,7 @@ TEST_CASE("boxes of keys and directions add up to coefficients", "[host]") {
     CAPTURE(tokens);
     std::int64_t seen = 0;
     for (std::int32_t index = 0; index < works.count(); ++index) {
-      head_work const work = works.at(index);
+      head_work_item const work = works.at(index);
       multiply_tile(works, work, keys.all(), directions.all(), false, 64,
                     [&](std::int32_t row, std::int32_t column, float sum) {
                       std::int64_t const token = work.row * projection_works::tile + row;

@@ -59,7 +59,7 @@ struct loss_list_entry {
 };
 
 /// A work item of the products: a tile of 256 rows and some channels, summed over the blocks of a list.
-struct loss_product_work {
+struct loss_product_item {
   bool is_hidden;             ///< whether it is a tile of the hidden states' gradient, else of the classifier's
   std::int32_t panel;         ///< the panel of 256 rows; -1: nothing to do
   std::int32_t channel_tile;  ///< number of the tile along the channels
@@ -85,7 +85,7 @@ struct loss_product_works {
   }
   /// The work item of a worker in a turn. Every other turn goes backwards through the workers, so that the worker with
   /// the longest item of one turn gets the shortest of the next.
-  [[nodiscard]] TESSERA_FN constexpr loss_product_work at(std::int32_t turn, std::int32_t worker,
+  [[nodiscard]] TESSERA_FN constexpr loss_product_item at(std::int32_t turn, std::int32_t worker,
                                                           std::int32_t workers) const {
     std::int32_t const index = turn * workers + (turn % 2 == 0 ? worker : workers - 1 - worker);
     if (index >= count()) {

@@ -121,7 +121,7 @@ struct loss_gradient_products {
     fence_barrier_init();
   }
 
-  __device__ __forceinline__ loss_product_work work_at(std::int32_t turn, std::int32_t worker) const {
+  __device__ __forceinline__ loss_product_item work_at(std::int32_t turn, std::int32_t worker) const {
     return works.at(turn, worker, static_cast<std::int32_t>(gridDim.x) / 2);
   }
   /// How many work items each worker takes; the last one may not exist.
@@ -138,7 +138,7 @@ struct loss_gradient_products {
     tensor_map const& entries = range.is_in_order() ? classifier : gathered;
     place_type place;
     for (std::int32_t turn = 0; turn < count; ++turn) {
-      loss_product_work const work = work_at(turn, worker);
+      loss_product_item const work = work_at(turn, worker);
       if (work.is_hidden) {
         load_stages<true>(scratch, work, entries, own, place);
       } else {
@@ -149,7 +149,7 @@ struct loss_gradient_products {
 
   /// Loads the stages of a work item. Compiled for each kind of product, since the producer has few registers.
   template <bool IsHidden>
-  __device__ __forceinline__ void load_stages(scratch_type& scratch, loss_product_work const& work, tensor_map const& b,
+  __device__ __forceinline__ void load_stages(scratch_type& scratch, loss_product_item const& work, tensor_map const& b,
                                               std::int32_t own, place_type& place) const {
     std::int32_t const first = work.panel * rows + own * halves * box;
     std::int32_t const channel = work.channel_tile * channels;
@@ -193,7 +193,7 @@ struct loss_gradient_products {
       place.skip(k_tiles_at(0, worker));
     }
     for (std::int32_t turn = consumer; turn < count; turn += 2) {
-      loss_product_work const work = same_for_warp(work_at(turn, worker));
+      loss_product_item const work = same_for_warp(work_at(turn, worker));
       scratch.turn[consumer].wait(turn_phase);
       turn_phase ^= 1;
       place.agree();
@@ -213,7 +213,7 @@ struct loss_gradient_products {
   }
 
   /// Writes a warp's sums. `first_row`: the warp's first row in the tile.
-  __device__ __forceinline__ void write(loss_product_work const& work, sums_type const& sums, std::int32_t first_row,
+  __device__ __forceinline__ void write(loss_product_item const& work, sums_type const& sums, std::int32_t first_row,
                                         sum_staging& staging) const {
     std::int32_t const channel = work.channel_tile * channels;
     std::int32_t const row = work.panel * rows + first_row;
@@ -234,7 +234,7 @@ struct loss_gradient_products {
 
   /// The work item, marked as the same in all lanes of a warp: unless the compiler knows that, it lets multiplications
   /// wait for each other.
-  __device__ __forceinline__ static loss_product_work same_for_warp(loss_product_work work) {
+  __device__ __forceinline__ static loss_product_item same_for_warp(loss_product_item work) {
     constexpr unsigned all = 0xffffffffU;
     work.is_hidden = __shfl_sync(all, work.is_hidden ? 1 : 0, 0) != 0;
     work.panel = __shfl_sync(all, work.panel, 0);
@@ -247,7 +247,7 @@ struct loss_gradient_products {
   /// while the next is awaited, and a stage is released when the next one's multiplications have begun. When the last
   /// stage is loaded it is the other warpgroup's turn.
   template <operand_order Order>
-  __device__ __forceinline__ void multiply_tile(scratch_type& scratch, loss_product_work const& work, int consumer,
+  __device__ __forceinline__ void multiply_tile(scratch_type& scratch, loss_product_item const& work, int consumer,
                                                 place_type& place, sums_type& sums) const {
     std::int32_t const k_tiles = 2 * work.count;
     pin(sums);
@@ -271,7 +271,7 @@ struct loss_gradient_products {
   }
 
   template <operand_order Order>
-  __device__ __forceinline__ void await_stage(scratch_type& scratch, loss_product_work const& work, std::int32_t k,
+  __device__ __forceinline__ void await_stage(scratch_type& scratch, loss_product_item const& work, std::int32_t k,
                                               place_type const& place) const {
     scratch.full[place.stage].wait(place.phase);
     if (Order == across && work.is_unclean) {

@@ -113,7 +113,7 @@ struct head_products {
     std::int32_t const count = works.count();
     place_type place;
     for (std::int32_t index = first_work; index < count; index += stride()) {
-      head_work const work = works.at(index);
+      head_work_item const work = works.at(index);
       places at = first_places(work, own);
       for (std::int32_t k_tile = 0; k_tile < work.k_tiles; ++k_tile) {
         load_stage(scratch, at, own, place);
@@ -129,7 +129,7 @@ struct head_products {
     head_place b[boxes];
   };
 
-  __device__ __forceinline__ places first_places(head_work const& work, std::int32_t own) const {
+  __device__ __forceinline__ places first_places(head_work_item const& work, std::int32_t own) const {
     places found;
 #pragma unroll
     for (int i = 0; i < shape::consumers; ++i) {
@@ -169,7 +169,7 @@ struct head_products {
     place_type place;
     typename mma::sum_type sums[mma::registers];
     for (std::int32_t index = first_work; index < count; index += stride()) {
-      head_work work = works.at(index);
+      head_work_item work = works.at(index);
       // So that the compiler knows that it is the same in all lanes.
       work.k_tiles = __shfl_sync(0xffffffffU, work.k_tiles, 0);
       multiply_tile(scratch, consumer, place, sums, work.k_tiles);
