@@ -183,9 +183,9 @@ bench::registration const registered([] {
   auto const images = [](on_type const& on) {
     return matrix_view<float>(on.space()[on.regions().images].data, {on_type::width, on_type::rank});
   };
-  auto const shares = [](on_type const& on) {
-    return view<double, 3>(on.space()[on.regions().shares].data,
-                           {product_shares::shares, on_type::rank, on_type::rank});
+  auto const splits = [](on_type const& on) {
+    return view<double, 3>(on.space()[on.regions().splits].data,
+                           {product_splits::splits, on_type::rank, on_type::rank});
   };
   auto const factor = [](on_type const& on) {
     return matrix_view<double>(on.space()[on.regions().factor].data, {on_type::rank, on_type::rank});
@@ -209,12 +209,12 @@ bench::registration const registered([] {
   });
   bench::add_cuda("shadow/prefill/shares/1024x160", [=](benchmark::State& state) {
     measure_program(state, width * rank * (rank + 1), [=](on_type const& on) {
-      return product_shares{columns(on), shares(on)};
+      return product_splits{columns(on), splits(on)};
     });
   });
   bench::add_cuda("shadow/prefill/factor/160", [=](benchmark::State& state) {
     measure_program(state, rank * rank * rank / 3, [=](on_type const& on) {
-      return one_factorization{{shares(on), on_type::rank, factor(on)}};
+      return one_factorization{{splits(on), on_type::rank, factor(on)}};
     });
   });
   bench::add_cuda("shadow/prefill/solve/1024x160", [=](benchmark::State& state) {

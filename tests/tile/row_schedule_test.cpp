@@ -20,28 +20,28 @@ struct visits {
 
 /// What one worker does: it opens a share, walks it and closes it before the next.
 void walk(row_schedule const& schedule, std::int32_t worker, visits& seen) {
-  row_share before{};
+  row_split before{};
   bool is_open = false;
   for (std::int32_t index = worker; index < schedule.count(); index += schedule.workers) {
-    row_share const share = schedule.share_at(index);
-    gemm_work const work = schedule.at(index);
-    seen.wrong += work.pieces == (share.is_there ? 5 : 0) ? 0 : 1;
-    if (!share.is_there) {
+    row_split const part = schedule.split_at(index);
+    gemm_work_item const work = schedule.at(index);
+    seen.wrong += work.k_tiles == (part.is_there ? 5 : 0) ? 0 : 1;
+    if (!part.is_there) {
       continue;
     }
-    bool const is_inside = share.row >= 0 && share.row < schedule.rows && work.column >= 0 &&
-                           work.column < schedule.columns && share.split < schedule.states();
-    seen.wrong += is_inside && work.row == share.row ? 0 : 1;
-    seen.wrong += (share.before == 0) == !is_open ? 0 : 1;
-    seen.wrong += is_open && (share.row != before.row || share.split != before.split || share.place <= before.place ||
-                              share.before != before.before + 1)
+    bool const is_inside = part.row >= 0 && part.row < schedule.rows && work.column >= 0 &&
+                           work.column < schedule.columns && part.split < schedule.states();
+    seen.wrong += is_inside && work.row == part.row ? 0 : 1;
+    seen.wrong += (part.before == 0) == !is_open ? 0 : 1;
+    seen.wrong += is_open && (part.row != before.row || part.split != before.split || part.place <= before.place ||
+                              part.before != before.before + 1)
                       ? 1
                       : 0;
-    is_open = !share.is_last;
-    before = share;
+    is_open = !part.is_last;
+    before = part;
     if (is_inside) {
-      ++seen.of_tile[static_cast<std::size_t>(share.row * schedule.columns + work.column)];
-      seen.of_split[static_cast<std::size_t>(share.row * schedule.states() + share.split)] += share.is_last;
+      ++seen.of_tile[static_cast<std::size_t>(part.row * schedule.columns + work.column)];
+      seen.of_split[static_cast<std::size_t>(part.row * schedule.states() + part.split)] += part.is_last;
     }
   }
   seen.wrong += is_open ? 1 : 0;

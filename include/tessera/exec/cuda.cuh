@@ -6,23 +6,25 @@
 ///     exec.run(doubled{numbers}, numbers.size() / 32);  // returns at once
 ///     exec.wait();                                      // waits for the stream, throws what groups reported
 ///
-/// A program with 32 lanes gets warps, several a block; one with more lanes gets whole blocks. Its scratch lies in
-/// shared memory. `run`, `copy` and `clear` only enqueue and can be captured in a CUDA graph (the executor must be made
-/// before the capture begins). Programs may say `groups_per_block` (of 32 lanes each), `blocks_per_multiprocessor` and
-/// `blocks_per_cluster` (sm_90; `run` rounds the number of tiles up to whole clusters) as static ints. They say
-/// `is_persistent` as a static bool if a thread block goes from tile to tile by itself: then `count` is the number of
-/// thread blocks. A program that says `waits_for_stream` itself calls the functions of tile/cuda/dependent_launch.cuh.
+/// A group of a program with 32 lanes is a warp, and a thread block has several of them. A group with more lanes is a
+/// whole thread block. Its scratch lies in shared memory. `run`, `copy` and `clear` only enqueue and can be captured in
+/// a CUDA graph (the executor must be made before the capture begins).
 ///
-/// A program that is not for every architecture says `from_architecture` and `before_architecture` as static ints (900
-/// is sm_90; the second is the first architecture that is too new) and is compiled for those alone. With the static
-/// bool `needs_specific_architecture` it is compiled for sm_90a but not for sm_90. On other devices `run` throws: ask
-/// `exec.has<P>()`, and run the portable program instead.
+/// A program may have the static ints `groups_per_block` (of 32 lanes each), `blocks_per_multiprocessor` and
+/// `blocks_per_cluster` (sm_90; `run` rounds the number of tiles up to whole clusters). If a thread block goes from
+/// tile to tile itself, the program has the static bool `is_persistent`, and `count` is the number of thread blocks. If
+/// the program calls the functions of tile/cuda/dependent_launch.cuh itself, it has the static bool `waits_for_stream`.
 ///
-/// Making an executor chooses the current device, allocates status words (exec/status_calls.hpp) on it and in pinned
-/// memory, and waits for both to be ready, not for any stream of yours; copies of an executor share them. `run` throws
-/// shape_error for a negative count, and device_error where a program is for other architectures or needs more shared
-/// memory than there is, or the launch fails; `wait` throws what groups report. The device must have compute capability
-/// 8.0 or later.
+/// A program that is not for every architecture has the static ints `from_architecture` and `before_architecture` (900
+/// is sm_90; the second is the first architecture that is too new) and is compiled for those architectures alone. With
+/// the static bool `needs_specific_architecture` it is compiled for sm_90a but not for sm_90. On other devices `run`
+/// throws: ask `exec.has<P>()`, and run the portable program instead.
+///
+/// The constructor chooses the current device, and allocates status words (exec/status_calls.hpp) on it and in pinned
+/// memory, which copies of the executor share. It waits until these are ready, and for no stream of the caller's. `run`
+/// throws shape_error for a negative count, and device_error where a program is for other architectures or needs more
+/// shared memory than there is, or the launch fails; `wait` throws what groups report. The device must have compute
+/// capability 8.0 or later.
 ///
 /// The first executor on a device of compute capability 9.0 says on standard error if its source was not compiled for
 /// sm_90a: without the "a" no program may use wgmma, and portable programs run instead. (nvcc cannot say it: with

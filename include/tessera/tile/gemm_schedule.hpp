@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Schedules of matrix products: which tiles there are, in which order they are computed, and over which k-tiles
-/// (pieces of the depth) each tile is summed.
+/// (parts of the depth) each tile is summed.
 ///
-///     dense_schedule{{32, 32, 8}, 128}              // all tiles of 32 x 32, in bands of 8, over all 128 pieces
-///     listed_schedule{tiles, count, pieces}         // these tiles, each over its own list of pieces
+///     dense_schedule{{32, 32, 8}, 128}              // all tiles of 32 x 32, in bands of 8, over all 128 k-tiles
+///     listed_schedule{tiles, count, k_tiles}        // these tiles, each over its own list of k-tiles
 ///
-/// A schedule is trivially copyable. It has count(); at(i), work item number i, for all i below count(); and piece(k),
+/// A schedule is trivially copyable. It has count(); at(i), work item number i, for all i below count(); and k_tile(k),
 /// the number of the k-tile that is k-th in the schedule's list. Work items are taken in order by whichever worker is
-/// free (a thread block takes every n-th), so lists of items of different lengths begin with the longest. A user's own
-/// schedule may keep a row of tiles for a block, or compute lists on the fly.
+/// free (a thread block takes every n-th), so that a list of items of different lengths begins with the longest. A
+/// user's own schedule may give all tiles of a row to one thread block, or compute lists while the program runs.
 #pragma once
 
 #include <cstdint>
@@ -20,36 +20,36 @@ namespace tessera {
 inline namespace v0 {
 
 /// One work item: a tile and its k-tiles.
-struct gemm_work {
-  std::int32_t row;     ///< of the tile, counted in tiles
-  std::int32_t column;  ///< of the tile, counted in tiles
-  std::int32_t first;   ///< place of its first k-tile in the schedule's list
-  std::int32_t pieces;  ///< number of its k-tiles; if 0, the sums are zeros
+struct gemm_work_item {
+  std::int32_t row;      ///< of the tile, counted in tiles
+  std::int32_t column;   ///< of the tile, counted in tiles
+  std::int32_t first;    ///< place of its first k-tile in the schedule's list
+  std::int32_t k_tiles;  ///< number of its k-tiles; if 0, the sums are zeros
 };
 
 /// The schedule of every tile, over the whole depth.
 struct dense_schedule {
-  tile_order order;     ///< the order of the tiles
-  std::int32_t pieces;  ///< k-tiles of the depth
+  tile_order order;      ///< the order of the tiles
+  std::int32_t k_tiles;  ///< k-tiles of the depth
 
   [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const { return static_cast<std::int32_t>(order.count()); }
-  [[nodiscard]] TESSERA_FN constexpr gemm_work at(std::int32_t index) const {
+  [[nodiscard]] TESSERA_FN constexpr gemm_work_item at(std::int32_t index) const {
     tile_order::place const tile = order.at(index);
-    return {tile.row, tile.column, 0, pieces};
+    return {tile.row, tile.column, 0, k_tiles};
   }
-  [[nodiscard]] TESSERA_FN constexpr std::int32_t piece(std::int32_t k) const { return k; }
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t k_tile(std::int32_t k) const { return k; }
 };
 
 /// The schedule of some tiles, each over some of the depth. Its lists are in memory where the product runs: on a GPU,
 /// the device's.
 struct listed_schedule {
-  gemm_work const* works;    ///< the work items, of which there are count()
-  std::int32_t work_count;   ///< how many work items there are
-  std::int32_t const* list;  ///< numbers of k-tiles, to which work items refer
+  gemm_work_item const* items;  ///< the work items, of which there are count()
+  std::int32_t item_count;      ///< how many work items there are
+  std::int32_t const* list;     ///< numbers of k-tiles, to which work items refer
 
-  [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const { return work_count; }
-  [[nodiscard]] TESSERA_FN constexpr gemm_work at(std::int32_t index) const { return works[index]; }
-  [[nodiscard]] TESSERA_FN constexpr std::int32_t piece(std::int32_t k) const { return list[k]; }
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const { return item_count; }
+  [[nodiscard]] TESSERA_FN constexpr gemm_work_item at(std::int32_t index) const { return items[index]; }
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t k_tile(std::int32_t k) const { return list[k]; }
 };
 
 }  // namespace v0

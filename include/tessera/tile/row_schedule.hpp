@@ -3,17 +3,17 @@
 /// worker stays with a row of tiles until its split of the row is done, so that it can keep the state that it reduces.
 ///
 ///     row_schedule const schedule = row_schedule::make(32, 1000, 36, 66);     // tiles: 32 x 1000; 66 workers
-///     schedule.kinds[1];                    // one band of 32 rows, of which each is shared by 2 workers
-///     schedule.kinds[1].tail;               // but its last 30 tiles: the 2 workers left over take those of all rows
+///     schedule.kinds[1];                    // one band of 32 rows, each of which 2 workers share
+///     schedule.kinds[1].tail;               // but its last 30 tiles: the 2 other workers take those of all rows
 ///     schedule.states();                    // splits of a row at most: 4
 ///
-/// All workers walk through a band of rows together, in step, so that columns of the second operand come out of a
+/// All workers walk through a band of rows together, in step, so that columns of the second operand are read from a
 /// cache. If there are more rows than workers, they then walk through the next band. `splits` workers share each row,
-/// and each takes every `splits`-th place of it. Workers that are left over, fewer than a band has rows, take the last
-/// places of all rows, one row after the other, so that all workers end at the same time: one or two of them take the
-/// tail of a row. There are more bands than needed if that leaves less than half as much to the workers left over,
-/// which are not in step. The first eight places of a row are columns from all over it; the others are in order. A
-/// worker takes every `workers`-th work item, as in gemm_cooperative.
+/// and each takes every `splits`-th place of it. The remaining workers, fewer than a band has rows, take the last
+/// places (the tail) of all rows, one row after the other, so that all workers end at the same time; one or two of them
+/// take the tail of a row. These workers are not in step with the others: the schedule has more bands than needed if
+/// that leaves them less than half as many tiles. The first eight places of a row are columns from all parts of it; the
+/// others are in order. A worker takes every `workers`-th work item, as in gemm_cooperative.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The part (`row_share`) of a row of tiles that a work item belongs to, and the item's place in it.
-struct row_share {
+/// The part (`row_split`) of a row of tiles that a work item belongs to, and the item's place in it.
+struct row_split {
   std::int32_t row;     ///< index of the row of tiles
   std::int32_t split;   ///< index of the split within the row
   std::int32_t place;   ///< place in the row's order
@@ -53,18 +53,18 @@ struct row_schedule {
 
   std::int32_t rows;         ///< of the matrix, in tiles
   std::int32_t columns;      ///< of the matrix, in tiles
-  std::int32_t pieces;       ///< k-tiles of the depth
+  std::int32_t k_tiles;      ///< k-tiles of the depth
   std::int32_t workers;      ///< workers that take items at the same time
   std::int32_t most_states;  ///< the most splits that a row may have
   std::int32_t first_place;  ///< the first place of each row that is to be done
   std::int32_t places;       ///< places of each row that are to be done
   row_bands kinds[2];        ///< the bands; those of the second kind have one row less
-  std::int32_t works;        ///< work items of all workers
+  std::int32_t items;        ///< work items of all workers
 
   /// The schedule of all tiles of a matrix of rows x columns tiles, for at most so many workers and splits of a row.
-  [[nodiscard]] static constexpr row_schedule make(std::int32_t rows, std::int32_t columns, std::int32_t pieces,
+  [[nodiscard]] static constexpr row_schedule make(std::int32_t rows, std::int32_t columns, std::int32_t k_tiles,
                                                    std::int32_t most_workers, std::int32_t most_states = 0x7fffffff) {
-    row_schedule const made{rows, columns, pieces, most_workers, most_states, 0, 0, {}, 0};
+    row_schedule const made{rows, columns, k_tiles, most_workers, most_states, 0, 0, {}, 0};
     return made.of_places(0, columns);
   }
 
@@ -90,20 +90,20 @@ struct row_schedule {
   [[nodiscard]] TESSERA_FN constexpr std::int32_t steps() const {
     return kinds[0].count * kinds[0].steps + kinds[1].count * kinds[1].steps;
   }
-  [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const { return works; }
-  [[nodiscard]] TESSERA_FN constexpr gemm_work at(std::int32_t index) const {
-    row_share const share = share_at(index);
-    return {share.row, column_at(share.place), 0, share.is_there ? pieces : 0};
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const { return items; }
+  [[nodiscard]] TESSERA_FN constexpr gemm_work_item at(std::int32_t index) const {
+    row_split const part = split_at(index);
+    return {part.row, column_at(part.place), 0, part.is_there ? k_tiles : 0};
   }
-  [[nodiscard]] TESSERA_FN constexpr std::int32_t piece(std::int32_t k) const { return k; }
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t k_tile(std::int32_t k) const { return k; }
 
   /// The split of a row that a work item belongs to.
-  [[nodiscard]] TESSERA_FN constexpr row_share share_at(std::int32_t index) const {
+  [[nodiscard]] TESSERA_FN constexpr row_split split_at(std::int32_t index) const {
     std::int32_t const worker = index % workers;
     std::int32_t const step = index / workers;
     std::int32_t const first_steps = kinds[0].count * kinds[0].steps;
-    return step < first_steps ? share_in(kinds[0], 0, worker, step)
-                              : share_in(kinds[1], kinds[0].count * kinds[0].rows, worker, step - first_steps);
+    return step < first_steps ? split_in(kinds[0], 0, worker, step)
+                              : split_in(kinds[1], kinds[0].count * kinds[0].rows, worker, step - first_steps);
   }
 
   /// The column at a place; places outside of the row have any column.
@@ -131,10 +131,10 @@ struct row_schedule {
     made.kinds[1] = {count - higher, rows / count, 1, 0, 0, 0};
     for (row_bands& bands : made.kinds) {
       if (bands.count > 0 && bands.rows > 0) {
-        bands = share_out(bands, made.places);
+        bands = with_tails(bands, made.places);
       }
     }
-    made.works = workers * made.steps();
+    made.items = workers * made.steps();
     return made;
   }
   [[nodiscard]] constexpr std::int64_t tail_tiles() const {
@@ -149,14 +149,14 @@ struct row_schedule {
     return static_cast<std::int32_t>((std::int64_t{2} * i + 1) * columns / (2 * samples));
   }
 
-  [[nodiscard]] TESSERA_FN constexpr row_share share_in(row_bands const& bands, std::int32_t first_row,
+  [[nodiscard]] TESSERA_FN constexpr row_split split_in(row_bands const& bands, std::int32_t first_row,
                                                         std::int32_t worker, std::int32_t step) const {
     std::int32_t const band = step / bands.steps;
     std::int32_t const own_step = step - band * bands.steps;
     std::int32_t const band_row = first_row + band * bands.rows;
     std::int32_t const regular = bands.rows * bands.splits;
     if (worker >= regular) {
-      return tail_share(bands, band_row, worker - regular, own_step);
+      return tail_split(bands, band_row, worker - regular, own_step);
     }
     std::int32_t const row = worker / bands.splits;
     std::int32_t const split = worker - row * bands.splits;
@@ -167,7 +167,7 @@ struct row_schedule {
 
   /// A worker's places lie one after the other, and are at least as many as a row's tail has. The places that it takes
   /// of one row are a split.
-  [[nodiscard]] TESSERA_FN constexpr row_share tail_share(row_bands const& bands, std::int32_t band_row,
+  [[nodiscard]] TESSERA_FN constexpr row_split tail_split(row_bands const& bands, std::int32_t band_row,
                                                           std::int32_t which, std::int32_t step) const {
     if (bands.tail == 0) {
       return {0, 0, 0, 0, false, false};
@@ -185,7 +185,7 @@ struct row_schedule {
   }
 
   /// Chooses tails so long that the workers left over take as long as the `splits` workers of a row.
-  [[nodiscard]] constexpr row_bands share_out(row_bands bands, std::int32_t all_places) const {
+  [[nodiscard]] constexpr row_bands with_tails(row_bands bands, std::int32_t all_places) const {
     bands.splits = clamp(workers / bands.rows, 1, max(min(all_places, most_states), 1));
     bands.steps = divide_up(all_places, bands.splits);
     bands.tail = 0;

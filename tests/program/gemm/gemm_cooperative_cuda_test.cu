@@ -25,7 +25,7 @@ constexpr warpgroup_gemm_policy single_policy{192, 1, 4, 8, 24, 240};
 constexpr warpgroup_gemm_policy pair_turns_policy{192, 2, 5, 8, 24, 240};
 constexpr warpgroup_gemm_policy single_turns_policy{64, 1, 4, 8, 24, 240};
 
-/// The product a b^T of 300 x 500 over a depth of six and a half pieces.
+/// The product a b^T of 300 x 500 over a depth of six and a half k-tiles.
 struct small_problem {
   static constexpr std::int64_t rows = 300;
   static constexpr std::int64_t columns = 500;
@@ -49,11 +49,11 @@ struct small_problem {
     return make_tensor_map("test", matrix_view<bfloat16 const>(device_b.data(), {columns, depth}),
                            {Program::b_box_rows, Program::depth});
   }
-  /// A sum over the pieces of 64 in a list.
-  double sum(std::int64_t row, std::int64_t column, std::vector<std::int32_t> const& pieces) const {
+  /// A sum over the k-tiles of 64 in a list.
+  double sum(std::int64_t row, std::int64_t column, std::vector<std::int32_t> const& k_tiles) const {
     double total = 0;
-    for (std::int32_t const piece : pieces) {
-      for (std::int64_t k = 64 * piece; k < std::min(depth, 64 * (std::int64_t{piece} + 1)); ++k) {
+    for (std::int32_t const k_tile : k_tiles) {
+      for (std::int64_t k = 64 * k_tile; k < std::min(depth, 64 * (std::int64_t{k_tile} + 1)); ++k) {
         total += static_cast<double>(load(a[static_cast<std::size_t>(row * depth + k)])) *
                  static_cast<double>(load(b[static_cast<std::size_t>(column * depth + k)]));
       }
@@ -62,8 +62,8 @@ struct small_problem {
   }
 };
 
-/// Checks a schedule in which each tile has its own pieces of the depth, the longest list first; one tile has none, one
-/// is not in the schedule.
+/// Checks a schedule in which each tile has its own k-tiles, the longest list first; one tile has none, and one is not
+/// in the schedule.
 template <class Program, class Epilogue>
 void check_lists(Epilogue const& make_epilogue) {
   small_problem const problem;
@@ -73,10 +73,10 @@ void check_lists(Epilogue const& make_epilogue) {
     return;
   }
   std::vector<std::int32_t> const list{0, 1, 2, 3, 4, 5, 6, 6, 0, 3};
-  std::vector<gemm_work> const works{{0, 1, 0, 7}, {1, 0, 7, 2}, {0, 2, 9, 1},
-                                     {0, 0, 0, 0}, {1, 1, 2, 4}, {1, 2, 4, 1}};
+  std::vector<gemm_work_item> const works{{0, 1, 0, 7}, {1, 0, 7, 2}, {0, 2, 9, 1},
+                                          {0, 0, 0, 0}, {1, 1, 2, 4}, {1, 2, 4, 1}};
   buffer<std::int32_t> device_list(problem.exec, 10);
-  buffer<gemm_work> device_works(problem.exec, 6);
+  buffer<gemm_work_item> device_works(problem.exec, 6);
   std::vector<bfloat16> found(problem.rows * 504, tessera::store<bfloat16>(-77.0F));
   buffer<bfloat16> outputs(problem.exec, problem.rows * 504);
   problem.exec.copy(list, device_list);
@@ -94,10 +94,10 @@ void check_lists(Epilogue const& make_epilogue) {
   for (std::int64_t row = 0; row < problem.rows; ++row) {
     for (std::int64_t column = 0; column < 504; ++column) {
       double expected = -77;
-      for (gemm_work const& work : works) {
+      for (gemm_work_item const& work : works) {
         if (row / program::rows == work.row && column / program::columns == work.column) {
-          std::vector<std::int32_t> const pieces(list.begin() + work.first, list.begin() + work.first + work.pieces);
-          expected = column < problem.columns ? problem.sum(row, column, pieces) : 0;
+          std::vector<std::int32_t> const k_tiles(list.begin() + work.first, list.begin() + work.first + work.k_tiles);
+          expected = column < problem.columns ? problem.sum(row, column, k_tiles) : 0;
         }
       }
       double const got = static_cast<double>(load(found[static_cast<std::size_t>(row * 504 + column)]));
@@ -119,7 +119,7 @@ store_directly directly(matrix_view<bfloat16> target) {
 
 }  // namespace
 
-TEST_CASE("tiles can be summed over lists of pieces of the depth, also empty ones", "[cuda]") {
+TEST_CASE("tiles can be summed over lists of k-tiles, also empty ones", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   check_lists<gemm_cooperative<bfloat16, listed_schedule, store_boxes, pair_policy>>(by_boxes);
   check_lists<gemm_cooperative<bfloat16, listed_schedule, store_boxes, single_policy>>(by_boxes);

@@ -51,7 +51,7 @@ void check_lists(std::int32_t rows, std::int32_t columns, std::uint64_t every) {
   std::int64_t wrong = 0;
   for (std::int32_t turn = 0; turn < divide_up(works.count(), workers); ++turn) {
     for (std::int32_t worker = 0; worker < workers; ++worker) {
-      loss_product_work const work = works.at(turn, worker, workers);
+      loss_product_item const work = works.at(turn, worker, workers);
       if (work.panel < 0) {
         wrong += work.count == 0 ? 0 : 1;
         continue;

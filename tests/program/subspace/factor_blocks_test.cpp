@@ -41,13 +41,13 @@ columns_problem make_columns(std::int64_t rows, std::int64_t columns, Length len
 template <int Blocks, class Executor>
 std::vector<float> orthonormal(Executor const& exec, columns_problem const& problem) {
   std::int64_t const whole = (problem.columns + 31) / 32 * 32;
-  std::vector<double> shares(static_cast<std::size_t>(product_shares::shares * whole * whole), -77.0);
+  std::vector<double> splits(static_cast<std::size_t>(product_splits::splits * whole * whole), -77.0);
   std::vector<double> factor(static_cast<std::size_t>(whole * whole), -77.0);
   std::vector<float> result(problem.values.size(), -77.0F);
   matrix_view<float const> const from(problem.values.data(), {problem.rows, problem.columns});
-  view<double, 3> const parts(shares.data(), {product_shares::shares, whole, whole});
+  view<double, 3> const parts(splits.data(), {product_splits::splits, whole, whole});
   matrix_view<double> const root(factor.data(), {whole, whole});
-  product_shares const products{from, parts};
+  product_splits const products{from, parts};
   exec.run(products, products.groups());
   exec.run(factor_blocks<Blocks>{parts, problem.columns, root}, 1);
   solve_blocks const solve{root, from, {result.data(), {problem.rows, problem.columns}}};

@@ -51,21 +51,21 @@ float read(view<float const, 3> heads, head_place place, std::int64_t row, std::
 
 /// Computes the sums of a tile box by box, as head_products does, and passes row, column and sum to `store`.
 template <class Works, class Store>
-void multiply_tile(Works const& works, head_work const& work, view<float const, 3> a, view<float const, 3> b,
+void multiply_tile(Works const& works, head_work_item const& work, view<float const, 3> a, view<float const, 3> b,
                    bool is_across, int columns, Store const& store) {
   std::vector<float> sums(static_cast<std::size_t>(Works::tile * columns));
   std::vector<float> a_box(head_box * head_box);
   std::vector<float> b_box(head_box * head_box);
-  for (std::int32_t piece = 0; piece < work.pieces; ++piece) {
+  for (std::int32_t k_tile = 0; k_tile < work.k_tiles; ++k_tile) {
     for (int row = 0; row < Works::tile; row += head_box) {
       for (int at = 0; at < head_box * head_box; ++at) {
-        a_box[static_cast<std::size_t>(at)] = read(a, works.a_place(work, row, piece), at / head_box, at % head_box);
+        a_box[static_cast<std::size_t>(at)] = read(a, works.a_place(work, row, k_tile), at / head_box, at % head_box);
       }
       for (int column = 0; column < columns; column += head_box) {
         for (int at = 0; at < head_box * head_box; ++at) {
           int const half = at / head_box / (head_box / 2) * (head_box / 2);  // each block copies half of the rows
           b_box[static_cast<std::size_t>(at)] =
-              read(b, works.b_place(work, column, half, piece), at / head_box - half, at % head_box);
+              read(b, works.b_place(work, column, half, k_tile), at / head_box - half, at % head_box);
         }
         for (int k = 0; k < head_box; ++k) {
           for (int i = 0; i < head_box; ++i) {
@@ -98,7 +98,7 @@ void add_products_by_boxes(Executor const& exec, key_block const& keys, matrix_v
                            static_cast<std::int32_t>(first),
                            static_cast<std::int32_t>(std::min(span, keys.tokens - first))};
     for (std::int32_t index = 0; index < works.count(); ++index) {
-      head_work const work = works.at(index);
+      head_work_item const work = works.at(index);
       multiply_tile(works, work, keys.all(), keys.all(), true, gram_works::tile,
                     [&](std::int32_t row, std::int32_t column, float sum) {
                       parts.at(static_cast<std::size_t>(works.element(work, row, column))) = sum;
@@ -154,12 +154,12 @@ TEST_CASE("works of a prompt are all tiles of all parts, each once, in the room 
       gram_works const works{64, width, 4096, static_cast<std::int32_t>(std::min<std::int64_t>(tokens, most))};
       CAPTURE(width, tokens);
       std::set<std::int64_t> firsts;
-      std::int64_t pieces = 0;
+      std::int64_t k_tiles = 0;
       for (std::int32_t index = 0; index < works.count(); ++index) {
-        head_work const work = works.at(index);
+        head_work_item const work = works.at(index);
         firsts.insert(works.element(work, 0, 0));
-        pieces += work.pieces;
-        CHECK(work.pieces >= 1);
+        k_tiles += work.k_tiles;
+        CHECK(work.k_tiles >= 1);
         CHECK(work.row <= work.column);
         CHECK(work.column < works.tiles_across());
         CHECK(works.element(work, 0, 0) % gram_works::tile_elements == 0);
@@ -167,23 +167,23 @@ TEST_CASE("works of a prompt are all tiles of all parts, each once, in the room 
         CHECK(works.a_place(work, 0, 0).row == 4096 + work.part * gram_works::part_tokens);
       }
       CHECK(static_cast<std::int32_t>(firsts.size()) == works.count());
-      CHECK(pieces == std::int64_t{works.tiles()} * ((works.tokens + 63) / 64));
+      CHECK(k_tiles == std::int64_t{works.tiles()} * ((works.tokens + 63) / 64));
     }
   }
   CHECK(gram_works::parts_at_a_time(1024) == 13);
   CHECK(gram_works::part_elements(1024) * 4 == 10 * 256 * 1024);
 }
 
-TEST_CASE("places of a piece follow from those of the piece before", "[host]") {
+TEST_CASE("places of a k-tile follow from those of the k-tile before", "[host]") {
   gram_works const products{192, 5 * 192, 8192, 3000};
   projection_works const projection{192, 5 * 192, 3000};
   auto const check = [](auto const& works) {
     for (std::int32_t index = 0; index < works.count(); ++index) {
-      head_work const work = works.at(index);
+      head_work_item const work = works.at(index);
       for (std::int32_t at = 0; at < 256; at += head_box) {
-        for (std::int32_t piece = 1; piece < work.pieces; ++piece) {
-          CHECK(works.next_a(works.a_place(work, at, piece - 1)) == works.a_place(work, at, piece));
-          CHECK(works.next_b(works.b_place(work, at, 32, piece - 1)) == works.b_place(work, at, 32, piece));
+        for (std::int32_t k_tile = 1; k_tile < work.k_tiles; ++k_tile) {
+          CHECK(works.next_a(works.a_place(work, at, k_tile - 1)) == works.a_place(work, at, k_tile));
+          CHECK(works.next_b(works.b_place(work, at, 32, k_tile - 1)) == works.b_place(work, at, 32, k_tile));
         }
       }
     }
@@ -201,7 +201,7 @@ TEST_CASE("boxes of keys and directions add up to coefficients", "[host]") {
     CAPTURE(tokens);
     std::int64_t seen = 0;
     for (std::int32_t index = 0; index < works.count(); ++index) {
-      head_work const work = works.at(index);
+      head_work_item const work = works.at(index);
       multiply_tile(works, work, keys.all(), directions.all(), false, 64,
                     [&](std::int32_t row, std::int32_t column, float sum) {
                       std::int64_t const token = work.row * projection_works::tile + row;

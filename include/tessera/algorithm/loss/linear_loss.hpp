@@ -183,9 +183,9 @@ struct linear_loss {
 
   /// Enqueues the gradients of a loss, after forward() with the same inputs, options and workspace. What forward()
   /// wrote stays as it is, so that backward() may be called again, except for kept softmaxes (see workspace_budget):
-  /// after these forward() must run again before the next backward(). Without it, after another forward() and after
-  /// none gradients are NaN and exec.wait() throws value_error (program/loss/stamp.hpp); then, too, forward() must run
-  /// again. `upstream`: gradients of the final result by the outputs of forward().
+  /// after these forward() must run again before the next backward(). If the workspace holds another forward() or none,
+  /// or its softmaxes are used up, gradients are NaN and exec.wait() throws value_error (program/loss/stamp.hpp); then
+  /// forward() must run again. `upstream`: gradients of the final result by the outputs of forward().
   template <class Executor, class Label = std::int64_t, class Gradient = value_type>
   static void backward(Executor const& exec, inputs<Label> const& in, linear_loss_options const& options,
                        loss_upstream const& upstream, linear_loss_gradients<Gradient> const& out,

@@ -7,14 +7,14 @@
 ///     auto const regions = factorization.add_to(plan);
 ///     ...
 ///     exec.clear(array_view<float>(gram.data, gram.size()));
-///     factorization.accumulate(exec, keys, gram, room);           // heads x tokens x channels, in pieces
+///     factorization.accumulate(exec, keys, gram, room);           // heads x tokens x channels, in parts
 ///     factorization.settle(exec, keys, gram, regions, space);                   // all of them
 ///     factorization.find(exec, matrix_view<float const>(gram), regions, space, directions);      // width x rank
 ///     factorization.project(exec, keys, matrix_view<bfloat16 const>(directions), coefficients);  // tokens x rank
 ///
-/// The products of 2048 tokens are summed in fp32 and then added to the others, so that pieces of multiples of 2048
-/// tokens give the same bits as all tokens at once. The found directions leave at most 1.01 times the part of the keys
-/// that any `rank` directions must leave, for spectra as flat as those of keys
+/// The products of 2048 tokens are summed in fp32 and then added to the others, so that keys in parts of multiples of
+/// 2048 tokens give the same bits as all tokens in one call. For spectra as flat as those of keys, the part of the keys
+/// outside of the found directions is at most 1.01 times the part outside of the best `rank` directions
 /// (tests/algorithm/subspace/factorize_keys_test.cpp); with an eigenvalue decomposition of the same products the excess
 /// is 1e-8. low_rank_projector (project/low_rank.hpp) is the reference in double.
 ///
@@ -114,7 +114,7 @@ class key_factorization {
             plan.add<float>("their images", width_ * columns_),
             plan.add<double>("products of directions", columns_ * columns_),
             plan.add<double>("their eigenvectors", columns_ * columns_),
-            plan.add<double>("shares of products", product_shares::shares * blocks * blocks),
+            plan.add<double>("splits of products", product_splits::splits * blocks * blocks),
             plan.add<double>("factor of products", blocks * blocks),
             plan.add<double>("what channels hold", width_),
             plan.add<std::int32_t>("order of directions", rank_),

@@ -5,10 +5,11 @@
 ///     subspace_iteration    more columns than directions, then the eigenvectors of Y^T G Y: the reference
 ///     subspace_rounds       as many columns as directions, four times the rounds, no eigenvectors: what GPUs run
 ///
-/// Both iterate Y = orthonormal columns of (G + m) Y. The second makes only every other product orthonormal, and a
-/// column of which the others leave nothing but rounding begins anew (factor_blocks). The table has the part of the
-/// keys that either search leaves, over the part that the best directions leave, for 1024 channels and 160 directions;
-/// the first column gives eigenvalue i (in double, each product made orthonormal, m = 1e-6 of the trace):
+/// Both iterate Y = orthonormal columns of (G + m) Y. The second makes only every other product orthonormal, and starts
+/// a column again if, but for rounding, it lies in the span of the columns before it (factor_blocks). The table
+/// compares the part of the keys that lies outside of the directions of either search with the part outside of the best
+/// directions, for 1024 channels and 160 directions. The first column gives eigenvalue i (in double, each product made
+/// orthonormal, m = 1e-6 of the trace):
 ///
 ///                                        iteration, 32 more columns      rounds
 ///     rounds                                 2        4        5         4        8       12       16
@@ -23,11 +24,11 @@
 ///     1 for 150, 0.9 for 150, then 0.01    1.0354   1.0302   1.0276    1.0409   1.0304   1.0217   1.0148
 ///     normal, 2048 rows                    1.0532   1.0163   1.0101    1.0264   1.0078   1.0036   1.0020
 ///
-/// So sixteen rounds leave no more than four iterations do, except for 0.06 % where these are exact to 1e-5. And
-/// nothing waits for the eigenvectors of a matrix, which would take one thread block milliseconds. The programs
-/// themselves, with their fp32, 16 rounds and m = 1e-7 of the trace, leave what the last column says, and 1.0033 for
-/// "1e4, then (i + 1)^-1"; but 1.38 where a mean has 1e6 times the energy of the next direction. That excess is 7e-7 of
-/// the trace; below 1e-6 of the trace, products in fp32 say nothing.
+/// So sixteen rounds are as good as four iterations, except for 0.06 % where these are exact to 1e-5, and need no
+/// eigenvectors of a matrix, which would take one thread block milliseconds. The programs themselves, in fp32, with 16
+/// rounds and m = 1e-7 of the trace, reach the ratios of the last column, and 1.0033 for "1e4, then (i + 1)^-1". Where
+/// a mean has 1e6 times the energy of the next direction, they reach 1.38: that excess is 7e-7 of the trace, and
+/// products in fp32 have no information below 1e-6 of the trace.
 #pragma once
 
 #include <cstdint>
@@ -59,7 +60,7 @@ struct subspace_regions {
   region<float> images;                ///< the products of the keys' Gram matrix with these directions
   region<double> products;             ///< inner products of the directions
   region<double> vectors;              ///< eigenvectors of the inner products
-  region<double> shares;               ///< partial sums of inner products, over some channels each
+  region<double> splits;               ///< partial sums of inner products, over some channels each
   region<double> factor;               ///< the factor of the inner products
   region<double> held;                 ///< the part of the keys that the directions hold, by channel
   region<std::int32_t> order;          ///< the order of directions by falling weight
@@ -158,7 +159,7 @@ struct subspace_rounds {
     std::int64_t whole;  ///< the number of columns, rounded up to whole blocks
     matrix_view<float> columns;
     matrix_view<float> images;
-    view<double, 3> shares;
+    view<double, 3> splits;
     matrix_view<double> factor;
 
     template <class T>
@@ -166,13 +167,13 @@ struct subspace_rounds {
         : whole(align_up(search.rank(), std::int64_t{block_products::block})),
           columns(search.space[search.at.columns].data, {search.width(), search.rank()}),
           images(search.space[search.at.images].data, {search.width(), search.rank()}),
-          shares(search.space[search.at.shares].data, {product_shares::shares, whole, whole}),
+          splits(search.space[search.at.splits].data, {product_splits::splits, whole, whole}),
           factor(search.space[search.at.factor].data, {whole, whole}) {}
   };
 
   template <class Executor>
   static void make_orthonormal(Executor const& exec, memory const& on, matrix_view<float const> from) {
-    tessera::run(exec, product_shares{from, on.shares});
+    tessera::run(exec, product_splits{from, on.splits});
     factor(exec, on);
     tessera::run(exec, solve_blocks{on.factor, from, on.columns});
   }
@@ -183,9 +184,9 @@ struct subspace_rounds {
   static void factor(Executor const& exec, memory const& on) {
     std::int64_t const columns = on.columns.extent(1);
     if (is_small(columns)) {
-      exec.run(factor_blocks<5>{on.shares, columns, on.factor}, 1);
+      exec.run(factor_blocks<5>{on.splits, columns, on.factor}, 1);
     } else {
-      exec.run(factor_blocks<6>{on.shares, columns, on.factor}, 1);
+      exec.run(factor_blocks<6>{on.splits, columns, on.factor}, 1);
     }
   }
 };

@@ -3,10 +3,10 @@
 /// cooperative kernel, with tiles from a schedule and an epilogue that takes the sums.
 ///
 /// Each thread block computes tiles of 128 x columns sums, one after the other (the grid fills the chip once). One
-/// thread of its producer warpgroup loads pieces of a and of b, 128 bytes deep, by TMA into pipeline stages in shared
+/// thread of its producer warpgroup loads k-tiles of a and of b, 128 bytes deep, by TMA into pipeline stages in shared
 /// memory. Two consumer warpgroups multiply 64 x columns each and hand the sums, in registers, to the epilogue. Two
 /// blocks of a cluster compute tiles one below the other: each loads half of the rows of b for both. While one
-/// warpgroup is in its epilogue the other may still multiply, and the next tile's pieces are being loaded.
+/// warpgroup is in its epilogue the other may still multiply, and the next tile's k-tiles are being loaded.
 ///
 /// Cost of 8192^3 in bf16 with 256 columns and clusters of two: 1.1e12 operations; for 4.2e6 of them a block loads 32
 /// KiB through L2.
@@ -76,27 +76,27 @@ struct deferred_work<Epilogue, Registers> {
 template <class Operand, class Schedule, class Epilogue, warpgroup_gemm_policy Policy>
 struct gemm_cooperative {
   using shape = warpgroup_gemm_shape;
-  using pieces_type = gemm_pieces<Operand, Policy>;
+  using stages_type = gemm_stages<Operand, Policy>;
   using mma = warpgroup_mma<Operand, Policy.columns>;
-  static constexpr int lanes = pieces_type::lanes;
+  static constexpr int lanes = stages_type::lanes;
   static constexpr int blocks_per_cluster = Policy.blocks;
   static constexpr int from_architecture = 900;
   static constexpr int before_architecture = 1000;
   static constexpr bool needs_specific_architecture = true;
   static constexpr bool is_persistent = true;
-  static constexpr int rows = pieces_type::rows;              ///< rows of a cluster's tile
-  static constexpr int columns = pieces_type::columns;        ///< columns of a cluster's tile
-  static constexpr int b_box_rows = pieces_type::b_box_rows;  ///< rows of the boxes of b; boxes of a have 128
-  static constexpr int depth = pieces_type::depth;            ///< depth of a piece, and of all boxes
-  static constexpr int a_bytes = pieces_type::a_bytes;
-  static constexpr int b_bytes = pieces_type::b_bytes;
+  static constexpr int rows = stages_type::rows;              ///< rows of a cluster's tile
+  static constexpr int columns = stages_type::columns;        ///< columns of a cluster's tile
+  static constexpr int b_box_rows = stages_type::b_box_rows;  ///< rows of the boxes of b; boxes of a have 128
+  static constexpr int depth = stages_type::depth;            ///< depth of a k-tile, and of all boxes
+  static constexpr int a_bytes = stages_type::a_bytes;
+  static constexpr int b_bytes = stages_type::b_bytes;
 
   struct scratch_type {
     alignas(1024) unsigned char a[Policy.stages][a_bytes];
     alignas(1024) unsigned char b[Policy.stages][b_bytes];
     typename Epilogue::scratch_type of_warp[4 * shape::consumers];  ///< scratch of the epilogue, for each warp
-    shared_barrier full[Policy.stages];                             ///< completes when a stage's piece is loaded
-    shared_barrier empty[Policy.stages];  ///< completes when all blocks of the cluster have multiplied with the piece
+    shared_barrier full[Policy.stages];                             ///< completes when a stage's k-tile is loaded
+    shared_barrier empty[Policy.stages];  ///< completes when all blocks of the cluster have multiplied with the k-tile
   };
 
   tensor_map a;
@@ -110,24 +110,24 @@ struct gemm_cooperative {
     if (group.lane == 0) {
       prepare(scratch);
     }
-    pieces_type::sync_all(group);
+    stages_type::sync_all(group);
     auto const first_work = static_cast<std::int32_t>(block / Policy.blocks);
     int const warpgroup = __shfl_sync(0xffffffffU, group.lane / shape::warpgroup, 0);
     if (warpgroup == 0) {
       lower_registers<Policy.producer_registers>();
       if (group.lane == 0) {
-        pieces_type::produce(scratch, a, b, schedule, first_work);
+        stages_type::produce(scratch, a, b, schedule, first_work);
       }
     } else {
       raise_registers<Policy.consumer_registers>();
       consume(scratch, first_work, warpgroup - 1, group.lane % shape::warpgroup);
     }
     __syncwarp();
-    pieces_type::sync_all(group);  // no block ends while the other still writes to its shared memory
+    stages_type::sync_all(group);  // no block ends while the other still writes to its shared memory
   }
 
  private:
-  using place_type = typename pieces_type::place_type;
+  using place_type = typename stages_type::place_type;
   __device__ __forceinline__ void prepare(scratch_type& scratch) const {
     prefetch_tensor_map(a);
     prefetch_tensor_map(b);
@@ -143,18 +143,18 @@ struct gemm_cooperative {
   __device__ __forceinline__ void consume(scratch_type& scratch, std::int32_t first_work, int consumer,
                                           int lane) const {
     int const warp = __shfl_sync(0xffffffffU, lane / 32, 0);
-    std::int32_t const first_row = pieces_type::rank() * shape::block_rows + consumer * mma::rows + warp * 16;
+    std::int32_t const first_row = stages_type::rank() * shape::block_rows + consumer * mma::rows + warp * 16;
     typename Epilogue::scratch_type& own = scratch.of_warp[4 * consumer + warp];
     place_type place;
     typename mma::sum_type sums[mma::registers];
     detail::deferred_work<Epilogue, mma::registers> deferred;
     std::int32_t index = first_work;
-    gemm_work work = look_up(index);
+    gemm_work_item work = look_up(index);
     while (index < schedule.count()) {
-      index += pieces_type::stride();
+      index += stages_type::stride();
       box_place const first{work.column * columns, work.row * rows + first_row};
-      if (work.pieces > 0) {
-        work = multiply_tile(scratch, consumer, place, sums, deferred, own, work.pieces, index);
+      if (work.k_tiles > 0) {
+        work = multiply_tile(scratch, consumer, place, sums, deferred, own, work.k_tiles, index);
       } else {
         deferred.template run<0>(epilogue, own);
         deferred.template run<1>(epilogue, own);
@@ -172,42 +172,42 @@ struct gemm_cooperative {
     epilogue.finish();
   }
 
-  /// Multiplies the pieces of a tile. One piece is multiplied while the next is awaited; a stage is released when the
-  /// next piece's multiplications have begun. After the first two pieces come the halves of what the epilogue of the
+  /// Multiplies the k-tiles of a tile. One k-tile is multiplied while the next is awaited; a stage is released when the
+  /// next k-tile's multiplications have begun. After the first two k-tiles come the halves of what the epilogue of the
   /// tile before has deferred. Returns work item number `next`, which is looked up while tensor cores are busy.
-  __device__ __forceinline__ gemm_work multiply_tile(scratch_type& scratch, int consumer, place_type& place,
-                                                     typename mma::sum_type (&sums)[mma::registers],
-                                                     detail::deferred_work<Epilogue, mma::registers>& deferred,
-                                                     typename Epilogue::scratch_type& own, std::int32_t pieces,
-                                                     std::int32_t next) const {
+  __device__ __forceinline__ gemm_work_item multiply_tile(scratch_type& scratch, int consumer, place_type& place,
+                                                          typename mma::sum_type (&sums)[mma::registers],
+                                                          detail::deferred_work<Epilogue, mma::registers>& deferred,
+                                                          typename Epilogue::scratch_type& own, std::int32_t k_tiles,
+                                                          std::int32_t next) const {
     operand_pair const operands{
         matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.a[0]) +
                                              static_cast<std::uint32_t>(consumer * mma::rows * shape::depth_bytes)),
         matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.b[0]))};
     pin_registers(sums);
     int before = place.stage;
-    multiply_piece(scratch, operands, place, sums, false);
-    gemm_work const work = look_up(next);
+    multiply_stage(scratch, operands, place, sums, false);
+    gemm_work_item const work = look_up(next);
     deferred.template run<0>(epilogue, own);
     std::int32_t k = 1;
-    if (detail::is_deferring<Epilogue> && pieces > 1) {
-      before = multiply_next_piece(scratch, operands, place, sums, before);
+    if (detail::is_deferring<Epilogue> && k_tiles > 1) {
+      before = multiply_next_stage(scratch, operands, place, sums, before);
       ++k;
     }
     deferred.template run<1>(epilogue, own);
-    for (; k < pieces; ++k) {
-      before = multiply_next_piece(scratch, operands, place, sums, before);
+    for (; k < k_tiles; ++k) {
+      before = multiply_next_stage(scratch, operands, place, sums, before);
     }
     await_multiply<0>(sums);
-    pieces_type::release(scratch, before);
+    stages_type::release(scratch, before);
     return work;
   }
 
   /// Looks up work item number `index`, if there is one, here and now: the compiler would rather compute it where it is
   /// used.
-  __device__ __forceinline__ gemm_work look_up(std::int32_t index) const {
-    gemm_work const work = index < schedule.count() ? schedule.at(index) : gemm_work{};
-    std::int32_t words[3] = {work.row, work.column, work.pieces};
+  __device__ __forceinline__ gemm_work_item look_up(std::int32_t index) const {
+    gemm_work_item const work = index < schedule.count() ? schedule.at(index) : gemm_work_item{};
+    std::int32_t words[3] = {work.row, work.column, work.k_tiles};
     pin_registers(words);
     return {words[0], words[1], 0, words[2]};
   }
@@ -225,30 +225,30 @@ struct gemm_cooperative {
     matrix_descriptor b;
   };
 
-  /// Starts to multiply the piece at `place` and advances it. Without `add` the old sums count as zero.
-  __device__ __forceinline__ static void multiply_piece(scratch_type& scratch, operand_pair operands, place_type& place,
+  /// Starts to multiply the k-tile at `place` and advances it. Without `add` the old sums count as zero.
+  __device__ __forceinline__ static void multiply_stage(scratch_type& scratch, operand_pair operands, place_type& place,
                                                         typename mma::sum_type (&sums)[mma::registers], bool add) {
     scratch.full[place.stage].wait(place.phase);
     begin_multiply();
-    matrix_descriptor const a_piece = operands.a.further(place.stage * a_bytes);
-    matrix_descriptor const b_piece = operands.b.further(place.stage * b_bytes);
+    matrix_descriptor const a_stage = operands.a.further(place.stage * a_bytes);
+    matrix_descriptor const b_stage = operands.b.further(place.stage * b_bytes);
 #pragma unroll
     for (int bytes = 0; bytes < shape::depth_bytes; bytes += 32) {
-      mma::multiply(sums, a_piece.further(bytes), b_piece.further(bytes), add || bytes != 0);
+      mma::multiply(sums, a_stage.further(bytes), b_stage.further(bytes), add || bytes != 0);
     }
     commit_multiply();
     place.advance();
   }
 
-  /// Multiplies a piece after the first one, and releases stage `before`. Returns the stage of the piece.
-  __device__ __forceinline__ static int multiply_next_piece(scratch_type& scratch, operand_pair operands,
+  /// Multiplies a k-tile after the first one, and releases stage `before`. Returns the stage of the k-tile.
+  __device__ __forceinline__ static int multiply_next_stage(scratch_type& scratch, operand_pair operands,
                                                             place_type& place,
                                                             typename mma::sum_type (&sums)[mma::registers],
                                                             int before) {
     int const stage = place.stage;
-    multiply_piece(scratch, operands, place, sums, true);
+    multiply_stage(scratch, operands, place, sums, true);
     await_multiply<1>();
-    pieces_type::release(scratch, before);
+    stages_type::release(scratch, before);
     return stage;
   }
 };

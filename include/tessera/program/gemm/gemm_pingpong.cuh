@@ -5,8 +5,8 @@
 ///
 /// Schedules and epilogues are those of gemm_cooperative (gemm_cooperative.cuh). Here each of the two consumer
 /// warpgroups has tiles of its own, of 128 x columns: a block's work items go to one and the other in turn. A warpgroup
-/// begins with a tile when the other's last piece is loaded, so that tensor cores are idle between tiles for no longer
-/// than between pieces. For 128 x 192 the sums take 192 of 240 registers. Tiles are a quarter smaller than 128 x 256,
+/// begins with a tile when the other's last k-tile is loaded, so that tensor cores are idle between tiles for no longer
+/// than between k-tiles. For 128 x 192 the sums take 192 of 240 registers. Tiles are a quarter smaller than 128 x 256,
 /// so that 17 % more bytes are loaded for each operation.
 ///
 /// With twice as many workers as clusters, worker `i % workers` of a schedule is always the same warpgroup, which can
@@ -34,29 +34,29 @@ inline namespace v0 {
 template <class Operand, class Schedule, class Epilogue, warpgroup_gemm_policy Policy>
 struct gemm_pingpong {
   using shape = warpgroup_gemm_shape;
-  using pieces_type = gemm_pieces<Operand, Policy>;
+  using stages_type = gemm_stages<Operand, Policy>;
   using mma = warpgroup_mma<Operand, Policy.columns>;
-  static constexpr int lanes = pieces_type::lanes;
+  static constexpr int lanes = stages_type::lanes;
   static constexpr int blocks_per_cluster = Policy.blocks;
   static constexpr int from_architecture = 900;
   static constexpr int before_architecture = 1000;
   static constexpr bool needs_specific_architecture = true;
   static constexpr bool is_persistent = true;
-  static constexpr int rows = pieces_type::rows;              ///< rows of a cluster's tile
-  static constexpr int columns = pieces_type::columns;        ///< columns of a cluster's tile
-  static constexpr int b_box_rows = pieces_type::b_box_rows;  ///< rows of the boxes of b; boxes of a have 128
-  static constexpr int depth = pieces_type::depth;            ///< depth of a piece, and of all boxes
-  static constexpr int a_bytes = pieces_type::a_bytes;
-  static constexpr int b_bytes = pieces_type::b_bytes;
+  static constexpr int rows = stages_type::rows;              ///< rows of a cluster's tile
+  static constexpr int columns = stages_type::columns;        ///< columns of a cluster's tile
+  static constexpr int b_box_rows = stages_type::b_box_rows;  ///< rows of the boxes of b; boxes of a have 128
+  static constexpr int depth = stages_type::depth;            ///< depth of a k-tile, and of all boxes
+  static constexpr int a_bytes = stages_type::a_bytes;
+  static constexpr int b_bytes = stages_type::b_bytes;
   static constexpr int halves = shape::block_rows / mma::rows;  ///< halves of a tile: the 64 rows of an instruction
 
   struct scratch_type {
     alignas(1024) unsigned char a[Policy.stages][a_bytes];
     alignas(1024) unsigned char b[Policy.stages][b_bytes];
     typename Epilogue::scratch_type of_rows[shape::consumers][4][halves];  ///< scratch of the epilogue
-    shared_barrier full[Policy.stages];                                    ///< completes when a stage's piece is loaded
-    shared_barrier empty[Policy.stages];    ///< completes when all blocks of the cluster have multiplied with the piece
-    shared_barrier turn[shape::consumers];  ///< completes when the other warpgroup's last piece is loaded
+    shared_barrier full[Policy.stages];   ///< completes when a stage's k-tile is loaded
+    shared_barrier empty[Policy.stages];  ///< completes when all blocks of the cluster have multiplied with the k-tile
+    shared_barrier turn[shape::consumers];  ///< completes when the other warpgroup's last k-tile is loaded
   };
 
   tensor_map a;
@@ -73,24 +73,24 @@ struct gemm_pingpong {
     if (group.lane == 0) {
       prepare(scratch);
     }
-    pieces_type::sync_all(group);
+    stages_type::sync_all(group);
     auto const first_work = static_cast<std::int32_t>(block / Policy.blocks);
     int const warpgroup = __shfl_sync(0xffffffffU, group.lane / shape::warpgroup, 0);
     if (warpgroup == 0) {
       lower_registers<Policy.producer_registers>();
       if (group.lane == 0) {
-        pieces_type::produce(scratch, a, map_of_b(), schedule, first_work);
+        stages_type::produce(scratch, a, map_of_b(), schedule, first_work);
       }
     } else {
       raise_registers<Policy.consumer_registers>();
       consume(scratch, first_work, warpgroup - 1, group.lane % shape::warpgroup);
     }
     __syncwarp();
-    pieces_type::sync_all(group);  // no block ends while the other still writes to its shared memory
+    stages_type::sync_all(group);  // no block ends while the other still writes to its shared memory
   }
 
  private:
-  using place_type = typename pieces_type::place_type;
+  using place_type = typename stages_type::place_type;
   /// The type of the sums of a tile.
   using sum_type = typename mma::sum_type;
 
@@ -121,28 +121,28 @@ struct gemm_pingpong {
   __device__ __forceinline__ void consume(scratch_type& scratch, std::int32_t first_work, int consumer,
                                           int lane) const {
     int const warp = __shfl_sync(0xffffffffU, lane / 32, 0);
-    std::int32_t const first_row = pieces_type::rank() * shape::block_rows + warp * 16;
+    std::int32_t const first_row = stages_type::rank() * shape::block_rows + warp * 16;
     std::int32_t const count = schedule.count();
     place_type place;
     unsigned turn = consumer == 0 ? 1 : 0;  // the first consumer's first turn has come
     sum_type sums[halves][mma::registers];
     if (consumer == 1) {
-      place.skip(pieces_of(first_work));
+      place.skip(k_tiles_of(first_work));
     }
-    for (std::int32_t index = first_work + consumer * pieces_type::stride(); index < count;
-         index += 2 * pieces_type::stride()) {
-      gemm_work const work = schedule.at(index);
-      std::int32_t const pieces = __shfl_sync(0xffffffffU, work.pieces, 0);
+    for (std::int32_t index = first_work + consumer * stages_type::stride(); index < count;
+         index += 2 * stages_type::stride()) {
+      gemm_work_item const work = schedule.at(index);
+      std::int32_t const k_tiles = __shfl_sync(0xffffffffU, work.k_tiles, 0);
       scratch.turn[consumer].wait(turn);
       turn ^= 1;
-      if (pieces > 0) {
+      if (k_tiles > 0) {
         place.agree();
-        multiply_tile(scratch, consumer, place, sums, pieces);
+        multiply_tile(scratch, consumer, place, sums, k_tiles);
       } else {
         give_turn(scratch, consumer);
         clear(sums);
       }
-      place.skip(pieces_of(index + pieces_type::stride()));
+      place.skip(k_tiles_of(index + stages_type::stride()));
 #pragma unroll
       for (int half = 0; half < halves; ++half) {
         box_place const first{work.column * columns, work.row * rows + first_row + half * mma::rows};
@@ -156,37 +156,37 @@ struct gemm_pingpong {
     epilogue.finish();
   }
 
-  __device__ __forceinline__ std::int32_t pieces_of(std::int32_t index) const {
-    return index < schedule.count() ? schedule.at(index).pieces : 0;
+  __device__ __forceinline__ std::int32_t k_tiles_of(std::int32_t index) const {
+    return index < schedule.count() ? schedule.at(index).k_tiles : 0;
   }
 
-  /// Multiplies the pieces of a tile. One piece is multiplied while the next is awaited; a stage is released when the
-  /// next piece's multiplications have begun. When the last piece is loaded it is the other warpgroup's turn.
+  /// Multiplies the k-tiles of a tile. One k-tile is multiplied while the next is awaited; a stage is released when the
+  /// next k-tile's multiplications have begun. When the last k-tile is loaded it is the other warpgroup's turn.
   __device__ __forceinline__ void multiply_tile(scratch_type& scratch, int consumer, place_type& place,
-                                                sum_type (&sums)[halves][mma::registers], std::int32_t pieces) const {
+                                                sum_type (&sums)[halves][mma::registers], std::int32_t k_tiles) const {
     operand_pair const operands{matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.a[0])),
                                 matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.b[0]))};
     pin(sums);
     int before = place.stage;
     scratch.full[place.stage].wait(place.phase);
-    if (pieces == 1) {
+    if (k_tiles == 1) {
       give_turn(scratch, consumer);
     }
-    multiply_piece(operands, place, sums, false);
-    for (std::int32_t k = 1; k < pieces; ++k) {
+    multiply_stage(operands, place, sums, false);
+    for (std::int32_t k = 1; k < k_tiles; ++k) {
       int const stage = place.stage;
       scratch.full[stage].wait(place.phase);
-      if (k == pieces - 1) {
+      if (k == k_tiles - 1) {
         give_turn(scratch, consumer);
       }
-      multiply_piece(operands, place, sums, true);
+      multiply_stage(operands, place, sums, true);
       await_multiply<1>();
-      pieces_type::release(scratch, before);
+      stages_type::release(scratch, before);
       before = stage;
     }
     await_multiply<0>();
     pin(sums);
-    pieces_type::release(scratch, before);
+    stages_type::release(scratch, before);
   }
 
   /// Passes the turn to the other warpgroup.
@@ -214,19 +214,19 @@ struct gemm_pingpong {
     matrix_descriptor b;
   };
 
-  /// Starts to multiply the piece at `place`, which is loaded, and advances it. Without `add` the old sums count as
+  /// Starts to multiply the k-tile at `place`, which is loaded, and advances it. Without `add` the old sums count as
   /// zero.
-  __device__ __forceinline__ static void multiply_piece(operand_pair operands, place_type& place,
+  __device__ __forceinline__ static void multiply_stage(operand_pair operands, place_type& place,
                                                         sum_type (&sums)[halves][mma::registers], bool add) {
     begin_multiply();
-    matrix_descriptor const a_piece = operands.a.further(place.stage * a_bytes);
-    matrix_descriptor const b_piece = operands.b.further(place.stage * b_bytes);
+    matrix_descriptor const a_stage = operands.a.further(place.stage * a_bytes);
+    matrix_descriptor const b_stage = operands.b.further(place.stage * b_bytes);
 #pragma unroll
     for (int bytes = 0; bytes < shape::depth_bytes; bytes += 32) {
 #pragma unroll
       for (int half = 0; half < halves; ++half) {
-        mma::multiply(sums[half], a_piece.further(half * mma::rows * shape::depth_bytes + bytes),
-                      b_piece.further(bytes), add || bytes != 0);
+        mma::multiply(sums[half], a_stage.further(half * mma::rows * shape::depth_bytes + bytes),
+                      b_stage.further(bytes), add || bytes != 0);
       }
     }
     commit_multiply();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `gemm_pieces`: the common parts of gemm_cooperative and gemm_pingpong: extents of tiles and pipeline stages
-/// (pieces), the roles in a cluster, and the producer, the thread that loads pieces by TMA.
+/// `gemm_stages`: the common parts of gemm_cooperative and gemm_pingpong: extents of tiles and pipeline stages, the
+/// roles in a cluster, and the producer, the thread that loads k-tiles by TMA.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct warpgroup_gemm_shape {
 };
 
 template <class Operand, warpgroup_gemm_policy Policy>
-struct gemm_pieces {
+struct gemm_stages {
   using shape = warpgroup_gemm_shape;
   using place_type = pipeline_state<Policy.stages>;
   static_assert(Policy.blocks == 1 || Policy.blocks == 2, "tessera: clusters of this program have 1 or 2 blocks");
@@ -34,7 +34,7 @@ struct gemm_pieces {
   static constexpr int rows = shape::block_rows * Policy.blocks;     ///< rows of a cluster's tile
   static constexpr int columns = Policy.columns;                     ///< columns of a cluster's tile
   static constexpr int b_box_rows = Policy.columns / Policy.blocks;  ///< rows of the boxes of b; boxes of a have 128
-  static constexpr int depth =                                       ///< depth of a piece, and of all boxes
+  static constexpr int depth =                                       ///< depth of a k-tile, and of all boxes
       shape::depth_bytes / static_cast<int>(sizeof(typename gemm_operand<Operand>::value_type));
   static constexpr int a_bytes = shape::block_rows * shape::depth_bytes;
   static constexpr int b_bytes = Policy.columns * shape::depth_bytes;
@@ -60,7 +60,7 @@ struct gemm_pieces {
     return static_cast<std::int32_t>(gridDim.x) / Policy.blocks;
   }
 
-  /// The producer, one thread: loads all pieces of a block's work items, in order. Scratch: a program's scratch_type,
+  /// The producer, one thread: loads all k-tiles of a block's work items, in order. Scratch: a program's scratch_type,
   /// with the stages a and b and the barriers full and empty.
   template <class Scratch, class Schedule>
   __device__ __forceinline__ static void produce(Scratch& scratch, tensor_map const& a, tensor_map const& b,
@@ -69,11 +69,11 @@ struct gemm_pieces {
     std::int32_t const count = schedule.count();
     place_type place;
     for (std::int32_t index = first_work; index < count; index += stride()) {
-      gemm_work const work = schedule.at(index);
+      gemm_work_item const work = schedule.at(index);
       std::int32_t const row = work.row * rows + own * shape::block_rows;
       std::int32_t const column = work.column * columns + own * b_box_rows;
-      for (std::int32_t k = 0; k < work.pieces; ++k) {
-        std::int32_t const first = schedule.piece(work.first + k) * depth;
+      for (std::int32_t k = 0; k < work.k_tiles; ++k) {
+        std::int32_t const first = schedule.k_tile(work.first + k) * depth;
         shared_barrier& full = scratch.full[place.stage];
         scratch.empty[place.stage].wait(place.phase ^ 1);
         full.arrive_and_expect(a_bytes + b_bytes);

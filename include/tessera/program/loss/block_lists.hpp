@@ -60,7 +60,7 @@ struct loss_list_entry {
 };
 
 /// A work item of the products: a tile of 256 rows and some channels, summed over the blocks of a list.
-struct loss_product_work {
+struct loss_product_item {
   bool is_hidden;             ///< whether it is a tile of the hidden states' gradient, else of the classifier's
   std::int32_t panel;         ///< the panel of 256 rows; -1: nothing to do
   std::int32_t channel_tile;  ///< number of the tile along the channels
@@ -86,7 +86,7 @@ struct loss_product_works {
   }
   /// The work item of a worker in a turn. Every other turn goes backwards through the workers, so that the worker with
   /// the longest item of one turn gets the shortest of the next.
-  [[nodiscard]] TESSERA_FN constexpr loss_product_work at(std::int32_t turn, std::int32_t worker,
+  [[nodiscard]] TESSERA_FN constexpr loss_product_item at(std::int32_t turn, std::int32_t worker,
                                                           std::int32_t workers) const {
     std::int32_t const index = turn * workers + (turn % 2 == 0 ? worker : workers - 1 - worker);
     if (index >= count()) {
@@ -188,14 +188,14 @@ struct list_loss_blocks {
 struct listed_loss_tiles {
   tile_order::place const* tiles;  ///< coordinates of the part's tiles
   std::int32_t const* tile_count;  ///< how many tiles there are
-  std::int32_t pieces;             ///< pipeline stages that a tile takes: pieces of the depth
+  std::int32_t k_tiles;            ///< k-tiles of the depth, one for each pipeline stage
 
   [[nodiscard]] TESSERA_FN std::int32_t count() const { return *tile_count; }
-  [[nodiscard]] TESSERA_FN gemm_work at(std::int32_t index) const {
+  [[nodiscard]] TESSERA_FN gemm_work_item at(std::int32_t index) const {
     tile_order::place const tile = tiles[index];
-    return {tile.row, tile.column, 0, pieces};
+    return {tile.row, tile.column, 0, k_tiles};
   }
-  [[nodiscard]] TESSERA_FN constexpr std::int32_t piece(std::int32_t k) const { return k; }
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t k_tile(std::int32_t k) const { return k; }
 };
 
 /// Lists the tiles of each part that are made; run with a group for each part. Where one of 2 x 2 blocks is alive all

@@ -121,14 +121,14 @@ struct loss_gradient_products {
     fence_barrier_init();
   }
 
-  __device__ __forceinline__ loss_product_work work_at(std::int32_t turn, std::int32_t worker) const {
+  __device__ __forceinline__ loss_product_item work_at(std::int32_t turn, std::int32_t worker) const {
     return works.at(turn, worker, static_cast<std::int32_t>(gridDim.x) / 2);
   }
   /// How many work items each worker takes; the last one may not exist.
   __device__ __forceinline__ std::int32_t turns() const {
     return divide_up(works.count(), static_cast<std::int32_t>(gridDim.x) / 2);
   }
-  __device__ __forceinline__ std::int32_t pieces_at(std::int32_t turn, std::int32_t worker) const {
+  __device__ __forceinline__ std::int32_t k_tiles_at(std::int32_t turn, std::int32_t worker) const {
     return turn < turns() ? 2 * work_at(turn, worker).count : 0;
   }
 
@@ -138,31 +138,31 @@ struct loss_gradient_products {
     tensor_map const& entries = range.is_in_order() ? classifier : gathered;
     place_type place;
     for (std::int32_t turn = 0; turn < count; ++turn) {
-      loss_product_work const work = work_at(turn, worker);
+      loss_product_item const work = work_at(turn, worker);
       if (work.is_hidden) {
-        copy_pieces<true>(scratch, work, entries, own, place);
+        load_stages<true>(scratch, work, entries, own, place);
       } else {
-        copy_pieces<false>(scratch, work, hidden, own, place);
+        load_stages<false>(scratch, work, hidden, own, place);
       }
     }
   }
 
   /// Loads the stages of a work item. Compiled for each kind of product, since the producer has few registers.
   template <bool IsHidden>
-  __device__ __forceinline__ void copy_pieces(scratch_type& scratch, loss_product_work const& work, tensor_map const& b,
+  __device__ __forceinline__ void load_stages(scratch_type& scratch, loss_product_item const& work, tensor_map const& b,
                                               std::int32_t own, place_type& place) const {
     std::int32_t const first = work.panel * rows + own * halves * box;
     std::int32_t const channel = work.channel_tile * channels;
-    for (std::int32_t piece = 0; piece < 2 * work.count; ++piece) {
-      std::int32_t const k = (loss_list_entry::block(work.list[piece / 2]) * 2 + piece % 2) * box;
-      copy_piece<IsHidden>(scratch, b, first, channel, k, own, place.stage, place.phase);
+    for (std::int32_t k_tile = 0; k_tile < 2 * work.count; ++k_tile) {
+      std::int32_t const k = (loss_list_entry::block(work.list[k_tile / 2]) * 2 + k_tile % 2) * box;
+      load_stage<IsHidden>(scratch, b, first, channel, k, own, place.stage, place.phase);
       place.advance();
     }
   }
 
   /// Loads a pipeline stage: 64 tokens, or 64 entries, that begin with number k.
   template <bool IsHidden>
-  __device__ __forceinline__ void copy_piece(scratch_type& scratch, tensor_map const& b, std::int32_t first,
+  __device__ __forceinline__ void load_stage(scratch_type& scratch, tensor_map const& b, std::int32_t first,
                                              std::int32_t channel, std::int32_t k, std::int32_t own, int stage,
                                              unsigned phase) const {
     constexpr std::uint16_t everyone = 3;
@@ -172,8 +172,8 @@ struct loss_gradient_products {
     full.arrive_and_expect((halves + boxes) * box_bytes);
 #pragma unroll
     for (int i = 0; i < halves; ++i) {
-      box_place const piece = IsHidden ? box_place{k, first + i * box} : box_place{first + i * box, k};
-      load_box(scratch.a[stage][i], gradient, full, piece);
+      box_place const at = IsHidden ? box_place{k, first + i * box} : box_place{first + i * box, k};
+      load_box(scratch.a[stage][i], gradient, full, at);
     }
 #pragma unroll
     for (int i = 0; i < boxes; ++i) {
@@ -190,10 +190,10 @@ struct loss_gradient_products {
     unsigned turn_phase = consumer == 0 ? 1 : 0;  // the first consumer's first turn has come
     sums_type sums;
     if (consumer == 1) {
-      place.skip(pieces_at(0, worker));
+      place.skip(k_tiles_at(0, worker));
     }
     for (std::int32_t turn = consumer; turn < count; turn += 2) {
-      loss_product_work const work = same_for_warp(work_at(turn, worker));
+      loss_product_item const work = same_for_warp(work_at(turn, worker));
       scratch.turn[consumer].wait(turn_phase);
       turn_phase ^= 1;
       place.agree();
@@ -205,7 +205,7 @@ struct loss_gradient_products {
       } else {
         multiply_tile<across>(scratch, work, consumer, place, sums);
       }
-      place.skip(pieces_at(turn + 1, worker));
+      place.skip(k_tiles_at(turn + 1, worker));
       if (work.panel >= 0) {
         write(work, sums, own * halves * box + warp * 16, scratch.of_warp[consumer][warp]);
       }
@@ -213,7 +213,7 @@ struct loss_gradient_products {
   }
 
   /// Writes a warp's sums. `first_row`: the warp's first row in the tile.
-  __device__ __forceinline__ void write(loss_product_work const& work, sums_type const& sums, std::int32_t first_row,
+  __device__ __forceinline__ void write(loss_product_item const& work, sums_type const& sums, std::int32_t first_row,
                                         sum_staging& staging) const {
     std::int32_t const channel = work.channel_tile * channels;
     std::int32_t const row = work.panel * rows + first_row;
@@ -234,7 +234,7 @@ struct loss_gradient_products {
 
   /// The work item, marked as the same in all lanes of a warp: unless the compiler knows that, it lets multiplications
   /// wait for each other.
-  __device__ __forceinline__ static loss_product_work same_for_warp(loss_product_work work) {
+  __device__ __forceinline__ static loss_product_item same_for_warp(loss_product_item work) {
     constexpr unsigned all = 0xffffffffU;
     work.is_hidden = __shfl_sync(all, work.is_hidden ? 1 : 0, 0) != 0;
     work.panel = __shfl_sync(all, work.panel, 0);
@@ -247,20 +247,20 @@ struct loss_gradient_products {
   /// while the next is awaited, and a stage is released when the next one's multiplications have begun. When the last
   /// stage is loaded it is the other warpgroup's turn.
   template <operand_order Order>
-  __device__ __forceinline__ void multiply_tile(scratch_type& scratch, loss_product_work const& work, int consumer,
+  __device__ __forceinline__ void multiply_tile(scratch_type& scratch, loss_product_item const& work, int consumer,
                                                 place_type& place, sums_type& sums) const {
-    std::int32_t const pieces = 2 * work.count;
+    std::int32_t const k_tiles = 2 * work.count;
     pin(sums);
     int before = place.stage;
-    await_piece<Order>(scratch, work, 0, place);
-    multiply_piece<Order>(scratch, place, sums, false);
-    for (std::int32_t k = 1; k < pieces; ++k) {
+    await_stage<Order>(scratch, work, 0, place);
+    multiply_stage<Order>(scratch, place, sums, false);
+    for (std::int32_t k = 1; k < k_tiles; ++k) {
       int const stage = place.stage;
-      await_piece<Order>(scratch, work, k, place);
-      if (k == pieces - 1) {
+      await_stage<Order>(scratch, work, k, place);
+      if (k == k_tiles - 1) {
         give_turn(scratch, consumer);
       }
-      multiply_piece<Order>(scratch, place, sums, true);
+      multiply_stage<Order>(scratch, place, sums, true);
       await_multiply<1>();
       release(scratch, before);
       before = stage;
@@ -271,7 +271,7 @@ struct loss_gradient_products {
   }
 
   template <operand_order Order>
-  __device__ __forceinline__ void await_piece(scratch_type& scratch, loss_product_work const& work, std::int32_t k,
+  __device__ __forceinline__ void await_stage(scratch_type& scratch, loss_product_item const& work, std::int32_t k,
                                               place_type const& place) const {
     scratch.full[place.stage].wait(place.phase);
     if (Order == across && work.is_unclean) {
@@ -284,7 +284,7 @@ struct loss_gradient_products {
 
   /// Starts to multiply the stage at `place` and advances it. Without `add` the old sums count as zero.
   template <operand_order Order>
-  __device__ __forceinline__ static void multiply_piece(scratch_type& scratch, place_type& place, sums_type& sums,
+  __device__ __forceinline__ static void multiply_stage(scratch_type& scratch, place_type& place, sums_type& sums,
                                                         bool add) {
     using mma = warpgroup_mma<T, channels, Order, operand_order::across_depth>;
     constexpr int rows_of_depth = 16 * 128;  // bytes: a multiplication takes 16 rows of a box
@@ -310,11 +310,11 @@ struct loss_gradient_products {
 
   /// Clears rows of E in shared memory that belong to tokens without a label: their zeros in G cannot undo a NaN or an
   /// infinity among the hidden states. The warpgroup whose turn it is runs it.
-  __device__ __forceinline__ void clear_unlabelled_rows(scratch_type& scratch, int stage, std::int32_t piece) const {
+  __device__ __forceinline__ void clear_unlabelled_rows(scratch_type& scratch, int stage, std::int32_t k_tile) const {
     int const thread = static_cast<int>(threadIdx.x) % shape::warpgroup;
     int const barrier = static_cast<int>(threadIdx.x) / shape::warpgroup;
     int const row = thread / 2;
-    std::int64_t const token = std::int64_t{piece} * box + row;
+    std::int64_t const token = std::int64_t{k_tile} * box + row;
     if (token < tokens.size() && tokens[token].label < 0) {
 #pragma unroll
       for (int i = 0; i < boxes; ++i) {

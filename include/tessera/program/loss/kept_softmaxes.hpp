@@ -70,7 +70,7 @@ struct differentiate_softmaxes {
   static constexpr int together = 16 / static_cast<int>(sizeof(T));  ///< entries that a lane takes at a time
   struct scratch_type {};
   /// The 16 bytes that a lane takes at a time.
-  struct alignas(16) piece {
+  struct alignas(16) part {
     T values[together];  ///< neighbouring entries
   };
 
@@ -104,28 +104,28 @@ struct differentiate_softmaxes {
  private:
   static constexpr float log2_e = 1.442695041F;
 
-  struct piece_of_tile {
-    piece values;
+  struct loaded_part {
+    part values;
     float reference;
   };
-  TESSERA_FN piece_of_tile bring(std::int64_t token, std::int64_t entry) const {
+  TESSERA_FN loaded_part load_part(std::int64_t token, std::int64_t entry) const {
     if (entry >= kept.values.extent(1)) {
       return {};
     }
-    return {*reinterpret_cast<piece const*>(&kept.values(token, entry)),
+    return {*reinterpret_cast<part const*>(&kept.values(token, entry)),
             kept.references(entry / kept_softmaxes<T>::tile_entries, token)};
   }
 
-  /// Differentiates the row of a token. Two pieces are being loaded while one is changed.
+  /// Differentiates the row of a token. Two parts are being loaded while one is changed.
   TESSERA_FN void differentiate_row(std::int64_t token, int lane, loss_token_factors const& factors,
                                     bool is_there) const {
     constexpr std::int64_t step = lanes * together;
-    piece_of_tile first = bring(token, lane * together);
-    piece_of_tile second = bring(token, lane * together + step);
+    loaded_part first = load_part(token, lane * together);
+    loaded_part second = load_part(token, lane * together + step);
     for (std::int64_t entry = lane * together; entry < kept.values.extent(1); entry += step) {
-      piece_of_tile const third = bring(token, entry + 2 * step);
+      loaded_part const third = load_part(token, entry + 2 * step);
       differentiate<0>(first.values, scaling_of(first.reference, factors, is_there));
-      *reinterpret_cast<piece*>(&kept.values(token, entry)) = first.values;
+      *reinterpret_cast<part*>(&kept.values(token, entry)) = first.values;
       std::int64_t const label = factors.label;
       if (label >= entry && label < entry + together && is_there) {
         kept.values(token, label) = store<T>(of_label(token, factors));
@@ -135,7 +135,7 @@ struct differentiate_softmaxes {
     }
   }
 
-  /// What a piece's values are multiplied by. Without `is_used` the gradient is 0, whatever the values are.
+  /// The factors of a part's values. Without `is_used` the gradient is 0, whatever the values are.
   struct scaling {
     float by_value;
     float reference;
@@ -148,10 +148,10 @@ struct differentiate_softmaxes {
             is_used || !is_there};
   }
 
-  /// Differentiates the values of a piece that begin with number I; it recurses, so that all indices are constants and
+  /// Differentiates the values of a part that begin with number I; it recurses, so that all indices are constants and
   /// values stay in registers.
   template <int I>
-  TESSERA_FN void differentiate(piece& values, scaling const& by) const {
+  TESSERA_FN void differentiate(part& values, scaling const& by) const {
     if constexpr (I < together) {
       auto const value = static_cast<float>(load(values.values[I]));
       float gradient = value * by.by_value;

@@ -3,7 +3,7 @@
 /// or has a log-sum-exp, and picks the logits of labels. It is linear_loss's forward program for sm_90a, and takes its
 /// tiles from a row_schedule.
 ///
-/// Logits stay in fp32 registers. A warp keeps each row's state of its split of the vocabulary (`row_share`) in shared
+/// Logits stay in fp32 registers. A warp keeps each row's state of its split of the vocabulary (`row_split`) in shared
 /// memory, and merges it once with one of the row's `schedule.states()` states, which finish_loss_tokens merges in
 /// order. So the order of additions depends on the extents, on the number of multiprocessors and on how many launches
 /// there are.
@@ -68,11 +68,11 @@ struct reduce_loss_rows {
   template <int Registers>
   __device__ __forceinline__ void operator()(float (&sums)[Registers], box_place place, scratch_type& scratch,
                                              std::int32_t index) const {
-    row_share const share = schedule.share_at(index);
-    if (!share.is_there) {
+    row_split const part = schedule.split_at(index);
+    if (!part.is_there) {
       return;
     }
-    if (share.before == 0) {
+    if (part.before == 0) {
       open(place.row, scratch);
     }
     map_sums(sums, place.column);
@@ -84,7 +84,7 @@ struct reduce_loss_rows {
                            map.inverse_temperature};
     state_type const found = fold_rows<R>(sums, largest, values, scratch.of_row[own_row()].state);
     pick_targets(sums, place, scratch);
-    keep(share, found, scratch);
+    keep(part, found, scratch);
     if (marks.are_wanted()) {
       if constexpr (row_fold<R>::is_pushed) {  // push() needs the registers in between
         pin_registers(sums);
@@ -92,8 +92,8 @@ struct reduce_loss_rows {
       }
       mark(sums, largest_of_group, largest, place, scratch);
     }
-    if (share.is_last) {
-      close(share, place.row, scratch);
+    if (part.is_last) {
+      close(part, place.row, scratch);
     }
     if constexpr (sizeof(T) == 2) {
       if (softmaxes.are_wanted()) {
@@ -137,7 +137,7 @@ struct reduce_loss_rows {
     __syncwarp();
   }
   /// Merges the rows' memory into their states after the last tile of a split.
-  __device__ __forceinline__ void close(row_share const& share, std::int32_t first_row,
+  __device__ __forceinline__ void close(row_split const& part, std::int32_t first_row,
                                         scratch_type const& scratch) const {
     auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
     std::int64_t const row = lane < 16 ? row_of(first_row + lane) : -1;
@@ -145,11 +145,11 @@ struct reduce_loss_rows {
       return;
     }
     memory_type const& memory = scratch.of_row[lane];
-    state_type state = states(share.split, row);
+    state_type state = states(part.split, row);
     row_fold<R>::merge(state, memory.state, detail::fast_power{});
-    states(share.split, row) = state;
+    states(part.split, row) = state;
     if (marks.are_wanted()) {
-      loss_bound& bound = marks.bounds(share.split, row);
+      loss_bound& bound = marks.bounds(part.split, row);
       bound = {minimum(bound.least, memory.bound.least), maximum(bound.highest, memory.bound.highest)};
     }
   }
@@ -242,7 +242,7 @@ struct reduce_loss_rows {
   }
 
   /// Adds a tile to the state of its split, and updates the bound after the first tiles and then after every fourth.
-  __device__ __forceinline__ void keep(row_share const& share, state_type const& found, scratch_type& scratch) const {
+  __device__ __forceinline__ void keep(row_split const& part, state_type const& found, scratch_type& scratch) const {
     constexpr std::int32_t often = 4;
     memory_type& kept = scratch.of_row[own_row()];
     state_type total = kept.state;
@@ -251,15 +251,15 @@ struct reduce_loss_rows {
     if (threadIdx.x % 4 < 2) {
       row_fold<R>::keep(kept.state, total);
     }
-    if (marks.are_wanted() && (share.before < often || share.before % often == 0)) {
-      update_bound(share, found, total, kept);
+    if (marks.are_wanted() && (part.before < often || part.before % often == 0)) {
+      update_bound(part, found, total, kept);
     }
     __syncwarp();
   }
-  __device__ __forceinline__ void update_bound(row_share const& share, state_type const& found, state_type const& total,
+  __device__ __forceinline__ void update_bound(row_split const& part, state_type const& found, state_type const& total,
                                                memory_type& kept) const {
     constexpr float caution = 0.8F;  // sampled tiles of equal sums can all be a little above the mean
-    std::int32_t const seen = schedule.first_place + share.before + 1;
+    std::int32_t const seen = schedule.first_place + part.before + 1;
     float const least = minimum(kept.bound.least, log2_of(found));
     float const guess = seen >= row_schedule::samples
                             ? least + fast_log2(caution * static_cast<float>(max(schedule.columns - seen, 0)))

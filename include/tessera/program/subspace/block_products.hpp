@@ -3,7 +3,7 @@
 /// search for directions that compute such products (program/subspace/iterate_in_blocks.hpp):
 ///
 ///     gram_images       Z = (G + m) Y / trace of G: fp32 over 16 rows at a time, those sums in double
-///     product_shares    Z^T Z in double, on and above its diagonal, a few shares of the rows apart
+///     product_splits    Z^T Z in double, on and above its diagonal, a few splits of the rows apart
 ///
 /// 256 lanes compute a block. 64 rows of a and of b are staged at a time, a quarter of them for each 64 lanes, which
 /// have 4 x 4 sums each; the next rows are loaded meanwhile. The sums of the four quarters are added in order.
@@ -215,28 +215,28 @@ struct gram_images {
   }
 };
 
-/// Computes blocks of columns^T columns on and above the diagonal, each over a part (share) of the rows: the sum of all
-/// shares is the product. Beyond the columns there are zeros.
-struct product_shares {
+/// Computes blocks of columns^T columns on and above the diagonal, each over a part (split) of the rows: the sum of all
+/// splits is the product. Beyond the columns there are zeros.
+struct product_splits {
   static constexpr int lanes = block_products::lanes;
-  static constexpr std::int64_t shares = 4;  ///< parts of the rows
+  static constexpr std::int64_t splits = 4;  ///< parts of the rows
   using scratch_type = block_products::scratch_type;
 
   matrix_view<float const> columns;  ///< width x columns
-  view<double, 3> target;            ///< shares x columns x columns, rounded up to whole blocks
+  view<double, 3> target;            ///< splits x columns x columns, rounded up to whole blocks
 
-  TESSERA_FN constexpr std::int64_t groups() const { return shares * triangle_size(blocks()); }
+  TESSERA_FN constexpr std::int64_t groups() const { return splits * triangle_size(blocks()); }
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
-    std::int64_t const share = which / triangle_size(blocks());
+    std::int64_t const split = which / triangle_size(blocks());
     triangle_place const place = place_in_triangle(which % triangle_size(blocks()), blocks());
     std::int64_t const rows = columns.extent(0);
-    std::int64_t const span = align_up(divide_up(rows, shares), std::int64_t{block_products::depth});
+    std::int64_t const span = align_up(divide_up(rows, splits), std::int64_t{block_products::depth});
     block_products::range const at{std::int64_t{place.row} * block_products::block,
-                                   std::int64_t{place.column} * block_products::block, min(share * span, rows),
-                                   min((share + 1) * span, rows)};
-    block_products::run<product_sums::in_double>(group, columns, columns, at, scratch, writer{target[share], at});
+                                   std::int64_t{place.column} * block_products::block, min(split * span, rows),
+                                   min((split + 1) * span, rows)};
+    block_products::run<product_sums::in_double>(group, columns, columns, at, scratch, writer{target[split], at});
   }
 
  private:

@@ -40,7 +40,7 @@ struct factor_blocks {
     double kept[block];                                  ///< the same, or 0 for a row in which only rounding is left
   };
 
-  view<double const, 3> shares;  ///< the products, from product_shares
+  view<double const, 3> splits;  ///< the products, from product_splits
   std::int64_t columns;          ///< number of columns; those beyond it count as orthonormal
   /// Whole blocks: R above the diagonal blocks, the inverses on the diagonal; below it nothing is written.
   matrix_view<double> factor;
@@ -95,9 +95,9 @@ struct factor_blocks {
   }
 
   TESSERA_FN double sum_of(int i, int j) const {
-    double sum = shares(0, i, j);
-    for (int share = 1; share < product_shares::shares; ++share) {
-      sum += shares(share, i, j);
+    double sum = splits(0, i, j);
+    for (int split = 1; split < product_splits::splits; ++split) {
+      sum += splits(split, i, j);
     }
     return sum;
   }
@@ -117,11 +117,11 @@ struct factor_blocks {
           own[n] = d[i][j];
         }
         double const pivot = d[k][k];
-        double const share = d[k][j] * (is_rounding(scratch, p, k) ? 0.0 : 1.0 / pivot);
+        double const factor = d[k][j] * (is_rounding(scratch, p, k) ? 0.0 : 1.0 / pivot);
         for (int n = 0; n < elements; ++n) {
           int const i = lane / block + n * (lanes / block);
           if (i > k && j >= i) {
-            d[i][j] = own[n] - above[n] * share;
+            d[i][j] = own[n] - above[n] * factor;
           }
         }
       }

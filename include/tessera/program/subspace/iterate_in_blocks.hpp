@@ -3,13 +3,13 @@
 /// program/subspace/block_products.hpp and program/subspace/factor_blocks.hpp):
 ///
 ///     start_rounds       Y: numbers between -1 and 1; the trace of G
-///     gram_images, twice, product_shares, factor_blocks, solve_blocks      Y = orthonormal columns of (G + m)^2 Y
+///     gram_images, twice, product_splits, factor_blocks, solve_blocks      Y = orthonormal columns of (G + m)^2 Y
 ///     ...
-///     keep_directions    rounds Y; how much each row of G holds of it
-///     finish_rounds      and all together
+///     keep_directions    directions: Y rounded; for each row of G, the part that the directions hold
+///     finish_rounds      the sum of these parts
 ///
-/// There are as many columns as wanted directions. Their span is wanted and not eigenvectors, and a few more rounds
-/// cost less than the eigenvectors of a 192 x 192 matrix by one thread block.
+/// There are as many columns as wanted directions. The search is for the span of the columns, not for eigenvectors: a
+/// few more rounds take less time than one thread block needs for the eigenvectors of a 192 x 192 matrix.
 #pragma once
 
 #include <cstdint>

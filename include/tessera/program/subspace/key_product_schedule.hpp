@@ -22,11 +22,11 @@ namespace tessera {
 inline namespace v0 {
 
 /// A work item: a tile, over a part of the depth.
-struct head_work {
-  std::int32_t row;     ///< row of the tile, in tiles
-  std::int32_t column;  ///< column of the tile, in tiles
-  std::int32_t part;    ///< part of the depth
-  std::int32_t pieces;  ///< pieces of 64 of the depth, one for each pipeline stage
+struct head_work_item {
+  std::int32_t row;      ///< row of the tile, in tiles
+  std::int32_t column;   ///< column of the tile, in tiles
+  std::int32_t part;     ///< part of the depth
+  std::int32_t k_tiles;  ///< k-tiles, 64 of the depth each, one for each pipeline stage
 };
 
 /// The rows, and columns, of a box.
@@ -67,7 +67,7 @@ struct gram_works {
   /// The work items: tiles of all parts.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const { return parts() * tiles(); }
   /// Work item number `index`: all tiles of a part come first, then those of the next part.
-  [[nodiscard]] TESSERA_FN constexpr head_work at(std::int32_t index) const {
+  [[nodiscard]] TESSERA_FN constexpr head_work_item at(std::int32_t index) const {
     std::int32_t const part = index / tiles();
     triangle_place const place = place_in_triangle(index % tiles(), tiles_across());
     std::int32_t const left = min(tokens - part * part_tokens, part_tokens);
@@ -75,26 +75,26 @@ struct gram_works {
   }
 
   /// The coordinates in a of 64 tokens by 64 channels, from channel `row` of the tile's rows on.
-  [[nodiscard]] TESSERA_FN constexpr head_place a_place(head_work const& work, std::int32_t row,
-                                                        std::int32_t piece) const {
-    return place_of(work.row * tile + row, work, piece * head_box);
+  [[nodiscard]] TESSERA_FN constexpr head_place a_place(head_work_item const& work, std::int32_t row,
+                                                        std::int32_t k_tile) const {
+    return place_of(work.row * tile + row, work, k_tile * head_box);
   }
-  /// The coordinates in b of tokens, from token `depth` of the piece on, by 64 channels, from channel `column` of the
+  /// The coordinates in b of tokens, from token `depth` of the k-tile on, by 64 channels, from channel `column` of the
   /// tile's columns on.
-  [[nodiscard]] TESSERA_FN constexpr head_place b_place(head_work const& work, std::int32_t column, std::int32_t depth,
-                                                        std::int32_t piece) const {
-    return place_of(work.column * tile + column, work, piece * head_box + depth);
+  [[nodiscard]] TESSERA_FN constexpr head_place b_place(head_work_item const& work, std::int32_t column,
+                                                        std::int32_t depth, std::int32_t k_tile) const {
+    return place_of(work.column * tile + column, work, k_tile * head_box + depth);
   }
 
-  /// The coordinates in a of the next piece, without a division.
+  /// The coordinates in a of the next k-tile, without a division.
   [[nodiscard]] TESSERA_FN constexpr head_place next_a(head_place place) const {
     return {place.column, place.row + head_box, place.head};
   }
-  /// The coordinates in b of the next piece, without a division.
+  /// The coordinates in b of the next k-tile, without a division.
   [[nodiscard]] TESSERA_FN constexpr head_place next_b(head_place place) const { return next_a(place); }
 
   /// The index of an element of a tile in the parts' sums.
-  [[nodiscard]] TESSERA_FN constexpr std::int64_t element(head_work const& work, std::int32_t row,
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t element(head_work_item const& work, std::int32_t row,
                                                           std::int32_t column) const {
     std::int64_t const number =
         std::int64_t{work.part} * tiles() + index_in_triangle(work.row, work.column, tiles_across());
@@ -102,7 +102,7 @@ struct gram_works {
   }
 
  private:
-  [[nodiscard]] TESSERA_FN constexpr head_place place_of(std::int32_t channel, head_work const& work,
+  [[nodiscard]] TESSERA_FN constexpr head_place place_of(std::int32_t channel, head_work_item const& work,
                                                          std::int32_t token) const {
     return {channel % channels, first + work.part * part_tokens + token, channel / channels};
   }
@@ -119,26 +119,27 @@ struct projection_works {
   /// The work items: tiles of tokens.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const { return divide_up(tokens, tile); }
   /// Work item number `index`.
-  [[nodiscard]] TESSERA_FN constexpr head_work at(std::int32_t index) const {
+  [[nodiscard]] TESSERA_FN constexpr head_work_item at(std::int32_t index) const {
     return {index, 0, 0, divide_up(width, head_box)};
   }
   /// The coordinates in a of 64 tokens, from token `row` of the tile on, by 64 channels.
-  [[nodiscard]] TESSERA_FN constexpr head_place a_place(head_work const& work, std::int32_t row,
-                                                        std::int32_t piece) const {
-    std::int32_t const channel = piece * head_box;
+  [[nodiscard]] TESSERA_FN constexpr head_place a_place(head_work_item const& work, std::int32_t row,
+                                                        std::int32_t k_tile) const {
+    std::int32_t const channel = k_tile * head_box;
     return {channel % channels, work.row * tile + row, channel / channels};
   }
-  /// The coordinates in b, the directions, which are one head: rows are channels, from channel `depth` of the piece on.
-  [[nodiscard]] TESSERA_FN constexpr head_place b_place(head_work const&, std::int32_t column, std::int32_t depth,
-                                                        std::int32_t piece) const {
-    return {column, piece * head_box + depth, 0};
+  /// The coordinates in b, the directions, which are one head: rows are channels, from channel `depth` of the k-tile
+  /// on.
+  [[nodiscard]] TESSERA_FN constexpr head_place b_place(head_work_item const&, std::int32_t column, std::int32_t depth,
+                                                        std::int32_t k_tile) const {
+    return {column, k_tile * head_box + depth, 0};
   }
-  /// The coordinates in a of the next piece, without a division.
+  /// The coordinates in a of the next k-tile, without a division.
   [[nodiscard]] TESSERA_FN constexpr head_place next_a(head_place place) const {
     bool const is_last = place.column + head_box == channels;
     return {is_last ? 0 : place.column + head_box, place.row, is_last ? place.head + 1 : place.head};
   }
-  /// The coordinates in b of the next piece, without a division.
+  /// The coordinates in b of the next k-tile, without a division.
   [[nodiscard]] TESSERA_FN constexpr head_place next_b(head_place place) const {
     return {place.column, place.row + head_box, 0};
   }

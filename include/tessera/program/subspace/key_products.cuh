@@ -113,10 +113,10 @@ struct head_products {
     std::int32_t const count = works.count();
     place_type place;
     for (std::int32_t index = first_work; index < count; index += stride()) {
-      head_work const work = works.at(index);
+      head_work_item const work = works.at(index);
       places at = first_places(work, own);
-      for (std::int32_t piece = 0; piece < work.pieces; ++piece) {
-        copy_piece(scratch, at, own, place);
+      for (std::int32_t k_tile = 0; k_tile < work.k_tiles; ++k_tile) {
+        load_stage(scratch, at, own, place);
         place.advance();
       }
     }
@@ -129,7 +129,7 @@ struct head_products {
     head_place b[boxes];
   };
 
-  __device__ __forceinline__ places first_places(head_work const& work, std::int32_t own) const {
+  __device__ __forceinline__ places first_places(head_work_item const& work, std::int32_t own) const {
     places found;
 #pragma unroll
     for (int i = 0; i < shape::consumers; ++i) {
@@ -142,7 +142,7 @@ struct head_products {
     return found;
   }
 
-  __device__ __forceinline__ void copy_piece(scratch_type& scratch, places& at, std::int32_t own,
+  __device__ __forceinline__ void load_stage(scratch_type& scratch, places& at, std::int32_t own,
                                              place_type const& place) const {
     constexpr std::uint16_t everyone = 3;
     shared_barrier& full = scratch.full[place.stage];
@@ -169,10 +169,10 @@ struct head_products {
     place_type place;
     typename mma::sum_type sums[mma::registers];
     for (std::int32_t index = first_work; index < count; index += stride()) {
-      head_work work = works.at(index);
+      head_work_item work = works.at(index);
       // So that the compiler knows that it is the same in all lanes.
-      work.pieces = __shfl_sync(0xffffffffU, work.pieces, 0);
-      multiply_tile(scratch, consumer, place, sums, work.pieces);
+      work.k_tiles = __shfl_sync(0xffffffffU, work.k_tiles, 0);
+      multiply_tile(scratch, consumer, place, sums, work.k_tiles);
       epilogue(sums, work, row, scratch.of_warp[4 * consumer + warp]);
     }
     epilogue.finish();
@@ -182,13 +182,13 @@ struct head_products {
   /// the multiplications of the next one have begun.
   __device__ __forceinline__ static void multiply_tile(scratch_type& scratch, int consumer, place_type& place,
                                                        typename mma::sum_type (&sums)[mma::registers],
-                                                       std::int32_t pieces) {
+                                                       std::int32_t k_tiles) {
     pin_registers(sums);
     int before = place.stage;
-    multiply_piece(scratch, consumer, place, sums, false);
-    for (std::int32_t k = 1; k < pieces; ++k) {
+    multiply_stage(scratch, consumer, place, sums, false);
+    for (std::int32_t k = 1; k < k_tiles; ++k) {
       int const stage = place.stage;
-      multiply_piece(scratch, consumer, place, sums, true);
+      multiply_stage(scratch, consumer, place, sums, true);
       await_multiply<1>();
       release(scratch, before);
       before = stage;
@@ -198,7 +198,7 @@ struct head_products {
   }
 
   /// Begins to multiply the stage at `place`, and moves on. If `add` is false, the old sums count as zero.
-  __device__ __forceinline__ static void multiply_piece(scratch_type& scratch, int consumer, place_type& place,
+  __device__ __forceinline__ static void multiply_stage(scratch_type& scratch, int consumer, place_type& place,
                                                         typename mma::sum_type (&sums)[mma::registers], bool add) {
     constexpr bool is_across = Policy.order == operand_order::across_depth;
     constexpr int rows_of_depth = 16 * 128;  // bytes: a multiplication takes 16 rows of a box

@@ -36,9 +36,10 @@ struct shared_barrier {
         "{ .reg .pred p; elect.sync _|p, 0xffffffff; @p mbarrier.arrive.shared::cta.b64 _, [%0]; }" ::"r"(address())
         : "memory");
   }
-  /// One arrival, once `read`, or what it was made of, has come from shared memory. After arrive() copies may overwrite
-  /// what loads before it have not brought yet: loads wait behind other warps' stores, and ptxas waits for them only
-  /// where they are used. (Seen on H200, in attention: the scale of the tile that came next.)
+  /// One arrival, once `read`, or the value that it was computed from, has been loaded from shared memory. With
+  /// arrive() alone, copies may overwrite data that earlier loads have not returned yet: loads wait behind other warps'
+  /// stores, and ptxas waits for them only where their values are used. (Seen on H200, in attention: a load returned
+  /// the scale of the next tile.)
   __device__ __forceinline__ void arrive_after(float read) {
     asm volatile(
         "{ .reg .pred p; setp.lt.f32 p, %1, 0f00000000;"

@@ -25,8 +25,8 @@ struct store_gram_part {
 
   /// Stores the sums of a warp. `row`: the first of the warp's 16 rows in the tile.
   template <int Registers>
-  __device__ __forceinline__ void operator()(float const (&sums)[Registers], head_work const& work, std::int32_t row,
-                                             scratch_type&) const {
+  __device__ __forceinline__ void operator()(float const (&sums)[Registers], head_work_item const& work,
+                                             std::int32_t row, scratch_type&) const {
     auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
     float* const own = parts + works.element(work, row + lane / 4, 2 * (lane % 4));
 #pragma unroll
@@ -51,8 +51,8 @@ struct store_coefficients {
 
   /// Stores the sums of a warp. `row`: the first of the warp's 16 rows in the tile.
   template <int Registers>
-  __device__ __forceinline__ void operator()(float const (&sums)[Registers], head_work const& work, std::int32_t row,
-                                             scratch_type& scratch) const {
+  __device__ __forceinline__ void operator()(float const (&sums)[Registers], head_work_item const& work,
+                                             std::int32_t row, scratch_type& scratch) const {
     box_place const place{0, work.row * projection_works::tile + row};
     typename boxes_type::template deferred_type<Registers> words;
     boxes.defer(sums, place, words);

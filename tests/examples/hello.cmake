@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# A paper's page shows a program of at most 40 lines as it is, and what it prints.
+#
+#   cmake -D SOURCE=<its source> -D PROGRAM=<the program> -D PAGE=<docs/papers/*.md> -P hello.cmake
+cmake_minimum_required(VERSION 3.24...3.31)
+
+set(most_lines 40)
+file(READ "${SOURCE}" source)
+file(READ "${PAGE}" page)
+string(REGEX REPLACE "[^\n]" "" newlines "${source}")
+string(LENGTH "${newlines}" lines)
+if(lines GREATER most_lines)
+  message(FATAL_ERROR "${SOURCE} has ${lines} lines, more than ${most_lines}")
+endif()
+string(FIND "${page}" "\n```cpp\n${source}```\n" at)
+if(at EQUAL -1)
+  message(FATAL_ERROR "${PAGE} does not show ${SOURCE} as it is, between ```cpp and ```")
+endif()
+
+execute_process(COMMAND "${PROGRAM}" OUTPUT_VARIABLE printed ERROR_VARIABLE complaints RESULT_VARIABLE result)
+if(NOT result EQUAL 0)
+  if(complaints MATCHES "no CUDA-capable device|driver version is insufficient")
+    if("$ENV{TESSERA_REQUIRE_GPU}")
+      message(FATAL_ERROR "TESSERA_REQUIRE_GPU is set, but there is no GPU: ${complaints}")
+    endif()
+    message("[tessera:skipped] the page shows the program, which needs a GPU to run")
+    return()
+  endif()
+  message(FATAL_ERROR "${PROGRAM} ends with ${result}: ${printed}${complaints}")
+endif()
+string(FIND "${page}" "\n```text\n${printed}```\n" at)
+if(at EQUAL -1)
+  message(FATAL_ERROR "${PROGRAM} prints what ${PAGE} does not show between ```text and ```:\n${printed}")
+endif()
+message("${SOURCE} is on its page, with what it prints:\n${printed}")
