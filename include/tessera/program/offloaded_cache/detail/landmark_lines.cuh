@@ -28,8 +28,8 @@ template <int Channels, ChunkSelector S>
 struct landmark_lines;
 
 /// Lines of means in bfloat16, which begin at multiples of 16 bytes.
-template <int Channels, int Chunk, class HeadGroup>
-struct landmark_lines<Channels, landmark_selector<Chunk, HeadGroup>> {
+template <int Channels, int Chunk, class QueryGroup>
+struct landmark_lines<Channels, landmark_selector<Chunk, QueryGroup>> {
   static constexpr int bytes = 2 * Channels;  ///< bytes of a line
   static constexpr int spare_bytes = 128;     ///< the gaps for each eight lines in shared memory
   /// The gap between eight chunks' lines in shared memory, which begin at multiples of 128 bytes, and the next eight,
@@ -71,10 +71,10 @@ struct landmark_lines<Channels, landmark_selector<Chunk, HeadGroup>> {
 };
 
 /// Lines of codes of means and their scale, which begin at multiples of 4 bytes.
-template <int Channels, int Chunk, class HeadGroup>
-struct landmark_lines<Channels, coded_landmark_selector<Chunk, HeadGroup>> {
+template <int Channels, int Chunk, class QueryGroup>
+struct landmark_lines<Channels, coded_landmark_selector<Chunk, QueryGroup>> {
   /// Bytes of a line.
-  static constexpr int bytes = Channels + coded_landmark_selector<Chunk, HeadGroup>::scale_bytes;
+  static constexpr int bytes = Channels + coded_landmark_selector<Chunk, QueryGroup>::scale_bytes;
   static constexpr int spare_bytes = 160;       ///< the gaps for each eight lines in shared memory
   static constexpr int blocks = Channels / 32;  ///< blocks of numbers that an instruction takes
   static_assert(bytes % 4 == 0 && Channels % 32 == 0);
