@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The time that a call takes on the host, which a decoder of few tokens waits for. `us_a_call` is the time to enqueue a
-/// call, and `us_beyond` what is left of it without the time in which as many empty launches, clears and copies are
+/// The time that a call takes on the host, which a decoder of few tokens waits for. `us_a_call` is the time to enqueue
+/// a call, and `us_beyond` what is left of it without the time in which as many empty launches, clears and copies are
 /// enqueued.
 #include <chrono>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// README's table of what runs, made by explain() for devices that need not be there. To write it anew run this test with
-// the environment variable TESSERA_WRITE_README set.
+// README's table of what runs, made by explain() for devices that need not be there. To write it anew run this test
+// with the environment variable TESSERA_WRITE_README set.
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>

@@ -6,15 +6,16 @@ foreach(check layering macros concepts docs quick_reference)
   add_test(NAME "check: ${check}"
     COMMAND "${CMAKE_COMMAND}" -D "INCLUDE=${PROJECT_SOURCE_DIR}/include" -P "${checks}/${check}.cmake")
 endforeach()
-foreach(check lines versions)
+foreach(check actions data lines versions)
   add_test(NAME "check: ${check}"
     COMMAND "${CMAKE_COMMAND}" -D "INCLUDE=${PROJECT_SOURCE_DIR}" -P "${checks}/${check}.cmake")
 endforeach()
 add_test(NAME "check: planted mistakes are found"
   COMMAND "${CMAKE_COMMAND}" -D "CHECKS=${checks}" -D "WORK=${CMAKE_CURRENT_BINARY_DIR}/planted"
     -P "${checks}/planted.cmake")
-set_tests_properties("check: layering" "check: macros" "check: concepts" "check: docs" "check: quick_reference" "check: lines"
-  "check: versions" "check: planted mistakes are found" PROPERTIES LABELS check)
+set_tests_properties("check: layering" "check: macros" "check: concepts" "check: docs" "check: quick_reference"
+  "check: actions" "check: data" "check: lines" "check: versions" "check: planted mistakes are found"
+  PROPERTIES LABELS check)
 
 # Skipped where there is no clang-format, or another one than that of .clang-format.
 find_program(TESSERA_CLANG_FORMAT NAMES clang-format-14 clang-format)

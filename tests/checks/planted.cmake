@@ -43,6 +43,25 @@ function(plant_version path body sentence)
   set(failures ${failures} PARENT_SCOPE)
 endfunction()
 
+# A repository with a file of test data, whose list of checksums has LINES. FIPS 180-4 gives the SHA-256 of "abc".
+set(abc_sum ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad)
+function(plant_data lines sentence)
+  file(REMOVE_RECURSE "${WORK}")
+  file(WRITE "${WORK}/tests/data/abc.txt" "abc")
+  file(WRITE "${WORK}/tests/data/make_data.py" "")
+  file(WRITE "${WORK}/tests/data/SHA256SUMS" "${lines}")
+  expect(data "${lines}" "${sentence}")
+  set(failures ${failures} PARENT_SCOPE)
+endfunction()
+
+# A repository with a workflow, one of whose steps uses ACTION.
+function(plant_action action sentence)
+  file(REMOVE_RECURSE "${WORK}")
+  file(WRITE "${WORK}/.github/workflows/ci.yml" "    steps:\n      - uses: ${action}\n      - run: make\n")
+  expect(actions "${action}" "${sentence}")
+  set(failures ${failures} PARENT_SCOPE)
+endfunction()
+
 plant(layering reduce/sum.hpp "${head}#include <tessera/core/bits.hpp>\n#include <vector>\n" "")
 plant(layering core/up.hpp "${head}#include <tessera/quantize/symmetric.hpp>\n"
   "layer 0 includes quantize/symmetric.hpp")
@@ -130,7 +149,7 @@ plant_concept(reduce/a.hpp "template <class Small>\nvoid f(Small const& small, b
 plant_concept(testing/a.hpp "${used}" "${is_unused}")
 plant_concept(reduce/a.hpp "${used}template <class Small>\nstruct b {};\n"
   "reduce/a.hpp: a template parameter is named Small, which is a concept")
-plant_concept(reduce/a.hpp "${used}template <int N, int... Small>\nstruct b {};\n" "a template parameter is named Small")
+plant_concept(reduce/a.hpp "${used}template <int N, int... Small>\nstruct b {};\n" "parameter is named Small")
 plant_concept(reduce/a.hpp "${used}template <class T, auto Small = 3>\nstruct b {};\n" "parameter is named Small")
 plant_concept(reduce/a.hpp "${used}// template <class Small>\nchar const* b = \"template <class Small>\";\n" "")
 plant_concept(program/weights/a.hpp "${used}template <class Small>\nstruct b {};\n" "")
@@ -158,6 +177,20 @@ plant_version(${version_header} "#define TESSERA_VERSION_STRING \"0.4\"\n" "name
 plant_version(README.md "find_package(tessera 0.3)\nfind_package(tessera 0.2)\ntessera/0.3.1\n" "says 0.2, but")
 plant_version(README.md "find_package(tessera 0.3)\ntessera/0.3.0\n" "says 0.3.0, but the version is 0.3.1")
 plant_version(tests/package/CMakeLists.txt "add_subdirectory(tessera)\n" "this check reads it wrongly")
+
+plant_data("${abc_sum}  abc.txt\n" "")
+plant_data("" "lists no file")
+string(REPEAT 0 64 zeros)
+plant_data("${zeros}  abc.txt\n" "tests/data/abc.txt: its SHA-256 is ${abc_sum}, but ${zeros} is listed")
+plant_data("${abc_sum}  other.txt\n" "tests/data/abc.txt: is not listed in SHA256SUMS")
+plant_data("${abc_sum}  other.txt\n" "tests/data/other.txt: is listed in SHA256SUMS, but is not there")
+plant_data("${abc_sum} abc.txt\n" "tests/data/SHA256SUMS: \"${abc_sum} abc.txt\" is no checksum")
+
+string(REPEAT 0123456789 4 commit)
+plant_action("actions/checkout@${commit} # v4.3.0" "")
+plant_action("actions/checkout@${commit}" "must end with @, the 40 digits of a commit")
+plant_action("actions/checkout@v4" "1 of 1 actions are not named by commit")
+
 plant(docs ../docs/a.md "`bits.hpp`, `tessera/core/bits.hpp` and [a page](a.md)\n" "")
 plant(docs ../docs/a.md "`gone_name` is no name\n" "docs/a.md: names gone_name, which no header has")
 plant(docs ../docs/a.md "`tessera/core/gone.hpp`\n" "docs/a.md: names tessera/core/gone.hpp, which is not there")

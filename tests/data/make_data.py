@@ -272,12 +272,14 @@ def check_smollm2(files):
 
 def check(folder):
     sums = dict(line.split()[::-1] for line in (folder / SUMS).read_text().splitlines())
-    names = sorted(path.name for path in folder.glob("*.safetensors"))
+    names = listed_names(folder)
     require(names == sorted(sums), f"{SUMS} lists {sorted(sums)} but the folder holds {names}")
     files = {}
     for name in names:
         found = hashlib.sha256((folder / name).read_bytes()).hexdigest()
         require(found == sums[name], f"{name}: its SHA-256 is {found} but {sums[name]} is listed")
+        if not name.endswith(".safetensors"):
+            continue
         files[name], metadata = safetensors_file.read(folder / name)
         require({"source", "licence", "description"} <= set(metadata), f"{name}: metadata {sorted(metadata)}")
         print(f"{name}: {len(files[name])} tensors, {(folder / name).stat().st_size} bytes, "
@@ -291,9 +293,13 @@ def check(folder):
     print(f"all checks passed, {size} bytes")
 
 
+def listed_names(folder):
+    """What SHA256SUMS lists: the tensors, and the text where the folder has it."""
+    return sorted(path.name for pattern in ("*.safetensors", "*.txt") for path in folder.glob(pattern))
+
+
 def write_sums(folder):
-    paths = sorted(folder.glob("*.safetensors"))
-    lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in paths]
+    lines = [f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in listed_names(folder)]
     (folder / SUMS).write_text("".join(lines))
 
 

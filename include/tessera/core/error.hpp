@@ -44,8 +44,8 @@ class device_error : public error {
   int code_;
 };
 
-/// An executor that refuses_slower_programs has no fast program for a call (exec/execution_options.hpp). The message says
-/// which programs it has, and why they do not take the call.
+/// An executor that refuses_slower_programs has no fast program for a call (exec/execution_options.hpp). The message
+/// says which programs it has, and why they do not take the call.
 class slower_program : public error {
  public:
   using error::error;

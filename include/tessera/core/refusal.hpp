@@ -5,7 +5,8 @@
 ///       return first_of(unless(call.rows > 0, "there are no rows"),
 ///                       unless(call.stride == 1, "the stride of columns", call.stride, "1"));
 ///     }
-///     if (refusal const why = refuses(call)) { std::puts(why.text().c_str()); }  // the stride of columns is 64 but ...
+///     refusal const why = refuses(call);
+///     if (why) { std::puts(why.text().c_str()); }           // the stride of columns is 64 but must be 1
 ///
 /// Making a refusal costs a few comparisons and stores; only text() allocates.
 #pragma once

@@ -3,7 +3,7 @@
 /// programs for one call.
 ///
 ///     struct printer : tessera::observer {
-///       void launched(tessera::launch const& l) override { std::cout << l.program << ", " << l.groups << " groups\n"; }
+///       void launched(tessera::launch const& l) override { std::cout << l.program << " x " << l.groups << "\n"; }
 ///       void chose(tessera::program_choice const& c) override { std::cout << c.text() << "\n"; }
 ///     };
 ///     printer prints;

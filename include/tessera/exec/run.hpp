@@ -61,11 +61,9 @@ concept ModelOf =
 // clang-format on
 
 /// Runs a portable program with the number of groups that it says.
-template <class Executor, class Program>
-requires requires(Program const& program) {
-  program.groups();
-}
-void run_portably(Executor const& exec, Program const& program) {
+template <class Executor, Program P>
+requires requires(P const& program) { program.groups(); }
+void run_portably(Executor const& exec, P const& program) {
   exec.run(program, program.groups());
 }
 

@@ -43,8 +43,8 @@ class workspace_plan {
     std::int64_t bytes;   ///< without the padding that aligns the next region
   };
 
-  /// What a plan records of its regions. With sizes alone it allocates nothing, for calls that only look for places; the
-  /// name of its function must then outlive it.
+  /// What a plan records of its regions. With sizes alone it allocates nothing, for calls that only look for places;
+  /// the name of its function must then outlive it.
   enum class record { entries, sizes };
 
   /// An empty plan for `function`, which messages name.

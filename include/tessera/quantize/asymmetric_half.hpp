@@ -53,7 +53,7 @@ TESSERA_FN constexpr float16 half_not_below(float value) {
 
 }  // namespace detail
 
-/// `Bits` is 2, 3, 4 or 8; the codes run from 0 to 2^Bits - 1. `Group` neighbouring values share the parameters;
+/// `Bits` is 2, 3, 4 or 8; the codes run from 0 to 2^Bits - 1. `Neighbours` neighbouring values share the parameters;
 /// `whole_tensor` means that all values do.
 ///
 /// The minimum is rounded down and the scale up, so that the codes reach all values of the group. encode() rounds to
@@ -63,17 +63,17 @@ TESSERA_FN constexpr float16 half_not_below(float value) {
 ///
 /// Codes are the same on every backend. Decoded values may differ in the last bit, because a compiler may contract the
 /// product and the sum.
-template <int Bits, int Group = 64>
+template <int Bits, int Neighbours = 64>
 struct asymmetric_half_quantizer {
   static_assert(Bits == 2 || Bits == 3 || Bits == 4 || Bits == 8,
                 "tessera: asymmetric_half_quantizer has 2, 3, 4 or 8 bits");
-  static_assert(Group >= 0, "tessera: asymmetric_half_quantizer needs a group of values, or whole_tensor");
+  static_assert(Neighbours >= 0, "tessera: asymmetric_half_quantizer needs a group of values, or whole_tensor");
 
   using code_type = std::uint8_t;
   using params_type = asymmetric_half_params;
 
   static constexpr int bits = Bits;  ///< bits of a code
-  static constexpr int group = Group;
+  static constexpr int group = Neighbours;
   static constexpr int highest = (1 << Bits) - 1;  ///< the largest code; the smallest is 0
 
   TESSERA_FN constexpr minimum_maximum_reducer<float> range() const { return {}; }

@@ -54,8 +54,8 @@ concept AttentionSoftmax =
     (requires(S const& s, typename S::state_type const& state, float scale, float sum) {
        requires std::is_same_v<decltype(s.template weigh<Q>(state, scale, sum, true).code), typename Q::code_type>;
        requires std::is_same_v<decltype(s.template weigh<Q>(state, scale, sum, true).weight), float>;
-     } || because<"a softmax of attention makes codes of the quantizer of values: weigh<Q>(state, scale, sum, is_first) "
-                  "gives {Q::code_type code; float weight;}">);
+     } || because<"a softmax of attention makes codes of the quantizer of values: "
+                  "weigh<Q>(state, scale, sum, is_first) gives {Q::code_type code; float weight;}">);
 // clang-format on
 
 }  // namespace v0

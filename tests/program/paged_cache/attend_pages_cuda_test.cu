@@ -120,8 +120,7 @@ struct decode_problem {
       both[which].assign(as_size(s.batch * s.key_heads * s.keys * s.channels), 0.0F);
       views[which] = {both[which].data(), {s.batch, s.key_heads, s.keys, s.channels}};
     }
-    tessera::run(cpu{.threads = 1},
-                      cache_restore_call<T, float>{cache.memory, sequences, layer, views[0], views[1]});
+    tessera::run(cpu{.threads = 1}, cache_restore_call<T, float>{cache.memory, sequences, layer, views[0], views[1]});
     return attention_by_formula(p, {p.shape, as_doubles(queries), as_doubles(both[0]), as_doubles(both[1])});
   }
 };

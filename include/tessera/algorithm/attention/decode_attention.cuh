@@ -140,7 +140,8 @@ void run_dense_decode(basic_cuda<Architectures> const& exec, decode_attention_ca
 
 }  // namespace detail
 
-/// dense_decode: keys and values of 16 bits with 64, 128 or 256 channels, read once for all query heads that share them.
+/// dense_decode: keys and values of 16 bits with 64, 128 or 256 channels, read once for all query heads that share
+/// them.
 struct dense_decode_model {
   static constexpr char const* name = "decode_dense (TMA, mma.sync)";
 

@@ -230,7 +230,8 @@ struct models_for<basic_cuda<Architectures>, cached_attention_call<T, Result, C>
   using type = model_list<page_decode_model>;
 };
 
-/// The programs that CUDA devices have for a cache: some on sm_90 for 16 bits and pages of a direction_codec, else none.
+/// The programs that CUDA devices have for a cache: some on sm_90 for 16 bits and pages of a direction_codec, else
+/// none.
 template <CacheMerger M, class T, PageCodec C = direction_codec<>, int... Architectures>
 cache_programs cache_programs_of(basic_cuda<arch_list<Architectures...>> const& exec, cache_page_format const& format,
                                  bool whole_tokens) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The operations on a compressed cache over the caller's memory: append, attend, restore.
 /// algorithm/paged_cache/cross_layer_cache.hpp is made of them. run() (exec/run.hpp) enqueues cache_append_call,
-/// cached_attention_call and cache_restore_call by the fastest program that the executor has; cache_programs_of says for
-/// which formats of pages it has some.
+/// cached_attention_call and cache_restore_call by the fastest program that the executor has; cache_programs_of says
+/// for which formats of pages it has some.
 ///
 /// Formats: program/paged_cache/page_format.hpp, program/paged_cache/cache_memory.hpp. The bytes that an append writes
 /// are the same on every executor. They are also the same whether tokens come at once or one by one, if thresholds are

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Test data is what its list of checksums says: each file that is no script or page is in SHA256SUMS, with its checksum.
+#
+#   cmake -D INCLUDE=<the repository> -P data.cmake
+cmake_minimum_required(VERSION 3.24...3.31)
+
+set(folder "${INCLUDE}/tests/data")
+set(list "${folder}/SHA256SUMS")
+set(problems 0)
+
+function(complain file words)
+  message("tests/data/${file}: ${words}")
+  math(EXPR problems "${problems} + 1")
+  set(problems ${problems} PARENT_SCOPE)
+endfunction()
+
+set(listed "")
+if(EXISTS "${list}")
+  file(STRINGS "${list}" lines)
+endif()
+foreach(line IN LISTS lines)
+  if(NOT line MATCHES "^([0-9a-f]+)  ([^/ ]+)$")
+    complain(SHA256SUMS "\"${line}\" is no checksum, two blanks and a file's name")
+    continue()
+  endif()
+  set(expected "${CMAKE_MATCH_1}")
+  set(file "${CMAKE_MATCH_2}")
+  list(APPEND listed "${file}")
+  if(NOT EXISTS "${folder}/${file}")
+    complain("${file}" "is listed in SHA256SUMS, but is not there")
+    continue()
+  endif()
+  file(SHA256 "${folder}/${file}" found)
+  if(NOT found STREQUAL expected)
+    complain("${file}" "its SHA-256 is ${found}, but ${expected} is listed in SHA256SUMS")
+  endif()
+endforeach()
+
+file(GLOB files RELATIVE "${folder}" LIST_DIRECTORIES OFF "${folder}/*")
+list(FILTER files EXCLUDE REGEX "^(README\\.md|SHA256SUMS|.*\\.py)$")
+foreach(file IN LISTS files)
+  if(NOT file IN_LIST listed)
+    complain("${file}" "is not listed in SHA256SUMS")
+  endif()
+endforeach()
+
+if(NOT listed)
+  message(FATAL_ERROR "${list} lists no file")
+elseif(problems GREATER 0)
+  message(FATAL_ERROR "${problems} problems in ${folder}")
+endif()
+list(LENGTH listed count)
+message("${count} files have the checksums listed for them")
