@@ -107,14 +107,14 @@ struct weight_stream_header {
   std::uint8_t log2_normalizer_block;  ///< 0: no normalizers
   std::uint8_t window_base;            ///< exponent_window::base
   std::uint8_t window_extra;           ///< exponent_window::extra
-  std::uint8_t codebook_units;         ///< weight_stream_spec::codebook_units
-  std::uint8_t zero[2];                ///< unused bytes, always 0
+  std::uint8_t zero[3];                ///< unused bytes, always 0
   std::uint32_t flags;                 ///< flag_block_checksums or 0
   std::uint32_t block_count;           ///< blocks, as weight_stream_spec::block_count() gives them
   std::uint64_t count;                 ///< weights of the tensor
   std::uint64_t total_bytes;           ///< bytes of the stream
   std::uint32_t content_checksum;      ///< CRC32C of the codebook; with coder `stored`, of the values
-  std::uint32_t more_zero[4];          ///< unused bytes, always 0
+  std::uint32_t codebook_units;        ///< weight_stream_spec::codebook_units
+  std::uint32_t more_zero[3];          ///< unused bytes, always 0
   std::uint32_t header_checksum;       ///< CRC32C of the 60 bytes before it
 };
 static_assert(sizeof(weight_stream_header) == 64);
@@ -138,13 +138,15 @@ struct weight_stream_spec {
   static constexpr int largest_exponent_words = 4096;  ///< the same, for coders of whole exponents
   static constexpr int largest_escapes = 512;          ///< the most escapes of a block that is not raw
   static constexpr int states_bytes = 32 * 4;          ///< bytes of the states of the coder's 32 lanes
-  static constexpr int payload_alignment = 16;         ///< alignment of a block's payload, in bytes
-  static constexpr int section_alignment = 64;         ///< alignment of each section of a stream, in bytes
-  static constexpr int codebook_bytes = 512;  ///< bytes of the rANS coder's frequencies: 256 numbers of 16 bits
+  /// The most units of 64 bytes that a codebook takes.
+  static constexpr std::uint32_t largest_codebook_units = 255;
+  static constexpr int payload_alignment = 16;  ///< alignment of a block's payload, in bytes
+  static constexpr int section_alignment = 64;  ///< alignment of each section of a stream, in bytes
+  static constexpr int codebook_bytes = 512;    ///< bytes of the rANS coder's frequencies: 256 numbers of 16 bits
 
   weight_type type = weight_type::bf16;           ///< element type of the weights
   weight_coder coder = weight_coder::rans_pairs;  ///< how exponents are coded
-  /// 64ths of the codebook's bytes, with coders of whole exponents; 0 with all others, whose codebooks are known.
+  /// Units of 64 bytes of the codebook, with coders of whole exponents; 0 with all others, whose codebooks are known.
   std::uint8_t codebook_units = 0;
   int log2_block = largest_log2_block;  ///< weights of a block, as a power of two
   int mantissa_kept = 7;                ///< bits of each weight's mantissa; all of them: lossless

@@ -247,6 +247,8 @@ TEST_CASE("a header that says what cannot be is refused with both values", "[hos
   CHECK_THAT(refusal([](header_type& h) { h.coder = 127; }), contains("the coder is 127 but must be below 4"));
   CHECK_THAT(refusal([](header_type& h) { h.coder = 3; }),
              contains("the header says 0 times 64 bytes of codebook but coder 3 has 8"));
+  CHECK_THAT(refusal([](header_type& h) { h.coder = 200, h.codebook_units = 256; }),
+             contains("the header says 256 times 64 bytes of codebook but there are at most 255"));
   CHECK_THAT(refusal([](header_type& h) { h.codebook_units = 8; }),
              contains("the header says 8 times 64 bytes of codebook but coder 1 has 0"));
   CHECK_THAT(refusal([](header_type& h) { h.flags = 2; }), contains("the flags are 2 but only these are known: 1"));

@@ -76,12 +76,14 @@ inline void check_coder(char const* where, weight_stream_header const& header) {
   check<corrupt_data>(header.coder < weight_coders || header.coder >= first_user_coder, where, ": the coder is ",
                       int{header.coder}, " but must be below ", weight_coders, ", or a user's coder from ",
                       first_user_coder, " on");
-  if (header.coder < first_user_coder) {
-    bool const is_tans = header.coder == static_cast<std::uint8_t>(weight_coder::tans_exponents);
-    int const units = is_tans ? tans_coder::codebook_bytes / weight_stream_spec::section_alignment : 0;
-    check<corrupt_data>(header.codebook_units == units, where, ": the header says ", int{header.codebook_units},
-                        " times 64 bytes of codebook but coder ", int{header.coder}, " has ", units);
-  }
+  bool const is_user = header.coder >= first_user_coder;
+  check<corrupt_data>(!is_user || header.codebook_units <= weight_stream_spec::largest_codebook_units, where,
+                      ": the header says ", header.codebook_units, " times 64 bytes of codebook but there are at most ",
+                      weight_stream_spec::largest_codebook_units);
+  bool const is_tans = header.coder == static_cast<std::uint8_t>(weight_coder::tans_exponents);
+  std::uint32_t const units = is_tans ? tans_coder::codebook_bytes / weight_stream_spec::section_alignment : 0;
+  check<corrupt_data>(is_user || header.codebook_units == units, where, ": the header says ", header.codebook_units,
+                      " times 64 bytes of codebook but coder ", int{header.coder}, " has ", units);
 }
 
 }  // namespace detail
@@ -108,7 +110,7 @@ inline inspected_weight_stream inspect_weight_stream(std::byte const* stream, st
   weight_stream_spec spec;
   spec.type = static_cast<weight_type>(header.type);
   spec.coder = static_cast<weight_coder>(header.coder);
-  spec.codebook_units = header.codebook_units;
+  spec.codebook_units = static_cast<std::uint8_t>(header.codebook_units);
   check<corrupt_data>(header.log2_block >= weight_stream_spec::smallest_log2_block &&
                           header.log2_block <= weight_stream_spec::largest_log2_block,
                       where, ": blocks have 2^", int{header.log2_block}, " weights but must have at least 2^",

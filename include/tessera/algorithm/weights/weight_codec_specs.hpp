@@ -45,7 +45,7 @@ inline constexpr int weight_type_number<float8_e4m3> = static_cast<int>(weight_t
 template <>
 inline constexpr int weight_type_number<float8_e5m2> = static_cast<int>(weight_type::fp8_e5m2);
 
-/// 64ths of the bytes of a coder's codebook, if its streams say how long that is.
+/// Units of 64 bytes of a coder's codebook; 0 for coders of pairs, whose streams do not say how long it is.
 template <WeightCoder Coder>
 TESSERA_FN constexpr std::uint8_t codebook_units_of() {
   if constexpr (codes_exponent_pairs<Coder>) {

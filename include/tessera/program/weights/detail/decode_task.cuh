@@ -76,8 +76,8 @@ struct decode_task {
     };
     auto const found = bit_cast<weight_stream_header>(*reinterpret_cast<vectors const*>(stream));
     exponent_window const window{found.window_base, found.window_extra};
-    bool const zero = (found.codebook_units | found.zero[0] | found.zero[1]) == 0 &&
-                      (found.more_zero[0] | found.more_zero[1] | found.more_zero[2] | found.more_zero[3]) == 0;
+    bool const zero = (found.zero[0] | found.zero[1] | found.zero[2]) == 0 &&
+                      (found.codebook_units | found.more_zero[0] | found.more_zero[1] | found.more_zero[2]) == 0;
     return zero && found.magic == weight_stream_header::expected_magic &&
            found.version == weight_stream_header::expected_version && found.type == type && found.coder == coder &&
            found.log2_block == log2_block && found.mantissa_kept == mantissa_kept && found.log2_normalizer_block == 0 &&
