@@ -62,7 +62,9 @@ concept ModelOf =
 
 /// Runs a portable program with the number of groups that it says.
 template <class Executor, Program P>
-requires requires(P const& program) { program.groups(); }
+requires requires(P const& program) {
+  program.groups();
+}
 void run_portably(Executor const& exec, P const& program) {
   exec.run(program, program.groups());
 }

@@ -17,6 +17,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/concepts/page_codec.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
@@ -78,8 +79,8 @@ struct cached_attention {
     return results.shape.batch * results.shape.key_heads * row_blocks() * partials.splits();
   }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t number, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t number, scratch_type& scratch) const {
     std::int64_t const split = number % partials.splits();
     std::int64_t const which = number / partials.splits();
     std::int64_t const sequence = which / row_blocks() / memory.heads;
@@ -195,8 +196,8 @@ struct cached_attention {
     return is_causal ? max(at.length - behind, std::int64_t{0}) : at.length;
   }
 
-  template <class Group>
-  TESSERA_FN void begin(Group const& group, place const& at, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void begin(G const& group, place const& at, scratch_type& scratch) const {
     int const channels = memory.format.channels;
     for (int lane : group) {
       for (int i = lane; i < at.row_count * channels; i += lanes) {
@@ -213,8 +214,8 @@ struct cached_attention {
   }
 
   /// Makes all rows NaN. Ends with a sync.
-  template <class Group>
-  TESSERA_FN void spoil(Group const& group, place const& at, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void spoil(G const& group, place const& at, scratch_type& scratch) const {
     for (int lane : group) {
       if (lane < at.row_count) {
         row_type& row = scratch.row[lane];
@@ -226,8 +227,8 @@ struct cached_attention {
   }
 
   /// Attends to the tokens of a tile. Ends with a sync.
-  template <class Group, class Tile>
-  TESSERA_FN void attend(Group const& group, place const& at, std::int64_t number, Tile const& tile,
+  template <Group G, class Tile>
+  TESSERA_FN void attend(G const& group, place const& at, std::int64_t number, Tile const& tile,
                          scratch_type& scratch) const {
     int const channels = memory.format.channels;
     for (int lane : group) {
@@ -297,8 +298,8 @@ struct cached_attention {
     total = multiply_add(scratch.factor[row], total, sum);
   }
 
-  template <class Group>
-  TESSERA_FN void finish(Group const& group, place const& at, std::int64_t split, scratch_type const& scratch) const {
+  template <Group G>
+  TESSERA_FN void finish(G const& group, place const& at, std::int64_t split, scratch_type const& scratch) const {
     int const channels = memory.format.channels;
     for (int lane : group) {
       for (int i = lane; i < at.row_count * channels; i += lanes) {

@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
@@ -51,8 +52,8 @@ struct sequence_fault {
   /// The detail for the status word.
   [[nodiscard]] TESSERA_FN constexpr status_detail detail() const { return {value, limit}; }
   /// Reports the fault of sequence number `sequence` of the batch, by the first lane.
-  template <class Group>
-  TESSERA_FN void report(Group const& group, status_word* status, std::int64_t sequence) const {
+  template <Group G>
+  TESSERA_FN void report(G const& group, status_word* status, std::int64_t sequence) const {
     for (int lane : group) {
       if (is_first(lane) && !is_none()) {
         group.report(status, code, sequence, detail());

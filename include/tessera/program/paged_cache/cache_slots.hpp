@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
@@ -31,8 +32,8 @@ struct reset_slots {
 
   TESSERA_FN constexpr std::int64_t groups() const { return count; }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const slot = slots.data == nullptr ? which : slots[which];
     if (!memory.has_slot(slot)) {
       sequence_fault{status_code::bad_slot, slot, memory.slot_count}.report(group, status, which);
@@ -66,8 +67,8 @@ struct fork_slots {
 
   TESSERA_FN constexpr std::int64_t groups() const { return from.size() * memory.heads; }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const pair = which / memory.heads;
     std::int64_t const head = which % memory.heads;
     for (std::int64_t const slot : {from[pair], to[pair]}) {
@@ -88,9 +89,9 @@ struct fork_slots {
   }
 
  private:
-  template <class Group>
-  TESSERA_FN bool is_written_by_another(Group const& group, std::int64_t pair) const {
-    per_lane<std::int64_t, Group> found;
+  template <Group G>
+  TESSERA_FN bool is_written_by_another(G const& group, std::int64_t pair) const {
+    per_lane<std::int64_t, G> found;
     for (int lane : group) {
       found[lane] = 0;
       for (std::int64_t other = lane; other < to.size(); other += lanes) {
@@ -101,8 +102,8 @@ struct fork_slots {
     return sum(group, found) != 0;
   }
 
-  template <class Group>
-  TESSERA_FN void copy(Group const& group, std::int64_t source, std::int64_t target, std::int64_t head) const {
+  template <Group G>
+  TESSERA_FN void copy(G const& group, std::int64_t source, std::int64_t target, std::int64_t head) const {
     std::int64_t const old_place = memory.head_of(source, head);
     std::int64_t const new_place = memory.head_of(target, head);
     std::int64_t const taken = min(std::int64_t{memory.row_counts[old_place]}, memory.row_capacity);
@@ -128,8 +129,8 @@ struct fork_slots {
   }
 
   /// Copies elements, a multiple of eight.
-  template <class Group>
-  TESSERA_FN static void copy_values(Group const& group, T const* source, T* target, std::int64_t count) {
+  template <Group G>
+  TESSERA_FN static void copy_values(G const& group, T const* source, T* target, std::int64_t count) {
     for (int lane : group) {
       for (std::int64_t i = lane; i < count / row_chunk<T>::channels; i += lanes) {
         row_chunk<T>::of({source, 1}, i).store_to(target, i);
@@ -152,8 +153,8 @@ struct advance_pages {
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(sequences.size(), std::int64_t{lanes}); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     for (int lane : group) {
       std::int64_t const sequence = which * lanes + lane;
       if (sequence < sequences.size()) {

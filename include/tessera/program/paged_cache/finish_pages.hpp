@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
@@ -28,8 +29,8 @@ struct sealed_page {
 
 /// Writes the header of a page, by the first lane: its mark, and the thresholds of its sequence and head.
 /// `offset(format)` is the byte of the page at which it begins.
-template <class Group, class T, class Offset>
-TESSERA_FN void write_page_header(Group const& group, cache_source<T> const& source, sealed_page const& at,
+template <Group G, class T, class Offset>
+TESSERA_FN void write_page_header(G const& group, cache_source<T> const& source, sealed_page const& at,
                                   Offset const& offset) {
   for (int lane : group) {
     if (is_first(lane)) {
@@ -52,8 +53,8 @@ struct header_in_format {
 };
 
 /// Copies the retained tokens of a page. The group has `Lanes` lanes.
-template <int Lanes, class Group, class T>
-TESSERA_FN void retain_tokens(Group const& group, cache_source<T> const& source, sealed_page const& at) {
+template <int Lanes, Group G, class T>
+TESSERA_FN void retain_tokens(G const& group, cache_source<T> const& source, sealed_page const& at) {
   int const pieces = source.memory.format.channels / row_chunk<T>::channels;
   std::int64_t const slot = source.sequences.slot(at.sequence);
   std::int64_t row = at.mark.first_row;
@@ -82,8 +83,8 @@ struct finish_pages {
 
   TESSERA_FN constexpr std::int64_t groups() const { return marks.size(); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const head = which % marks.extent(2);
     std::int64_t const i = which / marks.extent(2) % marks.extent(1);
     std::int64_t const sequence = which / marks.extent(2) / marks.extent(1);

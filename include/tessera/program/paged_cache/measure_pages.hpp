@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include <tessera/concepts/cache_merger.hpp>
+#include <tessera/concepts/group.hpp>
 #include <tessera/concepts/merger.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
@@ -124,8 +125,8 @@ struct measure_pages {
   TESSERA_FN constexpr std::int64_t head_groups() const { return whole_tokens ? 1 : rows.extent(2); }
   TESSERA_FN constexpr std::int64_t groups() const { return rows.extent(0) * rows.extent(1) * head_groups(); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const head = which % head_groups();
     std::int64_t const i = which / head_groups() % rows.extent(1);
     std::int64_t const sequence = which / head_groups() / rows.extent(1);
@@ -219,8 +220,8 @@ struct fit_thresholds {
 
   TESSERA_FN constexpr std::int64_t groups() const { return rows.extent(0) * rows.extent(2); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const head = which % rows.extent(2);
     std::int64_t const sequence = which / rows.extent(2);
     std::int64_t const pages = source.end_page(sequence) - source.first_page(sequence);
@@ -258,14 +259,14 @@ struct fit_thresholds {
   /// The threshold of keys or values; NaN, which means unknown, where angles do not tell tokens apart, since later
   /// pages may. NaNs do not count, nor do angles of 0, which are those of padding: its vectors are zeros or the same in
   /// both layers.
-  template <class Group>
-  TESSERA_FN float threshold(Group const& group, angles const& all) const {
+  template <Group G>
+  TESSERA_FN float threshold(G const& group, angles const& all) const {
     if (!rule.needs_angles()) {
       return rule.threshold();
     }
-    per_lane<float, Group> least;
-    per_lane<float, Group> largest;
-    per_lane<std::int64_t, Group> counted;
+    per_lane<float, G> least;
+    per_lane<float, G> largest;
+    per_lane<std::int64_t, G> counted;
     for (int lane : group) {
       interval<float> range = minimum_maximum_reducer<float>{}.identity();
       counted[lane] = 0;
@@ -289,13 +290,13 @@ struct fit_thresholds {
   }
 
   /// The least number that at most `most` angles reach. Angles are not negative, so that their bits are in their order.
-  template <class Group>
-  TESSERA_FN float threshold_of_most(Group const& group, angles const& all, std::int64_t most) const {
+  template <Group G>
+  TESSERA_FN float threshold_of_most(G const& group, angles const& all, std::int64_t most) const {
     std::uint32_t low = 0;
     std::uint32_t high = bit_cast<std::uint32_t>(infinity);
     while (low < high) {
       std::uint32_t const middle = low + (high - low) / 2;
-      per_lane<std::int64_t, Group> reach;
+      per_lane<std::int64_t, G> reach;
       for (int lane : group) {
         reach[lane] = 0;
         for (std::int64_t i = lane; i < all.count; i += lanes) {

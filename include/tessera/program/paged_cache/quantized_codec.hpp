@@ -188,8 +188,8 @@ struct quantized_codec {
 
  private:
   static constexpr int tokens = cache_page_format::tokens;
-  template <class Stored>
-  static constexpr int size_of = static_cast<int>(sizeof(Stored));
+  template <class Element>
+  static constexpr int size_of = static_cast<int>(sizeof(Element));
   /// The next multiple of the alignment of parts.
   [[nodiscard]] TESSERA_FN static constexpr int behind(int begin, int bytes) {
     return align_up(begin + bytes, cache_page_format::alignment);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/concepts/page_codec.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
@@ -39,8 +40,8 @@ struct restore_pages {
   }
   TESSERA_FN constexpr std::int64_t groups() const { return sequences.size() * memory.heads * tiles(); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     constexpr int tokens = cache_page_format::tokens;
     std::int64_t const page = which % tiles();
     std::int64_t const head = which / tiles() % memory.heads;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/merge/retain_most_different.hpp>
@@ -41,8 +42,8 @@ struct find_apart {
 
   TESSERA_FN constexpr std::int64_t groups() const { return marks.size(); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const head = which % marks.extent(2);
     std::int64_t const i = which / marks.extent(2) % marks.extent(1);
     std::int64_t const sequence = which / marks.extent(2) / marks.extent(1);
@@ -50,7 +51,7 @@ struct find_apart {
       return;
     }
     std::int64_t const slot = source.sequences.slot(sequence);
-    per_lane<std::uint64_t, Group> found;
+    per_lane<std::uint64_t, G> found;
     for (int lane : group) {
       found[lane] = 0;
       for (int token = lane; token < cache_page_format::tokens; token += lanes) {
@@ -88,8 +89,8 @@ struct mark_rows {
 
   TESSERA_FN constexpr std::int64_t groups() const { return marks.extent(0) * marks.extent(2); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     cache_memory<T> const& memory = source.memory;
     std::int64_t const head = which % marks.extent(2);
     std::int64_t const sequence = which / marks.extent(2);
@@ -104,7 +105,7 @@ struct mark_rows {
     group.sync();  // all lanes have read the counts
     for (std::int64_t first = 0; first < pages; first += lanes) {
       std::uint32_t const room = capacity - taken;
-      per_lane<std::uint32_t, Group> before;
+      per_lane<std::uint32_t, G> before;
       for (int lane : group) {
         before[lane] = first + lane < pages ? wanted_of(marks(sequence, first + lane, head)) : 0;
       }

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/float16.hpp>
@@ -43,8 +44,8 @@ struct encode_pages {
 
   TESSERA_FN constexpr std::int64_t groups() const { return marks.size(); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     std::int64_t const head = which % marks.extent(2);
     std::int64_t const i = which / marks.extent(2) % marks.extent(1);
     std::int64_t const sequence = which / marks.extent(2) / marks.extent(1);
@@ -86,8 +87,8 @@ struct encode_pages {
   TESSERA_FN constexpr cache_page_format const& format() const { return source.memory.format; }
 
   /// Computes the merged vectors of all tokens, zeros for retained ones. Ends with a sync.
-  template <class Group>
-  TESSERA_FN void merge(Group const& group, place const& at, int part, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void merge(G const& group, place const& at, int part, scratch_type& scratch) const {
     int const channels = format().channels;
     for (int lane : group) {
       for (int i = lane; i < tokens * channels; i += lanes) {
@@ -107,8 +108,8 @@ struct encode_pages {
     group.sync();
   }
 
-  template <class Group>
-  TESSERA_FN void encode_keys(Group const& group, place const& at, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void encode_keys(G const& group, place const& at, scratch_type& scratch) const {
     int const channels = format().channels;
     for (int lane : group) {
       for (int channel = lane; channel < channels; channel += lanes) {
@@ -213,8 +214,8 @@ struct encode_pages {
     return layer == 0 ? lengths.first : lengths.second;
   }
 
-  template <class Group>
-  TESSERA_FN void encode_values(Group const& group, place const& at, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void encode_values(G const& group, place const& at, scratch_type& scratch) const {
     int const groups_each = format().value_groups;
     for (int lane : group) {
       for (int i = lane; i < tokens * groups_each; i += lanes) {
@@ -286,8 +287,8 @@ struct keep_tail {
     return source.sequences.size() * source.memory.format.layers * source.memory.heads * 2;
   }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     cache_memory<T> const& memory = source.memory;
     int const part = static_cast<int>(which % 2);
     std::int64_t const head = which / 2 % memory.heads;
@@ -332,8 +333,8 @@ struct keep_tail {
     }
   };
 
-  template <class Group>
-  TESSERA_FN void copy(Group const& group, rows const& all) const {
+  template <Group G>
+  TESSERA_FN void copy(G const& group, rows const& all) const {
     auto const channels = static_cast<std::uint32_t>(source.memory.format.channels);
     auto const blocks = static_cast<std::uint32_t>(source.memory.tail_blocks());
     std::uint32_t const of_row = channels / row_chunk<T>::channels;

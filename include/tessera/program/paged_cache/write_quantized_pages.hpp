@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/float16.hpp>
@@ -37,8 +38,8 @@ struct write_quantized_pages {
 
   TESSERA_FN constexpr std::int64_t groups() const { return pages.marks.size(); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     cache_source<T> const& source = pages.source;
     std::int64_t const head = which % pages.marks.extent(2);
     std::int64_t const i = which / pages.marks.extent(2) % pages.marks.extent(1);
@@ -81,8 +82,8 @@ struct write_quantized_pages {
     return pages.rows(at.sealed.sequence, at.i, at.sealed.head, part, token);
   }
 
-  template <class Group>
-  TESSERA_FN void write_header(Group const& group, place const& at) const {
+  template <Group G>
+  TESSERA_FN void write_header(G const& group, place const& at) const {
     write_page_header(group, pages.source, at.sealed, header_in_front{});
     for (int lane : group) {
       if (lane < 2) {
@@ -128,8 +129,8 @@ struct write_quantized_pages {
     return quantizer.fit(range);
   }
 
-  template <class Group>
-  TESSERA_FN void fit_groups(Group const& group, place const& at) const {
+  template <Group G>
+  TESSERA_FN void fit_groups(G const& group, place const& at) const {
     using key_params = typename decltype(codec.keys)::params_type;
     using value_params = typename decltype(codec.values)::params_type;
     auto* const of_keys = reinterpret_cast<key_params*>(at.sealed.page + codec.key_params());
@@ -147,8 +148,8 @@ struct write_quantized_pages {
     }
   }
 
-  template <class Group>
-  TESSERA_FN void encode(Group const& group, place const& at) const {
+  template <Group G>
+  TESSERA_FN void encode(G const& group, place const& at) const {
     int const octets = tokens / 8 * format().channels;
     for (int lane : group) {
       for (int octet = lane; octet < octets; octet += lanes) {
@@ -190,8 +191,8 @@ struct write_quantized_pages {
   }
 
   /// Writes lengths of both layers, so that restored vectors have theirs.
-  template <class Group>
-  TESSERA_FN void write_lengths(Group const& group, place const& at) const {
+  template <Group G>
+  TESSERA_FN void write_lengths(G const& group, place const& at) const {
     static_assert(lanes == 2 * tokens);
     auto* const lengths = reinterpret_cast<float16*>(at.sealed.page + codec.lengths(format()));
     quantized_page_reader<C> const page{codec, format(), at.sealed.page, 0};

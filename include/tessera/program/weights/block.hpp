@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/little_endian.hpp>
@@ -131,8 +132,8 @@ struct weight_block_steps {
   }
 
   /// Adds the exponents of kept weights to 256 counts, to which other groups may add at the same time.
-  template <class Group>
-  TESSERA_FN static void count(Group const& group, weight_block<T> const& block, std::uint64_t* counts) {
+  template <Group G>
+  TESSERA_FN static void count(G const& group, weight_block<T> const& block, std::uint64_t* counts) {
     for (int lane : group) {
       for (int i = lane; i < block.count; i += lanes) {
         group.atomic_add(counts[block.template keep<Mantissa>(i).exponent], 1);
@@ -142,19 +143,19 @@ struct weight_block_steps {
 
   /// Writes codes and planes, and returns the number of escapes. Those that fit are in the scratch, in ascending order
   /// of positions. `table`: pairs that it cannot code become two escapes; null for the fixed coder, which codes all.
-  template <class Group>
-  TESSERA_FN static int split(Group const& group, weight_block<T> const& block, exponent_window window,
+  template <Group G>
+  TESSERA_FN static int split(G const& group, weight_block<T> const& block, exponent_window window,
                               pair_coder::encode_table const* table, std::uint8_t* planes,
                               weight_block_scratch& scratch) {
     constexpr bit_planes layout = residual_planes;
     clear(group, planes, layout.bytes(block.coded));
     int escapes = 0;
     for (int row = 0; row < block.coded / row_weights; ++row) {
-      per_lane<int, Group> found;
+      per_lane<int, G> found;
       for (int lane : group) {
         found[lane] = split_lane(block, window, table, planes, scratch, row, lane);
       }
-      per_lane<int, Group> before = found;
+      per_lane<int, G> before = found;
       int const in_row = exclusive_sum(group, before);
       if (in_row > 0 && escapes + in_row <= weight_stream_spec::largest_escapes) {
         for (int lane : group) {
@@ -170,9 +171,9 @@ struct weight_block_steps {
   }
 
   /// Codes all pairs, from the last to the first. The words end at the end of the scratch's array.
-  template <class Group>
-  TESSERA_FN static packed_block<Group> pack(Group const& group, int coded, pair_coder::encode_table const& table,
-                                             weight_block_scratch& scratch) {
+  template <Group G>
+  TESSERA_FN static packed_block<G> pack(G const& group, int coded, pair_coder::encode_table const& table,
+                                         weight_block_scratch& scratch) {
     return coding::pack(group, coded / row_weights, table, scratch.codes, scratch.words,
                         weight_stream_spec::largest_words);
   }
@@ -184,8 +185,8 @@ struct weight_block_steps {
 
   /// Undoes pack. `states` and `words` are those of the payload. Returns false if the states or the number of words do
   /// not fit the codes that came out.
-  template <class Group>
-  TESSERA_FN static bool unpack(Group const& group, int coded, pair_coder::decode_table const& table,
+  template <Group G>
+  TESSERA_FN static bool unpack(G const& group, int coded, pair_coder::decode_table const& table,
                                 std::uint8_t const* states, std::uint8_t const* words, int word_count,
                                 weight_block_scratch& scratch) {
     return coding::unpack(group, coded / row_weights, table, states, words, word_count, scratch.codes);
@@ -193,8 +194,8 @@ struct weight_block_steps {
 
   /// Joins weights from codes and planes. Escape codes become an exponent that is patched later. `normalizers` may be
   /// null.
-  template <class Group>
-  TESSERA_FN static void join(Group const& group, exponent_window window, std::uint8_t const* planes,
+  template <Group G>
+  TESSERA_FN static void join(G const& group, exponent_window window, std::uint8_t const* planes,
                               std::uint8_t const* normalizers, int log2_normalizer_block, int count, int coded,
                               weight_block_scratch const& scratch, T* weights) {
     for (int row = 0; row < coded / row_weights; ++row) {
@@ -236,8 +237,8 @@ struct weight_block_steps {
   }
 
   /// Writes `count` zeros.
-  template <class Group>
-  TESSERA_FN static void clear(Group const& group, std::uint8_t* bytes, std::int64_t count) {
+  template <Group G>
+  TESSERA_FN static void clear(G const& group, std::uint8_t* bytes, std::int64_t count) {
     for (int lane : group) {
       for (std::int64_t i = lane; i < count; i += lanes) {
         bytes[i] = 0;

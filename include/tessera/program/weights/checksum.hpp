@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/crc32c.hpp>
@@ -27,11 +28,11 @@ struct exclusive_or {
 };
 
 /// CRC32C of `bytes` bytes that continue those with checksum `seed`. The lanes of a group share the work.
-template <class Group>
-TESSERA_FN std::uint32_t shared_crc32c(Group const& group, std::uint8_t const* data, std::int64_t bytes,
+template <Group G>
+TESSERA_FN std::uint32_t shared_crc32c(G const& group, std::uint8_t const* data, std::int64_t bytes,
                                        std::uint32_t seed) {
-  std::int64_t const piece = divide_up(bytes, std::int64_t{Group::size});
-  per_lane<std::uint32_t, Group> part;
+  std::int64_t const piece = divide_up(bytes, std::int64_t{G::size});
+  per_lane<std::uint32_t, G> part;
   for (int lane : group) {
     std::int64_t const first = min(bytes, lane * piece);
     std::int64_t const last = min(bytes, first + piece);
@@ -51,14 +52,14 @@ inline std::uint32_t shared_crc32c(serial_group<32> const&, std::uint8_t const* 
 }
 
 /// CRC32C of the codebook of pairs. Groups that have something faster overload this function.
-template <class Group>
-TESSERA_FN std::uint32_t codebook_checksum(Group const& group, std::uint8_t const* codebook) {
+template <Group G>
+TESSERA_FN std::uint32_t codebook_checksum(G const& group, std::uint8_t const* codebook) {
   return shared_crc32c(group, codebook, weight_stream_spec::codebook_bytes, 0);
 }
 
 /// A block's checksum: sizes in its index entry, normalizers, planes, payload. The entry must have been checked.
-template <class Group>
-TESSERA_FN std::uint32_t block_checksum(Group const& group, weight_stream_spec const& spec, std::uint8_t const* stream,
+template <Group G>
+TESSERA_FN std::uint32_t block_checksum(G const& group, weight_stream_spec const& spec, std::uint8_t const* stream,
                                         std::int64_t block, weight_block_index const& entry) {
   std::uint8_t const sizes[4] = {static_cast<std::uint8_t>(entry.words), static_cast<std::uint8_t>(entry.words >> 8),
                                  static_cast<std::uint8_t>(entry.escapes),

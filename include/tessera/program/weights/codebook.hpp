@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/entropy/exponent_window.hpp>
@@ -50,10 +51,10 @@ TESSERA_FN constexpr std::uint64_t pair_weight(codebook_scratch const& scratch, 
 }
 
 /// Computes running maxima of the counts from both ends, by doubling.
-template <class Group>
-TESSERA_FN void scan_counts(Group const& group, codebook_scratch& scratch) {
+template <Group G>
+TESSERA_FN void scan_counts(G const& group, codebook_scratch& scratch) {
   for (int lane : group) {
-    for (int i = lane; i < 256; i += Group::size) {
+    for (int i = lane; i < 256; i += G::size) {
       scratch.largest_below[0][i] = (scratch.counts[i] << 8) | static_cast<std::uint64_t>(255 - i);
       scratch.largest_above[0][i] = scratch.largest_below[0][i];
     }
@@ -63,7 +64,7 @@ TESSERA_FN void scan_counts(Group const& group, codebook_scratch& scratch) {
     int const distance = 1 << step;
     int const from = step % 2;
     for (int lane : group) {
-      for (int i = lane; i < 256; i += Group::size) {
+      for (int i = lane; i < 256; i += G::size) {
         std::uint64_t const below = i >= distance ? scratch.largest_below[from][i - distance] : 0;
         std::uint64_t const above = i + distance < 256 ? scratch.largest_above[from][i + distance] : 0;
         scratch.largest_below[1 - from][i] = max(scratch.largest_below[from][i], below);
@@ -93,14 +94,14 @@ TESSERA_FN constexpr exponent_window_candidate window_candidate(codebook_scratch
 }
 
 /// The window that leaves the fewest counted exponents without a code; ties to the lower base.
-template <class Group>
-TESSERA_FN exponent_window fit_window(Group const& group, std::uint32_t largest_exponent, codebook_scratch& scratch) {
+template <Group G>
+TESSERA_FN exponent_window fit_window(G const& group, std::uint32_t largest_exponent, codebook_scratch& scratch) {
   scan_counts(group, scratch);
   int const candidates = static_cast<int>(exponent_window_candidates(largest_exponent));
-  per_lane<std::uint64_t, Group> key;  // covered << 16 | 255 - base << 8 | extra: the largest has the lowest base
+  per_lane<std::uint64_t, G> key;  // covered << 16 | 255 - base << 8 | extra: the largest has the lowest base
   for (int lane : group) {
     key[lane] = 0;
-    for (int base = lane; base < candidates; base += Group::size) {
+    for (int base = lane; base < candidates; base += G::size) {
       auto const candidate = window_candidate(scratch, static_cast<std::uint32_t>(base), largest_exponent);
       auto const place = static_cast<std::uint64_t>(255 - base);
       key[lane] = max(key[lane], (candidate.covered << 16) | (place << 8) | candidate.window.extra);
@@ -111,14 +112,14 @@ TESSERA_FN exponent_window fit_window(Group const& group, std::uint32_t largest_
 }
 
 /// Computes the shares of the sixteen codes.
-template <class Group>
-TESSERA_FN void share_codes(Group const& group, exponent_window window, codebook_scratch& scratch) {
-  per_lane<std::uint64_t, Group> counted;
-  per_lane<std::uint64_t, Group> coded;
+template <Group G>
+TESSERA_FN void share_codes(G const& group, exponent_window window, codebook_scratch& scratch) {
+  per_lane<std::uint64_t, G> counted;
+  per_lane<std::uint64_t, G> coded;
   for (int lane : group) {
     counted[lane] = 0;
     coded[lane] = 0;
-    for (int exponent = lane; exponent < 256; exponent += Group::size) {
+    for (int exponent = lane; exponent < 256; exponent += G::size) {
       bool const escapes = window.code(static_cast<std::uint32_t>(exponent)) == exponent_window::escape_code;
       counted[lane] += scratch.counts[exponent];
       coded[lane] += escapes ? 0 : scratch.counts[exponent];
@@ -127,7 +128,7 @@ TESSERA_FN void share_codes(Group const& group, exponent_window window, codebook
   std::uint64_t const all = sum(group, counted);
   std::uint64_t const escapes = all - sum(group, coded);
   for (int lane : group) {
-    for (int i = lane; i < exponent_window::codes; i += Group::size) {
+    for (int i = lane; i < exponent_window::codes; i += G::size) {
       auto const code = static_cast<std::uint32_t>(i);
       bool const is_escape = code == exponent_window::escape_code;
       scratch.share[i] = pair_model::share(is_escape ? escapes : scratch.counts[window.exponent(code)], all, code);
@@ -137,19 +138,19 @@ TESSERA_FN void share_codes(Group const& group, exponent_window window, codebook
 }
 
 /// Computes all frequencies, rounded, and returns the number of slots that are left, which may be negative.
-template <class Group>
-TESSERA_FN int share_slots(Group const& group, codebook_scratch& scratch) {
+template <Group G>
+TESSERA_FN int share_slots(G const& group, codebook_scratch& scratch) {
   std::uint64_t share_sum = 0;
   for (int code = 0; code < exponent_window::codes; ++code) {
     share_sum += scratch.share[code];
   }
   std::uint64_t const weight_sum = share_sum * share_sum;
-  per_lane<std::uint32_t, Group> ones;
-  per_lane<std::uint64_t, Group> proportional;
+  per_lane<std::uint32_t, G> ones;
+  per_lane<std::uint64_t, G> proportional;
   for (int lane : group) {
     ones[lane] = 0;
     proportional[lane] = 0;
-    for (int symbol = lane; symbol < 256; symbol += Group::size) {
+    for (int symbol = lane; symbol < 256; symbol += G::size) {
       std::uint64_t const weight = pair_weight(scratch, static_cast<std::uint32_t>(symbol));
       auto const kind = pair_model::classify(static_cast<std::uint32_t>(symbol), weight, weight_sum);
       ones[lane] += kind == pair_model::kind::one ? 1U : 0U;
@@ -158,10 +159,10 @@ TESSERA_FN int share_slots(Group const& group, codebook_scratch& scratch) {
   }
   std::uint64_t const slots = pair_model::total - sum(group, ones);
   std::uint64_t const proportional_sum = sum(group, proportional);
-  per_lane<std::uint32_t, Group> given;
+  per_lane<std::uint32_t, G> given;
   for (int lane : group) {
     given[lane] = 0;
-    for (int symbol = lane; symbol < 256; symbol += Group::size) {
+    for (int symbol = lane; symbol < 256; symbol += G::size) {
       std::uint64_t const weight = pair_weight(scratch, static_cast<std::uint32_t>(symbol));
       auto const kind = pair_model::classify(static_cast<std::uint32_t>(symbol), weight, weight_sum);
       std::uint32_t const rounded = pair_model::rounded(weight, slots, proportional_sum);
@@ -178,22 +179,22 @@ TESSERA_FN int share_slots(Group const& group, codebook_scratch& scratch) {
 
 /// Gives or takes the slots that are left, one each, to or from the first symbols of at least the frequency `enough`.
 /// Returns false if there are too few such symbols.
-template <class Group>
-TESSERA_FN bool settle_slots(Group const& group, int left, std::uint32_t enough, codebook_scratch& scratch) {
+template <Group G>
+TESSERA_FN bool settle_slots(G const& group, int left, std::uint32_t enough, codebook_scratch& scratch) {
   int const change = left < 0 ? -1 : 1;
   int open = left < 0 ? -left : left;
-  per_lane<int, Group> eligible;
+  per_lane<int, G> eligible;
   for (int lane : group) {
     eligible[lane] = 0;
-    for (int symbol = lane; symbol < 256; symbol += Group::size) {
+    for (int symbol = lane; symbol < 256; symbol += G::size) {
       eligible[lane] += scratch.table.frequency[symbol] >= enough ? 1 : 0;
     }
   }
   if (sum(group, eligible) < open) {
     return false;
   }
-  for (int first = 0; first < 256; first += Group::size) {
-    per_lane<int, Group> before;
+  for (int first = 0; first < 256; first += G::size) {
+    per_lane<int, G> before;
     for (int lane : group) {
       before[lane] = scratch.table.frequency[first + lane] >= enough ? 1 : 0;
     }
@@ -214,11 +215,11 @@ TESSERA_FN bool settle_slots(Group const& group, int left, std::uint32_t enough,
 
 /// Finds the window and the frequencies from the counts of 256 exponents (counts up to 2^47). The result is the same
 /// for every group. Cost: about 30,000 integer operations, shared by the group's lanes.
-template <class Group>
-TESSERA_FN exponent_window fit_codebook(Group const& group, std::uint64_t const* counts, std::uint32_t largest_exponent,
+template <Group G>
+TESSERA_FN exponent_window fit_codebook(G const& group, std::uint64_t const* counts, std::uint32_t largest_exponent,
                                         codebook_scratch& scratch) {
   for (int lane : group) {
-    for (int exponent = lane; exponent < 256; exponent += Group::size) {
+    for (int exponent = lane; exponent < 256; exponent += G::size) {
       scratch.counts[exponent] = counts[exponent];
     }
   }
@@ -237,12 +238,12 @@ TESSERA_FN exponent_window fit_codebook(Group const& group, std::uint64_t const*
 }
 
 /// Writes the coder's table for pushing, from valid frequencies.
-template <class Group>
-TESSERA_FN void write_encode_table(Group const& group, pair_coder::model_type const& model,
+template <Group G>
+TESSERA_FN void write_encode_table(G const& group, pair_coder::model_type const& model,
                                    pair_coder::encode_table& table) {
   std::uint32_t below = 0;
-  for (int first = 0; first < 256; first += Group::size) {
-    per_lane<std::uint32_t, Group> cumulative;
+  for (int first = 0; first < 256; first += G::size) {
+    per_lane<std::uint32_t, G> cumulative;
     for (int lane : group) {
       cumulative[lane] = model.frequency[first + lane];
     }

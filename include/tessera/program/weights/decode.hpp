@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/little_endian.hpp>
 #include <tessera/core/status.hpp>
@@ -116,10 +117,10 @@ struct read_codebook {
   };
   weight_decoding<T, Coder> decoding;
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type& scratch) const {
     weight_stream_spec const& spec = decoding.spec;
-    per_lane<bool, Group> sound;
+    per_lane<bool, G> sound;
     for (int lane : group) {
       sound[lane] = lane > 0 || decoding.header_matches();
     }
@@ -146,11 +147,11 @@ struct read_codebook {
   }
 
  private:
-  template <class Group>
-  TESSERA_FN bool read_model(Group const& group, pair_coder::model_type& model) const {
+  template <Group G>
+  TESSERA_FN bool read_model(G const& group, pair_coder::model_type& model) const {
     std::uint8_t const* const codebook = decoding.stream + decoding.spec.codebook_offset();
-    per_lane<std::uint32_t, Group> total;
-    per_lane<bool, Group> sound;
+    per_lane<std::uint32_t, G> total;
+    per_lane<bool, G> sound;
     for (int lane : group) {
       total[lane] = 0;
       sound[lane] =
@@ -169,12 +170,12 @@ struct read_codebook {
   }
 
   /// Verifies the codebook of a StreamCoder and makes its table, which takes one lane.
-  template <class Group>
-  TESSERA_FN bool read_other_model(Group const& group, typename Coder::model_type& model) const {
+  template <Group G>
+  TESSERA_FN bool read_other_model(G const& group, typename Coder::model_type& model) const {
     weight_stream_spec const& spec = decoding.spec;
     std::uint8_t const* const codebook = decoding.stream + spec.codebook_offset();
     bool const intact = shared_crc32c(group, codebook, spec.codebook_size(), 0) == decoding.header().content_checksum;
-    per_lane<bool, Group> sound;
+    per_lane<bool, G> sound;
     for (int lane : group) {
       sound[lane] = true;
       if (is_first(lane)) {
@@ -189,8 +190,8 @@ struct read_codebook {
     return all_sound;
   }
 
-  template <class Group>
-  TESSERA_FN void fill_table(Group const& group, pair_coder::model_type const& model) const {
+  template <Group G>
+  TESSERA_FN void fill_table(G const& group, pair_coder::model_type const& model) const {
     std::uint32_t below = 0;
     for (int symbol = 0; symbol < 256; ++symbol) {
       std::uint32_t const frequency = model.frequency[symbol];
@@ -213,15 +214,15 @@ struct decode_weights {
   using scratch_type = typename Steps::scratch_type;
   weight_decoding<T, typename Steps::coder_type> decoding;
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     decode(group, decoding.first_block + which, decoding.weights + which * decoding.spec.block_weights(), scratch);
   }
 
   /// Decodes a block into `weights`. Returns false if it is corrupt, after a report and with zeros as weights. If the
   /// header is corrupt, nothing more is reported.
-  template <class Group>
-  TESSERA_FN bool decode(Group const& group, std::int64_t block, T* weights, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN bool decode(G const& group, std::int64_t block, T* weights, scratch_type& scratch) const {
     weight_stream_spec const& spec = decoding.spec;
     int const count = static_cast<int>(spec.weights_in(block));
     weight_block_index entry;
@@ -251,8 +252,8 @@ struct decode_weights {
   using base_steps = weight_block_steps<T, Mantissa>;
 
   /// Joins the weights of a raw block, whose payload is the exponents themselves.
-  template <class Group>
-  TESSERA_FN static void join_raw(Group const& group, std::uint8_t const* payload, std::uint8_t const* planes,
+  template <Group G>
+  TESSERA_FN static void join_raw(G const& group, std::uint8_t const* payload, std::uint8_t const* planes,
                                   std::uint8_t const* normalizers, int log2_normalizer_block, int count, int coded,
                                   T* weights) {
     for (int row = 0; row < coded / base_steps::row_weights; ++row) {
@@ -272,8 +273,8 @@ struct decode_weights {
   }
 
  private:
-  template <class Group>
-  TESSERA_FN bool decode_sound(Group const& group, std::int64_t block, weight_block_index const& entry, T* weights,
+  template <Group G>
+  TESSERA_FN bool decode_sound(G const& group, std::int64_t block, weight_block_index const& entry, T* weights,
                                scratch_type& scratch) const {
     weight_stream_spec const& spec = decoding.spec;
     int const count = static_cast<int>(spec.weights_in(block));
@@ -304,8 +305,8 @@ struct decode_weights {
                  coded, weights);
   }
 
-  template <class Group>
-  TESSERA_FN static void load_codes(Group const& group, std::uint8_t const* payload, int coded, scratch_type& scratch) {
+  template <Group G>
+  TESSERA_FN static void load_codes(G const& group, std::uint8_t const* payload, int coded, scratch_type& scratch) {
     for (int row = 0; row < coded / base_steps::row_weights; ++row) {
       for (int lane : group) {
         for (int i = 0; i < base_steps::weights_per_lane; i += 2) {
@@ -320,10 +321,10 @@ struct decode_weights {
   }
 
   /// Writes the weights of escapes. Returns false if an entry is invalid.
-  template <class Group>
-  TESSERA_FN bool patch(Group const& group, std::uint8_t const* escapes, int escape_count, std::uint8_t const* planes,
+  template <Group G>
+  TESSERA_FN bool patch(G const& group, std::uint8_t const* escapes, int escape_count, std::uint8_t const* planes,
                         std::uint8_t const* normalizers, int count, int coded, T* weights) const {
-    per_lane<bool, Group> sound;
+    per_lane<bool, G> sound;
     for (int lane : group) {
       sound[lane] = true;
       for (int i = lane; i < escape_count; i += lanes) {
@@ -353,8 +354,8 @@ struct verify_blocks {
   struct scratch_type {};
   weight_decoding<T> decoding;
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     weight_stream_spec const& spec = decoding.spec;
     std::int64_t const block = decoding.first_block + which;
     weight_block_index entry;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/little_endian.hpp>
 #include <tessera/core/status.hpp>
@@ -72,13 +73,13 @@ struct normalize_weights {
   struct scratch_type {};
   weight_encoding<T, Coder> encoding;
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     using reducer = block_normalizer<T>;
     std::int64_t const first = which << encoding.spec.log2_normalizer_block;
     std::int64_t const last =
         min(first + (std::int64_t{1} << encoding.spec.log2_normalizer_block), encoding.spec.count);
-    per_lane<std::uint32_t, Group> largest;
+    per_lane<std::uint32_t, G> largest;
     for (int lane : group) {
       largest[lane] = reducer::identity();
       for (std::int64_t i = first + lane; i < last; i += lanes) {
@@ -107,8 +108,8 @@ struct count_exponents {
     return divide_up(spec.block_count(), histogram_stride(spec.block_count()));
   }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     Steps::count(group, encoding.block(which * histogram_stride(encoding.spec.block_count())), encoding.counts);
   }
 };
@@ -126,11 +127,11 @@ struct weight_section_ends {
 
 /// Writes zeros between the end of each section and the start of the next, which is at a multiple of
 /// section_alignment.
-template <class Group>
-TESSERA_FN void clear_gaps(Group const& group, std::uint8_t* stream, weight_section_ends const& ends) {
+template <Group G>
+TESSERA_FN void clear_gaps(G const& group, std::uint8_t* stream, weight_section_ends const& ends) {
   constexpr int alignment = weight_stream_spec::section_alignment;
   for (int lane : group) {
-    for (int i = lane; i < weight_section_ends::sections * alignment; i += Group::size) {
+    for (int i = lane; i < weight_section_ends::sections * alignment; i += G::size) {
       std::int64_t const end = ends.of[i / alignment];
       if (i % alignment < (-end & (alignment - 1))) {
         stream[end + i % alignment] = 0;
@@ -172,12 +173,12 @@ struct write_codebook {
   using scratch_type = codebook_scratch;
   codebook_writing writing;  ///< the work for the stream
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type& scratch) const {
     exponent_window const window = fit_codebook(group, writing.counts, writing.largest_exponent(), scratch);
     std::uint8_t* const codebook = writing.stream + weight_stream_spec::section_alignment;
     for (int lane : group) {
-      for (int symbol = lane; writing.has_codebook() && symbol < 256; symbol += Group::size) {
+      for (int symbol = lane; writing.has_codebook() && symbol < 256; symbol += G::size) {
         codebook[2 * symbol] = static_cast<std::uint8_t>(scratch.table.frequency[symbol]);
         codebook[2 * symbol + 1] = static_cast<std::uint8_t>(scratch.table.frequency[symbol] >> 8);
       }
@@ -205,8 +206,8 @@ struct encode_weights {
   using scratch_type = typename Steps::scratch_type;
   weight_encoding<T, typename Steps::coder_type> encoding;
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     using steps = weight_block_steps<T, Mantissa>;
     weight_stream_spec const& spec = encoding.spec;
     exponent_window const window{encoding.header()->window_base, encoding.header()->window_extra};
@@ -214,7 +215,7 @@ struct encode_weights {
     std::uint8_t* const planes = encoding.stream + spec.planes_offset() + spec.planes_before(which);
     bool const has_words = Steps::has_words(spec);
     int const escapes = Steps::split(group, block, window, has_words ? encoding.table : nullptr, planes, scratch);
-    packed_block<Group> packed;
+    packed_block<G> packed;
     if (has_words) {
       packed = Steps::pack(group, block.coded, *encoding.table, scratch);
     }
@@ -248,8 +249,8 @@ struct encode_weights {
   }
 
   /// Writes states and words of a coded block to its slot.
-  template <class Group>
-  TESSERA_FN static void store_words(Group const& group, packed_block<Group> const& packed, scratch_type const& scratch,
+  template <Group G>
+  TESSERA_FN static void store_words(G const& group, packed_block<G> const& packed, scratch_type const& scratch,
                                      std::uint8_t* slot) {
     for (int lane : group) {
       store_little_endian(slot + 4 * lane, packed.state[lane]);
@@ -261,16 +262,16 @@ struct encode_weights {
   }
 
   /// Writes codes of a fixed length, four bits each, to the slot.
-  template <class Group>
-  TESSERA_FN static void store_codes(Group const& group, int coded, weight_block_scratch const& scratch,
+  template <Group G>
+  TESSERA_FN static void store_codes(G const& group, int coded, weight_block_scratch const& scratch,
                                      std::uint8_t* slot) {
     using steps = weight_block_steps<T, Mantissa>;
     store_numbers<steps::code_planes>(group, coded, slot, code_reader{&scratch});
   }
 
   /// Writes the exponents themselves to the slot, as planes.
-  template <class Group>
-  TESSERA_FN static void store_raw(Group const& group, weight_block<T> const& block, std::uint8_t* slot) {
+  template <Group G>
+  TESSERA_FN static void store_raw(G const& group, weight_block<T> const& block, std::uint8_t* slot) {
     using steps = weight_block_steps<T, Mantissa>;
     store_numbers<steps::exponent_planes>(group, block.coded, slot, exponent_reader{&block});
   }
@@ -294,8 +295,8 @@ struct encode_weights {
   };
 
   /// Writes numbers to their planes.
-  template <bit_planes Layout, class Group, class Read>
-  TESSERA_FN static void store_numbers(Group const& group, int coded, std::uint8_t* planes, Read read) {
+  template <bit_planes Layout, Group G, class Read>
+  TESSERA_FN static void store_numbers(G const& group, int coded, std::uint8_t* planes, Read read) {
     using steps = weight_block_steps<T, Mantissa>;
     for (int row = 0; row < coded / steps::row_weights; ++row) {
       for (int lane : group) {
@@ -316,13 +317,13 @@ struct place_blocks {
   struct scratch_type {};
   weight_encoding<T, Coder> encoding;
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type&) const {
     weight_stream_spec const& spec = encoding.spec;
     weight_block_index* const index = encoding.index();
     std::int64_t below = 0;
     for (std::int64_t first = 0; first < spec.block_count(); first += lanes) {
-      per_lane<std::int64_t, Group> position;
+      per_lane<std::int64_t, G> position;
       for (int lane : group) {
         std::int64_t const block = first + lane;
         position[lane] = block < spec.block_count() ? spec.payload_bytes(spec.coded_in(block), index[block]) : 0;
@@ -359,8 +360,8 @@ struct move_payloads {
   struct scratch_type {};
   weight_encoding<T, Coder> encoding;
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     weight_stream_spec const& spec = encoding.spec;
     weight_block_index const entry = encoding.index()[which];
     std::int64_t const bytes = spec.payload_bytes(spec.coded_in(which), entry);
@@ -394,8 +395,8 @@ struct checksum_blocks {
   struct scratch_type {};
   weight_encoding<T, Coder> encoding;
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     weight_stream_spec const& spec = encoding.spec;
     weight_block_index const entry = encoding.index()[which];
     std::int64_t const begin =

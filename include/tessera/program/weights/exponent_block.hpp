@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/concepts/stream_coder.hpp>
 #include <tessera/config.hpp>
 #include <tessera/entropy/bit_planes.hpp>
@@ -55,18 +56,18 @@ struct exponent_block_steps : weight_block_steps<T, Mantissa> {
 
   /// Writes exponents and planes, and returns the number of escapes. Those that fit are in the scratch, in ascending
   /// order of positions.
-  template <class Group>
-  TESSERA_FN static int split(Group const& group, weight_block<T> const& block, exponent_window window,
+  template <Group G>
+  TESSERA_FN static int split(G const& group, weight_block<T> const& block, exponent_window window,
                               typename Coder::encode_table const* table, std::uint8_t* planes, scratch_type& scratch) {
     constexpr bit_planes layout = residual_planes;
     portable::clear(group, planes, layout.bytes(block.coded));
     int escapes = 0;
     for (int row = 0; row < block.coded / row_weights; ++row) {
-      per_lane<int, Group> found;
+      per_lane<int, G> found;
       for (int lane : group) {
         found[lane] = split_lane(block, window, *table, planes, scratch, row, lane);
       }
-      per_lane<int, Group> before = found;
+      per_lane<int, G> before = found;
       int const in_row = exclusive_sum(group, before);
       if (in_row > 0 && escapes + in_row <= weight_stream_spec::largest_escapes) {
         for (int lane : group) {
@@ -82,20 +83,20 @@ struct exponent_block_steps : weight_block_steps<T, Mantissa> {
   }
 
   /// Codes all exponents, from the last to the first. The words end at the end of the scratch's array.
-  template <class Group>
-  TESSERA_FN static packed_block<Group> pack(Group const& group, int coded, typename Coder::encode_table const& table,
-                                             scratch_type& scratch) {
+  template <Group G>
+  TESSERA_FN static packed_block<G> pack(G const& group, int coded, typename Coder::encode_table const& table,
+                                         scratch_type& scratch) {
     return coding::pack(group, coded / row_weights, table, scratch.exponents, scratch.words, most_words);
   }
 
   /// Undoes pack. Returns false if the states or the number of words do not fit the exponents that came out, or if the
   /// type has no such exponents.
-  template <class Group>
-  TESSERA_FN static bool unpack(Group const& group, int coded, typename Coder::decode_table const& table,
+  template <Group G>
+  TESSERA_FN static bool unpack(G const& group, int coded, typename Coder::decode_table const& table,
                                 std::uint8_t const* states, std::uint8_t const* words, int word_count,
                                 scratch_type& scratch) {
     bool const fits = coding::unpack(group, coded / row_weights, table, states, words, word_count, scratch.exponents);
-    per_lane<bool, Group> sound;
+    per_lane<bool, G> sound;
     for (int lane : group) {
       sound[lane] = fits;
       for (int i = lane; i < coded; i += lanes) {
@@ -106,8 +107,8 @@ struct exponent_block_steps : weight_block_steps<T, Mantissa> {
   }
 
   /// Joins weights from exponents and planes; escapes are patched later. `normalizers` may be null.
-  template <class Group>
-  TESSERA_FN static void join(Group const& group, exponent_window, std::uint8_t const* planes,
+  template <Group G>
+  TESSERA_FN static void join(G const& group, exponent_window, std::uint8_t const* planes,
                               std::uint8_t const* normalizers, int log2_normalizer_block, int count, int coded,
                               scratch_type const& scratch, T* weights) {
     for (int row = 0; row < coded / row_weights; ++row) {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/concepts/stream_coder.hpp>
 #include <tessera/config.hpp>
 #include <tessera/entropy/exponent_split.hpp>
@@ -27,8 +28,8 @@ struct write_exponent_codebook {
   };
   weight_encoding<T, Coder> encoding;
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type& scratch) const {
     weight_stream_spec const& spec = encoding.spec;
     std::uint8_t* const codebook = encoding.stream + spec.codebook_offset();
     for (int lane : group) {

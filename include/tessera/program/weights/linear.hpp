@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
@@ -49,13 +50,13 @@ struct compressed_linear_rows {
   }
   std::int64_t groups() const { return divide_up(outputs.extent(1), band_rows) * token_tiles(); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     std::int64_t const first_token = which % token_tiles() * token_tile;
     int const tokens = static_cast<int>(min(std::int64_t{token_tile}, inputs.extent(0) - first_token));
     std::int64_t const first_row = which / token_tiles() * band_rows;
     std::int64_t const last_row = min(first_row + band_rows, outputs.extent(1));
-    per_lane<token_sums, Group> sums;
+    per_lane<token_sums, G> sums;
     clear(group, sums);
     std::int64_t const columns = inputs.extent(1);
     for (std::int64_t row = first_row; columns == 0 && row < last_row; ++row) {
@@ -92,8 +93,8 @@ struct compressed_linear_rows {
     return divide_up(inputs.extent(0), std::int64_t{token_tile});
   }
 
-  template <class Group>
-  TESSERA_FN static void clear(Group const& group, per_lane<token_sums, Group>& sums) {
+  template <Group G>
+  TESSERA_FN static void clear(G const& group, per_lane<token_sums, G>& sums) {
     for (int lane : group) {
       for (int token = 0; token < token_tile; ++token) {
         sums[lane].of[token] = 0.0F;
@@ -102,9 +103,9 @@ struct compressed_linear_rows {
   }
 
   /// Adds the products of `count` weights of one row, the first of which is in column `column`.
-  template <class Group>
-  TESSERA_FN void add_products(Group const& group, weight_type const* weights, std::int64_t column, int count,
-                               std::int64_t first_token, int tokens, per_lane<token_sums, Group>& sums) const {
+  template <Group G>
+  TESSERA_FN void add_products(G const& group, weight_type const* weights, std::int64_t column, int count,
+                               std::int64_t first_token, int tokens, per_lane<token_sums, G>& sums) const {
     int const beyond = static_cast<int>(column % lanes);
     for (int lane : group) {
       for (int i = (lane + lanes - beyond) % lanes; i < count; i += lanes) {
@@ -119,14 +120,14 @@ struct compressed_linear_rows {
     }
   }
 
-  template <class Group>
-  TESSERA_FN void write_row(Group const& group, std::int64_t row, std::int64_t first_token, int tokens,
-                            per_lane<token_sums, Group> const& sums) const {
+  template <Group G>
+  TESSERA_FN void write_row(G const& group, std::int64_t row, std::int64_t first_token, int tokens,
+                            per_lane<token_sums, G> const& sums) const {
     for (int token = 0; token < token_tile; ++token) {
       if (token >= tokens) {
         continue;
       }
-      per_lane<float, Group> part;
+      per_lane<float, G> part;
       for (int lane : group) {
         part[lane] = sums[lane].of[token];
       }

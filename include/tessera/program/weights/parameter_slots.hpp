@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/status.hpp>
@@ -79,8 +80,8 @@ struct settle_stream {
   struct scratch_type {};
   parameter_stream<T> stream;
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type&) const {
     weight_stream_spec const& spec = stream.spec;
     std::int64_t const bytes = *stream.staged_bytes;
     std::int64_t const blocks = spec.block_count();
@@ -118,9 +119,9 @@ struct settle_stream {
   }
 
   /// The number of blocks that fit. Blocks follow each other in the payload, so these are the first ones.
-  template <class Group>
-  TESSERA_FN std::int64_t count_fitting(Group const& group) const {
-    per_lane<std::int64_t, Group> fitting;
+  template <Group G>
+  TESSERA_FN std::int64_t count_fitting(G const& group) const {
+    per_lane<std::int64_t, G> fitting;
     for (int lane : group) {
       fitting[lane] = 0;
       for (std::int64_t block = lane; block < stream.spec.block_count(); block += lanes) {
@@ -153,8 +154,8 @@ struct settle_stream {
     return block < stream.spec.block_count() ? payload_begin(block) : all;
   }
 
-  template <class Group>
-  TESSERA_FN void patch(Group const& group, std::int64_t first_over) const {
+  template <Group G>
+  TESSERA_FN void patch(G const& group, std::int64_t first_over) const {
     group.sync();  // bytes_below has read the index
     for (int lane : group) {
       for (std::int64_t block = first_over + lane; block < stream.spec.block_count(); block += lanes) {
@@ -182,8 +183,8 @@ struct move_stream {
   TESSERA_FN std::int64_t pieces() const { return divide_up(stream.capacity, piece_bytes); }
   std::int64_t groups() const { return pieces() + stream.spec.block_count(); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     if (which < pieces()) {
       copy_piece(group, which);
     } else {
@@ -194,8 +195,8 @@ struct move_stream {
  private:
   using unit = typename parameter_stream<T>::unit;
 
-  template <class Group>
-  TESSERA_FN void copy_piece(Group const& group, std::int64_t which) const {
+  template <Group G>
+  TESSERA_FN void copy_piece(G const& group, std::int64_t which) const {
     constexpr std::int64_t unit_bytes = sizeof(unit);
     std::int64_t const first = which * (piece_bytes / unit_bytes);
     std::int64_t const last = min(first + piece_bytes / unit_bytes, divide_up(stream.record->moved_bytes, unit_bytes));
@@ -206,8 +207,8 @@ struct move_stream {
     }
   }
 
-  template <class Group>
-  TESSERA_FN void keep_block(Group const& group, std::int64_t block) const {
+  template <Group G>
+  TESSERA_FN void keep_block(G const& group, std::int64_t block) const {
     if (block < stream.record->moved_from) {
       return;
     }
@@ -228,8 +229,8 @@ struct restore_overflow {
   struct scratch_type {};
   parameter_stream<T> stream;
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t block, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t block, scratch_type&) const {
     if (block < stream.record->first_over) {
       return;
     }

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/status.hpp>
 #include <tessera/entropy/weight_stream.hpp>
@@ -29,13 +30,13 @@ struct open_weights {
   using scratch_type = typename read_codebook<T, Coder>::scratch_type;
   weight_decoding<T, Coder> decoding;
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     if (decoding.spec.coder != weight_coder::stored) {
       read_codebook<T, Coder>{decoding}(group, which, scratch);
       return;
     }
-    per_lane<bool, Group> matches;
+    per_lane<bool, G> matches;
     for (int lane : group) {
       matches[lane] = lane > 0 || decoding.header_matches();
     }
@@ -73,9 +74,9 @@ struct weight_reader {
   TESSERA_FN constexpr std::int64_t block_weights() const { return decoding.spec.block_weights(); }
 
   /// Writes the weights of a block, which all lanes may read when it returns. Returns false if the block is corrupt.
-  template <class Group>
-  TESSERA_FN bool decode(Group const& group, std::int64_t block, T* weights, scratch_type& scratch) const {
-    static_assert(Group::size == lanes, "tessera: weights are decoded by groups of 32 lanes");
+  template <Group G>
+  TESSERA_FN bool decode(G const& group, std::int64_t block, T* weights, scratch_type& scratch) const {
+    static_assert(G::size == lanes, "tessera: weights are decoded by groups of 32 lanes");
     bool sound = false;
     if (decoding.spec.coder == weight_coder::stored) {
       sound = copy_stored(group, block, weights);
@@ -87,8 +88,8 @@ struct weight_reader {
   }
 
  private:
-  template <class Group>
-  TESSERA_FN bool copy_stored(Group const& group, std::int64_t block, T* weights) const {
+  template <Group G>
+  TESSERA_FN bool copy_stored(G const& group, std::int64_t block, T* weights) const {
     bool const sound = decoding.table->is_sound != 0;
     std::int64_t const first = block * block_weights();
     T const* const values = reinterpret_cast<T const*>(decoding.stream + sizeof(weight_stream_header)) + first;

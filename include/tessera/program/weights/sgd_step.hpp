@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
@@ -30,8 +31,8 @@ struct sgd_step {
 
   std::int64_t groups() const { return divide_up(weights.size(), weights_a_group); }
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const first = which * weights_a_group;
     std::int64_t const last = min(first + weights_a_group, weights.size());
     for (int lane : group) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/status.hpp>
 #include <tessera/entropy/weight_stream.hpp>
@@ -22,8 +23,8 @@ struct store_weights {
   struct scratch_type {};
   weight_encoding<T, Coder> encoding;
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type&) const {
     weight_stream_spec const& spec = encoding.spec;
     T* const values = reinterpret_cast<T*>(encoding.stream + sizeof(weight_stream_header));
     for (int lane : group) {
@@ -54,11 +55,11 @@ struct load_stored_weights {
   struct scratch_type {};
   weight_decoding<T, Coder> decoding;
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type&) const {
     weight_stream_spec const& spec = decoding.spec;
     std::uint8_t const* const bytes = decoding.stream + sizeof(weight_stream_header);
-    per_lane<bool, Group> matches;
+    per_lane<bool, G> matches;
     for (int lane : group) {
       matches[lane] = lane > 0 || decoding.header_matches();
     }

@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include <tessera/concepts/entropy_coder.hpp>
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/little_endian.hpp>
@@ -23,10 +24,10 @@ namespace tessera {
 inline namespace v0 {
 
 /// Where the words of a packed block are in the scratch, and the lanes' last states.
-template <class Group>
+template <Group G>
 struct packed_block {
-  per_lane<std::uint32_t, Group> state;  ///< the coder's states after all symbols are pushed
-  int words = 0;                         ///< the number of words; those that did not fit are only counted
+  per_lane<std::uint32_t, G> state;  ///< the coder's states after all symbols are pushed
+  int words = 0;                     ///< the number of words; those that did not fit are only counted
 };
 
 /// The lanes of one coder, whose states are 32-bit numbers in the stream.
@@ -38,17 +39,17 @@ struct symbol_lanes {
 
   /// Pushes all symbols, from the last to the first. The words end at words[most_words + lanes]; those that do not fit
   /// are only counted.
-  template <class Group>
-  TESSERA_FN static packed_block<Group> pack(Group const& group, int rows, typename Coder::encode_table const& table,
-                                             symbol_type const* symbols, std::uint16_t* words, int most_words) {
-    packed_block<Group> packed;
+  template <Group G>
+  TESSERA_FN static packed_block<G> pack(G const& group, int rows, typename Coder::encode_table const& table,
+                                         symbol_type const* symbols, std::uint16_t* words, int most_words) {
+    packed_block<G> packed;
     for (int lane : group) {
       packed.state[lane] = Coder::start();
     }
     for (int row = rows - 1; row >= 0; --row) {
       for (int i = SymbolsPerLane - 1; i >= 0; --i) {
-        per_lane<bool, Group> spills;
-        per_lane<std::uint16_t, Group> word;
+        per_lane<bool, G> spills;
+        per_lane<std::uint16_t, G> word;
         for (int lane : group) {
           symbol_type const symbol = symbols[(row * lanes + lane) * SymbolsPerLane + i];
           auto const spilled = Coder::push(packed.state[lane], symbol, table);
@@ -73,12 +74,12 @@ struct symbol_lanes {
 
   /// Pops all symbols. `states` and `words` are bytes of a payload, which may be any. Returns false if the states or
   /// the number of words do not fit the symbols that came out.
-  template <class Group>
-  TESSERA_FN static bool unpack(Group const& group, int rows, typename Coder::decode_table const& table,
+  template <Group G>
+  TESSERA_FN static bool unpack(G const& group, int rows, typename Coder::decode_table const& table,
                                 std::uint8_t const* states, std::uint8_t const* words, int word_count,
                                 symbol_type* symbols) {
-    per_lane<typename Coder::decode_state, Group> state;
-    per_lane<bool, Group> sound;
+    per_lane<typename Coder::decode_state, G> state;
+    per_lane<bool, G> sound;
     for (int lane : group) {
       auto const stored = load_little_endian<std::uint32_t>(states + 4 * lane);
       state[lane] = typename Coder::decode_state(stored);
@@ -87,7 +88,7 @@ struct symbol_lanes {
     int used = 0;
     for (int row = 0; row < rows; ++row) {
       for (int i = 0; i < SymbolsPerLane; ++i) {
-        per_lane<bool, Group> wants;
+        per_lane<bool, G> wants;
         for (int lane : group) {
           symbols[(row * lanes + lane) * SymbolsPerLane + i] = Coder::pop(state[lane], table);
           wants[lane] = Coder::wants_word(state[lane]);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/program/weights/encode.hpp>
 #include <tessera/tile/cuda/bytes.cuh>
@@ -143,8 +144,8 @@ struct write_codebooks_on_blocks {
   using scratch_type = codebook_scratch;
   codebook_writing writing[most_tasks];  ///< the work for each tensor
 
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     write_codebook{writing[which]}(group, 0, scratch);
   }
 };
