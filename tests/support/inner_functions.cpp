@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The small functions in which tests spend most of their time: where tests are not optimised, a program takes them from
-/// here, where they are. (Of all definitions of an inline function a linker keeps the first one, and these come first.)
+/// The small functions in which tests spend most of their time: where tests are not optimised, a program takes them
+/// from here, where they are. (Of all definitions of an inline function a linker keeps the first one, and these come
+/// first.)
 #include <cstdint>
 #include <tuple>
 
