@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/merge/slerp.hpp>
+
 namespace tessera_test {
 
 using namespace tessera;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "algorithm/attention/attention_on_device.cuh"
+#include "support/take_call.cuh"
 
 namespace tessera_test {
 
@@ -71,8 +72,7 @@ class device_codes {
     call.work_splits = work_splits;
     call.partials = Attention::partials(p_.shape, space_);
     change(call);
-    bool const took = p_.shape.channels == 64 ? tessera::detail::try_attention_on_warpgroups<64>(exec_, call)
-                                              : tessera::detail::try_attention_on_warpgroups<128>(exec_, call);
+    bool const took = take_call<tessera::quantized_forward_model>(exec_, call);
     exec_.wait();
     return took;
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "algorithm/attention/attention_on_device.cuh"
+#include "support/take_call.cuh"
 
 using namespace tessera;
 using namespace tessera_test;
@@ -265,9 +266,9 @@ TEST_CASE("on sm_90 attention is for warpgroups, if there is memory for counters
   auto const heads = sage_attention2::operands(p.shape, space);
   sage_attention2::quantize(exec, p.shape, in.inputs(), {}, heads, space);
   attention_call<sage_attention2::method, bfloat16> call{p.shape, {}, heads, {result.view()}};
-  CHECK(!detail::try_attention_on_warpgroups<64>(exec, call));  // without counters
+  CHECK(!take_call<quantized_forward_model>(exec, call));  // without counters
   call.counters = sage_attention2::counters(p.shape, space);
-  CHECK(detail::try_attention_on_warpgroups<64>(exec, call) == is_hopper());
+  CHECK(take_call<quantized_forward_model>(exec, call) == is_hopper());
   bool is_clean = false;
   auto const expected = run_attention_problem<sage_attention2, bfloat16>(cpu{}, p);
   sage_attention2::forward(exec, call);

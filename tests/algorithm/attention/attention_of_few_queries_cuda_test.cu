@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "algorithm/attention/attention_on_device.cuh"
+#include "support/take_call.cuh"
 
 using namespace tessera;
 using namespace tessera_test;
@@ -157,7 +158,7 @@ TEST_CASE("on sm_90 a few queries have a program of their own, which needs no me
   for (bool const is_split : {false, true}) {
     call.partials = is_split ? sage_attention2::partials(p.shape, space) : decltype(call.partials){};
     CHECK(call.partials.splits() == (is_split ? 5 : 1));
-    CHECK(detail::try_attention_of_few_queries<128>(exec, call) == is_hopper());
+    CHECK(take_call<quantized_decode_model>(exec, call) == is_hopper());
     sage_attention2::forward(exec, call);
     bool is_clean = false;
     CHECK(error_of(as_doubles(result.values(exec, is_clean)), expected.result).relative_l1 < 2e-3);

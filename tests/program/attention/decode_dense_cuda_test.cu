@@ -11,6 +11,7 @@
 #include "support/cache_on_device.hpp"
 #include "support/catch.hpp"
 #include "support/cuda.hpp"
+#include "support/take_call.cuh"
 
 using namespace tessera;
 using namespace tessera_test;
@@ -111,7 +112,7 @@ template <class T, int Channels>
 void check_fast(dense_setup setup) {
   setup.shape.channels = Channels;
   check_setup<T>(setup, std::is_same_v<T, float16> ? 1e-3 : 4e-3,
-                 [](auto const& exec, auto const& call) { REQUIRE(detail::try_dense_decode<Channels>(exec, call)); });
+                 [](auto const& exec, auto const& call) { REQUIRE(take_call<dense_decode_model>(exec, call)); });
 }
 
 }  // namespace

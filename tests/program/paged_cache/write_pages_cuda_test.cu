@@ -151,8 +151,9 @@ void append_there(cuda const& exec, cache_on_device<T> const& there, cache_probl
                                           {there.memory, inputs, sequences, count, regions.pages},
                                           regions.rows_in(space),
                                           regions.marks_in(space)};
-  bool const has_compressed = detail::try_compression<Channels, Groups>(exec, call);
-  REQUIRE(has_compressed);
+  using program_type = compress_pages<Channels, Groups, Merger, T>;
+  REQUIRE(exec.template has<program_type>());
+  detail::compress_in_one_pass<program_type>(exec, call, exec.state->multiprocessors());
   detail::keep_new_tokens(exec, call);
   exec.wait();
 }
