@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// compiled alone: it specialises templates of the library.
 #include <string>
 #include <type_traits>
 #include <vector>
