@@ -116,7 +116,7 @@ void check_format(cache_page_format const& format, std::int64_t tokens) {
     workspace const space(regions.plan, space_memory);
     cache_inputs<T> const part{{all[0][0].slice(2, from, count), all[1][0].slice(2, from, count)},
                                {all[0][1].slice(2, from, count), all[1][1].slice(2, from, count)}};
-    detail::append_portably(
+    tessera::detail::append_portably(
         exec,
         cache_append_call<slerp_merger<float>, T>{
             {},

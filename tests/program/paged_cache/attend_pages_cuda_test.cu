@@ -128,8 +128,8 @@ struct decode_problem {
 /// Runs page_decode for 128 channels in two groups alone. run() would have compiled those of all
 /// formats.
 constexpr auto decode_128 = [](auto const& exec, auto const& call) {
-  REQUIRE(!detail::refuses_page_decode<page_columns<128, 2>>(exec, call));
-  detail::run_page_decode<page_columns<128, 2>>(exec, call);
+  REQUIRE(!tessera::detail::refuses_page_decode<page_columns<128, 2>>(exec, call));
+  tessera::detail::run_page_decode<page_columns<128, 2>>(exec, call);
 };
 
 /// Compares attention on the device with that in double. Weights are rounded to fp16, or to T for uncompressed tokens.
@@ -142,8 +142,8 @@ void check_setup(decode_setup setup, double tolerance = 1.5e-3) {
   decode_problem<T> const problem(setup);
   for (int layer = 0; layer < setup.format.layers; ++layer) {
     auto const found = problem.template run<float>(layer, [](auto const& exec, auto const& call) {
-      REQUIRE(!detail::refuses_page_decode<page_columns<Channels, Groups, Bits>>(exec, call));
-      detail::run_page_decode<page_columns<Channels, Groups, Bits>>(exec, call);
+      REQUIRE(!tessera::detail::refuses_page_decode<page_columns<Channels, Groups, Bits>>(exec, call));
+      tessera::detail::run_page_decode<page_columns<Channels, Groups, Bits>>(exec, call);
     });
     auto const expected = problem.expected(layer);
     CAPTURE(layer, Channels, Groups, Bits, setup.query_heads, setup.queries, setup.tokens);

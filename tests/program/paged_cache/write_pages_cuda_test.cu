@@ -153,8 +153,8 @@ void append_there(cuda const& exec, cache_on_device<T> const& there, cache_probl
                                           regions.marks_in(space)};
   using program_type = compress_pages<Channels, Groups, Merger, T>;
   REQUIRE(exec.template has<program_type>());
-  detail::compress_in_one_pass<program_type>(exec, call, exec.state->multiprocessors());
-  detail::keep_new_tokens(exec, call);
+  tessera::detail::compress_in_one_pass<program_type>(exec, call, exec.state->multiprocessors());
+  tessera::detail::keep_new_tokens(exec, call);
   exec.wait();
 }
 
