@@ -152,7 +152,7 @@ plant_concept(reduce/a.hpp "${used}template <class Small>\nstruct b {};\n"
 plant_concept(reduce/a.hpp "${used}template <int N, int... Small>\nstruct b {};\n" "parameter is named Small")
 plant_concept(reduce/a.hpp "${used}template <class T, auto Small = 3>\nstruct b {};\n" "parameter is named Small")
 plant_concept(reduce/a.hpp "${used}// template <class Small>\nchar const* b = \"template <class Small>\";\n" "")
-plant_concept(program/weights/a.hpp "${used}template <class Small>\nstruct b {};\n" "")
+plant_concept(program/weights/a.hpp "${used}template <class Small>\nstruct b {};\n" "parameter is named Small")
 plant(concepts core/a.hpp "${head}" "no concept in")
 
 plant(macros core/a.hpp "${head}#define TESSERA_FN\n" "")
