@@ -129,6 +129,7 @@ struct gemm_cooperative_model {
   }
 };
 
+/// The programs that CUDA devices have for this call.
 template <class Architectures, class Operand, class Output, class Map>
 struct models_for<basic_cuda<Architectures>, linear_problem<Operand, Output, Map>> {
   using type = model_list<gemm_cooperative_model>;

@@ -161,6 +161,7 @@ struct reduce_logits_model {
   }
 };
 
+/// The programs that CUDA devices have for this call.
 template <class Architectures, class Tile, LogitReducer Statistics>
 struct models_for<basic_cuda<Architectures>, logit_reduction<Tile, Statistics>> {
   using type = model_list<reduce_logits_model>;

@@ -177,6 +177,7 @@ struct score_means_model {
     });
   }
 };
+/// The programs that CUDA devices have for this call.
 template <class Architectures, class T, ChunkSelector S>
 struct models_for<basic_cuda<Architectures>, score_chunks<T, S>> {
   using type = model_list<score_means_model>;
@@ -202,6 +203,7 @@ struct choose_largest_model {
     exec.run(choose_largest<T, S>::of(call), call.groups());
   }
 };
+/// The programs that CUDA devices have for this call.
 template <class Architectures, class T, ChunkSelector S>
 struct models_for<basic_cuda<Architectures>, select_chunks<T, S>> {
   using type = model_list<choose_largest_model>;
@@ -228,6 +230,7 @@ struct fetch_records_model {
                                                  : detail::run_fetch<fetch_records<64, T, E, Codec>>(exec, call);
   }
 };
+/// The programs that CUDA devices have for this call.
 template <class Architectures, class T, class E, class Codec>
 struct models_for<basic_cuda<Architectures>, fetch_values<T, E, Codec>> {
   using type = model_list<fetch_records_model>;
@@ -251,6 +254,7 @@ struct rebuild_rotated_model {
     call.extents.channels == 128 ? detail::run_rebuild<128>(exec, call) : detail::run_rebuild<64>(exec, call);
   }
 };
+/// The programs that CUDA devices have for this call.
 template <class Architectures, class T, class E>
 struct models_for<basic_cuda<Architectures>, rebuild_keys<T, E>> {
   using type = model_list<rebuild_rotated_model>;
@@ -275,6 +279,7 @@ struct attend_rows_model {
                           [&](auto channels) { exec.run(attend_rows<channels.value, T, E>::of(call), call.groups()); });
   }
 };
+/// The programs that CUDA devices have for this call.
 template <class Architectures, class T, class E>
 struct models_for<basic_cuda<Architectures>, attend_chunks<T, E>> {
   using type = model_list<attend_rows_model>;
@@ -302,6 +307,7 @@ struct project_rows_model {
     exec.run(project_rows<T, E>{call}, call.groups());
   }
 };
+/// The programs that CUDA devices have for this call.
 template <class Architectures, class T, class E>
 struct models_for<basic_cuda<Architectures>, project_archived<T, E>> {
   using type = model_list<project_rows_model>;
@@ -326,6 +332,7 @@ struct archive_rows_model {
     exec.run(archive_rows<T, S, Codec>{call}, call.groups());
   }
 };
+/// The programs that CUDA devices have for this call.
 template <class Architectures, class T, ChunkSelector S, class Codec>
 struct models_for<basic_cuda<Architectures>, archive_chunks<T, S, Codec>> {
   using type = model_list<archive_rows_model>;
@@ -349,6 +356,7 @@ struct join_chunks_model {
     exec.run(join_chunks<T, E, Result>::of(call), call.groups());
   }
 };
+/// The programs that CUDA devices have for this call.
 template <class Architectures, class T, class E, class Result>
 struct models_for<basic_cuda<Architectures>, merge_chunks<T, E, Result>> {
   using type = model_list<join_chunks_model>;
