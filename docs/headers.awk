@@ -27,8 +27,14 @@ BEGIN {
   rule("program|testing|algorithm|tile", "static constexpr int lanes = ", "Lanes of its group: see Program.")
   rule("program|testing|algorithm|tile", "(struct|using|union) (alignas\\([0-9a-z_]+\\) )?scratch_type( |;|\\{|$)",
        "What its lanes share, uninitialised at first: see Program.")
-  rule("program|testing|algorithm", "operator\\(\\)\\((Group|cuda_block<lanes>|cuda_warp) const&",
+  rule("program|testing|algorithm", "operator\\(\\)\\((Group|G|cuda_block<lanes>|cuda_warp) const&",
        "The work of one group: see Program.")
+  rule("algorithm", "static constexpr char const\\* function = ", "The name of the call in messages.")
+  rule("algorithm", "static constexpr char const\\* name = ", "The program's name in explanations.")
+  rule("algorithm", "static constexpr refusal refuses_types\\(\\)", "Why these types are not taken: see exec/run.hpp.")
+  rule("algorithm", "static refusal refuses\\(", "Why a call is not taken: see exec/run.hpp.")
+  rule("algorithm", "static void run\\(basic_cuda", "Enqueues a call that is taken: see exec/run.hpp.")
+  rule("algorithm", "bool is_empty\\(\\) const", "Whether there is nothing to do.")
   rule("program", "std::int64_t groups\\(\\) const", "How many groups it takes: the `count` of Executor::run.")
   rule("program", "static constexpr bool is_persistent",
        "Whether groups go from work item to work item themselves: exec/cuda.cuh.")
@@ -87,7 +93,7 @@ BEGIN {
   rule("entropy", " wants_word\\(", "Whether a lane must be fed a word before the next symbol: see EntropyCoder.")
   rule("entropy", " feed\\(", "Gives a lane the word it wants: see EntropyCoder.")
   rule("entropy", " finished\\(", "Whether all symbols have been popped: see EntropyCoder.")
-  rule("tile|program", "void load\\(Group const&", "Loads a tile: see TileSource.")
+  rule("tile|program", "void load\\((Group|G) const&", "Loads a tile: see TileSource.")
   rule("tile|program|algorithm|view|testing", "using value_type =", "The type of an element.")
   rule("tile|program", "std::int64_t rows\\(\\) const", "Rows of the matrix: see TileSource.")
   rule("tile|program", "std::int64_t columns\\(\\) const", "Columns of the matrix: see TileSource.")

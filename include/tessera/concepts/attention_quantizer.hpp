@@ -45,6 +45,7 @@ inline constexpr bool is_multiplied = std::is_same_v<Code, std::int8_t> || requi
 }  // namespace detail
 
 // clang-format off
+/// A quantizer of values and of the weights of a softmax, with one scale for a group.
 template <class Q>
 concept ScaleQuantizer =
     Quantizer<Q> &&
@@ -70,6 +71,7 @@ concept TokenGroups =
      } || because<"groups of tokens have static std::int64_t group_of(std::int64_t token) "
                   "and static std::int64_t count(std::int64_t tokens)">);
 
+/// A quantizer of the queries and keys of attention.
 template <class Q>
 concept ScoreQuantizer =
     (requires { typename Q::granularity_type::queries; typename Q::granularity_type::keys; }

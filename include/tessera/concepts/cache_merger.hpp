@@ -58,6 +58,7 @@ template <class M>
 requires requires {
   M::merges_pairs;
 }
+/// Whether a merger merges pairs of vectors.
 inline constexpr bool merges_pairs<M> = M::merges_pairs;
 
 /// Whether a CacheMerger keeps a vector that is merged with zeros as its direction, of length 1, and its length, as a
@@ -69,6 +70,7 @@ template <class M>
 requires requires {
   M::keeps_single_vectors;
 }
+/// Whether a merger leaves the direction and length of a single vector as they are.
 inline constexpr bool keeps_single_vectors<M> = M::keeps_single_vectors;
 
 }  // namespace v0

@@ -34,7 +34,9 @@ struct launch {
 
 /// A program that is faster than the chosen one, and why it does not take the call.
 struct refused_program {
+  /// The program that was asked.
   std::string_view program;
+  /// The reason why it does not take the call.
   refusal why;
 };
 
@@ -61,7 +63,9 @@ struct program_choice {
 class observer {
  public:
   observer() = default;
+  /// Copies nothing: the base has no members.
   observer(observer const&) = default;
+  /// Copies nothing: the base has no members.
   observer& operator=(observer const&) = default;
   virtual ~observer() = default;
 

@@ -19,6 +19,7 @@ template <class P>
 
 }  // namespace detail
 
+/// The name of P without namespaces and template arguments; it lives as long as the process.
 template <class P>
 [[nodiscard]] constexpr std::string_view program_name() {
   std::string_view name = detail::text_with_name<P>();

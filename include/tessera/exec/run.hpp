@@ -41,6 +41,7 @@ struct model_list {};
 /// The programs that an executor has for a call beside the portable one: none, unless specialised.
 template <class Executor, class Call>
 struct models_for {
+  /// The list of models.
   using type = model_list<>;
 };
 

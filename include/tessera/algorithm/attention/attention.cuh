@@ -396,6 +396,7 @@ struct quantized_forward_model {
 /// On sm_90a attention over codes of up to 256 channels runs by TMA and tensor cores, otherwise portably.
 template <class Architectures, class Method, class T, class Bias>
 struct models_for<basic_cuda<Architectures>, attention_call<Method, T, Bias>> {
+  /// The list of models.
   using type = model_list<quantized_decode_model, quantized_forward_model>;
 };
 

@@ -170,6 +170,7 @@ struct dense_decode_model {
 /// The programs that CUDA devices have for this call.
 template <class Architectures, class T, class Result>
 struct models_for<basic_cuda<Architectures>, decode_attention_call<T, Result>> {
+  /// The list of models.
   using type = model_list<dense_decode_model>;
 };
 

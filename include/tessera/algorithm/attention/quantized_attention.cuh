@@ -241,6 +241,7 @@ struct quantize_heads_model {
 /// The programs that CUDA devices have for this call.
 template <class Architectures, class Method, class T, class Functions>
 struct models_for<basic_cuda<Architectures>, quantize_call<Method, T, Functions>> {
+  /// The list of models.
   using type = model_list<quantize_heads_model>;
 };
 

@@ -100,6 +100,7 @@ void run_with_boxes(basic_cuda<Architectures> const& exec, linear_problem<Operan
 /// gemm_cooperative: sm_90a, operands that TMA can load.
 struct gemm_cooperative_model {
   static constexpr char const* name = "gemm_cooperative (TMA, wgmma)";
+  /// The policy of large tiles.
   static constexpr warpgroup_gemm_policy policy = policy_of<warpgroup_gemm_tuning>(900);
 
   template <class Executor, class Problem>
@@ -132,6 +133,7 @@ struct gemm_cooperative_model {
 /// The programs that CUDA devices have for this call.
 template <class Architectures, class Operand, class Output, class Map>
 struct models_for<basic_cuda<Architectures>, linear_problem<Operand, Output, Map>> {
+  /// The list of models.
   using type = model_list<gemm_cooperative_model>;
 };
 

@@ -134,6 +134,7 @@ loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
 /// gemm_pingpong with reduce_loss_rows: sm_90a, operands that TMA can load and states that are not too large.
 struct reduce_logits_model {
   static constexpr char const* name = "reduce_logits (TMA, wgmma)";
+  /// The program for a tile and a Reducer.
   template <class Tile, LogitReducer Statistics>
   using program = gemm_pingpong<typename loss_tile<Tile>::operand_name, row_schedule,
                                 reduce_loss_rows<typename loss_tile<Tile>::value_type, Statistics>,
@@ -164,6 +165,7 @@ struct reduce_logits_model {
 /// The programs that CUDA devices have for this call.
 template <class Architectures, class Tile, LogitReducer Statistics>
 struct models_for<basic_cuda<Architectures>, logit_reduction<Tile, Statistics>> {
+  /// The list of models.
   using type = model_list<reduce_logits_model>;
 };
 

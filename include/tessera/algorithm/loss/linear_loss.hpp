@@ -65,7 +65,9 @@ inline constexpr bool reduces_on_warpgroups =
 /// The reduction of rows of logits, as run() takes it. Programs may leave marks and softmaxes where they are wanted.
 template <class Tile, LogitReducer Statistics>
 struct logit_reduction {
+  /// The tile of logits.
   using tile = Tile;
+  /// The Reducer that runs over rows of logits.
   using reducer = Statistics;
   using value_type = typename loss_tile<Tile>::value_type;
   static constexpr char const* function = "linear_loss.forward";

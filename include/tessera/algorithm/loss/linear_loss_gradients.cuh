@@ -330,6 +330,7 @@ struct loss_gradient_model {
 /// The programs that CUDA devices have for this call.
 template <class Architectures, class Tile, LogitReducer Statistics, class Filter, class Gradient>
 struct models_for<basic_cuda<Architectures>, loss_gradient_call<Tile, Statistics, Filter, Gradient>> {
+  /// The list of models.
   using type = model_list<loss_gradient_model>;
 };
 

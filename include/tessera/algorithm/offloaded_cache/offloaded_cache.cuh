@@ -180,6 +180,7 @@ struct score_means_model {
 /// The programs that CUDA devices have for this call.
 template <class Architectures, class T, ChunkSelector S>
 struct models_for<basic_cuda<Architectures>, score_chunks<T, S>> {
+  /// The list of models.
   using type = model_list<score_means_model>;
 };
 
@@ -206,6 +207,7 @@ struct choose_largest_model {
 /// The programs that CUDA devices have for this call.
 template <class Architectures, class T, ChunkSelector S>
 struct models_for<basic_cuda<Architectures>, select_chunks<T, S>> {
+  /// The list of models.
   using type = model_list<choose_largest_model>;
 };
 
@@ -233,6 +235,7 @@ struct fetch_records_model {
 /// The programs that CUDA devices have for this call.
 template <class Architectures, class T, class E, class Codec>
 struct models_for<basic_cuda<Architectures>, fetch_values<T, E, Codec>> {
+  /// The list of models.
   using type = model_list<fetch_records_model>;
 };
 
@@ -257,6 +260,7 @@ struct rebuild_rotated_model {
 /// The programs that CUDA devices have for this call.
 template <class Architectures, class T, class E>
 struct models_for<basic_cuda<Architectures>, rebuild_keys<T, E>> {
+  /// The list of models.
   using type = model_list<rebuild_rotated_model>;
 };
 
@@ -282,6 +286,7 @@ struct attend_rows_model {
 /// The programs that CUDA devices have for this call.
 template <class Architectures, class T, class E>
 struct models_for<basic_cuda<Architectures>, attend_chunks<T, E>> {
+  /// The list of models.
   using type = model_list<attend_rows_model>;
 };
 
@@ -310,6 +315,7 @@ struct project_rows_model {
 /// The programs that CUDA devices have for this call.
 template <class Architectures, class T, class E>
 struct models_for<basic_cuda<Architectures>, project_archived<T, E>> {
+  /// The list of models.
   using type = model_list<project_rows_model>;
 };
 
@@ -335,6 +341,7 @@ struct archive_rows_model {
 /// The programs that CUDA devices have for this call.
 template <class Architectures, class T, ChunkSelector S, class Codec>
 struct models_for<basic_cuda<Architectures>, archive_chunks<T, S, Codec>> {
+  /// The list of models.
   using type = model_list<archive_rows_model>;
 };
 
@@ -359,6 +366,7 @@ struct join_chunks_model {
 /// The programs that CUDA devices have for this call.
 template <class Architectures, class T, class E, class Result>
 struct models_for<basic_cuda<Architectures>, merge_chunks<T, E, Result>> {
+  /// The list of models.
   using type = model_list<join_chunks_model>;
 };
 

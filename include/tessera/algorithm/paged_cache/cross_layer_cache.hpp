@@ -72,6 +72,7 @@ template <CacheMerger M = slerp_merger<float>,
 class cross_layer_cache {
  public:
   using value_type = T;
+  /// How pages are coded.
   using codec_type = C;
   static_assert(sizeof(T) == 2, "tessera: cross_layer_cache holds bfloat16 or float16");
 

@@ -224,11 +224,13 @@ struct page_decode_model {
 /// The programs that CUDA devices have for this call.
 template <class Architectures, CacheMerger M, class T, PageCodec C>
 struct models_for<basic_cuda<Architectures>, cache_append_call<M, T, C>> {
+  /// The list of models.
   using type = model_list<compress_pages_model>;
 };
 /// The programs that CUDA devices have for this call.
 template <class Architectures, class T, class Result, PageCodec C>
 struct models_for<basic_cuda<Architectures>, cached_attention_call<T, Result, C>> {
+  /// The list of models.
   using type = model_list<page_decode_model>;
 };
 

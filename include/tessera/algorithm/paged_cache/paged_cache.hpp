@@ -41,7 +41,9 @@ template <class T, class Result, PageCodec C = direction_codec<>>
 struct cached_attention_call {
   static constexpr char const* function = "cross_layer_cache.attend";
   using value_type = T;
+  /// The type of results.
   using result_type = Result;
+  /// How pages are coded.
   using codec_type = C;
 
   attention_shape shape;          ///< extents; `keys` is the most tokens of a sequence

@@ -173,11 +173,13 @@ struct projection_model {
 /// The programs that CUDA devices have for this call.
 template <class Architectures, class T>
 struct models_for<basic_cuda<Architectures>, gram_call<T>> {
+  /// The list of models.
   using type = model_list<gram_products_model>;
 };
 /// The programs that CUDA devices have for this call.
 template <class Architectures, class T>
 struct models_for<basic_cuda<Architectures>, projection_call<T>> {
+  /// The list of models.
   using type = model_list<projection_model>;
 };
 

@@ -42,6 +42,7 @@ struct subspace_rounds_model {
 /// The programs that CUDA devices have for this call.
 template <class Architectures, class T>
 struct models_for<basic_cuda<Architectures>, subspace_search<T>> {
+  /// The list of models.
   using type = model_list<subspace_rounds_model>;
 };
 

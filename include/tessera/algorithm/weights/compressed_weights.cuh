@@ -179,11 +179,13 @@ struct decode_weights_model {
 /// The programs that CUDA devices have for this call.
 template <class Architectures, class Mantissa, class T, class Coder>
 struct models_for<basic_cuda<Architectures>, encode_weights_call<Mantissa, T, Coder>> {
+  /// The list of models.
   using type = model_list<encode_weights_model>;
 };
 /// The programs that CUDA devices have for this call.
 template <class Architectures, class Mantissa, class T, class Coder>
 struct models_for<basic_cuda<Architectures>, decode_weights_call<Mantissa, T, Coder>> {
+  /// The list of models.
   using type = model_list<decode_weights_model>;
 };
 

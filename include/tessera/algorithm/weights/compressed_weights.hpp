@@ -111,6 +111,7 @@ struct encode_weights_call {
   /// How many bits of mantissas are kept.
   using mantissa_type = Mantissa;
   using value_type = T;
+  /// The coder of exponents.
   using coder_type = Coder;
   static constexpr char const* function = "compressed_weights.encode";
 
@@ -125,6 +126,7 @@ struct decode_weights_call {
   /// How many bits of mantissas are kept.
   using mantissa_type = Mantissa;
   using value_type = T;
+  /// The coder of exponents.
   using coder_type = Coder;
   static constexpr char const* function = "compressed_weights.decode";
 

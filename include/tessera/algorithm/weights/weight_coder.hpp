@@ -41,6 +41,7 @@ inline constexpr bool has_own_number = Coder::stream_id >= first_user_coder || s
 }  // namespace detail
 
 // clang-format off
+/// A coder of weights: an EntropyCoder that streams can name.
 template <class Coder>
 concept WeightCoder = EntropyCoder<Coder> &&
     StreamCoder<detail::needed_stream_coder<Coder>> &&

@@ -23,6 +23,7 @@ namespace tessera {
 inline namespace v0 {
 
 // clang-format off
+/// What a product does with its sums.
 template <class E>
 concept SumEpilogue =
     (std::is_trivially_copyable_v<E>

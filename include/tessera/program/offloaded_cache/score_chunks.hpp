@@ -23,6 +23,7 @@ inline namespace v0 {
 template <class T, ChunkSelector S>
 struct score_chunks {
   using value_type = T;
+  /// The selector whose landmarks are scored.
   using selector_type = S;
   /// What the cache keeps of chunks.
   using landmarks = chunk_landmarks<S>;

@@ -49,6 +49,7 @@ TESSERA_FN void write_page_header(G const& group, cache_source<T> const& source,
 
 /// The byte at which headers of pages of program/paged_cache/page_format.hpp begin.
 struct header_in_format {
+  /// The header of a page of this format.
   TESSERA_FN constexpr int operator()(cache_page_format const& format) const { return format.header(); }
 };
 

@@ -45,6 +45,7 @@ struct page_codes {
   using code_type = typename Q::code_type;
   static constexpr int bits = detail::bits_of_code<Q>;  ///< bits of a code
   static constexpr int together = 8;                    ///< codes that are written together
+  /// Codes of a list.
   static constexpr int size = static_cast<int>(sizeof(code_type));
   static_assert(size == 1 || size == 2 || size == 4, "tessera: pages pack codes of 1, 2 or 4 bytes");
   static_assert(bits >= 1 && bits <= 8 * size, "tessera: a code has at least one bit, and no more than its type");

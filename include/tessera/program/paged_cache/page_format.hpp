@@ -127,8 +127,10 @@ struct cache_page_format {
 struct page_format_fault {
   char const* begin = nullptr;  ///< null: there is no fault
   int found = 0;                ///< what the format has
+  /// The text behind the number.
   char const* middle = "";
   int limit = 0;  ///< what it must have, or a bound of that
+  /// The text at the end.
   char const* end = "";
   bool is_of_shape = true;  ///< whether it is an extent that is impossible, and not a number of bits
 

@@ -85,12 +85,14 @@ struct quantized_codec {
 
   /// How codes of keys and of values are packed.
   using key_codes_type = page_codes<KeyQuantizer>;
+  /// The codes of values.
   using value_codes_type = page_codes<ValueQuantizer>;
 
   static constexpr bool has_lengths = Vectors == page_vectors::directions;  ///< whether directions are coded
   static constexpr int most_layers = has_lengths ? 2 : 1;                   ///< plain vectors of layers share nothing
   static constexpr int key_bits = key_codes_type::bits;                     ///< bits of a key's code
   static constexpr int value_bits = value_codes_type::bits;                 ///< bits of a value's code
+  /// Whether pages have the format of direction_codec, for which devices have programs of their own.
   static constexpr bool has_page_format = false;
   /// Channels of a value that share parameters; 256, the most channels, for all of them.
   static constexpr int value_group = ValueQuantizer::group == whole_tensor ? 256 : ValueQuantizer::group;

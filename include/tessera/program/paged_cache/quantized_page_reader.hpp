@@ -32,12 +32,14 @@ static_assert(sizeof(quantized_page_header) == 64);
 
 /// The byte at which headers of pages of a quantized_codec begin.
 struct header_in_front {
+  /// The header of a page of this format.
   TESSERA_FN constexpr int operator()(cache_page_format const&) const { return 0; }
 };
 
 /// The page of a head, as one layer reads it. C: a quantized_codec. Sums are in float, channel after channel.
 template <class C>
 struct quantized_page_reader {
+  /// How pages are coded.
   C codec;
   cache_page_format format;
   std::byte const* page;  ///< its first byte

@@ -33,7 +33,9 @@ struct write_quantized_pages {
   static constexpr int tokens = cache_page_format::tokens;
   struct scratch_type {};
 
+  /// The pages to write.
   pages_to_write<T> pages;
+  /// How pages are coded.
   C codec;
 
   TESSERA_FN constexpr std::int64_t groups() const { return pages.marks.size(); }
