@@ -6,12 +6,11 @@
 
 namespace {
 
+#if defined(TESSERA_FAIL)
 /// Not a coder: it only knows how many bits an exponent takes.
 struct eight_bits {
   static constexpr int symbol_bits = 8;
 };
-
-#if defined(TESSERA_FAIL)
 using coder = eight_bits;
 #else
 using coder = tessera::tans_coder;

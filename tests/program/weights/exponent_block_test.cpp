@@ -39,7 +39,8 @@ struct split_block {
     block.weights = weights.data();
     block.count = static_cast<int>(weights.size());
     block.coded = coded;
-    planes.assign(static_cast<std::size_t>(steps::residual_planes.bytes(coded)), 0xff);
+    int const padded = (coded + 255) / 256 * 256;  // planes of a stream have whole words of all lanes
+    planes.assign(static_cast<std::size_t>(steps::residual_planes.bytes(padded)), 0xff);
     exponent_window const window{static_cast<std::uint8_t>(exponents[0]), 0};
     escapes = steps::split(group, block, window, encode.get(), planes.data(), *scratch);
   }
