@@ -39,7 +39,7 @@ struct split_block {
     block.weights = weights.data();
     block.count = static_cast<int>(weights.size());
     block.coded = coded;
-    int const padded = (coded + 255) / 256 * 256;  // planes of a stream have whole words of all lanes
+    int const padded = (coded + 1023) / 1024 * 1024;  // a step of the planes is 1024 weights
     planes.assign(static_cast<std::size_t>(steps::residual_planes.bytes(padded)), 0xff);
     exponent_window const window{static_cast<std::uint8_t>(exponents[0]), 0};
     escapes = steps::split(group, block, window, encode.get(), planes.data(), *scratch);
@@ -109,11 +109,11 @@ TEST_CASE("more escapes than a block may have are counted, and not written, for 
 }
 
 TEST_CASE("an exponent beyond those of the type makes a block unsound", "[host]") {
-  std::vector<float16> const weights(256, float16{0x3c00});
-  split_block<float16, 10> split(weights, 256, {15, 31});
+  std::vector<float16> const weights(1024, float16{0x3c00});
+  split_block<float16, 10> split(weights, 1024, {15, 31});
   auto const unpacked = std::make_unique<decltype(split)::steps::scratch_type>();
   CHECK(split.pass_on(*unpacked));
-  split_block<float16, 10> beyond(weights, 256, {32, 31});  // exponent 15 is an escape, for which 32 is coded
-  CHECK(beyond.escapes == 256);
+  split_block<float16, 10> beyond(weights, 1024, {32, 31});  // exponent 15 is an escape, for which 32 is coded
+  CHECK(beyond.escapes == 1024);
   CHECK_FALSE(beyond.pass_on(*unpacked));
 }
