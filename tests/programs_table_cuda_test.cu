@@ -160,7 +160,7 @@ struct row {
 
 std::vector<row> rows() {
   return {
-      {"`neuzip`, `no_table` (above)", [](cuda const& e) { return code_weights<neuzip>(e); }},
+      {"`neuzip`", [](cuda const& e) { return code_weights<neuzip>(e); }},
       {"`lossy` (above)",
        [](cuda const& e) {
          return code_weights<compressed_weights<exponent_split<bfloat16>, rans_coder<12>, keep_mantissa<3>>>(e);
@@ -177,11 +177,11 @@ std::vector<row> rows() {
        [](cuda const& e) {
          return attend<sage_attention2>(e, 16384, {}, attention_functions<tessera_test::slope_bias>{});
        }},
-      {"`cut_cross_entropy`, `exact_cross_entropy`",
+      {"`cut_cross_entropy`",
        [](cuda const& e) { return train<cut_cross_entropy, bfloat16>(e); }},
       {"`loss_with_entropies` (above)", [](cuda const& e) { return train<loss_with_entropies, bfloat16>(e); }},
       {"`cut_cross_entropy_of<float>`", [](cuda const& e) { return train<cut_cross_entropy_of<float>, float>(e); }},
-      {"`linear` of bf16, fp16, fp8, int8, tf32", [](cuda const& e) { return multiply<bfloat16, bfloat16>(e); }},
+      {"`linear<bfloat16>`", [](cuda const& e) { return multiply<bfloat16, bfloat16>(e); }},
       {"`linear<float>`", [](cuda const& e) { return multiply<float, float>(e); }},
       {"`linear<bfloat16>`, rows of 4097", [](cuda const& e) { return multiply<bfloat16, bfloat16>(e, 4097); }},
       {"`decode_attention_call` (keys in bf16)", [](cuda const& e) { return decode_dense(e); }},

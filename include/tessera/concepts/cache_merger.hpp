@@ -54,11 +54,11 @@ concept CacheMerger =
 /// it is for layers that are kept by themselves.
 template <class M>
 inline constexpr bool merges_pairs = true;
+/// The merger's own answer.
 template <class M>
 requires requires {
   M::merges_pairs;
 }
-/// Whether a merger merges pairs of vectors.
 inline constexpr bool merges_pairs<M> = M::merges_pairs;
 
 /// Whether a CacheMerger keeps a vector that is merged with zeros as its direction, of length 1, and its length, as a
@@ -66,11 +66,11 @@ inline constexpr bool merges_pairs<M> = M::merges_pairs;
 /// of a cache does not, such layers are kept by no_merger (merge/no_merger.hpp).
 template <class M>
 inline constexpr bool keeps_single_vectors = false;
+/// The merger's own answer.
 template <class M>
 requires requires {
   M::keeps_single_vectors;
 }
-/// Whether a merger leaves the direction and length of a single vector as they are.
 inline constexpr bool keeps_single_vectors<M> = M::keeps_single_vectors;
 
 }  // namespace v0
