@@ -57,3 +57,15 @@ TEST_CASE("what is reported on the side is thrown where the executor waits", "[h
   }
   CHECK_THROWS_AS(exec.wait(), corrupt_data);
 }
+
+TEST_CASE("a side queue of another executor than explain()'s is refused, in both directions", "[host]") {
+  cpu const exec;
+  cpu dry;
+  dry.options.is_dry = true;
+  side_queue<cpu> const side(exec, 1);
+  side_queue<cpu> const dry_side(dry, 1);
+  CHECK_NOTHROW(tessera::detail::check_side("f", exec, side));
+  CHECK_NOTHROW(tessera::detail::check_side("f", dry, dry_side));
+  CHECK_THROWS_AS(tessera::detail::check_side("f", dry, side), value_error);
+  CHECK_THROWS_AS(tessera::detail::check_side("f", exec, dry_side), value_error);
+}

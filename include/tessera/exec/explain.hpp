@@ -8,9 +8,9 @@
 ///     // attention.forward: portable program, because quantized_decode: there is a bias; quantized_forward: there ...
 ///
 /// The predicates that choose programs answer, so that an explanation cannot differ from what runs. Memory is neither
-/// read nor written. The function gets a copy of the executor on which nothing runs: it must use that copy alone, no
-/// side_queue and no object that changes on the host. Call it with the arguments of the real call, since extents,
-/// strides and alignments matter.
+/// read nor written. The function gets a copy of the executor on which nothing runs: it must use that copy alone, and a
+/// side_queue made of it (another is refused), and no object that changes on the host. Call it with the arguments of
+/// the real call, since extents, strides and alignments matter.
 #pragma once
 
 #include <string>

@@ -18,6 +18,8 @@
 
 #include <tessera/concepts/executor.hpp>
 #include <tessera/config.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/exec/execution_options.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -45,6 +47,18 @@ class side_queue {
   Exec executor_;
 };
 
+namespace detail {
+
+/// Throws value_error where one of an executor and a side queue is explain()'s, on which nothing runs, and one is not.
+template <class Exec, class Side>
+void check_side(char const* function, Exec const& exec, Side const& side) {
+  bool const is_dry = options_of(exec).is_dry;
+  check<value_error>(options_of(side.executor()).is_dry == is_dry, function, ": the executor ",
+                     is_dry ? "is explain()'s" : "is not explain()'s", " but the side queue's ",
+                     is_dry ? "is not" : "is", "; make the side queue of the executor that the call gets");
+}
+
+}  // namespace detail
 }  // namespace v0
 }  // namespace tessera
 

@@ -28,6 +28,7 @@
 #include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/run.hpp>
+#include <tessera/exec/side_queue.hpp>
 #include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/offloaded_cache/append_tokens.hpp>
@@ -179,6 +180,7 @@ struct offloaded_cache {
                    view<std::type_identity_t<T> const, 3> keys, view<std::type_identity_t<T> const, 3> values,
                    workspace const& space) {
     constexpr char const* here = "offloaded_cache.take";
+    detail::check_side(here, exec, side);
     offload_extents const& n = cache.plan.extents;
     std::int64_t const count = keys.extent(1);
     check_sequence(here, n, prompt.sequence);
@@ -207,6 +209,7 @@ struct offloaded_cache {
                      view<std::type_identity_t<T> const, 3> keys, view<std::type_identity_t<T> const, 3> values,
                      workspace const& space) {
     constexpr char const* here = "offloaded_cache.finish";
+    detail::check_side(here, exec, side);
     offload_extents const& n = cache.plan.extents;
     check_sequence(here, n, prompt.sequence);
     check_prompt_room(here, cache.plan, space);
@@ -236,6 +239,7 @@ struct offloaded_cache {
   static void decode(Executor const& exec, Side const& side, cache_type<T> const& cache,
                      offload_tokens<std::type_identity_t<T>> const& in, offload_outputs<Result> const& out,
                      workspace const& space) {
+    detail::check_side("offloaded_cache.decode", exec, side);
     offload_extents const& n = cache.plan.extents;
     check_step(n, in, out);
     using element = element_of<T>;
