@@ -8,10 +8,6 @@
 #   cmake -D INCLUDE=<folder that holds tessera/> -P concepts.cmake
 cmake_minimum_required(VERSION 3.24...3.31)
 
-# Where parameters with a concept's name are still being renamed: "path: names", both regular expressions.
-set(still_shadowing
-  "^(algorithm|exec)/: (Executor|Program|Group)")
-
 # Concepts whose algorithms are still being changed to take any model of them.
 set(still_unused Merger)
 
@@ -42,21 +38,11 @@ function(constrains name code heads result)
   endif()
 endfunction()
 
-# Sets `shadowed` where HEADS have a parameter with a concept's name that is not excused for FILE.
+# Complains where HEADS have a parameter with a concept's name.
 macro(check_parameters)
   foreach(name IN LISTS concepts)
     if(heads MATCHES "[A-Za-z0-9_>.] (\\.\\.\\. ?)?${name} ?[,>=]")
-      set(is_excused FALSE)
-      foreach(entry IN LISTS still_shadowing)
-        string(REGEX REPLACE ": .*" "" paths "${entry}")
-        string(REGEX REPLACE "^.*: " "" names "${entry}")
-        if(file MATCHES "${paths}" AND name MATCHES "^(${names})$")
-          set(is_excused TRUE)
-        endif()
-      endforeach()
-      if(NOT is_excused)
-        complain("${file}: a template parameter is named ${name}, which is a concept")
-      endif()
+      complain("${file}: a template parameter is named ${name}, which is a concept")
     endif()
   endforeach()
 endmacro()

@@ -6,8 +6,8 @@
 ///       struct scratch_type {};
 ///       array_view<float> values;
 ///
-///       template <class Group>
-///       TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+///       template <Group G>
+///       TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
 ///         for (int lane : group) { values[which * lanes + lane] *= 2.0f; }
 ///       }
 ///     };

@@ -190,8 +190,8 @@ struct specific_program {
   static constexpr int before_architecture = 1000;
   static constexpr bool needs_specific_architecture = true;
   struct scratch_type {};
-  template <class Group>
-  TESSERA_FN void operator()(Group const&, std::int64_t, scratch_type&) const {}
+  template <Group G>
+  TESSERA_FN void operator()(G const&, std::int64_t, scratch_type&) const {}
 };
 #endif
 

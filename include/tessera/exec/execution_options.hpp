@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/executor.hpp>
 #include <tessera/exec/observer.hpp>
 #include <tessera/exec/program_name.hpp>
 
@@ -25,8 +26,8 @@ struct execution_options {
 namespace detail {
 
 /// The options of an executor; the defaults for one that has none.
-template <class Executor>
-[[nodiscard]] execution_options options_of(Executor const& exec) {
+template <Executor Exec>
+[[nodiscard]] execution_options options_of(Exec const& exec) {
   if constexpr (requires { exec.options.watched_by; }) {
     return exec.options;
   } else {

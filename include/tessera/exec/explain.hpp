@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/concepts/executor.hpp>
 #include <tessera/exec/execution_options.hpp>
 #include <tessera/exec/observer.hpp>
 #include <tessera/exec/run.hpp>
@@ -59,15 +60,15 @@ class explaining_observer final : public observer {
 }  // namespace detail
 
 /// Call: a function of an executor, or what run() takes. Throws what checks of the call's arguments throw.
-template <class Executor, class Call>
-[[nodiscard]] explanation explain(Executor const& exec, Call const& call) {
+template <Executor Exec, class Call>
+[[nodiscard]] explanation explain(Exec const& exec, Call const& call) {
   static_assert(
       requires { exec.options.is_dry; }, "tessera: explain takes an executor with execution_options");
   detail::explaining_observer observes;
-  Executor dry = exec;
+  Exec dry = exec;
   dry.options.watched_by = &observes;
   dry.options.is_dry = true;
-  if constexpr (std::is_invocable_v<Call const&, Executor const&>) {
+  if constexpr (std::is_invocable_v<Call const&, Exec const&>) {
     call(std::as_const(dry));
   } else {
     run(std::as_const(dry), call);

@@ -25,6 +25,7 @@
 #include <type_traits>
 
 #include <tessera/concepts/because.hpp>
+#include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/program.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/refusal.hpp>
@@ -39,7 +40,7 @@ template <class... Models>
 struct model_list {};
 
 /// The programs that an executor has for a call beside the portable one: none, unless specialised.
-template <class Executor, class Call>
+template <Executor Exec, class Call>
 struct models_for {
   /// The list of models.
   using type = model_list<>;
@@ -47,14 +48,14 @@ struct models_for {
 
 // clang-format off
 /// A program for a call on an executor, as models_for lists it.
-template <class M, class Executor, class Call>
+template <class M, class Exec, class Call>
 concept ModelOf =
     (requires { std::string_view(M::name); }
         || because<"a model of a call has a name: static constexpr char const* name">) &&
-    (requires { requires std::is_same_v<decltype(M::template refuses_types<Executor, Call>()), refusal>; }
-        || because<"a model says which types it takes: template <class Executor, class Call> "
+    (requires { requires std::is_same_v<decltype(M::template refuses_types<Exec, Call>()), refusal>; }
+        || because<"a model says which types it takes: template <Executor Exec, class Call> "
                    "static constexpr refusal refuses_types()">) &&
-    (requires(Executor const& exec, Call const& call) {
+    (requires(Exec const& exec, Call const& call) {
        requires std::is_same_v<decltype(M::refuses(exec, call)), refusal>;
        M::run(exec, call);
      } || because<"a model says whether it takes a call, and runs it: static refusal refuses(exec, call), "
@@ -62,11 +63,11 @@ concept ModelOf =
 // clang-format on
 
 /// Runs a portable program with the number of groups that it says.
-template <class Executor, Program P>
+template <Executor Exec, Program P>
 requires requires(P const& program) {
   program.groups();
 }
-void run_portably(Executor const& exec, P const& program) {
+void run_portably(Exec const& exec, P const& program) {
   exec.run(program, program.groups());
 }
 
@@ -94,14 +95,14 @@ struct refused_list {
 };
 
 /// Gives the call to Model, if Model takes it. Returns whether it does.
-template <class Model, class Executor, class Call, std::size_t Most>
-bool try_model(Executor const& exec, Call const& call, refused_list<Most>& refused) {
-  constexpr refusal by_types = Model::template refuses_types<Executor, Call>();
+template <class Model, Executor Exec, class Call, std::size_t Most>
+bool try_model(Exec const& exec, Call const& call, refused_list<Most>& refused) {
+  constexpr refusal by_types = Model::template refuses_types<Exec, Call>();
   if constexpr (by_types) {
     refused.items[refused.count++] = {Model::name, by_types};
     return false;
   } else {
-    static_assert(ModelOf<Model, Executor, Call>);
+    static_assert(ModelOf<Model, Exec, Call>);
     if (refusal const why = Model::refuses(exec, call)) {
       refused.items[refused.count++] = {Model::name, why};
       return false;
@@ -117,8 +118,8 @@ bool try_model(Executor const& exec, Call const& call, refused_list<Most>& refus
   }
 }
 
-template <class Executor, class Call, class... Models>
-void run_first(Executor const& exec, Call const& call, model_list<Models...>) {
+template <Executor Exec, class Call, class... Models>
+void run_first(Exec const& exec, Call const& call, model_list<Models...>) {
   refused_list<sizeof...(Models)> refused;
   if ((try_model<Models>(exec, call, refused) || ...)) {
     return;
@@ -140,8 +141,8 @@ void run_first(Executor const& exec, Call const& call, model_list<Models...>) {
 
 /// Enqueues a call by the first of the executor's models that takes it, else portably. Neither waits nor allocates,
 /// unless the executor is watched. Throws slower_program, see execution_options.
-template <class Executor, class Call>
-void run(Executor const& exec, Call const& call) {
+template <Executor Exec, class Call>
+void run(Exec const& exec, Call const& call) {
   if constexpr (requires { call.is_empty(); }) {
     if (call.is_empty()) {
       return;
@@ -152,7 +153,7 @@ void run(Executor const& exec, Call const& call) {
       return;
     }
   }
-  detail::run_first(exec, call, typename models_for<Executor, Call>::type{});
+  detail::run_first(exec, call, typename models_for<Exec, Call>::type{});
 }
 
 }  // namespace v0

@@ -27,6 +27,7 @@
 
 #include <tessera/algorithm/attention/attention.hpp>
 #include <tessera/algorithm/attention/quantized_attention.cuh>
+#include <tessera/concepts/executor.hpp>
 #include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/policy_of.hpp>
@@ -133,10 +134,10 @@ inline constexpr bool has_lane_weights = requires {
 };
 
 /// Why no program for sm_90 takes a call of these types, or none.
-template <class Executor, class Call>
+template <Executor Exec, class Call>
 constexpr refusal refuses_types_of_attention() {
   using method = typename Call::method;
-  return first_of(unless(Executor::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
+  return first_of(unless(Exec::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
                   refuses_codes<method>(),
                   unless(has_16_bits<typename Call::value_type>, "results do not have 16 bits"),
                   unless(std::is_same_v<decltype(Call::bias), no_bias>, "there is a bias"),
@@ -231,13 +232,13 @@ std::int64_t ranges_in_memory(attention_call<Method, T> const& call, int rows, i
   return has_memory ? call.work_splits.size() / (2 * slots::floats_of_slot(rows, channels)) : 0;
 }
 
-template <class Program, class Architectures, class Method, class T>
+template <class Kernel, class Architectures, class Method, class T>
 void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call,
                                  int multiprocessors) {
-  using shape = typename Program::shape;
+  using shape = typename Kernel::shape;
   using slots = typename attention_split_output::slots_type;
   auto const& heads = call.heads;
-  Program program{};
+  Kernel program{};
   auto& pieces = program.pieces;
   set_pieces(pieces, call);
   pieces.splits =
@@ -349,9 +350,9 @@ void run_attention_of_few_queries(basic_cuda<Architectures> const& exec, attenti
 struct quantized_decode_model {
   static constexpr char const* name = "quantized_decode (TMA, mma.sync)";
 
-  template <class Executor, class Call>
+  template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
-    return detail::refuses_types_of_attention<Executor, Call>();
+    return detail::refuses_types_of_attention<Exec, Call>();
   }
   template <class Architectures, class Method, class T>
   static refusal refuses(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
@@ -372,9 +373,9 @@ struct quantized_decode_model {
 struct quantized_forward_model {
   static constexpr char const* name = "quantized_forward (TMA, wgmma)";
 
-  template <class Executor, class Call>
+  template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
-    return detail::refuses_types_of_attention<Executor, Call>();
+    return detail::refuses_types_of_attention<Exec, Call>();
   }
   template <class Architectures, class Method, class T>
   static refusal refuses(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {

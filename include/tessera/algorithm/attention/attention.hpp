@@ -23,6 +23,7 @@
 #include <tessera/algorithm/attention/attention_types.hpp>
 #include <tessera/algorithm/attention/quantized_attention.hpp>
 #include <tessera/concepts/attention_quantizer.hpp>
+#include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/refused_call.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bfloat16.hpp>
@@ -79,8 +80,8 @@ attention_writer<Method, T> writer_of(attention_call<Method, T, Bias> const& cal
 }
 
 /// Enqueues the merging of splits of the keys, if the call has memory for splits.
-template <class Executor, class Method, class T, class Bias>
-void merge_splits(Executor const& exec, attention_call<Method, T, Bias> const& call) {
+template <Executor Exec, class Method, class T, class Bias>
+void merge_splits(Exec const& exec, attention_call<Method, T, Bias> const& call) {
   if (call.partials.rows.data != nullptr) {
     merge_attention<Method, T> const merge{call.partials, writer_of(call)};
     exec.run(merge, merge.groups());
@@ -109,8 +110,8 @@ attention_tiles<Method, T, Bias, Channels> tiles_of(attention_call<Method, T, Bi
 }  // namespace detail
 
 /// Enqueues attention over quantized operands by the portable programs; run() (exec/run.hpp) may have faster ones.
-template <class Executor, class Method, class T, class Bias>
-void run_portably(Executor const& exec, attention_call<Method, T, Bias> const& call) {
+template <Executor Exec, class Method, class T, class Bias>
+void run_portably(Exec const& exec, attention_call<Method, T, Bias> const& call) {
   auto const enqueue = [&](auto const& program) { exec.run(program, program.groups()); };
   if (call.shape.channels <= 64) {
     enqueue(detail::tiles_of<64>(call));
@@ -123,14 +124,14 @@ void run_portably(Executor const& exec, attention_call<Method, T, Bias> const& c
 }
 
 /// Whether the executor's program for a call makes codes of queries itself, if it is given `queries`.
-template <class Executor, class Method, class T, class Bias>
-bool codes_queries(Executor const&, attention_call<Method, T, Bias> const&, head_view<T const> const& /*queries*/) {
+template <Executor Exec, class Method, class T, class Bias>
+bool codes_queries(Exec const&, attention_call<Method, T, Bias> const&, head_view<T const> const& /*queries*/) {
   return false;
 }
 
 /// How many floats of memory the executor's program can use for work items that several groups share.
-template <class Executor, class Method>
-std::int64_t floats_of_work_splits(Executor const&, quantized_regions<Method> const&) {
+template <Executor Exec, class Method>
+std::int64_t floats_of_work_splits(Exec const&, quantized_regions<Method> const&) {
   return 0;
 }
 
@@ -151,8 +152,8 @@ struct attention {
   using regions = quantization_regions<method>;
 
   /// The workspace that forward() and quantize() need, with room for the codes and scales of `parts`.
-  template <class Executor>
-  static workspace_plan plan(Executor const& exec, attention_shape const& shape, quantized_parts parts = {}) {
+  template <Executor Exec>
+  static workspace_plan plan(Exec const& exec, attention_shape const& shape, quantized_parts parts = {}) {
     check_shape(where, shape);
     regions const places(where, shape, parts);
     workspace_plan plan = places.plan;
@@ -180,8 +181,8 @@ struct attention {
 
   /// Memory for work items that several groups share, in a workspace of plan() with the same executor; null where none
   /// is shared.
-  template <class Executor>
-  static array_view<float> work_splits(Executor const& exec, attention_shape const& shape, workspace const& space,
+  template <Executor Exec>
+  static array_view<float> work_splits(Exec const& exec, attention_shape const& shape, workspace const& space,
                                        quantized_parts parts = {}) {
     return work_splits(exec, regions(where, shape, parts, workspace_plan::record::sizes), space);
   }
@@ -190,8 +191,8 @@ struct attention {
   /// Result: bfloat16, float16 or float. Functions: attention_functions. Results must not overlap inputs. Where the
   /// executor's program makes codes of queries itself (codes_queries()), the workspace has none of them afterwards:
   /// quantize() makes codes to keep.
-  template <class Executor, class T = bfloat16, class Result = T, class Functions = attention_functions<>>
-  static void forward(Executor const& exec, attention_inputs<T> const& in, attention_options const& options,
+  template <Executor Exec, class T = bfloat16, class Result = T, class Functions = attention_functions<>>
+  static void forward(Exec const& exec, attention_inputs<T> const& in, attention_options const& options,
                       attention_outputs<Result> const& out, workspace const& space, Functions const& functions = {}) {
     attention_shape const shape = check_inputs(where, in);
     regions const places(where, shape, {}, workspace_plan::record::sizes);
@@ -225,8 +226,8 @@ struct attention {
   /// workspace, of plan() with the same parts, or elsewhere. Queries without keys need the mean of keys in `out` if the
   /// method smooths keys, and the codes of keys in `out` if it smooths queries. Of the options only `softmax_scale`
   /// matters.
-  template <class Executor, class T, class Functions = attention_functions<>>
-  static void quantize(Executor const& exec, attention_shape const& shape, attention_inputs<T> const& in,
+  template <Executor Exec, class T, class Functions = attention_functions<>>
+  static void quantize(Exec const& exec, attention_shape const& shape, attention_inputs<T> const& in,
                        attention_options const& options, heads const& out, workspace const& space,
                        quantized_parts parts = {}, Functions const& functions = {}) {
     constexpr char const* here = "attention.quantize";
@@ -251,8 +252,8 @@ struct attention {
   }
 
   /// Enqueues attention over operands that quantize() made.
-  template <class Executor, class Result, class Bias>
-  static void forward(Executor const& exec, attention_call<method, Result, Bias> const& call) {
+  template <Executor Exec, class Result, class Bias>
+  static void forward(Exec const& exec, attention_call<method, Result, Bias> const& call) {
     check_shape(where, call.shape);
     check_call(where, call);
     check_operands(where, call.shape, call.heads, true, true, true);
@@ -264,19 +265,17 @@ struct attention {
   }
 
   /// Refuses calls of forward() with arguments that it does not take, and says at compile time what it takes.
-  template <class Executor, class In = anything, class Options = attention_options, class Out = anything, class... More>
+  template <Executor Exec, class In = anything, class Options = attention_options, class Out = anything, class... More>
   requires(!(MadeOrBraces<In, attention_inputs> && IsFirst<attention_options, Options> &&
              MadeOrBraces<Out, attention_outputs> &&
-             IsFirst<workspace, More...>)) static void forward(Executor const&, In const&, Options const&, Out const&,
+             IsFirst<workspace, More...>)) static void forward(Exec const&, In const&, Options const&, Out const&,
                                                                More const&...) {
     refuse<In>();
   }
   /// Refuses calls of forward() that give outputs before options, and says at compile time what it takes.
-  template <class Executor, class In = anything, class Out = attention_outputs<bfloat16>, class... More>
+  template <Executor Exec, class In = anything, class Out = attention_outputs<bfloat16>, class... More>
   requires Made<Out, attention_outputs>
-  static void forward(Executor const&, In const&, Out const&, attention_options const&, More const&...) {
-    refuse<In>();
-  }
+  static void forward(Exec const&, In const&, Out const&, attention_options const&, More const&...) { refuse<In>(); }
   /// Refuses calls of forward() with braces that hold other things, and says at compile time what it takes.
   template <class... None>
   static void forward(anything, anything, attention_options const&, anything, anything, anything = {}) {
@@ -300,16 +299,16 @@ struct attention {
                      " heads, ", s.queries, " queries and ", s.keys, " keys, of ", s.channels, " channels,");
   }
 
-  template <class Executor>
-  static array_view<float> work_splits(Executor const& exec, regions const& places, workspace const& space) {
+  template <Executor Exec>
+  static array_view<float> work_splits(Exec const& exec, regions const& places, workspace const& space) {
     std::int64_t const floats = places.parts.queries ? floats_of_work_splits(exec, places) : 0;
     return floats > 0 ? space[region<float>{places.plan.bytes(), floats}] : array_view<float>{};
   }
 
-  template <class Executor, class T, class Functions>
-  static void make_codes(Executor const& exec, char const* function, regions const& places,
-                         attention_inputs<T> const& in, attention_options const& options, heads const& out,
-                         workspace const& space, Functions const& functions) {
+  template <Executor Exec, class T, class Functions>
+  static void make_codes(Exec const& exec, char const* function, regions const& places, attention_inputs<T> const& in,
+                         attention_options const& options, heads const& out, workspace const& space,
+                         Functions const& functions) {
     attention_shape const& shape = places.shape;
     check_starts(function, shape, in.query_starts, in.key_starts);
     check<value_error>(options.softmax_scale >= 0 && options.softmax_scale < infinity, function,

@@ -20,6 +20,7 @@
 #include <type_traits>
 #include <vector>
 
+#include <tessera/concepts/executor.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/exec/workspace.hpp>
@@ -32,16 +33,16 @@ inline namespace v0 {
 
 struct attention_score {
   /// The workspace that run() needs for results of batch x heads x tokens x channels.
-  template <class Executor>
-  static workspace_plan plan(Executor const&, std::int64_t batch, std::int64_t heads, std::int64_t tokens,
+  template <Executor Exec>
+  static workspace_plan plan(Exec const&, std::int64_t batch, std::int64_t heads, std::int64_t tokens,
                              std::int64_t channels) {
     return regions(batch, heads, tokens, channels).plan;
   }
 
   /// Enqueues the score of `found`, where `expected` is the better result, into the one element of `score`. The score
   /// is NaN if either has a NaN, or if one is zeros and the other is not. Throws shape_error.
-  template <class Executor, class T, class Better>
-  static void run(Executor const& exec, head_view<T> found, head_view<Better> expected, array_view<float> score,
+  template <Executor Exec, class T, class Better>
+  static void run(Exec const& exec, head_view<T> found, head_view<Better> expected, array_view<float> score,
                   workspace const& space) {
     for (int dimension = 0; dimension < 4; ++dimension) {
       check<shape_error>(found.extent(dimension) == expected.extent(dimension), where, ": dimension ", dimension,

@@ -13,6 +13,7 @@
 #include <tessera/algorithm/attention/decode_attention.hpp>
 #include <tessera/algorithm/attention/decode_splits.hpp>
 #include <tessera/algorithm/attention/quantized_attention.cuh>
+#include <tessera/concepts/executor.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
 #include <tessera/core/refusal.hpp>
@@ -44,8 +45,8 @@ inline bool has_places_for_decoding(attention_shape const& s, std::int64_t split
 }
 
 /// Enqueues the merging of splits of the keys, if there are any; at most most_attention_splits.
-template <class Executor, class Result>
-void merge_decoded(Executor const& exec, attention_writer<decode_method, Result> const& writer,
+template <Executor Exec, class Result>
+void merge_decoded(Exec const& exec, attention_writer<decode_method, Result> const& writer,
                    attention_partials<online_softmax<float>::state_type> const& partials) {
   if (partials.rows.data != nullptr) {
     auto const join = join_decoded<decode_method, Result>::of(partials, writer);
@@ -145,10 +146,10 @@ void run_dense_decode(basic_cuda<Architectures> const& exec, decode_attention_ca
 struct dense_decode_model {
   static constexpr char const* name = "decode_dense (TMA, mma.sync)";
 
-  template <class Executor, class Call>
+  template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
     using value_type = typename Call::value_type;
-    return first_of(unless(Executor::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
+    return first_of(unless(Exec::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
                     unless(detail::has_16_bits<value_type>, "keys and values do not have 16 bits"));
   }
   template <class Architectures, class T, class Result>

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include <tessera/algorithm/attention/attention_types.hpp>
+#include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/scalar.hpp>
 #include <tessera/config.hpp>
 #include <tessera/exec/run.hpp>
@@ -53,8 +54,8 @@ attention_writer<decode_method, Result> writer_of(decode_attention_call<T, Resul
 }  // namespace detail
 
 /// Enqueues attention of a few queries by the portable programs; run() (exec/run.hpp) may have faster ones.
-template <class Executor, class T, class Result>
-void run_portably(Executor const& exec, decode_attention_call<T, Result> const& call) {
+template <Executor Exec, class T, class Result>
+void run_portably(Exec const& exec, decode_attention_call<T, Result> const& call) {
   decode_heads<T, Result> const program{
       call.source, call.queries, call.softmax_scale, call.is_causal, detail::writer_of(call), call.partials};
   exec.run(program, program.groups());

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/executor.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/int4.hpp>
 #include <tessera/program/attention/pack_codes.hpp>
@@ -39,16 +40,16 @@ void check_packed(char const* function, Codes const& codes, Packed const& packed
 }  // namespace detail
 
 /// Enqueues the packing of codes from -8 to 7. Throws shape_error.
-template <class Executor>
-void pack_int4_codes(Executor const& exec, head_view<std::int8_t const> codes, head_view<int4x2> packed) {
+template <Executor Exec>
+void pack_int4_codes(Exec const& exec, head_view<std::int8_t const> codes, head_view<int4x2> packed) {
   detail::check_packed("pack_int4_codes", codes, packed);
   pack_codes const program{codes, packed};
   exec.run(program, program.groups());
 }
 
 /// Enqueues the widening of packed codes to bytes. Throws shape_error.
-template <class Executor>
-void widen_int4_codes(Executor const& exec, head_view<int4x2 const> packed, head_view<std::int8_t> codes) {
+template <Executor Exec>
+void widen_int4_codes(Exec const& exec, head_view<int4x2 const> packed, head_view<std::int8_t> codes) {
   detail::check_packed("widen_int4_codes", codes, packed);
   widen_codes const program{packed, codes};
   exec.run(program, program.groups());

@@ -28,6 +28,7 @@
 #include <type_traits>
 
 #include <tessera/algorithm/attention/quantized_attention.hpp>
+#include <tessera/concepts/executor.hpp>
 #include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/run.hpp>
@@ -218,7 +219,7 @@ void quantize_by_tiles(basic_cuda<Architectures> const& exec, quantize_call<Meth
 struct quantize_heads_model {
   static constexpr char const* name = "quantize_heads";
 
-  template <class Executor, class Call>
+  template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
     return first_of(unless(Call::has_plain_inputs, "queries or keys are read through functions of the caller"),
                     detail::refuses_codes<typename Call::method>(),

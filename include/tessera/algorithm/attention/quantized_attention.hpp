@@ -12,6 +12,7 @@
 
 #include <tessera/algorithm/attention/attention_types.hpp>
 #include <tessera/concepts/attention_quantizer.hpp>
+#include <tessera/concepts/executor.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
@@ -334,8 +335,8 @@ view<T, 4> as_only_mean(view<T, 3> means) {
 }
 
 /// Enqueues the summaries of blocks of tokens and returns them; `memory` may be larger than they are.
-template <class Executor, class Source>
-view<channel_summary, 4> summarize_blocks(Executor const& exec, Source const& source, std::int64_t block,
+template <Executor Exec, class Source>
+view<channel_summary, 4> summarize_blocks(Exec const& exec, Source const& source, std::int64_t block,
                                           array_view<channel_summary> memory, bool is_of_middle = false) {
   std::int64_t const blocks = divide_up(source.tokens(), block);
   auto const summaries = view_of(memory, {source.batch(), source.heads(), blocks, source.channels()});
@@ -345,9 +346,8 @@ view<channel_summary, 4> summarize_blocks(Executor const& exec, Source const& so
 }
 
 /// Enqueues summaries and then `finish`, whose inputs it fills in.
-template <class Executor, class Source>
-void summarize(Executor const& exec, Source const& source, finish_summaries finish,
-               array_view<channel_summary> memory) {
+template <Executor Exec, class Source>
+void summarize(Exec const& exec, Source const& source, finish_summaries finish, array_view<channel_summary> memory) {
   auto const summaries_of = [&](auto const& tokens) {
     return summarize_blocks(exec, tokens, finish.block, memory, finish.is_of_middle);
   };
@@ -358,9 +358,9 @@ void summarize(Executor const& exec, Source const& source, finish_summaries fini
   exec.run(finish, finish.groups());
 }
 
-template <ScoreQuantizer Q, TokenGroups Groups, class Executor, class Source>
-void encode(Executor const& exec, smoothed_heads<Source> const& source, array_view<std::uint32_t> magnitudes,
-            float factor, head_view<stored_code<Q>> codes, view<float, 3> scales) {
+template <ScoreQuantizer Q, TokenGroups Groups, Executor Exec, class Source>
+void encode(Exec const& exec, smoothed_heads<Source> const& source, array_view<std::uint32_t> magnitudes, float factor,
+            head_view<stored_code<Q>> codes, view<float, 3> scales) {
   auto const of_heads = view_of(magnitudes, {codes.extent(0), codes.extent(1)});
   if constexpr (Groups::is_whole) {
     measure_heads<Source> const measure{source, of_heads};
@@ -379,8 +379,8 @@ auto smoothed_keys(Call const& call) {
   return smoothed_heads<std::remove_const_t<decltype(source)>>{source, means, max(call.shape.keys, std::int64_t{1})};
 }
 
-template <class Executor, class Call>
-void quantize_keys(Executor const& exec, Call const& call) {
+template <Executor Exec, class Call>
+void quantize_keys(Exec const& exec, Call const& call) {
   using method = typename Call::method;
   if constexpr (quantized_regions<method>::smooths_keys) {
     std::int64_t const blocks = max(divide_up(call.shape.keys, attention_padding), std::int64_t{1});
@@ -396,8 +396,8 @@ void quantize_keys(Executor const& exec, Call const& call) {
       call.out.keys.scales);
 }
 
-template <class Executor, class Call>
-void quantize_values(Executor const& exec, Call const& call) {
+template <Executor Exec, class Call>
+void quantize_values(Exec const& exec, Call const& call) {
   using pv = typename Call::method::value_quantizer;
   using regions = quantized_regions<typename Call::method>;
   auto const& out = call.out.values;
@@ -428,8 +428,8 @@ void quantize_values(Executor const& exec, Call const& call) {
 }
 
 /// Enqueues the scores of mean queries, against the keys or, where these were quantized before, against their codes.
-template <class Executor, class Call>
-void correct_queries(Executor const& exec, Call const& call, view<float, 4> query_means, float factor) {
+template <Executor Exec, class Call>
+void correct_queries(Exec const& exec, Call const& call, view<float, 4> query_means, float factor) {
   auto const run = [&](auto const& keys) {
     query_corrections<std::remove_cvref_t<decltype(keys.source)>> const program{query_means, keys, factor,
                                                                                 call.out.queries.corrections};
@@ -444,8 +444,8 @@ void correct_queries(Executor const& exec, Call const& call, view<float, 4> quer
   }
 }
 
-template <class Executor, class Call>
-void quantize_queries(Executor const& exec, Call const& call) {
+template <Executor Exec, class Call>
+void quantize_queries(Exec const& exec, Call const& call) {
   using method = typename Call::method;
   auto const& out = call.out.queries;
   float const factor = call.softmax_scale * log2_of_e;
@@ -472,8 +472,8 @@ void quantize_queries(Executor const& exec, Call const& call) {
 }  // namespace detail
 
 /// Enqueues the quantization of a call's inputs by the portable programs; run() (exec/run.hpp) may have faster ones.
-template <class Executor, class Method, class T, class Functions>
-void run_portably(Executor const& exec, quantize_call<Method, T, Functions> const& call) {
+template <Executor Exec, class Method, class T, class Functions>
+void run_portably(Exec const& exec, quantize_call<Method, T, Functions> const& call) {
   if (call.in.keys.data != nullptr && call.out.keys.codes.data != nullptr) {
     detail::quantize_keys(exec, call);
   }

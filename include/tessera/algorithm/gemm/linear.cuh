@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include <tessera/algorithm/gemm/linear.hpp>
+#include <tessera/concepts/executor.hpp>
 #include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/policy_of.hpp>
@@ -103,9 +104,9 @@ struct gemm_cooperative_model {
   /// The policy of large tiles.
   static constexpr warpgroup_gemm_policy policy = policy_of<warpgroup_gemm_tuning>(900);
 
-  template <class Executor, class Problem>
+  template <Executor Exec, class Problem>
   static constexpr refusal refuses_types() {
-    constexpr bool is_hopper = Executor::template is_compiled_for<900>;
+    constexpr bool is_hopper = Exec::template is_compiled_for<900>;
     return first_of(
         unless(is_hopper, "this source is not compiled for sm_90a"),
         unless(!std::is_same_v<typename Problem::operand, float>, "wgmma does not multiply fp32, only tf32"));

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/concepts/executor.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/run.hpp>
@@ -44,8 +45,8 @@ struct linear_problem {
 };
 
 /// Enqueues the portable program, for any executor and any strides; run() (exec/run.hpp) may have a faster one.
-template <class Executor, class Operand, class Output, class Map>
-void run_portably(Executor const& exec, linear_problem<Operand, Output, Map> const& problem) {
+template <Executor Exec, class Operand, class Output, class Map>
+void run_portably(Exec const& exec, linear_problem<Operand, Output, Map> const& problem) {
   using source = dense<typename gemm_operand<Operand>::value_type>;
   using program = gemm_tiles<Operand, source, source, store_sums<Output, Map>>;
   program const whole{source{problem.inputs}, source{problem.weights}, {problem.outputs, problem.map}};
@@ -60,14 +61,14 @@ struct linear {
 
   /// Enqueues outputs = inputs weights^T. Throws shape_error for extents that do not fit together. The call neither
   /// waits nor allocates.
-  template <class Executor, class Output>
-  static void forward(Executor const& exec, operands inputs, operands weights, view<Output, 2> outputs) {
+  template <Executor Exec, class Output>
+  static void forward(Exec const& exec, operands inputs, operands weights, view<Output, 2> outputs) {
     forward(exec, inputs, weights, plain_sum{}, outputs);
   }
 
   /// Enqueues outputs = inputs weights^T + bias. `bias` has a value for each column.
-  template <class Executor, class Bias, class Output>
-  static void forward(Executor const& exec, operands inputs, operands weights, view<Bias, 1> bias,
+  template <Executor Exec, class Bias, class Output>
+  static void forward(Exec const& exec, operands inputs, operands weights, view<Bias, 1> bias,
                       view<Output, 2> outputs) {
     check<shape_error>(bias.size() == outputs.extent(1), where, ": the bias has ", bias.size(),
                        " values but the outputs have ", outputs.extent(1), " columns");
@@ -76,8 +77,8 @@ struct linear {
   }
 
   /// Enqueues outputs = map(inputs weights^T). `map` is called once for each sum before it is stored.
-  template <class Executor, SumMap Map, class Output>
-  static void forward(Executor const& exec, operands inputs, operands weights, Map map, view<Output, 2> outputs) {
+  template <Executor Exec, SumMap Map, class Output>
+  static void forward(Exec const& exec, operands inputs, operands weights, Map map, view<Output, 2> outputs) {
     check_shapes(inputs, weights, outputs);
     if (!outputs.is_empty()) {
       run(exec, linear_problem<Operand, Output, Map>{inputs, weights, outputs, map});

@@ -23,6 +23,7 @@
 
 #include <tessera/algorithm/loss/linear_loss.hpp>
 #include <tessera/algorithm/loss/linear_loss_gradients.cuh>
+#include <tessera/concepts/executor.hpp>
 #include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/policy_of.hpp>
@@ -88,7 +89,7 @@ struct loss_launches {
 };
 
 /// Enqueues the forward pass's program for warpgroups. `marks` has room for as many bounds as states.
-template <class Program, class Architectures, class Tile, LogitReducer Statistics>
+template <class Kernel, class Architectures, class Tile, LogitReducer Statistics>
 loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
                                           loss_tiles<Tile, Statistics> const& portable, loss_marks marks,
                                           kept_softmaxes<typename loss_tile<Tile>::value_type> const& kept) {
@@ -101,8 +102,8 @@ loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
   };
   auto const room = static_cast<std::int32_t>(min(portable.states.extent(0), std::int64_t{0x7fffffff}));
   row_schedule const schedule = row_schedule::make(
-      tiles_of(hidden.extent(0), Program::rows), tiles_of(classifier.extent(0), Program::columns),
-      tiles_of(hidden.extent(1), Program::depth), 2 * max(multiprocessors / Program::blocks_per_cluster, 1), room);
+      tiles_of(hidden.extent(0), Kernel::rows), tiles_of(classifier.extent(0), Kernel::columns),
+      tiles_of(hidden.extent(1), Kernel::depth), 2 * max(multiprocessors / Kernel::blocks_per_cluster, 1), room);
   loss_launches const launches(schedule, marks.are_wanted());
   auto states = portable.states;
   states.extents[0] = launches.states();
@@ -112,11 +113,11 @@ loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
   }
   clear_loss_states<Statistics> const clear{states, marks};
   exec.run(clear, clear.groups());
-  Program program{make_tensor_map(where, hidden, {warpgroup_gemm_shape::block_rows, Program::depth}),
-                  make_tensor_map(where, classifier, {Program::b_box_rows, Program::depth}),
-                  schedule,
-                  {schedule, portable.tokens, states, portable.targets, portable.logits.map,
-                   static_cast<std::int32_t>(classifier.extent(0)), marks, kept}};
+  Kernel program{make_tensor_map(where, hidden, {warpgroup_gemm_shape::block_rows, Kernel::depth}),
+                 make_tensor_map(where, classifier, {Kernel::b_box_rows, Kernel::depth}),
+                 schedule,
+                 {schedule, portable.tokens, states, portable.targets, portable.logits.map,
+                  static_cast<std::int32_t>(classifier.extent(0)), marks, kept}};
   for (int i = 0; i < launches.count; ++i) {
     if (i > 0) {
       share_loss_bounds<Statistics> const share{states, marks, portable.tokens.count};
@@ -124,7 +125,7 @@ loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
     }
     program.schedule = launches.schedules[i];
     program.epilogue.schedule = launches.schedules[i];
-    exec.run(program, std::int64_t{schedule.workers} / 2 * Program::blocks_per_cluster);
+    exec.run(program, std::int64_t{schedule.workers} / 2 * Kernel::blocks_per_cluster);
   }
   return {states.extent(0), marks, kept.are_wanted()};
 }
@@ -140,11 +141,11 @@ struct reduce_logits_model {
                                 reduce_loss_rows<typename loss_tile<Tile>::value_type, Statistics>,
                                 warpgroup_loss_policy<Statistics>>;
 
-  template <class Executor, class Call>
+  template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
     using tile = typename Call::tile;
     constexpr bool is_float = std::is_same_v<typename loss_tile<tile>::operand_name, float>;
-    return first_of(unless(Executor::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
+    return first_of(unless(Exec::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
                     unless(!is_float, "wgmma does not multiply fp32"),
                     unless(reduces_on_warpgroups<tile, typename Call::reducer>,
                            "shared memory has no room for states of this Reducer beside the pipeline"));

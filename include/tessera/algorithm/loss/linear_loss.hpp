@@ -20,6 +20,7 @@
 #include <tessera/algorithm/loss/linear_loss_gradients.hpp>
 #include <tessera/algorithm/loss/linear_loss_regions.hpp>
 #include <tessera/algorithm/loss/linear_loss_types.hpp>
+#include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/refused_call.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
@@ -79,8 +80,8 @@ struct logit_reduction {
 };
 
 /// Enqueues the reduction by the portable program; run() (exec/run.hpp) may have a faster one.
-template <class Executor, class Tile, LogitReducer Statistics>
-void run_portably(Executor const& exec, logit_reduction<Tile, Statistics> const& call) {
+template <Executor Exec, class Tile, LogitReducer Statistics>
+void run_portably(Exec const& exec, logit_reduction<Tile, Statistics> const& call) {
   exec.run(call.portable, call.portable.groups());
   *call.results = {call.portable.states.extent(0), {}, false};
 }
@@ -106,8 +107,8 @@ struct linear_loss {
   static constexpr bool is_for_warpgroups = reduces_on_warpgroups<Tile, reducer_type>;
 
   /// The workspace that forward() needs.
-  template <class Executor>
-  static workspace_plan plan(Executor const&, linear_loss_shape const& shape) {
+  template <Executor Exec>
+  static workspace_plan plan(Exec const&, linear_loss_shape const& shape) {
     check_extents(shape);
     return regions(where, shape).plan;
   }
@@ -116,9 +117,9 @@ struct linear_loss {
   /// arguments that do not fit together. In a workspace of plan_backward() the forward pass may leave marks of the
   /// entries that matter to backward(), or softmaxes. finish(row, token, state) is called where the executor runs, once
   /// for each token with a label, with the state that `Statistics` has of the token's logits; rows count these tokens.
-  template <class Executor, class Label = std::int64_t,
+  template <Executor Exec, class Label = std::int64_t,
             RowFinish<typename Statistics::state_type> Finish = keep_no_state>
-  static void forward(Executor const& exec, inputs<Label> const& in, linear_loss_options const& options,
+  static void forward(Exec const& exec, inputs<Label> const& in, linear_loss_options const& options,
                       linear_loss_outputs const& out, workspace const& space, Finish const& finish = {}) {
     linear_loss_shape const shape = check_inputs(where, in, options);
     check_outputs(shape, options, out);
@@ -174,8 +175,8 @@ struct linear_loss {
   }
 
   /// The one workspace that forward() and then backward() need. Gradient: see linear_loss_gradients.
-  template <class Gradient = value_type, class Executor>
-  static workspace_plan plan_backward(Executor const& exec, linear_loss_shape const& shape,
+  template <class Gradient = value_type, Executor Exec>
+  static workspace_plan plan_backward(Exec const& exec, linear_loss_shape const& shape,
                                       linear_loss_options const& options) {
     check_extents(shape);
     return gradient_regions<Gradient>(back, shape, options, orders_entries_for(exec, options),
@@ -188,8 +189,8 @@ struct linear_loss {
   /// after these forward() must run again before the next backward(). If the workspace holds another forward() or none,
   /// or its softmaxes are used up, gradients are NaN and exec.wait() throws value_error (program/loss/stamp.hpp); then
   /// forward() must run again. `upstream`: gradients of the final result by the outputs of forward().
-  template <class Executor, class Label = std::int64_t, class Gradient = value_type>
-  static void backward(Executor const& exec, inputs<Label> const& in, linear_loss_options const& options,
+  template <Executor Exec, class Label = std::int64_t, class Gradient = value_type>
+  static void backward(Exec const& exec, inputs<Label> const& in, linear_loss_options const& options,
                        loss_upstream const& upstream, linear_loss_gradients<Gradient> const& out,
                        workspace const& space) {
     static_assert(std::is_same_v<Gradient, float> || std::is_same_v<Gradient, value_type>,
@@ -228,18 +229,18 @@ struct linear_loss {
   }
 
   /// Refuses calls of forward() with arguments that it does not take, and says at compile time what it takes.
-  template <class Executor, class In = anything, class Options = linear_loss_options, class Out = linear_loss_outputs,
+  template <Executor Exec, class In = anything, class Options = linear_loss_options, class Out = linear_loss_outputs,
             class... More>
   requires(!(MadeOrBraces<In, linear_loss_inputs, value_type> && IsFirst<linear_loss_options, Options> &&
              IsFirst<linear_loss_outputs, Out> &&
-             IsFirst<workspace, More...>)) static void forward(Executor const&, In const&, Options const&, Out const&,
+             IsFirst<workspace, More...>)) static void forward(Exec const&, In const&, Options const&, Out const&,
                                                                More const&...) {
     refuse_forward<In>();
   }
   /// Refuses calls of forward() that give outputs before options, and says at compile time what it takes.
-  template <class Executor, class In = anything, class Out = linear_loss_outputs, class... More>
+  template <Executor Exec, class In = anything, class Out = linear_loss_outputs, class... More>
   requires IsFirst<linear_loss_outputs, Out>
-  static void forward(Executor const&, In const&, Out const&, linear_loss_options const&, More const&...) {
+  static void forward(Exec const&, In const&, Out const&, linear_loss_options const&, More const&...) {
     refuse_forward<In>();
   }
   /// Refuses calls of forward() with braces that hold other things, and says at compile time what it takes.
@@ -249,12 +250,12 @@ struct linear_loss {
   }
 
   /// Refuses calls of backward() with arguments that it does not take, and says at compile time what it takes.
-  template <class Executor, class In = anything, class Options = linear_loss_options, class Upstream = loss_upstream,
+  template <Executor Exec, class In = anything, class Options = linear_loss_options, class Upstream = loss_upstream,
             class Out = anything, class... More>
   requires(!(MadeOrBraces<In, linear_loss_inputs, value_type> && IsFirst<linear_loss_options, Options> &&
              IsFirst<loss_upstream, Upstream> && MadeOrBraces<Out, linear_loss_gradients> &&
-             IsFirst<workspace, More...>)) static void backward(Executor const&, In const&, Options const&,
-                                                                Upstream const&, Out const&, More const&...) {
+             IsFirst<workspace, More...>)) static void backward(Exec const&, In const&, Options const&, Upstream const&,
+                                                                Out const&, More const&...) {
     refuse_backward<In>();
   }
   /// Refuses calls of backward() with braces that hold other things, and says at compile time what it takes.
@@ -290,8 +291,8 @@ struct linear_loss {
             options.classifier_threshold < 0 ? Filter::threshold : options.classifier_threshold};
   }
 
-  template <class Executor>
-  static bool orders_entries_for(Executor const& exec, linear_loss_options const& options) {
+  template <Executor Exec>
+  static bool orders_entries_for(Exec const& exec, linear_loss_options const& options) {
     gradient_thresholds const thresholds = thresholds_of(options);
     return min(thresholds.hidden, thresholds.classifier) > 0 &&
            orders_entries(exec, std::type_identity<loss_gradient_tiles<Tile, Filter>>{});
@@ -299,8 +300,8 @@ struct linear_loss {
 
   /// The number of entries whose softmaxes a forward pass keeps. It keeps some only where nothing is left out, labels
   /// are not smoothed, no entropy can have a gradient and the budget offers the memory.
-  template <class Executor>
-  static std::int64_t kept_entries(Executor const& exec, linear_loss_shape const& shape,
+  template <Executor Exec>
+  static std::int64_t kept_entries(Exec const& exec, linear_loss_shape const& shape,
                                    linear_loss_options const& options) {
     gradient_thresholds const thresholds = thresholds_of(options);
     bool const can_keep = is_for_warpgroups && !has_reducer<entropy_reducer<float>, reducer_type> &&
@@ -311,8 +312,8 @@ struct linear_loss {
   }
   /// Memory for marks, if the workspace has it and something may be left out of gradients. Notes there that no marks
   /// are made yet.
-  template <class Executor>
-  static loss_marks marks_of(Executor const& exec, mark_regions const& places, linear_loss_shape const& shape,
+  template <Executor Exec>
+  static loss_marks marks_of(Exec const& exec, mark_regions const& places, linear_loss_shape const& shape,
                              linear_loss_options const& options, workspace const& space) {
     if (!places.has_marks(space)) {
       return {};

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include <tessera/algorithm/loss/linear_loss_gradients.hpp>
+#include <tessera/concepts/executor.hpp>
 #include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/policy_of.hpp>
@@ -281,9 +282,9 @@ bool can_order_entries(Call const& call) {
 }
 
 /// Why there is no program for sm_90a that makes these gradients, or none. Blocks: a loss_gradient_tiles.
-template <class Executor, class Blocks>
+template <Executor Exec, class Blocks>
 constexpr refusal refuses_gradient_types() {
-  return first_of(unless(Executor::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
+  return first_of(unless(Exec::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
                   unless(sizeof(typename Blocks::value_type) == 2, "operands do not have 16 bits"),
                   unless(Blocks::block_rows == 128 && Blocks::block_columns == 128, "the tile is not of 128 by 128"));
 }
@@ -306,9 +307,9 @@ constexpr bool keeps_softmaxes(basic_cuda<Architectures> const&, std::type_ident
 struct loss_gradient_model {
   static constexpr char const* name = "logit_gradient and gradient_products (TMA, wgmma)";
 
-  template <class Executor, class Call>
+  template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
-    return detail::refuses_gradient_types<Executor, typename Call::blocks>();
+    return detail::refuses_gradient_types<Exec, typename Call::blocks>();
   }
   template <class Architectures, class Call>
   static refusal refuses(basic_cuda<Architectures> const& exec, Call const& call) {

@@ -8,6 +8,7 @@
 
 #include <tessera/algorithm/loss/linear_loss_regions.hpp>
 #include <tessera/algorithm/loss/linear_loss_types.hpp>
+#include <tessera/concepts/executor.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/status.hpp>
 #include <tessera/exec/run.hpp>
@@ -55,8 +56,8 @@ struct loss_gradient_call {
 namespace detail {
 
 /// Enqueues the product of a part's gradient with the classifier. Parts are added up one by one, in fp32 and in order.
-template <class Executor, class Call, class Gradient>
-void add_to_hidden(Executor const& exec, Call const& call, loss_gradient_part<typename Call::value_type> const& part,
+template <Executor Exec, class Call, class Gradient>
+void add_to_hidden(Exec const& exec, Call const& call, loss_gradient_part<typename Call::value_type> const& part,
                    matrix_view<Gradient> target) {
   using value_type = typename Call::value_type;
   using program = gemm_tiles<typename Call::layout::operand_name, filtered<value_type>, dense<value_type>,
@@ -74,8 +75,8 @@ void add_to_hidden(Executor const& exec, Call const& call, loss_gradient_part<ty
   exec.run(product, product.tiles());
 }
 
-template <class Executor, class Call, class Gradient>
-void write_classifier(Executor const& exec, Call const& call, loss_gradient_part<typename Call::value_type> const& part,
+template <Executor Exec, class Call, class Gradient>
+void write_classifier(Exec const& exec, Call const& call, loss_gradient_part<typename Call::value_type> const& part,
                       matrix_view<Gradient> target) {
   using value_type = typename Call::value_type;
   using program = gemm_tiles<typename Call::layout::operand_name, filtered<value_type>, gathered_columns<value_type>,
@@ -91,8 +92,8 @@ void write_classifier(Executor const& exec, Call const& call, loss_gradient_part
   exec.run(product, product.tiles());
 }
 
-template <class Executor, class Call, class Gradient>
-void write_bias(Executor const& exec, Call const& call, loss_gradient_part<typename Call::value_type> const& part,
+template <Executor Exec, class Call, class Gradient>
+void write_bias(Exec const& exec, Call const& call, loss_gradient_part<typename Call::value_type> const& part,
                 array_view<Gradient> target) {
   if (target.data != nullptr) {
     array_view<Gradient> const some(&target[part.first], {part.gradient.extent(1)}, {target.stride(0)});
@@ -105,21 +106,21 @@ void write_bias(Executor const& exec, Call const& call, loss_gradient_part<typen
 
 /// Whether an executor takes the vocabulary of a filtered pass in another order, for which it needs memory; an executor
 /// that does has an overload. Blocks: the loss_gradient_tiles of the loss.
-template <class Executor, class Blocks>
-constexpr bool orders_entries(Executor const&, std::type_identity<Blocks>) {
+template <Executor Exec, class Blocks>
+constexpr bool orders_entries(Exec const&, std::type_identity<Blocks>) {
   return false;
 }
 
 /// Whether an executor's forward pass can leave softmaxes for its backward pass (program/loss/kept_softmaxes.hpp); an
 /// executor that does has an overload.
-template <class Executor, class Blocks>
-constexpr bool keeps_softmaxes(Executor const&, std::type_identity<Blocks>) {
+template <Executor Exec, class Blocks>
+constexpr bool keeps_softmaxes(Exec const&, std::type_identity<Blocks>) {
   return false;
 }
 
 /// Enqueues the gradients of a loss by the portable programs; run() (exec/run.hpp) may have faster ones.
-template <class Executor, class Tile, LogitReducer Statistics, class Filter, class Gradient>
-void run_portably(Executor const& exec, loss_gradient_call<Tile, Statistics, Filter, Gradient> const& call) {
+template <Executor Exec, class Tile, LogitReducer Statistics, class Filter, class Gradient>
+void run_portably(Exec const& exec, loss_gradient_call<Tile, Statistics, Filter, Gradient> const& call) {
   using call_type = loss_gradient_call<Tile, Statistics, Filter, Gradient>;
   if (call.out.hidden.data != nullptr) {
     clear_unlabelled<Gradient> const clear{call.tokens.row_of, call.space[call.places.late_scale].data,

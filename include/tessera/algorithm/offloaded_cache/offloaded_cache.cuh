@@ -37,6 +37,7 @@
 
 #include <tessera/algorithm/offloaded_cache/offloaded_cache.hpp>
 #include <tessera/algorithm/subspace/factorize_keys.cuh>
+#include <tessera/concepts/executor.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
 #include <tessera/core/refusal.hpp>
@@ -102,11 +103,11 @@ inline std::int64_t rebuild_splits(offload_extents const& n, std::int64_t steps,
   return best;
 }
 
-/// Enqueues a Program, which is a rebuild_rotated for the call.
-template <class Program, class Architectures, class Call>
+/// Enqueues a Kernel, which is a rebuild_rotated for the call.
+template <class Kernel, class Architectures, class Call>
 void run_pairs(basic_cuda<Architectures> const& exec, Call const& call) {
-  std::int64_t const most = Program::blocks_per_multiprocessor * std::int64_t{exec.state->multiprocessors()};
-  auto const program = Program::of(call, rebuild_splits(call.extents, call.step.steps(), most, Program::of_block));
+  std::int64_t const most = Kernel::blocks_per_multiprocessor * std::int64_t{exec.state->multiprocessors()};
+  auto const program = Kernel::of(call, rebuild_splits(call.extents, call.step.steps(), most, Kernel::of_block));
   exec.run(program, program.groups());
 }
 template <int Channels, class Architectures, class T, class E>
@@ -137,13 +138,13 @@ refusal refuses_rebuild(rebuild_keys<T, E> const& call) {
                   unless(turning == 0 || are_aligned, "tables of rotations do not begin at multiples of 16 bytes"));
 }
 
-/// Enqueues a Program, which is a fetch_records that takes the call.
-template <class Program, class Architectures, class Call>
+/// Enqueues a Kernel, which is a fetch_records that takes the call.
+template <class Kernel, class Architectures, class Call>
 void run_fetch(basic_cuda<Architectures> const& exec, Call const& call) {
   constexpr std::int64_t over_bus = 64;  // groups that keep the bus busy; memory of the device needs more of them
-  std::int64_t const most = divide_up(call.groups(), std::int64_t{Program::records});
+  std::int64_t const most = divide_up(call.groups(), std::int64_t{Kernel::records});
   std::int64_t const count = call.crosses_bus ? over_bus : 4 * std::int64_t{exec.state->multiprocessors()};
-  Program const program{call, max(min(count, most), std::int64_t{1})};
+  Kernel const program{call, max(min(count, most), std::int64_t{1})};
   exec.run(program, program.groups());
 }
 
@@ -153,7 +154,7 @@ void run_fetch(basic_cuda<Architectures> const& exec, Call const& call) {
 struct score_means_model {
   static constexpr char const* name = "score_means (TMA, mma.sync)";
 
-  template <class Executor, class Call>
+  template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
     return first_of(unless(std::is_same_v<typename Call::value_type, bfloat16>, "keys are not bfloat16"),
                     unless(
@@ -164,15 +165,15 @@ struct score_means_model {
   static refusal refuses(basic_cuda<Architectures> const& exec, score_chunks<T, S> const& call) {
     refusal const why =
         first_of(detail::refuses_channels(call.extents.channels), detail::refuses_groups(call.groups()));
-    return why ? why : detail::with_score_means(call, [&]<class Program>(std::type_identity<Program>) {
-      return exec.template lacks<Program>();
+    return why ? why : detail::with_score_means(call, [&]<class Kernel>(std::type_identity<Kernel>) {
+      return exec.template lacks<Kernel>();
     });
   }
   template <class Architectures, class T, ChunkSelector S>
   static void run(basic_cuda<Architectures> const& exec, score_chunks<T, S> const& call) {
-    detail::with_score_means(call, [&]<class Program>(std::type_identity<Program>) {
+    detail::with_score_means(call, [&]<class Kernel>(std::type_identity<Kernel>) {
       std::int64_t const most = exec.state->multiprocessors();
-      Program const program = Program::of(call, most);
+      Kernel const program = Kernel::of(call, most);
       exec.run(program, min(std::int64_t{program.works}, most));
     });
   }
@@ -188,7 +189,7 @@ struct models_for<basic_cuda<Architectures>, score_chunks<T, S>> {
 struct choose_largest_model {
   static constexpr char const* name = "choose_largest";
 
-  template <class Executor, class Call>
+  template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
     return {};
   }
@@ -215,7 +216,7 @@ struct models_for<basic_cuda<Architectures>, select_chunks<T, S>> {
 struct fetch_records_model {
   static constexpr char const* name = "fetch_records";
 
-  template <class Executor, class Call>
+  template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
     return detail::refuses_values<typename Call::value_type>();
   }
@@ -243,7 +244,7 @@ struct models_for<basic_cuda<Architectures>, fetch_values<T, E, Codec>> {
 struct rebuild_rotated_model {
   static constexpr char const* name = "rebuild_rotated (mma.sync)";
 
-  template <class Executor, class Call>
+  template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
     return detail::refuses_values<typename Call::value_type>();
   }
@@ -268,7 +269,7 @@ struct models_for<basic_cuda<Architectures>, rebuild_keys<T, E>> {
 struct attend_rows_model {
   static constexpr char const* name = "attend_rows (mma.sync)";
 
-  template <class Executor, class Call>
+  template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
     return detail::refuses_values<typename Call::value_type>();
   }
@@ -294,7 +295,7 @@ struct models_for<basic_cuda<Architectures>, attend_chunks<T, E>> {
 struct project_rows_model {
   static constexpr char const* name = "project_rows (mma.sync)";
 
-  template <class Executor, class Call>
+  template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
     return detail::refuses_values<typename Call::value_type>();
   }
@@ -323,7 +324,7 @@ struct models_for<basic_cuda<Architectures>, project_archived<T, E>> {
 struct archive_rows_model {
   static constexpr char const* name = "archive_rows";
 
-  template <class Executor, class Call>
+  template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
     return detail::refuses_values<typename Call::value_type>();
   }
@@ -349,7 +350,7 @@ struct models_for<basic_cuda<Architectures>, archive_chunks<T, S, Codec>> {
 struct join_chunks_model {
   static constexpr char const* name = "merge_chunks";
 
-  template <class Executor, class Call>
+  template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
     return {};
   }

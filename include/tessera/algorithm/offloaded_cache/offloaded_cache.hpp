@@ -22,6 +22,7 @@
 
 #include <tessera/algorithm/offloaded_cache/offloaded_cache_plan.hpp>
 #include <tessera/algorithm/offloaded_cache/offloaded_cache_types.hpp>
+#include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/projector.hpp>
 #include <tessera/concepts/refused_call.hpp>
 #include <tessera/concepts/scalar.hpp>
@@ -146,8 +147,8 @@ struct offloaded_cache {
   // Prompts. Keys and values are key heads x tokens x channels, of any strides; keys are those before their rotation.
 
   /// Enqueues a whole prompt at once: begin(), take(), finish().
-  template <class Executor, class Side, class T>
-  static void prefill(Executor const& exec, Side const& side, cache_type<T> const& cache, std::int64_t sequence,
+  template <Executor Exec, class Side, class T>
+  static void prefill(Exec const& exec, Side const& side, cache_type<T> const& cache, std::int64_t sequence,
                       view<std::type_identity_t<T> const, 3> keys, view<std::type_identity_t<T> const, 3> values,
                       workspace const& space) {
     offload_prompt prompt = begin(exec, cache, sequence, space);
@@ -157,8 +158,8 @@ struct offloaded_cache {
 
   /// Begins a prompt, and forgets the tokens that the sequence had. All calls of one prompt, up to finish(), take the
   /// same workspace.
-  template <class Executor, class T>
-  static offload_prompt begin(Executor const& exec, cache_type<T> const& cache, std::int64_t sequence,
+  template <Executor Exec, class T>
+  static offload_prompt begin(Exec const& exec, cache_type<T> const& cache, std::int64_t sequence,
                               workspace const& space) {
     constexpr char const* here = "offloaded_cache.begin";
     auto const& plan = cache.plan;
@@ -175,8 +176,8 @@ struct offloaded_cache {
   /// Takes the next tokens of the prompt: a multiple of the chunk, except for the last ones; multiples of 2048 give the
   /// same bits as all at once. Values are copied to the store on the side queue meanwhile, so that their memory must
   /// stay until finish() has joined it.
-  template <class Executor, class Side, class T>
-  static void take(Executor const& exec, Side const& side, cache_type<T> const& cache, offload_prompt& prompt,
+  template <Executor Exec, class Side, class T>
+  static void take(Exec const& exec, Side const& side, cache_type<T> const& cache, offload_prompt& prompt,
                    view<std::type_identity_t<T> const, 3> keys, view<std::type_identity_t<T> const, 3> values,
                    workspace const& space) {
     constexpr char const* here = "offloaded_cache.take";
@@ -204,8 +205,8 @@ struct offloaded_cache {
   }
 
   /// Ends a prompt, given all of it once more: finds directions, projects keys, keeps outliers and the latest tokens.
-  template <class Executor, class Side, class T>
-  static void finish(Executor const& exec, Side const& side, cache_type<T> const& cache, offload_prompt const& prompt,
+  template <Executor Exec, class Side, class T>
+  static void finish(Exec const& exec, Side const& side, cache_type<T> const& cache, offload_prompt const& prompt,
                      view<std::type_identity_t<T> const, 3> keys, view<std::type_identity_t<T> const, 3> values,
                      workspace const& space) {
     constexpr char const* here = "offloaded_cache.finish";
@@ -235,8 +236,8 @@ struct offloaded_cache {
   /// A step: a token for each of some sequences, which attends to itself and to the cached tokens before it, and is
   /// cached. Sequences that are full, never begun, not of the batch, or named by two steps are reported to exec.wait()
   /// and left as they are. Nothing waits or allocates.
-  template <class Executor, class Side, class T, class Result = T>
-  static void decode(Executor const& exec, Side const& side, cache_type<T> const& cache,
+  template <Executor Exec, class Side, class T, class Result = T>
+  static void decode(Exec const& exec, Side const& side, cache_type<T> const& cache,
                      offload_tokens<std::type_identity_t<T>> const& in, offload_outputs<Result> const& out,
                      workspace const& space) {
     detail::check_side("offloaded_cache.decode", exec, side);
@@ -260,9 +261,9 @@ struct offloaded_cache {
     run(exec, finish_steps<T, element>{n, memory, step, cache.plan.rule()});
   }
   /// Refuses calls of decode() with arguments that it does not take, and says at compile time what it takes.
-  template <class Executor, class Side, class Cache, class In = anything, class Out = anything, class... More>
+  template <Executor Exec, class Side, class Cache, class In = anything, class Out = anything, class... More>
   requires(!(Made<Cache, open_cache> && MadeOrBraces<In, offload_tokens> && MadeOrBraces<Out, offload_outputs> &&
-             IsFirst<workspace, More...>)) static void decode(Executor const&, Side const&, Cache const&, In const&,
+             IsFirst<workspace, More...>)) static void decode(Exec const&, Side const&, Cache const&, In const&,
                                                               Out const&, More const&...) {
     refuse_decode<In>();
   }
@@ -275,8 +276,8 @@ struct offloaded_cache {
   /// Finds directions anew, from all keys so far, and writes the coefficients of archived chunks in the new directions.
   /// It is for a cache that keeps products, where the directions leave more of generated keys than of the prompt
   /// (cached_sequence). The workspace is that of a prompt.
-  template <class Executor, class T>
-  static void refit(Executor const& exec, cache_type<T> const& cache, std::int64_t sequence, workspace const& space) {
+  template <Executor Exec, class T>
+  static void refit(Exec const& exec, cache_type<T> const& cache, std::int64_t sequence, workspace const& space) {
     constexpr char const* here = "offloaded_cache.refit";
     auto const& plan = cache.plan;
     offload_extents const& n = plan.extents;
@@ -293,8 +294,8 @@ struct offloaded_cache {
   }
 
   /// Waits for enqueued work and returns lengths and counts of the sequences.
-  template <class Executor, class T>
-  static offload_statistics wait_for_statistics(Executor const& exec, cache_type<T> const& cache) {
+  template <Executor Exec, class T>
+  static offload_statistics wait_for_statistics(Exec const& exec, cache_type<T> const& cache) {
     auto const& memory = cache.memory;
     offload_statistics found;
     found.sequences.resize(static_cast<std::size_t>(memory.sequences.size()));
@@ -321,26 +322,26 @@ struct offloaded_cache {
 
   /// Computes coefficients of the chunk that leaves the ring, if one does, and adds to products, where the cache keeps
   /// them.
-  template <class Executor, class T>
-  static void project_chunks(Executor const& exec, cache_type<T> const& cache, offload_step<T> const& step) {
+  template <Executor Exec, class T>
+  static void project_chunks(Exec const& exec, cache_type<T> const& cache, offload_step<T> const& step) {
     auto const& memory = cache.memory;
     run(exec, project_archived<T, element_of<T>>{cache.plan.extents, memory, step});
     if (memory.gram.data != nullptr) {
       run(exec, add_to_gram<T, element_of<T>>{cache.plan.extents, memory, step});
     }
   }
-  template <class Executor, class T>
-  static void attend(Executor const& exec, cache_type<T> const& cache, offload_step<T> const& step, std::int64_t first,
+  template <Executor Exec, class T>
+  static void attend(Exec const& exec, cache_type<T> const& cache, offload_step<T> const& step, std::int64_t first,
                      std::int64_t count) {
     run(exec, attend_chunks<T, element_of<T>>{cache.plan.extents, cache.memory, step, cache.scale, first, count});
   }
-  template <class Executor, class T>
-  static void score(Executor const& exec, cache_type<T> const& cache, offload_step<T> const& part) {
+  template <Executor Exec, class T>
+  static void score(Exec const& exec, cache_type<T> const& cache, offload_step<T> const& part) {
     run(exec, score_chunks<T, S>{cache.plan.extents, cache.memory, part, cache.selector, cache.scale});
   }
   /// Selects chunks, assigns slots to them, and lists those that have to be fetched.
-  template <class Executor, class T>
-  static void choose(Executor const& exec, cache_type<T> const& cache, offload_step<T> const& part) {
+  template <Executor Exec, class T>
+  static void choose(Exec const& exec, cache_type<T> const& cache, offload_step<T> const& part) {
     offload_extents const& n = cache.plan.extents;
     run(exec, select_chunks<T, S>{n, cache.memory, part, cache.selector});
     run(exec, place_chunks<T, element_of<T>>{n, cache.memory, part, cache.plan.options.keeps_slots});
@@ -348,8 +349,8 @@ struct offloaded_cache {
 
   /// Attention with values on the host: the values of one part cross the bus while chunks of the next part are scored
   /// and selected.
-  template <class Executor, class Side, class T>
-  static void attend_across_bus(Executor const& exec, Side const& side, cache_type<T> const& cache,
+  template <Executor Exec, class Side, class T>
+  static void attend_across_bus(Exec const& exec, Side const& side, cache_type<T> const& cache,
                                 offload_step<T> const& step) {
     offload_extents const& n = cache.plan.extents;
     int const parts = cache.plan.parts_of(step.steps());
@@ -371,8 +372,8 @@ struct offloaded_cache {
 
   /// Attention with values on the device. Resident chunks wait for no selection: attention over them runs at the same
   /// time as the scores. Values are fetched while keys are rebuilt.
-  template <class Executor, class Side, class T>
-  static void attend_on_device(Executor const& exec, Side const& side, cache_type<T> const& cache,
+  template <Executor Exec, class Side, class T>
+  static void attend_on_device(Exec const& exec, Side const& side, cache_type<T> const& cache,
                                offload_step<T> const& step) {
     offload_extents const& n = cache.plan.extents;
     attend(side.executor(), cache, step, 0, resident_splits(n));
@@ -412,16 +413,16 @@ struct offloaded_cache {
     return key_factorization::measures(cache.plan.prompt_parts.search, space);
   }
 
-  template <class Executor, class T>
-  static void find_directions(Executor const& exec, cache_type<T> const& cache, std::int64_t sequence,
+  template <Executor Exec, class T>
+  static void find_directions(Exec const& exec, cache_type<T> const& cache, std::int64_t sequence,
                               workspace const& space, matrix_view<std::type_identity_t<T>> directions) {
     cache.plan.search.find(exec, matrix_view<float const>(gram_of(cache, sequence, space)),
                            cache.plan.prompt_parts.search, space, directions);
   }
 
   /// Computes coefficients of tokens, and writes them from row `first` on.
-  template <class Executor, class T>
-  static void project(Executor const& exec, cache_type<T> const& cache, std::int64_t sequence, view<T const, 3> keys,
+  template <Executor Exec, class T>
+  static void project(Exec const& exec, cache_type<T> const& cache, std::int64_t sequence, view<T const, 3> keys,
                       std::int64_t first) {
     key_factorization::project(exec, keys, matrix_view<T const>(cache.memory.directions[sequence]),
                                cache.memory.coefficients.slice(0, first, keys.extent(1)));

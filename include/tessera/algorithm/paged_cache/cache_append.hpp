@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include <tessera/concepts/cache_merger.hpp>
+#include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/page_codec.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
@@ -79,16 +80,16 @@ struct cache_append_call {
 namespace detail {
 
 /// Enqueues the writing of pages by the call's codec. Call: a cache_append_call.
-template <int Channels, class Executor, class Call>
-void encode_cache_pages(Executor const& exec, Call const& call) {
+template <int Channels, Executor Exec, class Call>
+void encode_cache_pages(Exec const& exec, Call const& call) {
   pages_to_write<typename Call::value_type> const pages{call.source, call.rows, call.marks};
   auto const program = call.codec.template writer<Channels>(pages);
   exec.run(program, program.groups());
 }
 
 /// Enqueues the last pass, which is the same for all programs that make pages.
-template <class Executor, CacheMerger M, class T, PageCodec C>
-void keep_new_tokens(Executor const& exec, cache_append_call<M, T, C> const& call) {
+template <Executor Exec, CacheMerger M, class T, PageCodec C>
+void keep_new_tokens(Exec const& exec, cache_append_call<M, T, C> const& call) {
   if (call.source.tokens > 0) {
     keep_tail<T> const keep{call.source, true};
     exec.run(keep, keep.groups());
@@ -96,8 +97,8 @@ void keep_new_tokens(Executor const& exec, cache_append_call<M, T, C> const& cal
 }
 
 /// Enqueues the marking of retained tokens, after thresholds are known. Call: a cache_append_call.
-template <class Executor, class Call, class Row>
-void mark_tokens(Executor const& exec, Call const& call, view<Row const, 5> rows) {
+template <Executor Exec, class Call, class Row>
+void mark_tokens(Exec const& exec, Call const& call, view<Row const, 5> rows) {
   using T = typename Call::value_type;
   find_apart<T, Row> const find{call.source, rows, call.marks};
   exec.run(find, find.groups());
@@ -106,14 +107,14 @@ void mark_tokens(Executor const& exec, Call const& call, view<Row const, 5> rows
 }
 
 /// The call with a status word: its own, or the executor's if it has none.
-template <class Executor, CacheMerger M, class T, PageCodec C>
-cache_append_call<M, T, C> reporting(Executor const& exec, cache_append_call<M, T, C> call) {
+template <Executor Exec, CacheMerger M, class T, PageCodec C>
+cache_append_call<M, T, C> reporting(Exec const& exec, cache_append_call<M, T, C> call) {
   call.source.status = call.source.status != nullptr ? call.source.status : exec.status();
   return call;
 }
 
-template <class Executor, CacheMerger M, class T, PageCodec C>
-void append_portably(Executor const& exec, cache_append_call<M, T, C> const& given) {
+template <Executor Exec, CacheMerger M, class T, PageCodec C>
+void append_portably(Exec const& exec, cache_append_call<M, T, C> const& given) {
   auto const call = reporting(exec, given);
   if (!call.marks.is_empty()) {
     measure_pages<M, T> const measure{call.merger, call.source, call.rows, call.whole_tokens};

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <tessera/algorithm/paged_cache/cache_layout.hpp>
+#include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/page_codec.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
@@ -64,8 +65,8 @@ struct cache_bytes {
 namespace detail {
 
 /// Copies a list from where executors run. Waits.
-template <class U, class Executor>
-std::vector<U> fetched(Executor const& exec, U const* data, std::int64_t count) {
+template <class U, Executor Exec>
+std::vector<U> fetched(Exec const& exec, U const* data, std::int64_t count) {
   std::vector<U> list(static_cast<std::size_t>(count));
   exec.copy(array_view<U const>(data, count), array_view<U>(list.data(), count));
   exec.wait();
@@ -81,8 +82,8 @@ struct fetched_sequences {
   std::vector<std::int32_t> pages;
 
   /// Throws value_error for lengths, slots or counts that a cache cannot have.
-  template <class Executor>
-  fetched_sequences(char const* where, Executor const& exec, cache_sequences const& s, cache_extents const& e)
+  template <Executor Exec>
+  fetched_sequences(char const* where, Exec const& exec, cache_sequences const& s, cache_extents const& e)
       : lengths(fetched(exec, s.lengths.data, s.size())) {
     cache_sequences unlisted = s;  // the host reads none of the lists, which lie where executors run
     unlisted.pages = {};
@@ -119,8 +120,8 @@ struct fetched_sequences {
 };
 
 /// The number of different blocks that the sequences use.
-template <class Executor>
-std::int64_t count_blocks(Executor const& exec, cache_sequences const& s, std::vector<std::int32_t> const& pages,
+template <Executor Exec>
+std::int64_t count_blocks(Exec const& exec, cache_sequences const& s, std::vector<std::int32_t> const& pages,
                           std::int64_t blocks) {
   std::vector<bool> is_used(static_cast<std::size_t>(blocks));
   std::int64_t count = 0;
@@ -138,9 +139,9 @@ std::int64_t count_blocks(Executor const& exec, cache_sequences const& s, std::v
 
 /// Counts what sequences use of all parts of a cache: a page that several sequences share once, retained tokens in each
 /// of their slots. C: the codec of all pages. Waits.
-template <class Executor, class T, PageCodec C = direction_codec<>>
-cache_bytes count_cache_bytes(Executor const& exec, cache_extents const& extents,
-                              std::vector<cache_memory<T>> const& parts, cache_sequences const& s, C codec = {}) {
+template <Executor Exec, class T, PageCodec C = direction_codec<>>
+cache_bytes count_cache_bytes(Exec const& exec, cache_extents const& extents, std::vector<cache_memory<T>> const& parts,
+                              cache_sequences const& s, C codec = {}) {
   constexpr std::int64_t slot_bytes = 16;  // bytes of a head: two counters and two thresholds
   detail::fetched_sequences const known("cache_bytes", exec, s, extents);
   std::int64_t const blocks = detail::count_blocks(exec, s, known.pages, extents.blocks);

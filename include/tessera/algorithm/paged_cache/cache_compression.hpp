@@ -9,6 +9,7 @@
 
 #include <tessera/algorithm/paged_cache/cache_append.hpp>
 #include <tessera/concepts/cache_merger.hpp>
+#include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/page_codec.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
@@ -62,15 +63,14 @@ std::uint32_t* count_of_pages(cache_append_call<M, T, C> const& call, std::int64
   return call.marks.size() > turns * blocks ? reinterpret_cast<std::uint32_t*>(memory) : nullptr;
 }
 
-/// Enqueues an append in one pass, and the passes that follow from it. Program: compress_pages or one that does the
+/// Enqueues an append in one pass, and the passes that follow from it. Kernel: compress_pages or one that does the
 /// same. Call: a cache_append_call.
-template <class Program, class Executor, class Call>
-void compress_in_one_pass(Executor const& exec, Call const& call, int multiprocessors) {
+template <class Kernel, Executor Exec, class Call>
+void compress_in_one_pass(Exec const& exec, Call const& call, int multiprocessors) {
   using T = typename Call::value_type;
   auto const notes = compression_notes<T>::of(call);
-  std::int64_t const blocks =
-      min(call.marks.size(), std::int64_t{multiprocessors} * Program::blocks_per_multiprocessor);
-  Program program{call.merger, {call.source, call.rule, call.marks, notes.angles, notes.guesses, false}};
+  std::int64_t const blocks = min(call.marks.size(), std::int64_t{multiprocessors} * Kernel::blocks_per_multiprocessor);
+  Kernel program{call.merger, {call.source, call.rule, call.marks, notes.angles, notes.guesses, false}};
   if constexpr (requires { program.rows.taken; }) {
     program.rows.taken = count_of_pages(call, blocks);
     if (program.rows.taken != nullptr) {

@@ -38,6 +38,7 @@
 #include <tessera/algorithm/paged_cache/cache_layout.hpp>
 #include <tessera/algorithm/paged_cache/paged_cache.hpp>
 #include <tessera/concepts/cache_merger.hpp>
+#include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/page_codec.hpp>
 #include <tessera/concepts/refused_call.hpp>
 #include <tessera/core/bfloat16.hpp>
@@ -100,8 +101,8 @@ class cross_layer_cache {
   }
 
   /// Allocates all memory that the cache will ever have from the executor's memory. Parts are in the order of layers.
-  template <class Executor>
-  cross_layer_cache(Executor const& exec, cache_extents const& extents, std::vector<cache_layers> parts, M merger = {},
+  template <Executor Exec>
+  cross_layer_cache(Exec const& exec, cache_extents const& extents, std::vector<cache_layers> parts, M merger = {},
                     C codec = {})
       : extents_(extents), merger_(merger), codec_(codec), parts_(std::move(parts)) {
     check_pairs();
@@ -134,8 +135,8 @@ class cross_layer_cache {
   /// 0 for the first layer of its part, 1 for the second.
   [[nodiscard]] int side_of(int layer) const { return layer > 0 && part_of(layer) == part_of_[as_index(layer - 1)]; }
   /// Which programs for a part are the executor's own.
-  template <class Executor>
-  [[nodiscard]] cache_programs programs_of(Executor const& exec, int part) const {
+  template <Executor Exec>
+  [[nodiscard]] cache_programs programs_of(Exec const& exec, int part) const {
     bool const whole_tokens = layers_of(part).whole_tokens;
     return cache_programs_of<M, T, shared_codec_t<C>>(exec, memory(part).format, whole_tokens);
   }
@@ -154,8 +155,8 @@ class cross_layer_cache {
   }
 
   /// Enqueues the compression of new tokens of all layers of a part; tokens that are not sealed yet go to the tail.
-  template <class Executor>
-  void append(Executor const& exec, int part, cache_inputs<T> const& inputs, cache_sequences const& sequences,
+  template <Executor Exec>
+  void append(Exec const& exec, int part, cache_inputs<T> const& inputs, cache_sequences const& sequences,
               cache_tokens const& brings, workspace const& space) const {
     constexpr char const* where = "cross_layer_cache.append";
     check_sequences(where, sequences);
@@ -167,8 +168,8 @@ class cross_layer_cache {
   }
 
   /// Enqueues the copy of new tokens of one layer to the tail: at most 64 of a sequence before the next seal().
-  template <class Executor>
-  void write(Executor const& exec, int layer, head_view<T const> keys, head_view<T const> values,
+  template <Executor Exec>
+  void write(Exec const& exec, int layer, head_view<T const> keys, head_view<T const> values,
              cache_sequences const& sequences, cache_tokens const& brings) const {
     constexpr char const* where = "cross_layer_cache.write";
     check_sequences(where, sequences);
@@ -186,8 +187,8 @@ class cross_layer_cache {
   }
 
   /// Enqueues the compression of pages that are complete in the tail, of all layers of a part.
-  template <class Executor>
-  void seal(Executor const& exec, int part, cache_sequences const& sequences, workspace const& space) const {
+  template <Executor Exec>
+  void seal(Exec const& exec, int part, cache_sequences const& sequences, workspace const& space) const {
     constexpr char const* where = "cross_layer_cache.seal";
     check_sequences(where, sequences);
     check<value_error>(sequences.pages.data != nullptr, where, ": the counts of sealed pages are null");
@@ -195,8 +196,8 @@ class cross_layer_cache {
   }
 
   /// Enqueues the counting of pages that all layers have sealed. `pages` holds the counts of the sequences.
-  template <class Executor>
-  void advance(Executor const& exec, cache_sequences const& sequences, array_view<std::int32_t> pages,
+  template <Executor Exec>
+  void advance(Exec const& exec, cache_sequences const& sequences, array_view<std::int32_t> pages,
                std::int64_t tokens = 1) const {
     constexpr char const* where = "cross_layer_cache.advance";
     check_sequences(where, sequences);
@@ -209,8 +210,8 @@ class cross_layer_cache {
   }
 
   /// Enqueues attention of queries over a layer. Options: softmax_scale and is_causal.
-  template <class Executor, class Result = T>
-  void attend(Executor const& exec, int layer, head_view<T const> queries, cache_sequences const& sequences,
+  template <Executor Exec, class Result = T>
+  void attend(Exec const& exec, int layer, head_view<T const> queries, cache_sequences const& sequences,
               attention_options const& options, attention_outputs<Result> const& out, workspace const& space,
               sequence_lengths query_lengths = {}) const {
     constexpr char const* where = "cross_layer_cache.attend";
@@ -237,19 +238,19 @@ class cross_layer_cache {
     run(exec, call);
   }
   /// Refuses calls of attend() with arguments that it does not take, and says at compile time what it takes.
-  template <class Executor, class Queries = head_view<T const>, class Sequences = cache_sequences,
+  template <Executor Exec, class Queries = head_view<T const>, class Sequences = cache_sequences,
             class Options = attention_options, class Out = anything, class... More>
   requires(!(IsFirst<head_view<T const>, Queries> && IsFirst<cache_sequences, Sequences> &&
              IsFirst<attention_options, Options> && MadeOrBraces<Out, attention_outputs> &&
-             IsFirst<workspace, More...>)) void attend(Executor const&, int, Queries const&, Sequences const&,
+             IsFirst<workspace, More...>)) void attend(Exec const&, int, Queries const&, Sequences const&,
                                                        Options const&, Out const&, More const&...) const {
     refuse_attend<Queries>();
   }
   /// Refuses calls of attend() that give outputs before options, and says at compile time what it takes.
-  template <class Executor, class Queries = head_view<T const>, class Sequences = cache_sequences,
+  template <Executor Exec, class Queries = head_view<T const>, class Sequences = cache_sequences,
             class Out = attention_outputs<T>, class... More>
   requires Made<Out, attention_outputs>
-  void attend(Executor const&, int, Queries const&, Sequences const&, Out const&, attention_options const&,
+  void attend(Exec const&, int, Queries const&, Sequences const&, Out const&, attention_options const&,
               More const&...) const {
     refuse_attend<Queries>();
   }
@@ -271,8 +272,8 @@ class cross_layer_cache {
   }
 
   /// Enqueues the restoring of a layer's keys and values, as the cache holds them, to `keys` and `values`.
-  template <class Executor, class Result>
-  void restore(Executor const& exec, int layer, cache_sequences const& sequences, head_view<Result> keys,
+  template <Executor Exec, class Result>
+  void restore(Exec const& exec, int layer, cache_sequences const& sequences, head_view<Result> keys,
                head_view<Result> values) const {
     constexpr char const* where = "cross_layer_cache.restore";
     check_sequences(where, sequences);
@@ -284,8 +285,8 @@ class cross_layer_cache {
   }
 
   /// Enqueues making slots ready for new sequences. Other sequences do not depend on these slots, not even their forks.
-  template <class Executor>
-  void reset(Executor const& exec, array_view<std::int32_t const> slots) const {
+  template <Executor Exec>
+  void reset(Exec const& exec, array_view<std::int32_t const> slots) const {
     check_memory("cross_layer_cache.reset", "slots", slots);
     for (cache_memory<T> const& of : memory_) {
       reset_slots<T> const program{of, slots, slots.size(), status_of(exec, {"cross_layer_cache.reset", "place"})};
@@ -297,8 +298,8 @@ class cross_layer_cache {
   /// thresholds are copied. The block tables of a fork hold the same sealed pages as its origin's, or the first of
   /// them. All else is the fork's own, so that either sequence can end, and its slot be used again, while the other one
   /// goes on. A slot that one pair writes to must be no slot of another pair.
-  template <class Executor>
-  void fork(Executor const& exec, array_view<std::int32_t const> from, array_view<std::int32_t const> to) const {
+  template <Executor Exec>
+  void fork(Exec const& exec, array_view<std::int32_t const> from, array_view<std::int32_t const> to) const {
     check<shape_error>(from.size() == to.size(), "cross_layer_cache.fork: there are ", from.size(),
                        " slots to go on from but ", to.size(), " to go on in");
     check_memory("cross_layer_cache.fork", "slots to go on from", from);
@@ -311,8 +312,8 @@ class cross_layer_cache {
 
   /// Waits for enqueued work, and counts the bytes that the sequences use; a page that several sequences share counts
   /// once.
-  template <class Executor>
-  [[nodiscard]] cache_bytes wait_for_statistics(Executor const& exec, cache_sequences const& sequences) const {
+  template <Executor Exec>
+  [[nodiscard]] cache_bytes wait_for_statistics(Exec const& exec, cache_sequences const& sequences) const {
     check_sequences("cross_layer_cache.wait_for_statistics", sequences);
     cache_bytes found = count_cache_bytes(exec, extents_, memory_, sequences, codec_);
     found.reserved = static_cast<std::int64_t>(bytes_.bytes());
@@ -353,8 +354,8 @@ class cross_layer_cache {
     return as_index(i);
   }
   /// Says once, on the error stream, where portable programs run: nobody should find that out by the clock.
-  template <class Executor>
-  void say_what_is_portable(Executor const& exec) const {
+  template <Executor Exec>
+  void say_what_is_portable(Exec const& exec) const {
 #if !defined(TESSERA_ACCEPT_PORTABLE_CACHES)
     for (int part = 0; part < parts(); ++part) {
       std::string const said = programs_of(exec, part).describe(memory(part).format);
@@ -375,8 +376,8 @@ class cross_layer_cache {
     return {where, sequences, max(tokens, std::int64_t{1}), extents_.heads};
   }
 
-  template <class Executor>
-  void run_append(Executor const& exec, char const* where, int part, cache_inputs<T> const& inputs,
+  template <Executor Exec>
+  void run_append(Exec const& exec, char const* where, int part, cache_inputs<T> const& inputs,
                   cache_sequences const& sequences, cache_tokens const& brings, workspace const& space) const {
     cache_append_regions const places = regions(where, sequences.size(), brings.tokens);
     space.check_room(where, places.plan.bytes(), sequences.size(), " sequences of ", brings.tokens, " new tokens");

@@ -23,6 +23,7 @@
 #include <tessera/algorithm/paged_cache/cache_compression.hpp>
 #include <tessera/algorithm/paged_cache/paged_cache.hpp>
 #include <tessera/concepts/cache_merger.hpp>
+#include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/page_codec.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
@@ -152,9 +153,9 @@ auto with_compression(Call const& call, Use const& use) {
 }
 
 /// Why CUDA has no programs for the types of a cache, or none. C: the codec of its pages.
-template <class Executor, class T, PageCodec C>
+template <Executor Exec, class T, PageCodec C>
 constexpr refusal refuses_cache_types() {
-  return first_of(unless(Executor::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
+  return first_of(unless(Exec::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
                   unless(has_16_bits<T>, "new tokens do not have 16 bits"),
                   unless(has_own_programs<T, C>, "pages are of another codec than direction_codec"));
 }
@@ -165,9 +166,9 @@ constexpr refusal refuses_cache_types() {
 struct compress_pages_model {
   static constexpr char const* name = "compress_pages";
 
-  template <class Executor, class Call>
+  template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
-    return detail::refuses_cache_types<Executor, typename Call::value_type, typename Call::codec_type>();
+    return detail::refuses_cache_types<Exec, typename Call::value_type, typename Call::codec_type>();
   }
   template <class Architectures, CacheMerger M, class T, PageCodec C>
   static refusal refuses(basic_cuda<Architectures> const& exec, cache_append_call<M, T, C> const& call) {
@@ -199,9 +200,9 @@ struct compress_pages_model {
 struct page_decode_model {
   static constexpr char const* name = "attend_pages (TMA, mma.sync)";
 
-  template <class Executor, class Call>
+  template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
-    return detail::refuses_cache_types<Executor, typename Call::value_type, typename Call::codec_type>();
+    return detail::refuses_cache_types<Exec, typename Call::value_type, typename Call::codec_type>();
   }
   template <class Architectures, class T, class Result, PageCodec C>
   static refusal refuses(basic_cuda<Architectures> const& exec, cached_attention_call<T, Result, C> const& call) {

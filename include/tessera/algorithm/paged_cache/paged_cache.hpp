@@ -19,6 +19,7 @@
 #include <tessera/algorithm/attention/attention_types.hpp>
 #include <tessera/algorithm/paged_cache/cache_append.hpp>
 #include <tessera/concepts/cache_merger.hpp>
+#include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/page_codec.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
@@ -81,8 +82,8 @@ struct cache_restore_call {
 namespace detail {
 
 /// The status word to which the programs of a call report.
-template <class Executor, class Call>
-status_word* status_for(Executor const& exec, Call const& call) {
+template <Executor Exec, class Call>
+status_word* status_for(Exec const& exec, Call const& call) {
   return call.status != nullptr ? call.status : exec.status();
 }
 
@@ -92,8 +93,8 @@ attention_writer<decode_method, Result> writer_of(cached_attention_call<T, Resul
 }
 
 /// Call: a cached_attention_call.
-template <int Channels, class Executor, class Call>
-void attend_cache(Executor const& exec, Call const& call) {
+template <int Channels, Executor Exec, class Call>
+void attend_cache(Exec const& exec, Call const& call) {
   using T = typename Call::value_type;
   using Result = typename Call::result_type;
   using C = typename Call::codec_type;
@@ -110,14 +111,14 @@ void attend_cache(Executor const& exec, Call const& call) {
 }  // namespace detail
 
 /// Enqueues an append of new tokens by the portable programs; run() (exec/run.hpp) may have faster ones.
-template <class Executor, CacheMerger M, class T, PageCodec C>
-void run_portably(Executor const& exec, cache_append_call<M, T, C> const& call) {
+template <Executor Exec, CacheMerger M, class T, PageCodec C>
+void run_portably(Exec const& exec, cache_append_call<M, T, C> const& call) {
   detail::append_portably(exec, call);
 }
 
 /// Enqueues attention over a cache by the portable program; run() (exec/run.hpp) may have a faster one.
-template <class Executor, class T, class Result, PageCodec C>
-void run_portably(Executor const& exec, cached_attention_call<T, Result, C> const& call) {
+template <Executor Exec, class T, class Result, PageCodec C>
+void run_portably(Exec const& exec, cached_attention_call<T, Result, C> const& call) {
   if (call.memory.format.channels <= 128) {
     detail::attend_cache<128>(exec, call);
   } else {
@@ -126,8 +127,8 @@ void run_portably(Executor const& exec, cached_attention_call<T, Result, C> cons
 }
 
 /// Enqueues the restoring of keys and values.
-template <class Executor, class T, class Result, PageCodec C>
-void run_portably(Executor const& exec, cache_restore_call<T, Result, C> const& call) {
+template <Executor Exec, class T, class Result, PageCodec C>
+void run_portably(Exec const& exec, cache_restore_call<T, Result, C> const& call) {
   restore_pages<T, Result, C> const program{
       call.memory, call.sequences, call.layer, call.keys, call.values, detail::status_for(exec, call), call.codec};
   exec.run(program, program.groups());
@@ -154,8 +155,8 @@ struct cache_programs {
 
 /// The programs that an executor has for a cache. An executor with programs of its own overloads this for itself.
 /// M, T and C: those of the cache.
-template <CacheMerger M, class T, PageCodec C = direction_codec<>, class Executor>
-cache_programs cache_programs_of(Executor const&, cache_page_format const&, bool) {
+template <CacheMerger M, class T, PageCodec C = direction_codec<>, Executor Exec>
+cache_programs cache_programs_of(Exec const&, cache_page_format const&, bool) {
   return {};
 }
 

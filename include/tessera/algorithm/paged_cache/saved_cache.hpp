@@ -30,6 +30,7 @@
 
 #include <tessera/algorithm/paged_cache/cache_bytes.hpp>
 #include <tessera/algorithm/paged_cache/saved_part.hpp>
+#include <tessera/concepts/executor.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
@@ -188,8 +189,8 @@ inline saved_cache_info inspect_saved_cache(std::byte const* bytes, std::int64_t
 
 /// Saves sequence `which` of a cross_layer_cache as bytes on the host. Its codec must be a direction_codec: the format
 /// names no other. Waits.
-template <class Executor, class Cache>
-std::vector<std::byte> save_cache(Executor const& exec, Cache const& cache, cache_sequences const& sequences,
+template <Executor Exec, class Cache>
+std::vector<std::byte> save_cache(Exec const& exec, Cache const& cache, cache_sequences const& sequences,
                                   std::int64_t which, saved_cache_coder coder = saved_cache_coder::rans) {
   static_assert(Cache::codec_type::has_page_format, "tessera: save_cache saves caches of a direction_codec");
   check<value_error>(which >= 0 && which < sequences.size(), "save_cache: sequence ", which, " is none of ",
@@ -233,8 +234,8 @@ std::vector<std::byte> save_cache(Executor const& exec, Cache const& cache, cach
 
 /// Loads a saved sequence into slot `slot` and into `blocks`, one for each page. Reads and checks everything before it
 /// writes anything. Throws corrupt_data, and shape_error where the cache is of another kind or has no room. Waits.
-template <class Executor, class Cache>
-void load_cache(Executor const& exec, Cache const& cache, std::byte const* bytes, std::int64_t size, std::int64_t slot,
+template <Executor Exec, class Cache>
+void load_cache(Exec const& exec, Cache const& cache, std::byte const* bytes, std::int64_t size, std::int64_t slot,
                 std::vector<std::int32_t> const& blocks) {
   static_assert(Cache::codec_type::has_page_format, "tessera: load_cache loads caches of a direction_codec");
   using value_type = typename Cache::value_type;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <tessera/algorithm/paged_cache/cache_bytes.hpp>
+#include <tessera/concepts/executor.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/crc32c_host.hpp>
@@ -110,8 +111,8 @@ struct saved_part {
 };
 
 /// Copies pages, retained rows and counts from a cache, with rows numbered from the first of each head. Waits.
-template <class T, class Executor>
-saved_part<T> fetch_part(Executor const& exec, cache_memory<T> const& memory, std::vector<std::int32_t> const& table,
+template <class T, Executor Exec>
+saved_part<T> fetch_part(Exec const& exec, cache_memory<T> const& memory, std::vector<std::int32_t> const& table,
                          std::int64_t slot, std::int64_t tokens) {
   using part_type = saved_part<T>;
   cache_page_format const& f = memory.format;
@@ -267,8 +268,8 @@ void check_rows(saved_part<T> const& part, cache_memory<T> const& memory) {
 }
 
 /// Copies a part into a slot and blocks of a cache. Waits.
-template <class T, class Executor>
-void place_part(Executor const& exec, cache_memory<T> const& memory, saved_part<T> const& part,
+template <class T, Executor Exec>
+void place_part(Exec const& exec, cache_memory<T> const& memory, saved_part<T> const& part,
                 std::vector<std::int32_t> const& table, std::int64_t slot, std::int64_t tokens) {
   cache_page_format const& f = memory.format;
   std::int64_t const block_bytes = memory.page_bytes(1);

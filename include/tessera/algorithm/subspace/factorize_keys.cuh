@@ -16,6 +16,7 @@
 #include <type_traits>
 
 #include <tessera/algorithm/subspace/factorize_keys.hpp>
+#include <tessera/concepts/executor.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
 #include <tessera/core/refusal.hpp>
@@ -60,8 +61,8 @@ std::int64_t parts_at_a_time(gram_call<T> const& call) {
 
 /// Runs a program with as many clusters as the device runs at a time, or with one for each work item if there are
 /// fewer.
-template <class Architectures, class Program>
-void run_clusters(basic_cuda<Architectures> const& exec, Program const& program) {
+template <class Architectures, class Kernel>
+void run_clusters(basic_cuda<Architectures> const& exec, Kernel const& program) {
   std::int64_t const clusters = max(exec.state->multiprocessors() / 2, 1);
   exec.run(program, 2 * min(std::int64_t{program.works.count()}, clusters));
 }
@@ -119,9 +120,9 @@ void run_projection(basic_cuda<Architectures> const& exec, projection_call<T> co
 struct gram_products_model {
   static constexpr char const* name = "key_products (TMA, wgmma)";
 
-  template <class Executor, class Call>
+  template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
-    return first_of(unless(Executor::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
+    return first_of(unless(Exec::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
                     unless(detail::is_of_16_bits<typename Call::value_type>, "keys do not have 16 bits"));
   }
   template <class Architectures, class T>
@@ -145,9 +146,9 @@ struct gram_products_model {
 struct projection_model {
   static constexpr char const* name = "key_products (TMA, wgmma)";
 
-  template <class Executor, class Call>
+  template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
-    return gram_products_model::refuses_types<Executor, Call>();
+    return gram_products_model::refuses_types<Exec, Call>();
   }
   template <class Architectures, class T>
   static refusal refuses(basic_cuda<Architectures> const& exec, projection_call<T> const& call) {

@@ -24,6 +24,7 @@
 #include <cstdint>
 
 #include <tessera/algorithm/subspace/subspace_search.hpp>
+#include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/scalar.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
@@ -65,8 +66,8 @@ struct projection_call {
 };
 
 /// Enqueues products of keys with each other by the portable program; run() (exec/run.hpp) may have a faster one.
-template <class Executor, class T>
-void run_portably(Executor const& exec, gram_call<T> const& call) {
+template <Executor Exec, class T>
+void run_portably(Exec const& exec, gram_call<T> const& call) {
   constexpr std::int64_t block_tokens = gram_works::part_tokens;
   for (std::int64_t first = 0; first < call.keys.extent(1); first += block_tokens) {
     std::int64_t const count = min(block_tokens, call.keys.extent(1) - first);
@@ -78,8 +79,8 @@ void run_portably(Executor const& exec, gram_call<T> const& call) {
 }
 
 /// Enqueues products of keys with directions by the portable program; run() (exec/run.hpp) may have a faster one.
-template <class Executor, class T>
-void run_portably(Executor const& exec, projection_call<T> const& call) {
+template <Executor Exec, class T>
+void run_portably(Exec const& exec, projection_call<T> const& call) {
   using epilogue = store_sums<T, plain_sum>;
   gemm_tiles<T, joined_heads<T>, dense<T>, epilogue> const program{
       {call.keys}, {call.directions.transposed()}, {call.coefficients, {}}};
@@ -128,17 +129,16 @@ class key_factorization {
   }
 
   /// Adds the products of all pairs of channels, over the given tokens, to `gram`. Overwrites `room`.
-  template <class Executor, class T>
-  void accumulate(Executor const& exec, view<T const, 3> keys, matrix_view<float> gram,
-                  array_view<float> room = {}) const {
+  template <Executor Exec, class T>
+  void accumulate(Exec const& exec, view<T const, 3> keys, matrix_view<float> gram, array_view<float> room = {}) const {
     run(exec, gram_call<T>{keys, gram, room});
   }
 
   /// Replaces products of keys that are so large that their sums in fp32 are infinite, by those of keys times a power
   /// of two (`scale` of the measures). It takes all keys once more. It is slow where it replaces them: each of width^2
   /// / 2 sums is in double. Call it before find(), for keys that may be as large as 1e15.
-  template <class Executor, class T>
-  void settle(Executor const& exec, view<T const, 3> keys, matrix_view<float> gram, subspace_regions const& at,
+  template <Executor Exec, class T>
+  void settle(Exec const& exec, view<T const, 3> keys, matrix_view<float> gram, subspace_regions const& at,
               workspace const& space) const {
     run(exec, weigh_channels<T>{keys, gram, space[at.held]});
     run(exec, scale_products<T>{keys, space[at.held], gram, space[at.measures]});
@@ -152,15 +152,15 @@ class key_factorization {
 
   /// Enqueues the search: from `gram`, the products of all pairs of channels, to `directions`, width x rank and
   /// orthonormal.
-  template <class Executor, class T>
-  void find(Executor const& exec, matrix_view<float const> gram, subspace_regions const& at, workspace const& space,
+  template <Executor Exec, class T>
+  void find(Exec const& exec, matrix_view<float const> gram, subspace_regions const& at, workspace const& space,
             matrix_view<T> directions) const {
     run(exec, subspace_search<T>{gram, directions, columns_, iterations_, at, space});
   }
 
   /// Enqueues coefficients = keys * directions for each token.
-  template <class Executor, class T>
-  static void project(Executor const& exec, view<T const, 3> keys, matrix_view<T const> directions,
+  template <Executor Exec, class T>
+  static void project(Exec const& exec, view<T const, 3> keys, matrix_view<T const> directions,
                       matrix_view<T> coefficients) {
     run(exec, projection_call<T>{keys, directions, coefficients});
   }

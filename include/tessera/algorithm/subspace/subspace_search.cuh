@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include <tessera/algorithm/subspace/subspace_search.hpp>
+#include <tessera/concepts/executor.hpp>
 #include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/run.hpp>
@@ -18,7 +19,7 @@ inline namespace v0 {
 struct subspace_rounds_model {
   static constexpr char const* name = "iterate_in_blocks";
 
-  template <class Executor, class Search>
+  template <Executor Exec, class Search>
   static constexpr refusal refuses_types() {
     return {};
   }

@@ -33,6 +33,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/scalar.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
@@ -88,8 +89,8 @@ struct subspace_search {
 /// The reference search: more columns than directions, and eigenvectors of their products.
 struct subspace_iteration {
   /// Enqueues the search.
-  template <class Executor, class T>
-  static void run(Executor const& exec, subspace_search<T> const& search) {
+  template <Executor Exec, class T>
+  static void run(Exec const& exec, subspace_search<T> const& search) {
     auto const& [gram, directions, tried, iterations, at, space] = search;
     matrix_view<float> const columns(space[at.columns].data, {search.width(), tried});
     matrix_view<float> const images(space[at.images].data, {search.width(), tried});
@@ -111,8 +112,8 @@ struct subspace_iteration {
   }
 
  private:
-  template <class Executor>
-  static void make_orthonormal(Executor const& exec, matrix_view<float const> from, matrix_view<double> products,
+  template <Executor Exec>
+  static void make_orthonormal(Exec const& exec, matrix_view<float const> from, matrix_view<double> products,
                                matrix_view<float> to) {
     tessera::run(exec, inner_products{from, from, products});
     exec.run(factor_products{products}, 1);
@@ -135,8 +136,8 @@ struct subspace_rounds {
   [[nodiscard]] static constexpr bool is_small(std::int64_t rank) { return rank <= factor_blocks<5>::size; }
 
   /// Enqueues the search, for a rank that suits().
-  template <class Executor, class T>
-  static void run(Executor const& exec, subspace_search<T> const& search) {
+  template <Executor Exec, class T>
+  static void run(Exec const& exec, subspace_search<T> const& search) {
     memory const on{search};
     array_view<subspace_measures> const measures = search.space[search.at.measures];
     array_view<double> const held = search.space[search.at.held];
@@ -171,8 +172,8 @@ struct subspace_rounds {
           factor(search.space[search.at.factor].data, {whole, whole}) {}
   };
 
-  template <class Executor>
-  static void make_orthonormal(Executor const& exec, memory const& on, matrix_view<float const> from) {
+  template <Executor Exec>
+  static void make_orthonormal(Exec const& exec, memory const& on, matrix_view<float const> from) {
     tessera::run(exec, product_splits{from, on.splits});
     factor(exec, on);
     tessera::run(exec, solve_blocks{on.factor, from, on.columns});
@@ -180,8 +181,8 @@ struct subspace_rounds {
 
   /// Factors the inner products. Columns beyond the matrix count as orthonormal, so that fewer blocks need no program
   /// of their own.
-  template <class Executor>
-  static void factor(Executor const& exec, memory const& on) {
+  template <Executor Exec>
+  static void factor(Exec const& exec, memory const& on) {
     std::int64_t const columns = on.columns.extent(1);
     if (is_small(columns)) {
       exec.run(factor_blocks<5>{on.splits, columns, on.factor}, 1);
@@ -192,8 +193,8 @@ struct subspace_rounds {
 };
 
 /// Enqueues a search by subspace_iteration; run() (exec/run.hpp) may have a faster one.
-template <class Executor, class T>
-void run_portably(Executor const& exec, subspace_search<T> const& search) {
+template <Executor Exec, class T>
+void run_portably(Exec const& exec, subspace_search<T> const& search) {
   subspace_iteration::run(exec, search);
 }
 

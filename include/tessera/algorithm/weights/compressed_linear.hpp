@@ -18,6 +18,7 @@
 #include <type_traits>
 
 #include <tessera/algorithm/weights/compressed_weights.hpp>
+#include <tessera/concepts/executor.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/entropy/weight_stream.hpp>
 #include <tessera/exec/status_calls.hpp>
@@ -43,15 +44,15 @@ struct compressed_linear {
   };
 
   /// The workspace of forward().
-  template <class Executor>
-  static workspace_plan plan(Executor const&, expected_weight_stream const&) {
+  template <Executor Exec>
+  static workspace_plan plan(Exec const&, expected_weight_stream const&) {
     return regions().plan;
   }
 
   /// Enqueues the product. exec.wait() reports a corrupt stream, whose corrupt blocks count as zeros. Throws
   /// shape_error or value_error for arguments that do not fit together.
-  template <class Executor, class Input, class Output>
-  static void forward(Executor const& exec, layer const& weights, view<Input, 2> inputs, view<Output, 2> outputs,
+  template <Executor Exec, class Input, class Output>
+  static void forward(Exec const& exec, layer const& weights, view<Input, 2> inputs, view<Output, 2> outputs,
                       workspace const& space) {
     check_shapes(weights, inputs, outputs);
     linear_workspace const places = regions();

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include <tessera/algorithm/weights/compressed_weights.hpp>
+#include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/tuning.hpp>
 #include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
@@ -127,7 +128,7 @@ requires(Mantissa::template is_lossless<T>) struct placement_needs<basic_cuda<Ar
 struct encode_weights_model {
   static constexpr char const* name = "encode_weights_on_warps";
 
-  template <class Executor, class Call>
+  template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
     using mantissa = typename Call::mantissa_type;
     return first_of(unless(mantissa::template is_lossless<typename Call::value_type>, "not all mantissa bits are kept"),
@@ -152,9 +153,9 @@ struct encode_weights_model {
 struct decode_weights_model {
   static constexpr char const* name = "decode_weights_on_warps";
 
-  template <class Executor, class Call>
+  template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
-    return encode_weights_model::refuses_types<Executor, Call>();
+    return encode_weights_model::refuses_types<Exec, Call>();
   }
   template <class Architectures, class Call>
   static refusal refuses(basic_cuda<Architectures> const&, Call const&) {

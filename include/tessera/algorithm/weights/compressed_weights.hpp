@@ -29,6 +29,7 @@
 #include <tessera/algorithm/weights/list_of_weights.hpp>
 #include <tessera/algorithm/weights/weight_codec_specs.hpp>
 #include <tessera/algorithm/weights/weight_coder.hpp>
+#include <tessera/concepts/executor.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/cpu_features.hpp>
@@ -51,8 +52,8 @@ namespace tessera {
 inline namespace v0 {
 
 /// Calls use(steps) with the fastest block steps that an executor's programs can use.
-template <class T, class Mantissa, class Executor, class Use>
-void with_block_steps(Executor const&, Use&& use) {
+template <class T, class Mantissa, Executor Exec, class Use>
+void with_block_steps(Exec const&, Use&& use) {
   use(weight_block_steps<T, Mantissa>{});
 }
 /// The block steps of CPUs: AVX-512 or AVX2 where the machine has it, else the portable ones.
@@ -69,8 +70,8 @@ void with_block_steps(cpu const&, Use&& use) {
 }
 
 /// Calls use(steps) with the block steps for a coder: those of pairs of 4-bit codes, or those of whole exponents.
-template <class T, class Mantissa, class Coder, class Executor, class Use>
-void with_steps_of(Executor const& exec, Use&& use) {
+template <class T, class Mantissa, class Coder, Executor Exec, class Use>
+void with_steps_of(Exec const& exec, Use&& use) {
   if constexpr (codes_exponent_pairs<Coder>) {
     with_block_steps<T, Mantissa>(exec, std::forward<Use>(use));
   } else {
@@ -80,7 +81,7 @@ void with_steps_of(Executor const& exec, Use&& use) {
 
 /// The workspace that an executor needs to place coded blocks: words for its tiles, or room for every block. Coder is
 /// the table_coder of a codec.
-template <class Executor, class T, class Mantissa, class Coder = pair_coder>
+template <Executor Exec, class T, class Mantissa, class Coder = pair_coder>
 struct placement_needs {
   /// 64-bit words for a running sum over tiles.
   static std::int64_t tile_sums(weight_stream_spec const&) { return 0; }
@@ -93,8 +94,8 @@ struct placement_needs {
 namespace detail {
 
 /// Fits the coder's model to the counts, and writes header and codebook.
-template <class T, class Coder, class Executor>
-void run_write_codebook(Executor const& exec, weight_encoding<T, Coder> const& encoding) {
+template <class T, class Coder, Executor Exec>
+void run_write_codebook(Exec const& exec, weight_encoding<T, Coder> const& encoding) {
   if constexpr (codes_exponent_pairs<Coder>) {
     exec.run(write_codebook{codebook_writing::of(encoding)}, 1);
   } else {
@@ -136,8 +137,8 @@ struct decode_weights_call {
 };
 
 /// Encodes tensors by the portable programs; run() (exec/run.hpp) may have faster ones.
-template <class Executor, class Mantissa, class T, class Coder>
-void run_portably(Executor const& exec, encode_weights_call<Mantissa, T, Coder> const& call) {
+template <Executor Exec, class Mantissa, class T, class Coder>
+void run_portably(Exec const& exec, encode_weights_call<Mantissa, T, Coder> const& call) {
   auto const list = call.list;
   for (std::int64_t i = 0; i < list.size(); ++i) {
     weight_encoding<T, Coder> const& encoding = list[i];
@@ -162,8 +163,8 @@ void run_portably(Executor const& exec, encode_weights_call<Mantissa, T, Coder> 
 }
 
 /// Decodes streams by the portable programs; run() (exec/run.hpp) may have faster ones.
-template <class Executor, class Mantissa, class T, class Coder>
-void run_portably(Executor const& exec, decode_weights_call<Mantissa, T, Coder> const& call) {
+template <Executor Exec, class Mantissa, class T, class Coder>
+void run_portably(Exec const& exec, decode_weights_call<Mantissa, T, Coder> const& call) {
   auto const list = call.list;
   for (std::int64_t i = 0; i < list.size(); ++i) {
     weight_decoding<T, Coder> const& decoding = list[i];
@@ -227,33 +228,33 @@ struct compressed_weights {
   };
 
   /// The workspace of encode().
-  template <class Executor>
-  static workspace_plan encode_plan(Executor const&, array_view<source const> sources) {
-    return encode_regions<Executor>(sources).plan;
+  template <Executor Exec>
+  static workspace_plan encode_plan(Exec const&, array_view<source const> sources) {
+    return encode_regions<Exec>(sources).plan;
   }
   /// The workspace of encode() for one tensor.
-  template <class Executor>
-  static workspace_plan encode_plan(Executor const& exec, weight_stream_spec const& spec) {
+  template <Executor Exec>
+  static workspace_plan encode_plan(Exec const& exec, weight_stream_spec const& spec) {
     source const alone{spec, {}, {}, {}};
     return encode_plan(exec, array_view<source const>(&alone, 1));
   }
   /// The workspace of decode().
-  template <class Executor>
-  static workspace_plan decode_plan(Executor const&, array_view<target const> targets) {
+  template <Executor Exec>
+  static workspace_plan decode_plan(Exec const&, array_view<target const> targets) {
     return decode_regions(targets).plan;
   }
   /// The workspace of decode() for one whole stream.
-  template <class Executor>
-  static workspace_plan decode_plan(Executor const& exec, expected_weight_stream const& spec) {
+  template <Executor Exec>
+  static workspace_plan decode_plan(Exec const& exec, expected_weight_stream const& spec) {
     target const alone{spec, {}, {}};
     return decode_plan(exec, array_view<target const>(&alone, 1));
   }
 
   /// Writes the streams of many tensors, on a GPU in a few launches for all of them. exec.wait() reports a stream that
   /// does not fit its room; the weights are only read, so that nothing is lost.
-  template <class Executor>
-  static void encode(Executor const& exec, array_view<source const> sources, workspace const& space) {
-    auto const regions = encode_regions<Executor>(sources);
+  template <Executor Exec>
+  static void encode(Exec const& exec, array_view<source const> sources, workspace const& space) {
+    auto const regions = encode_regions<Exec>(sources);
     space.check_room("compressed_weights.encode", regions.plan.bytes(), sources.size(), " tensors");
     std::vector<encoding_type> coded;
     std::int64_t counters = 0;
@@ -267,7 +268,7 @@ struct compressed_weights {
       encoding.tile_sums = encoding.counts + histogram_counts;
       encoding.table = space[regions.tables].data + i;
       encoding.slots = space[regions.slots].data;
-      counters += counters_of<Executor>(encoding.spec);
+      counters += counters_of<Exec>(encoding.spec);
       coded.push_back(encoding);
     }
     if (!coded.empty()) {
@@ -277,8 +278,8 @@ struct compressed_weights {
   }
 
   /// Writes the stream of `weights` to `stream` and its size to stream_bytes[0].
-  template <class Executor>
-  static void encode(Executor const& exec, weight_stream_spec const& spec, array_view<value_type const> weights,
+  template <Executor Exec>
+  static void encode(Exec const& exec, weight_stream_spec const& spec, array_view<value_type const> weights,
                      array_view<std::byte> stream, array_view<std::int64_t> stream_bytes, workspace const& space,
                      std::uint64_t seed = 0) {
     source const alone{spec, weights, stream, stream_bytes, seed};
@@ -287,8 +288,8 @@ struct compressed_weights {
 
   /// Writes the weights of many streams, on a GPU in a few launches for all of them. exec.wait() reports a corrupt
   /// stream with the number of the first corrupt block; the weights of corrupt blocks become zeros.
-  template <class Executor>
-  static void decode(Executor const& exec, array_view<target const> targets, workspace const& space) {
+  template <Executor Exec>
+  static void decode(Exec const& exec, array_view<target const> targets, workspace const& space) {
     auto const regions = decode_regions(targets);
     space.check_room("compressed_weights.decode", regions.plan.bytes(), targets.size(), " streams");
     std::vector<decoding_type> coded;
@@ -309,8 +310,8 @@ struct compressed_weights {
   }
 
   /// Writes the weights of one stream.
-  template <class Executor>
-  static void decode(Executor const& exec, expected_weight_stream const& spec, array_view<std::byte const> stream,
+  template <Executor Exec>
+  static void decode(Exec const& exec, expected_weight_stream const& spec, array_view<std::byte const> stream,
                      array_view<value_type> weights, workspace const& space) {
     target const alone{spec, stream, weights};
     decode(exec, array_view<target const>(&alone, 1), space);
@@ -318,17 +319,17 @@ struct compressed_weights {
 
   /// Writes the weights of `blocks` blocks from `first_block` on; `weights` begins with the first block's. A tensor
   /// that is stored raw counts as blocks, too.
-  template <class Executor>
-  static void decode_blocks(Executor const& exec, expected_weight_stream const& spec,
-                            array_view<std::byte const> stream, std::int64_t first_block, std::int64_t blocks,
-                            array_view<value_type> weights, workspace const& space) {
+  template <Executor Exec>
+  static void decode_blocks(Exec const& exec, expected_weight_stream const& spec, array_view<std::byte const> stream,
+                            std::int64_t first_block, std::int64_t blocks, array_view<value_type> weights,
+                            workspace const& space) {
     target const alone{spec, stream, weights, first_block, blocks};
     decode(exec, array_view<target const>(&alone, 1), space);
   }
 
   /// The stream of `weights`, of exactly the size needed, in the executor's memory. Allocates and waits.
-  template <class Executor, class Weights = array_view<value_type const>>
-  static buffer<std::byte> encode(Executor const& exec, Weights const& weights, weight_stream_options options = {}) {
+  template <Executor Exec, class Weights = array_view<value_type const>>
+  static buffer<std::byte> encode(Exec const& exec, Weights const& weights, weight_stream_options options = {}) {
     auto const list = detail::list_of_weights<value_type const>(exec, "compressed_weights.encode", weights);
     weight_stream_spec const layout = spec(list.size(), options);
     workspace_plan const plan = encode_plan(exec, layout);
@@ -346,8 +347,8 @@ struct compressed_weights {
   }
 
   /// Decodes a stream of any options. Allocates and waits. Throws corrupt_data.
-  template <class Executor, class Weights = array_view<value_type>>
-  static void decode(Executor const& exec, array_view<std::byte const> stream, Weights&& weights) {
+  template <Executor Exec, class Weights = array_view<value_type>>
+  static void decode(Exec const& exec, array_view<std::byte const> stream, Weights&& weights) {
     constexpr char const* where = "compressed_weights.decode";
     auto const list = detail::list_of_weights<value_type>(exec, where, std::forward<Weights>(weights));
     check_stream(where, stream, 0);
@@ -362,14 +363,14 @@ struct compressed_weights {
  private:
   using encoding_type = weight_encoding<value_type, table_coder_type>;
   using decoding_type = weight_decoding<value_type, table_coder_type>;
-  template <class Executor>
-  using placement = placement_needs<Executor, value_type, Mantissa, table_coder_type>;
+  template <Executor Exec>
+  using placement = placement_needs<Exec, value_type, Mantissa, table_coder_type>;
 
   static constexpr std::int64_t histogram_counts = 256;
 
   /// What the header of a stream says, which need not be in memory of the host. Waits.
-  template <class Executor>
-  static inspected_weight_stream wait_for_header(Executor const& exec, array_view<std::byte const> stream) {
+  template <Executor Exec>
+  static inspected_weight_stream wait_for_header(Exec const& exec, array_view<std::byte const> stream) {
     std::byte header[sizeof(weight_stream_header)] = {};
     std::int64_t const bytes = min(stream.size(), static_cast<std::int64_t>(sizeof(header)));
     exec.copy(stream.slice(0, 0, bytes), array_view<std::byte>(header, bytes));
@@ -377,9 +378,9 @@ struct compressed_weights {
     return inspect_weight_stream(header, stream.size());
   }
 
-  template <class Executor>
+  template <Executor Exec>
   static std::int64_t counters_of(weight_stream_spec const& spec) {
-    return spec.coder == weight_coder::stored ? 0 : histogram_counts + placement<Executor>::tile_sums(spec);
+    return spec.coder == weight_coder::stored ? 0 : histogram_counts + placement<Exec>::tile_sums(spec);
   }
 
   struct encode_workspace {
@@ -388,7 +389,7 @@ struct compressed_weights {
     region<typename table_coder_type::encode_table> tables;
     region<std::uint8_t> slots;
   };
-  template <class Executor>
+  template <Executor Exec>
   static encode_workspace encode_regions(array_view<source const> sources) {
     encode_workspace regions;
     std::int64_t counters = 0;
@@ -396,9 +397,9 @@ struct compressed_weights {
     for (std::int64_t i = 0; i < sources.size(); ++i) {
       weight_stream_spec const& spec = sources[i].spec;
       check_spec("compressed_weights.encode", spec);
-      counters = checked_add("compressed_weights.encode", counters, counters_of<Executor>(spec));
+      counters = checked_add("compressed_weights.encode", counters, counters_of<Exec>(spec));
       // Where slots are needed, tensors are coded one after the other and share them.
-      slots = max(slots, placement<Executor>::slots(spec));
+      slots = max(slots, placement<Exec>::slots(spec));
     }
     regions.counters = regions.plan.template add<std::uint64_t>("histograms and sums of tiles", counters);
     regions.tables =
@@ -420,8 +421,8 @@ struct compressed_weights {
     return regions;
   }
 
-  template <class Executor>
-  static encoding_type encoding_of(Executor const& exec, source const& from) {
+  template <Executor Exec>
+  static encoding_type encoding_of(Exec const& exec, source const& from) {
     check_weights("compressed_weights.encode", from.spec.count, from.weights);
     check_stream("compressed_weights.encode", from.stream, from.spec.smallest_bytes());
     check<shape_error>(from.stream_bytes.size() >= 1, "compressed_weights.encode: stream_bytes has ",
@@ -438,8 +439,8 @@ struct compressed_weights {
     return encoding;
   }
 
-  template <class Executor>
-  static decoding_type decoding_of(Executor const& exec, target const& to) {
+  template <Executor Exec>
+  static decoding_type decoding_of(Exec const& exec, target const& to) {
     weight_stream_spec const& spec = to.spec.spec();
     std::int64_t const there = divide_up(spec.count, spec.block_weights());
     bool const is_all = to.blocks == target::all_blocks && to.first_block >= 0 && to.first_block <= there;

@@ -6,6 +6,7 @@
 
 #include <type_traits>
 
+#include <tessera/concepts/executor.hpp>
 #include <tessera/exec/check_reach.hpp>
 #include <tessera/view/array_view.hpp>
 
@@ -14,8 +15,8 @@ inline namespace v0 {
 namespace detail {
 
 /// A view of the weights in `list`, which is whatever holds them where the executor can read it.
-template <class T, class Executor, class List>
-array_view<T> list_of_weights(Executor const& exec, char const* function, List&& list) {
+template <class T, Executor Exec, class List>
+array_view<T> list_of_weights(Exec const& exec, char const* function, List&& list) {
   constexpr bool fits = std::is_convertible_v<List, array_view<T>>;
   static_assert(fits,
                 "tessera: weights are a list of the codec's value_type (bfloat16 of neuzip, T of neuzip_of<T>), "
