@@ -165,7 +165,7 @@ BEGIN {
   rule("program", "^ *static constexpr bool needs_specific_architecture",
        "It needs the instructions of one architecture, sm_90a: exec/cuda.cuh.")
   rule("program", "^ *static constexpr bool waits_for_stream",
-       "It says itself when it needs what came before it: tile/cuda/dependent_launch.cuh.")
+       "It says itself when it needs what came before it: tile/cuda/sm_90/dependent_launch.cuh.")
   rule("program", "^ *static constexpr int blocks_per_cluster", "Thread blocks that share operands: exec/cuda.cuh.")
   rule("program", "^ *static constexpr float log2_e", "From natural exponents to base 2.")
   rule("program", "^ *static constexpr int most_tasks", "Tensors that a launch takes at most.")

@@ -5,13 +5,13 @@
 #include <cstdint>
 
 #include <tessera/exec/cuda.cuh>
-#include <tessera/tile/cuda/barrier.cuh>
-#include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/cuda/pipeline_state.cuh>
-#include <tessera/tile/cuda/register_budget.cuh>
-#include <tessera/tile/cuda/tensor_map.cuh>
-#include <tessera/tile/cuda/warpgroup_mma.cuh>
+#include <tessera/tile/cuda/sm_90/barrier.cuh>
+#include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/register_budget.cuh>
+#include <tessera/tile/cuda/sm_90/tensor_map.cuh>
+#include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
 
 #include "portable_levels.hpp"
 

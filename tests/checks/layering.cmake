@@ -3,8 +3,7 @@
 # .hpp that has a .cuh of its name ends with it where CUDA is compiled (config.hpp), and includes no other.
 #
 # Below program/, algorithm/ and tuning/ the second folder is a family, which may include itself and few others; its
-# detail/ belongs to it alone.  Nobody has to look for a header among more than twenty, detail/ and
-# tile/cuda/ aside: that has one for each kind of instruction.
+# detail/ belongs to it alone.  Nobody has to look for a header among more than twenty, detail/ aside.
 #
 #   cmake -D INCLUDE=<folder that holds tessera/> -P layering.cmake
 cmake_minimum_required(VERSION 3.24...3.31)
@@ -213,7 +212,7 @@ foreach(file IN LISTS files)
     complain("its second folder is none of the families: ${families}")
   endif()
   get_filename_component(folder "${file}" DIRECTORY)
-  if(NOT folder MATCHES "/detail$" AND NOT folder MATCHES "^tile/cuda$")
+  if(NOT folder MATCHES "/detail$")
     list(APPEND folders "${folder}")
     list(APPEND "headers/${folder}" "${file}")
   endif()
@@ -243,8 +242,12 @@ foreach(file IN LISTS files)
 endforeach()
 check_what_is_brought()
 list(REMOVE_DUPLICATES folders)
+set(largest 0)
 foreach(file IN LISTS folders)
   list(LENGTH "headers/${file}" length)
+  if(length GREATER largest)
+    set(largest ${length})
+  endif()
   if(length GREATER most_headers)
     complain("has ${length} headers, more than ${most_headers}")
   endif()
@@ -255,4 +258,4 @@ if(count EQUAL 0)
 elseif(problems GREATER 0)
   message(FATAL_ERROR "${problems} problems in ${count} headers")
 endif()
-message("${count} headers keep to their layers")
+message("${count} headers keep to their layers; house.headers_in_largest_folder ${largest}")

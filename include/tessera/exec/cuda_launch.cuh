@@ -18,8 +18,8 @@
 #include <tessera/concepts/program.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/cuda_memory.cuh>
-#include <tessera/tile/cuda/dependent_launch.cuh>
 #include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/sm_90/dependent_launch.cuh>
 
 namespace tessera {
 inline namespace v0 {

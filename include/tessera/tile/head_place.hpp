@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `head_place`: the coordinate at which a box begins in heads x rows x columns (tile/cuda/head_boxes.cuh).
+/// `head_place`: the coordinate at which a box begins in heads x rows x columns (tile/cuda/sm_90/head_boxes.cuh).
 #pragma once
 
 #include <cstdint>

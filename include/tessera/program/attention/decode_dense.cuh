@@ -18,12 +18,12 @@
 #include <tessera/program/attention/decode_fragments.cuh>
 #include <tessera/program/attention/decode_schedule.cuh>
 #include <tessera/program/attention/quantized_operands.hpp>
-#include <tessera/tile/cuda/barrier.cuh>
-#include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/cuda/pipeline_state.cuh>
-#include <tessera/tile/cuda/tensor_map.cuh>
-#include <tessera/tile/cuda/worker_warps.cuh>
+#include <tessera/tile/cuda/sm_90/barrier.cuh>
+#include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/tensor_map.cuh>
+#include <tessera/tile/cuda/sm_90/worker_warps.cuh>
 #include <tessera/tuning/attention/decode.hpp>
 #include <tessera/view/matrix_view.hpp>
 

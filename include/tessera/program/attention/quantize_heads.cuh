@@ -25,9 +25,9 @@
 #include <tessera/quantize/token_sample.hpp>
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/convert.cuh>
-#include <tessera/tile/cuda/dependent_launch.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/maximum_or_nan.cuh>
+#include <tessera/tile/cuda/sm_90/dependent_launch.cuh>
 
 namespace tessera {
 inline namespace v0 {

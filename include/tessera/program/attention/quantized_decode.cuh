@@ -35,15 +35,15 @@
 #include <tessera/program/attention/lane_weights.cuh>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/split_keys.hpp>
-#include <tessera/tile/cuda/barrier.cuh>
-#include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/load_matrix.cuh>
 #include <tessera/tile/cuda/mma.cuh>
-#include <tessera/tile/cuda/pipeline_state.cuh>
-#include <tessera/tile/cuda/tensor_map.cuh>
-#include <tessera/tile/cuda/worker_warps.cuh>
+#include <tessera/tile/cuda/sm_90/barrier.cuh>
+#include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/tensor_map.cuh>
+#include <tessera/tile/cuda/sm_90/worker_warps.cuh>
 #include <tessera/tuning/attention/attention.hpp>
 
 namespace tessera {

@@ -46,12 +46,12 @@
 #include <tessera/program/attention/detail/forward_pipeline.cuh>
 #include <tessera/program/attention/detail/forward_queries.cuh>
 #include <tessera/program/attention/detail/forward_softmax.cuh>
-#include <tessera/tile/cuda/barrier.cuh>
-#include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/cuda/register_budget.cuh>
+#include <tessera/tile/cuda/sm_90/barrier.cuh>
+#include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/sm_90/register_budget.cuh>
+#include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
-#include <tessera/tile/cuda/warpgroup_mma.cuh>
 #include <tessera/tuning/attention/attention.hpp>
 
 namespace tessera {

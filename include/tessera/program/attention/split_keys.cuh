@@ -14,8 +14,8 @@
 #include <tessera/core/fast_divisor.hpp>
 #include <tessera/program/attention/split_keys.hpp>
 #include <tessera/tile/cuda/bytes.cuh>
-#include <tessera/tile/cuda/dependent_launch.cuh>
 #include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/sm_90/dependent_launch.cuh>
 
 namespace tessera {
 inline namespace v0 {

@@ -18,12 +18,12 @@
 #include <cstdint>
 
 #include <tessera/program/gemm/gemm_pipeline.cuh>
-#include <tessera/tile/cuda/barrier.cuh>
-#include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/cuda/register_budget.cuh>
 #include <tessera/tile/cuda/shared_access.cuh>
-#include <tessera/tile/cuda/warpgroup_mma.cuh>
+#include <tessera/tile/cuda/sm_90/barrier.cuh>
+#include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/sm_90/register_budget.cuh>
+#include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
 #include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/gemm_schedule.hpp>
 #include <tessera/tuning/gemm/linear.hpp>

@@ -5,11 +5,11 @@
 
 #include <cstdint>
 
-#include <tessera/tile/cuda/barrier.cuh>
-#include <tessera/tile/cuda/bulk_tensor.cuh>
-#include <tessera/tile/cuda/cluster.cuh>
 #include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/cuda/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/barrier.cuh>
+#include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/sm_90/cluster.cuh>
+#include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
 #include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/gemm_schedule.hpp>
 #include <tessera/tuning/gemm/linear.hpp>

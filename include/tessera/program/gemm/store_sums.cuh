@@ -11,12 +11,12 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/program/gemm/store_sums.hpp>
 #include <tessera/program/gemm/sum_maps.hpp>
-#include <tessera/tile/cuda/barrier.cuh>
-#include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/load_matrix.cuh>
 #include <tessera/tile/cuda/shared_access.cuh>
-#include <tessera/tile/cuda/warpgroup_mma.cuh>
+#include <tessera/tile/cuda/sm_90/barrier.cuh>
+#include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
 #include <tessera/view/matrix_view.hpp>
 
 namespace tessera {

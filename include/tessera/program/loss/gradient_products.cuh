@@ -25,13 +25,13 @@
 #include <tessera/program/loss/block_lists.hpp>
 #include <tessera/program/loss/detail/gradient_rows.cuh>
 #include <tessera/program/loss/token_factors.hpp>
-#include <tessera/tile/cuda/barrier.cuh>
-#include <tessera/tile/cuda/bulk_tensor.cuh>
-#include <tessera/tile/cuda/cluster.cuh>
 #include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/cuda/pipeline_state.cuh>
-#include <tessera/tile/cuda/register_budget.cuh>
-#include <tessera/tile/cuda/warpgroup_mma.cuh>
+#include <tessera/tile/cuda/sm_90/barrier.cuh>
+#include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/sm_90/cluster.cuh>
+#include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/register_budget.cuh>
+#include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
 #include <tessera/tuning/gemm/linear.hpp>
 
 namespace tessera {

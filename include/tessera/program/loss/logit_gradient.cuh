@@ -19,12 +19,12 @@
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/token_factors.hpp>
 #include <tessera/tile/cuda/add_to_columns.cuh>
-#include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/load_matrix.cuh>
 #include <tessera/tile/cuda/maximum_or_nan.cuh>
 #include <tessera/tile/cuda/shared_access.cuh>
+#include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
 

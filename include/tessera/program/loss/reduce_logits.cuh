@@ -30,11 +30,11 @@
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/reduce/log_sum_exp.hpp>
 #include <tessera/tile/cuda/add_to_columns.cuh>
-#include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/cuda/warpgroup_mma.cuh>
+#include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
 #include <tessera/tile/row_schedule.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>

@@ -27,11 +27,11 @@
 #include <tessera/core/fast_divisor.hpp>
 #include <tessera/program/offloaded_cache/detail/landmark_lines.cuh>
 #include <tessera/program/offloaded_cache/score_chunks.hpp>
-#include <tessera/tile/cuda/barrier.cuh>
-#include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/cuda/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/barrier.cuh>
+#include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
 
 namespace tessera {
 inline namespace v0 {

@@ -24,11 +24,11 @@
 #include <tessera/program/paged_cache/cache_memory.hpp>
 #include <tessera/program/paged_cache/detail/page_fragments.cuh>
 #include <tessera/program/paged_cache/page_format.hpp>
-#include <tessera/tile/cuda/barrier.cuh>
-#include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/cuda/pipeline_state.cuh>
-#include <tessera/tile/cuda/worker_warps.cuh>
+#include <tessera/tile/cuda/sm_90/barrier.cuh>
+#include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/worker_warps.cuh>
 #include <tessera/tuning/attention/decode.hpp>
 
 namespace tessera {

@@ -44,11 +44,11 @@
 #include <tessera/program/paged_cache/page_arithmetic.hpp>
 #include <tessera/program/paged_cache/page_format.hpp>
 #include <tessera/reduce/minimum_maximum.hpp>
-#include <tessera/tile/cuda/barrier.cuh>
-#include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/pairs.cuh>
+#include <tessera/tile/cuda/sm_90/barrier.cuh>
+#include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/view/view.hpp>
 

@@ -18,14 +18,14 @@
 
 #include <tessera/program/gemm/gemm_pipeline.cuh>
 #include <tessera/program/subspace/key_product_schedule.hpp>
-#include <tessera/tile/cuda/barrier.cuh>
-#include <tessera/tile/cuda/bulk_tensor.cuh>
-#include <tessera/tile/cuda/cluster.cuh>
 #include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/cuda/head_boxes.cuh>
-#include <tessera/tile/cuda/pipeline_state.cuh>
-#include <tessera/tile/cuda/register_budget.cuh>
-#include <tessera/tile/cuda/warpgroup_mma.cuh>
+#include <tessera/tile/cuda/sm_90/barrier.cuh>
+#include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/sm_90/cluster.cuh>
+#include <tessera/tile/cuda/sm_90/head_boxes.cuh>
+#include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/register_budget.cuh>
+#include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
 
 namespace tessera {
 inline namespace v0 {

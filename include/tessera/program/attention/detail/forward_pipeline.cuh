@@ -12,12 +12,12 @@
 #include <tessera/program/attention/detail/forward_band.hpp>
 #include <tessera/program/attention/detail/forward_splits.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
-#include <tessera/tile/cuda/barrier.cuh>
-#include <tessera/tile/cuda/bulk_tensor.cuh>
-#include <tessera/tile/cuda/dependent_launch.cuh>
 #include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/cuda/pipeline_state.cuh>
-#include <tessera/tile/cuda/tensor_map.cuh>
+#include <tessera/tile/cuda/sm_90/barrier.cuh>
+#include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/sm_90/dependent_launch.cuh>
+#include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/tensor_map.cuh>
 #include <tessera/tuning/attention/attention.hpp>
 
 namespace tessera {

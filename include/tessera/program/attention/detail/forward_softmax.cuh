@@ -30,9 +30,9 @@
 #include <tessera/reduce/online_softmax.hpp>
 #include <tessera/reduce/piecewise_linear_softmax.hpp>
 #include <tessera/tile/cuda/exponential.cuh>
-#include <tessera/tile/cuda/largest_of_three.cuh>
 #include <tessera/tile/cuda/maximum_or_nan.cuh>
-#include <tessera/tile/cuda/warpgroup_mma.cuh>
+#include <tessera/tile/cuda/sm_90/largest_of_three.cuh>
+#include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
 
 namespace tessera {
 inline namespace v0 {

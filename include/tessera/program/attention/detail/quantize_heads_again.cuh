@@ -13,8 +13,8 @@
 #include <tessera/quantize/code_scale.hpp>
 #include <tessera/reduce/absolute_maximum_or_nan.hpp>
 #include <tessera/tile/cuda/bytes.cuh>
-#include <tessera/tile/cuda/dependent_launch.cuh>
 #include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/sm_90/dependent_launch.cuh>
 
 namespace tessera {
 inline namespace v0 {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <tessera/program/attention/quantized_operands.hpp>
-#include <tessera/tile/cuda/tensor_map.cuh>
+#include <tessera/tile/cuda/sm_90/tensor_map.cuh>
 
 namespace tessera {
 inline namespace v0 {

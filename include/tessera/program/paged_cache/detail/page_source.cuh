@@ -15,10 +15,10 @@
 #include <tessera/program/paged_cache/measure_pages.hpp>
 #include <tessera/program/paged_cache/page_format.hpp>
 #include <tessera/reduce/pair_products.hpp>
-#include <tessera/tile/cuda/barrier.cuh>
-#include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/sm_90/barrier.cuh>
+#include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/view/head_view.hpp>
 #include <tessera/view/view.hpp>
 

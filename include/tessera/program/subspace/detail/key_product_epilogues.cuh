@@ -8,7 +8,7 @@
 #include <tessera/program/gemm/store_sums.cuh>
 #include <tessera/program/gemm/sum_maps.hpp>
 #include <tessera/program/subspace/key_product_schedule.hpp>
-#include <tessera/tile/cuda/bulk_tensor.cuh>
+#include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 
 namespace tessera {
 inline namespace v0 {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include <tessera/exec/cuda.cuh>
-#include <tessera/tile/cuda/bulk_tensor.cuh>
-#include <tessera/tile/cuda/cluster.cuh>
+#include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/sm_90/cluster.cuh>
 
 #include "support/catch.hpp"
 #include "support/cuda.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Copies boxes of the rows of heads by TMA (sm_90), as tile/cuda/bulk_tensor.cuh does, but in three dimensions of any
+/// Copies boxes of the rows of heads by TMA (sm_90), as tile/cuda/sm_90/bulk_tensor.cuh does, but in three dimensions of any
 /// strides, heads x rows x columns. A box lies in one head. Elements beyond the head's rows or columns, or in a head
 /// beyond the last, read as zeros.
 ///
@@ -11,9 +11,9 @@
 #include <cstdint>
 
 #include <tessera/core/check.hpp>
-#include <tessera/tile/cuda/barrier.cuh>
-#include <tessera/tile/cuda/bulk_tensor.cuh>
-#include <tessera/tile/cuda/tensor_map.cuh>
+#include <tessera/tile/cuda/sm_90/barrier.cuh>
+#include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/sm_90/tensor_map.cuh>
 #include <tessera/tile/head_place.hpp>
 #include <tessera/view/view.hpp>
 

@@ -12,9 +12,9 @@
 
 #include <cstdint>
 
-#include <tessera/tile/cuda/barrier.cuh>
 #include <tessera/tile/cuda/shared_access.cuh>
-#include <tessera/tile/cuda/tensor_map.cuh>
+#include <tessera/tile/cuda/sm_90/barrier.cuh>
+#include <tessera/tile/cuda/sm_90/tensor_map.cuh>
 
 namespace tessera {
 inline namespace v0 {

@@ -7,8 +7,8 @@
 #include <tessera/exec/cuda.cuh>
 #include <tessera/testing/generators.hpp>
 #include <tessera/testing/reference.hpp>
-#include <tessera/tile/cuda/barrier.cuh>
-#include <tessera/tile/cuda/warpgroup_mma.cuh>
+#include <tessera/tile/cuda/sm_90/barrier.cuh>
+#include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
 
 #include "support/catch.hpp"
 #include "support/cuda.hpp"

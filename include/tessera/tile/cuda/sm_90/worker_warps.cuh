@@ -13,9 +13,9 @@
 ///     }
 #pragma once
 
-#include <tessera/tile/cuda/barrier.cuh>
-#include <tessera/tile/cuda/dependent_launch.cuh>
 #include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/sm_90/barrier.cuh>
+#include <tessera/tile/cuda/sm_90/dependent_launch.cuh>
 
 namespace tessera {
 inline namespace v0 {
