@@ -230,7 +230,7 @@ TEST_CASE("stored streams, broken anywhere, are refused or decode safely", "[hos
   check_truncation<neuzip>(weight_kind::random_bits, 300, {});
 }
 
-TEST_CASE("without checksums 99 of 100 flipped bits in states and words are noticed, with them all", "[host]") {
+TEST_CASE("without checksums 99 of 100 flipped bits in states and words are noticed, with them all", "[host][long]") {
   check_flips<neuzip>();
   check_flips<compressed_weights<exponent_split<bfloat16>, tans_coder, keep_mantissa<7>>>();
 }
