@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <array>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -15,12 +14,6 @@ using namespace tessera;
 static_assert(std::is_trivially_copyable_v<view<float, 3>>);
 static_assert(std::is_convertible_v<view<float, 2>, view<float const, 2>>);
 static_assert(!std::is_convertible_v<view<float const, 2>, view<float, 2>>);
-static_assert(std::is_convertible_v<std::vector<int>&, array_view<int>>);
-static_assert(std::is_convertible_v<std::vector<int> const&, array_view<int const>>);
-static_assert(!std::is_convertible_v<std::vector<int> const&, array_view<int>>);
-static_assert(!std::is_convertible_v<std::vector<int>, array_view<int>>);
-static_assert(std::is_convertible_v<std::vector<int>, array_view<int const>>);
-static_assert(!std::is_convertible_v<std::vector<int>&, array_view<long>>);
 static_assert(!std::is_convertible_v<std::vector<int>&, matrix_view<int>>);
 
 namespace {
@@ -51,19 +44,6 @@ constexpr int last_of_a_three_by_four() {
 static_assert(last_of_a_three_by_four() == 11 + 4 + 7);
 
 }  // namespace
-
-TEST_CASE("a container becomes a list of its elements", "[host]") {
-  std::vector<int> numbers{1, 2, 3};
-  array_view<int> const all = numbers;
-  CHECK(all.size() == 3);
-  CHECK(all.is_contiguous());
-  all[1] = 7;
-  CHECK(numbers[1] == 7);
-  CHECK(all(2) == 3);
-  std::array<int, 2> const fixed{4, 5};
-  array_view<int const> const few = fixed;
-  CHECK(few[1] == 5);
-}
 
 TEST_CASE("a row-major view knows its strides", "[host]") {
   std::vector<int> numbers(24);

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cmath>
+#include <cstdint>
+
+#include <tessera/testing/laws/tuning.hpp>
+#include <tessera/tuning/loss/linear_loss.hpp>
+
+#include "support/catch.hpp"
+#include "tuning/gemm/gemm_limits.hpp"
+
+using namespace tessera;
+using tessera_test::within_gemm_limits;
+
+namespace {
+
+/// The law of loss_part_costs, in double: turns of the clusters times the time of a turn.
+double cost_of_part(double tokens, double channels, double entries) {
+  double const rows = std::ceil(tokens / 256);
+  double const across = std::ceil(channels / 192);
+  double const panels = std::ceil(entries / 256);
+  double const logits = std::ceil(rows * std::ceil(entries / 192) / 66) * std::ceil(channels / 64) * 192;
+  double const pieces = across * (panels * std::ceil(tokens / 64) + rows * std::ceil(entries / 64));
+  double const products = (panels + rows) * across;
+  double const gradients = std::ceil(products / 66) * 192 * (pieces / products);
+  return (logits + gradients + 38400) / entries;
+}
+
+}  // namespace
+
+TEST_CASE("tunings of the loss keep the laws, and their stages and registers fit a multiprocessor", "[host]") {
+  CHECK(testing::check_laws<within_gemm_limits<warpgroup_loss_tuning>>().text().empty());
+  CHECK(testing::check_laws<within_gemm_limits<warpgroup_loss_gradient_tuning>>().text().empty());
+  CHECK(testing::check_laws<within_gemm_limits<warpgroup_loss_product_tuning>>().text().empty());
+}
+
+TEST_CASE("the loss gives up pipeline stages to the memory of its rows", "[host]") {
+  CHECK(warpgroup_loss_tuning{}.beside(100).stages == 5);
+  CHECK(warpgroup_loss_tuning{}.beside(104).stages == 4);
+  CHECK(warpgroup_loss_tuning{}.beside(260).stages == 4);
+  CHECK(warpgroup_loss_tuning{}.beside(264).stages == 3);
+  CHECK(warpgroup_loss_tuning{}.beside(1000000).stages == 0);
+  warpgroup_gemm_policy const alone = warpgroup_loss_tuning{}(900);
+  CHECK(warpgroup_loss_tuning{}.beside(0) == alone);
+  for (int bytes = 0; bytes < 1200; bytes += 4) {
+    warpgroup_gemm_policy const found = warpgroup_loss_tuning{}.beside(bytes);
+    int const taken = found.stages * 128 * (128 + found.columns) + 256 * bytes;
+    CAPTURE(bytes);
+    CHECK((found.stages == 0 || taken <= 226 * 1024 - 128));
+    CHECK((found.stages == alone.stages || taken + 128 * (128 + found.columns) > 226 * 1024 - 128));
+  }
+}
+
+TEST_CASE("the cost of a part of the vocabulary is that of its turns of clusters", "[host]") {
+  for (std::int64_t const tokens : {1, 255, 256, 257, 8192}) {
+    for (std::int64_t const channels : {1, 64, 193, 2304}) {
+      for (std::int64_t const entries : {1, 192, 257, 6912, 128256}) {
+        CAPTURE(tokens, channels, entries);
+        double const expected =
+            cost_of_part(static_cast<double>(tokens), static_cast<double>(channels), static_cast<double>(entries));
+        CHECK(loss_part_costs::cost(tokens, channels, entries) == Approx(expected).epsilon(1e-12));
+      }
+    }
+  }
+}
