@@ -26,7 +26,7 @@ inline namespace v0 {
 namespace detail {
 
 /// The checks of a loss of operands T, whose rows of logits a Reducer runs over.
-template <class T, LogitReducer Reducer>
+template <class T, LogitReducer Statistics>
 struct linear_loss_arguments {
   /// Throws shape_error where a workspace has fewer bytes than a call needs.
   static void check_room(char const* function, workspace const& space, std::int64_t needed,
@@ -61,7 +61,7 @@ struct linear_loss_arguments {
                        options.smoothing, " but must be from 0 to 1");
     check<value_error>(is_finite(options.z_factor), function, ": the factor of the z-loss is ", options.z_factor,
                        " but must be finite");
-    check<value_error>(options.smoothing == 0.0F || has_reducer<sum_reducer<float>, Reducer>, function,
+    check<value_error>(options.smoothing == 0.0F || has_reducer<sum_reducer<float>, Statistics>, function,
                        ": the smoothing is ", options.smoothing, " but the reducer has no sum_reducer<float>");
     check<value_error>(options.sequence >= 0 && options.shift >= 0, function, ": the shift is ", options.shift,
                        " and the length of sequences ", options.sequence, " but neither must be negative");
@@ -99,7 +99,7 @@ struct linear_loss_arguments {
     check_length(back, "upstream gradients of losses", upstream.loss, losses, "losses");
     check_length(back, "upstream gradients of log-sum-exps", upstream.log_sum_exp, shape.tokens, "tokens");
     check_length(back, "upstream gradients of entropies", upstream.entropy, shape.tokens, "tokens");
-    check<value_error>(upstream.entropy.data == nullptr || has_reducer<entropy_reducer<float>, Reducer>, back,
+    check<value_error>(upstream.entropy.data == nullptr || has_reducer<entropy_reducer<float>, Statistics>, back,
                        ": entropies have gradients but the reducer has no entropy_reducer<float>");
     check_memory(back, "gradients of hidden states", out.hidden);
     check_memory(back, "gradients of the classifier", out.classifier);
@@ -123,10 +123,10 @@ struct linear_loss_arguments {
     check_length(where, "predictions", out.prediction, shape.tokens, "tokens");
     check_length(where, "accuracies", out.accuracy, 1, "results");
     check_length(where, "counts", out.labelled_count, 1, "results");
-    check<value_error>(out.entropy.data == nullptr || has_reducer<entropy_reducer<float>, Reducer>, where,
+    check<value_error>(out.entropy.data == nullptr || has_reducer<entropy_reducer<float>, Statistics>, where,
                        ": entropies are asked for but the reducer has no entropy_reducer<float>");
     check<value_error>((out.prediction.data == nullptr && out.accuracy.data == nullptr) ||
-                           has_reducer<arg_max_reducer<float>, Reducer>,
+                           has_reducer<arg_max_reducer<float>, Statistics>,
                        where, ": predictions are asked for but the reducer has no arg_max_reducer<float>");
   }
 
