@@ -112,7 +112,7 @@ void loss_on_host(benchmark::State& state) {
   exec.clear(hidden.view());
   exec.clear(classifier.view());
   exec.clear(labels.view());
-  auto const plan = loss::plan_backward(exec, shape, {});
+  auto const plan = loss::plan_backward(exec, shape);
   buffer<std::byte> memory(exec, plan.bytes());
   workspace const space(plan, memory);
   loss::inputs<std::int64_t> const in{{hidden.data(), {shape.tokens, shape.channels}},

@@ -66,7 +66,7 @@ template <class Loss, class T>
 explanation train(cuda const& exec) {
   return explain(exec, [&](auto const& dry) {
     linear_loss_shape const shape{8192, 128256, 4096};
-    auto const plan = Loss::plan_backward(dry, shape, {});
+    auto const plan = Loss::plan_backward(dry, shape);
     linear_loss_inputs<T, std::int64_t> const in{matrix<T const>(shape.tokens, shape.channels),
                                                  matrix<T const>(shape.vocabulary, shape.channels),
                                                  {nowhere<std::int64_t const>(), shape.tokens}};
@@ -177,8 +177,7 @@ std::vector<row> rows() {
        [](cuda const& e) {
          return attend<sage_attention2>(e, 16384, {}, attention_functions<tessera_test::slope_bias>{});
        }},
-      {"`cut_cross_entropy`",
-       [](cuda const& e) { return train<cut_cross_entropy, bfloat16>(e); }},
+      {"`cut_cross_entropy`", [](cuda const& e) { return train<cut_cross_entropy, bfloat16>(e); }},
       {"`loss_with_entropies` (above)", [](cuda const& e) { return train<loss_with_entropies, bfloat16>(e); }},
       {"`cut_cross_entropy_of<float>`", [](cuda const& e) { return train<cut_cross_entropy_of<float>, float>(e); }},
       {"`linear<bfloat16>`", [](cuda const& e) { return multiply<bfloat16, bfloat16>(e); }},

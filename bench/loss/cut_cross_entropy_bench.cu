@@ -205,11 +205,11 @@ void measure_forward(benchmark::State& state, loss_data data, linear_loss_shape 
   linear_loss_shape const& shape = problem.shape();
   {
     extra_memory const extra(problem.memory());
-    loss_run<loss> run(problem, {}, loss::plan(problem.exec(), shape));
+    loss_run<loss> run(problem, {}, loss::plan_forward(problem.exec(), shape));
     run.forward();
     report_loss(state, problem, run, extra);
   }
-  loss_run<loss> run(problem, {}, loss::plan(problem.exec(), shape));
+  loss_run<loss> run(problem, {}, loss::plan_forward(problem.exec(), shape));
   bench::device_array<bfloat16> logits(problem.memory(), static_cast<std::size_t>(shape.tokens * shape.vocabulary));
   bench::cublas_linear<bfloat16, bfloat16> peer(problem.memory(), shape.tokens, shape.vocabulary, shape.channels);
   cudaStream_t const stream = problem.memory().stream();
@@ -331,10 +331,12 @@ void measure_reducer(benchmark::State& state, bool has_backward, linear_loss_sha
   gradient_arrays<bfloat16> const gradients(problem);
   token_outputs const told(problem);
   linear_loss_shape const& shape = problem.shape();
-  loss_run<loss> run(problem, {},
-                     has_backward ? loss::plan_backward(problem.exec(), shape, {}) : loss::plan(problem.exec(), shape));
+  loss_run<loss> run(
+      problem, {},
+      has_backward ? loss::plan_backward(problem.exec(), shape) : loss::plan_forward(problem.exec(), shape));
   loss_run<plain> plain_run(
-      problem, {}, has_backward ? plain::plan_backward(problem.exec(), shape, {}) : plain::plan(problem.exec(), shape));
+      problem, {},
+      has_backward ? plain::plan_backward(problem.exec(), shape) : plain::plan_forward(problem.exec(), shape));
   bench::race seconds{};
   for (auto _ : state) {
     seconds = bench::alternate(

@@ -22,7 +22,7 @@ int main() {
   tessera::cpu const exec;
   loss::inputs<int> const in{{rows.data() + size, {tokens, channels}}, {rows.data(), {vocabulary, channels}}, labels};
   tessera::linear_loss_gradients<float> const gradients{{}, {outputs.data(), {vocabulary, channels}}};
-  auto const plan = loss::plan_backward<float>(exec, {tokens, vocabulary, channels}, {});
+  auto const plan = loss::plan_backward<float>(exec, {tokens, vocabulary, channels});
   tessera::buffer<std::byte> memory(exec, plan.bytes());
   for (int step = 0; step < 3; ++step) {
     loss::forward(exec, in, {}, {.loss = {outputs.data() + size, 1}}, tessera::workspace(plan, memory));

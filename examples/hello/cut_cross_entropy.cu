@@ -24,7 +24,7 @@ int main() {
   exec.copy(entries, labels);
   loss::inputs<int> const in{{there.data() + size, {tokens, channels}}, {there.data(), {vocabulary, channels}}, labels};
   tessera::linear_loss_gradients<float> const gradients{{}, {outputs.data(), {vocabulary, channels}}};
-  auto const plan = loss::plan_backward<float>(exec, {tokens, vocabulary, channels}, {});
+  auto const plan = loss::plan_backward<float>(exec, {tokens, vocabulary, channels});
   tessera::buffer<std::byte> memory(exec, plan.bytes());
   for (int step = 0; step < 3; ++step) {
     exec.copy(rows, there);

@@ -79,8 +79,8 @@ class loss_measurement {
     measure_dense(row, with_gradients);
     tessera::buffer<float> value(exec_, 1);
     std::int64_t const before = start();
-    auto const plan =
-        with_gradients ? Loss::template plan_backward<float>(exec_, shape(), options) : Loss::plan(exec_, shape());
+    auto const plan = with_gradients ? Loss::template plan_backward<float>(exec_, shape(), options)
+                                     : Loss::plan_forward(exec_, shape());
     tessera::buffer<std::byte> block(exec_, plan.bytes());
     tessera::workspace const space(plan, block);
     row.milliseconds = 1e3 * seconds_of(
@@ -152,7 +152,7 @@ class loss_measurement {
 loss_plan plan_of(std::string model, linear_loss_shape const& shape) {
   cpu const exec;
   return {std::move(model), shape.tokens * shape.vocabulary * std::int64_t{sizeof(bfloat16)},
-          cut_cross_entropy::plan(exec, shape).bytes(), cut_cross_entropy::plan_backward(exec, shape, {}).bytes()};
+          cut_cross_entropy::plan_forward(exec, shape).bytes(), cut_cross_entropy::plan_backward(exec, shape).bytes()};
 }
 
 std::string error_text(double error) {

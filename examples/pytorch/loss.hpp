@@ -22,7 +22,7 @@ class loss_on final : public loss_backend {
       auto const options = loss_options(ignore_index);
       auto const shape = loss_shape(hidden, classifier);
       auto const plan =
-          for_backward ? Loss::template plan_backward<bfloat16>(exec, shape, options) : Loss::plan(exec, shape);
+          for_backward ? Loss::template plan_backward<bfloat16>(exec, shape, options) : Loss::plan_forward(exec, shape);
       torch::Tensor const space = bytes_on(hidden.device(), plan.bytes());
       torch::Tensor loss = torch::empty({1}, hidden.options().dtype(torch::kFloat32));
       Loss::forward(exec, loss_inputs<Loss>(hidden, classifier, labels), options, {.loss = writable<float>(loss)},

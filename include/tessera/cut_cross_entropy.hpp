@@ -22,7 +22,7 @@
 ///     loss::backward(exec, inputs, options, {}, gradients, space);
 ///     exec.wait();
 ///
-/// With a tessera::cuda executor, in a source for nvcc, nothing else changes. plan() makes a smaller workspace plan,
+/// With a tessera::cuda executor, in a source for nvcc, nothing else changes. plan_forward() plans a smaller workspace,
 /// for the forward pass alone.
 ///
 /// For token i with label x, hidden state e_i, classifier rows c_j, bias b_j, and q the target distribution:

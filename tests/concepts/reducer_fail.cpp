@@ -14,8 +14,8 @@ struct without_identity {
 
 tessera::workspace_plan plan() {
 #if defined(TESSERA_FAIL)
-  return tessera::linear_loss<tile, without_identity>::plan(tessera::cpu{}, {4, 100, 16});
+  return tessera::linear_loss<tile, without_identity>::plan_forward(tessera::cpu{}, {4, 100, 16});
 #else
-  return tessera::linear_loss<tile, tessera::lse_reducer<float>>::plan(tessera::cpu{}, {4, 100, 16});
+  return tessera::linear_loss<tile, tessera::lse_reducer<float>>::plan_forward(tessera::cpu{}, {4, 100, 16});
 #endif
 }

@@ -54,7 +54,7 @@ double expected_loss(std::vector<bfloat16> const& hidden, std::vector<bfloat16> 
 float computed_loss(tessera::cpu const& exec, std::vector<bfloat16> const& hidden,
                     std::vector<bfloat16> const& classifier, std::vector<std::int64_t> const& labels) {
   using loss = tessera::exact_cross_entropy;
-  auto const plan = loss::plan(exec, {tokens, vocabulary, channels});
+  auto const plan = loss::plan_forward(exec, {tokens, vocabulary, channels});
   tessera::buffer<std::byte> memory(exec, plan.bytes());
   std::vector<float> value(1, -1.0F);
   loss::inputs<std::int64_t> const inputs{

@@ -193,7 +193,7 @@ struct loss_results {
 template <class Loss, class Reducer, class Executor, class T, class Label>
 loss_results run_loss(Executor const& exec, loss_problem<T, Label> const& p) {
   loss_results results(p.tokens, p.options.reduction);
-  auto const plan = Loss::plan(exec, {p.tokens, p.vocabulary, p.channels});
+  auto const plan = Loss::plan_forward(exec, {p.tokens, p.vocabulary, p.channels});
   tessera::buffer<std::byte> memory(exec, plan.bytes());
   Loss::forward(exec, p.inputs(), p.options, results.outputs<Reducer>(), tessera::workspace(plan, memory));
   return results;

@@ -180,14 +180,14 @@ TEST_CASE("without a budget a backward pass of usual size needs at most 160 MiB"
   using loss = exact_cross_entropy;
   for (linear_loss_shape const& shape :
        {linear_loss_shape{8192, 256000, 2304}, linear_loss_shape{8192, 128256, 4096}}) {
-    std::int64_t const bytes = loss::plan_backward(exec, shape, {}).bytes();
+    std::int64_t const bytes = loss::plan_backward(exec, shape).bytes();
     CHECK((bytes <= most && bytes > most / 2));
     linear_loss_options more;
     more.workspace_budget = std::int64_t{1} << 30;
     std::int64_t const more_bytes = loss::plan_backward(exec, shape, more).bytes();
     CHECK((more_bytes <= more.workspace_budget && more_bytes > bytes));
   }
-  CHECK(loss::plan_backward(exec, {1 << 20, 256000, 4096}, {}).bytes() > most);
+  CHECK(loss::plan_backward(exec, {1 << 20, 256000, 4096}).bytes() > most);
 }
 
 TEST_CASE("tokens that do not count have gradients of zero and harm no others", "[host]") {
@@ -268,7 +268,7 @@ TEST_CASE("a backward pass says what does not fit together", "[host]") {
   auto const problem = make_loss_problem<float>(4, 6, 8);
   using loss = small_loss<float>;
   std::vector<float> values(100);
-  auto const plan = loss::plan_backward<float>(exec, {4, 6, 8}, {});
+  auto const plan = loss::plan_backward<float>(exec, {4, 6, 8});
   buffer<std::byte> memory(exec, plan.bytes());
   auto const message = [&](loss_upstream const& upstream, linear_loss_gradients<float> const& out,
                            linear_loss_options const& options = {}) -> std::string {

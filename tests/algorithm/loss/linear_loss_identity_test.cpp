@@ -159,7 +159,7 @@ TEST_CASE("matrices may be larger than 2^31 elements", "[host]") {
   auto in = problem.inputs();
   in.classifier = matrix_view<float const>(rows, {4, 8}, {static_cast<std::int64_t>(stride), 1});
   cpu const exec{.threads = 1};
-  auto const plan = loss::plan(exec, {3, 4, 8});
+  auto const plan = loss::plan_forward(exec, {3, 4, 8});
   buffer<std::byte> memory(exec, plan.bytes());
   std::vector<float> value(1);
   loss::forward(exec, in, {}, {.loss = value}, workspace(plan, memory));

@@ -56,7 +56,8 @@ reduced_rows<Reducer> reduce_on(Executor const& exec, problem_type const& p, boo
   detail::loss_regions<loss_gemm_tile<bfloat16>, Reducer> const places("test", shape);
   tessera::cuda const host;
   device_problem<bfloat16, std::int64_t> const in(host, p);
-  workspace_plan const plan = with_marks ? loss::plan_backward(exec, shape, p.options) : loss::plan(exec, shape);
+  workspace_plan const plan =
+      with_marks ? loss::plan_backward(exec, shape, p.options) : loss::plan_forward(exec, shape);
   buffer<std::byte> memory(host, plan.bytes());
   std::vector<std::byte> bytes(static_cast<std::size_t>(plan.bytes()));
   std::vector<state_type> states(static_cast<std::size_t>(places.states.count), Reducer{}.identity());

@@ -53,7 +53,8 @@ struct both_passes {
     exec.copy(bytes, memory);
   }
   void forward(problem_type const& p, bool for_backward = true) {
-    auto const plan = for_backward ? loss::plan_backward(exec, shape_of(p), p.options) : loss::plan(exec, shape_of(p));
+    auto const plan =
+        for_backward ? loss::plan_backward(exec, shape_of(p), p.options) : loss::plan_forward(exec, shape_of(p));
     std::vector<float> value(p.options.reduction == loss_reduction::none ? static_cast<std::size_t>(p.tokens) : 1);
     loss::forward(exec, p.inputs(), p.options, {.loss = value}, workspace(plan, memory));
   }
@@ -180,7 +181,7 @@ TEST_CASE("a backward pass after a forward pass without room for it is refused",
 TEST_CASE("a backward pass in a workspace of a smaller plan is refused at once", "[host]") {
   auto const problem = full_problem();
   cpu const exec{.threads = 1};
-  auto const plan = loss::plan(exec, shape_of(problem));
+  auto const plan = loss::plan_forward(exec, shape_of(problem));
   auto const needed = loss::plan_backward(exec, shape_of(problem), problem.options);
   buffer<std::byte> memory(exec, plan.bytes());
   workspace const space(plan, memory);

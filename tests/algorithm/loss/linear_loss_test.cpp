@@ -120,7 +120,7 @@ TEST_CASE("a user's own reducer runs beside the loss, and its states reach the u
   using loss = small_loss<float, top_four>;
   cpu const exec{.threads = 2};
   loss_results results(problem.tokens, problem.options.reduction);
-  auto const plan = loss::plan(exec, {problem.tokens, problem.vocabulary, problem.channels});
+  auto const plan = loss::plan_forward(exec, {problem.tokens, problem.vocabulary, problem.channels});
   buffer<std::byte> memory(exec, plan.bytes());
   std::vector<top_four::state_type> states(70, top_four::state_type{{}, -1, -1});
   std::vector<std::int64_t> rows(70, -1);
@@ -278,7 +278,7 @@ TEST_CASE("the loss honours strides of everything", "[host]") {
   in.hidden = matrix_view<float const>(hidden.data(), {20, 12}, {2, 40});
   in.labels = array_view<std::int64_t const>(labels.data(), {20}, {2});
   std::vector<float> value(1);
-  auto const plan = loss::plan(exec, {20, 30, 12});
+  auto const plan = loss::plan_forward(exec, {20, 30, 12});
   buffer<std::byte> memory(exec, plan.bytes());
   loss::forward(exec, in, {}, {value}, workspace(plan, memory));
   exec.wait();
@@ -288,9 +288,9 @@ TEST_CASE("the loss honours strides of everything", "[host]") {
 TEST_CASE("a loss alone takes little memory, however large the vocabulary", "[host]") {
   cpu const exec{.threads = 1};
   using loss = cut_cross_entropy;
-  CHECK(loss::plan(exec, {8192, 256000, 2304}).bytes() <= 1 << 20);
-  CHECK(loss::plan(exec, {8192, 128256, 4096}).bytes() <= 1 << 20);
-  CHECK(loss::plan(exec, {1 << 20, 256000, 2304}).bytes() <= std::int64_t{81} << 20);
+  CHECK(loss::plan_forward(exec, {8192, 256000, 2304}).bytes() <= 1 << 20);
+  CHECK(loss::plan_forward(exec, {8192, 128256, 4096}).bytes() <= 1 << 20);
+  CHECK(loss::plan_forward(exec, {1 << 20, 256000, 2304}).bytes() <= std::int64_t{81} << 20);
 }
 
 TEST_CASE("the portable forward pass says that it leaves no marks", "[host]") {
@@ -315,7 +315,7 @@ TEST_CASE("a loss says what does not fit together", "[host]") {
   auto const problem = make_loss_problem<float>(4, 6, 8, true);
   using loss = small_loss<float>;
   std::vector<float> value(4);
-  auto const plan = loss::plan(exec, {4, 6, 8});
+  auto const plan = loss::plan_forward(exec, {4, 6, 8});
   CHECK_THAT(plan.describe(), contains("log-sum-exps"));
   buffer<std::byte> memory(exec, plan.bytes());
   auto const message = [&](loss::inputs<std::int64_t> const& in, linear_loss_options const& options,
@@ -373,7 +373,7 @@ TEST_CASE("a loss refuses options that are no numbers, and views without memory"
   std::vector<float> value(1);
   auto const message = [&](loss::inputs<std::int64_t> const& in, linear_loss_options const& options,
                            linear_loss_outputs const& out, linear_loss_gradients<float> const& gradients = {}) {
-    auto const plan = loss::plan_backward(exec, {4, 6, 8}, {});
+    auto const plan = loss::plan_backward(exec, {4, 6, 8});
     buffer<std::byte> memory(exec, plan.bytes());
     try {
       loss::forward(exec, in, options, out, workspace(plan, memory));
@@ -421,7 +421,7 @@ TEST_CASE("a loss names the extents that its workspace was not planned for, and 
   auto const problem = make_loss_problem<float>(300, 70, 8, true);
   using loss = small_loss<float>;
   std::vector<float> value(1);
-  auto const small = loss::plan(exec, {1, 70, 8});
+  auto const small = loss::plan_forward(exec, {1, 70, 8});
   buffer<std::byte> memory(exec, small.bytes());
   workspace const space(small, memory);
   auto const needed = [](std::int64_t bytes) {
@@ -429,14 +429,15 @@ TEST_CASE("a loss names the extents that its workspace was not planned for, and 
   };
   CHECK_THROWS_WITH(loss::forward(exec, problem.inputs(), {}, {value}, space),
                     "linear_loss.forward: the workspace is of a plan of " + std::to_string(small.bytes()) +
-                        needed(loss::plan(exec, {300, 70, 8}).bytes()));
+                        needed(loss::plan_forward(exec, {300, 70, 8}).bytes()));
   CHECK_THROWS_WITH(loss::backward(exec, problem.inputs(), {}, {}, linear_loss_gradients<float>{}, space),
                     "linear_loss.backward: the workspace is of a plan of " + std::to_string(small.bytes()) +
-                        needed(loss::plan_backward(exec, {300, 70, 8}, {}).bytes()));
+                        needed(loss::plan_backward(exec, {300, 70, 8}).bytes()));
 
   std::int64_t const huge = std::int64_t{1} << 61;
-  CHECK_THROWS_WITH(loss::plan(exec, {huge, 100, 64}), contains("linear_loss.forward: there are 2305843009213693952"));
-  CHECK_THROWS_AS(loss::plan_backward(exec, {100, 100, huge}, {}), shape_error);
+  CHECK_THROWS_WITH(loss::plan_forward(exec, {huge, 100, 64}),
+                    contains("linear_loss.forward: there are 2305843009213693952"));
+  CHECK_THROWS_AS(loss::plan_backward(exec, {100, 100, huge}), shape_error);
   // The largest extents there are: whatever the plan says of them, no product wraps.
   CHECK_THROWS_AS(loss::plan_backward(exec, {std::int64_t{1} << 40, 0x7fffffff, 0x7fffffff}, {}), shape_error);
 }

@@ -149,8 +149,7 @@ struct found_subspace {
 found_subspace find_on_device(tessera::cuda const& exec, std::vector<float> const& gram, std::int64_t width,
                               std::int64_t rank, bool with_graph = false) {
   key_factorization const factorization(width, rank);
-  workspace_plan plan("test");
-  auto const regions = factorization.add_to(plan);
+  workspace_plan const plan = factorization.plan_find(exec);
   buffer<std::byte> memory =
       to_device(exec, std::vector<std::byte>(static_cast<std::size_t>(plan.bytes()), std::byte{0xff}));
   workspace const space(plan, memory.view());
@@ -163,7 +162,7 @@ found_subspace find_on_device(tessera::cuda const& exec, std::vector<float> cons
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t replay = nullptr;
     cuda_ok(cudaStreamBeginCapture(exec.stream, cudaStreamCaptureModeThreadLocal));
-    factorization.find(exec, all, regions, space, target);
+    factorization.find(exec, all, target, space);
     cuda_ok(cudaStreamEndCapture(exec.stream, &graph));
     cuda_ok(cudaGraphInstantiate(&replay, graph, 0));
     cuda_ok(cudaGraphLaunch(replay, exec.stream));
@@ -171,10 +170,10 @@ found_subspace find_on_device(tessera::cuda const& exec, std::vector<float> cons
     cuda_ok(cudaGraphExecDestroy(replay));
     cuda_ok(cudaGraphDestroy(graph));
   } else {
-    factorization.find(exec, all, regions, space, target);
+    factorization.find(exec, all, target, space);
   }
   std::vector<subspace_measures> measures(1);
-  exec.copy(key_factorization::measures(regions, space), measures);
+  exec.copy(factorization.measures(space), measures);
   return {to_host(exec, directions), measures[0]};
 }
 

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <tessera/algorithm/subspace/factorize_keys.hpp>
 #include <tessera/core/bfloat16.hpp>
+#include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cpu.hpp>
+#include <tessera/exec/workspace.hpp>
 #include <tessera/testing/adversary.hpp>
 
 #include "support/catch.hpp"
@@ -74,4 +78,42 @@ TEST_CASE("a rank beyond the width is refused with both numbers", "[host]") {
   CHECK_THROWS_WITH(key_factorization(64, 65),
                     "key_factorization: the rank is 65 but keys of all heads have 64 channels");
   CHECK_THROWS_WITH(key_factorization(64, 6, {0, 2}), tessera_test::contains("there are 0 iterations"));
+}
+
+TEST_CASE("a workspace of plan_find() gives the bits of regions in another plan, and takes no other extents",
+          "[host]") {
+  cpu const exec{.threads = 1};
+  std::int64_t const width = 32;
+  auto const keys = keys_with(2, 40, 16, [](double i) { return 1.0 / (i + 1); });
+  auto const expected = factorize(exec, keys, 2, 40, 16, 4);
+  key_factorization const factorization(width, 4);
+  workspace_plan const plan = factorization.plan_find(exec);
+  buffer<std::byte> memory(exec, plan.bytes());
+  workspace const space(plan, memory);
+  std::vector<float> directions(static_cast<std::size_t>(width * 4));
+  std::vector<float> gram = expected.gram;
+  matrix_view<float> const products(gram.data(), {width, width});
+  matrix_view<float> const target(directions.data(), {width, 4});
+  factorization.settle(exec, view<float const, 3>(keys.data(), {2, 40, 16}), products, space);
+  factorization.find(exec, matrix_view<float const>(products), target, space);
+  CHECK(directions == expected.directions);
+  CHECK(factorization.measures(space)[0].held == expected.measures.held);
+
+  using tessera_test::contains;
+  CHECK_THROWS_WITH(factorization.find(exec, matrix_view<float const>(gram.data(), {width, width - 1}), target, space),
+                    contains("key_factorization.find: products of channels are 32 x 31 but 32 x 32 were planned"));
+  CHECK_THROWS_WITH(factorization.find(exec, matrix_view<float const>(products),
+                                       matrix_view<float>(directions.data(), {width, 3}), space),
+                    contains("key_factorization.find: directions are 32 x 3 but 32 x 4 were planned"));
+  CHECK_THROWS_WITH(
+      factorization.settle(exec, view<float const, 3>(keys.data(), {1, 40, 16}), products, space),
+      contains("key_factorization.settle: keys have 1 heads of 16 channels but 32 channels in all were planned"));
+  key_factorization const larger(2 * width, 4);
+  std::vector<float> const more(static_cast<std::size_t>(4 * width * width));
+  std::vector<float> longer(static_cast<std::size_t>(2 * width * 4));
+  CHECK_THROWS_WITH(
+      larger.find(exec, matrix_view<float const>(more.data(), {2 * width, 2 * width}),
+                  matrix_view<float>(longer.data(), {2 * width, 4}), space),
+      contains("key_factorization.find: the workspace is of a plan of " + std::to_string(plan.bytes()) +
+               " bytes but 4 directions of 64 channels need " + std::to_string(larger.plan_find(exec).bytes())));
 }

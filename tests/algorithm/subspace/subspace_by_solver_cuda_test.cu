@@ -31,21 +31,24 @@ struct searches {
 searches search_both(tessera::cuda const& exec, std::vector<float> const& gram, std::int64_t width, std::int64_t rank) {
   key_factorization const factorization(width, rank);
   subspace_by_solver solver(exec, width, rank);
-  workspace_plan plan("test");
-  auto const of_rounds = factorization.add_to(plan);
-  auto const of_solver = solver.add_to(plan);
-  buffer<std::byte> memory =
-      to_device(exec, std::vector<std::byte>(static_cast<std::size_t>(plan.bytes()), std::byte{0xff}));
-  workspace const space(plan, memory.view());
+  workspace_plan const plan_of_rounds = factorization.plan_find(exec);
+  workspace_plan const plan_of_solver = solver.plan_find(exec);
+  auto const filled = [&](workspace_plan const& plan) {
+    return to_device(exec, std::vector<std::byte>(static_cast<std::size_t>(plan.bytes()), std::byte{0xff}));
+  };
+  buffer<std::byte> memory_of_rounds = filled(plan_of_rounds);
+  buffer<std::byte> memory_of_solver = filled(plan_of_solver);
+  workspace const of_rounds(plan_of_rounds, memory_of_rounds.view());
+  workspace const of_solver(plan_of_solver, memory_of_solver.view());
   buffer<float> const products = to_device(exec, gram);
   buffer<float> best = to_device(exec, std::vector<float>(static_cast<std::size_t>(width * rank), -77.0F));
   buffer<float> found = to_device(exec, std::vector<float>(static_cast<std::size_t>(width * rank), -77.0F));
   matrix_view<float const> const all(products.data(), {width, width});
-  solver.find(exec, all, of_solver, space, matrix_view<float>(best.data(), {width, rank}));
-  factorization.find(exec, all, of_rounds, space, matrix_view<float>(found.data(), {width, rank}));
+  solver.find(exec, all, matrix_view<float>(best.data(), {width, rank}), of_solver);
+  factorization.find(exec, all, matrix_view<float>(found.data(), {width, rank}), of_rounds);
   std::vector<subspace_measures> measures(2);
-  exec.copy(space[of_solver.measures], array_view<subspace_measures>(&measures[0], 1));
-  exec.copy(space[of_rounds.measures], array_view<subspace_measures>(&measures[1], 1));
+  exec.copy(solver.measures(of_solver), array_view<subspace_measures>(&measures[0], 1));
+  exec.copy(factorization.measures(of_rounds), array_view<subspace_measures>(&measures[1], 1));
   return {measures[0], measures[1], to_host(exec, best)};
 }
 

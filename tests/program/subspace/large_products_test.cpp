@@ -33,15 +33,14 @@ settled settle(Executor const& exec, std::vector<T> const& keys) {
   std::int64_t const tokens = static_cast<std::int64_t>(keys.size()) / width;
   view<T const, 3> const rows(keys.data(), {head_count, tokens, channels});
   key_factorization const factorization(width, 8);
-  workspace_plan plan("test");
-  auto const regions = factorization.add_to(plan);
+  workspace_plan const plan = factorization.plan_find(exec);
   buffer<std::byte> memory(plan.bytes());
   workspace const space(plan, memory.view());
   settled made{std::vector<float>(static_cast<std::size_t>(width * width)), 0.0F};
   matrix_view<float> const gram(made.gram.data(), {width, width});
   factorization.accumulate(cpu{}, rows, gram);
-  factorization.settle(exec, rows, gram, regions, space);
-  made.scale = key_factorization::measures(regions, space)[0].scale;
+  factorization.settle(exec, rows, gram, space);
+  made.scale = factorization.measures(space)[0].scale;
   return made;
 }
 

@@ -6,7 +6,7 @@
 ///     #include <tessera/tile/gemm_tile.hpp>
 ///
 ///     using loss = tessera::linear_loss<gemm_tile<bfloat16, shape<64, 64, 16>>, lse_reducer<float>>;
-///     auto const plan = loss::plan(exec, {tokens, vocabulary, channels});
+///     auto const plan = loss::plan_forward(exec, {tokens, vocabulary, channels}, options);
 ///     loss::forward(exec, loss::inputs<std::int64_t>{hidden, classifier, labels}, options, {value},
 ///                   tessera::workspace(plan, memory));
 ///
@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/algorithm/loss/linear_loss_arguments.hpp>
 #include <tessera/algorithm/loss/linear_loss_gradients.hpp>
 #include <tessera/algorithm/loss/linear_loss_regions.hpp>
 #include <tessera/algorithm/loss/linear_loss_types.hpp>
@@ -106,10 +107,13 @@ struct linear_loss {
   /// the portable program runs, which takes about 17 times as long.
   static constexpr bool is_for_warpgroups = reduces_on_warpgroups<Tile, reducer_type>;
 
-  /// The workspace that forward() needs.
+  /// The workspace that forward() needs alone; plan_backward() makes one for both passes. Throws shape_error or
+  /// value_error for extents or options that no call takes.
   template <Executor Exec>
-  static workspace_plan plan(Exec const&, linear_loss_shape const& shape) {
-    check_extents(shape);
+  static workspace_plan plan_forward(Exec const&, linear_loss_shape const& shape,
+                                     linear_loss_options const& options = {}) {
+    arguments::check_extents(where, shape);
+    arguments::check_options(where, shape, options);
     return regions(where, shape).plan;
   }
 
@@ -121,10 +125,10 @@ struct linear_loss {
             RowFinish<typename Statistics::state_type> Finish = keep_no_state>
   static void forward(Exec const& exec, inputs<Label> const& in, linear_loss_options const& options,
                       linear_loss_outputs const& out, workspace const& space, Finish const& finish = {}) {
-    linear_loss_shape const shape = check_inputs(where, in, options);
-    check_outputs(shape, options, out);
+    linear_loss_shape const shape = arguments::check_inputs(where, in, options);
+    arguments::check_outputs(shape, options, out);
     mark_regions const places(where, shape, kept_entries(exec, shape, options), workspace_plan::record::sizes);
-    check_room(where, space, places.forward_bytes(), shape);
+    arguments::check_room(where, space, places.forward_bytes(), shape);
     loss_token_list const tokens = places.token_list(space);
     bool const is_reduced = options.reduction != loss_reduction::none;
     loss_token_outputs const of_tokens{is_reduced ? array_view<float>{} : out.loss, out.log_sum_exp,
@@ -174,11 +178,13 @@ struct linear_loss {
     exec.run(stamp_loss<value_type, Label>{stamp, samples_of(in), space[places.stamp]}, 1);
   }
 
-  /// The one workspace that forward() and then backward() need. Gradient: see linear_loss_gradients.
+  /// The one workspace that forward() and then backward() need, both with these options. Gradient: see
+  /// linear_loss_gradients. Throws as plan_forward() does.
   template <class Gradient = value_type, Executor Exec>
   static workspace_plan plan_backward(Exec const& exec, linear_loss_shape const& shape,
-                                      linear_loss_options const& options) {
-    check_extents(shape);
+                                      linear_loss_options const& options = {}) {
+    arguments::check_extents(back, shape);
+    arguments::check_options(back, shape, options);
     return gradient_regions<Gradient>(back, shape, options, orders_entries_for(exec, options),
                                       kept_entries(exec, shape, options))
         .plan;
@@ -195,11 +201,11 @@ struct linear_loss {
                        workspace const& space) {
     static_assert(std::is_same_v<Gradient, float> || std::is_same_v<Gradient, value_type>,
                   "tessera: gradients of a loss are float or of the type of its inputs");
-    linear_loss_shape const shape = check_inputs(back, in, options);
-    check_gradients(shape, options, upstream, out);
+    linear_loss_shape const shape = arguments::check_inputs(back, in, options);
+    arguments::check_gradients(shape, options, upstream, out);
     gradient_regions<Gradient> const places(back, shape, options, orders_entries_for(exec, options),
                                             kept_entries(exec, shape, options), workspace_plan::record::sizes);
-    check_room(back, space, places.plan.bytes(), shape);
+    arguments::check_room(back, space, places.plan.bytes(), shape);
     loss_token_list const tokens = places.token_list(space);
     array_view<float> const late_scale = space[places.late_scale];
     check_loss_stamp<value_type, Label> const check_stamp{stamp_of(shape, options, true, places.kept), samples_of(in),
@@ -267,9 +273,10 @@ struct linear_loss {
  private:
   template <class... Given>
   static void refuse_forward() {
-    static_assert(never<Given...>,
-                  "tessera: linear_loss.forward takes an executor, inputs<Label>, linear_loss_options, "
-                  "linear_loss_outputs and a workspace of plan(); in braces without a type Label is std::int64_t");
+    static_assert(
+        never<Given...>,
+        "tessera: linear_loss.forward takes an executor, inputs<Label>, linear_loss_options, "
+        "linear_loss_outputs and a workspace of plan_forward(); in braces without a type Label is std::int64_t");
   }
   template <class... Given>
   static void refuse_backward() {
@@ -279,6 +286,7 @@ struct linear_loss {
                   "is std::int64_t, and Gradient what hidden states are");
   }
 
+  using arguments = detail::linear_loss_arguments<value_type, reducer_type>;
   using regions = detail::loss_regions<Tile, reducer_type>;
   using mark_regions = detail::loss_mark_regions<Tile, reducer_type>;
   template <class Gradient>
@@ -359,125 +367,6 @@ struct linear_loss {
       stamp.add(loss_stamp::plan, number);
     }
     return stamp;
-  }
-
-  static constexpr std::int64_t most_tokens = std::int64_t{1} << 40;
-
-  static void check_room(char const* function, workspace const& space, std::int64_t needed,
-                         linear_loss_shape const& shape) {
-    space.check_room(function, needed, shape.tokens, " tokens of ", shape.channels, " channels and ", shape.vocabulary,
-                     " entries");
-  }
-
-  static void check_extents(linear_loss_shape const& shape) {
-    check<shape_error>(shape.tokens >= 0 && shape.channels >= 0, where, ": there are ", shape.tokens, " tokens of ",
-                       shape.channels, " channels but neither must be negative");
-    check<shape_error>(shape.tokens <= most_tokens && shape.channels <= 0x7fffffff, where, ": there are ", shape.tokens,
-                       " tokens of ", shape.channels, " channels but at most ", most_tokens, " of ", 0x7fffffff,
-                       " can be");
-    check<shape_error>(shape.vocabulary >= 1 && shape.vocabulary <= 0x7fffffff, where, ": the vocabulary has ",
-                       shape.vocabulary, " entries but must have 1 to ", 0x7fffffff);
-  }
-
-  template <class Label>
-  static linear_loss_shape check_inputs(char const* function, inputs<Label> const& in,
-                                        linear_loss_options const& options) {
-    linear_loss_shape const shape{in.hidden.extent(0), in.classifier.extent(0), in.hidden.extent(1)};
-    check_extents(shape);
-    check<shape_error>(in.classifier.extent(1) == shape.channels, function, ": the hidden states have ", shape.channels,
-                       " channels but the classifier has ", in.classifier.extent(1));
-    check<shape_error>(in.labels.size() == shape.tokens, function, ": there are ", in.labels.size(), " labels but ",
-                       shape.tokens, " tokens");
-    check_memory(function, "hidden states", in.hidden);
-    check_memory(function, "rows of the classifier", in.classifier);
-    check_memory(function, "labels", in.labels);
-    check_memory(function, "biases", in.bias);
-    check<shape_error>(in.bias.data == nullptr || in.bias.size() == shape.vocabulary, function, ": the bias has ",
-                       in.bias.size(), " values but the vocabulary has ", shape.vocabulary);
-    check_length(function, "weights", in.weights, shape.tokens, "tokens");
-    check<value_error>(options.temperature > 0 && options.temperature < infinity, function, ": the temperature is ",
-                       options.temperature, " but must be positive and finite");
-    check<value_error>(1.0F / options.temperature < infinity, function, ": the temperature is ", options.temperature,
-                       ", whose reciprocal is not finite");
-    check<value_error>(!is_nan(options.hidden_threshold) && !is_nan(options.classifier_threshold), function,
-                       ": the thresholds of the filter are ", options.hidden_threshold, " and ",
-                       options.classifier_threshold, " but must be numbers");
-    check<value_error>(options.softcap >= 0 && options.softcap < infinity, function, ": the softcap is ",
-                       options.softcap, " but must be finite and not negative");
-    check<value_error>(options.smoothing >= 0 && options.smoothing <= 1, function, ": the smoothing is ",
-                       options.smoothing, " but must be from 0 to 1");
-    check<value_error>(is_finite(options.z_factor), function, ": the factor of the z-loss is ", options.z_factor,
-                       " but must be finite");
-    check<value_error>(options.smoothing == 0.0F || has_reducer<sum_reducer<float>, reducer_type>, function,
-                       ": the smoothing is ", options.smoothing, " but the reducer has no sum_reducer<float>");
-    check<value_error>(options.sequence >= 0 && options.shift >= 0, function, ": the shift is ", options.shift,
-                       " and the length of sequences ", options.sequence, " but neither must be negative");
-    check<shape_error>(options.sequence == 0 || shape.tokens % options.sequence == 0, function, ": there are ",
-                       shape.tokens, " tokens, which are no whole number of sequences of ", options.sequence);
-    return shape;
-  }
-
-  template <class Gradient>
-  static void check_gradients(linear_loss_shape const& shape, linear_loss_options const& options,
-                              loss_upstream const& upstream, linear_loss_gradients<Gradient> const& out) {
-    std::int64_t const losses = options.reduction == loss_reduction::none ? shape.tokens : 1;
-    check_length(back, "upstream gradients of losses", upstream.loss, losses, "losses");
-    check_length(back, "upstream gradients of log-sum-exps", upstream.log_sum_exp, shape.tokens, "tokens");
-    check_length(back, "upstream gradients of entropies", upstream.entropy, shape.tokens, "tokens");
-    check<value_error>(upstream.entropy.data == nullptr || has_reducer<entropy_reducer<float>, reducer_type>, back,
-                       ": entropies have gradients but the reducer has no entropy_reducer<float>");
-    check_memory(back, "gradients of hidden states", out.hidden);
-    check_memory(back, "gradients of the classifier", out.classifier);
-    check_matrix("hidden states", out.hidden, shape.tokens, shape.channels);
-    check_matrix("classifier", out.classifier, shape.vocabulary, shape.channels);
-    check_length(back, "gradients of the bias", out.bias, shape.vocabulary, "entries of the vocabulary");
-    check<value_error>(options.workspace_budget >= 0, back, ": the budget of the workspace is ",
-                       options.workspace_budget, " bytes but must not be negative");
-  }
-
-  template <class Gradient>
-  static void check_matrix(char const* what, matrix_view<Gradient> matrix, std::int64_t rows, std::int64_t columns) {
-    if (matrix.data == nullptr) {
-      return;
-    }
-    bool const is_empty = rows == 0 || columns == 0;
-    check<shape_error>(matrix.extent(0) == rows && matrix.extent(1) == columns, back, ": the gradient of the ", what,
-                       " is ", matrix.extent(0), " x ", matrix.extent(1), " but must be ", rows, " x ", columns);
-    for (int dimension = 0; dimension < 2; ++dimension) {
-      check<shape_error>(is_empty || matrix.extent(dimension) < 2 || matrix.stride(dimension) != 0, back,
-                         ": dimension ", dimension, " of the gradient of the ", what, " has ", matrix.extent(dimension),
-                         " elements with a stride of 0");
-    }
-  }
-
-  static void check_outputs(linear_loss_shape const& shape, linear_loss_options const& options,
-                            linear_loss_outputs const& out) {
-    bool const is_reduced = options.reduction != loss_reduction::none;
-    check_memory(where, "losses", out.loss);
-    check<shape_error>(out.loss.size() == (is_reduced ? 1 : shape.tokens), where, ": the loss has ", out.loss.size(),
-                       " elements but needs ", is_reduced ? 1 : shape.tokens);
-    check_length(where, "log-sum-exps", out.log_sum_exp, shape.tokens, "tokens");
-    check_length(where, "log-probabilities", out.log_probability, shape.tokens, "tokens");
-    check_length(where, "entropies", out.entropy, shape.tokens, "tokens");
-    check_length(where, "predictions", out.prediction, shape.tokens, "tokens");
-    check_length(where, "accuracies", out.accuracy, 1, "results");
-    check_length(where, "counts", out.labelled_count, 1, "results");
-    check<value_error>(out.entropy.data == nullptr || has_reducer<entropy_reducer<float>, reducer_type>, where,
-                       ": entropies are asked for but the reducer has no entropy_reducer<float>");
-    check<value_error>((out.prediction.data == nullptr && out.accuracy.data == nullptr) ||
-                           has_reducer<arg_max_reducer<float>, reducer_type>,
-                       where, ": predictions are asked for but the reducer has no arg_max_reducer<float>");
-  }
-
-  /// Throws if a list that is not null has another length than `length`, or a stride of 0 where the call writes to it.
-  template <class T>
-  static void check_length(char const* function, char const* what, array_view<T> list, std::int64_t length,
-                           char const* of) {
-    check_memory(function, what, list);
-    check<shape_error>(list.data == nullptr || list.size() == length, function, ": there are ", list.size(), " ", what,
-                       " but ", length, " ", of);
-    check<shape_error>(std::is_const_v<T> || list.size() < 2 || list.stride(0) != 0, function, ": the ", what, " have ",
-                       list.size(), " elements with a stride of ", 0);
   }
 };
 

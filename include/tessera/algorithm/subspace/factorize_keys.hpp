@@ -3,14 +3,17 @@
 /// products of all pairs of channels as keys come, on tensor cores, and finds a subspace from the sums.
 ///
 ///     key_factorization const factorization(width, 160);          // {.iterations = 4, .oversampling = 32}
-///     workspace_plan plan("my layer");
-///     auto const regions = factorization.add_to(plan);
-///     ...
+///     workspace_plan const plan = factorization.plan_find(exec);
+///     buffer<std::byte> memory(exec, plan.bytes());
+///     workspace const space(plan, memory);
 ///     exec.clear(array_view<float>(gram.data, gram.size()));
 ///     factorization.accumulate(exec, keys, gram, room);           // heads x tokens x channels, in parts
-///     factorization.settle(exec, keys, gram, regions, space);                   // all of them
-///     factorization.find(exec, matrix_view<float const>(gram), regions, space, directions);      // width x rank
+///     factorization.settle(exec, keys, gram, space);              // all of them
+///     factorization.find(exec, matrix_view<float const>(gram), directions, space);               // width x rank
 ///     factorization.project(exec, keys, matrix_view<bfloat16 const>(directions), coefficients);  // tokens x rank
+///
+/// An algorithm with a workspace of its own takes the regions of a search into its plan (add_to()), and gives them to
+/// settle() and find().
 ///
 /// The products of 2048 tokens are summed in fp32 and then added to the others, so that keys in parts of multiples of
 /// 2048 tokens give the same bits as all tokens in one call. For spectra as flat as those of keys, the part of the keys
@@ -107,7 +110,15 @@ class key_factorization {
                        " iterations but at least 1 is needed");
   }
 
-  /// Adds the memory of find() to a plan.
+  /// The one workspace that settle() and then find() need, and that measures() reads.
+  template <Executor Exec>
+  [[nodiscard]] workspace_plan plan_find(Exec const&) const {
+    workspace_plan plan("key_factorization.find");
+    static_cast<void>(add_to(plan));
+    return plan;
+  }
+
+  /// Adds the regions of settle(), find() and measures() to the plan of another workspace.
   [[nodiscard]] subspace_regions add_to(workspace_plan& plan) const {
     std::int64_t const blocks =
         subspace_rounds::suits(rank_) ? align_up(rank_, std::int64_t{block_products::block}) : 0;
@@ -144,7 +155,21 @@ class key_factorization {
     run(exec, scale_products<T>{keys, space[at.held], gram, space[at.measures]});
   }
 
-  /// The measures that a search writes next to its directions.
+  /// settle() in a workspace of plan_find(). Throws shape_error for extents that do not fit together.
+  template <Executor Exec, class T>
+  void settle(Exec const& exec, view<T const, 3> keys, matrix_view<float> gram, workspace const& space) const {
+    constexpr char const* where = "key_factorization.settle";
+    check<shape_error>(keys.extent(0) * keys.extent(2) == width_, where, ": keys have ", keys.extent(0), " heads of ",
+                       keys.extent(2), " channels but ", width_, " channels in all were planned");
+    check_gram(where, gram);
+    settle(exec, keys, gram, regions_in(where, space), space);
+  }
+
+  /// The measures that a search writes next to its directions, in a workspace of plan_find().
+  [[nodiscard]] array_view<subspace_measures const> measures(workspace const& space) const {
+    return space[regions_in("key_factorization.measures", space).measures];
+  }
+  /// The measures in regions of another workspace.
   [[nodiscard]] static array_view<subspace_measures const> measures(subspace_regions const& at,
                                                                     workspace const& space) {
     return space[at.measures];
@@ -158,6 +183,17 @@ class key_factorization {
     run(exec, subspace_search<T>{gram, directions, columns_, iterations_, at, space});
   }
 
+  /// find() in a workspace of plan_find(). Throws shape_error for extents that do not fit together.
+  template <Executor Exec, class T>
+  void find(Exec const& exec, matrix_view<float const> gram, matrix_view<T> directions, workspace const& space) const {
+    constexpr char const* where = "key_factorization.find";
+    check_gram(where, gram);
+    check<shape_error>(directions.extent(0) == width_ && directions.extent(1) == rank_, where, ": directions are ",
+                       directions.extent(0), " x ", directions.extent(1), " but ", width_, " x ", rank_,
+                       " were planned");
+    find(exec, gram, regions_in(where, space), space, directions);
+  }
+
   /// Enqueues coefficients = keys * directions for each token.
   template <Executor Exec, class T>
   static void project(Exec const& exec, view<T const, 3> keys, matrix_view<T const> directions,
@@ -166,6 +202,17 @@ class key_factorization {
   }
 
  private:
+  void check_gram(char const* function, matrix_view<float const> gram) const {
+    check<shape_error>(gram.extent(0) == width_ && gram.extent(1) == width_, function, ": products of channels are ",
+                       gram.extent(0), " x ", gram.extent(1), " but ", width_, " x ", width_, " were planned");
+  }
+  subspace_regions regions_in(char const* function, workspace const& space) const {
+    workspace_plan plan(function, workspace_plan::record::sizes);
+    subspace_regions const regions = add_to(plan);
+    space.check_room(function, plan.bytes(), rank_, " directions of ", width_, " channels");
+    return regions;
+  }
+
   std::int64_t width_;
   std::int64_t rank_;
   std::int64_t columns_;
