@@ -54,7 +54,7 @@ explanation attend(cuda const& exec, std::int64_t queries, attention_options con
                    Functions const& functions = {}) {
   return explain(exec, [&](auto const& dry) {
     attention_shape const shape{1, 32, 8, queries, 16384, 128};
-    auto const plan = Attention::plan(dry, shape);
+    auto const plan = Attention::plan_forward(dry, shape);
     attention_inputs<bfloat16> const in{heads<bfloat16 const>(32, queries), heads<bfloat16 const>(8, 16384),
                                         heads<bfloat16 const>(8, 16384)};
     Attention::forward(dry, in, options, attention_outputs<bfloat16>{heads<bfloat16>(32, queries)}, room(plan),
@@ -177,8 +177,7 @@ std::vector<row> rows() {
        [](cuda const& e) {
          return attend<sage_attention2>(e, 16384, {}, attention_functions<tessera_test::slope_bias>{});
        }},
-      {"`cut_cross_entropy`",
-       [](cuda const& e) { return train<cut_cross_entropy, bfloat16>(e); }},
+      {"`cut_cross_entropy`", [](cuda const& e) { return train<cut_cross_entropy, bfloat16>(e); }},
       {"`loss_with_entropies` (above)", [](cuda const& e) { return train<loss_with_entropies, bfloat16>(e); }},
       {"`cut_cross_entropy_of<float>`", [](cuda const& e) { return train<cut_cross_entropy_of<float>, float>(e); }},
       {"`linear<bfloat16>`", [](cuda const& e) { return multiply<bfloat16, bfloat16>(e); }},
