@@ -87,7 +87,7 @@ void attention_on_host(benchmark::State& state, std::int64_t queries) {
   buffer<bfloat16> out(exec, shape.query_heads * queries * shape.channels);
   exec.clear(q.view());
   exec.clear(k.view());
-  auto const plan = sage_attention2::plan(exec, shape);
+  auto const plan = sage_attention2::plan_forward(exec, shape);
   buffer<std::byte> memory(exec, plan.bytes());
   workspace const space(plan, memory);
   head_view<bfloat16 const> const keys(k.data(), {1, shape.key_heads, shape.keys, shape.channels});

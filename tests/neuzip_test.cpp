@@ -129,8 +129,8 @@ void check_lossy() {
 template <class Codec>
 std::vector<bfloat16> through(weight_array<bfloat16> const& weights, std::uint64_t seed) {
   weight_stream_spec const spec = Codec::spec(weights.count());
-  workspace_plan const encode_plan = Codec::encode_plan(executor(), spec);
-  workspace_plan const decode_plan = Codec::decode_plan(executor(), spec);
+  workspace_plan const encode_plan = Codec::plan_encode(executor(), spec);
+  workspace_plan const decode_plan = Codec::plan_decode(executor(), spec);
   buffer<std::byte> memory(std::max(encode_plan.bytes(), decode_plan.bytes()));
   buffer<std::byte> stream(Codec::largest_bytes(spec));
   std::int64_t bytes = 0;

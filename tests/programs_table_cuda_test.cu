@@ -54,7 +54,7 @@ explanation attend(cuda const& exec, std::int64_t queries, attention_options con
                    Functions const& functions = {}) {
   return explain(exec, [&](auto const& dry) {
     attention_shape const shape{1, 32, 8, queries, 16384, 128};
-    auto const plan = Attention::plan(dry, shape);
+    auto const plan = Attention::plan_forward(dry, shape);
     attention_inputs<bfloat16> const in{heads<bfloat16 const>(32, queries), heads<bfloat16 const>(8, 16384),
                                         heads<bfloat16 const>(8, 16384)};
     Attention::forward(dry, in, options, attention_outputs<bfloat16>{heads<bfloat16>(32, queries)}, room(plan),

@@ -54,7 +54,7 @@ void measure(benchmark::State& state, part what, attention_shape const& shape, b
              bench::attention_data data = bench::attention_data::with_offsets) {
   bench::attention_problem& problem = problem_of(shape, is_causal, lengths, data);
   auto const& exec = problem.exec();
-  auto const plan = method::plan(exec, shape);
+  auto const plan = method::plan_forward(exec, shape);
   buffer<std::byte> memory(exec, plan.bytes());
   workspace const space(plan, memory);
   auto codes = method::operands(shape, space);
@@ -64,12 +64,12 @@ void measure(benchmark::State& state, part what, attention_shape const& shape, b
   call.counters = method::counters(shape, space);
   call.partials = method::partials(shape, space);
   call.work_splits = method::work_splits(exec, shape, space);
-  method::quantize(exec, shape, problem.inputs(), problem.options(), codes, space);
+  method::quantize(exec, shape, problem.inputs(), {.softmax_scale = problem.options().softmax_scale}, codes, space);
   auto const run = [&](cudaStream_t) {
     if (what == part::all) {
       method::forward(exec, problem.inputs(), problem.options(), problem.outputs(), space);
     } else if (what == part::quantization) {
-      method::quantize(exec, shape, problem.inputs(), problem.options(), codes, space);
+      method::quantize(exec, shape, problem.inputs(), {.softmax_scale = problem.options().softmax_scale}, codes, space);
     } else {
       method::forward(exec, call);
     }

@@ -126,7 +126,7 @@ class encoder {
       auto const place = static_cast<std::int64_t>(sources_.size());
       sources_.push_back({spec, one.view(), streams_.back().view(), {sizes_.data() + place, 1}});
     }
-    plan_ = Codec::encode_plan(exec, call(0));
+    plan_ = Codec::plan_encode(exec, call(0));
     space_ = buffer<std::byte>(exec, plan_.bytes());
   }
 
@@ -176,7 +176,7 @@ class decoder {
       array_view<std::byte const> const stream(streams[i].data(), sizes[i]);
       targets_.push_back({Codec::spec(like[i].size()), stream, weights_.back().view()});
     }
-    plan_ = Codec::decode_plan(exec, call(0));
+    plan_ = Codec::plan_decode(exec, call(0));
     space_ = buffer<std::byte>(exec, plan_.bytes());
   }
 

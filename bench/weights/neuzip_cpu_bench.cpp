@@ -107,7 +107,7 @@ void decode(benchmark::State& state, simd_level level, int threads) {
   simd_limit const limit(level);
   tessera::cpu const exec{.threads = threads};
   std::vector<bfloat16> decoded(one.weights.size());
-  space room(neuzip::decode_plan(exec, one.spec));
+  space room(neuzip::plan_decode(exec, one.spec));
   double const seconds =
       bench::time_cpu(state, [&] { neuzip::decode(exec, one.spec, one.stream.view(), decoded, room); });
   exec.wait();
@@ -122,7 +122,7 @@ void encode(benchmark::State& state, int threads) {
   tessera::cpu const exec{.threads = threads};
   tessera::buffer<std::byte> stream(neuzip::largest_bytes(one.spec));
   tessera::buffer<std::int64_t> stream_bytes(1);
-  space room(neuzip::encode_plan(exec, one.spec));
+  space room(neuzip::plan_encode(exec, one.spec));
   double const seconds =
       bench::time_cpu(state, [&] { neuzip::encode(exec, one.spec, one.weights, stream, stream_bytes, room); });
   exec.wait();

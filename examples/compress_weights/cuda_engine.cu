@@ -39,7 +39,7 @@ void cuda_engine::encode_with(std::span<std::byte const> bytes) {
   using value_type = typename Codec::value_type;
   auto const count = static_cast<std::int64_t>(bytes.size() / sizeof(value_type));
   tessera::weight_stream_spec const spec = Codec::spec(count, {.checksums = true});
-  tessera::workspace_plan const plan = Codec::encode_plan(exec_, spec);
+  tessera::workspace_plan const plan = Codec::plan_encode(exec_, spec);
   tessera::buffer<std::byte> memory(exec_, plan.bytes());
   tessera::buffer<value_type> weights(exec_, count);
   tessera::buffer<std::byte> stream(exec_, Codec::largest_bytes(spec));
@@ -60,7 +60,7 @@ template <class Codec>
 void cuda_engine::decode_with(tessera::inspected_weight_stream const& found, std::span<std::byte const> stream,
                               std::span<std::byte> out) {
   using value_type = typename Codec::value_type;
-  tessera::workspace_plan const plan = Codec::decode_plan(exec_, found);
+  tessera::workspace_plan const plan = Codec::plan_decode(exec_, found);
   tessera::buffer<std::byte> memory(exec_, plan.bytes());
   tessera::buffer<std::byte> there(exec_, static_cast<std::int64_t>(stream.size()));
   tessera::buffer<value_type> weights(exec_, found.spec().count);

@@ -22,7 +22,7 @@ int main() {
   tessera::head_view<bfloat16 const> const k(there.data(), {1, 1, tokens, channels});  // one sequence with one head
   tessera::head_view<bfloat16 const> const v(there.data() + size, {1, 1, tokens, channels});
   tessera::attention_outputs<bfloat16> const outputs{{result.data(), {1, 1, tokens, channels}}};
-  auto const plan = tessera::sage_attention2::plan(exec, {1, 1, 1, tokens, tokens, channels});
+  auto const plan = tessera::sage_attention2::plan_forward(exec, {1, 1, 1, tokens, tokens, channels});
   tessera::buffer<std::byte> memory(exec, plan.bytes());
   tessera::workspace const space(plan, memory);
   tessera::sage_attention2::forward(exec, tessera::attention_inputs<bfloat16>{k, k, v}, {.softmax_scale = 0.5F},

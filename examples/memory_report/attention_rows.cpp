@@ -100,7 +100,7 @@ attention_row measure(std::string mode, layer_problem const& problem, report_opt
                                                    heads_of(problem.values, shape.keys)};
   tessera::attention_outputs<float> const outputs{
       {found.data(), {1, shape.query_heads, shape.queries, shape.channels}}};
-  auto const plan = Attention::plan(exec, shape);
+  auto const plan = Attention::plan_forward(exec, shape);
   tessera::buffer<std::byte> block(exec, plan.bytes());
   tessera::workspace const space(plan, block);
   auto const wait = [&] { exec.wait(); };

@@ -91,8 +91,8 @@ class codec_bench {
   codec_bench(Executor const& exec, std::vector<value_type> const& weights, tessera::weight_stream_options options)
       : exec_(exec),
         spec_(Codec::spec(static_cast<std::int64_t>(weights.size()), options)),
-        encode_plan_(Codec::encode_plan(exec, spec_)),
-        decode_plan_(Codec::decode_plan(exec, spec_)),
+        encode_plan_(Codec::plan_encode(exec, spec_)),
+        decode_plan_(Codec::plan_decode(exec, spec_)),
         encode_space_(exec, encode_plan_.bytes()),
         decode_space_(exec, decode_plan_.bytes()),
         weights_(exec, spec_.count),

@@ -22,8 +22,8 @@ class attention_on final : public attention_backend {
     tessera::attention_inputs<bfloat16> const in{view_of<bfloat16, 4>(queries, device),
                                                  view_of<bfloat16, 4>(keys, device),
                                                  view_of<bfloat16, 4>(values, device)};
-    auto const plan = method::plan(exec, {in.queries.extent(0), in.queries.extent(1), in.keys.extent(1),
-                                          in.queries.extent(2), in.keys.extent(2), in.queries.extent(3)});
+    auto const plan = method::plan_forward(exec, {in.queries.extent(0), in.queries.extent(1), in.keys.extent(1),
+                                                  in.queries.extent(2), in.keys.extent(2), in.queries.extent(3)});
     auto space = scratch(exec, plan);
     torch::Tensor result = torch::empty(queries.sizes(), queries.options());
     torch::Tensor sums =

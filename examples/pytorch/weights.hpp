@@ -18,7 +18,7 @@ class weights_on final : public weights_backend {
       using codec = tessera::neuzip_of<T>;
       auto const& exec = Device::executor(weights.device());
       auto const spec = codec::spec(weights.numel());
-      auto const plan = codec::encode_plan(exec, spec);
+      auto const plan = codec::plan_encode(exec, spec);
       auto space = scratch(exec, plan);
       torch::Tensor const room = bytes_on(weights.device(), codec::largest_bytes(spec));
       torch::Tensor const size = torch::zeros({1}, weights.options().dtype(torch::kInt64));
@@ -42,7 +42,7 @@ class weights_on final : public weights_backend {
           stream.is_contiguous() && stream.scalar_type() == torch::kUInt8 && stream.device() == weights.device(),
           "decompress: the stream must be bytes, contiguous, on ", weights.device());
       auto const spec = codec::spec(weights.numel());
-      auto const plan = codec::decode_plan(exec, spec);
+      auto const plan = codec::plan_decode(exec, spec);
       auto space = scratch(exec, plan);
       codec::decode(exec, spec, bytes_in(stream), writable<T>(weights), tessera::workspace(plan, space));
       return 0;

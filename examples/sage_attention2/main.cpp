@@ -20,7 +20,7 @@ namespace {
 
 using tessera::bfloat16;
 using tessera::buffer;
-using tessera::quantized_parts;
+using tessera::quantize_options;
 using tessera::workspace;
 
 /// What a user changes to get another method: this one also smooths queries and values.
@@ -43,25 +43,25 @@ double attend(real_layers const& data, std::int64_t& kept) {
   tessera::cpu const exec;
   tessera::attention_shape const shape{1, data.query_heads, data.key_heads, data.queries, data.tokens, data.channels};
   // Done once, when keys and values are there.
-  quantized_parts const cached{.queries = false, .mean_scores = false};
-  auto const cache_plan = Method::plan(exec, shape, cached);
+  quantize_options const cached{.parts = {.queries = false, .mean_scores = false}};
+  auto const cache_plan = Method::plan_quantize(exec, shape, cached);
   buffer<std::byte> cache_memory(exec, cache_plan.bytes());
   workspace const cache_space(cache_plan, cache_memory);
   auto const cache = Method::operands(shape, cache_space, cached);
   tessera::attention_inputs<bfloat16> const keys_and_values{
       {}, batch_of(data.keys_in(layer.rotated_keys)), batch_of(data.keys_in(layer.values))};
-  Method::quantize(exec, shape, keys_and_values, {}, cache, cache_space, cached);
+  Method::quantize(exec, shape, keys_and_values, cached, cache, cache_space);
   kept = cache_plan.bytes();
   // Done each time that there are queries.
-  quantized_parts const later{.keys = false, .values = false, .mean_scores = false};
-  auto const plan = Method::plan(exec, shape, later);
+  quantize_options const later{.parts = {.keys = false, .values = false, .mean_scores = false}};
+  auto const plan = Method::plan_quantize(exec, shape, later);
   buffer<std::byte> memory(exec, plan.bytes());
   workspace const space(plan, memory);
   auto heads = Method::operands(shape, space, later);
   heads.keys = cache.keys;
   heads.values = cache.values;
   tessera::attention_inputs<bfloat16> const queries{batch_of(data.queries_in(layer.rotated_queries)), {}, {}};
-  Method::quantize(exec, shape, queries, {}, heads, space, later);
+  Method::quantize(exec, shape, queries, later, heads, space);
   std::vector<float> result(layer.queries.size());
   tessera::attention_call<typename Method::method, float> const call{
       .shape = shape,

@@ -13,7 +13,7 @@
 ///     using method = tessera::sage_attention2;
 ///     tessera::cpu exec;
 ///     tessera::attention_shape const shape{batch, query_heads, key_heads, queries, keys, channels};
-///     auto const plan = method::plan(exec, shape);
+///     auto const plan = method::plan_forward(exec, shape);
 ///     tessera::buffer<std::byte> memory(exec, plan.bytes());
 ///     tessera::attention_inputs<tessera::bfloat16> const inputs{q, k, v};
 ///     tessera::attention_outputs<tessera::bfloat16> const outputs{result, log_sum_exp};

@@ -210,9 +210,8 @@ tessera_check_pieces(exec "${pieces}"
 set(memory "${exec}, tessera::buffer<std::byte>& memory")
 set(rows "tessera::matrix_view<tessera::bfloat16")
 tessera_check_pieces(algorithm "${pieces}"
-  algorithm/attention/attention_score.hpp "${memory}, std::int64_t batch, std::int64_t heads, std::int64_t tokens, \
-    std::int64_t channels, ${heads} in_four_bits, ${heads} in_eight_bits, tessera::array_view<float> score, \
-    std::vector<float> const& scores"
+  algorithm/attention/attention_score.hpp "${memory}, tessera::attention_shape const& shape, ${heads} in_four_bits, \
+    ${heads} in_eight_bits, tessera::array_view<float> score, std::vector<float> const& scores"
   algorithm/attention/attention_types.hpp ""
   algorithm/paged_cache/block_pool.hpp ""
   algorithm/paged_cache/cache_bytes.hpp
@@ -244,6 +243,7 @@ tessera_check_pieces(algorithm "${pieces}"
     tessera::parameter_id id, std::int64_t tiles"
   algorithm/weights/parameter_store.hpp "${exec}, std::vector<tessera::bfloat16> const& weights, \
     tessera::array_view<float const> gradient, tessera::parameter_id second, std::int64_t tiles"
+  algorithm/weights/parameter_store_types.hpp ""
   algorithm/paged_cache/saved_cache.hpp
     "${exec}, tessera::minicache& cache, tessera::cache_sequences const& sequences, int slot, \
     std::vector<std::int32_t> const& blocks")

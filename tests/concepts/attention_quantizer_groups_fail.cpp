@@ -21,7 +21,7 @@ struct codes : tessera::symmetric_quantizer<8, 64> {
 
 template <class Tokens>
 tessera::workspace_plan plan_for(tessera::attention_shape const& shape) {
-  return tessera::attention<codes<Tokens>, tessera::symmetric_quantizer<8>>::plan(tessera::cpu{}, shape);
+  return tessera::attention<codes<Tokens>, tessera::symmetric_quantizer<8>>::plan_forward(tessera::cpu{}, shape);
 }
 
 tessera::workspace_plan make_plan(tessera::attention_shape const& shape) {

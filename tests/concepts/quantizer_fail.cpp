@@ -12,7 +12,7 @@ struct with_fixed_range : tessera::symmetric_quantizer<8, 64> {
 template <class Values>
 tessera::workspace_plan plan_for(tessera::attention_shape const& shape) {
   using scores = tessera::symmetric_quantizer<8, tessera::per_thread>;
-  return tessera::attention<scores, Values>::plan(tessera::cpu{}, shape);
+  return tessera::attention<scores, Values>::plan_forward(tessera::cpu{}, shape);
 }
 
 tessera::workspace_plan make_plan(tessera::attention_shape const& shape) {

@@ -143,7 +143,7 @@ outcome decode_as_encoded(bytes const& stream, recipe const& how) {
   return outcome_of(stream, [&](tessera::buffer<std::byte> const& copy, outcome& result) {
     auto const spec = Codec::spec(how.count, options_of<Codec>(how));
     tessera::buffer<typename Codec::value_type> weights(spec.count);
-    auto const plan = Codec::decode_plan(executor(), spec);
+    auto const plan = Codec::plan_decode(executor(), spec);
     tessera::buffer<std::byte> memory(plan.bytes());
     Codec::decode(executor(), spec, copy.view(), weights.view(), tessera::workspace(plan, memory));
     try {

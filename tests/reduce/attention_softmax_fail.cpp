@@ -7,7 +7,7 @@ using scores = tessera::symmetric_quantizer<8, tessera::per_thread>;
 
 template <class Values>
 tessera::workspace_plan plan_for(tessera::attention_shape const& shape) {
-  return tessera::attention<scores, Values, tessera::piecewise_linear_softmax>::plan(tessera::cpu{}, shape);
+  return tessera::attention<scores, Values, tessera::piecewise_linear_softmax>::plan_forward(tessera::cpu{}, shape);
 }
 
 tessera::workspace_plan make_plan(tessera::attention_shape const& shape) {

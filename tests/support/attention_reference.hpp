@@ -192,7 +192,7 @@ attention_results run_attention_problem(Executor const& exec, attention_problem<
   tessera::attention_shape const& s = p.shape;
   std::vector<Result> result(as_size(s.batch * s.query_heads * s.queries * s.channels), tessera::store<Result>(-77.0F));
   std::vector<float> lse(as_size(s.batch * s.query_heads * s.queries), -77.0F);
-  auto const plan = Attention::plan(exec, s);
+  auto const plan = Attention::plan_forward(exec, s);
   tessera::buffer<std::byte> memory(exec, plan.bytes());
   for (std::byte& byte : memory) {
     byte = std::byte{0xa5};

@@ -24,14 +24,14 @@ struct made_operands {
 
 template <class Attention, class Executor, class T>
 made_operands<Attention> make_operands(Executor const& exec, attention_problem<T> const& p) {
-  auto const plan = Attention::plan(exec, p.shape);
+  auto const plan = Attention::plan_quantize(exec, p.shape);
   made_operands<Attention> made{tessera::buffer<std::byte>(exec, plan.bytes()), {}};
   for (std::byte& byte : made.memory) {
     byte = std::byte{0xa5};
   }
   tessera::workspace const space(plan, made.memory);
   made.heads = Attention::operands(p.shape, space);
-  Attention::quantize(exec, p.shape, p.inputs(), p.options, made.heads, space);
+  Attention::quantize(exec, p.shape, p.inputs(), {.softmax_scale = p.options.softmax_scale}, made.heads, space);
   exec.wait();
   return made;
 }

@@ -81,7 +81,7 @@ class stream_comparison {
     std::vector<value_type> const weights = recipe.weights<value_type>();
     tessera::buffer<std::byte> const stream = Codec::encode(host_, weights, recipe.options);
     sound_.assign(stream.begin(), stream.end());
-    tessera::workspace_plan const plan = Codec::decode_plan(host_, spec_);
+    tessera::workspace_plan const plan = Codec::plan_decode(host_, spec_);
     host_memory_ = tessera::buffer<std::byte>(plan.bytes());
     device_memory_ = tessera::buffer<std::byte>(exec, plan.bytes());
   }
@@ -157,7 +157,7 @@ class stream_comparison {
     std::memcpy(aligned.data(), stream.data(), stream.size());
     std::memset(static_cast<void*>(expected_.data()), filling, expected_.bytes());
     return message_of([&] {
-      tessera::workspace const space(Codec::decode_plan(host_, known_), host_memory_);
+      tessera::workspace const space(Codec::plan_decode(host_, known_), host_memory_);
       Codec::decode(host_, known_, aligned.view(), expected_.view(), space);
       host_.wait();
     });
@@ -180,7 +180,7 @@ class stream_comparison {
     tessera::check_cuda(cudaMemsetAsync(region, filling, region_bytes, exec_.stream), "compare", "cudaMemsetAsync");
     exec_.copy(stream, tessera::array_view<std::byte>(from, stream_bytes));
     std::string const message = message_of([&] {
-      tessera::workspace const space(Codec::decode_plan(exec_, known_), device_memory_);
+      tessera::workspace const space(Codec::plan_decode(exec_, known_), device_memory_);
       tessera::array_view<value_type> const weights(reinterpret_cast<value_type*>(to), expected_.size());
       Codec::decode(exec_, known_, tessera::array_view<std::byte const>(from, stream_bytes), weights, space);
       exec_.wait();

@@ -50,7 +50,7 @@ outcome<typename Codec::value_type> decode(Executor const& exec, stream_bytes co
   std::memcpy(stream.data(), bytes.data(), bytes.size());
   outcome<typename Codec::value_type> result{weight_array<typename Codec::value_type>(spec.count), ""};
   result.weights.fill_with_rubbish();
-  workspace_plan const plan = Codec::decode_plan(exec, spec);
+  workspace_plan const plan = Codec::plan_decode(exec, spec);
   buffer<std::byte> memory(plan.bytes());
   try {
     Codec::decode(exec, spec, stream.view(), result.weights.view(), workspace(plan, memory));

@@ -194,7 +194,7 @@ TEST_CASE("on sm_90 attention of any number of channels is by the programs for i
   for (std::int64_t const queries : {3, 300}) {
     auto const p = make_attention_problem<bfloat16>({1, 2, 2, queries, 300, 144});
     device_attention<bfloat16> const in(exec, p, head_layout::heads_first);
-    auto const plan = sage_attention2::plan(exec, p.shape);
+    auto const plan = sage_attention2::plan_quantize(exec, p.shape);
     buffer<std::byte> memory(exec, plan.bytes());
     workspace const space(plan, memory);
     device_heads<bfloat16> const result(exec, {1, 2, queries, 144}, head_layout::heads_first);

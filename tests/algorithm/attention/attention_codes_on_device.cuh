@@ -29,10 +29,10 @@ class device_codes {
   explicit device_codes(attention_problem<T> const& of)
       : p_(of),
         in_(exec_, of, head_layout::heads_first),
-        plan_(Attention::plan(exec_, of.shape)),
+        plan_(Attention::plan_quantize(exec_, of.shape)),
         memory_(to_device(exec_, std::vector<std::byte>(as_size(plan_.bytes()), std::byte{0xff}))),
         space_(plan_, memory_) {
-    Attention::quantize(exec_, p_.shape, in_.inputs(), p_.options, codes(), space_);
+    Attention::quantize(exec_, p_.shape, in_.inputs(), {.softmax_scale = p_.options.softmax_scale}, codes(), space_);
   }
 
   tessera::array_view<float> work_splits() const { return Attention::work_splits(exec_, p_.shape, space_); }

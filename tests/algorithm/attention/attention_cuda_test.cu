@@ -259,7 +259,7 @@ TEST_CASE("on sm_90 attention is for warpgroups, if there is memory for counters
   tessera::cuda const exec;
   auto const p = make_attention_problem<bfloat16>({1, 2, 2, 300, 300, 64});
   device_attention<bfloat16> const in(exec, p, head_layout::heads_first);
-  auto const plan = sage_attention2::plan(exec, p.shape);
+  auto const plan = sage_attention2::plan_quantize(exec, p.shape);
   buffer<std::byte> memory(exec, plan.bytes());
   workspace const space(plan, memory);
   device_heads<bfloat16> const result(exec, {1, 2, 300, 64}, head_layout::heads_first);
@@ -299,7 +299,7 @@ TEST_CASE("attention on a GPU repeats bit for bit, also from a graph", "[cuda]")
     }
     device_attention<bfloat16> const in(exec, p, head_layout::heads_first);
     device_heads<bfloat16> const result(exec, {2, 12, 1500, 128}, head_layout::heads_first);
-    auto const plan = sage_attention2::plan(exec, p.shape);
+    auto const plan = sage_attention2::plan_forward(exec, p.shape);
     buffer<std::byte> memory(exec, plan.bytes());
     workspace const space(plan, memory);
     cudaGraph_t graph{};

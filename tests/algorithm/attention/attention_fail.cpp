@@ -5,7 +5,7 @@
 
 template <class QK>
 tessera::workspace_plan plan_for(tessera::attention_shape const& shape) {
-  return tessera::attention<QK, tessera::float8_quantizer<tessera::float8_e4m3>>::plan(tessera::cpu{}, shape);
+  return tessera::attention<QK, tessera::float8_quantizer<tessera::float8_e4m3>>::plan_forward(tessera::cpu{}, shape);
 }
 
 tessera::workspace_plan make_plan(tessera::attention_shape const& shape) {

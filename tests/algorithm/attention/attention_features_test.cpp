@@ -84,7 +84,7 @@ TEST_CASE("sequences one behind the other give what those of a padded batch do",
   std::vector<bfloat16> result(queries.size() + 32, bfloat16{0x1234});
   std::vector<float> lse(197 * 2 + 1, -77.0F);
   attention_outputs<bfloat16> const out{packed_view(result, 2, 100, 4), {lse.data(), {4, 2, 100}, {0, 1, 2}}};
-  auto const plan = sage_attention2::plan(exec, p.shape);
+  auto const plan = sage_attention2::plan_forward(exec, p.shape);
   buffer<std::byte> memory(exec, plan.bytes());
   sage_attention2::forward(exec, in, {}, out, workspace(plan, memory));
   exec.wait();
@@ -136,7 +136,7 @@ void check_maps(Queries const& queries, Keys const& keys, double apart_from_form
   cpu const exec;
   auto p = make_attention_problem<float>({1, 2, 1, 140, 140, 32});
   std::vector<float> results[2] = {std::vector<float>(2 * 140 * 32), std::vector<float>(2 * 140 * 32)};
-  auto const plan = Attention::plan(exec, p.shape);
+  auto const plan = Attention::plan_forward(exec, p.shape);
   buffer<std::byte> memory(exec, plan.bytes());
   attention_outputs<float> const out{{results[0].data(), {1, 2, 140, 32}}};
   Attention::forward(exec, p.inputs(), {}, out, workspace(plan, memory),
@@ -261,8 +261,9 @@ TEST_CASE("a list of tiles leaves keys out, and what is no tile is passed over",
 TEST_CASE("the keys of few queries are shared among groups, and splits are merged", "[host]") {
   cpu const exec;
   for (attention_shape const& s : {attention_shape{1, 2, 1, 1, 2500, 32}, attention_shape{2, 1, 1, 70, 1100, 80}}) {
-    CHECK_THAT(finely::plan(exec, s).describe(), contains("splits of rows"));
-    CHECK(finely::partials(s, workspace(finely::plan(exec, s), buffer<std::byte>(finely::plan(exec, s).bytes()).view()))
+    CHECK_THAT(finely::plan_forward(exec, s).describe(), contains("splits of rows"));
+    CHECK(finely::partials(s, workspace(finely::plan_forward(exec, s),
+                                        buffer<std::byte>(finely::plan_forward(exec, s).bytes()).view()))
               .splits() == s.keys / 512);
     check_shape<finely>(s);
     check_shape<finely>(s, {.is_causal = true, .window_left = 700});

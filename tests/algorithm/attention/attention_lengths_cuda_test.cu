@@ -303,7 +303,7 @@ TEST_CASE("lengths on a GPU are read when a graph runs, and results repeat bit f
     p.key_lengths = {1500, 1500};
     device_attention<bfloat16> in(exec, p, head_layout::heads_first);
     device_heads<bfloat16> const result(exec, {2, 12, 1500, 128}, head_layout::heads_first);
-    auto const plan = sage_attention2::plan(exec, p.shape);
+    auto const plan = sage_attention2::plan_forward(exec, p.shape);
     buffer<std::byte> memory(exec, plan.bytes());
     cudaGraph_t graph{};
     cudaGraphExec_t executable{};
@@ -384,7 +384,7 @@ TEST_CASE("queries, keys and values one behind the other on a GPU give what thos
       in.values = {values.data(), {5, 2, 2000, channels}, key_strides};
       in.query_starts = {starts_of_queries.view(), 923};
       in.key_starts = {starts_of_keys.view(), 5128};
-      auto const plan = sage_attention2::plan(exec, s);
+      auto const plan = sage_attention2::plan_forward(exec, s);
       auto memory = to_device(exec, std::vector<std::byte>(as_size(plan.bytes()), std::byte{0xa5}));
       attention_outputs<bfloat16> const out{
           {const_cast<bfloat16*>(result.data()), {5, 4, most_queries, channels}, query_strides},
@@ -476,7 +476,7 @@ TEST_CASE("functions on the way in are for GPUs, too: a norm and then a rotation
     p.options.is_causal = true;
     auto const found =
         run_on_device<sage_attention2, bfloat16>(exec, p, head_layout::heads_first, true, maps{{}, there, there});
-    auto const plan = sage_attention2::plan(cpu{}, p.shape);
+    auto const plan = sage_attention2::plan_forward(cpu{}, p.shape);
     buffer<std::byte> memory(cpu{}, plan.bytes());
     std::vector<bfloat16> result(p.queries.size());
     std::vector<float> lse(as_size(4 * queries));

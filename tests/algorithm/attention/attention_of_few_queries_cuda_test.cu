@@ -147,7 +147,7 @@ TEST_CASE("on sm_90 a few queries have a program of their own, which needs no me
   tessera::cuda const exec;
   auto const p = make_attention_problem<bfloat16>({2, 8, 2, 3, 3000, 128});
   device_attention<bfloat16> const in(exec, p, head_layout::heads_first);
-  auto const plan = sage_attention2::plan(exec, p.shape);
+  auto const plan = sage_attention2::plan_quantize(exec, p.shape);
   buffer<std::byte> memory(exec, plan.bytes());
   workspace const space(plan, memory);
   device_heads<bfloat16> const result(exec, {2, 8, 3, 128}, head_layout::heads_first);
@@ -190,16 +190,16 @@ TEST_CASE("keys and values that were quantized before serve queries that come la
     CAPTURE(queries);
     device_attention<bfloat16> const given(exec, p, head_layout::heads_first);
     auto const all = given.inputs();
-    quantized_parts const cached{.queries = false, .mean_scores = false};
-    auto const cache_plan = sage_attention2::plan(exec, s, cached);
+    quantize_options const cached{p.options.softmax_scale, {.queries = false, .mean_scores = false}};
+    auto const cache_plan = sage_attention2::plan_quantize(exec, s, cached);
     auto cache_memory = to_device(exec, std::vector<std::byte>(as_size(cache_plan.bytes()), std::byte{0xa5}));
     workspace const cache_space(cache_plan, cache_memory);
     auto const cache = sage_attention2::operands(s, cache_space, cached);
     attention_inputs<bfloat16> in = all;
     in.queries = {};
-    sage_attention2::quantize(exec, s, in, p.options, cache, cache_space, cached);
-    quantized_parts const later{.keys = false, .values = false};
-    auto const plan = sage_attention2::plan(exec, s, later);
+    sage_attention2::quantize(exec, s, in, cached, cache, cache_space);
+    quantize_options const later{p.options.softmax_scale, {.keys = false, .values = false}};
+    auto const plan = sage_attention2::plan_quantize(exec, s, later);
     auto memory = to_device(exec, std::vector<std::byte>(as_size(plan.bytes()), std::byte{0xa5}));
     workspace const space(plan, memory);
     auto heads = sage_attention2::operands(s, space, later);
@@ -208,7 +208,7 @@ TEST_CASE("keys and values that were quantized before serve queries that come la
     in = all;
     in.keys = {};
     in.values = {};
-    sage_attention2::quantize(exec, s, in, p.options, heads, space, later);
+    sage_attention2::quantize(exec, s, in, later, heads, space);
     device_heads<bfloat16> const result(exec, {2, 8, queries, 128}, head_layout::heads_first);
     buffer<float> lse(exec, 2 * 8 * queries);
     attention_call<sage_attention2::method, bfloat16> call{
@@ -338,7 +338,7 @@ TEST_CASE("attention over 1048576 keys on a GPU is near the formula in double, o
     cuda_ok(cudaDeviceSynchronize());
     auto const expected = joined(to_host(exec, parts), queries);
     attention_shape const s{1, 1, 1, queries, many_keys, head_channels};
-    auto const plan = sage_attention2::plan(exec, s);
+    auto const plan = sage_attention2::plan_forward(exec, s);
     buffer<std::byte> memory(exec, plan.bytes());
     buffer<bfloat16> result(exec, queries * head_channels);
     buffer<float> lse(exec, queries);

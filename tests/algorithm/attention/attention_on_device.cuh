@@ -146,7 +146,7 @@ device_attention_results run_on_device(tessera::cuda const& exec, attention_prob
                                        Functions const& functions = {}) {
   tessera::attention_shape const& s = p.shape;
   device_attention<T> const in(exec, p, layout);
-  auto const plan = Attention::plan(exec, s);
+  auto const plan = Attention::plan_forward(exec, s);
   auto memory = to_device(exec, std::vector<std::byte>(as_size(plan.bytes()), std::byte{0xa5}));
   device_heads<Result> const result(exec, {s.batch, s.query_heads, s.queries, s.channels}, layout);
   auto const lse = to_device(exec, std::vector<float>(as_size(s.batch * s.query_heads * s.queries + 1), -77.0F));

@@ -28,11 +28,12 @@ std::vector<std::byte> quantize_on_device(tessera::cuda const& exec, attention_p
                                           head_layout layout = head_layout::heads_first,
                                           std::vector<std::byte> before = {}) {
   device_attention<T> const in(exec, p, layout);
-  auto const plan = Attention::plan(exec, p.shape);
+  auto const plan = Attention::plan_quantize(exec, p.shape);
   before.resize(as_size(plan.bytes()), std::byte{0xa5});
   auto memory = to_device(exec, before);
   workspace const space(plan, memory);
-  Attention::quantize(exec, p.shape, in.inputs(), p.options, Attention::operands(p.shape, space), space);
+  Attention::quantize(exec, p.shape, in.inputs(), {.softmax_scale = p.options.softmax_scale},
+                      Attention::operands(p.shape, space), space);
   auto made = to_host(exec, memory);
   exec.wait();
   return made;
@@ -147,7 +148,7 @@ TEST_CASE("a captured quantization by samples does the same each time, and follo
   auto other = clean;
   add_values_beyond(other);
   device_attention<bfloat16> in(exec, clean, head_layout::heads_first);
-  auto const plan = sage_attention2::plan(exec, clean.shape);
+  auto const plan = sage_attention2::plan_quantize(exec, clean.shape);
   auto memory = to_device(exec, std::vector<std::byte>(as_size(plan.bytes()), std::byte{0xa5}));
   workspace const space(plan, memory);
   auto const heads = sage_attention2::operands(clean.shape, space);

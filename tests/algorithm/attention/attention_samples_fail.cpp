@@ -6,7 +6,7 @@
 template <class Values>
 tessera::workspace_plan plan_for(tessera::attention_shape const& shape) {
   using keys = tessera::smoothed<tessera::symmetric_quantizer<8, tessera::per_thread>, tessera::sampled_mean>;
-  return tessera::attention<keys, Values>::plan(tessera::cpu{}, shape);
+  return tessera::attention<keys, Values>::plan_forward(tessera::cpu{}, shape);
 }
 
 tessera::workspace_plan make_plan(tessera::attention_shape const& shape) {

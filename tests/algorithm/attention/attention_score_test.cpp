@@ -25,11 +25,11 @@ template <class Executor>
 float score_of(Executor const& exec, std::vector<float> const& found, std::vector<float> const& expected,
                std::int64_t tokens, std::int64_t channels) {
   std::vector<float> score{-77.0F};
-  auto const plan = attention_score::plan(exec, 1, 2, tokens, channels);
+  auto const plan = attention_score::plan_measure(exec, {1, 2, 2, tokens, tokens, channels});
   buffer<std::byte> memory(exec, plan.bytes());
   head_view<float const> const a(found.data(), {1, 2, tokens, channels});
   head_view<float const> const b(expected.data(), {1, 2, tokens, channels});
-  attention_score::run(exec, a, b, score, workspace(plan, memory));
+  attention_score::measure(exec, a, b, score, workspace(plan, memory));
   exec.wait();
   return score[0];
 }
@@ -99,29 +99,29 @@ TEST_CASE("a score says what does not fit together", "[host]") {
   cpu const exec{.threads = 1};
   std::vector<float> const values(64);
   std::vector<float> score(2);
-  auto const plan = attention_score::plan(exec, 1, 2, 2, 16);
+  auto const plan = attention_score::plan_measure(exec, {1, 2, 1, 2, 7, 16});
   buffer<std::byte> memory(exec, plan.bytes());
   head_view<float const> const a(values.data(), {1, 2, 2, 16});
   head_view<float const> const b(values.data(), {1, 2, 1, 16});
   workspace const space(plan, memory);
   try {
-    attention_score::run(exec, a, b, {score.data(), 1}, space);
+    attention_score::measure(exec, a, b, {score.data(), 1}, space);
     FAIL("nothing thrown");
   } catch (shape_error const& e) {
     CHECK_THAT(e.what(), contains("dimension 2 of what was found has 2 elements but that of what was expected 1"));
   }
-  CHECK_THROWS_AS(attention_score::run(exec, a, a, score, space), shape_error);
+  CHECK_THROWS_AS(attention_score::measure(exec, a, a, score, space), shape_error);
   array_view<float> const one(score.data(), 1);
   head_view<float const> const nothing(nullptr, {1, 2, 2, 16});
-  CHECK_THROWS_WITH(attention_score::run(exec, nothing, a, one, space),
-                    "attention_score.run: the heads that were found have no memory but 64 elements");
-  CHECK_THROWS_WITH(attention_score::run(exec, a, nothing, one, space),
-                    "attention_score.run: the heads that were expected have no memory but 64 elements");
-  CHECK_THROWS_WITH(attention_score::run(exec, a, a, {nullptr, 1}, space),
-                    "attention_score.run: the scores have no memory but 1 elements");
-  workspace_plan const empty("attention_score.run");
-  CHECK_THROWS_WITH(attention_score::run(exec, a, a, one, workspace(empty, memory)),
-                    "attention_score.run: the workspace is of a plan of 0 bytes but 1 x 2 heads of 2 tokens of 16 "
+  CHECK_THROWS_WITH(attention_score::measure(exec, nothing, a, one, space),
+                    "attention_score.measure: the heads that were found have no memory but 64 elements");
+  CHECK_THROWS_WITH(attention_score::measure(exec, a, nothing, one, space),
+                    "attention_score.measure: the heads that were expected have no memory but 64 elements");
+  CHECK_THROWS_WITH(attention_score::measure(exec, a, a, {nullptr, 1}, space),
+                    "attention_score.measure: the scores have no memory but 1 elements");
+  workspace_plan const empty("attention_score.measure");
+  CHECK_THROWS_WITH(attention_score::measure(exec, a, a, one, workspace(empty, memory)),
+                    "attention_score.measure: the workspace is of a plan of 0 bytes but 1 x 2 heads of 2 tokens of 16 "
                     "channels need " +
                         std::to_string(plan.bytes()));
 }

@@ -158,8 +158,8 @@ TEST_CASE("shared works on a GPU repeat bit for bit, and need their memory", "[c
     CHECK(codes.by_warpgroups(memory.slice(0, 0, memory.size() / 3)));
     CHECK(codes.by_warpgroups(memory.slice(0, 0, 1)));
   }
-  auto const plan = sage_attention2::plan(exec, p.shape);
-  auto const small = sage_attention2::plan(cpu{}, p.shape);
+  auto const plan = sage_attention2::plan_forward(exec, p.shape);
+  auto const small = sage_attention2::plan_forward(cpu{}, p.shape);
   buffer<std::byte> bytes(exec, small.bytes());
   if (small.bytes() < plan.bytes()) {
     CHECK_THROWS_AS(sage_attention2::work_splits(exec, p.shape, workspace(small, bytes)), shape_error);

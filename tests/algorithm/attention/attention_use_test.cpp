@@ -27,21 +27,21 @@ attention_results run_later(attention_problem<bfloat16> const& p) {
   cpu const exec{.threads = 1};
   attention_shape const& s = p.shape;
   auto const all = p.inputs();
-  quantized_parts const cached{.queries = false};
-  auto const cache_plan = Method::plan(exec, s, cached);
+  quantize_options const cached{.parts = {.queries = false}};
+  auto const cache_plan = Method::plan_quantize(exec, s, cached);
   buffer<std::byte> cache_memory(exec, cache_plan.bytes());
   workspace const cache_space(cache_plan, cache_memory);
   auto const cache = Method::operands(s, cache_space, cached);
-  Method::quantize(exec, s, attention_inputs<bfloat16>{{}, all.keys, all.values}, {}, cache, cache_space, cached);
-  quantized_parts const later{.keys = false, .values = false};
-  auto const plan = Method::plan(exec, s, later);
+  Method::quantize(exec, s, attention_inputs<bfloat16>{{}, all.keys, all.values}, cached, cache, cache_space);
+  quantize_options const later{.parts = {.keys = false, .values = false}};
+  auto const plan = Method::plan_quantize(exec, s, later);
   CHECK(plan.bytes() < cache_plan.bytes());
   buffer<std::byte> memory(exec, plan.bytes());
   workspace const space(plan, memory);
   auto heads = Method::operands(s, space, later);
   heads.keys = cache.keys;
   heads.values = cache.values;
-  Method::quantize(exec, s, attention_inputs<bfloat16>{all.queries, {}, {}}, {}, heads, space, later);
+  Method::quantize(exec, s, attention_inputs<bfloat16>{all.queries, {}, {}}, later, heads, space);
   std::vector<bfloat16> result(p.queries.size());
   std::vector<float> lse(as_size(s.batch * s.query_heads * s.queries));
   attention_outputs<bfloat16> const out{{result.data(), {s.batch, s.query_heads, s.queries, s.channels}},
@@ -85,7 +85,7 @@ TEST_CASE("results may have any strides, and nothing between them is touched", "
   auto const expected = run_attention_problem<sage_attention2, bfloat16>(exec, p);
   std::vector<bfloat16> memory(2 * 66 * 2 * 40, bfloat16{0x1234});
   head_view<bfloat16> const result(memory.data(), {2, 2, 66, 32}, {66 * 80, 40, 80, 1});
-  auto const plan = sage_attention2::plan(exec, p.shape);
+  auto const plan = sage_attention2::plan_forward(exec, p.shape);
   buffer<std::byte> bytes(exec, plan.bytes());
   sage_attention2::forward(exec, p.inputs(), {}, attention_outputs<bfloat16>{result}, workspace(plan, bytes));
   exec.wait();
@@ -101,17 +101,17 @@ TEST_CASE("results may have any strides, and nothing between them is touched", "
 
 TEST_CASE("a plan counts a million tokens and refuses what is no size", "[host]") {
   cpu const exec{.threads = 1};
-  auto const plan = sage_attention2::plan(exec, {4, 32, 8, 1 << 20, 1 << 20, 128});
+  auto const plan = sage_attention2::plan_forward(exec, {4, 32, 8, 1 << 20, 1 << 20, 128});
   CHECK(plan.bytes() > (std::int64_t{4} * 48 << 20) * 128);
   CHECK(plan.bytes() < (std::int64_t{4} * 48 << 20) * 140);
   CHECK_THAT(plan.describe(), contains("codes of keys"));
-  CHECK_THROWS_AS(sage_attention2::plan(exec, {1, 1, 1, std::int64_t{1} << 60, 1, 128}), shape_error);
+  CHECK_THROWS_AS(sage_attention2::plan_forward(exec, {1, 1, 1, std::int64_t{1} << 60, 1, 128}), shape_error);
 }
 
 TEST_CASE("no extent of attention wraps its plan", "[host]") {
   cpu const exec{.threads = 1};
   attention_shape const plain{2, 4, 2, 66, 200, 64};
-  std::int64_t const least = sage_attention2::plan(exec, plain).bytes();
+  std::int64_t const least = sage_attention2::plan_forward(exec, plain).bytes();
   for (std::int64_t attention_shape::*const extent :
        {&attention_shape::batch, &attention_shape::query_heads, &attention_shape::queries, &attention_shape::keys}) {
     for (int log2 = 20; log2 < 63; ++log2) {
@@ -123,18 +123,18 @@ TEST_CASE("no extent of attention wraps its plan", "[host]") {
           // As many bytes as codes of keys alone have elements, or a refusal.
           bool const of_keys = extent == &attention_shape::batch || extent == &attention_shape::keys;
           try {
-            std::int64_t const bytes = sage_attention2::plan(exec, shape, parts).bytes();
+            std::int64_t const bytes = sage_attention2::plan_quantize(exec, shape, {.parts = parts}).bytes();
             CHECK(bytes >= (of_keys ? shape.*extent : least / 100));
           } catch (shape_error const& problem) {
-            CHECK_THAT(problem.what(), contains("attention.forward: "));
+            CHECK_THAT(problem.what(), contains("attention.quantize: "));
           }
         }
       }
     }
   }
-  CHECK_THROWS_WITH(sage_attention2::plan(exec, {std::int64_t{1} << 61, 8, 8, 0, 0, 64}),
+  CHECK_THROWS_WITH(sage_attention2::plan_forward(exec, {std::int64_t{1} << 61, 8, 8, 0, 0, 64}),
                     contains("attention.forward: there are 2305843009213693952 sequences"));
-  CHECK_THROWS_WITH(sage_attention2::plan(exec, {std::int64_t{1} << 48, 1 << 20, 1, 1, 1, 64}),
+  CHECK_THROWS_WITH(sage_attention2::plan_forward(exec, {std::int64_t{1} << 48, 1 << 20, 1, 1, 1, 64}),
                     contains("attention.forward: ") && contains("is not a size"));
 }
 
@@ -143,7 +143,7 @@ TEST_CASE("attention says what does not fit together", "[host]") {
   auto const p = make_attention_problem<bfloat16>({2, 4, 2, 5, 6, 32});
   std::vector<bfloat16> memory(4 * 2 * 5 * 32);
   std::vector<float> numbers(100);
-  auto const plan = sage_attention2::plan(exec, p.shape);
+  auto const plan = sage_attention2::plan_forward(exec, p.shape);
   buffer<std::byte> bytes(exec, plan.bytes());
   head_view<bfloat16> const result(memory.data(), {2, 4, 5, 32});
   auto const message = [&](attention_inputs<bfloat16> const& in, attention_options const& options,
@@ -204,7 +204,7 @@ TEST_CASE("attention says what does not fit together", "[host]") {
   in = p.inputs();
   CHECK(message(in, {}, {result, {nullptr, {2, 4, 5}}}) ==
         "attention.forward: the log-sum-exps have no memory but 40 elements");
-  auto const tiny = sage_attention2::plan(exec, {1, 4, 2, 5, 6, 32});
+  auto const tiny = sage_attention2::plan_forward(exec, {1, 4, 2, 5, 6, 32});
   CHECK_THROWS_WITH(sage_attention2::forward(exec, in, {}, attention_outputs<bfloat16>{result}, workspace(tiny, bytes)),
                     "attention.forward: the workspace is of a plan of " + std::to_string(tiny.bytes()) +
                         " bytes but 2 sequences of 4 and 2 heads, 5 queries and 6 keys, of 32 channels, need " +
@@ -250,7 +250,7 @@ TEST_CASE("operands that are missing or do not fit are refused", "[host]") {
   heads.queries.mean_scores = {};
   CHECK(message(heads) == "attention.forward: log-sum-exps and sinks need the scores of the mean key, which are null");
   auto const quantizing = [&](attention_inputs<bfloat16> const& in, method::heads const& out) -> std::string {
-    auto const plan = method::plan(exec, p.shape);
+    auto const plan = method::plan_quantize(exec, p.shape);
     buffer<std::byte> bytes(exec, plan.bytes());
     try {
       method::quantize(exec, p.shape, in, {}, out, workspace(plan, bytes));

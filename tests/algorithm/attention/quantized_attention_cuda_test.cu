@@ -180,11 +180,11 @@ TEST_CASE("a score of results on a GPU is the host's", "[cuda]") {
     auto const there = to_device(exec, found);
     auto const better = to_device(exec, expected);
     auto score = to_device(exec, std::vector<float>{-77.0F, -77.0F});
-    auto const plan = attention_score::plan(exec, 1, 2, tokens, 48);
+    auto const plan = attention_score::plan_measure(exec, {1, 2, 2, tokens, tokens, 48});
     auto memory = to_device(exec, std::vector<std::byte>(as_size(plan.bytes()), std::byte{0xa5}));
-    attention_score::run(exec, head_view<float const>(there.data(), {1, 2, tokens, 48}),
-                         head_view<float const>(better.data(), {1, 2, tokens, 48}), {score.data(), 1},
-                         workspace(plan, memory));
+    attention_score::measure(exec, head_view<float const>(there.data(), {1, 2, tokens, 48}),
+                             head_view<float const>(better.data(), {1, 2, tokens, 48}), {score.data(), 1},
+                             workspace(plan, memory));
     auto const error = error_of(as_doubles(found), as_doubles(expected));
     auto const scores = to_host(exec, score);
     CHECK(static_cast<double>(scores[0]) == Approx(error.cosine * (1 - error.relative_l1)).epsilon(1e-6));

@@ -228,7 +228,7 @@ TEST_CASE("strides of the inputs change nothing", "[host]") {
       part(which)(i / (2 * 70 * 32), i / (70 * 32) % 2, i / 32 % 70, i % 32) = (*sources[which])[as_size(i)];
     }
   }
-  auto const plan = sage_attention2::plan(exec, p.shape);
+  auto const plan = sage_attention2::plan_quantize(exec, p.shape);
   buffer<std::byte> memory(exec, plan.bytes());
   workspace const space(plan, memory);
   auto const heads = sage_attention2::operands(p.shape, space);

@@ -60,7 +60,7 @@ std::vector<Output> forward(tessera::cuda const& exec, std::vector<Weight> const
   auto const device_inputs = on_device(exec, inputs);
   auto const device_bias = on_device(exec, bias);
   buffer<Output> outputs(exec, tokens * rows);
-  auto const plan = linear::plan(exec, spec);
+  auto const plan = linear::plan_forward(exec, spec);
   buffer<std::byte> memory(exec, plan.bytes());
   typename linear::layer const layer{spec, stream.view(), device_bias.view()};
   linear::forward(exec, layer, matrix_view<Input const>(device_inputs.data(), {tokens, columns}),

@@ -33,7 +33,7 @@ std::vector<Output> forward(Executor const& exec, buffer<std::byte> const& strea
                             std::int64_t rows, std::int64_t columns) {
   using linear = compressed_linear<Codec>;
   std::vector<Output> outputs(static_cast<std::size_t>(tokens * rows), store<Output>(77.0F));
-  auto const plan = linear::plan(exec, spec);
+  auto const plan = linear::plan_forward(exec, spec);
   buffer<std::byte> memory(exec, plan.bytes());
   typename linear::layer layer{spec, stream};
   if (!bias.empty()) {
@@ -124,7 +124,7 @@ TEST_CASE("a compressed layer honours strides of inputs and outputs", "[host]") 
   auto const inputs = gaussian<float>(tokens * columns, 2, 1.0);
   auto const stream = neuzip::encode(exec, weights);
   auto const spec = neuzip::spec(rows * columns);
-  auto const plan = linear::plan(exec, spec);
+  auto const plan = linear::plan_forward(exec, spec);
   buffer<std::byte> memory(exec, plan.bytes());
   std::vector<float> turned(inputs.size());
   for (std::int64_t t = 0; t < tokens; ++t) {
@@ -149,7 +149,7 @@ TEST_CASE("a compressed layer says what does not fit together", "[host]") {
   auto const weights = gaussian<bfloat16>(64 * 96, 1, 0.05);
   auto const stream = neuzip::encode(exec, weights);
   auto const spec = neuzip::spec(64 * 96);
-  auto const plan = linear::plan(exec, spec);
+  auto const plan = linear::plan_forward(exec, spec);
   CHECK(plan.bytes() >= static_cast<std::int64_t>(sizeof(weight_decode_table)));
   buffer<std::byte> memory(exec, plan.bytes());
   workspace const space(plan, memory);

@@ -47,8 +47,8 @@ struct stream_on_device {
 /// The first block that decoding reports, or -1.
 std::int64_t failure_of(cuda const& exec, stream_on_device const& stream, std::int64_t first, std::int64_t blocks,
                         device_weights<bfloat16>& into) {
-  neuzip::decode_blocks(exec, stream.spec, stream.memory.view(), first, blocks, into.view(),
-                        device_space(neuzip::decode_plan(exec, stream.spec)));
+  neuzip::decode(exec, stream.spec, stream.memory.view(), first, blocks, into.view(),
+                        device_space(neuzip::plan_decode(exec, stream.spec)));
   try {
     exec.wait();
   } catch (corrupt_data const& problem) {
@@ -86,8 +86,8 @@ struct batch {
   void run(cuda const& exec) {
     array_view<neuzip::source const> const from(encoding.data(), std::ssize(encoding));
     array_view<neuzip::target const> const to(decoding.data(), std::ssize(decoding));
-    device_space const encode_space(neuzip::encode_plan(exec, from));
-    device_space const decode_space(neuzip::decode_plan(exec, to));
+    device_space const encode_space(neuzip::plan_encode(exec, from));
+    device_space const decode_space(neuzip::plan_decode(exec, to));
     neuzip::encode(exec, from, encode_space);
     neuzip::decode(exec, to, decode_space);
     exec.wait();
@@ -272,8 +272,8 @@ TEST_CASE("encode and decode are captured in a graph, which then works on other 
   batch all(5);
   array_view<neuzip::source const> const from(all.encoding.data(), std::ssize(all.encoding));
   array_view<neuzip::target const> const to(all.decoding.data(), std::ssize(all.decoding));
-  device_space const encode_space(neuzip::encode_plan(exec, from));
-  device_space const decode_space(neuzip::decode_plan(exec, to));
+  device_space const encode_space(neuzip::plan_encode(exec, from));
+  device_space const decode_space(neuzip::plan_decode(exec, to));
   cuda_ok(cudaDeviceSynchronize());
   work.capture([&] {
     neuzip::encode(exec, from, encode_space);
@@ -370,7 +370,7 @@ TEST_CASE("a wrong checksum of header or codebook makes zeros of all weights on 
       neuzip::target const both[] = {{stream.spec, stream.memory.view(), decoded.view()},
                                      {sound.spec, sound.memory.view(), beside.view()}};
       array_view<neuzip::target const> const list(both, 2);
-      neuzip::decode(exec, list, device_space(neuzip::decode_plan(exec, list)));
+      neuzip::decode(exec, list, device_space(neuzip::plan_decode(exec, list)));
       CHECK(message_of([&] { exec.wait(); }).find("the header contradicts itself") != std::string::npos);
       CHECK((decoded.download() == bf16_array(weights.count())));
       CHECK((beside.download() == weights));
@@ -401,7 +401,7 @@ TEST_CASE("broken and sound tensors in turn are refused and decoded each by itse
     targets.push_back({streams[i].spec, streams[i].memory.view(), decoded[i].view()});
   }
   array_view<neuzip::target const> const list(targets.data(), std::ssize(targets));
-  device_space const space(neuzip::decode_plan(exec, list));
+  device_space const space(neuzip::plan_decode(exec, list));
   for (int turn = 0; turn < 20; ++turn) {
     for (std::size_t i = 0; i < streams.size(); ++i) {
       cuda_ok(cudaMemset(decoded[i].view().data, 0xa5, 2 * static_cast<std::size_t>(expected[i].count())));
@@ -444,7 +444,7 @@ TEST_CASE("a stream that does not fit its room is reported by the device, and no
   for (std::int64_t room : {spec.smallest_bytes(), std::ssize(expected) - 16, std::ssize(expected)}) {
     device_bytes stream(room);
     neuzip::encode(exec, spec, source.view(), stream.view(), {reinterpret_cast<std::int64_t*>(size.data()), 1},
-                   device_space(neuzip::encode_plan(exec, spec)));
+                   device_space(neuzip::plan_encode(exec, spec)));
     std::string const message = message_of([&] { exec.wait(); });
     std::int64_t bytes = 0;
     size.download(&bytes, 8);

@@ -48,7 +48,7 @@ void check_codec(weight_kind kind, std::int64_t count, weight_stream_options opt
   stream.upload(expected.data(), stream.size());
   device_weights<type> decoded(count);
   weight_stream_spec const spec = Codec::spec(count, options);
-  Codec::decode(exec, spec, stream.view(), decoded.view(), device_space(Codec::decode_plan(exec, spec)));
+  Codec::decode(exec, spec, stream.view(), decoded.view(), device_space(Codec::plan_decode(exec, spec)));
   exec.wait();
   REQUIRE((decoded.download() == on_host));
   REQUIRE(decoded.guards_are_intact());
@@ -94,7 +94,7 @@ class broken_streams {
       : spec_(Codec::spec(count, options)),
         sound_(encode_on_host<Codec>(weight_array<type>(weight_kind::a_few_escapes, 6, count), options)),
         decoded_(count),
-        space_(Codec::decode_plan(exec_, spec_)) {}
+        space_(Codec::plan_decode(exec_, spec_)) {}
 
   /// The stream that the encoder wrote, or a broken version of it.
   [[nodiscard]] std::vector<std::byte> stream(std::uint64_t seed) const {
@@ -123,7 +123,7 @@ class broken_streams {
     std::memcpy(room.data(), bytes.data(), bytes.size());
     weight_array<type> weights(count);
     std::memset(static_cast<void*>(weights.data()), 0xa5, weights.size() * sizeof(type));
-    workspace_plan const plan = Codec::decode_plan(host, spec_);
+    workspace_plan const plan = Codec::plan_decode(host, spec_);
     buffer<std::byte> memory(plan.bytes());
     outcome result;
     result.message = message_of([&] {

@@ -337,7 +337,7 @@ TEST_CASE("layers and stores of parameters take a codec of whole exponents", "[h
     using linear = compressed_linear<layer_codec>;
     auto const stream = layer_codec::encode(executor(), weights.view(), {.block = 1024});
     auto const spec = layer_codec::spec(rows * columns, {.block = 1024});
-    auto const plan = linear::plan(executor(), spec);
+    auto const plan = linear::plan_forward(executor(), spec);
     buffer<std::byte> memory(executor(), plan.bytes());
     std::vector<float> outputs(3 * rows);
     linear::forward(executor(), {spec, stream}, matrix_view<bfloat16 const>(inputs.data(), {3, columns}),

@@ -59,7 +59,7 @@ struct broken_streams {
       decoded.emplace_back(spec.count, i % 2);
       targets.push_back({spec, streams.back().view(), decoded.back().view()});
     }
-    return Codec::decode_plan(exec, array_view<typename Codec::target const>(targets.data(), most));
+    return Codec::plan_decode(exec, array_view<typename Codec::target const>(targets.data(), most));
   }
 
   /// The first reported block, or -1. Throws errors that are not about the streams, as faults of the device.
@@ -113,7 +113,7 @@ struct broken_streams {
       buffer<std::byte> stream(std::ssize(bytes));
       std::memcpy(stream.data(), bytes.data(), bytes.size());
       weight_array<type> expected(spec.count);
-      workspace_plan const plan = Codec::decode_plan(host, spec);
+      workspace_plan const plan = Codec::plan_decode(host, spec);
       buffer<std::byte> memory(plan.bytes());
       Codec::decode(host, spec, stream.view(), expected.view(), workspace(plan, memory));
       differing += failure_of(host) == failure && decoded[0].download() == expected ? 0 : 1;
@@ -161,7 +161,7 @@ TEST_CASE("streams that end too early are refused by the device, which reads not
   weight_stream_spec const spec = neuzip::spec(6000, {.block = 2048});
   stream_bytes const sound = encode_on_host<neuzip>(weights, {.block = 2048});
   device_weights<bfloat16> decoded(6000);
-  device_space const space(neuzip::decode_plan(exec, spec));
+  device_space const space(neuzip::plan_decode(exec, spec));
   std::int64_t const shortest = spec.smallest_bytes();
   for (std::int64_t i = 0; i < 40; ++i) {
     std::int64_t const length = shortest + (std::ssize(sound) - 1 - shortest) * i / 39;

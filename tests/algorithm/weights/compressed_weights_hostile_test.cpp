@@ -318,7 +318,7 @@ planned_outcome decode_as_planned(stream_bytes const& bytes, std::int64_t count,
   std::memcpy(stream.data(), bytes.data(), bytes.size());
   weight_array<type> weights(count);
   weights.fill_with_rubbish();
-  workspace_plan const plan = Codec::decode_plan(executor(), spec);
+  workspace_plan const plan = Codec::plan_decode(executor(), spec);
   buffer<std::byte> memory(plan.bytes());
   planned_outcome result;
   try {

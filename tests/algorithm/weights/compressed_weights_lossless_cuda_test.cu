@@ -29,7 +29,7 @@ void check_on_device(tessera::cuda const& exec, weight_kind kind, std::int64_t c
   device_bytes stream(static_cast<std::int64_t>(expected.size()), 0, 0);
   stream.upload(expected.data(), stream.size());
   device_weights<type> decoded(count, shift);
-  Codec::decode(exec, spec, stream.view(), decoded.view(), device_space(Codec::decode_plan(exec, spec)));
+  Codec::decode(exec, spec, stream.view(), decoded.view(), device_space(Codec::plan_decode(exec, spec)));
   exec.wait();
   REQUIRE(decoded.guards_are_intact());
   REQUIRE((decoded.download() == weights));

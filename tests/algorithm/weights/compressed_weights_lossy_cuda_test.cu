@@ -37,7 +37,7 @@ void check_lossy(weight_kind kind, std::int64_t count, weight_stream_options opt
   stream.upload(expected.data(), stream.size());
   device_weights<type> decoded(count);
   weight_stream_spec const spec = Codec::spec(count, options);
-  Codec::decode(exec, spec, stream.view(), decoded.view(), device_space(Codec::decode_plan(exec, spec)));
+  Codec::decode(exec, spec, stream.view(), decoded.view(), device_space(Codec::plan_decode(exec, spec)));
   exec.wait();
   REQUIRE((decoded.download() == on_host));
   REQUIRE(decoded.guards_are_intact());

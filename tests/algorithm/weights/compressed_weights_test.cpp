@@ -134,14 +134,14 @@ TEST_CASE("a part of the blocks decodes on its own", "[host]") {
   bf16_array const weights(weight_kind::a_few_escapes, 2, 10'100);
   encoded const whole = encode(weights, {.block = 1024, .checksums = true});
   cpu const exec{.threads = 2};
-  space_of const scratch(neuzip::decode_plan(exec, whole.spec));
+  space_of const scratch(neuzip::plan_decode(exec, whole.spec));
   REQUIRE(whole.spec.block_count() == 10);
   for (auto [first, blocks] : {std::pair<int, int>{0, 1}, {0, 10}, {3, 4}, {9, 1}, {8, 2}, {5, 0}, {10, 0}}) {
     std::int64_t const begin = first * 1024;
     std::int64_t const count =
         std::min<std::int64_t>(10'100, begin + blocks * 1024) - std::min<std::int64_t>(10'100, begin);
     bf16_array part(count);
-    neuzip::decode_blocks(exec, whole.spec, whole.stream.view(), first, blocks, part.view(), scratch.space);
+    neuzip::decode(exec, whole.spec, whole.stream.view(), first, blocks, part.view(), scratch.space);
     exec.wait();
     CHECK((count == 0 || std::memcmp(part.data(), weights.data() + begin, part.size() * 2) == 0));
   }
@@ -152,21 +152,21 @@ TEST_CASE("a part of the blocks of a tensor that is stored as it is decodes, too
   encoded whole = encode(weights, {.block = 1024});
   REQUIRE(whole.spec.coder == weight_coder::stored);
   cpu const exec{.threads = 2};
-  space_of const scratch(neuzip::decode_plan(exec, whole.spec));
+  space_of const scratch(neuzip::plan_decode(exec, whole.spec));
   for (auto [first, blocks] : {std::pair<int, int>{0, 1}, {0, 2}, {1, 1}, {1, 0}, {2, 0}}) {
     auto const count = std::min<std::int64_t>(2040, (first + blocks) * 1024) - std::min(2040, first * 1024);
     bf16_array part(count);
-    neuzip::decode_blocks(exec, whole.spec, whole.stream.view(), first, blocks, part.view(), scratch.space);
+    neuzip::decode(exec, whole.spec, whole.stream.view(), first, blocks, part.view(), scratch.space);
     exec.wait();
     CHECK((count == 0 || std::memcmp(part.data(), weights.data() + first * 1024, part.size() * 2) == 0));
   }
   bf16_array part(1016);
   CHECK(message_of([&] {
-          neuzip::decode_blocks(exec, whole.spec, whole.stream.view(), 2, 1, part.view(), scratch.space);
+          neuzip::decode(exec, whole.spec, whole.stream.view(), 2, 1, part.view(), scratch.space);
         }) == "compressed_weights.decode: blocks 2 and on, 1 of them, but there are 2");
   whole.stream.data()[64] ^= std::byte{1};  // a byte of the first block; the checksum is that of the tensor
   part.fill_with_rubbish();
-  neuzip::decode_blocks(exec, whole.spec, whole.stream.view(), 1, 1, part.view(), scratch.space);
+  neuzip::decode(exec, whole.spec, whole.stream.view(), 1, 1, part.view(), scratch.space);
   CHECK_THROWS_WITH(exec.wait(), contains("the checksum does not match"));
   CHECK(part == bf16_array(1016));
 }
@@ -178,10 +178,10 @@ TEST_CASE("a broken block is reported by its number and becomes zeros, the other
     whole.stream.data()[whole.spec.planes_offset() + whole.spec.planes_before(block) + 11] ^= std::byte{1};
   }
   cpu const exec{.threads = 2};
-  space_of const scratch(neuzip::decode_plan(exec, whole.spec));
+  space_of const scratch(neuzip::plan_decode(exec, whole.spec));
   auto const position_of_failure = [&](std::int64_t first, std::int64_t blocks, bf16_array& into) {
     into.fill_with_rubbish();
-    neuzip::decode_blocks(exec, whole.spec, whole.stream.view(), first, blocks, into.view(), scratch.space);
+    neuzip::decode(exec, whole.spec, whole.stream.view(), first, blocks, into.view(), scratch.space);
     try {
       exec.wait();
     } catch (corrupt_data const& problem) {
@@ -216,7 +216,7 @@ TEST_CASE("many tensors of any sizes in one call give the streams and the weight
     sources.push_back({spec, tensors.back().view(), rooms.back().view(), {sizes.data() + i, 1}});
   }
   array_view<neuzip::source const> const all_sources(sources.data(), 12);
-  neuzip::encode(exec, all_sources, space_of(neuzip::encode_plan(exec, all_sources)).space);
+  neuzip::encode(exec, all_sources, space_of(neuzip::plan_encode(exec, all_sources)).space);
   exec.wait();
   std::vector<bf16_array> decoded;
   std::vector<neuzip::target> targets;
@@ -228,7 +228,7 @@ TEST_CASE("many tensors of any sizes in one call give the streams and the weight
     targets.push_back({sources[i].spec, {rooms[i].data(), sizes[i]}, decoded.back().view()});
   }
   array_view<neuzip::target const> const all_targets(targets.data(), 12);
-  neuzip::decode(exec, all_targets, space_of(neuzip::decode_plan(exec, all_targets)).space);
+  neuzip::decode(exec, all_targets, space_of(neuzip::plan_decode(exec, all_targets)).space);
   exec.wait();
   for (std::size_t i = 0; i < 12; ++i) {
     CHECK(decoded[i] == tensors[i]);
@@ -241,7 +241,7 @@ TEST_CASE("a stream that does not fit its room is reported with the size it has,
   weight_stream_spec const spec = neuzip::spec(20'000);
   encoded const whole = encode(weights);
   cpu const exec{.threads = 2};
-  space_of const scratch(neuzip::encode_plan(exec, spec));
+  space_of const scratch(neuzip::plan_encode(exec, spec));
   std::int64_t size = 0;
   auto const encode_into = [&](std::int64_t room) {
     buffer<std::byte> stream(room);
@@ -286,7 +286,7 @@ TEST_CASE("weights and streams without memory, and workspaces of other plans, ar
   std::vector<bfloat16> weights(20'000);
   buffer<std::byte> stream(neuzip::largest_bytes(spec));
   std::vector<std::int64_t> size(1);
-  auto const plan = neuzip::encode_plan(exec, spec);
+  auto const plan = neuzip::plan_encode(exec, spec);
   buffer<std::byte> memory(exec, plan.bytes());
   workspace const space(plan, memory);
   array_view<bfloat16> const nothing(nullptr, 20'000);
@@ -305,7 +305,7 @@ TEST_CASE("weights and streams without memory, and workspaces of other plans, ar
             std::to_string(plan.bytes()));
   neuzip::encode(exec, spec, weights, stream, size, space);
   exec.wait();
-  auto const decode_plan = neuzip::decode_plan(exec, spec);
+  auto const decode_plan = neuzip::plan_decode(exec, spec);
   CHECK(message_of([&] { neuzip::decode(exec, spec, stream, nothing, workspace(decode_plan, memory)); }) ==
         "compressed_weights.decode: the weights have no memory but 20000 elements");
   CHECK(message_of([&] { neuzip::decode(exec, spec, stream, weights, workspace(empty, memory)); }) ==
@@ -356,7 +356,7 @@ TEST_CASE("weights and streams of the wrong size, stride, alignment or type are 
   CHECK(message_of([&] { neuzip_lossy<3>::decode(exec, whole.stream.view(), decoded.view()); }) ==
         "compressed_weights.decode: the stream keeps 7 mantissa bits but the codec 3");
 
-  space_of const scratch(neuzip::encode_plan(exec, whole.spec));
+  space_of const scratch(neuzip::plan_encode(exec, whole.spec));
   buffer<std::byte> room(neuzip::largest_bytes(whole.spec));
   std::int64_t size = 0;
   auto const encode_as = [&](array_view<bfloat16 const> from, array_view<std::int64_t> result) {
@@ -374,12 +374,12 @@ TEST_CASE("blocks that do not exist and workspaces too small are named with both
   bf16_array const weights(weight_kind::gauss, 2, 5000);
   encoded const whole = encode(weights, {.block = 1024});
   cpu const exec{.threads = 1};
-  workspace_plan const plan = neuzip::decode_plan(exec, whole.spec);
+  workspace_plan const plan = neuzip::plan_decode(exec, whole.spec);
   space_of const scratch(plan);
   bf16_array decoded(5000);
   auto const decode_blocks = [&](std::int64_t first, std::int64_t blocks) {
     return message_of([&] {
-      neuzip::decode_blocks(exec, whole.spec, whole.stream.view(), first, blocks, decoded.view(), scratch.space);
+      neuzip::decode(exec, whole.spec, whole.stream.view(), first, blocks, decoded.view(), scratch.space);
     });
   };
   CHECK(decode_blocks(3, 3) == "compressed_weights.decode: blocks 3 and on, 3 of them, but there are 5");

@@ -121,7 +121,7 @@ std::vector<std::byte> encode_on_device(tessera::cuda const& exec,
   device_bytes stream(Codec::largest_bytes(spec));
   device_bytes size(8);
   Codec::encode(exec, spec, source.view(), stream.view(), {reinterpret_cast<std::int64_t*>(size.data()), 1},
-                device_space(Codec::encode_plan(exec, spec)));
+                device_space(Codec::plan_encode(exec, spec)));
   exec.wait();
   std::int64_t bytes = 0;
   size.download(&bytes, 8);

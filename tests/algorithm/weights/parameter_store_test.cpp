@@ -308,7 +308,7 @@ TEST_CASE("a store's memory is what its documentation says, to the byte", "[host
     CHECK(bytes.scratch == 3 * 20'000 * 2);
     CHECK(bytes.staging == (neuzip::largest_bytes(spec) + 15) / 16 * 16 + 8);
     CHECK(bytes.overflow == 2 * 20 * 1024 * 2 + 16);
-    CHECK(bytes.workspace == neuzip::encode_plan(exec, spec).bytes() + 3 * neuzip::decode_plan(exec, spec).bytes());
+    CHECK(bytes.workspace == neuzip::plan_encode(exec, spec).bytes() + 3 * neuzip::plan_decode(exec, spec).bytes());
     CHECK(store.bytes().total() == memory.current);
     CHECK(store.peak_bytes() == memory.peak);
 
@@ -408,6 +408,38 @@ TEST_CASE("a lossy codec's parameters can be acquired", "[host]") {
   auto expected = weights;
   neuzip_lossy<3>::decode(cpu{}, neuzip_lossy<3>::encode(cpu{}, weights), expected);
   CHECK(holds(store.acquire(id).weights(), expected));
+}
+
+TEST_CASE("a store's plan has room for everything, whatever the weights are", "[host]") {
+  cpu const exec{.threads = 1};
+  parameter_store_options const options{.scratch_slots = 3, .slack = 1, .overflow_tensors = 2, .block = 1024};
+  std::vector<std::int64_t> const counts{3000, 1, 20'000, 0};
+  auto const plan = store_type::plan(exec, counts, options);
+  auto const planned = [&](std::string const& name) {
+    for (workspace_plan::entry const& entry : plan.entries()) {
+      if (entry.name == name) {
+        return entry.bytes;
+      }
+    }
+    return std::int64_t{-1};
+  };
+  store_type store(exec, options);
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    store.add("parameter " + std::to_string(i), incompressible(counts[i], i));
+  }
+  auto const bytes = store.bytes();
+  CHECK(bytes.streams == planned("streams, at most"));
+  CHECK(bytes.scratch == planned("scratch"));
+  CHECK(bytes.staging == planned("staging") + planned("size of the staged stream"));
+  CHECK(bytes.overflow == planned("overflow") + planned("state of the overflow"));
+  CHECK(bytes.workspace == planned("workspace of an encoding") + planned("workspace of decodings"));
+  CHECK(bytes.total() <= plan.bytes());
+
+  CHECK(store_type::plan(exec, {}).bytes() == 0);
+  CHECK(store_type::plan(exec, {20'000}).bytes() < plan.bytes());
+  CHECK_THROWS_WITH(store_type::plan(exec, counts, {.scratch_slots = 0}),
+                    contains("parameter_store: there are 0 slots of scratch but must be at least 1"));
+  CHECK_THROWS_AS(store_type::plan(exec, {-1}), shape_error);
 }
 
 TEST_CASE("misuse of a store is an error that shows both values", "[host]") {

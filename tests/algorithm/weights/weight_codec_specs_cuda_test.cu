@@ -71,8 +71,8 @@ void check_streams(std::vector<known_stream> const& streams, std::size_t own) {
   using type = typename Codec::value_type;
   cuda const exec;
   device_weights<type> const weights(count);
-  device_space const decode_space(Codec::decode_plan(exec, Codec::spec(count)));
-  device_space const encode_space(Codec::encode_plan(exec, Codec::spec(count)));
+  device_space const decode_space(Codec::plan_decode(exec, Codec::spec(count)));
+  device_space const encode_space(Codec::plan_encode(exec, Codec::spec(count)));
   device_bytes const room(Codec::largest_bytes(Codec::spec(count)));
   device_bytes const size(8);
   array_view<std::int64_t> const result(reinterpret_cast<std::int64_t*>(size.data()), 1);
@@ -118,7 +118,7 @@ TEST_CASE("a stream that was inspected decodes on the device, and no other in it
     auto const found = inspect_weight_stream(stream.data(), std::ssize(stream));
     device_bytes room(max(std::ssize(stream), std::ssize(other)), 0, 0);
     device_weights<bfloat16> const decoded(weights_of_each);
-    device_space const space(neuzip::decode_plan(exec, found));
+    device_space const space(neuzip::plan_decode(exec, found));
     room.upload(stream.data(), std::ssize(stream));
     neuzip::decode(exec, found, room.view(), decoded.view(), space);
     exec.wait();

@@ -75,18 +75,16 @@ void check_stream(known_stream const& stream, bool is_own) {
   auto const found = inspect_weight_stream(stream.bytes.data(), stream.bytes.size());
   weight_array<type> weights(count);
   weight_stream_spec const own = Codec::spec(count);
-  buffer<std::byte> memory(Codec::decode_plan(exec, own).bytes() + Codec::encode_plan(exec, own).bytes());
+  buffer<std::byte> memory(Codec::plan_decode(exec, own).bytes() + Codec::plan_encode(exec, own).bytes());
   buffer<std::byte> room(Codec::largest_bytes(own) + stream.bytes.size());
   std::int64_t size = 0;
-  workspace const decode_space(Codec::decode_plan(exec, own), memory);
-  workspace const encode_space(Codec::encode_plan(exec, own), memory);
+  workspace const decode_space(Codec::plan_decode(exec, own), memory);
+  workspace const encode_space(Codec::plan_encode(exec, own), memory);
   auto const whole = [&] { Codec::decode(exec, stream.bytes.view(), weights.view()); };
   auto const planned = [&](auto const& spec) {
     return [&] { Codec::decode(exec, spec, stream.bytes.view(), weights.view(), decode_space); };
   };
-  auto const block = [&] {
-    Codec::decode_blocks(exec, found, stream.bytes.view(), 0, 1, weights.view(), decode_space);
-  };
+  auto const block = [&] { Codec::decode(exec, found, stream.bytes.view(), 0, 1, weights.view(), decode_space); };
   auto const encode = [&] { Codec::encode(exec, stream.spec, weights.view(), room.view(), {&size, 1}, encode_space); };
   if (is_own) {
     whole();
@@ -100,9 +98,9 @@ void check_stream(known_stream const& stream, bool is_own) {
   CHECK(refuses<value_error>(decoding, planned(found)));
   CHECK(refuses<value_error>(decoding, planned(stream.spec)));
   CHECK(refuses<value_error>(decoding, block));
-  CHECK(refuses<value_error>(decoding, [&] { static_cast<void>(Codec::decode_plan(exec, found)); }));
+  CHECK(refuses<value_error>(decoding, [&] { static_cast<void>(Codec::plan_decode(exec, found)); }));
   CHECK(refuses<value_error>(encoding, encode));
-  CHECK(refuses<value_error>(encoding, [&] { static_cast<void>(Codec::encode_plan(exec, stream.spec)); }));
+  CHECK(refuses<value_error>(encoding, [&] { static_cast<void>(Codec::plan_encode(exec, stream.spec)); }));
   // With the codec's own spec: refused as too short at first sight, or else by its header.
   bool const is_refused =
       refuses<shape_error>(decoding, planned(own)) ||
@@ -124,7 +122,7 @@ void check_all(std::vector<known_stream> const& streams, std::index_sequence<Whi
 
 /// The message for a spec of the codec after a change.
 template <class Codec, class Change>
-std::string refusal(Change&& change) {
+std::string refusal_of(Change&& change) {
   weight_stream_spec spec = Codec::spec(count);
   change(spec);
   try {
@@ -143,30 +141,30 @@ TEST_CASE("of all 324 pairs of a codec and a stream only those that belong toget
 
 TEST_CASE("a spec that no codec makes is refused with both values", "[host]") {
   using spec_type = weight_stream_spec;
-  CHECK(refusal<neuzip>([](spec_type&) {}) == "taken");
-  CHECK(refusal<neuzip>([](spec_type& s) { s.coder = weight_coder::stored; }) == "taken");
-  CHECK(refusal<neuzip>([](spec_type& s) { s.type = weight_type::fp32; }) ==
+  CHECK(refusal_of<neuzip>([](spec_type&) {}) == "taken");
+  CHECK(refusal_of<neuzip>([](spec_type& s) { s.coder = weight_coder::stored; }) == "taken");
+  CHECK(refusal_of<neuzip>([](spec_type& s) { s.type = weight_type::fp32; }) ==
         "load: the stream holds elements of type 2 but the codec has type 0");
-  CHECK(refusal<neuzip>([](spec_type& s) { s.coder = weight_coder::fixed_codes; }) ==
+  CHECK(refusal_of<neuzip>([](spec_type& s) { s.coder = weight_coder::fixed_codes; }) ==
         "load: the stream has coder 2 but the codec has 1");
-  CHECK(refusal<whole<tans_coder>>([](spec_type& s) { s.coder = weight_coder::rans_pairs; }) ==
+  CHECK(refusal_of<whole<tans_coder>>([](spec_type& s) { s.coder = weight_coder::rans_pairs; }) ==
         "load: the stream has coder 1 but the codec has 3");
-  CHECK(refusal<whole<tans_coder>>([](spec_type& s) { s.codebook_units = 7; }) ==
+  CHECK(refusal_of<whole<tans_coder>>([](spec_type& s) { s.codebook_units = 7; }) ==
         "load: the stream's codebook has 7 times 64 bytes but the codec's has 8");
-  CHECK(refusal<neuzip>([](spec_type& s) { s.codebook_units = 8; }) ==
+  CHECK(refusal_of<neuzip>([](spec_type& s) { s.codebook_units = 8; }) ==
         "load: the stream's codebook has 8 times 64 bytes but the codec's has 0");
-  CHECK(refusal<neuzip_lossy<3>>([](spec_type& s) { s.coder = weight_coder::stored; }) ==
+  CHECK(refusal_of<neuzip_lossy<3>>([](spec_type& s) { s.coder = weight_coder::stored; }) ==
         "load: the stream has coder 0 but the codec has 1");
-  CHECK(refusal<neuzip>([](spec_type& s) { s.mantissa_kept = 3; }) ==
+  CHECK(refusal_of<neuzip>([](spec_type& s) { s.mantissa_kept = 3; }) ==
         "load: the stream keeps 3 mantissa bits but the codec 7");
-  CHECK(refusal<neuzip>([](spec_type& s) { s.log2_block = 20; }) ==
+  CHECK(refusal_of<neuzip>([](spec_type& s) { s.log2_block = 20; }) ==
         "load: blocks have 2^20 weights but must have 2^10 to 2^13");
-  CHECK_THAT(refusal<neuzip>([](spec_type& s) { s.log2_block = -1; }), contains("blocks have 2^-1 weights"));
-  CHECK_THAT(refusal<neuzip>([](spec_type& s) { s.log2_normalizer_block = 6; }),
+  CHECK_THAT(refusal_of<neuzip>([](spec_type& s) { s.log2_block = -1; }), contains("blocks have 2^-1 weights"));
+  CHECK_THAT(refusal_of<neuzip>([](spec_type& s) { s.log2_normalizer_block = 6; }),
              contains("normalizers belong to 2^6 weights but the codec has none"));
-  CHECK(refusal<neuzip_lossy<3>>([](spec_type& s) { s.log2_normalizer_block = 11; }) ==
+  CHECK(refusal_of<neuzip_lossy<3>>([](spec_type& s) { s.log2_normalizer_block = 11; }) ==
         "load: normalizers belong to 2^11 weights but must to 2^5 to 2^10");
-  CHECK(refusal<neuzip>([](spec_type& s) { s.count = -1; }) ==
+  CHECK(refusal_of<neuzip>([](spec_type& s) { s.count = -1; }) ==
         "load: the number of weights is -1 but must be at least 0 and at most 34359738368");
 }
 
@@ -184,7 +182,7 @@ TEST_CASE("a stream that was inspected decodes, and no other in its place", "[ho
     buffer<std::byte> const encoded = neuzip::encode(exec, second.view());
     std::memcpy(other.data(), encoded.data(), encoded.bytes());
     auto const found = inspect_weight_stream(stream.data(), stream.size());
-    workspace_plan const plan = neuzip::decode_plan(exec, found);
+    workspace_plan const plan = neuzip::plan_decode(exec, found);
     buffer<std::byte> memory(plan.bytes());
     weight_array<bfloat16> decoded(weights_of_each);
     neuzip::decode(exec, found, stream.view(), decoded.view(), workspace(plan, memory));

@@ -2,8 +2,8 @@
 /// `attention_score`: measures how well quantized attention does on a layer, on a user's own data. `layers_in_need`
 /// tells which layers should have more bits than others.
 ///
-///     auto const plan = attention_score::plan(exec, batch, heads, tokens, channels);
-///     attention_score::run(exec, in_four_bits, in_eight_bits, score, tessera::workspace(plan, memory));
+///     auto const plan = attention_score::plan_measure(exec, shape);    // the shape of attention
+///     attention_score::measure(exec, in_four_bits, in_eight_bits, score, tessera::workspace(plan, memory));
 ///     ...                                                            // one score for each layer, then
 ///     std::vector<bool> const eight = layers_in_need(scores, 0.95F, 0.1F);
 ///
@@ -25,6 +25,7 @@
 #include <tessera/core/math.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/attention/compare_heads.hpp>
+#include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/head_view.hpp>
 
@@ -32,18 +33,17 @@ namespace tessera {
 inline namespace v0 {
 
 struct attention_score {
-  /// The workspace that run() needs for results of batch x heads x tokens x channels.
+  /// The workspace of measure() for results of attention of this shape: batch x query heads x queries x channels.
   template <Executor Exec>
-  static workspace_plan plan(Exec const&, std::int64_t batch, std::int64_t heads, std::int64_t tokens,
-                             std::int64_t channels) {
-    return regions(batch, heads, tokens, channels).plan;
+  static workspace_plan plan_measure(Exec const&, attention_shape const& shape) {
+    return regions(shape.batch, shape.query_heads, shape.queries, shape.channels).plan;
   }
 
   /// Enqueues the score of `found`, where `expected` is the better result, into the one element of `score`. The score
   /// is NaN if either has a NaN, or if one is zeros and the other is not. Throws shape_error.
   template <Executor Exec, class T, class Better>
-  static void run(Exec const& exec, head_view<T> found, head_view<Better> expected, array_view<float> score,
-                  workspace const& space) {
+  static void measure(Exec const& exec, head_view<T> found, head_view<Better> expected, array_view<float> score,
+                      workspace const& space) {
     for (int dimension = 0; dimension < 4; ++dimension) {
       check<shape_error>(found.extent(dimension) == expected.extent(dimension), where, ": dimension ", dimension,
                          " of what was found has ", found.extent(dimension), " elements but that of what was expected ",
@@ -63,7 +63,7 @@ struct attention_score {
   }
 
  private:
-  static constexpr char const* where = "attention_score.run";
+  static constexpr char const* where = "attention_score.measure";
   struct regions {
     workspace_plan plan;
     region<comparison_sums> sums;

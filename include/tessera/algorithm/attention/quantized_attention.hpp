@@ -46,6 +46,12 @@ struct quantized_parts {
   bool mean_scores = true;  ///< scores of the mean key, for log-sum-exps and sinks where keys are smoothed
 };
 
+/// The options of quantization.
+struct quantize_options {
+  float softmax_scale = 0.0F;  ///< goes into the scales of queries; 0: 1 / sqrt(channels)
+  quantized_parts parts = {};  ///< the parts that a workspace has room for
+};
+
 namespace detail {
 
 template <class T, int Rank>

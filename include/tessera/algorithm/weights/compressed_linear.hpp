@@ -4,7 +4,7 @@
 ///
 ///     using linear = tessera::compressed_linear<tessera::neuzip>;
 ///     linear::layer layer{spec, stream};           // rows x columns weights, row-major; a bias may follow
-///     auto plan = linear::plan(exec, spec);
+///     auto plan = linear::plan_forward(exec, spec);
 ///     // inputs: tokens x columns; outputs: tokens x rows
 ///     linear::forward(exec, layer, inputs, outputs, tessera::workspace(plan, memory));
 ///
@@ -18,6 +18,7 @@
 #include <type_traits>
 
 #include <tessera/algorithm/weights/compressed_weights.hpp>
+#include <tessera/algorithm/weights/detail/check_streams.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/entropy/weight_stream.hpp>
@@ -43,9 +44,10 @@ struct compressed_linear {
     array_view<value_type const> bias = {};  ///< one element for each column of the outputs; null for no bias
   };
 
-  /// The workspace of forward().
+  /// The workspace of forward(). Throws value_error for a spec that is not the codec's.
   template <Executor Exec>
-  static workspace_plan plan(Exec const&, expected_weight_stream const&) {
+  static workspace_plan plan_forward(Exec const&, expected_weight_stream const& spec) {
+    Codec::check_spec("compressed_linear.forward", spec.spec());
     return regions().plan;
   }
 
@@ -113,13 +115,7 @@ struct compressed_linear {
     check_memory(where, "inputs", inputs);
     check_memory(where, "outputs", outputs);
     check_memory(where, "biases", weights.bias);
-    check_memory(where, "bytes of the stream", weights.stream);
-    check<shape_error>(weights.stream.size() >= needed, where, ": the stream has ", weights.stream.size(),
-                       " bytes but needs at least ", needed);
-    check<shape_error>(weights.stream.is_contiguous(), where, ": the stream has a stride of ", weights.stream.stride(0),
-                       " but must have a stride of ", 1);
-    auto const beyond = reinterpret_cast<std::uintptr_t>(weights.stream.data) % 16;
-    check<value_error>(beyond == 0, where, ": the stream starts ", beyond, " bytes past a multiple of ", 16);
+    detail::check_stream(where, weights.stream, needed);
   }
 };
 

@@ -10,7 +10,7 @@
 /// On a GPU keep the spec, from which all sizes follow, whatever the stream holds:
 ///
 ///     auto spec = codec::spec(count);
-///     auto plan = codec::encode_plan(exec, spec);               // plan.bytes() of workspace
+///     auto plan = codec::plan_encode(exec, spec);               // plan.bytes() of workspace; made once
 ///     codec::encode(exec, spec, weights, stream, stream_bytes, tessera::workspace(plan, memory));
 ///
 /// For a stream that comes from elsewhere, decode() takes the result of inspect_weight_stream in the place of the spec.
@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/algorithm/weights/detail/check_streams.hpp>
 #include <tessera/algorithm/weights/inspect_weight_stream.hpp>
 #include <tessera/algorithm/weights/list_of_weights.hpp>
 #include <tessera/algorithm/weights/weight_codec_specs.hpp>
@@ -227,27 +228,27 @@ struct compressed_weights {
     std::int64_t blocks = all_blocks;               ///< the number of blocks to decode
   };
 
-  /// The workspace of encode().
+  /// The workspace of encode() for many tensors.
   template <Executor Exec>
-  static workspace_plan encode_plan(Exec const&, array_view<source const> sources) {
+  static workspace_plan plan_encode(Exec const&, array_view<source const> sources) {
     return encode_regions<Exec>(sources).plan;
   }
   /// The workspace of encode() for one tensor.
   template <Executor Exec>
-  static workspace_plan encode_plan(Exec const& exec, weight_stream_spec const& spec) {
+  static workspace_plan plan_encode(Exec const& exec, weight_stream_spec const& spec) {
     source const alone{spec, {}, {}, {}};
-    return encode_plan(exec, array_view<source const>(&alone, 1));
+    return plan_encode(exec, array_view<source const>(&alone, 1));
   }
-  /// The workspace of decode().
+  /// The workspace of decode() for many streams.
   template <Executor Exec>
-  static workspace_plan decode_plan(Exec const&, array_view<target const> targets) {
+  static workspace_plan plan_decode(Exec const&, array_view<target const> targets) {
     return decode_regions(targets).plan;
   }
-  /// The workspace of decode() for one whole stream.
+  /// The workspace of decode() for one stream or any blocks of it.
   template <Executor Exec>
-  static workspace_plan decode_plan(Exec const& exec, expected_weight_stream const& spec) {
+  static workspace_plan plan_decode(Exec const& exec, expected_weight_stream const& spec) {
     target const alone{spec, {}, {}};
-    return decode_plan(exec, array_view<target const>(&alone, 1));
+    return plan_decode(exec, array_view<target const>(&alone, 1));
   }
 
   /// Writes the streams of many tensors, on a GPU in a few launches for all of them. exec.wait() reports a stream that
@@ -317,12 +318,12 @@ struct compressed_weights {
     decode(exec, array_view<target const>(&alone, 1), space);
   }
 
-  /// Writes the weights of `blocks` blocks from `first_block` on; `weights` begins with the first block's. A tensor
-  /// that is stored raw counts as blocks, too.
+  /// Writes the weights of `blocks` blocks from `first_block` on; `weights` begins with the first block's. The workspace
+  /// is that for the whole stream. A tensor that is stored raw counts as blocks, too.
   template <Executor Exec>
-  static void decode_blocks(Exec const& exec, expected_weight_stream const& spec, array_view<std::byte const> stream,
-                            std::int64_t first_block, std::int64_t blocks, array_view<value_type> weights,
-                            workspace const& space) {
+  static void decode(Exec const& exec, expected_weight_stream const& spec, array_view<std::byte const> stream,
+                     std::int64_t first_block, std::int64_t blocks, array_view<value_type> weights,
+                     workspace const& space) {
     target const alone{spec, stream, weights, first_block, blocks};
     decode(exec, array_view<target const>(&alone, 1), space);
   }
@@ -332,7 +333,7 @@ struct compressed_weights {
   static buffer<std::byte> encode(Exec const& exec, Weights const& weights, weight_stream_options options = {}) {
     auto const list = detail::list_of_weights<value_type const>(exec, "compressed_weights.encode", weights);
     weight_stream_spec const layout = spec(list.size(), options);
-    workspace_plan const plan = encode_plan(exec, layout);
+    workspace_plan const plan = plan_encode(exec, layout);
     buffer<std::byte> memory(exec, plan.bytes());
     buffer<std::byte> room(exec, largest_bytes(layout));
     buffer<std::int64_t> bytes(exec, 1);
@@ -351,10 +352,10 @@ struct compressed_weights {
   static void decode(Exec const& exec, array_view<std::byte const> stream, Weights&& weights) {
     constexpr char const* where = "compressed_weights.decode";
     auto const list = detail::list_of_weights<value_type>(exec, where, std::forward<Weights>(weights));
-    check_stream(where, stream, 0);
+    detail::check_stream(where, stream, 0);
     check_reach(exec, where, "bytes of the stream", stream);
     inspected_weight_stream const found = wait_for_header(exec, stream);
-    workspace_plan const plan = decode_plan(exec, found);
+    workspace_plan const plan = plan_decode(exec, found);
     buffer<std::byte> memory(exec, plan.bytes());
     decode(exec, found, stream, list, workspace(plan, memory));
     exec.wait();
@@ -423,8 +424,8 @@ struct compressed_weights {
 
   template <Executor Exec>
   static encoding_type encoding_of(Exec const& exec, source const& from) {
-    check_weights("compressed_weights.encode", from.spec.count, from.weights);
-    check_stream("compressed_weights.encode", from.stream, from.spec.smallest_bytes());
+    detail::check_weights("compressed_weights.encode", from.spec.count, from.weights);
+    detail::check_stream("compressed_weights.encode", from.stream, from.spec.smallest_bytes());
     check<shape_error>(from.stream_bytes.size() >= 1, "compressed_weights.encode: stream_bytes has ",
                        from.stream_bytes.size(), " elements but must have ", 1);
     check_memory("compressed_weights.encode", "sizes of streams", from.stream_bytes);
@@ -450,8 +451,8 @@ struct compressed_weights {
                        " of them, but there are ", there);
     std::int64_t const first = to.first_block * spec.block_weights();
     std::int64_t const last = min(spec.count, first + blocks * spec.block_weights());
-    check_weights("compressed_weights.decode", max(last - first, std::int64_t{0}), to.weights);
-    check_stream("compressed_weights.decode", to.stream, to.spec.smallest_bytes());
+    detail::check_weights("compressed_weights.decode", max(last - first, std::int64_t{0}), to.weights);
+    detail::check_stream("compressed_weights.decode", to.stream, to.spec.smallest_bytes());
     decoding_type decoding;
     decoding.spec = spec;
     decoding.stream = reinterpret_cast<std::uint8_t const*>(to.stream.data);
@@ -463,26 +464,6 @@ struct compressed_weights {
     decoding.header_checksum = to.spec.header_checksum();
     decoding.status = status_of(exec, {"compressed_weights.decode", "block"});
     return decoding;
-  }
-
-  template <class Element>
-  static void check_weights(char const* where, std::int64_t count, array_view<Element> weights) {
-    check<shape_error>(weights.size() == count, where, ": there are ", weights.size(), " weights but the spec is for ",
-                       count);
-    check_memory(where, "weights", weights);
-    check<shape_error>(weights.is_contiguous(), where, ": the weights have a stride of ", weights.stride(0),
-                       " but must have a stride of ", 1);
-  }
-
-  template <class Byte>
-  static void check_stream(char const* where, array_view<Byte> stream, std::int64_t needed) {
-    check<shape_error>(stream.size() >= needed, where, ": the stream has ", stream.size(), " bytes but needs at least ",
-                       needed);
-    check_memory(where, "bytes of the stream", stream);
-    check<shape_error>(stream.is_contiguous(), where, ": the stream has a stride of ", stream.stride(0),
-                       " but must have a stride of ", 1);
-    auto const beyond = reinterpret_cast<std::uintptr_t>(stream.data) % 16;
-    check<value_error>(beyond == 0, where, ": the stream starts ", beyond, " bytes past a multiple of ", 16);
   }
 };
 

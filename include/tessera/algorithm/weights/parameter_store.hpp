@@ -17,7 +17,7 @@
 /// captured in a CUDA graph (a prefetch together with the acquire that uses it). A graph keeps addresses: after an add,
 /// or a resolve that made slots larger, capture anew.
 ///
-/// Memory, all of it from exec.memory() and counted in bytes():
+/// Memory, all of it from exec.memory(), counted in bytes(), and known beforehand by plan(exec, counts, options):
 ///     streams     a slot for each parameter: 64 bytes + its first encoded size * (1 + slack) + headroom, at most the
 ///                 largest size
 ///     scratch     scratch_slots times the largest parameter, decoded
@@ -50,6 +50,7 @@
 
 #include <tessera/algorithm/weights/compressed_weights.hpp>
 #include <tessera/algorithm/weights/parameter_lease.hpp>
+#include <tessera/algorithm/weights/parameter_store_types.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/exec/buffer.hpp>
@@ -65,37 +66,38 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The options of a store; memory follows from them.
-struct parameter_store_options {
-  /// Parameters that can be decoded at a time, prefetched ones included.
-  int scratch_slots = 2;
-  /// Room for streams to grow before they overflow, as a part of their size; headroom adds bytes to it.
-  double slack = 0.02;
-  std::int64_t headroom = 1024;  ///< room of each stream to grow, in bytes
-  /// Size of the overflow arena in largest parameters, decoded.
-  int overflow_tensors = 1;
-  /// Weights of a block of the streams.
-  int block = 8192;
-};
-
-/// The bytes that a store has allocated, by use.
-struct parameter_store_bytes {
-  std::int64_t streams = 0;    ///< the weights, coded, in a slot for each parameter
-  std::int64_t scratch = 0;    ///< decoded parameters
-  std::int64_t staging = 0;    ///< the stream being encoded, and its size
-  std::int64_t overflow = 0;   ///< blocks of streams that have outgrown their slots
-  std::int64_t workspace = 0;  ///< workspace of encoding and decoding
-
-  /// The sum of all of these.
-  [[nodiscard]] std::int64_t total() const { return streams + scratch + staging + overflow + workspace; }
-};
-
 template <class Codec, class Exec>
 class parameter_store {
  public:
   using value_type = typename Codec::value_type;
   /// The decoded weights of a parameter, for as long as they are needed.
   using lease = parameter_lease<value_type>;
+
+  /// The most memory that a store of parameters with so many weights takes, whatever their values are; streams usually
+  /// take two thirds of their room here. While parameters are added or grow, one buffer is there twice.
+  [[nodiscard]] static workspace_plan plan(Exec const& exec, std::vector<std::int64_t> const& counts,
+                                           parameter_store_options options = {}) {
+    checked(options);
+    workspace_plan plan("parameter_store");
+    shared_sizes shared;
+    std::int64_t streams = 0;
+    for (std::int64_t const count : counts) {
+      parameter const p = parameter_of(exec, count, options);
+      streams = checked_add("parameter_store", streams, record_bytes + staging_bytes(p.spec));
+      shared.cover(p);
+    }
+    std::int64_t const one = counts.empty() ? 0 : 1;
+    std::int64_t const slots = options.scratch_slots;
+    plan.add<std::byte>("streams, at most", streams);
+    plan.add<value_type>("scratch", checked_multiply("parameter_store", slots, shared.weights));
+    plan.add<std::byte>("staging", shared.staging);
+    plan.add<std::int64_t>("size of the staged stream", one);
+    plan.add<value_type>("overflow", checked_multiply("parameter_store", options.overflow_tensors, shared.padded));
+    plan.add<overflow_state>("state of the overflow", one);
+    plan.add<std::byte>("workspace of an encoding", shared.encoding);
+    plan.add<std::byte>("workspace of decodings", slots * shared.decoding);
+    return plan;
+  }
 
   /// An empty store. Throws value_error for impossible options.
   explicit parameter_store(Exec const& exec, parameter_store_options options = {})
@@ -121,11 +123,8 @@ class parameter_store {
       check<value_error>(at(i).name != name, where, ": the name ", name, " is that of parameter ", i, " already");
     }
     resolve();
-    parameter added;
+    parameter added = parameter_of(exec_, weights.size(), options_);
     added.name = std::move(name);
-    added.spec = Codec::spec(weights.size(), {.block = options_.block});
-    added.encode_plan = Codec::encode_plan(exec_, added.spec);
-    added.decode_plan = Codec::decode_plan(exec_, added.spec);
     reserve_for(added);
     encode(added, weights);
     std::int64_t const bytes = staged_size();
@@ -279,6 +278,32 @@ class parameter_store {
   };
   static_assert(std::is_nothrow_move_constructible_v<parameter>);  // a push_back that throws changes nothing
 
+  /// What parameters share must be as large as the largest of them needs it.
+  struct shared_sizes {
+    std::int64_t weights = 0;   ///< weights of a slot of scratch
+    std::int64_t padded = 0;    ///< weights of all blocks of a parameter
+    std::int64_t staging = 0;   ///< bytes of a stream
+    std::int64_t encoding = 0;  ///< bytes of the workspace of an encoding
+    std::int64_t decoding = 0;  ///< bytes of the workspace of a decoding
+
+    void cover(parameter const& p) {
+      weights = max(weights, p.spec.count);
+      padded = max(padded, p.spec.block_count() * p.spec.block_weights());
+      staging = max(staging, staging_bytes(p.spec));
+      encoding = max(encoding, p.encode_plan.bytes());
+      decoding = max(decoding, p.decode_plan.bytes());
+    }
+  };
+
+  /// A parameter without a name and without memory.
+  static parameter parameter_of(Exec const& exec, std::int64_t count, parameter_store_options const& options) {
+    parameter made;
+    made.spec = Codec::spec(count, {.block = options.block});
+    made.encode_plan = Codec::plan_encode(exec, made.spec);
+    made.decode_plan = Codec::plan_decode(exec, made.spec);
+    return made;
+  }
+
   static parameter_store_options checked(parameter_store_options options) {
     constexpr char const* where = "parameter_store";
     check<value_error>(options.scratch_slots >= 1, where, ": there are ", options.scratch_slots,
@@ -411,27 +436,20 @@ class parameter_store {
   /// Makes all memory that parameters share large enough for one more; what the shared buffers hold is lost. If there
   /// is no memory for one of them, all are still large enough for the parameters that are there.
   void reserve_for(parameter const& added) {
-    std::int64_t largest = added.spec.count;
-    std::int64_t blocks = added.spec.block_count();
-    std::int64_t staging = staging_bytes(added.spec);
-    std::int64_t encoding = added.encode_plan.bytes();
-    std::int64_t decoding = added.decode_plan.bytes();
+    shared_sizes wanted;
+    wanted.cover(added);
     for (parameter const& p : parameters_) {
-      largest = max(largest, p.spec.count);
-      blocks = max(blocks, p.spec.block_count());
-      staging = max(staging, staging_bytes(p.spec));
-      encoding = max(encoding, p.encode_plan.bytes());
-      decoding = max(decoding, p.decode_plan.bytes());
+      wanted.cover(p);
     }
     for (int slot = 0; slot < table_->size(); ++slot) {
       (*table_)[slot].state = use::none;  // a prefetched parameter is decoded anew
-      enlarge(scratch_[static_cast<std::size_t>(slot)], largest);
-      enlarge(tables_[static_cast<std::size_t>(slot)], decoding);
+      enlarge(scratch_[static_cast<std::size_t>(slot)], wanted.weights);
+      enlarge(tables_[static_cast<std::size_t>(slot)], wanted.decoding);
     }
-    enlarge(staging_, staging);
+    enlarge(staging_, wanted.staging);
     enlarge(staged_bytes_, 1);
-    enlarge(encode_memory_, encoding);
-    enlarge(arena_, options_.overflow_tensors * blocks * added.spec.block_weights());
+    enlarge(encode_memory_, wanted.encoding);
+    enlarge(arena_, options_.overflow_tensors * wanted.padded);
     if (overflow_.is_empty()) {
       buffer<overflow_state> empty(1, tracking_, exec_.stream);
       exec_.clear(empty);

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The checks of arguments of `attention`: each throws shape_error or value_error, which names the function and shows
+/// both values.
+///
+///     using checks = detail::attention_checks<attention_method<QK, PV, Softmax>>;
+///     attention_shape const shape = checks::check_inputs("attention.forward", in);
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/algorithm/attention/attention_types.hpp>
+#include <tessera/algorithm/attention/quantized_attention.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/program/attention/quantized_operands.hpp>
+#include <tessera/program/attention/split_keys.hpp>
+#include <tessera/view/head_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+namespace detail {
+
+/// Method: an attention_method.
+template <class Method>
+struct attention_checks {
+  using heads = quantized_heads<Method>;
+  using regions = quantized_regions<Method>;
+
+  static void check_shape(char const* function, attention_shape const& shape) {
+    check<shape_error>(shape.batch >= 0 && shape.queries >= 0 && shape.keys >= 0, function, ": there are ", shape.batch,
+                       " sequences of ", shape.queries, " queries and ", shape.keys, " keys but none must be negative");
+    check<shape_error>(shape.key_heads >= 1 && shape.query_heads >= 1 && shape.query_heads % shape.key_heads == 0,
+                       function, ": there are ", shape.query_heads,
+                       " query heads, which are no whole number for each of ", shape.key_heads, " key heads");
+    constexpr std::int64_t most = std::int64_t{1} << 48;
+    check<shape_error>(max(shape.batch, max(shape.queries, shape.keys)) <= most && shape.query_heads <= most, function,
+                       ": there are ", shape.batch, " sequences of ", shape.query_heads, " heads, ", shape.queries,
+                       " queries and ", shape.keys, " keys but none can be more than ", most);
+    check<shape_error>(shape.channels >= 16 && shape.channels <= 256 && shape.channels % 16 == 0, function,
+                       ": heads have ", shape.channels, " channels but must have a multiple of 16 up to 256");
+  }
+
+  template <class T>
+  static attention_shape check_inputs(char const* function, attention_inputs<T> const& in) {
+    attention_shape const shape{in.queries.extent(0), in.queries.extent(1), in.keys.extent(1),
+                                in.queries.extent(2), in.keys.extent(2),    in.queries.extent(3)};
+    check<shape_error>(in.keys.extent(0) == shape.batch, function, ": keys have ", in.keys.extent(0),
+                       " sequences but queries have ", shape.batch);
+    check<shape_error>(in.keys.extent(3) == shape.channels, function, ": keys have ", in.keys.extent(3),
+                       " channels but queries have ", shape.channels);
+    check_shape(function, shape);
+    for (int dimension = 0; dimension < 4; ++dimension) {
+      check<shape_error>(in.values.extent(dimension) == in.keys.extent(dimension), function, ": dimension ", dimension,
+                         " of the values has ", in.values.extent(dimension), " elements but that of the keys has ",
+                         in.keys.extent(dimension));
+    }
+    check_memory(function, "queries", in.queries);
+    check_memory(function, "keys", in.keys);
+    check_memory(function, "values", in.values);
+    return shape;
+  }
+
+  template <class T>
+  static void check_heads(char const* function, char const* what, head_view<T const> found, std::int64_t batch,
+                          std::int64_t count, std::int64_t tokens, std::int64_t channels) {
+    check_extents(function, what, found, {batch, count, tokens, channels});
+  }
+
+  /// Throws for a view that has elements but no memory, and for one with memory that has other extents than expected.
+  template <class T, int Rank>
+  static void check_extents(char const* function, char const* what, view<T, Rank> found,
+                            std::int64_t const (&expected)[Rank]) {
+    check_memory(function, what, found);
+    for (int dimension = 0; found.data != nullptr && dimension < Rank; ++dimension) {
+      check<shape_error>(found.extent(dimension) == expected[dimension], function, ": dimension ", dimension,
+                         " of the ", what, " has ", found.extent(dimension), " elements but needs ",
+                         expected[dimension]);
+    }
+  }
+
+  /// Checks extents, and throws for strides of 0, except from sequence to sequence where sequences lie one behind the
+  /// other.
+  template <class T, int Rank>
+  static void check_output(char const* function, char const* what, view<T, Rank> found,
+                           std::int64_t const (&expected)[Rank], bool has_starts) {
+    check_extents(function, what, found, expected);
+    bool const has_elements = found.data != nullptr && found.size() > 0;
+    for (int dimension = has_starts ? 1 : 0; has_elements && dimension < Rank; ++dimension) {
+      check<shape_error>(found.extent(dimension) < 2 || found.stride(dimension) != 0, function, ": dimension ",
+                         dimension, " of the ", what, " has ", found.extent(dimension), " elements with a stride of 0");
+    }
+  }
+
+  static void check_lengths(char const* function, attention_shape const& shape, sequence_lengths queries,
+                            sequence_lengths keys) {
+    check_extents(function, "lengths of queries", queries, {shape.batch});
+    check_extents(function, "lengths of keys", keys, {shape.batch});
+  }
+
+  static void check_starts(char const* function, attention_shape const& shape, sequence_starts const& queries,
+                           sequence_starts const& keys) {
+    check_extents(function, "starts of queries", queries.first, {shape.batch});
+    check_extents(function, "starts of keys", keys.first, {shape.batch});
+    check<shape_error>(queries.total >= 0 && keys.total >= 0, function, ": sequences have ", queries.total,
+                       " queries and ", keys.total, " keys in all but neither must be negative");
+  }
+
+  template <class Call>
+  static void check_call(char const* function, Call const& call) {
+    attention_shape const& s = call.shape;
+    attention_options const& o = call.options;
+    check<value_error>(o.window_left >= -1 && o.window_right >= -1, function, ": the window has ", o.window_left,
+                       " keys to the left and ", o.window_right, " to the right but neither must be below -1");
+    check<shape_error>(call.out.result.data != nullptr || s.batch == 0 || s.queries == 0, function,
+                       ": the result has no memory but ", checked_multiply(function, s.batch, s.query_heads, s.queries),
+                       " rows");
+    bool const has_starts = call.query_starts.first.data != nullptr;
+    check_output(function, "result", call.out.result, {s.batch, s.query_heads, s.queries, s.channels}, has_starts);
+    check_output(function, "log-sum-exps", call.out.log_sum_exp, {s.batch, s.query_heads, s.queries}, has_starts);
+    check_starts(function, s, call.query_starts, {});
+    check_lengths(function, s, call.query_lengths, call.key_lengths);
+    check_extents(function, "sinks", call.sinks, {s.query_heads});
+    std::int64_t const blocks = divide_up(s.queries, std::int64_t{block_mean::tokens});
+    check_extents(function, "counts of the block list", call.block_list.counts, {s.batch, s.query_heads, blocks});
+    if (call.block_list.counts.data != nullptr) {
+      check_extents(function, "tiles of the block list", call.block_list.tiles,
+                    {s.batch, s.query_heads, blocks, call.block_list.tiles.extent(3)});
+    }
+    std::int64_t const splits = call.partials.splits();
+    check<value_error>(splits <= most_attention_splits, function, ": ", splits,
+                       " splits of rows, of which there may be ", most_attention_splits);
+    check_extents(function, "splits of rows", call.partials.rows, {splits, s.batch, s.query_heads, s.queries});
+    if (call.partials.rows.data != nullptr) {
+      check<value_error>(call.partials.totals.data != nullptr, function, ": the totals of splits of rows are null");
+      check_extents(function, "totals of splits", call.partials.totals,
+                    {splits, s.batch, s.query_heads, s.queries, s.channels});
+    }
+  }
+
+  /// Throws unless codes or scales, if needed, are there, contiguous and of the extents that quantized_operands.hpp
+  /// says.
+  template <class T, int Rank>
+  static void check_operand(char const* function, char const* what, view<T, Rank> found, bool is_needed,
+                            std::int64_t const (&expected)[Rank]) {
+    view<T, Rank> const needed(found.data, expected);
+    check<value_error>(!is_needed || found.data != nullptr || needed.is_empty(), function, ": the ", what, " are null");
+    if (is_needed) {
+      check_extents(function, what, found, expected);
+      check<shape_error>(found.data == nullptr || found.is_contiguous(), function, ": the ", what,
+                         " are not contiguous: the last two strides are ", found.stride(Rank - 2), " and ",
+                         found.stride(Rank - 1));
+    }
+  }
+
+  static void check_operands(char const* function, attention_shape const& s, heads const& out, bool has_queries,
+                             bool has_keys, bool has_values) {
+    std::int64_t const queries = padded_tokens(s.queries);
+    std::int64_t const keys = padded_tokens(s.keys);
+    std::int64_t const elements = s.channels / codes_in<typename Method::score_code>;
+    std::int64_t const query_scales = Method::query_groups::count(queries);
+    std::int64_t const key_scales = Method::key_groups::count(keys);
+    check_operand(function, "codes of queries", out.queries.codes, has_queries,
+                  {s.batch, s.query_heads, queries, elements});
+    check_operand(function, "scales of queries", out.queries.scales, has_queries,
+                  {s.batch, s.query_heads, query_scales});
+    check_operand(function, "scores of mean queries", out.queries.corrections, has_queries && regions::smooths_queries,
+                  {s.batch, s.query_heads, divide_up(s.queries, std::int64_t{block_mean::tokens}), keys});
+    check_extents(function, "scores of the mean key", out.queries.mean_scores, {s.batch, s.query_heads, s.queries});
+    check_operand(function, "codes of keys", out.keys.codes, has_keys, {s.batch, s.key_heads, keys, elements});
+    check_operand(function, "scales of keys", out.keys.scales, has_keys, {s.batch, s.key_heads, key_scales});
+    check_operand(function, "means of keys", out.keys.mean, has_keys && regions::smooths_keys,
+                  {s.batch, s.key_heads, s.channels});
+    check_operand(function, "codes of values", out.values.codes, has_values,
+                  {s.batch, s.key_heads, keys / attention_padding, s.channels, attention_padding});
+    check_operand(function, "scales of values", out.values.scales, has_values, {s.batch, s.key_heads, s.channels});
+    check_operand(function, "means of values", out.values.mean, has_values && regions::smooths_values,
+                  {s.batch, s.key_heads, s.channels});
+  }
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace tessera
