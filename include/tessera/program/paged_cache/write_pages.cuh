@@ -56,7 +56,7 @@ namespace tessera {
 inline namespace v0 {
 
 /// Compresses pages. Groups: of a value's channels. T: bfloat16 or float16.
-template <int Channels, int Groups, CacheMerger M, class T>
+template <int Channels, int Groups, Merger M, class T>
 struct compress_pages {
   /// The elements that a thread has.
   using lanes_type = page_lanes<Channels>;
