@@ -8,9 +8,6 @@
 #   cmake -D INCLUDE=<folder that holds tessera/> -P concepts.cmake
 cmake_minimum_required(VERSION 3.24...3.31)
 
-# Concepts whose algorithms are still being changed to take any model of them.
-set(still_unused Merger)
-
 set(problems 0)
 macro(complain text)
   message("${text}")
@@ -81,11 +78,7 @@ endforeach()
 
 list(LENGTH unused unused_count)
 foreach(name IN LISTS unused)
-  if(name IN_LIST still_unused)
-    message("${name} still constrains nothing")
-  else()
-    complain("${name} constrains nothing outside of concepts/ and testing/")
-  endif()
+  complain("${name} constrains nothing outside of concepts/ and testing/")
 endforeach()
 if(count EQUAL 0)
   message(FATAL_ERROR "no concept in ${INCLUDE}/tessera/concepts")

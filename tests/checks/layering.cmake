@@ -27,8 +27,12 @@ set(family_subspace gemm)
 set(family_paged_cache attention)
 set(family_offloaded_cache attention subspace)
 set(most_headers 20)
-# Where CUDA's own headers, PTX and __CUDA_ARCH__ may stand.
+# Where CUDA's own headers, PTX, __CUDA_ARCH__ and CUDA's words for threads, blocks and warps may stand.
 set(cuda_places "^(tile/cuda/|exec/cuda(_launch|_memory|_eigenvectors)?\\.cuh$)")
+# CUDA's words for threads, blocks, warps and masks of lanes, for which tile/cuda/thread_index.cuh and warp.cuh have
+# the library's.
+string(JOIN "|" cuda_words threadIdx blockIdx blockDim gridDim warpSize whole_warp "__[a-z_]+_sync" "__syncwarp"
+  "__syncthreads[a-z_]*" "__activemask")
 # How a .hpp ends that brings its .cuh along.
 set(ending "\n\n#if defined\\(TESSERA_COMPILES_CUDA\\)\n#include <tessera/([^>\n]+\\.cuh)>\n#endif\n$")
 
@@ -237,6 +241,9 @@ foreach(file IN LISTS files)
     endif()
     if(text MATCHES "[^A-Za-z_]asm[ \t]*(volatile)?[ \t]*\\(")
       complain("holds inline assembly, which belongs in tile/cuda/")
+    endif()
+    if(text MATCHES "[^A-Za-z0-9_](${cuda_words})[^A-Za-z0-9_]")
+      complain("says ${CMAKE_MATCH_1}; use the words of tile/cuda/thread_index.cuh and tile/cuda/warp.cuh")
     endif()
   endif()
 endforeach()

@@ -127,6 +127,13 @@ plant(layering program/gemm/a.cuh "${head}#include <cub/block/block_scan.cuh>\n"
 plant(layering core/a.hpp "${head}#if __CUDA_ARCH__ > 1\n#endif\n" "uses __CUDA_ARCH__")
 plant(layering core/a.hpp "${head}// not __CUDA_ARCH__ here\n" "")
 plant(layering core/a.hpp "${head}inline void f() { asm volatile(\"nop\"); }\n" "holds inline assembly")
+foreach(word threadIdx.x blockIdx.y blockDim.x gridDim.x warpSize "__shfl_xor_sync(0xffffffffU, a, 1)"
+    "__any_sync(m, a)" "__syncwarp()" "__syncthreads()" "__syncthreads_or(a)" "__activemask()" detail::whole_warp)
+  string(REGEX REPLACE "^detail::|[.(].*" "" said "${word}")
+  plant(layering program/gemm/a.cuh "${head}inline int f(int a) { return ${word}; }\n" "a.cuh: says ${said}; use the")
+endforeach()
+plant(layering tile/cuda/a.cuh "${head}inline unsigned f() { return threadIdx.x; }\n" "")
+plant(layering program/gemm/a.cuh "${head}// not threadIdx.x here\ninline int own_gridDim_of() { return 0; }\n" "")
 plant(layering helpers/a.hpp "${head}" "its folder is in no layer")
 
 # A tree with a concept, and the header at PATH with BODY.

@@ -1,20 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// expect: a Merger has restore\(\): float restore\(float merged, kept_type, tessera::side\) const
-#include <tessera/merge/slerp.hpp>
-#include <tessera/testing/laws/merger.hpp>
+// expect: a Merger has keep\(tessera::pair_products const&\) const: both factors, as float of_side\(side\) const
+#include <tessera/algorithm/paged_cache/cross_layer_cache.hpp>
+#include <tessera/exec/cpu.hpp>
 
-/// Keeps nothing, so it cannot tell the two sides apart.
-struct without_restore {
-  struct kept_type {};
-  tessera::pair_products_reducer measure() const { return {}; }
+/// Keeps one length for both vectors, so that neither can be restored by its own.
+struct of_one_length {
   tessera::mix_weights mix(tessera::pair_products const&) const { return {0.5F, 0.5F}; }
-  kept_type keep(tessera::pair_products const&) const { return {}; }
+  float keep(tessera::pair_products const& measured) const { return static_cast<float>(measured.first); }
 };
 
-tessera::testing::vector_pair restored(tessera::testing::vector_pair const& pair) {
+struct of_two_lengths : of_one_length {
+  tessera::two_lengths<float> keep(tessera::pair_products const& measured) const {
+    return {tessera::length_of(measured.first), tessera::length_of(measured.second)};
+  }
+};
+
 #if defined(TESSERA_FAIL)
-  return tessera::testing::merge_and_restore(without_restore{}, pair);
+using merger_type = of_one_length;
 #else
-  return tessera::testing::merge_and_restore(tessera::slerp_merger<float>{}, pair);
+using merger_type = of_two_lengths;
 #endif
+
+tessera::cross_layer_cache<merger_type> make_cache(tessera::cpu const& exec) {
+  return {exec, {1, 64, 1, 1, 64}, {tessera::cross_layer_cache<merger_type>::pair()}};
 }

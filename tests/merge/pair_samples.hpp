@@ -13,12 +13,6 @@
 
 namespace tessera_test {
 
-/// Whether products of pairs are the same but for rounding.
-inline bool nearly_same(tessera::pair_products const& a, tessera::pair_products const& b) {
-  using tessera::testing::is_close;
-  return is_close(a.first, b.first, 1e-12) && is_close(a.second, b.second, 1e-12) && is_close(a.cross, b.cross, 1e-12);
-}
-
 inline tessera::testing::vector_pair random_pair(std::uint64_t seed, double second_length) {
   tessera::testing::vector_pair pair;
   for (std::uint64_t i = 0; i < 96; ++i) {

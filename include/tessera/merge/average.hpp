@@ -9,7 +9,6 @@
 
 #include <math.h>
 
-#include <tessera/concepts/cache_merger.hpp>
 #include <tessera/concepts/merger.hpp>
 #include <tessera/config.hpp>
 #include <tessera/merge/direction_merger.hpp>
@@ -65,7 +64,7 @@ template <class Length, class Magnitude = preserve_length>
 using average_direction_merger = direction_merger<detail::average_direction_rule, Length, Magnitude>;
 
 static_assert(Merger<average_merger<float>> && Merger<longer_vector_merger<float>>);
-static_assert(Merger<average_direction_merger<float>> && CacheMerger<average_direction_merger<float>>);
+static_assert(Merger<average_direction_merger<float>>);
 
 }  // namespace v0
 }  // namespace tessera

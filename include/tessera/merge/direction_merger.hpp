@@ -14,7 +14,6 @@
 
 #include <type_traits>
 
-#include <tessera/concepts/cache_merger.hpp>
 #include <tessera/concepts/merger.hpp>
 #include <tessera/config.hpp>
 #include <tessera/merge/magnitude.hpp>
@@ -75,7 +74,6 @@ TESSERA_FN inline mix_weights only_direction(float first, float second) {
 /// merge/magnitude.hpp.
 template <class Rule, class Length, class Magnitude>
 struct direction_merger {
-  using kept_type = two_lengths<Length>;
   /// The type of the share: float, or no_share.
   using share_type = typename detail::share_of<Rule>::type;
   /// Whether a vector that is merged with zeros is kept as its direction and its length.
@@ -83,8 +81,6 @@ struct direction_merger {
       detail::leaves_single_directions<Rule> && detail::keeps_lengths<Magnitude>;
 
   share_type share = detail::share_of<Rule>::usual();  ///< 0 gives the first direction, 1 the second one
-
-  TESSERA_FN constexpr pair_products_reducer measure() const { return {}; }
 
   TESSERA_FN mix_weights mix(pair_products const& measured) const {
     if constexpr (std::is_same_v<share_type, no_share>) {
@@ -94,12 +90,10 @@ struct direction_merger {
     }
   }
 
-  TESSERA_FN kept_type keep(pair_products const& measured) const {
+  TESSERA_FN two_lengths<Length> keep(pair_products const& measured) const {
     two_factors const factors = Magnitude::factors(measured, mix(measured));
-    return kept_type::of(factors.first, factors.second);
+    return two_lengths<Length>::of(factors.first, factors.second);
   }
-
-  TESSERA_FN float restore(float merged, kept_type kept, side which) const { return merged * kept.of_side(which); }
 };
 
 }  // namespace v0

@@ -10,7 +10,7 @@
 /// caller made with a value_error.
 #pragma once
 
-#include <tessera/concepts/cache_merger.hpp>
+#include <tessera/concepts/merger.hpp>
 #include <tessera/config.hpp>
 #include <tessera/merge/direction_merger.hpp>
 #include <tessera/merge/two_lengths.hpp>
@@ -31,7 +31,7 @@ struct no_merger {
   TESSERA_FN two_lengths<float> keep(pair_products const& measured) const { return {length_of(measured.first), 0.0F}; }
 };
 
-static_assert(CacheMerger<no_merger> && !Merger<no_merger>);
+static_assert(Merger<no_merger>);
 
 }  // namespace v0
 }  // namespace tessera

@@ -3,19 +3,19 @@
 /// equations 2 and 3.
 ///
 ///     tessera::slerp_merger<float> merger{.share = 0.6F};         // 0.6 of the way from the first to the second
-///     auto measured = merger.measure().identity();
-///     for (i = 0; i < n; ++i) { merger.measure().push(measured, {a[i], b[i]}); }
+///     tessera::pair_products_reducer const reducer;
+///     auto measured = reducer.identity();
+///     for (i = 0; i < n; ++i) { reducer.push(measured, {a[i], b[i]}); }
 ///     auto const weights = merger.mix(measured);
 ///     for (i = 0; i < n; ++i) { merged[i] = weights.first * a[i] + weights.second * b[i]; }  // of length 1
 ///     auto const kept = merger.keep(measured);                     // |a| and |b|
-///     float const again = merger.restore(merged[0], kept, tessera::side::second);
+///     float const again = merged[0] * kept.second;
 ///
 /// `norm_weighted_slerp_merger` chooses the share of each pair by the two lengths.
 #pragma once
 
 #include <math.h>
 
-#include <tessera/concepts/cache_merger.hpp>
 #include <tessera/concepts/merger.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/trigonometry.hpp>
@@ -90,7 +90,7 @@ struct norm_weighted_rule {
 template <class Length, class Magnitude = preserve_length>
 using slerp_merger = direction_merger<detail::spherical_rule, Length, Magnitude>;
 
-static_assert(Merger<slerp_merger<float>> && CacheMerger<slerp_merger<float>>);
+static_assert(Merger<slerp_merger<float>>);
 
 /// Spherical interpolation in which each pair has its own share: the merged direction is nearer to the longer vector.
 template <class Length, class Magnitude = preserve_length>

@@ -133,7 +133,7 @@ struct compress_slowly_model {
   }
 };
 
-template <CacheMerger M, class T>
+template <Merger M, class T>
 struct models_for<slow_executor, cache_append_call<M, T>> {
   using type = model_list<compress_slowly_model>;
 };

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include <tessera/concepts/cache_merger.hpp>
 #include <tessera/concepts/executor.hpp>
+#include <tessera/concepts/merger.hpp>
 #include <tessera/concepts/page_codec.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
@@ -59,7 +59,7 @@ struct cache_append_regions {
 
 /// New tokens for a cache. M merges pairs of vectors; in a layer by itself it makes directions and lengths. C writes
 /// pages.
-template <CacheMerger M, class T, PageCodec C = direction_codec<>>
+template <Merger M, class T, PageCodec C = direction_codec<>>
 struct cache_append_call {
   static constexpr char const* function = "cross_layer_cache.append";
   /// How pairs of vectors are merged.
@@ -88,7 +88,7 @@ void encode_cache_pages(Exec const& exec, Call const& call) {
 }
 
 /// Enqueues the last pass, which is the same for all programs that make pages.
-template <Executor Exec, CacheMerger M, class T, PageCodec C>
+template <Executor Exec, Merger M, class T, PageCodec C>
 void keep_new_tokens(Exec const& exec, cache_append_call<M, T, C> const& call) {
   if (call.source.tokens > 0) {
     keep_tail<T> const keep{call.source, true};
@@ -107,13 +107,13 @@ void mark_tokens(Exec const& exec, Call const& call, view<Row const, 5> rows) {
 }
 
 /// The call with a status word: its own, or the executor's if it has none.
-template <Executor Exec, CacheMerger M, class T, PageCodec C>
+template <Executor Exec, Merger M, class T, PageCodec C>
 cache_append_call<M, T, C> reporting(Exec const& exec, cache_append_call<M, T, C> call) {
   call.source.status = call.source.status != nullptr ? call.source.status : exec.status();
   return call;
 }
 
-template <Executor Exec, CacheMerger M, class T, PageCodec C>
+template <Executor Exec, Merger M, class T, PageCodec C>
 void append_portably(Exec const& exec, cache_append_call<M, T, C> const& given) {
   auto const call = reporting(exec, given);
   if (!call.marks.is_empty()) {

@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include <tessera/algorithm/paged_cache/cache_append.hpp>
-#include <tessera/concepts/cache_merger.hpp>
 #include <tessera/concepts/executor.hpp>
+#include <tessera/concepts/merger.hpp>
 #include <tessera/concepts/page_codec.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
@@ -33,7 +33,7 @@ struct compression_notes {
   view<float, 5> angles;
   view<std::uint64_t, 3> guesses;
 
-  template <CacheMerger M, PageCodec C>
+  template <Merger M, PageCodec C>
   static compression_notes of(cache_append_call<M, T, C> const& call) {
     constexpr int tokens = cache_page_format::tokens;
     bool const needs_marks = call.source.memory.row_capacity > 0;
@@ -54,7 +54,7 @@ struct compression_notes {
 
 /// The counter of pages that blocks have taken, in memory behind the notes. Null where there are so few pages that each
 /// block knows its own, since the counter has to be cleared first.
-template <CacheMerger M, class T, PageCodec C>
+template <Merger M, class T, PageCodec C>
 std::uint32_t* count_of_pages(cache_append_call<M, T, C> const& call, std::int64_t blocks) {
   constexpr int turns = 2;  // turns of a block
   constexpr std::int64_t of_notes = sizeof(float) * 2 * cache_page_format::tokens + sizeof(std::uint64_t);

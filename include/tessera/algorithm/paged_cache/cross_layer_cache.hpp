@@ -37,8 +37,8 @@
 #include <tessera/algorithm/paged_cache/cache_bytes.hpp>
 #include <tessera/algorithm/paged_cache/cache_layout.hpp>
 #include <tessera/algorithm/paged_cache/paged_cache.hpp>
-#include <tessera/concepts/cache_merger.hpp>
 #include <tessera/concepts/executor.hpp>
+#include <tessera/concepts/merger.hpp>
 #include <tessera/concepts/page_codec.hpp>
 #include <tessera/concepts/refused_call.hpp>
 #include <tessera/core/bfloat16.hpp>
@@ -67,8 +67,7 @@ struct cache_tokens {
 /// M merges the vectors of a pair of layers, with the state that the constructor is given. Retention:
 /// retain_most_different or retain_most_different_tokens, the default of pairs for which the caller names no other. C
 /// codes and reads pages: direction_codec, or quantized_codec with any Quantizers. T: bfloat16 or float16.
-template <CacheMerger M = slerp_merger<float>,
-          std::derived_from<retain_most_different> Retention = retain_most_different,
+template <Merger M = slerp_merger<float>, std::derived_from<retain_most_different> Retention = retain_most_different,
           PageCodec C = direction_codec<4, 64>, class T = bfloat16>
 class cross_layer_cache {
  public:

@@ -22,8 +22,8 @@
 #include <tessera/algorithm/attention/decode_splits.hpp>
 #include <tessera/algorithm/paged_cache/cache_compression.hpp>
 #include <tessera/algorithm/paged_cache/paged_cache.hpp>
-#include <tessera/concepts/cache_merger.hpp>
 #include <tessera/concepts/executor.hpp>
+#include <tessera/concepts/merger.hpp>
 #include <tessera/concepts/page_codec.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
@@ -170,7 +170,7 @@ struct compress_pages_model {
   static constexpr refusal refuses_types() {
     return detail::refuses_cache_types<Exec, typename Call::value_type, typename Call::codec_type>();
   }
-  template <class Architectures, CacheMerger M, class T, PageCodec C>
+  template <class Architectures, Merger M, class T, PageCodec C>
   static refusal refuses(basic_cuda<Architectures> const& exec, cache_append_call<M, T, C> const& call) {
     if (call.marks.is_empty()) {  // no page is complete: only the tail is kept, by the same program as ever
       return {};
@@ -184,7 +184,7 @@ struct compress_pages_model {
     }
     return detail::with_compression(call, [&]<class P>(std::type_identity<P>) { return exec.template lacks<P>(); });
   }
-  template <class Architectures, CacheMerger M, class T, PageCodec C>
+  template <class Architectures, Merger M, class T, PageCodec C>
   static void run(basic_cuda<Architectures> const& exec, cache_append_call<M, T, C> const& given) {
     auto const call = detail::reporting(exec, given);
     if (!call.marks.is_empty()) {
@@ -223,7 +223,7 @@ struct page_decode_model {
 };
 
 /// The programs that CUDA devices have for this call.
-template <class Architectures, CacheMerger M, class T, PageCodec C>
+template <class Architectures, Merger M, class T, PageCodec C>
 struct models_for<basic_cuda<Architectures>, cache_append_call<M, T, C>> {
   /// The list of models.
   using type = model_list<compress_pages_model>;
@@ -237,7 +237,7 @@ struct models_for<basic_cuda<Architectures>, cached_attention_call<T, Result, C>
 
 /// The programs that CUDA devices have for a cache: some on sm_90 for 16 bits and pages of a direction_codec, else
 /// none.
-template <CacheMerger M, class T, PageCodec C = direction_codec<>, int... Architectures>
+template <Merger M, class T, PageCodec C = direction_codec<>, int... Architectures>
 cache_programs cache_programs_of(basic_cuda<arch_list<Architectures...>> const& exec, cache_page_format const& format,
                                  bool whole_tokens) {
   constexpr bool has_hopper = ((Architectures == 900) || ...);

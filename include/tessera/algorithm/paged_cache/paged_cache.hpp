@@ -18,8 +18,8 @@
 
 #include <tessera/algorithm/attention/attention_types.hpp>
 #include <tessera/algorithm/paged_cache/cache_append.hpp>
-#include <tessera/concepts/cache_merger.hpp>
 #include <tessera/concepts/executor.hpp>
+#include <tessera/concepts/merger.hpp>
 #include <tessera/concepts/page_codec.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
@@ -111,7 +111,7 @@ void attend_cache(Exec const& exec, Call const& call) {
 }  // namespace detail
 
 /// Enqueues an append of new tokens by the portable programs; run() (exec/run.hpp) may have faster ones.
-template <Executor Exec, CacheMerger M, class T, PageCodec C>
+template <Executor Exec, Merger M, class T, PageCodec C>
 void run_portably(Exec const& exec, cache_append_call<M, T, C> const& call) {
   detail::append_portably(exec, call);
 }
@@ -155,7 +155,7 @@ struct cache_programs {
 
 /// The programs that an executor has for a cache. An executor with programs of its own overloads this for itself.
 /// M, T and C: those of the cache.
-template <CacheMerger M, class T, PageCodec C = direction_codec<>, Executor Exec>
+template <Merger M, class T, PageCodec C = direction_codec<>, Executor Exec>
 cache_programs cache_programs_of(Exec const&, cache_page_format const&, bool) {
   return {};
 }

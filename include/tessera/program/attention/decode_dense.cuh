@@ -24,6 +24,8 @@
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
 #include <tessera/tile/cuda/sm_90/tensor_map.cuh>
 #include <tessera/tile/cuda/sm_90/worker_warps.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tuning/attention/decode.hpp>
 #include <tessera/view/matrix_view.hpp>
 
@@ -141,7 +143,7 @@ struct dense_decode {
   __device__ __forceinline__ void produce(scratch_type& scratch, int lane) const {
     place_type place;
     unsigned turn = 0;
-    for (std::uint32_t number = blockIdx.x; number < works.count; number += gridDim.x) {
+    for (std::uint32_t number = block_index(); number < works.count; number += blocks_in_grid()) {
       decode_work const work = works.at(number);
       std::int32_t const total = length(work);
       std::int32_t const pieces = works.pieces_of(work, divide_up(total, tokens));
@@ -152,7 +154,7 @@ struct dense_decode {
           place.advance();
         }
       }
-      __syncwarp();
+      sync_warp();
     }
   }
   __device__ __forceinline__ void bring_piece(scratch_type& scratch, place_type place, decode_work const& work,
@@ -185,7 +187,7 @@ struct dense_decode {
     place.skip(warp);
     std::int32_t next = warp;  // number of the warp's next piece in its work item
     unsigned turn = 0;
-    for (std::uint32_t number = blockIdx.x; number < works.count; number += gridDim.x) {
+    for (std::uint32_t number = block_index(); number < works.count; number += blocks_in_grid()) {
       decode_work const work = works.at(number);
       std::uint32_t queries[works_type::strips][2];
       works.load_query(works.await(scratch.ahead, turn, work, lane), lane, queries);
@@ -239,7 +241,7 @@ struct dense_decode {
     }
     float largest[2];
     columns_type::find_largest(scores, largest);
-    if (__any_sync(0xffffffffU, columns.are_beyond(largest))) {
+    if (any_of_warp(columns.are_beyond(largest))) {
       float factors[2];
       columns.raise(largest, 0.0F, factors);
     }

@@ -20,6 +20,7 @@
 #include <tessera/tile/cuda/load_matrix.cuh>
 #include <tessera/tile/cuda/mma.cuh>
 #include <tessera/tile/cuda/pairs.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 
 namespace tessera {
 inline namespace v0 {
@@ -71,15 +72,15 @@ struct decode_columns {
   }
   /// The largest value of the eight lanes that have a column.
   __device__ __forceinline__ static float largest_of_column(float value) {
-    value = fmaxf(value, __shfl_xor_sync(0xffffffffU, value, 4));
-    value = fmaxf(value, __shfl_xor_sync(0xffffffffU, value, 8));
-    return fmaxf(value, __shfl_xor_sync(0xffffffffU, value, 16));
+    value = fmaxf(value, shuffle_xor(value, 4));
+    value = fmaxf(value, shuffle_xor(value, 8));
+    return fmaxf(value, shuffle_xor(value, 16));
   }
   /// The sum over the eight lanes that have a column.
   __device__ __forceinline__ static float sum_of_column(float value) {
-    value += __shfl_xor_sync(0xffffffffU, value, 4);
-    value += __shfl_xor_sync(0xffffffffU, value, 8);
-    return value + __shfl_xor_sync(0xffffffffU, value, 16);
+    value += shuffle_xor(value, 4);
+    value += shuffle_xor(value, 8);
+    return value + shuffle_xor(value, 16);
   }
 
   /// Raises references to the largest scores, by all lanes, and rescales all sums; also multiplies them by 2^more.

@@ -28,6 +28,7 @@
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/maximum_or_nan.cuh>
 #include <tessera/tile/cuda/sm_90/dependent_launch.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 
 namespace tessera {
 inline namespace v0 {
@@ -156,7 +157,7 @@ struct encode_tiles : head_lanes<T, Channels> {
     float of_pair = base::template scatter<high, low>(largest, lane, larger{});
 #pragma unroll
     for (int distance = low / 2; distance > 0; distance /= 2) {
-      of_pair = maximum_or_nan(of_pair, __shfl_xor_sync(0xffffffffU, of_pair, distance));
+      of_pair = maximum_or_nan(of_pair, shuffle_xor(of_pair, distance));
     }
     code_scale const fitted = base::scale_of(of_pair, static_cast<float>(Largest));
     std::int64_t const first = (std::int64_t{head} * query_tiles.value() + at) * tile;
@@ -167,7 +168,7 @@ struct encode_tiles : head_lanes<T, Channels> {
     std::int8_t* const to = query_codes + (first + where.row) * channels + where.channel;
 #pragma unroll
     for (int i = 0; i < passes; ++i) {
-      float const reciprocal = __shfl_sync(0xffffffffU, fitted.reciprocal, lane / row_lanes * row_lanes + i / 2 * low);
+      float const reciprocal = shuffle(fitted.reciprocal, lane / row_lanes * row_lanes + i / 2 * low);
       uint2 const codes = base::encode(words[i], reciprocal);
       if (where.channel < channels) {
         store_here(reinterpret_cast<uint2*>(to + i * step * channels), codes);
@@ -196,7 +197,7 @@ struct encode_tiles : head_lanes<T, Channels> {
     float sum = base::template scatter<bit, bit / 2, bit / 4>(products, lane, typename base::sum_of_two{});
 #pragma unroll
     for (int distance = bit / 8; distance > 0; distance /= 2) {
-      sum += __shfl_xor_sync(0xffffffffU, sum, distance);
+      sum += shuffle_xor(sum, distance);
     }
     constexpr int share = bit / 4;  // lanes that have the same sum
     std::int64_t const query = std::int64_t{at} * tile + where.row + lane % row_lanes / share * step;
@@ -266,7 +267,7 @@ struct encode_tiles : head_lanes<T, Channels> {
     constexpr int members = 4 * row_lanes / together;
 #pragma unroll
     for (int distance = together / 2; distance > 0; distance /= 2) {
-      largest = maximum_or_nan(largest, __shfl_xor_sync(0xffffffffU, largest, distance));
+      largest = maximum_or_nan(largest, shuffle_xor(largest, distance));
     }
     float* const of_group = scratch.magnitude + where.row % 8 / 2 * members;
     if (group.lane % together == 0) {

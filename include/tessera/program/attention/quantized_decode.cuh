@@ -44,6 +44,8 @@
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
 #include <tessera/tile/cuda/sm_90/tensor_map.cuh>
 #include <tessera/tile/cuda/sm_90/worker_warps.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tuning/attention/attention.hpp>
 
 namespace tessera {
@@ -131,7 +133,7 @@ struct attention_of_few_queries {
   __device__ __forceinline__ void produce(scratch_type& scratch) const {
     auto const count = works.count();
     place_type place;
-    for (std::uint32_t work = blockIdx.x; work < count; work += gridDim.x) {
+    for (std::uint32_t work = block_index(); work < count; work += blocks_in_grid()) {
       few_query_work const at = works.at(work);
       std::int64_t const head = at.sequence * results.shape.key_heads + at.key_head;
       std::int64_t const tiles_of_head = padded_tokens(results.shape.keys) / shape::keys;
@@ -189,10 +191,10 @@ struct attention_of_few_queries {
     state.lane = lane;
     auto const count = works.count();
     int turn = 0;
-    for (std::uint32_t work = blockIdx.x; work < count; work += gridDim.x) {
+    for (std::uint32_t work = block_index(); work < count; work += blocks_in_grid()) {
       few_query_work const at = works.at(work);
       begin_work(state, at);
-      if (work == blockIdx.x) {
+      if (work == block_index()) {
         block_warps::wait_for_barriers();
       }
       auto const first_key = static_cast<std::int32_t>(at.first_tile * shape::keys);
@@ -259,7 +261,7 @@ struct attention_of_few_queries {
     scratch.key_full[state.key.stage].wait(state.key.phase);
     multiply_keys(detail::plain_shared_address(scratch.key[state.key.stage]), state, sums);
     float const read = state.lane < lane_scales ? scratch.key_scale[state.key.stage][state.lane] : 0.0F;
-    float const key_scale = __shfl_sync(0xffffffffU, read, state.lane % lane_scales);
+    float const key_scale = shuffle(read, state.lane % lane_scales);
     block_warps::release(scratch.key_empty[state.key.stage], state.lane, lane_scales);  // by the lanes that have read
     state.key.advance();
     std::int32_t const own_key = first_key + shape::warp_keys * state.warp + 2 * (state.lane % 4);
@@ -279,8 +281,8 @@ struct attention_of_few_queries {
       std::int32_t const most = max(max(scores[0], scores[1]), max(scores[2], scores[3]));
       float largest = most == score_sums::hidden ? -infinity : fmaxf(scale * static_cast<float>(most), -infinity);
       state.score_scale[half] = scale;
-      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, 1));
-      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, 2));
+      largest = fmaxf(largest, shuffle_xor(largest, 1));
+      largest = fmaxf(largest, shuffle_xor(largest, 2));
       if (state.lane % 4 == 0) {
         scratch.largest[turn][state.lane / 4 + 8 * half][state.warp] = largest;
       }
@@ -438,8 +440,8 @@ struct attention_of_few_queries {
     return sum;
   }
   __device__ __forceinline__ static float sum_of_four(float value) {
-    value += __shfl_xor_sync(0xffffffffU, value, 1);
-    return value + __shfl_xor_sync(0xffffffffU, value, 2);
+    value += shuffle_xor(value, 1);
+    return value + shuffle_xor(value, 2);
   }
 
   /// The first of the lane's channels. The others are the next one, and the two at every eighth channel after them.

@@ -52,6 +52,7 @@
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tuning/attention/attention.hpp>
 
 namespace tessera {
@@ -82,7 +83,7 @@ struct attention_on_warpgroups {
     if (pieces.query_coders > 0) {
       encode_first_block(group, scratch);
     }
-    int const warpgroup = __shfl_sync(0xffffffffU, group.lane / shape::warpgroup, 0);
+    int const warpgroup = uniform(group.lane / shape::warpgroup);
     if (warpgroup == Policy.consumers) {
       lower_registers<Policy.producer_registers>();
       int const warp = uniform(group.lane / 32) - 4 * Policy.consumers;
@@ -124,7 +125,7 @@ struct attention_on_warpgroups {
 
   /// Makes codes of the thread block's first block of queries. All threads.
   __device__ __forceinline__ void encode_first_block(cuda_block<lanes> const& group, scratch_type& scratch) const {
-    std::int32_t const index = pieces.splits.first(static_cast<std::int32_t>(blockIdx.x));
+    std::int32_t const index = pieces.splits.first(static_cast<std::int32_t>(block_index()));
     if (index >= 0) {
       encode_block<4>(scratch, index, 0, uniform(group.lane / 32), lanes / 32);
     }
@@ -162,7 +163,7 @@ struct attention_on_warpgroups {
 
   __device__ __forceinline__ void consume(scratch_type& scratch) const {
     consumer_state state;
-    state.warp = uniform(static_cast<int>(threadIdx.x / 32));
+    state.warp = uniform(static_cast<int>(thread_index() / 32));
     state.keys = prepared(matrix_descriptor::rows_of<shape::row_bytes>(detail::plain_shared_address(scratch.key[0])));
     state.values = prepared(matrix_descriptor::rows_of<128>(detail::plain_shared_address(scratch.value[0])));
     pipeline_state<shape::query_stages> query;
@@ -206,7 +207,7 @@ struct attention_on_warpgroups {
     std::int32_t const row = work.block * shape::rows + warp / 4 * shape::warpgroup_rows;
     std::int32_t const first = row + row_of_warp(warp);
     tile_range const seen = extents.tiles(row, shape::warpgroup_rows).between(all.begin, all.end);
-    __syncwarp();
+    sync_warp();
     scratch.looked_up[warp] = {work.head,
                                row,
                                slot,
@@ -220,7 +221,7 @@ struct attention_on_warpgroups {
                                seen.end,
                                seen.full_begin,
                                seen.full_end};
-    __syncwarp();
+    sync_warp();
   }
   /// What look_up() has left for this warp; volatile, so that nothing of it stays in a register.
   __device__ __forceinline__ static warp_work const volatile& own(scratch_type const& scratch,
@@ -295,17 +296,17 @@ struct attention_on_warpgroups {
       uint4 const of_tile = scales[min(first + lane, end - 1)];
       most = max(most, max(max(of_tile.x, of_tile.y), max(of_tile.z, of_tile.w)));
     }
-    float const key_scale = __uint_as_float(__reduce_max_sync(0xffffffffU, most));
+    float const key_scale = __uint_as_float(largest_of_warp(most));
     auto const query_bits = __float_as_uint(state.query_scales[state.warp / 4 * shape::warpgroup_rows / 2 + lane]);
-    float const query_scale = __uint_as_float(__reduce_max_sync(0xffffffffU, query_bits));
+    float const query_scale = __uint_as_float(largest_of_warp(query_bits));
     bool const is_small = query_scale * key_scale < piecewise_linear_softmax::most_scale;
     std::int32_t const own_end = work.own_end;
     std::int32_t const full_begin = is_small ? work.full_begin : own_end;
     std::int32_t const full_end = is_small ? work.full_end : own_end;
-    __syncwarp();
+    sync_warp();
     scratch.looked_up[state.warp].full_begin = full_begin;
     scratch.looked_up[state.warp].full_end = full_end;
-    __syncwarp();
+    sync_warp();
   }
 
   template <tile_mask Mask, tile_scales Scales>
@@ -440,8 +441,7 @@ struct attention_on_warpgroups {
     weighted_row rows[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      rows[half].total =
-          __shfl_sync(0xffffffffU, state.outputs[Channels / 2 + half], static_cast<int>(threadIdx.x & 28U));
+      rows[half].total = shuffle(state.outputs[Channels / 2 + half], static_cast<int>(thread_index() & 28U));
       rows[half].reference = state.rows.reference[half];
     }
     std::int32_t const slot = uniform(own(scratch, state).slot);
@@ -462,11 +462,6 @@ struct attention_on_warpgroups {
   /// The first row of a warp among its warpgroup's rows.
   __device__ __forceinline__ static std::int32_t row_of_warp(int warp) {
     return warp % 4 * 16;
-  }
-
-  /// Lane 0's value, so that the compiler knows that it is the same in all lanes.
-  __device__ __forceinline__ static std::int32_t uniform(std::int32_t value) {
-    return __shfl_sync(0xffffffffU, value, 0);
   }
 };
 

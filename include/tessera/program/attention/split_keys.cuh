@@ -16,6 +16,7 @@
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/sm_90/dependent_launch.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 
 namespace tessera {
 inline namespace v0 {
@@ -118,7 +119,7 @@ struct join_decoded {
     float sum = 0.0F;
 #pragma unroll
     for (int i = 0; i < warp_splits; ++i) {
-      float const by = __shfl_sync(0xffffffffU, factor[parts * i / 32], part + parts * i % 32);
+      float const by = shuffle(factor[parts * i / 32], part + parts * i % 32);
       sum = part + parts * i < count ? __fmaf_rn(total[i], by, sum) : sum;
     }
     return sum;
@@ -140,8 +141,8 @@ struct join_decoded {
     }
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {
-      whole.state.largest = fmaxf(whole.state.largest, __shfl_xor_sync(0xffffffffU, whole.state.largest, step));
-      whole.state.reference = fmaxf(whole.state.reference, __shfl_xor_sync(0xffffffffU, whole.state.reference, step));
+      whole.state.largest = fmaxf(whole.state.largest, shuffle_xor(whole.state.largest, step));
+      whole.state.reference = fmaxf(whole.state.reference, shuffle_xor(whole.state.reference, step));
     }
 #pragma unroll
     for (int i = 0; i < lane_rows; ++i) {
@@ -151,8 +152,8 @@ struct join_decoded {
     }
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {
-      whole.state.sum += __shfl_xor_sync(0xffffffffU, whole.state.sum, step);
-      whole.rounded += __shfl_xor_sync(0xffffffffU, whole.rounded, step);
+      whole.state.sum += shuffle_xor(whole.state.sum, step);
+      whole.rounded += shuffle_xor(whole.rounded, step);
     }
   }
 };

@@ -31,6 +31,7 @@
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/gemm_schedule.hpp>
 #include <tessera/tuning/gemm/linear.hpp>
@@ -112,7 +113,7 @@ struct gemm_cooperative {
     }
     stages_type::sync_all(group);
     auto const first_work = static_cast<std::int32_t>(block / Policy.blocks);
-    int const warpgroup = __shfl_sync(0xffffffffU, group.lane / shape::warpgroup, 0);
+    int const warpgroup = uniform(group.lane / shape::warpgroup);
     if (warpgroup == 0) {
       lower_registers<Policy.producer_registers>();
       if (group.lane == 0) {
@@ -122,7 +123,7 @@ struct gemm_cooperative {
       raise_registers<Policy.consumer_registers>();
       consume(scratch, first_work, warpgroup - 1, group.lane % shape::warpgroup);
     }
-    __syncwarp();
+    sync_warp();
     stages_type::sync_all(group);  // no block ends while the other still writes to its shared memory
   }
 
@@ -142,7 +143,7 @@ struct gemm_cooperative {
 
   __device__ __forceinline__ void consume(scratch_type& scratch, std::int32_t first_work, int consumer,
                                           int lane) const {
-    int const warp = __shfl_sync(0xffffffffU, lane / 32, 0);
+    int const warp = uniform(lane / 32);
     std::int32_t const first_row = stages_type::rank() * shape::block_rows + consumer * mma::rows + warp * 16;
     typename Epilogue::scratch_type& own = scratch.of_warp[4 * consumer + warp];
     place_type place;

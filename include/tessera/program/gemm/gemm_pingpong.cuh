@@ -24,6 +24,8 @@
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/gemm_schedule.hpp>
 #include <tessera/tuning/gemm/linear.hpp>
@@ -75,7 +77,7 @@ struct gemm_pingpong {
     }
     stages_type::sync_all(group);
     auto const first_work = static_cast<std::int32_t>(block / Policy.blocks);
-    int const warpgroup = __shfl_sync(0xffffffffU, group.lane / shape::warpgroup, 0);
+    int const warpgroup = uniform(group.lane / shape::warpgroup);
     if (warpgroup == 0) {
       lower_registers<Policy.producer_registers>();
       if (group.lane == 0) {
@@ -85,7 +87,7 @@ struct gemm_pingpong {
       raise_registers<Policy.consumer_registers>();
       consume(scratch, first_work, warpgroup - 1, group.lane % shape::warpgroup);
     }
-    __syncwarp();
+    sync_warp();
     stages_type::sync_all(group);  // no block ends while the other still writes to its shared memory
   }
 
@@ -120,7 +122,7 @@ struct gemm_pingpong {
 
   __device__ __forceinline__ void consume(scratch_type& scratch, std::int32_t first_work, int consumer,
                                           int lane) const {
-    int const warp = __shfl_sync(0xffffffffU, lane / 32, 0);
+    int const warp = uniform(lane / 32);
     std::int32_t const first_row = stages_type::rank() * shape::block_rows + warp * 16;
     std::int32_t const count = schedule.count();
     place_type place;
@@ -132,7 +134,7 @@ struct gemm_pingpong {
     for (std::int32_t index = first_work + consumer * stages_type::stride(); index < count;
          index += 2 * stages_type::stride()) {
       gemm_work_item const work = schedule.at(index);
-      std::int32_t const k_tiles = __shfl_sync(0xffffffffU, work.k_tiles, 0);
+      std::int32_t const k_tiles = uniform(work.k_tiles);
       scratch.turn[consumer].wait(turn);
       turn ^= 1;
       if (k_tiles > 0) {
@@ -191,7 +193,7 @@ struct gemm_pingpong {
 
   /// Passes the turn to the other warpgroup.
   __device__ __forceinline__ static void give_turn(scratch_type& scratch, int consumer) {
-    if (threadIdx.x % 32 == 0) {
+    if (thread_index() % 32 == 0) {
       scratch.turn[1 - consumer].arrive();
     }
   }

@@ -10,6 +10,7 @@
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/cluster.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/gemm_schedule.hpp>
 #include <tessera/tuning/gemm/linear.hpp>
@@ -57,7 +58,7 @@ struct gemm_stages {
   }
   /// The distance from one work item of a block to its next.
   __device__ __forceinline__ static std::int32_t stride() {
-    return static_cast<std::int32_t>(gridDim.x) / Policy.blocks;
+    return static_cast<std::int32_t>(blocks_in_grid()) / Policy.blocks;
   }
 
   /// The producer, one thread: loads all k-tiles of a block's work items, in order. Scratch: a program's scratch_type,
@@ -93,7 +94,7 @@ struct gemm_stages {
   /// Releases a stage for the calling warp, to the producers of all blocks of the cluster.
   template <class Scratch>
   __device__ __forceinline__ static void release(Scratch& scratch, int stage) {
-    unsigned const lane = threadIdx.x % 32;
+    unsigned const lane = thread_index() % 32;
     if constexpr (Policy.blocks == 1) {
       if (lane == 0) {
         scratch.empty[stage].arrive();

@@ -17,6 +17,8 @@
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 #include <tessera/view/matrix_view.hpp>
 
 namespace tessera {
@@ -52,14 +54,14 @@ struct box_stores {
   /// Waits until a box may be overwritten, and returns its address in shared memory. Before the first box of a tile it
   /// waits until all earlier boxes have been read, because their number may be odd.
   __device__ __forceinline__ static std::uint32_t open_box(scratch_type& scratch, int box) {
-    if (threadIdx.x % 32 == 0) {
+    if (thread_index() % 32 == 0) {
       if (box == 0) {
         await_box_reads<0>();
       } else {
         await_box_reads<1>();
       }
     }
-    __syncwarp();
+    sync_warp();
     return plain_shared_address(scratch.box[box % 2]);
   }
   /// Starts to store the box that the lanes have written.
@@ -68,8 +70,8 @@ struct box_stores {
                                             Policy... policy) const {
     box_place const at{place.column + box * box_columns, place.row};
     fence_async_proxy();
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) {
+    sync_warp();
+    if (thread_index() % 32 == 0) {
       if (at.column < columns && at.row < rows) {
         store_box(target, scratch.box[box % 2], at, policy...);
       }
@@ -94,7 +96,7 @@ requires(sizeof(Output) == 4) struct store_sums_by_boxes<Output, Map> : detail::
                                              scratch_type& scratch) const {
     constexpr int eighths = base::box_columns / 8;
     constexpr int boxes = 2 * Registers / base::box_columns;
-    int const lane = static_cast<int>(threadIdx.x % 32);
+    int const lane = static_cast<int>(thread_index() % 32);
     box_place const own{place.column + 2 * (lane % 4), place.row + lane / 4};
 #pragma unroll
     for (int box = 0; box < boxes; ++box) {
@@ -134,7 +136,7 @@ requires(sizeof(Output) == 2) struct store_sums_by_boxes<Output, Map> : detail::
   template <class Sum, int Registers>
   __device__ __forceinline__ void defer(Sum const (&sums)[Registers], box_place place,
                                         deferred_type<Registers>& deferred) const {
-    int const lane = static_cast<int>(threadIdx.x % 32);
+    int const lane = static_cast<int>(thread_index() % 32);
     box_place const own{place.column + 2 * (lane % 4), place.row + lane / 4};
 #pragma unroll
     for (int part = 0; part < Registers / 2; part += 16) {
@@ -147,7 +149,7 @@ requires(sizeof(Output) == 2) struct store_sums_by_boxes<Output, Map> : detail::
         words[i] = pack_pair<Output>(static_cast<float>(this->mapped(sums[reg], row, column)),
                                      static_cast<float>(this->mapped(sums[reg + 1], row, column + 1)));
       }
-      __syncwarp();  // so that a map's inputs are not all loaded at once, for which there are no registers
+      sync_warp();  // so that a map's inputs are not all loaded at once, for which there are no registers
 #pragma unroll
       for (int i = 0; i < 16; ++i) {
         deferred.words[part + i] = words[i];
@@ -161,7 +163,7 @@ requires(sizeof(Output) == 2) struct store_sums_by_boxes<Output, Map> : detail::
                                                scratch_type& scratch) const {
     constexpr int eighths = base::box_columns / 8;
     constexpr int boxes = 2 * Registers / base::box_columns;
-    int const lane = static_cast<int>(threadIdx.x % 32);
+    int const lane = static_cast<int>(thread_index() % 32);
 #pragma unroll
     for (int box = Half * boxes / 2; box < (Half + 1) * boxes / 2; ++box) {
       std::uint32_t const row = base::open_box(scratch, box) + static_cast<std::uint32_t>(lane % 16) * 128U;
@@ -190,7 +192,7 @@ struct store_sums_directly {
 
   template <class Sum, int Registers>
   __device__ __forceinline__ void operator()(Sum const (&sums)[Registers], box_place place, scratch_type&) const {
-    int const lane = static_cast<int>(threadIdx.x % 32);
+    int const lane = static_cast<int>(thread_index() % 32);
     std::int64_t const first_row = place.row + lane / 4;
     std::int64_t const first_column = place.column + 2 * (lane % 4);
 #pragma unroll

@@ -21,6 +21,8 @@
 #include <tessera/tile/cuda/chosen_registers.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 
 namespace tessera {
 inline namespace v0 {
@@ -50,7 +52,7 @@ __device__ __forceinline__ T chosen(bool is_second, T const& first, T const& sec
 
 /// Whether a lane's own row is the lower of the two that it has sums of.
 __device__ __forceinline__ bool own_is_lower() {
-  return threadIdx.x % 2 != 0;
+  return thread_index() % 2 != 0;
 }
 
 /// Joins the lanes' parts of a row: parts[0] becomes the whole part of the lane's own row.
@@ -83,7 +85,7 @@ struct pushed_rows {
       state = reducer.identity();
     }
     // Of each 8 columns of its own row a lane has 4, which begin at 4 ((lane / 2) % 2).
-    std::int32_t column = place.column - 2 * static_cast<std::int32_t>(threadIdx.x % 2);
+    std::int32_t column = place.column - 2 * static_cast<std::int32_t>(thread_index() % 2);
 #pragma unroll 1
     for (int eighth = 0; eighth < Registers / 8; ++eighth, column += 16) {
       float some[8];
@@ -98,17 +100,17 @@ struct pushed_rows {
         }
       }
     }
-    __syncwarp();
+    sync_warp();
 #pragma unroll
     for (int i = 1; i < copies; ++i) {
       reducer.merge(states[0], states[i]);
     }
     state_type const other = move_words(states[0], across{2});
-    if (threadIdx.x % 4 < 2) {
+    if (thread_index() % 4 < 2) {
       reducer.merge(states[0], other);
       reducer.merge(kept, states[0]);
     }
-    __syncwarp();
+    sync_warp();
   }
 
  private:
@@ -119,7 +121,7 @@ struct pushed_rows {
     for (int i = 0; i < 8; ++i) {
       if (i % 4 < 2) {
         float const mine = is_lower ? some[i + 2] : some[i];
-        float const got = __shfl_xor_sync(whole_warp, is_lower ? some[i] : some[i + 2], 1);
+        float const got = shuffle_xor(is_lower ? some[i] : some[i + 2], 1);
         own[i] = is_lower ? got : mine;
         own[i + 2] = is_lower ? mine : got;
       }
@@ -208,10 +210,9 @@ __device__ __forceinline__ typename R::state_type fold_rows(float const (&sums)[
   float raw[2] = {0.0F, 0.0F};
   // The condition is the same for all lanes of a warp.
   bool const has_bounds =
-      fold::uses_bounds && place.column - 2 * static_cast<std::int32_t>(threadIdx.x % 4) + 2 * Registers > place.end;
+      fold::uses_bounds && place.column - 2 * static_cast<std::int32_t>(thread_index() % 4) + 2 * Registers > place.end;
   bool const is_far =
-      fold::uses_exponentials &&
-      __any_sync(detail::whole_warp, is_far_row(largest[0], steepness) || is_far_row(largest[1], steepness)) != 0;
+      fold::uses_exponentials && any_of_warp(is_far_row(largest[0], steepness) || is_far_row(largest[1], steepness));
   if (is_far) {
     detail::take_far_rows<fold>(sums, largest, place, parts, raw);
   } else if (has_bounds) {

@@ -32,6 +32,8 @@
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tuning/gemm/linear.hpp>
 
 namespace tessera {
@@ -87,7 +89,7 @@ struct loss_gradient_products {
     }
     sync_cluster();
     auto const worker = static_cast<std::int32_t>(block / 2);
-    int const warpgroup = __shfl_sync(0xffffffffU, group.lane / shape::warpgroup, 0);
+    int const warpgroup = uniform(group.lane / shape::warpgroup);
     if (warpgroup == 0) {
       lower_registers<Policy.producer_registers>();
       if (group.lane == 0) {
@@ -97,7 +99,7 @@ struct loss_gradient_products {
       raise_registers<Policy.consumer_registers>();
       consume(scratch, worker, warpgroup - 1, group.lane % shape::warpgroup);
     }
-    __syncwarp();
+    sync_warp();
     sync_cluster();  // no block ends while the other still writes to its shared memory
   }
 
@@ -122,11 +124,11 @@ struct loss_gradient_products {
   }
 
   __device__ __forceinline__ loss_product_item work_at(std::int32_t turn, std::int32_t worker) const {
-    return works.at(turn, worker, static_cast<std::int32_t>(gridDim.x) / 2);
+    return works.at(turn, worker, static_cast<std::int32_t>(blocks_in_grid()) / 2);
   }
   /// How many work items each worker takes; the last one may not exist.
   __device__ __forceinline__ std::int32_t turns() const {
-    return divide_up(works.count(), static_cast<std::int32_t>(gridDim.x) / 2);
+    return divide_up(works.count(), static_cast<std::int32_t>(blocks_in_grid()) / 2);
   }
   __device__ __forceinline__ std::int32_t k_tiles_at(std::int32_t turn, std::int32_t worker) const {
     return turn < turns() ? 2 * work_at(turn, worker).count : 0;
@@ -184,7 +186,7 @@ struct loss_gradient_products {
 
   __device__ __forceinline__ void consume(scratch_type& scratch, std::int32_t worker, int consumer, int lane) const {
     auto const own = static_cast<std::int32_t>(rank_in_cluster());
-    int const warp = __shfl_sync(0xffffffffU, lane / 32, 0);
+    int const warp = uniform(lane / 32);
     std::int32_t const count = turns();
     place_type place;
     unsigned turn_phase = consumer == 0 ? 1 : 0;  // the first consumer's first turn has come
@@ -235,11 +237,10 @@ struct loss_gradient_products {
   /// The work item, marked as the same in all lanes of a warp: unless the compiler knows that, it lets multiplications
   /// wait for each other.
   __device__ __forceinline__ static loss_product_item same_for_warp(loss_product_item work) {
-    constexpr unsigned all = 0xffffffffU;
-    work.is_hidden = __shfl_sync(all, work.is_hidden ? 1 : 0, 0) != 0;
-    work.panel = __shfl_sync(all, work.panel, 0);
-    work.count = __shfl_sync(all, work.count, 0);
-    work.is_unclean = __shfl_sync(all, work.is_unclean ? 1 : 0, 0) != 0;
+    work.is_hidden = uniform(work.is_hidden ? 1 : 0) != 0;
+    work.panel = uniform(work.panel);
+    work.count = uniform(work.count);
+    work.is_unclean = uniform(work.is_unclean ? 1 : 0) != 0;
     return work;
   }
 
@@ -311,8 +312,8 @@ struct loss_gradient_products {
   /// Clears rows of E in shared memory that belong to tokens without a label: their zeros in G cannot undo a NaN or an
   /// infinity among the hidden states. The warpgroup whose turn it is runs it.
   __device__ __forceinline__ void clear_unlabelled_rows(scratch_type& scratch, int stage, std::int32_t k_tile) const {
-    int const thread = static_cast<int>(threadIdx.x) % shape::warpgroup;
-    int const barrier = static_cast<int>(threadIdx.x) / shape::warpgroup;
+    int const thread = static_cast<int>(thread_index()) % shape::warpgroup;
+    int const barrier = static_cast<int>(thread_index()) / shape::warpgroup;
     int const row = thread / 2;
     std::int64_t const token = std::int64_t{k_tile} * box + row;
     if (token < tokens.size() && tokens[token].label < 0) {
@@ -331,7 +332,7 @@ struct loss_gradient_products {
 
   /// Passes the turn to the other warpgroup.
   __device__ __forceinline__ static void give_turn(scratch_type& scratch, int consumer) {
-    if (threadIdx.x % 32 == 0) {
+    if (thread_index() % 32 == 0) {
       scratch.turn[1 - consumer].arrive();
     }
   }
@@ -349,7 +350,7 @@ struct loss_gradient_products {
   }
 
   __device__ __forceinline__ static void release(scratch_type& scratch, int stage) {
-    unsigned const lane = threadIdx.x % 32;
+    unsigned const lane = thread_index() % 32;
     if (lane < 2) {
       scratch.empty[stage].arrive_at(lane);
     }

@@ -25,6 +25,8 @@
 #include <tessera/tile/cuda/maximum_or_nan.cuh>
 #include <tessera/tile/cuda/shared_access.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
 
@@ -67,7 +69,7 @@ struct write_loss_gradient {
   template <int Registers>
   __device__ __forceinline__ void operator()(float (&sums)[Registers], box_place place, scratch_type& scratch,
                                              std::int32_t) const {
-    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    auto const lane = static_cast<std::int32_t>(thread_index() % 32);
     tile_part part{place,
                    static_cast<std::int32_t>(range.width()) - place.column,
                    2 * (lane % 4),
@@ -149,14 +151,14 @@ struct write_loss_gradient {
     constexpr float far = 8192.0F;  // where softmaxes would be wrong by 3e-4
     bool const is_own = (part.rows[0].label >= 0 && absolute(part.rows[0].log_sum_exp) > far) ||
                         (part.rows[1].label >= 0 && absolute(part.rows[1].log_sum_exp) > far);
-    return __any_sync(0xffffffffU, is_own) != 0;
+    return any_of_warp(is_own);
   }
 
   /// Makes sums such that rows without a gradient, whatever their sums were, and entries that do not exist get a
   /// softmax of 0.
   template <int Registers>
   __device__ __forceinline__ static void clear_unused(float (&sums)[Registers], tile_part const& part) {
-    if (__any_sync(0xffffffffU, part.rows[0].label < 0 || part.rows[1].label < 0)) {
+    if (any_of_warp(part.rows[0].label < 0 || part.rows[1].label < 0)) {
 #pragma unroll
       for (int i = 0; i < Registers; ++i) {
         sums[i] = part.rows[i / 2 % 2].label < 0 ? 0.0F : sums[i];
@@ -181,7 +183,7 @@ struct write_loss_gradient {
       bool const is_own = part.rows[half].label >= 0 && beyond >= 0 && column < 2 * Registers && beyond % 8 < 2;
       part.labels[half].column = is_own ? column : -1;
     }
-    part.has_labels = __any_sync(0xffffffffU, part.labels[0].column >= 0 || part.labels[1].column >= 0) != 0;
+    part.has_labels = any_of_warp(part.labels[0].column >= 0 || part.labels[1].column >= 0);
     if (part.has_labels) {
       float target[2] = {0.0F, 0.0F};
 #pragma unroll
@@ -242,7 +244,7 @@ struct write_loss_gradient {
 
   __device__ __forceinline__ void write_box(std::uint32_t const (&words)[16], int box, tile_part const& part,
                                             scratch_type& scratch) const {
-    auto const lane = static_cast<std::uint32_t>(threadIdx.x % 32);
+    auto const lane = static_cast<std::uint32_t>(thread_index() % 32);
     std::uint32_t const shared = target.open_box(scratch, box);
     std::uint32_t const row = shared + lane % 16 * 128U;
 #pragma unroll
@@ -252,7 +254,7 @@ struct write_loss_gradient {
                       words[2 * eighth + 3]);
     }
     if (part.has_labels) {
-      __syncwarp();
+      sync_warp();
 #pragma unroll
       for (std::uint32_t half = 0; half < 2; ++half) {
         own_label const& label = part.labels[half];
@@ -279,7 +281,7 @@ struct write_loss_gradient {
     float gradient = row.by_softmax * softmax - row.by_loss * wanted;
     if (has_entropies && is_used) {
       loss_token_factors const& token =
-          tokens[part.place.row + static_cast<std::int32_t>(threadIdx.x % 32 / 4) + 8 * half];
+          tokens[part.place.row + static_cast<std::int32_t>(thread_index() % 32 / 4) + 8 * half];
       gradient -= softmax == 0.0F ? 0.0F : token.by_entropy * softmax * (log_softmax + token.entropy);
     }
     float const slope =
@@ -289,9 +291,9 @@ struct write_loss_gradient {
 
   /// Marks a block as kept, for all of its tokens, if one value of the warp reaches the threshold.
   __device__ __forceinline__ void keep_block(float largest, std::int32_t row, std::int32_t column) const {
-    bool const for_hidden = __any_sync(0xffffffffU, !(largest < thresholds.hidden)) != 0;
-    bool const for_classifier = __any_sync(0xffffffffU, !(largest < thresholds.classifier)) != 0;
-    if (threadIdx.x % 32 == 0 && column < range.width() && row < tokens.size()) {
+    bool const for_hidden = any_of_warp(!(largest < thresholds.hidden));
+    bool const for_classifier = any_of_warp(!(largest < thresholds.classifier));
+    if (thread_index() % 32 == 0 && column < range.width() && row < tokens.size()) {
       if (for_hidden) {
         kept_for_hidden(row / 128, column / 128) = 1;
       }

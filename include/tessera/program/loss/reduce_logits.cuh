@@ -35,6 +35,8 @@
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tile/row_schedule.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
@@ -80,7 +82,7 @@ struct reduce_loss_rows {
     find_largest(sums, largest_of_group);
     float largest[2];
     find_largest_of_rows(largest_of_group, largest);
-    row_place const values{place.column + 2 * static_cast<std::int32_t>(threadIdx.x % 4), vocabulary,
+    row_place const values{place.column + 2 * static_cast<std::int32_t>(thread_index() % 4), vocabulary,
                            map.inverse_temperature};
     state_type const found = fold_rows<R>(sums, largest, values, scratch.of_row[own_row()].state);
     pick_targets(sums, place, scratch);
@@ -111,7 +113,7 @@ struct reduce_loss_rows {
   /// The row that a lane keeps the state of, one of the two that it has sums of. Of four lanes, 0 and 2 have the same
   /// row.
   __device__ __forceinline__ static std::int32_t own_row() {
-    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    auto const lane = static_cast<std::int32_t>(thread_index() % 32);
     return lane / 4 + 8 * (lane % 2);
   }
   __device__ __forceinline__ std::int64_t row_of(std::int32_t token) const {
@@ -120,7 +122,7 @@ struct reduce_loss_rows {
 
   /// Initialises the rows' memory before the first tile of a split.
   __device__ __forceinline__ void open(std::int32_t first_row, scratch_type& scratch) const {
-    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    auto const lane = static_cast<std::int32_t>(thread_index() % 32);
     if (lane < 16) {
       std::int64_t const row = row_of(first_row + lane);
       memory_type memory{R{}.identity(), {infinity, -infinity}, -infinity, infinity, -1};
@@ -134,12 +136,12 @@ struct reduce_loss_rows {
       }
       scratch.of_row[lane] = memory;
     }
-    __syncwarp();
+    sync_warp();
   }
   /// Merges the rows' memory into their states after the last tile of a split.
   __device__ __forceinline__ void close(row_split const& part, std::int32_t first_row,
                                         scratch_type const& scratch) const {
-    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    auto const lane = static_cast<std::int32_t>(thread_index() % 32);
     std::int64_t const row = lane < 16 ? row_of(first_row + lane) : -1;
     if (row < 0) {
       return;
@@ -158,7 +160,7 @@ struct reduce_loss_rows {
   /// infinity.
   template <int Registers>
   __device__ __forceinline__ void map_sums(float (&sums)[Registers], std::int32_t first_column) const {
-    std::int32_t const column = first_column + 2 * static_cast<std::int32_t>(threadIdx.x % 4);
+    std::int32_t const column = first_column + 2 * static_cast<std::int32_t>(thread_index() % 4);
     if (map.bias.data != nullptr) {
       add_to_columns(sums, [&](std::int32_t further) {
         std::int32_t const at = column + further;
@@ -220,12 +222,12 @@ struct reduce_loss_rows {
   template <int Registers>
   __device__ __forceinline__ void pick_targets(float const (&sums)[Registers], box_place place,
                                                scratch_type const& scratch) const {
-    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    auto const lane = static_cast<std::int32_t>(thread_index() % 32);
     std::int32_t const column = place.column + 2 * (lane % 4);
     std::int32_t const beyond[2] = {scratch.of_row[lane / 4].label - column,
                                     scratch.of_row[lane / 4 + 8].label - column};
     auto const is_here = [](std::int32_t at) { return at >= 0 && at < 2 * Registers && at % 8 < 2; };
-    if (!__any_sync(detail::whole_warp, is_here(beyond[0]) || is_here(beyond[1]))) {
+    if (!any_of_warp(is_here(beyond[0]) || is_here(beyond[1]))) {
       return;
     }
     float target[2] = {0.0F, 0.0F};
@@ -247,14 +249,14 @@ struct reduce_loss_rows {
     memory_type& kept = scratch.of_row[own_row()];
     state_type total = kept.state;
     row_fold<R>::add(total, found, detail::fast_power{});
-    __syncwarp();  // lanes 2 and 3 of each four have read what 0 and 1 overwrite
-    if (threadIdx.x % 4 < 2) {
+    sync_warp();  // lanes 2 and 3 of each four have read what 0 and 1 overwrite
+    if (thread_index() % 4 < 2) {
       row_fold<R>::keep(kept.state, total);
     }
     if (marks.are_wanted() && (part.before < often || part.before % often == 0)) {
       update_bound(part, found, total, kept);
     }
-    __syncwarp();
+    sync_warp();
   }
   __device__ __forceinline__ void update_bound(row_split const& part, state_type const& found, state_type const& total,
                                                memory_type& kept) const {
@@ -270,8 +272,8 @@ struct reduce_loss_rows {
     float const bound = largest == -infinity ? -infinity : largest + fast_log2(sums);
     float const lowered = bound - (loss_marks::slack + loss_marks::relative_slack * absolute(bound));
     loss_bound const updated{least, maximum(kept.bound.highest, bound)};
-    __syncwarp();
-    if (threadIdx.x % 4 < 2) {
+    sync_warp();
+    if (thread_index() % 4 < 2) {
       kept.bound = updated;
       kept.floor = (lowered + fast_log2(marks.threshold)) * fast_reciprocal(map.inverse_temperature * log2_e);
     }
@@ -282,14 +284,14 @@ struct reduce_loss_rows {
   __device__ __forceinline__ void mark(float const (&sums)[Registers],
                                        float const (&largest_of_group)[2][groups<Registers>], float const (&largest)[2],
                                        box_place place, scratch_type const& scratch) const {
-    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    auto const lane = static_cast<std::int32_t>(thread_index() % 32);
     memory_type const* const row[2] = {&scratch.of_row[lane / 4], &scratch.of_row[lane / 4 + 8]};
     float const floor[2] = {row[0]->floor, row[1]->floor};
     bool const counts[2] = {row[0]->label >= 0, row[1]->label >= 0};
     auto const is_below = [&](float first, float second) {
       return (!counts[0] || first < floor[0]) && (!counts[1] || second < floor[1]);
     };
-    if (__all_sync(detail::whole_warp, is_below(largest[0], largest[1]))) {
+    if (all_of_warp(is_below(largest[0], largest[1]))) {
       return;
     }
     std::uint32_t found = 0;
@@ -297,7 +299,7 @@ struct reduce_loss_rows {
     for (int group = 0; group < groups<Registers>; ++group) {
       found |= is_below(largest_of_group[0][group], largest_of_group[1][group]) ? 0 : std::uint32_t{1} << group;
     }
-    found = __reduce_or_sync(detail::whole_warp, found);
+    found = bits_of_warp(found);
 #pragma unroll
     for (int group = 0; group < groups<Registers>; ++group) {
       if ((found >> group & 1) != 0) {
@@ -307,7 +309,7 @@ struct reduce_loss_rows {
           int const at = group * group_columns / 2 + i / 2 * 4 + i % 2;
           word |= is_below(sums[at], sums[at + 2]) ? 0 : std::uint32_t{1} << (i / 2 * 8 + i % 2);
         }
-        add_word(place, group, __reduce_or_sync(detail::whole_warp, word << (2 * (lane % 4))));
+        add_word(place, group, bits_of_warp(word << (2 * (lane % 4))));
       }
     }
   }
@@ -320,7 +322,7 @@ struct reduce_loss_rows {
     if (place.column >= softmaxes.values.extent(1)) {
       return;
     }
-    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    auto const lane = static_cast<std::int32_t>(thread_index() % 32);
     float const factor = map.inverse_temperature * log2_e;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -352,12 +354,12 @@ struct reduce_loss_rows {
   __device__ __forceinline__ static void transpose_of_four(std::uint32_t (&words)[4]) {
 #pragma unroll
     for (int distance = 1; distance < 4; distance *= 2) {
-      bool const is_upper = (threadIdx.x & static_cast<unsigned>(distance)) != 0;
+      bool const is_upper = (thread_index() & static_cast<unsigned>(distance)) != 0;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         if ((i & distance) == 0) {
           std::uint32_t const given = is_upper ? words[i] : words[i + distance];
-          std::uint32_t const got = __shfl_xor_sync(detail::whole_warp, given, distance);
+          std::uint32_t const got = shuffle_xor(given, distance);
           (is_upper ? words[i] : words[i + distance]) = got;
         }
       }
@@ -367,7 +369,7 @@ struct reduce_loss_rows {
     std::int32_t const column = place.column + group * group_columns;
     std::int32_t const left = vocabulary - column;
     std::uint32_t const inside = left >= 32 ? word : left > 0 ? word & ((std::uint32_t{1} << left) - 1) : 0;
-    if (threadIdx.x % 32 == 0 && inside != 0) {
+    if (thread_index() % 32 == 0 && inside != 0) {
       atomicOr(&marks.live(place.row / loss_marks::block_tokens, column / group_columns), inside);
     }
   }

@@ -21,6 +21,7 @@
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/row_operands.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 
 namespace tessera {
 inline namespace v0 {
@@ -170,11 +171,11 @@ struct rebuild_rotated {
         }
       }
     }
-    __syncwarp();  // all lanes have read the scratch
+    sync_warp();  // all lanes have read the scratch
     if (has_blocks() && lane < Channels / 4) {
       find_firsts(positions, scratch.firsts[warp], lane);
     }
-    __syncwarp();
+    sync_warp();
     float sums[eights][tiles][4] = {};
     multiply(sums, columns, scratch, lane);
     if (call.rotary.channels() > 0) {

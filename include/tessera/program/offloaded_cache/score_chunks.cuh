@@ -32,6 +32,8 @@
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 
 namespace tessera {
 inline namespace v0 {
@@ -120,7 +122,7 @@ struct score_means {
     }
     fence_barrier_init();
     group.sync();
-    int const warp = __shfl_sync(0xffffffffU, group.lane / 32, 0);
+    int const warp = uniform(group.lane / 32);
     if (warp < warps) {
       multiply(scratch, warp, group.lane % 32);
     } else {
@@ -186,8 +188,8 @@ struct score_means {
   /// The copying warp: each lane issues copies of the landmarks of some chunks, for all heads of the work item.
   __device__ __forceinline__ void bring(scratch_type& scratch, int lane) const {
     place_type place;
-    for (std::int32_t number = static_cast<std::int32_t>(blockIdx.x); number < works;
-         number += static_cast<std::int32_t>(gridDim.x)) {
+    for (std::int32_t number = static_cast<std::int32_t>(block_index()); number < works;
+         number += static_cast<std::int32_t>(blocks_in_grid())) {
       work_type const work = work_at(scratch, number);
       for (std::int32_t stage = 0; stage < work.stages_of_it(); ++stage) {
         scratch.empty[place.stage].wait(place.phase ^ 1U);
@@ -195,11 +197,11 @@ struct score_means {
         for (std::int32_t line = lane * together; line < blocks * tile; line += 32 * together) {
           bytes += copied_bytes(work, chunk_of(work, stage, line));
         }
-        bytes = static_cast<int>(__reduce_add_sync(0xffffffffU, static_cast<unsigned>(bytes)));
+        bytes = static_cast<int>(sum_of_warp(static_cast<unsigned>(bytes)));
         if (lane == 0) {
           scratch.full[place.stage].arrive_and_expect(bytes);
         }
-        __syncwarp();
+        sync_warp();
         for (std::int32_t line = lane * together; line < blocks * tile; line += 32 * together) {
           std::int32_t const chunk = chunk_of(work, stage, line);
           int const of_copy = copied_bytes(work, chunk);
@@ -248,10 +250,10 @@ struct score_means {
     queries_type queries[halves];
     query_place held;
     place_type place;
-    part_type next = part_at(scratch, static_cast<std::int32_t>(blockIdx.x), warp, lane);
+    part_type next = part_at(scratch, static_cast<std::int32_t>(block_index()), warp, lane);
     bool is_new = load_queries(next, held, raw, lane);
-    for (std::int32_t number = static_cast<std::int32_t>(blockIdx.x); number < works;
-         number += static_cast<std::int32_t>(gridDim.x)) {
+    for (std::int32_t number = static_cast<std::int32_t>(block_index()); number < works;
+         number += static_cast<std::int32_t>(blocks_in_grid())) {
       part_type const part = next;
       if (is_new) {
 #pragma unroll
@@ -259,7 +261,7 @@ struct score_means {
           queries[i].make(raw[i], lane);
         }
       }
-      next = part_at(scratch, number + static_cast<std::int32_t>(gridDim.x), warp, lane);
+      next = part_at(scratch, number + static_cast<std::int32_t>(blocks_in_grid()), warp, lane);
       is_new = load_queries(next, held, raw, lane);
       score(scratch, part, queries, place, warp, lane);
     }
@@ -305,7 +307,7 @@ struct score_means {
     if (!part.is_empty()) {
       finish(part, scratch.scores[warp], lane);
     }
-    __syncwarp();  // the next work item's scores overwrite these
+    sync_warp();  // the next work item's scores overwrite these
   }
 
   /// Loads a part's queries, if the warp holds others. Returns whether it did; nothing waits for them yet.
@@ -376,7 +378,7 @@ struct score_means {
 
   /// Writes scores, and the sums of their exponentials.
   __device__ __forceinline__ void finish(part_type const& part, float const (&kept)[Rows][row_floats], int lane) const {
-    __syncwarp();
+    sync_warp();
     for (int first = 0; first < rows; first += rows_together) {
       finish_rows(part, kept, first, lane);
     }
@@ -407,7 +409,7 @@ struct score_means {
     for (int distance = 16; distance > 0; distance /= 2) {
 #pragma unroll
       for (float& most : largest) {
-        most = fmaxf(most, __shfl_xor_sync(0xffffffffU, most, distance));
+        most = fmaxf(most, shuffle_xor(most, distance));
       }
     }
 #pragma unroll
@@ -422,7 +424,7 @@ struct score_means {
     for (int distance = 16; distance > 0; distance /= 2) {
 #pragma unroll
       for (float& total : totals) {
-        total += __shfl_xor_sync(0xffffffffU, total, distance);
+        total += shuffle_xor(total, distance);
       }
     }
 #pragma unroll

@@ -29,6 +29,8 @@
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
 #include <tessera/tile/cuda/sm_90/worker_warps.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tuning/attention/decode.hpp>
 
 namespace tessera {
@@ -188,14 +190,14 @@ struct page_decode {
     unsigned turn = 0;
     unsigned phase = 0;
     std::int32_t own = lane < stages ? lane : nothing;  // the lane's next page, counted from the work item's first one
-    listing next = look_up(blockIdx.x, own);
-    for (std::uint32_t number = blockIdx.x; number < works.count; number += gridDim.x) {
+    listing next = look_up(block_index(), own);
+    for (std::uint32_t number = block_index(); number < works.count; number += blocks_in_grid()) {
       listing const now = next;
       extent const has = extent_of(now, lane);
       std::int32_t block = now.block;
       std::int32_t next_block = block_of(now.work, own + stages);
       bool is_new = true;
-      bool can_begin = number != blockIdx.x;  // the first queries are loaded before the first pages
+      bool can_begin = number != block_index();  // the first queries are loaded before the first pages
       do {
         if (can_begin && own < has.own_pages && scratch.empty[min(lane, stages - 1)].has_ended_by_now(phase ^ 1U)) {
           if (memory.has_block(block)) {
@@ -213,11 +215,11 @@ struct page_decode {
         if (is_new) {
           works.bring(scratch.ahead, turn++, now.work, has.length, has.pages, lane);
           std::int32_t const left = max(has.own_pages - own, 0);
-          next = look_up(number + gridDim.x, own + divide_up(left, stages) * stages - has.own_pages);
+          next = look_up(number + blocks_in_grid(), own + divide_up(left, stages) * stages - has.own_pages);
           is_new = false;
           can_begin = true;
         }
-      } while (__any_sync(0xffffffffU, own < has.own_pages));
+      } while (any_of_warp(own < has.own_pages));
       own = lane < stages ? own - has.own_pages : nothing;
     }
   }
@@ -260,7 +262,7 @@ struct page_decode {
     state.place.skip(warp);
     std::int32_t next = warp;  // the warp's next page, counted from the work item's first one
     unsigned turn = 0;
-    for (std::uint32_t number = blockIdx.x; number < works.count; number += gridDim.x) {
+    for (std::uint32_t number = block_index(); number < works.count; number += blocks_in_grid()) {
       Columns columns;
       begin(scratch.ahead, turn, state, columns, works.at(number));
       state.next_batch = state.work.split + works.splits() * turns_until(next - state.has.own_pages);
@@ -355,7 +357,7 @@ struct page_decode {
       }
     }
     state.listed += __popcll(retained);
-    __syncwarp();
+    sync_warp();
   }
 
   /// Issues copies of a batch: of the list, if it is long enough or nothing else is left, or else of the tail.
@@ -388,22 +390,22 @@ struct page_decode {
     if (state.lane == 0) {
       full.arrive_and_expect(2 * batch * token_bytes);
     }
-    __syncwarp();
+    sync_warp();
     load_bytes(scratch.memory[state.warp].tokens + which * padded_bytes + part * token_bytes, from, token_bytes, full);
   }
 
   __device__ __forceinline__ void take_batch(scratch_type& scratch, warp_state& state, Columns& columns) const {
     std::uint32_t words[works_type::strips][2];
     works_type::load_query(state.query, state.lane, words);
-    std::int32_t const tokens[2] = {__shfl_sync(0xffffffffU, state.batch_token, state.lane / 4),
-                                    __shfl_sync(0xffffffffU, state.batch_token, state.lane / 4 + 8)};
+    std::int32_t const tokens[2] = {shuffle(state.batch_token, state.lane / 4),
+                                    shuffle(state.batch_token, state.lane / 4 + 8)};
     scratch.batch_full[state.warp].wait(state.batch_phase);
     state.batch_phase ^= 1U;
     state.has_batch = false;
     typename Columns::template dense_tokens<T> const at{detail::plain_shared_address(scratch.memory[state.warp].tokens),
                                                         padded_bytes};
     columns.take_tokens(at, words, factor, tokens, state.seen, state.lane);
-    __syncwarp();
+    sync_warp();
   }
 };
 

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 
-#include <tessera/concepts/cache_merger.hpp>
 #include <tessera/concepts/group.hpp>
 #include <tessera/concepts/merger.hpp>
 #include <tessera/config.hpp>
@@ -94,7 +93,7 @@ TESSERA_FN inline float merged_square(pair_products const& measured, mix_weights
 
 /// The weights and lengths of a pair. In a page of one layer the vector is merged with zeros, which leaves its
 /// direction and its length.
-template <CacheMerger M>
+template <Merger M>
 TESSERA_FN merged_row merge_row(M const& merger, pair_products const& measured) {
   bool const is_finite = measured.first + measured.second < static_cast<double>(infinity);
   float const nan = bit_cast<float>(0x7fffffffU);
@@ -103,7 +102,10 @@ TESSERA_FN merged_row merge_row(M const& merger, pair_products const& measured) 
   }
   float const longest = max(length_of(measured.first), length_of(measured.second));
   mix_weights const weights = merger.mix(measured);
-  return {weights, merger.keep(measured), longest > longest_merged ? nan : angle_between(measured),
+  auto const factors = merger.keep(measured);
+  return {weights,
+          {factors.of_side(side::first), factors.of_side(side::second)},
+          longest > longest_merged ? nan : angle_between(measured),
           merged_square(measured, weights)};
 }
 
@@ -111,7 +113,7 @@ TESSERA_FN merged_row merge_row(M const& merger, pair_products const& measured) 
 
 /// Measures pairs. A group takes the page of a head or, with `whole_tokens`, the page of all heads, whose vectors are
 /// then taken together.
-template <CacheMerger M, class T>
+template <Merger M, class T>
 struct measure_pages {
   static constexpr int lanes = 2 * cache_page_format::tokens;
   struct scratch_type {};

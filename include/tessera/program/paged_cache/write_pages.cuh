@@ -50,13 +50,14 @@
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 #include <tessera/view/view.hpp>
 
 namespace tessera {
 inline namespace v0 {
 
 /// Compresses pages. Groups: of a value's channels. T: bfloat16 or float16.
-template <int Channels, int Groups, CacheMerger M, class T>
+template <int Channels, int Groups, Merger M, class T>
 struct compress_pages {
   /// The elements that a thread has.
   using lanes_type = page_lanes<Channels>;
@@ -229,7 +230,7 @@ struct compress_pages {
         }
         scratch.works[(turn + 1) % 2].following = after_next;
       }
-      __syncwarp();
+      sync_warp();
     }
   }
 
@@ -279,8 +280,8 @@ struct compress_pages {
     (part == key_part ? memory.keys[token].length : scratch.values[token]) = {row.lengths, row.square};
     rows.keep_angle(work, part, token, row.angle);
     unsigned const wants =
-        __ballot_sync(0xffffffffU, stays_apart(row.angle, work.thresholds[part]) || is_nearly_opposite(row.angle));
-    unsigned const weightless = __ballot_sync(0xffffffffU, row.weights.first == 0.0F && row.weights.second == 0.0F);
+        ballot_of_warp(stays_apart(row.angle, work.thresholds[part]) || is_nearly_opposite(row.angle));
+    unsigned const weightless = ballot_of_warp(row.weights.first == 0.0F && row.weights.second == 0.0F);
     if (token % 32 == 0) {
       scratch.wants[2 * part + token / 32] = wants;
       scratch.weightless[2 * part + token / 32] = weightless;
@@ -307,7 +308,7 @@ struct compress_pages {
   __device__ __forceinline__ static void write_bounds(scratch_type& scratch, lanes_type const& at,
                                                       float const (&merged)[slots][8]) {
     typename channels_type::bounds const own = channels_type::bounds_of(merged);
-    __syncwarp();
+    sync_warp();
     bounds_of(scratch, 0, at.row(), at.eight()) = own.negative;
     bounds_of(scratch, 1, at.row(), at.eight()) = own.positive;
     fence_async_proxy();  // TMA writes the next page's keys here
@@ -323,7 +324,7 @@ struct compress_pages {
       auto const* const pairs = reinterpret_cast<std::uint32_t const*>(&bounds_of(scratch, channel % 2, row, eight));
       bound = maximum_f16x2(bound, pairs[channels_type::pair_of(row, channel)]);
     }
-    std::uint32_t const other = __shfl_xor_sync(0xffffffffU, bound, 1);
+    std::uint32_t const other = shuffle_xor(bound, 1);
     float2 const low = unpack_pair<float16>((is_upper ? other : bound) ^ channels_type::signs);
     float2 const high = unpack_pair<float16>(is_upper ? bound : other);
     auto const fitted =
@@ -405,15 +406,14 @@ struct compress_pages {
     }
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      low[i] = fminf(low[i], __shfl_xor_sync(0xffffffffU, low[2 + i], 1));
-      high[i] = fmaxf(high[i], __shfl_xor_sync(0xffffffffU, high[2 + i], 1));
+      low[i] = fminf(low[i], shuffle_xor(low[2 + i], 1));
+      high[i] = fmaxf(high[i], shuffle_xor(high[2 + i], 1));
     }
-    interval<float> range{fminf(low[0], __shfl_xor_sync(0xffffffffU, low[1], 2)),
-                          fmaxf(high[0], __shfl_xor_sync(0xffffffffU, high[1], 2))};
+    interval<float> range{fminf(low[0], shuffle_xor(low[1], 2)), fmaxf(high[0], shuffle_xor(high[1], 2))};
 #pragma unroll
     for (int distance = 4; distance < group_lanes; distance *= 2) {
-      range.minimum = fminf(range.minimum, __shfl_xor_sync(0xffffffffU, range.minimum, distance));
-      range.maximum = fmaxf(range.maximum, __shfl_xor_sync(0xffffffffU, range.maximum, distance));
+      range.minimum = fminf(range.minimum, shuffle_xor(range.minimum, distance));
+      range.maximum = fmaxf(range.maximum, shuffle_xor(range.maximum, distance));
     }
     return without_signed_zeros(range);
   }
@@ -426,8 +426,8 @@ struct compress_pages {
 #pragma unroll
     for (int slot = 0; slot < slots; ++slot) {
       int const away = lanes_type::distance_to(slot);
-      float const by = slot == 0 ? reciprocal : __shfl_xor_sync(0xffffffffU, reciprocal, away);
-      float const plus = slot == 0 ? offset : __shfl_xor_sync(0xffffffffU, offset, away);
+      float const by = slot == 0 ? reciprocal : shuffle_xor(reciprocal, away);
+      float const plus = slot == 0 ? offset : shuffle_xor(offset, away);
 #pragma unroll
       for (float& number : merged[slot]) {
         number = multiply_add(number, by, plus);
@@ -458,7 +458,7 @@ struct compress_pages {
     float const step = width * value_group::share(bits);
     float const ratio = unpack_pair<float16>(half).x;
     std::uint32_t codes[slots][2];
-    bool const is_finite = __all_sync(0xffffffffU, width < infinity);
+    bool const is_finite = all_of_warp(width < infinity);
     std::uint32_t const sums = make_codes(merged, reciprocal, (origin + 0.5F) - ratio, is_finite, codes);
     elements_type::store_values(at, places, codes,
                                 reinterpret_cast<std::uint32_t*>(scratch.image + format.value_codes()));
@@ -466,7 +466,7 @@ struct compress_pages {
         step, ratio, 8 * group_lanes, {static_cast<int>(sums >> 16), static_cast<int>(sums & 0xffffU)});
 #pragma unroll
     for (int distance = group_lanes; distance < lanes_type::eights; distance *= 2) {
-      decoded_square += __shfl_xor_sync(0xffffffffU, decoded_square, distance);
+      decoded_square += shuffle_xor(decoded_square, distance);
     }
     if (at.eight() % group_lanes < 4) {
       int const token = at.value_token(0);

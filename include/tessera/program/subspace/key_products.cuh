@@ -26,6 +26,8 @@
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 
 namespace tessera {
 inline namespace v0 {
@@ -77,7 +79,7 @@ struct head_products {
     }
     sync_cluster();
     auto const first_work = static_cast<std::int32_t>(block / 2);
-    int const warpgroup = __shfl_sync(0xffffffffU, group.lane / shape::warpgroup, 0);
+    int const warpgroup = uniform(group.lane / shape::warpgroup);
     if (warpgroup == 0) {
       lower_registers<producer_registers>();
       if (group.lane == 0) {
@@ -87,7 +89,7 @@ struct head_products {
       raise_registers<consumer_registers>();
       consume(scratch, first_work, warpgroup - 1, group.lane % shape::warpgroup);
     }
-    __syncwarp();
+    sync_warp();
     sync_cluster();  // no block ends while the other one still writes to its shared memory
   }
 
@@ -106,7 +108,7 @@ struct head_products {
   }
 
   /// The distance from a work item of a cluster to its next one.
-  __device__ __forceinline__ static std::int32_t stride() { return static_cast<std::int32_t>(gridDim.x) / 2; }
+  __device__ __forceinline__ static std::int32_t stride() { return static_cast<std::int32_t>(blocks_in_grid()) / 2; }
 
   __device__ __forceinline__ void produce(scratch_type& scratch, std::int32_t first_work) const {
     auto const own = static_cast<std::int32_t>(rank_in_cluster());
@@ -163,7 +165,7 @@ struct head_products {
   __device__ __forceinline__ void consume(scratch_type& scratch, std::int32_t first_work, int consumer,
                                           int lane) const {
     auto const own = static_cast<std::int32_t>(rank_in_cluster());
-    int const warp = __shfl_sync(0xffffffffU, lane / 32, 0);
+    int const warp = uniform(lane / 32);
     std::int32_t const row = own * shape::block_rows + consumer * box + warp * 16;
     std::int32_t const count = works.count();
     place_type place;
@@ -171,7 +173,7 @@ struct head_products {
     for (std::int32_t index = first_work; index < count; index += stride()) {
       head_work_item work = works.at(index);
       // So that the compiler knows that it is the same in all lanes.
-      work.k_tiles = __shfl_sync(0xffffffffU, work.k_tiles, 0);
+      work.k_tiles = uniform(work.k_tiles);
       multiply_tile(scratch, consumer, place, sums, work.k_tiles);
       epilogue(sums, work, row, scratch.of_warp[4 * consumer + warp]);
     }
@@ -222,7 +224,7 @@ struct head_products {
 
   /// Releases a stage to the producers of both blocks, for a warp.
   __device__ __forceinline__ static void release(scratch_type& scratch, int stage) {
-    unsigned const lane = threadIdx.x % 32;
+    unsigned const lane = thread_index() % 32;
     if (lane < 2) {
       scratch.empty[stage].arrive_at(lane);
     }

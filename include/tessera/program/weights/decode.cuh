@@ -25,6 +25,8 @@
 #include <tessera/tile/cuda/async_copy.cuh>
 #include <tessera/tile/cuda/crc32c.cuh>
 #include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tuning/weights/neuzip.hpp>
 
 namespace tessera {
@@ -101,14 +103,14 @@ struct decode_weights_on_warps {
   __device__ __forceinline__ void decode_blocks(cuda_block<lanes> const& group, decode_task<T> const& t,
                                                 std::int64_t first_block, int count, int run, int stride,
                                                 scratch_type& scratch) const {
-    int const warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
+    int const warp = uniform(static_cast<int>(thread_index() / 32));
     int const first = (warp / run) * stride + warp % run;
     stage_first(t, first_block, first < count ? first : -1, warp, scratch);
     group.sync();  // the scratch of the last part is no longer needed
     if (scratch.table.is_sound != 0 && t.is_rans()) {
       scratch.table.template fill<warps>(warp, cuda_warp{}.lane);
     }
-    if (threadIdx.x == lanes - 1) {
+    if (thread_index() == lanes - 1) {
       decode_part<T>& part = scratch.part;
       part = t.part(first_block);
       part.count = count;
@@ -174,7 +176,7 @@ struct decode_weights_on_warps {
     int const broken = part.broken_block();
     if (part.is_plain() && broken >= 0) {
       async_copy_wait_all();
-      __syncwarp();
+      sync_warp();
       decode_any_block(scratch, warps - 1, broken);
       if (first < part.count) {
         decoder::stage(part.stream, part.parts_of(part.index_entry(first), part.block_weights()),
@@ -213,7 +215,7 @@ struct decode_weights_on_warps {
     for (int taken = warp; part.position_of(taken) < part.count; taken += warps) {
       zero_block(part, part.position_of(taken));
     }
-    if (threadIdx.x == 0) {
+    if (thread_index() == 0) {
       if (t.is_sound != nullptr) {
         *t.is_sound = 0;
       }
@@ -230,7 +232,7 @@ struct decode_weights_on_warps {
     }
     decode_other_blocks(scratch, warp);
     group.sync();
-    if (threadIdx.x == 0 && scratch.first_broken != no_block) {
+    if (thread_index() == 0 && scratch.first_broken != no_block) {
       report(status_code::corrupt_stream, scratch.part.first_block + scratch.first_broken);
     }
   }
@@ -280,7 +282,7 @@ struct decode_weights_on_warps {
 
   /// Makes zeros of a corrupt block, and reports it when header and codebook are known to be sound.
   __device__ __forceinline__ static void refuse_block(scratch_type& scratch, int block) {
-    __syncwarp();
+    sync_warp();
     zero_block(scratch.part, block);
     if (cuda_warp{}.lane == 0) {
       atomicMin(&scratch.first_broken, block);
@@ -322,7 +324,7 @@ struct decode_weights_on_warps {
     if (lane == 0) {
       taken = atomicAdd(&scratch.next, 1);
     }
-    return __shfl_sync(0xffffffffu, taken, 0);
+    return uniform(taken);
   }
 };
 

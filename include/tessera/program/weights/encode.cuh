@@ -22,6 +22,8 @@
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/look_back.cuh>
 #include <tessera/tile/cuda/shared_access.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tuning/weights/neuzip.hpp>
 
 namespace tessera {
@@ -77,13 +79,13 @@ struct encode_weights_on_warps {
   status_word* status;
 
   __device__ void operator()(cuda_block<lanes> const& group, std::int64_t, scratch_type& scratch) const {
-    if (threadIdx.x == 0) {
+    if (thread_index() == 0) {
       scratch.task = -1;
     }
     while (true) {
       group.sync();  // all warps have read the last tile's scratch
       int const loaded = scratch.task;
-      if (threadIdx.x == 0) {
+      if (thread_index() == 0) {
         scratch.tile = atomicAdd(next_tile, 1u);
       }
       group.sync();
@@ -97,7 +99,7 @@ struct encode_weights_on_warps {
       }
       if (i != loaded) {
         load_table(group, task[i], scratch.table);
-        if (threadIdx.x == 0) {
+        if (thread_index() == 0) {
           scratch.task = i;
         }
       }
@@ -108,7 +110,7 @@ struct encode_weights_on_warps {
  private:
   __device__ static void load_table(cuda_block<lanes> const& group, encode_task<T> const& t,
                                     pair_coder::encode_table& table) {
-    for (int symbol = static_cast<int>(threadIdx.x); symbol < 256; symbol += lanes) {
+    for (int symbol = static_cast<int>(thread_index()); symbol < 256; symbol += lanes) {
       table.entry[symbol] = t.is_rans != 0 ? t.table->entry[symbol] : pair_coder::encode_entry{0, 0};
     }
     group.sync();
@@ -130,7 +132,7 @@ struct encode_weights_on_warps {
 
   __device__ void encode_tile(cuda_block<lanes> const& group, encode_task<T> const& t, std::int64_t tile,
                               scratch_type& scratch) const {
-    int const warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
+    int const warp = uniform(static_cast<int>(thread_index() / 32));
     int const lane = cuda_warp{}.lane;
     std::int64_t const blocks = t.block_count();
     std::int64_t const block = tile * warps + warp;
@@ -144,8 +146,8 @@ struct encode_weights_on_warps {
     group.sync();
     std::uint32_t size = lane < warps ? scratch.size[lane] : 0;
     std::uint32_t const upto = detail::warp_inclusive_sum(lane, size);
-    std::uint32_t const total = __shfl_sync(0xffffffffu, upto, 31);
-    std::uint32_t const before = __shfl_sync(0xffffffffu, upto - size, warp);
+    std::uint32_t const total = shuffle(upto, 31);
+    std::uint32_t const before = shuffle(upto - size, warp);
     if (warp == 0) {
       auto const position = static_cast<std::int64_t>(look_back(t.tile_sums, tile, total, lane));
       if (lane == 0) {
@@ -172,7 +174,7 @@ struct encode_weights_on_warps {
         warp.report(status, status_code::capacity_exceeded, bytes);
       }
     }
-    __syncwarp();
+    sync_warp();
     constexpr int covered = sizeof(weight_stream_header) - sizeof(header->header_checksum);
     std::uint32_t const checksum = warp_crc32c<4, covered / 4>(warp.lane, t.stream);
     if (warp.lane == 0) {
@@ -204,7 +206,7 @@ struct encode_weights_on_warps {
     result.payload_bytes = (escapes_begin + 4 * result.escapes + 15) & ~15;
     result.raw = result.raw || result.payload_bytes > raw_bytes;
     result.payload_bytes = result.raw ? raw_bytes : result.payload_bytes;
-    __syncwarp();
+    sync_warp();
     return result;
   }
 
@@ -304,7 +306,7 @@ struct encode_weights_on_warps {
     if constexpr (!Plain) {
       odd = odd || position + weights_per_lane > count;
     }
-    if (__any_sync(0xffffffffu, odd)) {
+    if (any_of_warp(odd)) {
       encode_odd_row(window, exponents, position, count, table, symbol, entry, scratch, result);
     }
     if (!rans) {
@@ -321,7 +323,7 @@ struct encode_weights_on_warps {
   __device__ __forceinline__ static void push(pair_coder::encode_entry entry, coding& to, std::uint32_t& state) {
     std::uint32_t const distance = state + (entry.packed & (~0u << pair_coder::spill_shift));
     bool const spills = static_cast<std::int32_t>(distance) < 0;
-    std::uint32_t const mask = __ballot_sync(0xffffffffu, spills);
+    std::uint32_t const mask = ballot_of_warp(spills);
     to.cursor = multiply_add(static_cast<std::uint32_t>(__popc(mask)), ~1u, to.cursor);
     if (spills) {
       store_shared_u16(multiply_add(static_cast<std::uint32_t>(__popc(mask & to.below)), 2, to.cursor), state);
@@ -370,7 +372,7 @@ struct encode_weights_on_warps {
     }
     int const mine = __popc(escaped);
     int const upto = detail::warp_inclusive_sum(cuda_warp{}.lane, mine);
-    int const in_row = __shfl_sync(0xffffffffu, upto, 31);
+    int const in_row = shuffle(upto, 31);
     result.escapes += in_row;
     result.raw = result.raw || result.escapes > weight_stream_spec::largest_escapes;
     if (in_row > 0 && !result.raw) {

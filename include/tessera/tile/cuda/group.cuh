@@ -18,6 +18,7 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/status.hpp>
+#include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tile/per_lane.hpp>
 
 namespace tessera {
@@ -36,8 +37,6 @@ struct own_lane_iterator {
 };
 
 namespace detail {
-
-inline constexpr unsigned whole_warp = 0xffffffffu;
 
 template <class T, class Move>
 __device__ __forceinline__ T move_words(T const& value, Move move) {

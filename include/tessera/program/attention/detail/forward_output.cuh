@@ -15,6 +15,8 @@
 #include <tessera/reduce/online_softmax.hpp>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/view.hpp>
 
@@ -31,7 +33,7 @@ struct warp_rows_place {
 
   /// The lane's first row (`half` = 0) or second row.
   [[nodiscard]] __device__ __forceinline__ std::int32_t row_of(int half) const {
-    return row + static_cast<std::int32_t>(threadIdx.x % 32 / 4) + 8 * half;
+    return row + static_cast<std::int32_t>(thread_index() % 32 / 4) + 8 * half;
   }
 };
 
@@ -52,7 +54,7 @@ struct attention_split_output {
   __device__ __forceinline__ void write_rows(float const (&sums)[Registers], weighted_row const (&rows)[2],
                                              std::int32_t slot, std::int32_t row) const {
     constexpr float of_top = 1.0F / 448.0F;
-    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    auto const lane = static_cast<std::int32_t>(thread_index() % 32);
     float* const first = slots.totals_of(slot, row + lane / 4) + 2 * (lane % 4);
     float* const second = first + 8 * slots.pitch;
 #pragma unroll
@@ -110,7 +112,7 @@ struct attention_output {
 
   /// Writes the log-sum-exps of the lane's rows, by one lane of the four that have a row.
   __device__ __forceinline__ void write_log_sum_exps(finished_row const (&rows)[2], warp_rows_place place) const {
-    if (log_sum_exps.data == nullptr || threadIdx.x % 4 != 0) {
+    if (log_sum_exps.data == nullptr || thread_index() % 4 != 0) {
       return;
     }
 #pragma unroll
@@ -127,7 +129,7 @@ struct attention_output {
   template <int Most, int Registers>
   __device__ __forceinline__ void write_rows(float const (&sums)[Registers], finished_row const (&rows)[2],
                                              warp_rows_place place) const {
-    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    auto const lane = static_cast<std::int32_t>(thread_index() % 32);
     auto const channels = static_cast<std::int32_t>(target.extents[3]);
     float const* const scales = value_scales + std::int64_t{place.key_head} * channels + 2 * (lane % 4);
     float const* const means = value_means + std::int64_t{place.key_head} * channels + 2 * (lane % 4);
@@ -180,20 +182,20 @@ struct attention_output {
   [[nodiscard]] __device__ __forceinline__ T* channels_of(warp_rows_place place, std::int32_t query) const {
     std::int64_t const token = token_of(place, query);
     return token < 0 ? nullptr
-                     : &target(place.batch, place.head, token, 8 * static_cast<std::int32_t>(threadIdx.x % 4));
+                     : &target(place.batch, place.head, token, 8 * static_cast<std::int32_t>(thread_index() % 4));
   }
 
   /// Transposes words among each four lanes: word j of lane t becomes word t of lane j.
   __device__ __forceinline__ static void exchange(std::uint32_t (&words)[4]) {
 #pragma unroll
     for (int distance = 1; distance < 4; distance *= 2) {
-      bool const is_upper = (threadIdx.x & static_cast<unsigned>(distance)) != 0;
+      bool const is_upper = (thread_index() & static_cast<unsigned>(distance)) != 0;
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         if ((j & distance) == 0) {
           std::uint32_t& low = words[j];
           std::uint32_t& high = words[j + distance];
-          std::uint32_t const received = __shfl_xor_sync(0xffffffffU, is_upper ? low : high, distance);
+          std::uint32_t const received = shuffle_xor(is_upper ? low : high, distance);
           low = is_upper ? received : low;
           high = is_upper ? high : received;
         }

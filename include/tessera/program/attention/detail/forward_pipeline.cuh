@@ -18,6 +18,8 @@
 #include <tessera/tile/cuda/sm_90/dependent_launch.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
 #include <tessera/tile/cuda/sm_90/tensor_map.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tuning/attention/attention.hpp>
 
 namespace tessera {
@@ -177,7 +179,7 @@ struct attention_pieces {
     pipeline_state<shape::work_stages> work_place;
     pipeline_state<shape::query_stages> query;
     place_type place;
-    std::int32_t index = splits.first(static_cast<std::int32_t>(blockIdx.x));
+    std::int32_t index = splits.first(static_cast<std::int32_t>(block_index()));
     send_work(scratch, work_place, index);
     while (true) {
       scratch.work_full[work_place.stage].wait(work_place.phase);
@@ -189,7 +191,7 @@ struct attention_pieces {
       }
       std::int32_t next = splits.next(index);
       if (next < 0) {
-        next = splits.first(static_cast<std::int32_t>(gridDim.x) + atomicAdd(taken, 1));
+        next = splits.first(static_cast<std::int32_t>(blocks_in_grid()) + atomicAdd(taken, 1));
       }
       bool const sends_early = query_coders > 0;  // so that codes of queries can be made meanwhile
       if (sends_early) {
@@ -225,11 +227,11 @@ struct attention_pieces {
                                                            pipeline_state<shape::work_stages> place) {
     scratch.work_full[place.stage].wait(place.phase);
     std::int32_t index = 0;
-    if (threadIdx.x % 32 == 0) {
+    if (thread_index() % 32 == 0) {
       index = *const_cast<std::int32_t volatile*>(&scratch.work[place.stage]);
       scratch.work_empty[place.stage].arrive();
     }
-    return __shfl_sync(0xffffffffU, index, 0);
+    return uniform(index);
   }
 
  private:

@@ -14,6 +14,7 @@
 #include <tessera/quantize/code_scale.hpp>
 #include <tessera/tile/cuda/maximum_or_nan.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 #include <tessera/view/head_view.hpp>
 
 namespace tessera {
@@ -89,7 +90,7 @@ struct uncoded_queries {
     float largest = maximum_or_nan(Lanes::magnitude_of(words[0]), Lanes::magnitude_of(words[1]));
 #pragma unroll
     for (int distance = Lanes::row_lanes / 2; distance > 0; distance /= 2) {
-      largest = maximum_or_nan(largest, __shfl_xor_sync(0xffffffffU, largest, distance));
+      largest = maximum_or_nan(largest, shuffle_xor(largest, distance));
     }
     return Lanes::scale_of(largest, highest);
   }
@@ -101,7 +102,7 @@ struct uncoded_queries {
     float scales[together];
 #pragma unroll
     for (int i = 0; i < together; ++i) {
-      scales[i] = __shfl_sync(0xffffffffU, scale, i * Lanes::row_lanes);
+      scales[i] = shuffle(scale, i * Lanes::row_lanes);
     }
     if (thread_index_here() % 32 == 0) {
 #pragma unroll

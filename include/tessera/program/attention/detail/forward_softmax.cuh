@@ -33,6 +33,7 @@
 #include <tessera/tile/cuda/maximum_or_nan.cuh>
 #include <tessera/tile/cuda/sm_90/largest_of_three.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 
 namespace tessera {
 inline namespace v0 {
@@ -155,8 +156,8 @@ struct attention_weights {
       if constexpr (is_masked) {
         here = most == hidden ? -infinity : here;
       }
-      here = maximum_or_nan(here, __shfl_xor_sync(0xffffffffU, here, 1));
-      here = maximum_or_nan(here, __shfl_xor_sync(0xffffffffU, here, 2));
+      here = maximum_or_nan(here, shuffle_xor(here, 1));
+      here = maximum_or_nan(here, shuffle_xor(here, 2));
       largest[row] = maximum_or_nan(largest[row], here);
       float next = maximum_or_nan(here, largest[row] - most_below);
       if constexpr (is_masked) {

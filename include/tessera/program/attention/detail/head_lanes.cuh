@@ -17,6 +17,7 @@
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/maximum_or_nan.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 #include <tessera/view/head_view.hpp>
 
 namespace tessera {
@@ -263,10 +264,10 @@ struct head_lanes {
     float two[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      float const other = __shfl_xor_sync(0xffffffffU, (lane & A) != 0 ? numbers[i] : numbers[i + 2], A);
+      float const other = shuffle_xor((lane & A) != 0 ? numbers[i] : numbers[i + 2], A);
       two[i] = combine((lane & A) != 0 ? numbers[i + 2] : numbers[i], other);
     }
-    float const other = __shfl_xor_sync(0xffffffffU, (lane & B) != 0 ? two[0] : two[1], B);
+    float const other = shuffle_xor((lane & B) != 0 ? two[0] : two[1], B);
     return combine((lane & B) != 0 ? two[1] : two[0], other);
   }
   /// Combines eight numbers over eight lanes, those that differ in bits A, B and C; A is the highest.
@@ -275,7 +276,7 @@ struct head_lanes {
     float four[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      float const other = __shfl_xor_sync(0xffffffffU, (lane & A) != 0 ? numbers[i] : numbers[i + 4], A);
+      float const other = shuffle_xor((lane & A) != 0 ? numbers[i] : numbers[i + 4], A);
       four[i] = combine((lane & A) != 0 ? numbers[i + 4] : numbers[i], other);
     }
     return scatter<B, C>(four, lane, combine);

@@ -16,6 +16,8 @@
 #include <tessera/program/loss/token_factors.hpp>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/shared_access.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
 
@@ -39,7 +41,7 @@ struct lane_place {
   std::int32_t row;
   std::int32_t channel;
   __device__ __forceinline__ static lane_place mine() {
-    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    auto const lane = static_cast<std::int32_t>(thread_index() % 32);
     return {lane / 2, lane % 2 * channels_of_lane};
   }
 };
@@ -49,9 +51,9 @@ struct lane_place {
 template <int Box>
 __device__ __forceinline__ void stage_sums(float const (&sums)[staged_registers], sum_staging& staging,
                                            float (&values)[channels_of_lane]) {
-  auto const lane = static_cast<std::uint32_t>(threadIdx.x % 32);
+  auto const lane = static_cast<std::uint32_t>(thread_index() % 32);
   std::uint32_t const shared = shared_address(staging.values);
-  __syncwarp();  // all lanes have read the box before
+  sync_warp();  // all lanes have read the box before
 #pragma unroll
   for (int part = 0; part < 8; ++part) {
     std::uint32_t const row = lane / 4 + 8 * (part % 2);
@@ -60,7 +62,7 @@ __device__ __forceinline__ void stage_sums(float const (&sums)[staged_registers]
     uint2 const pair{bit_cast<std::uint32_t>(sums[reg]), bit_cast<std::uint32_t>(sums[reg + 1])};
     store_shared_u32x2(shared + row * 128 + chunk * 16 + lane % 2 * 8, pair);
   }
-  __syncwarp();
+  sync_warp();
   std::uint32_t const row = lane / 2;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {

@@ -19,6 +19,7 @@
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/mma.cuh>
 #include <tessera/tile/cuda/row_operands.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 
 namespace tessera {
 inline namespace v0 {
@@ -111,8 +112,8 @@ struct landmark_lines<Channels, coded_landmark_selector<Chunk, QueryGroup>> {
       }
       absolute_maximum_or_nan_reducer const range;
       auto largest = max(magnitudes << 16, magnitudes & 0xffff0000U);
-      range.merge(largest, __shfl_xor_sync(0xffffffffU, largest, 1));
-      range.merge(largest, __shfl_xor_sync(0xffffffffU, largest, 2));
+      range.merge(largest, shuffle_xor(largest, 1));
+      range.merge(largest, shuffle_xor(largest, 2));
       code_scale const fitted = fit_scale(range.value(largest), static_cast<float>(highest));
 #pragma unroll
       for (int i = 0; i < 2 * blocks; ++i) {
@@ -120,7 +121,7 @@ struct landmark_lines<Channels, coded_landmark_selector<Chunk, QueryGroup>> {
       }
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        scales[i] = __shfl_sync(0xffffffffU, fitted.scale, 8 * (lane % 4) + 4 * i);
+        scales[i] = shuffle(fitted.scale, 8 * (lane % 4) + 4 * i);
       }
     }
 

@@ -13,6 +13,7 @@
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 
 namespace tessera {
 inline namespace v0 {
@@ -93,7 +94,7 @@ struct join_chunks {
     }
 #pragma unroll
     for (int i = 0; i < at_a_time; ++i) {
-      float const of_split = __shfl_sync(0xffffffffU, by, i);
+      float const of_split = shuffle(by, i);
       all.totals[0] = __fmaf_rn(parts[i].x, of_split, all.totals[0]);
       all.totals[1] = __fmaf_rn(parts[i].y, of_split, all.totals[1]);
       all.totals[2] = __fmaf_rn(parts[i].z, of_split, all.totals[2]);

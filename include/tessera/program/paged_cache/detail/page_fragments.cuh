@@ -27,6 +27,7 @@
 #include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/mma.cuh>
 #include <tessera/tile/cuda/pairs.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 
 namespace tessera {
 inline namespace v0 {
@@ -100,8 +101,8 @@ struct page_columns {
         largest = fmaxf(largest, fmaxf(fabsf(pair.x), fabsf(pair.y)));
       }
     }
-    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, 1));
-    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, 2));
+    largest = fmaxf(largest, shuffle_xor(largest, 1));
+    largest = fmaxf(largest, shuffle_xor(largest, 2));
     int const exponent = min(max(static_cast<int>(__float_as_uint(largest) >> 23), 2), 250);  // biased
     float const shrink = __uint_as_float(static_cast<std::uint32_t>(253 - exponent) << 23);   // to below 1
 #pragma unroll
@@ -113,8 +114,8 @@ struct page_columns {
       }
     }
     float const own = __uint_as_float(static_cast<std::uint32_t>(exponent + 1) << 23) * factor;
-    power[0] = __shfl_sync(0xffffffffU, own, 2 * (lane % 4) * 4) * 0x1p24F;
-    power[1] = __shfl_sync(0xffffffffU, own, (2 * (lane % 4) + 1) * 4) * 0x1p24F;
+    power[0] = shuffle(own, 2 * (lane % 4) * 4) * 0x1p24F;
+    power[1] = shuffle(own, (2 * (lane % 4) + 1) * 4) * 0x1p24F;
   }
 
   /// Adds the tokens of a page.
@@ -174,7 +175,7 @@ struct page_columns {
     }
     float largest[2];
     columns_type::find_largest(scores, largest);
-    if (__any_sync(0xffffffffU, columns.are_beyond(largest))) {
+    if (any_of_warp(columns.are_beyond(largest))) {
       raise(largest, 0);
     }
     float2 const sums = columns_type::weigh(scores, columns.reference[0], columns.reference[1]);
@@ -333,8 +334,8 @@ struct page_columns {
     float largest[2];
     columns_type::find_largest(scores, largest);
     int exponent = static_cast<int>(max(widest >> 16, widest & 0xffffU) >> 10) - bias_of_exponents;
-    if (__any_sync(0xffffffffU, columns.are_beyond(largest) || exponent + shift > highest)) {
-      exponent = __reduce_max_sync(0xffffffffU, exponent);
+    if (any_of_warp(columns.are_beyond(largest) || exponent + shift > highest)) {
+      exponent = largest_of_warp(exponent);
       raise(largest, exponent + shift > highest ? wanted - exponent - shift : 0);
     }
   }

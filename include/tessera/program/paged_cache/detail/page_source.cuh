@@ -19,6 +19,8 @@
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 #include <tessera/view/head_view.hpp>
 #include <tessera/view/view.hpp>
 
@@ -96,7 +98,7 @@ struct page_rows {
 
   /// Looks up the first page of the block. One warp.
   __device__ __forceinline__ void look_up_first(work_type& work, int lane) const {
-    look_up(work, {~0U, 0, 0, 0, 0}, blockIdx.x, lane);
+    look_up(work, {~0U, 0, 0, 0, 0}, block_index(), lane);
     if (lane == 0) {
       work.following = number_after(work.number);
     }
@@ -104,7 +106,7 @@ struct page_rows {
   /// The number from which on the page after page `number` is looked up. One lane calls it once for a page, and before
   /// the number is needed: a taken one comes from far away.
   [[nodiscard]] __device__ __forceinline__ std::uint32_t number_after(std::uint32_t number) const {
-    return taken == nullptr ? number + gridDim.x : take();
+    return taken == nullptr ? number + blocks_in_grid() : take();
   }
   /// Looks up the page after `last`. Its sequence is mostly that of `last`, which is looked up once. One warp.
   __device__ __forceinline__ void look_up_next(work_type& work, work_type const& last, int lane) const {
@@ -120,7 +122,7 @@ struct page_rows {
     if (lane == 0) {
       full.arrive_and_expect(2 * tokens * row_bytes);
     }
-    __syncwarp();
+    sync_warp();
     auto const& places = work.places[part];
     if (work.is_whole) {
       if (lane < 2) {
@@ -158,35 +160,35 @@ struct page_rows {
   }
 
  private:
-  /// Looks up the first page of `number`, number + gridDim.x, ... that has work; or of `number` and pages that no block
-  /// has taken. `of` is a sequence that has been looked up.
+  /// Looks up the first page of `number`, number + blocks_in_grid(), ... that has work; or of `number` and pages that no
+  /// block has taken. `of` is a sequence that has been looked up.
   __device__ __forceinline__ void look_up(work_type& work, sealed_sequence of, std::uint32_t number, int lane) const {
     while (number < count()) {
-      std::uint64_t const own = number + std::uint64_t{gridDim.x} * static_cast<unsigned>(lane);
+      std::uint64_t const own = number + std::uint64_t{blocks_in_grid()} * static_cast<unsigned>(lane);
       bool const is_candidate = own < count() && (taken == nullptr || lane == 0);
       bool const is_one = is_candidate && has_work(static_cast<std::uint32_t>(own), of);
-      unsigned const found = __ballot_sync(0xffffffffU, is_one);
+      unsigned const found = ballot_of_warp(is_one);
       if (found != 0) {
         int const first = __ffs(static_cast<int>(found)) - 1;
         if (lane == first) {
           work.of = of;
         }
-        __syncwarp();
-        begin(work, number + gridDim.x * static_cast<unsigned>(first), lane);
+        sync_warp();
+        begin(work, number + blocks_in_grid() * static_cast<unsigned>(first), lane);
         return;
       }
-      std::uint64_t const next = taken == nullptr ? number + std::uint64_t{gridDim.x} * 32
-                                                  : __shfl_sync(0xffffffffU, lane == 0 ? take() : 0, 0);
+      std::uint64_t const next =
+          taken == nullptr ? number + std::uint64_t{blocks_in_grid()} * 32 : uniform(lane == 0 ? take() : 0);
       number = next < count() ? static_cast<std::uint32_t>(next) : count();
     }
     if (lane == 0) {
       work.page = nullptr;
     }
-    __syncwarp();
+    sync_warp();
   }
   /// Takes the next page that no block has taken. One lane.
   [[nodiscard]] __device__ __forceinline__ std::uint32_t take() const {
-    return gridDim.x + atomicAdd(taken, 1U);
+    return blocks_in_grid() + atomicAdd(taken, 1U);
   }
   /// Looks up a sequence, and reports a fault, with which no page is sealed.
   [[nodiscard]] __device__ __forceinline__ sealed_sequence sealed(std::uint32_t sequence) const {
@@ -244,7 +246,7 @@ struct page_rows {
       work.places[part][lane / 2] = found;
       is_whole = behind == tokens || (behind == 0 && found.stride == memory().format.channels);
     }
-    is_whole = __all_sync(0xffffffffU, is_whole);
+    is_whole = all_of_warp(is_whole);
     if (lane < 2) {
       float const kept = thresholds_of(of, at.head)[lane];
       float const unknown = rule.needs_angles() ? no_threshold : rule.threshold();
@@ -260,7 +262,7 @@ struct page_rows {
         work.mark = marks(at.sequence, at.page, at.head);
       }
     }
-    __syncwarp();
+    sync_warp();
   }
 };
 
@@ -354,12 +356,12 @@ struct page_elements {
   /// Adds up as pair_sum() does, over `lanes` neighbours: parts of each token, to the sum for the token of slot 0.
   template <int Lanes = lanes_type::eights, class Number>
   [[nodiscard]] __device__ __forceinline__ static Number sum_of_row(Number const (&parts)[slots]) {
-    Number const first = parts[0] + __shfl_xor_sync(0xffffffffU, parts[2], 1);
-    Number const second = parts[1] + __shfl_xor_sync(0xffffffffU, parts[3], 1);
-    Number sum = first + __shfl_xor_sync(0xffffffffU, second, 2);
+    Number const first = parts[0] + shuffle_xor(parts[2], 1);
+    Number const second = parts[1] + shuffle_xor(parts[3], 1);
+    Number sum = first + shuffle_xor(second, 2);
 #pragma unroll
     for (int distance = 4; distance < Lanes; distance *= 2) {
-      sum += __shfl_xor_sync(0xffffffffU, sum, distance);
+      sum += shuffle_xor(sum, distance);
     }
     return sum;
   }

@@ -9,6 +9,7 @@
 #include <tessera/program/gemm/sum_maps.hpp>
 #include <tessera/program/subspace/key_product_schedule.hpp>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
 
 namespace tessera {
 inline namespace v0 {
@@ -27,7 +28,7 @@ struct store_gram_part {
   template <int Registers>
   __device__ __forceinline__ void operator()(float const (&sums)[Registers], head_work_item const& work,
                                              std::int32_t row, scratch_type&) const {
-    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    auto const lane = static_cast<std::int32_t>(thread_index() % 32);
     float* const own = parts + works.element(work, row + lane / 4, 2 * (lane % 4));
 #pragma unroll
     for (int pair = 0; pair < Registers / 2; ++pair) {

@@ -10,6 +10,7 @@
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/crc32c.cuh>
 #include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
 
 namespace tessera {
 inline namespace v0 {
@@ -98,7 +99,7 @@ struct count_exponents_on_blocks {
     }
     encode_task<T> const& t = task[i];
     std::int64_t const block = (which - t.items_before) * histogram_stride(t.block_count());
-    int const thread = static_cast<int>(threadIdx.x);
+    int const thread = static_cast<int>(thread_index());
     for (int k = thread; k < 256 * 32; k += lanes) {
       (&scratch.counts[0][0])[k] = 0;
     }

@@ -17,6 +17,7 @@
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/shared_access.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 
 namespace tessera {
 inline namespace v0 {
@@ -74,7 +75,7 @@ struct warp_decoder {
     next.template load<false>(planes, coded, 0, 0, lane);
     T* out = weights + lane * steps::weights_per_lane;
     async_copy_wait_all();
-    __syncwarp();
+    sync_warp();
     lanes_state.state = load_shared_u32(states + 4 * lane);
     bool sound = pair_coder::is_state(lanes_state.state);
     int escape_at = -1;
@@ -108,11 +109,11 @@ struct warp_decoder {
       out += rows::rows * row_weights;
     }
     sound = sound && pair_coder::finished(lanes_state.state);
-    __syncwarp();
+    sync_warp();
     if (escape_at >= 0) {
       weights[escape_at] = steps::join_weight(escaped, nullptr, 0, 0);
     }
-    return __all_sync(0xffffffffu, sound) && lanes_state.cursor == words_end;
+    return all_of_warp(sound) && lanes_state.cursor == words_end;
   }
 
   /// Patches the escapes of a plain block that no lane had in pop_plain_rows. In real tensors some blocks have many.
@@ -150,7 +151,7 @@ struct warp_decoder {
     } else {
       copy_rows<true, false>(payload, planes, window, count, coded, weights);
     }
-    __syncwarp();
+    sync_warp();
     auto const* const escapes = reinterpret_cast<std::uint32_t const*>(payload + parts.escapes_begin);
     return patch(escapes, 0, parts.escapes, planes, count, coded, weights) && sound;
   }
@@ -213,7 +214,7 @@ struct warp_decoder {
     std::uint32_t limit = words_begin;  // the cursor up to which a pass may begin
     stage_words(source, min(word_count, staged_words), words, lane);
     async_copy_wait_all();
-    __syncwarp();
+    sync_warp();
     limit = staged_limit(words_begin, word_count);
     auto const look_at_cursor = [&] {
       if (lanes_state.cursor > limit) {
@@ -221,10 +222,10 @@ struct warp_decoder {
         int const used = staged + static_cast<int>(lanes_state.cursor - words_begin) / 2;
         sound = sound && used <= word_count;
         staged = used <= word_count ? used & ~7 : 0;
-        __syncwarp();
+        sync_warp();
         stage_words(source + staged, min(word_count - staged, staged_words), words, lane);
         async_copy_wait_all();
-        __syncwarp();
+        sync_warp();
         lanes_state.cursor = words_begin + (used <= word_count ? 2 * (used - staged) : 0);
         limit = staged_limit(words_begin, word_count - staged);
       }
@@ -248,7 +249,7 @@ struct warp_decoder {
     }
     int const used = staged + static_cast<int>(lanes_state.cursor - words_begin) / 2;
     sound = sound && pair_coder::finished(lanes_state.state);
-    return __all_sync(0xffffffffu, sound) && used == word_count;
+    return all_of_warp(sound) && used == word_count;
   }
 
   /// Decodes a block of the fixed coder: the codes of a row are in a plane like the rest.
@@ -319,7 +320,7 @@ struct warp_decoder {
         }
       }
     }
-    return __all_sync(0xffffffffu, sound);
+    return all_of_warp(sound);
   }
 };
 

@@ -6,6 +6,7 @@
 
 #include <tessera/program/weights/codebook.hpp>
 #include <tessera/program/weights/detail/warp_rans.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 
 namespace tessera {
 inline namespace v0 {
@@ -36,8 +37,8 @@ struct pair_table {
       part[8 * lane + i] = (frequency << 16) | (below & 0xffffu);
       below += frequency;
     }
-    bool const adds_up = __shfl_sync(0xffffffffu, upto, 31) == pair_coder::slots || !has_codebook;
-    bool const sound = __all_sync(0xffffffffu, each_fits) && adds_up;
+    bool const adds_up = shuffle(upto, 31) == pair_coder::slots || !has_codebook;
+    bool const sound = all_of_warp(each_fits) && adds_up;
     if (lane == 0) {
       is_sound = sound ? 1 : 0;
     }
@@ -64,7 +65,7 @@ struct pair_table {
   __device__ __forceinline__ static std::uint32_t inclusive_sum(int lane, std::uint32_t value) {
 #pragma unroll
     for (int distance = 1; distance < 32; distance *= 2) {
-      std::uint32_t const below = __shfl_up_sync(0xffffffffu, value, distance);
+      std::uint32_t const below = shuffle_up(value, distance);
       value += lane >= distance ? below : 0;
     }
     return value;

@@ -10,6 +10,7 @@
 #include <tessera/program/weights/codebook.hpp>
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/shared_access.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 
 namespace tessera {
 inline namespace v0 {
@@ -35,7 +36,7 @@ struct popping_lanes {
       std::uint32_t const found = load_shared_u32(table_address<pair_coder::probability_bits>(table_begin, state));
       state = (found >> 20) * (state >> pair_coder::probability_bits) + ((found >> 4) & 0xfffu);
       bool const wants = pair_coder::wants_word(state);
-      std::uint32_t const mask = __ballot_sync(0xffffffffu, wants);
+      std::uint32_t const mask = ballot_of_warp(wants);
       std::uint32_t const word = load_shared_u16(multiply_add(__popc(mask & below), 2, cursor));
       state = wants ? (state << 16) | word : state;
       cursor = multiply_add(__popc(mask), 2, cursor);
