@@ -99,13 +99,13 @@ explanation decode_dense(cuda const& exec) {
 /// The parts of a step of an offloaded cache that have several programs.
 template <class Selector>
 explanation step(cuda const& exec) {
-  using method = offloaded_cache<low_rank_projector<160>, Selector, keep_outliers<48>>;
+  using method = offloaded_cache<low_rank<160>, Selector, keep_outliers<48>>;
   return explain(exec, [&](auto const& dry) {
-    auto const plan = method::template plan<bfloat16>({32, 8, 128, {131072}});
+    auto const plan = method::template plan<bfloat16>(dry, {32, 8, 128, {131072}});
     auto const memory = [](workspace_plan const& of) {
       return array_view<std::byte>(nowhere<std::byte>(), of.bytes());
     };
-    auto const cache = method::open(plan, memory(plan.device), memory(plan.host), {});
+    auto const cache = method::open(dry, plan, memory(plan.device), memory(plan.host), {});
     using element = typename chunk_landmarks<Selector>::element_type;
     auto const one = plan.step_of(room(plan.step), 1, {});
     run(dry, score_chunks<bfloat16, Selector>{plan.extents, cache.memory, one, cache.selector, 0.1F});

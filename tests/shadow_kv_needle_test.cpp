@@ -3,7 +3,7 @@
 #include <type_traits>
 #include <vector>
 
-#include <tessera/project/low_rank.hpp>
+#include <tessera/algorithm/offloaded_cache/low_rank_keys.hpp>
 #include <tessera/select/coded_landmark.hpp>
 #include <tessera/select/keep_outliers.hpp>
 #include <tessera/select/key_codes.hpp>
@@ -29,7 +29,7 @@ constexpr int heads = 12;
 /// How many of 12 heads found the needle, reading 16 of 130 chunks, exact ones included.
 template <class S, int Outliers = 0>
 int found_by(std::int64_t length, double persistence) {
-  using method = offloaded_cache<low_rank_projector<24>, S, keep_outliers<Outliers>>;
+  using method = offloaded_cache<low_rank<24>, S, keep_outliers<Outliers>>;
   constexpr std::int64_t chunks = 16;
   needle_problem const p{{8, 4, 32}, 1100, 8 * 61, length, persistence};
   int found = 0;

@@ -98,7 +98,7 @@ double real_error(std::string const& layer, real_run const& run, double* hit_rat
 }
 
 template <int Rank, class S = coded_landmark_selector<8>, class Codec = exact_values>
-using with_rank = offloaded_cache<low_rank_projector<Rank>, S, keep_outliers<4>, Codec>;
+using with_rank = offloaded_cache<low_rank<Rank>, S, keep_outliers<4>, Codec>;
 
 /// The part of keys, by length, that `rank` directions leave.
 double left_by_directions(std::string const& tensor, std::int64_t rank) {
@@ -189,10 +189,10 @@ TEST_CASE("coded values of a real model cost little", "[host][long]") {
 
 TEST_CASE("a plan says what goes where before anything is allocated", "[host]") {
   offload_shape const shape{32, 8, 128, {131072, 1000}};
-  auto const plan = shadow_kv::plan<bfloat16>({32, 8, 128, {131072}});
+  auto const plan = shadow_kv::plan<bfloat16>(cpu{}, {32, 8, 128, {131072}});
   std::int64_t const dense = std::int64_t{131072} * 8 * 128 * 2 * 2;
   CHECK(7 * plan.device.bytes() < dense);
-  auto const paper = shadow_kv_paper::plan<bfloat16>({32, 8, 128, {131072}});
+  auto const paper = shadow_kv_paper::plan<bfloat16>(cpu{}, {32, 8, 128, {131072}});
   CHECK(6 * paper.device.bytes() < dense);
   // 256 - 132 bytes a chunk and head, except for padding.
   CHECK(paper.device.bytes() - plan.device.bytes() > std::int64_t{16377} * 8 * 123);
@@ -201,50 +201,50 @@ TEST_CASE("a plan says what goes where before anything is allocated", "[host]") 
   CHECK(plan.prompt.bytes() < 8 << 20);
   CHECK_THAT(plan.describe(), contains("coefficients of keys"));
   CHECK_THAT(plan.describe(), contains("pinned memory of the host"));
-  auto const two = shadow_kv::plan<bfloat16>(shape);
+  auto const two = shadow_kv::plan<bfloat16>(cpu{}, shape);
   CHECK(two.extents.rows == 16377 + 118);
   CHECK(two.extents.longest == 16377);
   CHECK(two.capacity(1) == 118);
   offload_options options;
   options.values = value_store::device;
-  auto const resident = shadow_kv::plan<bfloat16>({32, 8, 128, {131072}}, options);
+  auto const resident = shadow_kv::plan<bfloat16>(cpu{}, {32, 8, 128, {131072}}, options);
   CHECK(resident.host.bytes() == 0);
   CHECK(resident.device.bytes() == plan.device.bytes() + plan.host.bytes());
-  using small_values = offloaded_cache<low_rank_projector<160>, coded_landmark_selector<8>, keep_outliers<48>,
-                                       symmetric_quantizer<4, 64>>;
-  CHECK(small_values::plan<bfloat16>({32, 8, 128, {131072}}).host.bytes() == std::int64_t{16377} * 8 * 576);
+  using small_values =
+      offloaded_cache<low_rank<160>, coded_landmark_selector<8>, keep_outliers<48>, symmetric_quantizer<4, 64>>;
+  CHECK(small_values::plan<bfloat16>(cpu{}, {32, 8, 128, {131072}}).host.bytes() == std::int64_t{16377} * 8 * 576);
   // The bytes for a context of a million tokens.
-  auto const million = shadow_kv::plan<bfloat16>({32, 8, 128, {1 << 20}});
+  auto const million = shadow_kv::plan<bfloat16>(cpu{}, {32, 8, 128, {1 << 20}});
   CHECK(7 * million.device.bytes() < (std::int64_t{1} << 20) * 8 * 128 * 2 * 2);
 }
 
 TEST_CASE("what does not fit together is refused with both numbers", "[host]") {
-  CHECK_THROWS_WITH(shadow_kv::plan<bfloat16>({6, 4, 128, {100}}),
+  CHECK_THROWS_WITH(shadow_kv::plan<bfloat16>(cpu{}, {6, 4, 128, {100}}),
                     contains("6 query heads, which are no whole number"));
-  CHECK_THROWS_WITH(shadow_kv::plan<bfloat16>({32, 1, 128, {100}}), contains("32 query heads share a key head"));
-  CHECK_THROWS_WITH(shadow_kv::plan<bfloat16>({4, 4, 72, {100}}), contains("heads have 72 channels"));
-  CHECK_THROWS_WITH(shadow_kv::plan<bfloat16>({4, 4, 64, {-1}}), contains("room for -1 tokens"));
+  CHECK_THROWS_WITH(shadow_kv::plan<bfloat16>(cpu{}, {32, 1, 128, {100}}), contains("32 query heads share a key head"));
+  CHECK_THROWS_WITH(shadow_kv::plan<bfloat16>(cpu{}, {4, 4, 72, {100}}), contains("heads have 72 channels"));
+  CHECK_THROWS_WITH(shadow_kv::plan<bfloat16>(cpu{}, {4, 4, 64, {-1}}), contains("room for -1 tokens"));
   offload_options options;
   options.ring = 60;
-  CHECK_THROWS_WITH(shadow_kv::plan<bfloat16>({4, 4, 64, {100}}, options), contains("the ring has 60 tokens"));
+  CHECK_THROWS_WITH(shadow_kv::plan<bfloat16>(cpu{}, {4, 4, 64, {100}}, options), contains("the ring has 60 tokens"));
   options = {};
   options.slots = 3;
-  CHECK_THROWS_WITH(shadow_kv::plan<bfloat16>({4, 4, 64, {1000}}, options),
+  CHECK_THROWS_WITH(shadow_kv::plan<bfloat16>(cpu{}, {4, 4, 64, {1000}}, options),
                     contains("there are 3 slots but at least 118"));
   options = {};
   options.softmax_scale = NAN;
-  CHECK_THROWS_WITH(shadow_kv::plan<bfloat16>({4, 4, 64, {1000}}, options),
+  CHECK_THROWS_WITH(shadow_kv::plan<bfloat16>(cpu{}, {4, 4, 64, {1000}}, options),
                     contains("the scale of the softmax is nan"));
-  auto const plan = with_rank<32>::plan<bfloat16>({9, 3, 64, {tokens}});
+  auto const plan = with_rank<32>::plan<bfloat16>(cpu{}, {9, 3, 64, {tokens}});
   std::vector<std::byte> none;
-  CHECK_THROWS_WITH(with_rank<32>::open(plan, none, none, embedding()), contains("the workspace has 0 bytes"));
+  CHECK_THROWS_WITH(with_rank<32>::open(cpu{}, plan, none, none, embedding()), contains("the workspace has 0 bytes"));
   buffer<std::byte> device(plan.device.bytes());
   buffer<std::byte> host(plan.host.bytes());
   rotary_tables const few(rotary_frequencies(10000.0, 64), 256);
-  CHECK_THROWS_WITH(with_rank<32>::open(plan, device.view(), host.view(), few.embedding(rotary_pairs::halves)),
+  CHECK_THROWS_WITH(with_rank<32>::open(cpu{}, plan, device.view(), host.view(), few.embedding(rotary_pairs::halves)),
                     contains("the embedding has 256 positions but the longest sequence has room for 520"));
   rotary_tables const wide(rotary_frequencies(10000.0, 128), 1024);
-  CHECK_THROWS_WITH(with_rank<32>::open(plan, device.view(), host.view(), wide.embedding(rotary_pairs::halves)),
+  CHECK_THROWS_WITH(with_rank<32>::open(cpu{}, plan, device.view(), host.view(), wide.embedding(rotary_pairs::halves)),
                     contains("the embedding turns 128 channels but heads have 64"));
 }
 

@@ -25,7 +25,7 @@ namespace {
 using namespace tessera;
 /// The method with values kept in another form.
 template <class Method, class Codec>
-using with_values = offloaded_cache<low_rank_projector<160>, typename Method::selector_type, keep_outliers<48>, Codec>;
+using with_values = offloaded_cache<low_rank<160>, typename Method::selector_type, keep_outliers<48>, Codec>;
 using codes = float8_quantizer<float8_e4m3>;
 
 /// The last problem, of any method, which is kept, since rows with the same problem follow each other.

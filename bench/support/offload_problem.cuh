@@ -333,6 +333,7 @@ class offload_problem {
   tessera::side_queue<tessera::cuda> side_{exec_, Method::side_marks, true};
   tessera::pinned_memory pinned_;
   typename Method::template plan_type<value_type> plan_ = Method::template plan<value_type>(
+      exec_,
       {query_heads, key_heads, channels,
        std::vector<std::int64_t>(static_cast<std::size_t>(setup_.sequences), setup_.tokens)},
       options(setup_));
@@ -343,7 +344,7 @@ class offload_problem {
   tessera::buffer<std::byte> host_{plan_.host.bytes(), pinned_};
   tessera::buffer<std::byte> step_{exec_, plan_.step.bytes()};
   typename Method::template cache_type<value_type> cache_ =
-      Method::open(plan_, device_.view(), host_.view(),
+      Method::open(exec_, plan_, device_.view(), host_.view(),
                    tables_.embedding(tessera::rotary_pairs::halves, within_.data(), blocks_.data()));
   device_array<value_type> dense_keys_{memory_, count_of(key_heads* setup_.tokens* channels)};
   device_array<value_type> dense_values_{memory_, count_of(key_heads* setup_.tokens* channels)};

@@ -21,15 +21,16 @@ int main() {
 
   tessera::cpu const exec;
   tessera::side_queue<tessera::cpu> const side(exec, method::side_marks, true);
-  auto const plan = method::plan<bfloat16>({heads, heads, channels, {tokens + 64}}, {.softmax_scale = 0.5F});
+  auto const plan = method::plan<bfloat16>(exec, {heads, heads, channels, {tokens + 64}}, {.softmax_scale = 0.5F});
   tessera::buffer<std::byte> device(exec, plan.device.bytes()), host(plan.host.bytes());
-  tessera::buffer<std::byte> memory(exec, tessera::max(plan.prompt.bytes(), plan.step.bytes()));
-  auto const cache = method::open(plan, device.view(), host.view(), {});  // no rotary embedding
-  method::prefill(exec, side, cache, 0, keys, values, tessera::workspace(plan.prompt, memory));
+  auto const cache = method::open(exec, plan, device.view(), host.view());  // no rotary embedding
+  auto const of_prompt = method::plan_prefill(exec, plan), of_step = method::plan_decode(exec, plan);
+  tessera::buffer<std::byte> memory(exec, tessera::max(of_prompt.bytes(), of_step.bytes()));
+  method::prefill(exec, side, cache, 0, keys, values, tessera::workspace(of_prompt, memory));
   auto const token = [](auto of, int which) { return of.slice(1, which, 1).transposed(0, 1); };  // 1 x heads x channels
   tessera::offload_tokens<bfloat16> const step{token(keys, 5000), token(keys, 0), token(values, 0)};
   tessera::offload_outputs<bfloat16> const outputs{{result.data(), {1, heads, channels}}};
-  method::decode(exec, side, cache, step, outputs, tessera::workspace(plan.step, memory));
+  method::decode(exec, side, cache, step, outputs, tessera::workspace(of_step, memory));
 
   auto const selected = method::wait_for_statistics(exec, cache).usage[0].selected;  // waits for the result, too
   std::printf("%.2f found for %.2f, with %d of %d chunks\n", static_cast<double>(tessera::load(result[0])),

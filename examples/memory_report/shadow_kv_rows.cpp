@@ -32,7 +32,7 @@ using tessera::view;
 
 /// The text is short, so few chunks are kept exactly; the paper keeps 48 of 16384.
 template <int Rank, class Selector>
-using method_with = tessera::offloaded_cache<tessera::low_rank_projector<Rank>, Selector, tessera::keep_outliers<4>>;
+using method_with = tessera::offloaded_cache<tessera::low_rank<Rank>, Selector, tessera::keep_outliers<4>>;
 using landmarks = tessera::coded_landmark_selector<8>;
 using paper_landmarks = tessera::landmark_selector<8>;
 using quest = tessera::quest_selector<8>;
@@ -47,8 +47,8 @@ auto selector_with(std::int64_t chunks) {
 }
 /// The plan for a layer.
 template <class Method>
-auto plan_for(real_layers const& data, std::int64_t tokens, std::int64_t chunks) {
-  return Method::template plan<bfloat16>({data.query_heads, data.key_heads, real_layers::channels, {tokens}},
+auto plan_for(cpu const& exec, real_layers const& data, std::int64_t tokens, std::int64_t chunks) {
+  return Method::template plan<bfloat16>(exec, {data.query_heads, data.key_heads, real_layers::channels, {tokens}},
                                          {.ring = 32, .strays = 0}, selector_with<Method>(chunks));
 }
 
@@ -61,14 +61,16 @@ class layer_cache {
         layer_(layer),
         exec_(exec),
         side_(exec, 1),
-        plan_(plan_for<Method>(data, data.tokens, most_chunks)),
+        plan_(plan_for<Method>(exec, data, data.tokens, most_chunks)),
         memory_(plan_.device.bytes()),
         store_(plan_.host.bytes()),
-        prompt_(plan_.prompt.bytes()),
-        step_(plan_.step.bytes()),
+        prompt_plan_(Method::plan_prefill(exec, plan_)),
+        step_plan_(Method::plan_decode(exec, plan_)),
+        prompt_(prompt_plan_.bytes()),
+        step_(step_plan_.bytes()),
         cache_(open(most_chunks)) {
     Method::prefill(exec_, side_, cache_, 0, keys().slice(1, 0, first_step()), values().slice(1, 0, first_step()),
-                    tessera::workspace(plan_.prompt, prompt_));
+                    tessera::workspace(prompt_plan_, prompt_));
     exec_.wait();
     prefilled_[0].assign(memory_.begin(), memory_.end());
     prefilled_[1].assign(store_.begin(), store_.end());
@@ -90,7 +92,7 @@ class layer_cache {
     tessera::offload_outputs<float> const out{{result.data(), {1, data_.query_heads, real_layers::channels}}};
     Method::decode(exec_, side_, cache_,
                    {one(data_.queries_in(layer_.queries), query), one(keys(), at), one(values(), at)}, out,
-                   tessera::workspace(plan_.step, step_));
+                   tessera::workspace(step_plan_, step_));
     exec_.wait();
     return result;
   }
@@ -107,7 +109,7 @@ class layer_cache {
   }
   /// Adds the tokens that the head has selected. Call it after the step.
   void add_selected(std::int64_t head, std::vector<bool>& tokens) {
-    auto const step = plan_.step_of(tessera::workspace(plan_.step, step_), 1, {});
+    auto const step = plan_.step_of(tessera::workspace(step_plan_, step_), 1, {});
     for (std::int64_t i = 0; i < step.selected_counts(0, head); ++i) {
       add_chunk(tokens, step.selected(0, head, i));
     }
@@ -118,7 +120,7 @@ class layer_cache {
   static_assert(Method::selector_type::chunk == landmarks::chunk);
 
   cache_type open(std::int64_t chunks) {
-    return Method::open(plan_, memory_.view(), store_.view(), data_.rotary(), selector_with<Method>(chunks));
+    return Method::open(exec_, plan_, memory_.view(), store_.view(), data_.rotary(), selector_with<Method>(chunks));
   }
   static void add_chunk(std::vector<bool>& tokens, std::int64_t chunk) {
     if (chunk >= 0) {
@@ -136,6 +138,8 @@ class layer_cache {
   typename Method::template plan_type<bfloat16> plan_;
   tessera::buffer<std::byte> memory_;
   tessera::buffer<std::byte> store_;
+  tessera::workspace_plan prompt_plan_;
+  tessera::workspace_plan step_plan_;
   tessera::buffer<std::byte> prompt_;
   tessera::buffer<std::byte> step_;
   std::vector<std::byte> prefilled_[2];
@@ -181,10 +185,10 @@ void add_rows(shadow_kv_report& report, std::string const& name, std::vector<std
   cpu const exec{.threads = options.threads};
   std::vector<shadow_kv_row> rows;
   for (std::int64_t const chunks : budgets) {
-    auto const plan = plan_for<Method>(data, data.tokens, chunks);
-    auto const long_plan = plan_for<Method>(data, long_context, chunks);
+    auto const plan = plan_for<Method>(exec, data, data.tokens, chunks);
+    auto const long_plan = plan_for<Method>(exec, data, long_context, chunks);
     rows.push_back({.selector = name,
-                    .rank = Method::rank,
+                    .rank = plan.extents.rank,
                     .chunks = chunks,
                     .device_bytes = plan.device.bytes(),
                     .host_bytes = plan.host.bytes(),
@@ -202,10 +206,10 @@ void add_rows(shadow_kv_report& report, std::string const& name, std::vector<std
 
 template <class Method>
 shadow_kv_plan plan_of(std::string mode, tessera::offload_shape const& shape) {
-  auto const plan = Method::template plan<bfloat16>(shape);
+  auto const plan = Method::template plan<bfloat16>(cpu{}, shape);
   std::int64_t const elements = 2 * shape.tokens[0] * shape.key_heads * shape.channels;
   return {std::move(mode),     elements,          elements * std::int64_t{sizeof(bfloat16)},
-          plan.device.bytes(), plan.host.bytes(), plan.step.bytes()};
+          plan.device.bytes(), plan.host.bytes(), Method::plan_decode(cpu{}, plan).bytes()};
 }
 
 double ratio(std::int64_t before, std::int64_t after) {
@@ -237,8 +241,8 @@ shadow_kv_report measure_shadow_kv(report_options const& options) {
     return std::pair(-a.rank, a.chunks) < std::pair(-b.rank, b.chunks);
   });
   tessera::offload_shape const llama{32, 8, 128, {long_context}};
-  using with_coded_values = tessera::offloaded_cache<tessera::low_rank_projector<160>, landmarks,
-                                                     tessera::keep_outliers<48>, tessera::symmetric_quantizer<4, 64>>;
+  using with_coded_values = tessera::offloaded_cache<tessera::low_rank<160>, landmarks, tessera::keep_outliers<48>,
+                                                     tessera::symmetric_quantizer<4, 64>>;
   report.planned_for = tessera::join("Llama 3 8B, a layer, ", llama.tokens[0], " tokens");
   report.plans = {plan_of<tessera::shadow_kv>("shadow_kv", llama),
                   plan_of<tessera::shadow_kv_paper>("shadow_kv_paper", llama),

@@ -120,32 +120,33 @@ class long_cache_on final : public long_cache {
       : device_(device),
         exec_(Device::executor(device)),
         side_(exec_, method::side_marks, true),
-        plan_(method::plan<bfloat16>({shape.query_heads, shape.key_heads, shape.channels, shape.tokens}, {},
+        plan_(method::plan<bfloat16>(exec_, {shape.query_heads, shape.key_heads, shape.channels, shape.tokens}, {},
                                      selector_of(shape))),
+        prompt_plan_(method::plan_prefill(exec_, plan_)),
+        step_plan_(method::plan_decode(exec_, plan_)),
         on_device_(bytes_on(device, plan_.device.bytes())),
         on_host_(Device::host_bytes(plan_.host.bytes())),
         tables_(tessera::rotary_frequencies(shape.rotary_base, static_cast<int>(shape.channels)), longest(shape) + 64),
         within_(copied(tables_.within(), device)),
         blocks_(copied(tables_.blocks(), device)),
-        cache_(method::open(plan_, aligned_bytes(on_device_), aligned_bytes(on_host_),
+        cache_(method::open(exec_, plan_, aligned_bytes(on_device_), aligned_bytes(on_host_),
                             tables_.embedding(tessera::rotary_pairs::halves, data_of<tessera::rotation>(within_),
-                                              data_of<tessera::rotation>(blocks_)),
-                            selector_of(shape))) {}
+                                              data_of<tessera::rotation>(blocks_)))) {}
 
   void prefill(std::int64_t sequence, torch::Tensor const& keys, torch::Tensor const& values) override {
-    auto space = scratch(exec_, plan_.prompt);
+    auto space = scratch(exec_, prompt_plan_);
     method::prefill(exec_, side_, cache_, sequence, view_of<bfloat16, 3>(keys, device_),
-                    view_of<bfloat16, 3>(values, device_), tessera::workspace(plan_.prompt, space));
+                    view_of<bfloat16, 3>(values, device_), tessera::workspace(prompt_plan_, space));
   }
 
   torch::Tensor decode(torch::Tensor const& queries, torch::Tensor const& keys, torch::Tensor const& values) override {
-    auto space = scratch(exec_, plan_.step);
+    auto space = scratch(exec_, step_plan_);
     torch::Tensor result = torch::empty(queries.sizes(), queries.options());
     method::decode(exec_, side_, cache_,
                    {view_of<bfloat16, 3>(queries, device_), view_of<bfloat16, 3>(keys, device_),
                     view_of<bfloat16, 3>(values, device_)},
                    tessera::offload_outputs<bfloat16>{writable<bfloat16, 3>(result)},
-                   tessera::workspace(plan_.step, space));
+                   tessera::workspace(step_plan_, space));
     return result;
   }
 
@@ -170,6 +171,8 @@ class long_cache_on final : public long_cache {
   executor_type const& exec_;
   tessera::side_queue<executor_type> side_;
   method::plan_type<bfloat16> plan_;
+  tessera::workspace_plan prompt_plan_;
+  tessera::workspace_plan step_plan_;
   torch::Tensor on_device_;
   torch::Tensor on_host_;
   tessera::rotary_tables tables_;

@@ -28,7 +28,7 @@ using tessera::workspace;
 
 /// The paper's method with other selectors, and fewer outliers for a context this short.
 template <class Selector>
-using method_of = tessera::offloaded_cache<tessera::low_rank_projector<96>, Selector, tessera::keep_outliers<4>>;
+using method_of = tessera::offloaded_cache<tessera::low_rank<96>, Selector, tessera::keep_outliers<4>>;
 
 constexpr std::size_t which = 1;  // layer 15
 
@@ -56,15 +56,17 @@ outcome generate(real_layers const& data, Selector const& selector) {
   tessera::side_queue<tessera::cpu> const side(exec, 1);  // on a GPU: a second stream, for copies over the bus
   tessera::offload_options options;
   options.ring = 32;
-  auto const plan = method::template plan<bfloat16>({data.query_heads, data.key_heads, data.channels, {data.tokens}},
-                                                    options, selector);
+  auto const plan = method::template plan<bfloat16>(
+      exec, {data.query_heads, data.key_heads, data.channels, {data.tokens}}, options, selector);
   buffer<std::byte> device(exec, plan.device.bytes());
   buffer<std::byte> host(exec, plan.host.bytes());  // on a GPU: pinned memory
-  buffer<std::byte> prompt_memory(exec, plan.prompt.bytes());
-  buffer<std::byte> step_memory(exec, plan.step.bytes());
-  auto const cache = method::open(plan, device.view(), host.view(), data.rotary(), selector);
+  auto const of_prompt = method::plan_prefill(exec, plan);
+  auto const of_step = method::plan_decode(exec, plan);
+  buffer<std::byte> prompt_memory(exec, of_prompt.bytes());
+  buffer<std::byte> step_memory(exec, of_step.bytes());
+  auto const cache = method::open(exec, plan, device.view(), host.view(), data.rotary());
   method::prefill(exec, side, cache, 0, keys.slice(1, 0, prompt), values.slice(1, 0, prompt),
-                  workspace(plan.prompt, prompt_memory));
+                  workspace(of_prompt, prompt_memory));
 
   std::vector<float> found(layer.queries.size());
   view<float, 3> const results(found.data(), {data.query_heads, data.queries, data.channels});
@@ -72,7 +74,7 @@ outcome generate(real_layers const& data, Selector const& selector) {
     view<float, 3> const result(&results(0, step, 0), {1, data.query_heads, data.channels}, {0, results.stride(0), 1});
     method::decode(exec, side, cache,
                    {token_of(queries, step), token_of(keys, prompt + step), token_of(values, prompt + step)},
-                   tessera::offload_outputs<float>{result}, workspace(plan.step, step_memory));
+                   tessera::offload_outputs<float>{result}, workspace(of_step, step_memory));
   }
   auto const statistics = method::wait_for_statistics(exec, cache);
   return {relative_error(found, layer), statistics.hit_rate(), plan.device.bytes(), plan.host.bytes()};

@@ -93,8 +93,8 @@
 /// which reports sequences that are full to exec.wait().
 #pragma once
 
+#include <tessera/algorithm/offloaded_cache/low_rank_keys.hpp>
 #include <tessera/algorithm/offloaded_cache/offloaded_cache.hpp>
-#include <tessera/project/low_rank.hpp>
 #include <tessera/select/coded_landmark.hpp>
 #include <tessera/select/keep_outliers.hpp>
 #include <tessera/select/landmark.hpp>
@@ -104,10 +104,10 @@ inline namespace v0 {
 
 /// The paper's method with its parameters, but landmarks in 8 bits. coded_landmark_selector's `chunks` (256) is the
 /// number of chunks that a head selects.
-using shadow_kv = offloaded_cache<low_rank_projector<160>, coded_landmark_selector<8>, keep_outliers<48>>;
+using shadow_kv = offloaded_cache<low_rank<160>, coded_landmark_selector<8>, keep_outliers<48>>;
 
 /// The paper's method with its parameters, and landmarks in bfloat16 as in the paper.
-using shadow_kv_paper = offloaded_cache<low_rank_projector<160>, landmark_selector<8>, keep_outliers<48>>;
+using shadow_kv_paper = offloaded_cache<low_rank<160>, landmark_selector<8>, keep_outliers<48>>;
 
 }  // namespace v0
 }  // namespace tessera

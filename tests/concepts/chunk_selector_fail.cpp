@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // expect: a ChunkSelector is a Selector, or has reduce\(keys, piece, channels, kept\)
+#include <tessera/algorithm/offloaded_cache/low_rank_keys.hpp>
 #include <tessera/algorithm/offloaded_cache/offloaded_cache.hpp>
-#include <tessera/project/low_rank.hpp>
+#include <tessera/exec/cpu.hpp>
 #include <tessera/select/keep_outliers.hpp>
 #include <tessera/select/recent.hpp>
 
@@ -25,8 +26,8 @@ using selector = without_reduce;
 using selector = tessera::recent_selector<8>;
 #endif
 
-using method = tessera::offloaded_cache<tessera::low_rank_projector<16>, selector, tessera::keep_outliers<48>>;
+using method = tessera::offloaded_cache<tessera::low_rank<16>, selector, tessera::keep_outliers<48>>;
 
 auto make_plan(tessera::offload_shape const& shape) {
-  return method::plan<tessera::bfloat16>(shape);
+  return method::plan<tessera::bfloat16>(tessera::cpu{}, shape);
 }

@@ -13,6 +13,7 @@
 #include <tessera/algorithm/offloaded_cache/offloaded_cache.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/exec/buffer.hpp>
+#include <tessera/exec/cpu.hpp>
 #include <tessera/exec/side_queue.hpp>
 #include <tessera/project/rotary_tables.hpp>
 #include <tessera/testing/generators.hpp>
@@ -173,15 +174,17 @@ class host_cache {
   using cache_type = typename Method::template cache_type<T>;
 
   host_cache(offload_heads const& heads, std::vector<std::int64_t> tokens, tessera::rotary_embedding const& rotary,
-             tessera::offload_options const& options = {}, typename Method::selector_type const& selector = {})
+             tessera::offload_options const& options = {}, typename Method::selector_type const& selector = {},
+             typename Method::key_store_type const& keys = {})
       : heads_(heads),
-        plan_(Method::template plan<T>({heads.query_heads, heads.key_heads, heads.channels, std::move(tokens)}, options,
-                                       selector)),
+        plan_(Method::template plan<T>(tessera::cpu{},
+                                       {heads.query_heads, heads.key_heads, heads.channels, std::move(tokens)}, options,
+                                       selector, keys)),
         device_(plan_.device.bytes()),
         host_(plan_.host.bytes()),
-        prompt_(plan_.prompt.bytes()),
-        step_(plan_.step.bytes()),
-        cache_(make(rotary, selector)) {}
+        prompt_(Method::plan_prefill(tessera::cpu{}, plan_).bytes()),
+        step_(Method::plan_decode(tessera::cpu{}, plan_).bytes()),
+        cache_(make(rotary)) {}
 
   /// Caches the first `count` tokens of a sequence in pieces.
   template <class Executor>
@@ -243,11 +246,11 @@ class host_cache {
   [[nodiscard]] tessera::workspace prompt_space() { return {plan_.prompt, prompt_.view()}; }
 
  private:
-  cache_type make(tessera::rotary_embedding const& rotary, typename Method::selector_type const& selector) {
+  cache_type make(tessera::rotary_embedding const& rotary) {
     for (auto* block : {&device_, &host_, &prompt_, &step_}) {
       std::fill(block->begin(), block->end(), std::byte{0xfb});
     }
-    return Method::open(plan_, device_.view(), host_.view(), rotary, selector);
+    return Method::open(tessera::cpu{}, plan_, device_.view(), host_.view(), rotary);
   }
   [[nodiscard]] tessera::view<T const, 3> part(offload_sequence<T> const& s, std::vector<T> const& heads,
                                                std::int64_t first, std::int64_t count) const {

@@ -52,7 +52,7 @@ class step_problem {
       : setup_(setup),
         tables_(setup.turning > 0 ? tessera::rotary_frequencies(500000.0, setup.turning) : std::vector<double>{}, 8192),
         all_positions_(turns_of_all()),
-        plan_(Method::template plan<T>(shape(setup), options(setup), selector(setup))),
+        plan_(Method::template plan<T>(exec_, shape(setup), options(setup), selector(setup))),
         named_(exec_, 8),
         within_(on_device(setup_.has_one_table ? all_positions_ : tables_.within())),
         around_(on_device(tables_.blocks())) {
@@ -200,7 +200,7 @@ class step_problem {
   }
   blocks_type open(tessera::array_view<std::byte> device, tessera::array_view<std::byte> host,
                    tessera::array_view<std::byte> step, tessera::rotary_embedding const& embedding) const {
-    return {Method::open(plan_, device, host, embedding, selector(setup_)),
+    return {Method::open(exec_, plan_, device, host, embedding, selector(setup_)),
             plan_.step_of(tessera::workspace(plan_.step, step), steps(), {})};
   }
 

@@ -10,12 +10,12 @@
 #include <cstring>
 #include <vector>
 
+#include <tessera/algorithm/offloaded_cache/low_rank_keys.hpp>
 #include <tessera/algorithm/offloaded_cache/offloaded_cache.cuh>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/side_queue.cuh>
-#include <tessera/project/low_rank.hpp>
 #include <tessera/select/keep_outliers.hpp>
 
 #include "support/catch.hpp"
@@ -30,7 +30,7 @@ namespace tessera_test {
 template <class S>
 class selector_check {
   using T = tessera::bfloat16;
-  using method = tessera::offloaded_cache<tessera::low_rank_projector<128>, S, tessera::keep_outliers<4>>;
+  using method = tessera::offloaded_cache<tessera::low_rank<128>, S, tessera::keep_outliers<4>>;
   using problem_type = step_problem<method, T>;
   using E = typename problem_type::element;
   using blocks = typename problem_type::blocks_type;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cstdint>
 
+#include <tessera/algorithm/offloaded_cache/low_rank_keys.hpp>
 #include <tessera/algorithm/offloaded_cache/offloaded_cache.cuh>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
-#include <tessera/project/low_rank.hpp>
 #include <tessera/quantize/scaled_float.hpp>
 #include <tessera/select/coded_landmark.hpp>
 #include <tessera/select/keep_outliers.hpp>
@@ -20,8 +20,7 @@ using namespace tessera_test;
 namespace {
 
 template <int Rank, int Chunk = 8, class Codec = exact_values, class Group = group_max>
-using coded_cache_of =
-    offloaded_cache<low_rank_projector<Rank>, coded_landmark_selector<Chunk, Group>, keep_outliers<4>, Codec>;
+using coded_cache_of = offloaded_cache<low_rank<Rank>, coded_landmark_selector<Chunk, Group>, keep_outliers<4>, Codec>;
 
 }  // namespace
 

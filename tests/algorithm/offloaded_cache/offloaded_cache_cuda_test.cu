@@ -3,13 +3,13 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/algorithm/offloaded_cache/low_rank_keys.hpp>
 #include <tessera/algorithm/offloaded_cache/offloaded_cache.cuh>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/cuda_memory.cuh>
 #include <tessera/exec/side_queue.cuh>
-#include <tessera/project/low_rank.hpp>
 #include <tessera/select/coded_landmark.hpp>
 #include <tessera/select/keep_outliers.hpp>
 #include <tessera/select/landmark.hpp>
@@ -33,7 +33,7 @@ using tessera_test::relative_error;
 namespace {
 
 template <class Selector>
-using method_with = offloaded_cache<low_rank_projector<64>, Selector, keep_outliers<4>>;
+using method_with = offloaded_cache<low_rank<64>, Selector, keep_outliers<4>>;
 using coded = coded_landmark_selector<8>;
 using plain = landmark_selector<8>;
 using T = bfloat16;
@@ -70,15 +70,15 @@ class device_cache {
                value_store store = value_store::host)
       : exec_(exec),
         side_(exec, method::side_marks, true),
-        plan_(method::template plan<T>({heads.query_heads, heads.key_heads, heads.channels, tokens}, options_of(store),
-                                       selector)),
+        plan_(method::template plan<T>(exec, {heads.query_heads, heads.key_heads, heads.channels, tokens},
+                                       options_of(store), selector)),
         within_(on_device(exec, tables().within())),
         blocks_(on_device(exec, tables().blocks())),
         device_(exec, plan_.device.bytes()),
         host_(plan_.host.bytes(), pinned_),
-        prompt_(exec, plan_.prompt.bytes()),
-        step_(exec, plan_.step.bytes()),
-        cache_(method::open(plan_, device_.view(), host_.view(),
+        prompt_(exec, method::plan_prefill(exec, plan_).bytes()),
+        step_(exec, method::plan_decode(exec, plan_).bytes()),
+        cache_(method::open(exec, plan_, device_.view(), host_.view(),
                             tables().embedding(rotary_pairs::halves, within_.data(), blocks_.data()), selector)) {
     exec.wait();
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <tessera/core/bfloat16.hpp>
+#include <tessera/exec/cpu.hpp>
 #include <tessera/quantize/symmetric.hpp>
 #include <tessera/shadow_kv.hpp>
 
@@ -22,7 +23,7 @@ constexpr std::int64_t chunk = 8;
 constexpr std::int64_t ring = 64;
 
 template <class Codec>
-using method_with = offloaded_cache<low_rank_projector<rank>, coded_landmark_selector<chunk>, keep_outliers<48>, Codec>;
+using method_with = offloaded_cache<low_rank<rank>, coded_landmark_selector<chunk>, keep_outliers<48>, Codec>;
 using method = method_with<exact_values>;
 
 offload_shape two_heads() {
@@ -32,7 +33,7 @@ offload_shape two_heads() {
 template <class Error>
 std::string complaint(offload_shape const& asked, offload_options const& options = {}) {
   try {
-    auto const plan = method::plan<bfloat16>(asked, options);
+    auto const plan = method::plan<bfloat16>(cpu{}, asked, options);
   } catch (Error const& error) {
     return error.what();
   }
@@ -75,7 +76,7 @@ std::vector<std::int64_t> part_sizes(Plan const& plan, std::int64_t steps) {
 }  // namespace
 
 TEST_CASE("sequences have rows for what leaves the ring, one behind the other", "[host]") {
-  auto const plan = method::plan<bfloat16>(two_heads());
+  auto const plan = method::plan<bfloat16>(cpu{}, two_heads());
   CHECK(plan.first_rows == std::vector<std::int64_t>{0, 118, 118, 148});  // (1000 - 56) / 8 and (300 - 56) / 8
   CHECK(plan.capacity(0) == 118);
   CHECK(plan.capacity(1) == 0);
@@ -88,12 +89,12 @@ TEST_CASE("sequences have rows for what leaves the ring, one behind the other", 
                               {ring + chunk - 1, 1},
                               {ring + chunk, 2}}) {
     CAPTURE(tokens);
-    CHECK(method::plan<bfloat16>({8, 2, 64, {tokens}}).extents.rows == rows);
+    CHECK(method::plan<bfloat16>(cpu{}, {8, 2, 64, {tokens}}).extents.rows == rows);
   }
 }
 
 TEST_CASE("values are where the options say, and products are kept once", "[host]") {
-  auto const there = method::plan<bfloat16>(two_heads());
+  auto const there = method::plan<bfloat16>(cpu{}, two_heads());
   std::int64_t const of_values = 148 * 2 * there.record_bytes;
   CHECK(there.record_bytes >= chunk * 64 * 2);
   CHECK(bytes_of(there.host, "values") == of_values);
@@ -103,7 +104,7 @@ TEST_CASE("values are where the options say, and products are kept once", "[host
   offload_options options;
   options.values = value_store::device;
   options.keeps_products = true;
-  auto const here = method::plan<bfloat16>(two_heads(), options);
+  auto const here = method::plan<bfloat16>(cpu{}, two_heads(), options);
   CHECK(here.host.bytes() == 0);
   CHECK(bytes_of(here.device, "values") == of_values);
   CHECK(bytes_of(here.prompt, "products of channels") == 0);
@@ -113,7 +114,7 @@ TEST_CASE("values are where the options say, and products are kept once", "[host
 }
 
 TEST_CASE("parts of a step follow each other and leave none out", "[host]") {
-  auto const over_bus = method::plan<bfloat16>(two_heads());
+  auto const over_bus = method::plan<bfloat16>(cpu{}, two_heads());
   CHECK(over_bus.parts_of(0) == 1);
   CHECK(part_sizes(over_bus, 0) == std::vector<std::int64_t>{0});
   CHECK(part_sizes(over_bus, 1) == std::vector<std::int64_t>{1});
@@ -125,9 +126,9 @@ TEST_CASE("parts of a step follow each other and leave none out", "[host]") {
   }
   offload_options options;
   options.values = value_store::device;
-  auto const on_device = method::plan<bfloat16>(two_heads(), options);
+  auto const on_device = method::plan<bfloat16>(cpu{}, two_heads(), options);
   CHECK(part_sizes(on_device, 16) == std::vector<std::int64_t>{16});
-  auto const coded = method_with<symmetric_quantizer<8, 64>>::plan<bfloat16>(two_heads());
+  auto const coded = method_with<symmetric_quantizer<8, 64>>::plan<bfloat16>(cpu{}, two_heads());
   CHECK(part_sizes(coded, 16) == std::vector<std::int64_t>{4, 4, 4, 4});
 }
 

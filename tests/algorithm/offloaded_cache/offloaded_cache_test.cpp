@@ -9,7 +9,7 @@
 
 #include <tessera/algorithm/offloaded_cache/offloaded_cache.hpp>
 #include <tessera/exec/cpu.hpp>
-#include <tessera/project/low_rank.hpp>
+#include <tessera/algorithm/offloaded_cache/low_rank_keys.hpp>
 #include <tessera/select/coded_landmark.hpp>
 #include <tessera/select/keep_outliers.hpp>
 #include <tessera/select/landmark.hpp>
@@ -30,9 +30,9 @@ using tessera_test::relative_error;
 
 namespace {
 
-using full_rank = offloaded_cache<low_rank_projector<32>, landmark_selector<8>, keep_outliers<3>>;
-using low_rank = offloaded_cache<low_rank_projector<16>, landmark_selector<8>, keep_outliers<3>>;
-using with_codes = offloaded_cache<low_rank_projector<16>, coded_landmark_selector<8>, keep_outliers<3>>;
+using full_rank = offloaded_cache<low_rank<32>, landmark_selector<8>, keep_outliers<3>>;
+using few_directions = offloaded_cache<low_rank<16>, landmark_selector<8>, keep_outliers<3>>;
+using with_codes = offloaded_cache<low_rank<16>, coded_landmark_selector<8>, keep_outliers<3>>;
 
 constexpr offload_heads small_heads{4, 2, 16};
 
@@ -126,18 +126,18 @@ TEST_CASE("a step attends to the ring, the exact and the selected chunks and to 
 TEST_CASE("what lies in slots changes no bit of the results", "[host]") {
   cpu const exec{.threads = 2};
   auto const s = make_sequence<bfloat16>(small_heads, 500, 7);
-  host_cache<low_rank, bfloat16> one(small_heads, {500}, embedding(), {}, {.chunks = 6});
+  host_cache<few_directions, bfloat16> one(small_heads, {500}, embedding(), {}, {.chunks = 6});
   auto const with = generate(exec, one, s, 390);
   offload_options options;
   options.keeps_slots = false;
-  host_cache<low_rank, bfloat16> two(small_heads, {500}, embedding(), options, {.chunks = 6});
+  host_cache<few_directions, bfloat16> two(small_heads, {500}, embedding(), options, {.chunks = 6});
   CHECK(with == generate(exec, two, s, 390));
   options.keeps_slots = true;
   options.slots = 17;
-  host_cache<low_rank, bfloat16> three(small_heads, {500}, embedding(), options, {.chunks = 6});
+  host_cache<few_directions, bfloat16> three(small_heads, {500}, embedding(), options, {.chunks = 6});
   CHECK(with == generate(exec, three, s, 390));
   options.values = value_store::device;
-  host_cache<low_rank, bfloat16> four(small_heads, {500}, embedding(), options, {.chunks = 6});
+  host_cache<few_directions, bfloat16> four(small_heads, {500}, embedding(), options, {.chunks = 6});
   CHECK(four.plan().host.bytes() == 0);
   CHECK(with == generate(exec, four, s, 390));
   // The same queries find their chunks in slots, and more slots keep more of them.
@@ -159,13 +159,13 @@ TEST_CASE("a ragged batch has the bits that its sequences have alone", "[host]")
     all.push_back(make_sequence<bfloat16>(small_heads, prompts[i] + 80, 50 + i));
     room.push_back(all.back().tokens);
   }
-  host_cache<low_rank, bfloat16> batch(small_heads, room, embedding(), {}, {.chunks = 4});
+  host_cache<few_directions, bfloat16> batch(small_heads, room, embedding(), {}, {.chunks = 4});
   for (std::size_t i = prompts.size(); i-- > 0;) {
     batch.prefill(exec, static_cast<std::int64_t>(i), all[i], prompts[i]);
   }
   std::vector<std::vector<std::vector<float>>> alone;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
-    host_cache<low_rank, bfloat16> single(small_heads, {room[i]}, embedding(), {}, {.chunks = 4});
+    host_cache<few_directions, bfloat16> single(small_heads, {room[i]}, embedding(), {}, {.chunks = 4});
     alone.push_back(generate(exec, single, all[i], prompts[i]));
   }
   std::size_t const size = 4 * 16;
@@ -197,7 +197,7 @@ TEST_CASE("a ragged batch has the bits that its sequences have alone", "[host]")
   exec.wait();
 }
 
-TEMPLATE_TEST_CASE("a prompt in pieces has the bits of a prompt at once", "[host]", low_rank, with_codes) {
+TEMPLATE_TEST_CASE("a prompt in pieces has the bits of a prompt at once", "[host]", few_directions, with_codes) {
   cpu const exec{.threads = 2};
   auto const s = make_sequence<bfloat16>(small_heads, 330, 8);
   host_cache<TestType, bfloat16> whole(small_heads, {330}, embedding(), {}, {.chunks = 4});
@@ -219,7 +219,8 @@ TEMPLATE_TEST_CASE("a prompt in pieces has the bits of a prompt at once", "[host
   CHECK(std::equal(a.ring_keys.data, a.ring_keys.data + 2 * 53 * 16, b.ring_keys.data));
 }
 
-TEMPLATE_TEST_CASE("a sequence that was generated is kept as one that was a prompt", "[host]", low_rank, with_codes) {
+TEMPLATE_TEST_CASE("a sequence that was generated is kept as one that was a prompt", "[host]", few_directions,
+                   with_codes) {
   cpu const exec{.threads = 2};
   auto const s = make_sequence<bfloat16>(small_heads, 480, 9);
   offload_options options;
@@ -251,7 +252,8 @@ TEMPLATE_TEST_CASE("a sequence that was generated is kept as one that was a prom
   }
 }
 
-TEMPLATE_TEST_CASE("a NaN among keys makes its sequence's results NaN and no other's", "[host]", low_rank, with_codes) {
+TEMPLATE_TEST_CASE("a NaN among keys makes its sequence's results NaN and no other's", "[host]", few_directions,
+                   with_codes) {
   cpu const exec{.threads = 2};
   auto broken = make_sequence<bfloat16>(small_heads, 420, 11);
   auto const whole = make_sequence<bfloat16>(small_heads, 420, 12);
@@ -347,12 +349,12 @@ TEST_CASE("parts of a step are all of its sequences, one after the other", "[hos
       offload_options options;
       options.values = store;
       offload_shape const shape{4, 2, 16, std::vector<std::int64_t>(static_cast<std::size_t>(steps), 100)};
-      auto const plan = low_rank::plan<float>(shape, options);
+      auto const plan = few_directions::plan<float>(cpu{}, shape, options);
       buffer<std::byte> room(plan.step.bytes());
       auto const step = plan.step_of(workspace(plan.step, room.view()), steps, {});
       int const parts = plan.parts_of(steps);
       REQUIRE(parts >= 1);
-      REQUIRE(parts <= low_rank::side_marks);
+      REQUIRE(parts <= few_directions::side_marks);
       std::int64_t next = 0;
       for (int i = 0; i < parts; ++i) {
         auto const part = plan.part_of(step, i);
@@ -365,7 +367,7 @@ TEST_CASE("parts of a step are all of its sequences, one after the other", "[hos
   }
 }
 
-TEMPLATE_TEST_CASE("steps keep the rules for programs", "[host]", low_rank, with_codes) {
+TEMPLATE_TEST_CASE("steps keep the rules for programs", "[host]", few_directions, with_codes) {
   auto const s = make_sequence<float>(small_heads, 92, 12);
   offload_options options;
   options.ring = 16;
@@ -388,21 +390,21 @@ TEST_CASE("new directions hold what the prompt did not have", "[host]") {
   offload_options options;
   options.keeps_products = true;
   options.strays = 0;
-  host_cache<low_rank, float> cache(small_heads, {600}, embedding(), options, {.chunks = 70});
+  host_cache<few_directions, float> cache(small_heads, {600}, embedding(), options, {.chunks = 70});
   generate(exec, cache, s, 200);
   auto const& known = cache.memory().sequences[0];
   CHECK(known.residual < 0.1F);
   REQUIRE(known.streamed == cache.plan().extents.archived(600) - cache.plan().extents.archived(200));
   CHECK(known.streamed_residual / static_cast<float>(known.streamed) > 5 * known.residual);
   float const prompt_residual = known.residual;
-  low_rank::refit(exec, cache.cache(), 0, cache.prompt_space());
+  few_directions::refit(exec, cache.cache(), 0, cache.prompt_space());
   CHECK(known.streamed == 0);
   CHECK(known.residual > prompt_residual);
   CHECK(known.residual < 0.35F);
   // The prompt's own chunks, which the old directions held, are rebuilt about as well as before.
   auto const result = cache.decode(exec, {&prompt}, {599});
   CHECK(std::all_of(result.begin(), result.end(), [](float x) { return std::isfinite(x); }));
-  auto const statistics = low_rank::wait_for_statistics(exec, cache.cache());
+  auto const statistics = few_directions::wait_for_statistics(exec, cache.cache());
   CHECK(statistics.sequences[0].tokens == 601);
   CHECK(statistics.hit_rate() > 0.5);
 }

@@ -8,9 +8,9 @@
 #include <set>
 #include <vector>
 
+#include <tessera/algorithm/offloaded_cache/low_rank_keys.hpp>
 #include <tessera/algorithm/offloaded_cache/offloaded_cache.hpp>
 #include <tessera/exec/cpu.hpp>
-#include <tessera/project/low_rank.hpp>
 #include <tessera/select/keep_outliers.hpp>
 #include <tessera/select/landmark.hpp>
 
@@ -106,7 +106,7 @@ double maximum_of(row const& scores) {
 /// ranking.
 template <class Group>
 std::vector<int> differing_choices(std::vector<ranking> const& rankings, double softmax_scale, int* asked) {
-  using method = offloaded_cache<low_rank_projector<16>, landmark_selector<8, Group>, keep_outliers<3>>;
+  using method = offloaded_cache<low_rank<16>, landmark_selector<8, Group>, keep_outliers<3>>;
   constexpr std::int64_t prompt = 420;
   constexpr std::int64_t taken = 9;
   auto s = make_sequence<float>(heads, prompt + 40, 31, 0.8);
@@ -215,7 +215,7 @@ TEST_CASE("chunks are chosen by the mean of the shares where a group says so", "
 
 namespace {
 
-using without_outliers = offloaded_cache<low_rank_projector<16>, landmark_selector<8>, keep_outliers<0>>;
+using without_outliers = offloaded_cache<low_rank<16>, landmark_selector<8>, keep_outliers<0>>;
 using cache_of_strays = host_cache<without_outliers, float>;
 constexpr std::int64_t prompt_tokens = 248;  ///< 24 chunks, and 56 tokens of a ring of 64
 

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/algorithm/offloaded_cache/low_rank_keys.hpp>
 #include <tessera/algorithm/offloaded_cache/offloaded_cache.hpp>
 #include <tessera/exec/cpu.hpp>
-#include <tessera/project/low_rank.hpp>
 #include <tessera/select/coded_landmark.hpp>
 #include <tessera/select/keep_outliers.hpp>
 #include <tessera/select/key_codes.hpp>
@@ -33,7 +33,7 @@ constexpr offload_heads heads{4, 2, 16};
 constexpr float huge = 0x1p83F;  // 9.7e24; a power of two, so that everything except sums has the same bits
 
 template <class S, int Rank = 16>
-using method_of = offloaded_cache<low_rank_projector<Rank>, S, keep_outliers<3>>;
+using method_of = offloaded_cache<low_rank<Rank>, S, keep_outliers<3>>;
 
 /// The sequence with keys times `by` and queries divided by it, for which attention is the same.
 template <class T>

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
+#include <tessera/algorithm/offloaded_cache/low_rank_keys.hpp>
 #include <tessera/algorithm/offloaded_cache/offloaded_cache.cuh>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/cuda.cuh>
-#include <tessera/project/low_rank.hpp>
 #include <tessera/select/coded_landmark.hpp>
 #include <tessera/select/keep_outliers.hpp>
 
@@ -34,7 +34,7 @@ using tessera_test::to_host;
 namespace {
 
 template <int Rank>
-using method_of = offloaded_cache<low_rank_projector<Rank>, coded_landmark_selector<8>, keep_outliers<4>>;
+using method_of = offloaded_cache<low_rank<Rank>, coded_landmark_selector<8>, keep_outliers<4>>;
 using method = method_of<64>;
 using T = bfloat16;
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include <tessera/algorithm/offloaded_cache/low_rank_keys.hpp>
 #include <tessera/algorithm/offloaded_cache/offloaded_cache.hpp>
 #include <tessera/exec/cpu.hpp>
-#include <tessera/project/low_rank.hpp>
 #include <tessera/select/keep_outliers.hpp>
 #include <tessera/select/landmark.hpp>
 #include <tessera/shadow_kv.hpp>
@@ -34,7 +34,7 @@ namespace {
 constexpr offload_heads heads{4, 2, 16};
 
 template <int Rank>
-using method_of = offloaded_cache<low_rank_projector<Rank>, landmark_selector<8>, keep_outliers<3>>;
+using method_of = offloaded_cache<low_rank<Rank>, landmark_selector<8>, keep_outliers<3>>;
 
 /// The results of steps after a prompt.
 template <class Method, class T>
@@ -53,13 +53,13 @@ std::vector<float> generate(offload_heads const& n, offload_sequence<T> const& s
 }  // namespace
 
 TEST_CASE("a rank beyond the channels of keys is as many directions as there are channels", "[host]") {
-  auto const plan = shadow_kv::plan<bfloat16>({1, 1, 128, {2000}});
+  auto const plan = shadow_kv::plan<bfloat16>(cpu{}, {1, 1, 128, {2000}});
   CHECK(plan.extents.rank == 128);
   CHECK_THAT(plan.describe(), contains("keys of 128 channels of all heads in 128 directions"));
-  CHECK_THAT(shadow_kv::plan<bfloat16>({4, 4, 128, {2000}}).describe(),
+  CHECK_THAT(shadow_kv::plan<bfloat16>(cpu{}, {4, 4, 128, {2000}}).describe(),
              contains("keys of 512 channels of all heads in 160 directions"));
-  auto const exact = method_of<32>::plan<float>({4, 2, 16, {500}});
-  auto const beyond = method_of<40>::plan<float>({4, 2, 16, {500}});
+  auto const exact = method_of<32>::plan<float>(cpu{}, {4, 2, 16, {500}});
+  auto const beyond = method_of<40>::plan<float>(cpu{}, {4, 2, 16, {500}});
   CHECK(beyond.device.bytes() == exact.device.bytes());
   CHECK(beyond.prompt.bytes() == exact.prompt.bytes());
   CHECK(beyond.step.bytes() == exact.step.bytes());
@@ -139,7 +139,7 @@ TEST_CASE("sequences that a step cannot be of are reported and left as they are"
 TEST_CASE("lengths that are of another cache are reported before anything is read by them", "[host]") {
   cpu const exec{.threads = 1};
   auto const s = make_sequence<float>(heads, 300, 5);
-  auto const rows = static_cast<std::int32_t>(method_of<32>::plan<float>({4, 2, 16, {300, 300}}).extents.rows);
+  auto const rows = static_cast<std::int32_t>(method_of<32>::plan<float>(cpu{}, {4, 2, 16, {300, 300}}).extents.rows);
   for (cached_sequence const& forged :
        {cached_sequence{rows - 3, 4, 42, 2, 1.0, 0.0F, 0, 0.0F}, cached_sequence{-1, 4, 42, 2, 1.0, 0.0F, 0, 0.0F},
         cached_sequence{0, 1, 42, 2, 1.0, 0.0F, 0, 0.0F}, cached_sequence{0, 4, -24, -3, 1.0, 0.0F, 0, 0.0F},
@@ -209,7 +209,7 @@ struct few_channels_selector {
 }  // namespace
 
 TEST_CASE("a selector's own state says how much is kept of a chunk", "[host]") {
-  using method = offloaded_cache<low_rank_projector<32>, few_channels_selector, keep_outliers<3>>;
+  using method = offloaded_cache<low_rank<32>, few_channels_selector, keep_outliers<3>>;
   cpu const exec;
   auto const s = make_sequence<float>(heads, 330, 6);
   few_channels_selector const twelve{.kept_channels = 12};
@@ -234,9 +234,9 @@ TEST_CASE("a selector's own state says how much is kept of a chunk", "[host]") {
     differing += memory.landmarks(chunk, head, at % 12) == sum / 8.0F ? 0 : 1;
   }
   CHECK(differing == 0);
-  auto const plan = method::plan<float>({4, 2, 16, {330}});
+  auto const plan = method::plan<float>(cpu{}, {4, 2, 16, {330}});
   buffer<std::byte> device(plan.device.bytes());
   buffer<std::byte> host(plan.host.bytes());
-  CHECK_THROWS_WITH(method::open(plan, device.view(), host.view(), embedding(), twelve),
+  CHECK_THROWS_WITH(method::open(cpu{}, plan, device.view(), host.view(), embedding(), twelve),
                     contains("the selector keeps 12 elements of a chunk but the plan has room for 1"));
 }

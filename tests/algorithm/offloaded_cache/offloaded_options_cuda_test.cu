@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/algorithm/offloaded_cache/low_rank_keys.hpp>
 #include <tessera/algorithm/offloaded_cache/offloaded_cache.cuh>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/cuda.cuh>
-#include <tessera/project/low_rank.hpp>
 #include <tessera/quantize/scaled_float.hpp>
 #include <tessera/quantize/symmetric.hpp>
 #include <tessera/select/keep_outliers.hpp>
@@ -48,7 +48,7 @@ using tessera_test::to_host;
 namespace {
 
 template <class Codec>
-using method_of = offloaded_cache<low_rank_projector<64>, landmark_selector<8>, keep_outliers<4>, Codec>;
+using method_of = offloaded_cache<low_rank<64>, landmark_selector<8>, keep_outliers<4>, Codec>;
 using method = method_of<exact_values>;
 using T = bfloat16;
 using device_cache = offloaded_on_device<method, T>;

@@ -2,10 +2,10 @@
 // Steps with chunks of 16 tokens, other ways to join queries' scores, and coded values.
 #include <cstdint>
 
+#include <tessera/algorithm/offloaded_cache/low_rank_keys.hpp>
 #include <tessera/algorithm/offloaded_cache/offloaded_cache.cuh>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
-#include <tessera/project/low_rank.hpp>
 #include <tessera/quantize/scaled_float.hpp>
 #include <tessera/quantize/symmetric.hpp>
 #include <tessera/select/keep_outliers.hpp>
@@ -22,7 +22,7 @@ using namespace tessera_test;
 namespace {
 
 template <int Rank, int Chunk = 8, class Codec = exact_values, class Group = group_max>
-using cache_of = offloaded_cache<low_rank_projector<Rank>, landmark_selector<Chunk, Group>, keep_outliers<4>, Codec>;
+using cache_of = offloaded_cache<low_rank<Rank>, landmark_selector<Chunk, Group>, keep_outliers<4>, Codec>;
 
 }  // namespace
 

@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
+#include <tessera/algorithm/offloaded_cache/low_rank_keys.hpp>
 #include <tessera/algorithm/offloaded_cache/offloaded_cache.cuh>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/side_queue.cuh>
-#include <tessera/project/low_rank.hpp>
 #include <tessera/select/keep_outliers.hpp>
 #include <tessera/select/landmark.hpp>
 
@@ -30,7 +30,7 @@ using namespace tessera_test;
 namespace {
 
 template <int Rank>
-using cache_of = offloaded_cache<low_rank_projector<Rank>, landmark_selector<8>, keep_outliers<4>>;
+using cache_of = offloaded_cache<low_rank<Rank>, landmark_selector<8>, keep_outliers<4>>;
 
 /// The error of steps on the device against dense attention in double.
 template <class Method, class T>

@@ -32,7 +32,7 @@ constexpr offload_heads heads{4, 2, 16};
 constexpr std::int64_t width = 32;
 
 template <int Rank>
-using method_of = offloaded_cache<low_rank_projector<Rank>, landmark_selector<8>, keep_outliers<0>>;
+using method_of = offloaded_cache<low_rank<Rank>, landmark_selector<8>, keep_outliers<0>>;
 
 /// Options with which all chunks are read and none is exact.
 offload_options all_by_coefficients(bool renews = true) {

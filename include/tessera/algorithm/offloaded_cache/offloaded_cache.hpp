@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// A KV cache that keeps low-rank keys on the device and values in host or device memory. Each step reads the ring of
-/// latest tokens, a few exact chunks, and the chunks that a selector chooses.
+/// A KV cache that keeps keys in few directions or as they are, and values in host or device memory. Each step reads the
+/// ring of latest tokens, a few exact chunks, and the chunks that a selector chooses.
 ///
-///     using method = tessera::offloaded_cache<low_rank_projector<160>, landmark_selector<8>, keep_outliers<48>>;
-///     auto const plan = method::plan<bfloat16>(shape, options);
-///     auto const cache = method::open(plan, device_block, pinned_block, rotary);
+///     using method = tessera::offloaded_cache<low_rank<160>, landmark_selector<8>, keep_outliers<48>>;
+///     auto const plan = method::plan<bfloat16>(exec, shape, options);
+///     auto const cache = method::open(exec, plan, device_block, pinned_block, rotary);
 ///     side_queue<Executor> const side(exec, method::side_marks, true);
-///     method::prefill(exec, side, cache, sequence, keys, values, tessera::workspace(plan.prompt, memory));
-///     method::decode(exec, side, cache, {queries, keys, values}, offload_outputs<bfloat16>{result},
-///                    tessera::workspace(plan.step, memory));
+///     tessera::workspace const prompt_space(method::plan_prefill(exec, plan), memory);
+///     method::prefill(exec, side, cache, sequence, keys, values, prompt_space);
+///     tessera::workspace const step_space(method::plan_decode(exec, plan), memory);
+///     method::decode(exec, side, cache, {queries, keys, values}, offload_outputs<bfloat16>{result}, step_space);
+///     exec.wait();
 ///
 /// Purpose, costs and accuracy: shadow_kv.hpp, which is this cache with the paper's parameters. The memory it takes:
 /// program/offloaded_cache/cache_memory.hpp. The portable programs take any executor and any strides.
@@ -20,10 +22,12 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/algorithm/offloaded_cache/exact_keys.hpp>
+#include <tessera/algorithm/offloaded_cache/key_store.hpp>
+#include <tessera/algorithm/offloaded_cache/low_rank_keys.hpp>
 #include <tessera/algorithm/offloaded_cache/offloaded_cache_plan.hpp>
 #include <tessera/algorithm/offloaded_cache/offloaded_cache_types.hpp>
 #include <tessera/concepts/executor.hpp>
-#include <tessera/concepts/projector.hpp>
 #include <tessera/concepts/refused_call.hpp>
 #include <tessera/concepts/scalar.hpp>
 #include <tessera/config.hpp>
@@ -38,7 +42,6 @@
 #include <tessera/program/offloaded_cache/attend_chunks.hpp>
 #include <tessera/program/offloaded_cache/prefill.hpp>
 #include <tessera/program/offloaded_cache/rebuild_keys.hpp>
-#include <tessera/program/offloaded_cache/refit_keys.hpp>
 #include <tessera/program/offloaded_cache/score_chunks.hpp>
 #include <tessera/program/offloaded_cache/select_chunks.hpp>
 #include <tessera/select/chunk_landmarks.hpp>
@@ -48,38 +51,45 @@ namespace tessera {
 inline namespace v0 {
 
 /// A cache in memory, as programs get it. Copies are the same cache.
-template <Scalar T, ChunkSelector S, ValueCodec Codec>
+template <Scalar T, KeyStore Keys, ChunkSelector S, ValueCodec Codec>
 struct open_cache {
-  offload_plan<T, S, Codec> plan;                                         ///< extents, and places in memory
-  offloaded_memory<T, typename chunk_landmarks<S>::element_type> memory;  ///< views of the cache
-  rotary_embedding rotary;                                                ///< the rotation of keys and queries
-  S selector;                                                             ///< chooses chunks
-  float scale;                                                            ///< the factor of scores
+  using value_type = T;
+  /// The type of a landmark's elements.
+  using element_type = typename chunk_landmarks<S>::element_type;
+
+  offload_plan<T, Keys, S, Codec> plan;         ///< extents, places in memory, and the key store
+  offloaded_memory<T, element_type> memory;     ///< views of the cache
+  typename Keys::template store_type<T> store;  ///< what the key store has beside them
+  rotary_embedding rotary;                      ///< the rotation of keys and queries
+  S selector;                                   ///< chooses chunks
+  float scale;                                  ///< the factor of scores
 };
 
-/// Keys: the Projector whose coefficients of keys are kept. Its rank is what the cache asks of it: directions are found
-/// from sums of products as keys come (key_factorization), and where keys have fewer channels than the rank, the rank
-/// is their number. S: a ChunkSelector. Outliers: keep_outliers<n>, a number. Codec: how values are kept, exact_values
-/// or a Quantizer.
-template <Projector Keys, ChunkSelector S, OutlierCount Outliers, ValueCodec Codec = exact_values>
+/// Keys: a KeyStore, which says how keys of archived chunks are kept: low_rank<rank>, low_rank_keys<Projector> or
+/// exact_keys. S: a ChunkSelector. Outliers: keep_outliers<n>, a number. Codec: how values are kept, exact_values or a
+/// Quantizer.
+template <KeyStore Keys, ChunkSelector S, OutlierCount Outliers, ValueCodec Codec = exact_values>
 struct offloaded_cache {
+  /// Keeps the keys of archived chunks.
+  using key_store_type = Keys;
   /// Chooses the chunks that a step attends to.
   using selector_type = S;
   /// How values are kept.
   using codec_type = Codec;
   /// The type of a plan().
   template <Scalar T>
-  using plan_type = offload_plan<T, S, Codec>;
+  using plan_type = offload_plan<T, Keys, S, Codec>;
   /// The type of an opened cache.
   template <Scalar T>
-  using cache_type = open_cache<T, S, Codec>;
-  static constexpr std::int64_t rank = Keys::rank;       ///< the most directions of keys
+  using cache_type = open_cache<T, Keys, S, Codec>;
   static constexpr int side_marks = most_offload_parts;  ///< marks that the side queue of a step must have
 
-  /// Plans the memory of a cache. T: the type of keys and values: bfloat16, float16 or float. Throws shape_error or
-  /// value_error.
-  template <Scalar T>
-  static plan_type<T> plan(offload_shape const& shape, offload_options options = {}, S const& selector = {}) {
+  /// Plans the memory of a cache: plan.device on the device and plan.host, which is pinned memory of the host. T: the
+  /// type of keys and values: bfloat16, float16 or float. The plan holds the selector and the key store with what state
+  /// they have. Throws shape_error or value_error.
+  template <Scalar T, Executor Exec>
+  static plan_type<T> plan(Exec const&, offload_shape const& shape, offload_options const& options = {},
+                           S const& selector = {}, Keys const& keys = {}) {
     constexpr char const* here = "offloaded_cache.plan";
     check_shape(here, shape);
     offload_extents n{};
@@ -87,7 +97,7 @@ struct offloaded_cache {
     n.query_heads = shape.query_heads;
     n.key_heads = shape.key_heads;
     n.channels = shape.channels;
-    n.rank = min(rank, n.key_heads * n.channels);
+    n.rank = keys.rank(n.width());
     n.chunk = S::chunk;
     n.ring = options.ring;
     n.outliers = Outliers::count;
@@ -119,14 +129,32 @@ struct offloaded_cache {
                        " times the usual residual, which is no factor");
     check<value_error>(options.softmax_scale >= 0 && options.softmax_scale < infinity, here,
                        ": the scale of the softmax is ", options.softmax_scale, " but must be finite and not negative");
-    return plan_type<T>(n, options, selector, std::move(rows));
+    return plan_type<T>(n, options, keys, selector, std::move(rows));
+  }
+
+  /// The workspace of a prompt in a cache of this plan: of prefill(), or of begin(), take() and finish(); and of
+  /// refit().
+  template <Executor Exec, class T>
+  static workspace_plan plan_prefill(Exec const&, plan_type<T> const& plan) {
+    return plan.prompt;
+  }
+  /// The workspace of a step in a cache of this plan, for a token of each sequence.
+  template <Executor Exec, class T>
+  static workspace_plan plan_decode(Exec const&, plan_type<T> const& plan) {
+    return plan.step;
   }
 
   /// Opens a cache in the caller's blocks, which begin at multiples of 256 bytes. Enqueues nothing: sequences begin
-  /// with begin() or prefill(). `host`: pinned memory; empty where values are kept on the device.
-  template <Scalar T>
-  static cache_type<T> open(plan_type<T> const& plan, array_view<std::byte> device, array_view<std::byte> host,
-                            rotary_embedding const& rotary, S const& selector = {}) {
+  /// with begin() or prefill(). `host`: pinned memory; empty where all is kept on the device.
+  template <Executor Exec, class T>
+  static cache_type<T> open(Exec const& exec, plan_type<T> const& plan, array_view<std::byte> device,
+                            array_view<std::byte> host, rotary_embedding const& rotary = {}) {
+    return open(exec, plan, device, host, rotary, plan.selector);
+  }
+  /// The same with another selector than the plan's, which takes no more chunks and keeps as much of them.
+  template <Executor Exec, class T>
+  static cache_type<T> open(Exec const&, plan_type<T> const& plan, array_view<std::byte> device,
+                            array_view<std::byte> host, rotary_embedding const& rotary, S const& selector) {
     constexpr char const* here = "offloaded_cache.open";
     offload_extents const& n = plan.extents;
     std::int64_t const positions = n.longest * n.chunk + n.ring;
@@ -141,7 +169,10 @@ struct offloaded_cache {
                        " elements of a chunk but the plan has room for ", plan.elements);
     float const chosen = plan.options.softmax_scale;
     float const scale = chosen > 0 ? chosen : static_cast<float>(1.0 / ::sqrt(static_cast<double>(n.channels)));
-    return {plan, plan.memory(device, host), rotary, selector, scale};
+    workspace const on_device(plan.device, device);
+    workspace const on_host(plan.host, host);
+    auto const store = plan.keys.template open<T>(n, plan.options, plan.key_parts, on_device, on_host);
+    return {plan, plan.memory(device, host), store, rotary, selector, scale};
   }
 
   // Prompts. Keys and values are key heads x tokens x channels, of any strides; keys are those before their rotation.
@@ -168,8 +199,7 @@ struct offloaded_cache {
     auto const first = static_cast<std::int32_t>(plan.first_rows[static_cast<std::size_t>(sequence)]);
     auto const capacity = static_cast<std::int32_t>(plan.capacity(sequence));
     run(exec, open_sequence<T, element_of<T>>{plan.extents, cache.memory, sequence, first, capacity});
-    matrix_view<float> const gram = gram_of(cache, sequence, space);
-    exec.clear(array_view<float>(gram.data, gram.size()));
+    plan.keys.begin(exec, cache, sequence, space);
     return {sequence, 0};
   }
 
@@ -200,7 +230,7 @@ struct offloaded_cache {
     run(side.executor(), put_values<T, Codec>{values, n.chunk, first_row + before, chunks, cache.memory.values});
     run(exec, summarize_prompt<T, S>{keys, cache.rotary, cache.selector, prompt.tokens, first_row + before, chunks,
                                      cache.memory.landmarks, cosines_of(cache, space)});
-    cache.plan.search.accumulate(exec, keys, gram_of(cache, prompt.sequence, space), room_of(cache, prompt.sequence));
+    cache.plan.keys.take(exec, cache, prompt, view<T const, 3>(keys), space);
     prompt.tokens += count;
   }
 
@@ -220,9 +250,7 @@ struct offloaded_cache {
     auto const& memory = cache.memory;
     std::int64_t const row = cache.plan.first_rows[static_cast<std::size_t>(prompt.sequence)];
     std::int64_t const chunks = n.archived(prompt.tokens);
-    cache.plan.search.settle(exec, keys, gram_of(cache, prompt.sequence, space), cache.plan.prompt_parts.search, space);
-    find_directions(exec, cache, prompt.sequence, space, memory.directions[prompt.sequence]);
-    project(exec, cache, prompt.sequence, keys.slice(1, 0, chunks * n.chunk), row * n.chunk);
+    auto const measures = cache.plan.keys.finish(exec, cache, prompt, view<T const, 3>(keys), space);
     view<float const, 2> const cosines = cosines_of(cache, space);
     run(exec, choose_outliers<T, element_of<T>>{n, memory, prompt.sequence, row, chunks, cosines});
     run(exec, copy_exact<T, element_of<T>>{n, memory, cache.rotary, prompt.sequence, keys, values});
@@ -230,7 +258,7 @@ struct offloaded_cache {
     side.mark(0);
     side.join(0);
     run(exec, finish_prompt{memory.sequences, prompt.sequence, static_cast<std::int32_t>(prompt.tokens),
-                            static_cast<std::int32_t>(chunks), measures_of(cache, space)});
+                            static_cast<std::int32_t>(chunks), measures});
   }
 
   /// A step: a token for each of some sequences, which attends to itself and to the cached tokens before it, and is
@@ -250,7 +278,7 @@ struct offloaded_cache {
     run(exec, append_tokens<T, element>{n, memory, step, cache.rotary, in.queries, in.keys, in.values,
                                         status_of(exec, {"offloaded_cache.decode", "step"})});
     side.follow();
-    project_chunks(side.executor(), cache, step);
+    cache.plan.keys.archive(side.executor(), cache, step);
     if (cache.plan.options.values == value_store::host) {
       attend_across_bus(exec, side, cache, step);
     } else {
@@ -278,19 +306,15 @@ struct offloaded_cache {
   /// (cached_sequence). The workspace is that of a prompt.
   template <Executor Exec, class T>
   static void refit(Exec const& exec, cache_type<T> const& cache, std::int64_t sequence, workspace const& space) {
+    static_assert(Keys::renews,
+                  "tessera: offloaded_cache.refit finds directions of low_rank<rank> anew; other keys have none");
     constexpr char const* here = "offloaded_cache.refit";
     auto const& plan = cache.plan;
-    offload_extents const& n = plan.extents;
-    check_sequence(here, n, sequence);
+    check_sequence(here, plan.extents, sequence);
     check_prompt_room(here, plan, space);
     check<value_error>(cache.memory.gram.data != nullptr, here,
                        ": the cache keeps no products of keys; its option keeps_products is 0");
-    matrix_view<T> const directions(space[plan.prompt_parts.directions].data, {n.width(), n.rank});
-    matrix_view<float> const relation(space[plan.prompt_parts.relation].data, {n.rank, n.rank});
-    find_directions(exec, cache, sequence, space, directions);
-    run(exec, relate_directions<T>{cache.memory.directions[sequence], directions, relation});
-    run(exec, turn_coefficients<T, element_of<T>>{n, cache.memory, relation, sequence, plan.capacity(sequence)});
-    run(exec, finish_refit<T, element_of<T>>{n, cache.memory, directions, sequence, measures_of(cache, space)});
+    plan.keys.refit(exec, cache, sequence, space);
   }
 
   /// Waits for enqueued work and returns lengths and counts of the sequences.
@@ -320,16 +344,6 @@ struct offloaded_cache {
 
   // Parts of decode().
 
-  /// Computes coefficients of the chunk that leaves the ring, if one does, and adds to products, where the cache keeps
-  /// them.
-  template <Executor Exec, class T>
-  static void project_chunks(Exec const& exec, cache_type<T> const& cache, offload_step<T> const& step) {
-    auto const& memory = cache.memory;
-    run(exec, project_archived<T, element_of<T>>{cache.plan.extents, memory, step});
-    if (memory.gram.data != nullptr) {
-      run(exec, add_to_gram<T, element_of<T>>{cache.plan.extents, memory, step});
-    }
-  }
   template <Executor Exec, class T>
   static void attend(Exec const& exec, cache_type<T> const& cache, offload_step<T> const& step, std::int64_t first,
                      std::int64_t count) {
@@ -362,7 +376,7 @@ struct offloaded_cache {
       run(side.executor(), fetch_values<T, element_of<T>, Codec>{n, cache.memory, part, true});
       side.mark(i);
     }
-    run(exec, rebuild_keys<T, element_of<T>>{n, cache.memory, step, cache.rotary});
+    cache.plan.keys.load(exec, cache, step);
     attend(exec, cache, step, 0, resident_splits(n));
     for (int i = 0; i < parts; ++i) {
       side.join(i);
@@ -382,52 +396,15 @@ struct offloaded_cache {
     side.follow();
     run(side.executor(), fetch_values<T, element_of<T>, Codec>{n, cache.memory, step, false});
     side.mark(0);
-    run(exec, rebuild_keys<T, element_of<T>>{n, cache.memory, step, cache.rotary});
+    cache.plan.keys.load(exec, cache, step);
     side.join(0);
     attend(exec, cache, step, resident_splits(n), selected_splits(n));
   }
 
   template <class T>
-  static matrix_view<float> gram_of(cache_type<T> const& cache, std::int64_t sequence, workspace const& space) {
-    std::int64_t const width = cache.plan.extents.width();
-    float* const kept = cache.memory.gram.data;
-    return {kept != nullptr ? kept + sequence * width * width : space[cache.plan.prompt_parts.gram].data,
-            {width, width}};
-  }
-  /// Memory for sums over some of a prompt's tokens: that of its coefficients, which are written after the last of
-  /// these sums.
-  template <class T>
-  static array_view<float> room_of(cache_type<T> const& cache, std::int64_t sequence) {
-    offload_extents const& n = cache.plan.extents;
-    std::int64_t const row = n.chunk * n.rank * static_cast<std::int64_t>(sizeof(T));
-    auto const first = cache.plan.first_rows[static_cast<std::size_t>(sequence)];
-    auto* const bytes = reinterpret_cast<std::byte*>(cache.memory.coefficients.data) + first * row;
-    return {reinterpret_cast<float*>(bytes), cache.plan.capacity(sequence) * row / std::int64_t{sizeof(float)}};
-  }
-  template <class T>
   static matrix_view<float> cosines_of(cache_type<T> const& cache, workspace const& space) {
-    return {space[cache.plan.prompt_parts.cosines].data, {cache.plan.extents.key_heads, cache.plan.extents.longest}};
+    return {space[cache.plan.cosines].data, {cache.plan.extents.key_heads, cache.plan.extents.longest}};
   }
-  template <class T>
-  static array_view<subspace_measures const> measures_of(cache_type<T> const& cache, workspace const& space) {
-    return key_factorization::measures(cache.plan.prompt_parts.search, space);
-  }
-
-  template <Executor Exec, class T>
-  static void find_directions(Exec const& exec, cache_type<T> const& cache, std::int64_t sequence,
-                              workspace const& space, matrix_view<std::type_identity_t<T>> directions) {
-    cache.plan.search.find(exec, matrix_view<float const>(gram_of(cache, sequence, space)),
-                           cache.plan.prompt_parts.search, space, directions);
-  }
-
-  /// Computes coefficients of tokens, and writes them from row `first` on.
-  template <Executor Exec, class T>
-  static void project(Exec const& exec, cache_type<T> const& cache, std::int64_t sequence, view<T const, 3> keys,
-                      std::int64_t first) {
-    key_factorization::project(exec, keys, matrix_view<T const>(cache.memory.directions[sequence]),
-                               cache.memory.coefficients.slice(0, first, keys.extent(1)));
-  }
-
   static void check_shape(char const* here, offload_shape const& s) {
     check<shape_error>(s.key_heads >= 1 && s.query_heads >= 1 && s.query_heads % s.key_heads == 0, here, ": there are ",
                        s.query_heads, " query heads, which are no whole number for each of ", s.key_heads,

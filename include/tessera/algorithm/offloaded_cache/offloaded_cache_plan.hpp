@@ -2,12 +2,12 @@
 /// `offload_plan`: how many bytes an offloaded cache takes in which memory, before any of them is allocated, and where
 /// its regions lie in them.
 ///
-///     auto const plan = shadow_kv::plan<bfloat16>(shape, options);
-///     plan.device.bytes();      // on the device, for good
-///     plan.host.bytes();        // pinned memory of the host
-///     plan.prompt.bytes();      // workspace of a prompt
-///     plan.step.bytes();        // workspace of a step
-///     plan.describe();          // a table for people
+///     auto const plan = shadow_kv::plan<bfloat16>(exec, shape, options);
+///     plan.device.bytes();                               // on the device, for good
+///     plan.host.bytes();                                 // pinned memory of the host
+///     shadow_kv::plan_prefill(exec, plan).bytes();       // workspace of a prompt
+///     shadow_kv::plan_decode(exec, plan).bytes();        // workspace of a step
+///     plan.describe();                                   // a table for people
 #pragma once
 
 #include <algorithm>
@@ -15,10 +15,11 @@
 #include <cstdint>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
+#include <tessera/algorithm/offloaded_cache/key_store.hpp>
 #include <tessera/algorithm/offloaded_cache/offloaded_cache_types.hpp>
-#include <tessera/algorithm/subspace/factorize_keys.hpp>
 #include <tessera/concepts/scalar.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
@@ -75,24 +76,14 @@ struct offload_step_regions {
   region<double> renewal;
 };
 
-/// The regions of the workspace of a prompt.
-template <class T>
-struct offload_prompt_regions {
-  region<float> gram;
-  region<float> cosines;
-  region<T> directions;    ///< for refit(): the new directions
-  region<float> relation;  ///< for refit(): products of the old directions with the new ones
-  subspace_regions search;
-};
-
 }  // namespace detail
 
 /// The most parts of a step; a part of more would be too small to fill a device.
 inline constexpr int most_offload_parts = 4;
 
-/// The memory of an offloaded cache. S: the selector; Codec: how values are kept.
-template <Scalar T, ChunkSelector S, ValueCodec Codec>
-struct offload_plan {
+/// The memory of an offloaded cache. Keys: how keys are kept; S: the selector; Codec: how values are kept.
+template <Scalar T, KeyStore Keys, ChunkSelector S, ValueCodec Codec>
+struct offload_plan : offload_workspaces {
   /// The type of a landmark's elements.
   using element_type = typename chunk_landmarks<S>::element_type;
   /// The record of a chunk's values.
@@ -103,37 +94,28 @@ struct offload_plan {
   std::vector<std::int64_t> first_rows;  ///< the first chunk of each sequence, and the end of the last one
   std::int64_t elements;                 ///< elements of a landmark
   std::int64_t record_bytes;             ///< bytes of a chunk's values and of their parameters
-  key_factorization search;              ///< the search for directions of keys
+  Keys keys;                             ///< the key store that was asked for, with its state
+  S selector;                            ///< the selector that was asked for, with its state
 
-  workspace_plan device{"offloaded_cache, on the device"};  ///< device memory of the cache
-  /// Pinned memory of the cache; empty if values are on the device.
-  workspace_plan host{"offloaded_cache, pinned memory of the host"};
-  workspace_plan prompt{"offloaded_cache, workspace of a prompt"};  ///< for begin(), take() and finish()
-  workspace_plan step{"offloaded_cache, workspace of a step"};      ///< for a step of decoding
-
-  detail::offload_regions<T, element_type> parts;  ///< regions of the cache
-  detail::offload_step_regions<T> step_parts;      ///< regions of `step`
-  detail::offload_prompt_regions<T> prompt_parts;  ///< regions of `prompt`
+  detail::offload_regions<T, element_type> parts;   ///< regions of the cache
+  detail::offload_step_regions<T> step_parts;       ///< regions of `step`
+  region<float> cosines;                            ///< least cosines of chunks, in `prompt`
+  typename Keys::template parts_type<T> key_parts;  ///< regions of the key store
 
   /// Adds all regions. `rows` has the first chunk of each sequence, and the end of the last one.
-  offload_plan(offload_extents const& n, offload_options const& chosen, S const& selector,
+  offload_plan(offload_extents const& n, offload_options const& chosen, Keys const& store, S const& chosen_by,
                std::vector<std::int64_t> rows)
       : extents(n),
         options(chosen),
         first_rows(std::move(rows)),
-        elements(chunk_landmarks<S>::elements(selector, n.channels)),
+        elements(chunk_landmarks<S>::elements(chosen_by, n.channels)),
         record_bytes(record::bytes(n.chunk, n.channels)),
-        search(n.width(), n.rank, chosen.search) {
-    add_parts();
-    add_step();
-    prompt_parts.gram =
-        prompt.add<float>("products of channels", chosen.keeps_products ? 0 : size(n.width(), n.width()));
-    prompt_parts.cosines = prompt.add<float>("least cosines of chunks", size(n.key_heads, n.longest));
-    prompt_parts.directions = prompt.add<T>("new directions", chosen.keeps_products ? size(n.width(), n.rank) : 0);
-    prompt_parts.relation =
-        prompt.add<float>("old directions in new ones", chosen.keeps_products ? n.rank * n.rank : 0);
-    prompt_parts.search = search.add_to(prompt);
-  }
+        keys(store),
+        selector(chosen_by),
+        parts(parts_of_cache()),
+        step_parts(parts_of_step()),
+        cosines(prompt.add<float>("least cosines of chunks", size(n.key_heads, n.longest))),
+        key_parts(store.template add_to<T>(n, chosen, *this)) {}
 
   /// The number of chunks that a sequence has room for.
   [[nodiscard]] std::int64_t capacity(std::int64_t sequence) const {
@@ -142,7 +124,9 @@ struct offload_plan {
   }
 
   /// The rule by which steps find directions anew.
-  [[nodiscard]] renewal_rule rule() const { return {options.renewal_growth, options.renewal_until}; }
+  [[nodiscard]] renewal_rule rule() const {
+    return {options.renewal_growth, Keys::renews ? options.renewal_until : 0.0F};
+  }
 
   /// The number of parts in which a step of so many sequences runs: up to four where values cross the bus, so that one
   /// part crosses while chunks of the next are chosen; one where values are on the device.
@@ -168,8 +152,9 @@ struct offload_plan {
 
   /// A table of all regions and their bytes, to be read by people.
   [[nodiscard]] std::string describe() const {
-    return join("offloaded_cache: keys of ", extents.width(), " channels of all heads in ", extents.rank,
-                " directions\n", device.describe(), host.describe(), prompt.describe(), step.describe());
+    std::string const kept = extents.rank > 0 ? join(" in ", extents.rank, " directions") : std::string(" as they are");
+    return join("offloaded_cache: keys of ", extents.width(), " channels of all heads", kept, "\n", device.describe(),
+                host.describe(), prompt.describe(), step.describe());
   }
 
   /// The cache in blocks of at least the planned sizes. `store` holds values: the host's block, or nothing.
@@ -185,7 +170,7 @@ struct offload_plan {
     made.landmarks = {at(parts.landmarks), {n.rows, n.key_heads, elements}};
     made.places = {at(parts.places), {n.rows, n.key_heads}};
     made.coefficients = {at(parts.coefficients), {n.rows * n.chunk, n.rank}};
-    made.directions = {at(parts.directions), {n.batch, n.width(), n.rank}};
+    made.directions = {at(parts.directions), {n.batch, n.width(), Keys::has_directions ? n.rank : 0}};
     made.values = {is_offloaded ? on_host[parts.values].data : at(parts.values), {n.rows, n.key_heads, record_bytes}};
     made.ring_keys = {at(parts.ring_keys), {n.batch, n.key_heads, n.ring, n.channels}};
     made.ring_values = {at(parts.ring_values), {n.batch, n.key_heads, n.ring, n.channels}};
@@ -238,51 +223,55 @@ struct offload_plan {
     return checked_multiply("offloaded_cache.plan", counts...);
   }
 
-  void add_parts() {
+  [[nodiscard]] detail::offload_regions<T, element_type> parts_of_cache() {
+    detail::offload_regions<T, element_type> made;
     offload_extents const& n = extents;
     std::int64_t const heads = size(n.batch, n.key_heads);
     std::int64_t const elements_of_chunk = n.chunk * n.channels;
-    parts.sequences = device.add<cached_sequence>("sequences", n.batch);
-    parts.landmarks = device.add<element_type>("landmarks", size(n.rows, n.key_heads, elements));
-    parts.places = device.add<std::int16_t>("places of chunks", size(n.rows, n.key_heads));
-    parts.coefficients = device.add<T>("coefficients of keys", size(n.rows, n.chunk, n.rank));
-    parts.directions = device.add<T>("directions of keys", size(n.batch, n.width(), n.rank));
-    parts.ring_keys = device.add<T>("ring, keys", size(heads, n.ring, n.channels));
-    parts.ring_values = device.add<T>("ring, values", size(heads, n.ring, n.channels));
-    parts.ring_sources = device.add<T>("ring, keys before their rotation", size(heads, n.ring, n.channels));
-    parts.exact_keys = device.add<T>("exact chunks, keys", size(heads, n.exact(), elements_of_chunk));
-    parts.exact_values = device.add<T>("exact chunks, values", size(heads, n.exact(), elements_of_chunk));
-    parts.exact_ids = device.add<std::int32_t>("exact chunks, numbers", size(heads, n.exact()));
-    parts.exact_measures = device.add<float>("exact chunks, measures", size(heads, n.exact()));
-    parts.slot_keys = device.add<T>("slots, keys", size(heads, n.slots, elements_of_chunk));
-    parts.slot_values = device.add<T>("slots, values", size(heads, n.slots, elements_of_chunk));
-    parts.slot_ids = device.add<std::int32_t>("slots, numbers of chunks", size(heads, n.slots));
-    parts.hands = device.add<std::int32_t>("slots, next to be taken", heads);
-    parts.usage = device.add<chunk_usage>("usage", heads);
-    parts.gram =
+    made.sequences = device.add<cached_sequence>("sequences", n.batch);
+    made.landmarks = device.add<element_type>("landmarks", size(n.rows, n.key_heads, elements));
+    made.places = device.add<std::int16_t>("places of chunks", size(n.rows, n.key_heads));
+    made.coefficients = device.add<T>("coefficients of keys", size(n.rows, n.chunk, n.rank));
+    made.directions = device.add<T>("directions of keys", Keys::has_directions ? size(n.batch, n.width(), n.rank) : 0);
+    made.ring_keys = device.add<T>("ring, keys", size(heads, n.ring, n.channels));
+    made.ring_values = device.add<T>("ring, values", size(heads, n.ring, n.channels));
+    made.ring_sources = device.add<T>("ring, keys before their rotation", size(heads, n.ring, n.channels));
+    made.exact_keys = device.add<T>("exact chunks, keys", size(heads, n.exact(), elements_of_chunk));
+    made.exact_values = device.add<T>("exact chunks, values", size(heads, n.exact(), elements_of_chunk));
+    made.exact_ids = device.add<std::int32_t>("exact chunks, numbers", size(heads, n.exact()));
+    made.exact_measures = device.add<float>("exact chunks, measures", size(heads, n.exact()));
+    made.slot_keys = device.add<T>("slots, keys", size(heads, n.slots, elements_of_chunk));
+    made.slot_values = device.add<T>("slots, values", size(heads, n.slots, elements_of_chunk));
+    made.slot_ids = device.add<std::int32_t>("slots, numbers of chunks", size(heads, n.slots));
+    made.hands = device.add<std::int32_t>("slots, next to be taken", heads);
+    made.usage = device.add<chunk_usage>("usage", heads);
+    made.gram =
         device.add<float>("products of channels", options.keeps_products ? size(n.batch, n.width(), n.width()) : 0);
     auto& store = options.values == value_store::host ? host : device;
-    parts.values = store.template add<std::byte>("values", size(n.rows, n.key_heads, record_bytes));
+    made.values = store.template add<std::byte>("values", size(n.rows, n.key_heads, record_bytes));
+    return made;
   }
 
-  void add_step() {
+  [[nodiscard]] detail::offload_step_regions<T> parts_of_step() {
+    detail::offload_step_regions<T> made;
     offload_extents const& n = extents;
     std::int64_t const splits = resident_splits(n) + selected_splits(n);
     std::int64_t const lists = size(n.batch, n.key_heads, n.budget);
-    step_parts.admitted = step.add<std::int32_t>("sequences that steps are of", n.batch);
-    step_parts.queries = step.add<T>("queries", size(n.batch, n.query_heads, n.channels));
-    step_parts.scores = step.add<float>("scores of chunks", size(n.rows, n.query_heads));
-    step_parts.score_sums =
+    made.admitted = step.add<std::int32_t>("sequences that steps are of", n.batch);
+    made.queries = step.add<T>("queries", size(n.batch, n.query_heads, n.channels));
+    made.scores = step.add<float>("scores of chunks", size(n.rows, n.query_heads));
+    made.score_sums =
         step.add<scaled_exponentials<float>>("sums of scores", size(n.batch, score_blocks(), n.query_heads));
-    step_parts.selected = step.add<std::int32_t>("selected chunks", lists);
-    step_parts.selected_slots = step.add<std::int32_t>("slots of selected chunks", lists);
-    step_parts.selected_counts = step.add<std::int32_t>("numbers of selected chunks", size(n.batch, n.key_heads));
-    step_parts.missed = step.add<missed_chunk>("missed chunks", lists);
-    step_parts.missed_counts = step.add<std::int32_t>("numbers of missed chunks", size(n.batch, n.key_heads));
-    step_parts.states = step.add<softmax_state<float>>("splits of rows, sums", size(splits, n.batch, n.query_heads));
-    step_parts.totals = step.add<float>("splits of rows, values", size(splits, n.batch, n.query_heads, n.channels));
-    step_parts.residuals = step.add<float>("residuals of archived chunks", n.batch);
-    step_parts.renewal = step.add<double>("search for better directions", size(n.batch, renewal_elements()));
+    made.selected = step.add<std::int32_t>("selected chunks", lists);
+    made.selected_slots = step.add<std::int32_t>("slots of selected chunks", lists);
+    made.selected_counts = step.add<std::int32_t>("numbers of selected chunks", size(n.batch, n.key_heads));
+    made.missed = step.add<missed_chunk>("missed chunks", lists);
+    made.missed_counts = step.add<std::int32_t>("numbers of missed chunks", size(n.batch, n.key_heads));
+    made.states = step.add<softmax_state<float>>("splits of rows, sums", size(splits, n.batch, n.query_heads));
+    made.totals = step.add<float>("splits of rows, values", size(splits, n.batch, n.query_heads, n.channels));
+    made.residuals = step.add<float>("residuals of archived chunks", n.batch);
+    made.renewal = step.add<double>("search for better directions", size(n.batch, renewal_elements()));
+    return made;
   }
 };
 
