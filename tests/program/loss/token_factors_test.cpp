@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include <tessera/exec/cpu.hpp>
+#include <tessera/program/loss/token_factors.hpp>
+#include <tessera/testing/adversary.hpp>
+
+#include "support/catch.hpp"
+
+using namespace tessera;
+
+namespace {
+
+/// Tokens of which every third has no label, and the factors of those that have one.
+struct factored_tokens {
+  static constexpr std::int64_t channels = 19;
+  std::int64_t tokens;
+  std::vector<std::int64_t> order;
+  std::vector<std::int64_t> row_of;
+  std::vector<std::int32_t> labels;
+  std::vector<std::int64_t> count{0};
+  std::vector<loss_row_gradient> rows;
+  std::vector<bfloat16> hidden;
+  std::vector<std::int32_t> places;  ///< of 10 entries, in reverse
+  std::vector<loss_token_factors> factors;
+  std::vector<std::uint8_t> unclean;
+
+  explicit factored_tokens(std::int64_t of_tokens)
+      : tokens(of_tokens),
+        hidden(static_cast<std::size_t>(tokens * channels), store<bfloat16>(1.5F)),
+        factors(static_cast<std::size_t>(tokens)),
+        unclean(static_cast<std::size_t>((tokens + 127) / 128), 9) {
+    for (std::int64_t token = 0; token < tokens; ++token) {
+      row_of.push_back(has_label(token) ? count[0] : -1);
+      if (has_label(token)) {
+        auto const number = static_cast<float>(token);
+        order.push_back(token);
+        labels.push_back(static_cast<std::int32_t>(token % 10));
+        rows.push_back({number, number + 0.5F, number + 0.25F, 1000.0F, -number});
+        count[0] += 1;
+      }
+    }
+    for (int entry = 0; entry < 10; ++entry) {
+      places.push_back(9 - entry);
+    }
+  }
+  static bool has_label(std::int64_t token) { return token % 3 != 1; }
+
+  template <class Executor>
+  int wrong_factors(Executor const& exec, bool is_ordered) {
+    place_loss_factors<bfloat16> const program{
+        {order, row_of, labels, count},       rows,    {hidden.data(), {tokens, channels}},
+        is_ordered ? places.data() : nullptr, factors, unclean};
+    exec.run(program, program.groups());
+    int wrong = 0;
+    for (std::int64_t token = 0; token < tokens; ++token) {
+      loss_token_factors const& own = factors[static_cast<std::size_t>(token)];
+      auto const number = static_cast<float>(token);
+      auto const label = static_cast<std::int32_t>(is_ordered ? 9 - token % 10 : token % 10);
+      bool const is_right =
+          has_label(token)
+              ? own.log_sum_exp == number && own.by_softmax == number + 1000.25F && own.by_loss == number + 0.25F &&
+                    own.label == label && own.by_entropy == -number && own.entropy == number + 0.5F
+              : own.label == -1 && own.by_softmax == 0.0F && own.by_loss == 0.0F && own.by_entropy == 0.0F;
+      wrong += is_right ? 0 : 1;
+    }
+    return wrong;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("factors of tokens are those of their rows, and zeros where there is no label", "[host]") {
+  cpu const exec{.threads = 2};
+  for (std::int64_t const tokens : {0, 1, 7, 127, 128, 129, 400}) {
+    CAPTURE(tokens);
+    factored_tokens problem(tokens);
+    CHECK(problem.wrong_factors(exec, false) == 0);
+    CHECK(problem.wrong_factors(exec, true) == 0);
+    CHECK(problem.unclean == std::vector<std::uint8_t>(problem.unclean.size(), 0));
+  }
+}
+
+TEST_CASE("hidden states that are not finite are noticed where their tokens have no label", "[host]") {
+  cpu const exec{.threads = 1};
+  for (float const bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    factored_tokens problem(300);
+    problem.hidden[131 * 19 + 18] = store<bfloat16>(bad);  // has a label
+    problem.hidden[256 * 19] = store<bfloat16>(bad);       // has none
+    problem.wrong_factors(exec, false);
+    CHECK(factored_tokens::has_label(131));
+    CHECK_FALSE(factored_tokens::has_label(256));
+    CHECK(problem.unclean == std::vector<std::uint8_t>{0, 0, 1});
+  }
+}
+
+TEST_CASE("placing factors of tokens keeps the rules for programs", "[host]") {
+  factored_tokens problem(200);
+  problem.hidden[199 * 19 + 3] = store<bfloat16>(std::numeric_limits<float>::infinity());
+  CHECK(problem.wrong_factors(testing::adversary{.seed = 11}, true) == 0);
+  CHECK(problem.unclean == std::vector<std::uint8_t>{0, 1});
+}

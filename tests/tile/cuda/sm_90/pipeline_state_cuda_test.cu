@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cstdint>
+#include <vector>
+
+#include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+
+#include "support/catch.hpp"
+#include "support/cuda.hpp"
+#include "tile/cuda/device_values.cuh"
+
+using namespace tessera;
+using tessera_test::device_values;
+
+namespace {
+
+/// Counts the lanes whose state is not that of their number of pieces.
+template <int Stages>
+__global__ void walk_stages(std::int32_t* wrong) {
+  auto const is_at = [](pipeline_state<Stages> const& place, int pieces) {
+    return place.stage == pieces % Stages && place.phase == static_cast<unsigned>(pieces / Stages % 2);
+  };
+  int const lane = static_cast<int>(threadIdx.x);
+  pipeline_state<Stages> one_by_one;
+  for (int pieces = 0; pieces < 5 * Stages; ++pieces) {
+    pipeline_state<Stages> at_once = one_by_one;
+    at_once.skip(lane);
+    atomicAdd(wrong, is_at(one_by_one, pieces) && is_at(at_once, pieces + lane) ? 0 : 1);
+    one_by_one.advance();
+  }
+  pipeline_state<Stages> agreed;
+  agreed.skip(lane + 3);
+  agreed.agree();
+  atomicAdd(wrong, is_at(agreed, 3) ? 0 : 1);
+}
+
+template <int Stages>
+int wrong_states() {
+  device_values<std::int32_t> const wrong(1);
+  walk_stages<Stages><<<1, 32>>>(wrong.data());
+  return wrong.download()[0];
+}
+
+}  // namespace
+
+TEST_CASE("a pipeline's state counts stages and turns the phase after the last, one by one or at once", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  CHECK(wrong_states<1>() == 0);
+  CHECK(wrong_states<2>() == 0);
+  CHECK(wrong_states<5>() == 0);
+  CHECK(wrong_states<12>() == 0);
+}
