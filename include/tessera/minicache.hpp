@@ -64,10 +64,10 @@
 #pragma once
 
 #include <tessera/algorithm/paged_cache/cross_layer_cache.hpp>
+#include <tessera/algorithm/paged_cache/direction_codec.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/merge/retain_most_different.hpp>
 #include <tessera/merge/slerp.hpp>
-#include <tessera/program/paged_cache/direction_codec.hpp>
 
 namespace tessera {
 inline namespace v0 {

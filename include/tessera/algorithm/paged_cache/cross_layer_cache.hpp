@@ -37,6 +37,7 @@
 #include <tessera/algorithm/paged_cache/cache_bytes.hpp>
 #include <tessera/algorithm/paged_cache/cache_layout.hpp>
 #include <tessera/algorithm/paged_cache/cross_layer_cache_types.hpp>
+#include <tessera/algorithm/paged_cache/direction_codec.hpp>
 #include <tessera/algorithm/paged_cache/paged_cache.hpp>
 #include <tessera/concepts/cache_merger.hpp>
 #include <tessera/concepts/executor.hpp>
@@ -55,7 +56,6 @@
 #include <tessera/merge/slerp.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
 #include <tessera/program/paged_cache/cache_slots.hpp>
-#include <tessera/program/paged_cache/direction_codec.hpp>
 
 namespace tessera {
 inline namespace v0 {

@@ -33,10 +33,10 @@
 #pragma once
 
 #include <tessera/algorithm/paged_cache/cross_layer_cache.hpp>
+#include <tessera/algorithm/paged_cache/quantized_codec.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/merge/no_merger.hpp>
 #include <tessera/merge/retain_most_different.hpp>
-#include <tessera/program/paged_cache/quantized_codec.hpp>
 #include <tessera/quantize/asymmetric_half.hpp>
 
 namespace tessera {

@@ -20,6 +20,7 @@
 #include <tessera/algorithm/attention/decode_attention.cuh>
 #include <tessera/algorithm/attention/decode_splits.hpp>
 #include <tessera/algorithm/paged_cache/cache_compression.hpp>
+#include <tessera/algorithm/paged_cache/direction_codec.hpp>
 #include <tessera/algorithm/paged_cache/paged_cache.hpp>
 #include <tessera/concepts/cache_merger.hpp>
 #include <tessera/concepts/executor.hpp>
@@ -32,7 +33,6 @@
 #include <tessera/exec/run.hpp>
 #include <tessera/program/paged_cache/attend_pages.cuh>
 #include <tessera/program/paged_cache/detail/page_fragments.cuh>
-#include <tessera/program/paged_cache/direction_codec.hpp>
 #include <tessera/program/paged_cache/write_pages.cuh>
 #include <tessera/tuning/attention/decode.hpp>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The operations on a compressed cache over the caller's memory: append, attend, restore.
 /// algorithm/paged_cache/cross_layer_cache.hpp is made of them. run() (exec/run.hpp) enqueues cache_append_call,
-/// cached_attention_call and cache_restore_call by the fastest program that the executor has; explain() says which one it
-/// is (exec/explain.hpp).
+/// cached_attention_call and cache_restore_call by the fastest program that the executor has, which explain() names
+/// (exec/explain.hpp).
 ///
 /// Formats: program/paged_cache/page_format.hpp, program/paged_cache/cache_memory.hpp. The bytes that an append writes
 /// are the same on every executor. They are also the same whether tokens come at once or one by one, if thresholds are
@@ -17,6 +17,7 @@
 
 #include <tessera/algorithm/attention/attention_types.hpp>
 #include <tessera/algorithm/paged_cache/cache_append.hpp>
+#include <tessera/algorithm/paged_cache/direction_codec.hpp>
 #include <tessera/concepts/cache_merger.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/page_codec.hpp>
@@ -29,7 +30,6 @@
 #include <tessera/program/attention/split_keys.hpp>
 #include <tessera/program/paged_cache/attend_pages.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
-#include <tessera/program/paged_cache/direction_codec.hpp>
 #include <tessera/program/paged_cache/restore_pages.hpp>
 #include <tessera/reduce/online_softmax.hpp>
 

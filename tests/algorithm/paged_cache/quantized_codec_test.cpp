@@ -5,10 +5,10 @@
 #include <limits>
 #include <vector>
 
+#include <tessera/algorithm/paged_cache/quantized_codec.hpp>
 #include <tessera/core/float16.hpp>
 #include <tessera/merge/no_merger.hpp>
 #include <tessera/merge/slerp.hpp>
-#include <tessera/program/paged_cache/quantized_codec.hpp>
 #include <tessera/quantize/asymmetric.hpp>
 #include <tessera/quantize/scaled_float.hpp>
 #include <tessera/quantize/symmetric.hpp>
