@@ -19,14 +19,14 @@ int main() {
   tessera::buffer<int> lists(exec, 9);
   exec.copy(layers, keys);
   exec.copy(numbers, lists);
-  tessera::minicache const cache(exec, {1, tokens, 8, 1, channels}, {tessera::minicache::pair()});
+  tessera::minicache const cache(exec, {1, tokens, 8, 1, channels}, {.parts = {tessera::minicache::pair()}});
   tessera::cache_sequences const sequences{.blocks = {lists.data(), {1, 8}}, .lengths = {lists.data() + 8, 1}};
   tessera::head_view<tessera::bfloat16 const> const first(keys.data(), {1, 1, tokens, channels});
   tessera::head_view<tessera::bfloat16 const> const second(keys.data() + size, {1, 1, tokens, channels});
   tessera::buffer<std::byte> memory(exec, 1 << 20);  // enough for either call
-  tessera::workspace const append_space(cache.append_plan(1, tokens), memory);
+  tessera::workspace const append_space(cache.plan_append(exec, {1, tokens}), memory);
   cache.append(exec, 0, {{first, second}, {first, second}}, sequences, {.tokens = tokens}, append_space);
-  tessera::workspace const attend_space(cache.attention_plan({1, 1, 1, tokens, tokens, channels}), memory);
+  tessera::workspace const attend_space(cache.plan_attend(exec, {1, 1, 1, tokens, tokens, channels}), memory);
   tessera::attention_outputs<tessera::bfloat16> const outputs{{result.data(), {1, 1, tokens, channels}}};
   cache.attend(exec, 1, second, sequences, {.softmax_scale = 0.5F}, outputs, attend_space);
   exec.copy(result, found);

@@ -89,8 +89,8 @@ class pair_cache {
         exec_(exec),
         blocks_(static_cast<std::size_t>(sealed())),
         lengths_{static_cast<std::int32_t>(data.tokens)},
-        cache_(exec, {1, data.tokens, sealed(), data.key_heads, real_layers::channels, window}, parts),
-        append_plan_(cache_.append_plan(1, data.tokens)),
+        cache_(exec, {1, data.tokens, sealed(), data.key_heads, real_layers::channels, window}, {.parts = parts}),
+        append_plan_(cache_.plan_append(exec, {1, data.tokens})),
         append_memory_(exec, append_plan_.bytes()) {
     std::iota(blocks_.begin(), blocks_.end(), 0);
   }
@@ -147,7 +147,7 @@ class pair_cache {
     real_layer const& original = layer_at(layer);
     auto const queries = one_sequence(data_.queries_in(original.rotated_queries));
     std::vector<float> found(original.rotated_queries.size());
-    auto const plan = cache_.attention_plan(cache_.shape_of(queries, sequences()));
+    auto const plan = cache_.plan_attend(exec_, cache_.shape_of(queries, sequences()));
     tessera::buffer<std::byte> memory(exec_, plan.bytes());
     tessera::attention_outputs<float> const out{{found.data(), queries.extents}};
     cache_.attend(exec_, layer, queries, sequences(), {.is_causal = true}, out, tessera::workspace(plan, memory));

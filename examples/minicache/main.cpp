@@ -50,7 +50,7 @@ head_view<bfloat16 const> part_of(tessera::view<bfloat16 const, 3> heads, std::i
 
 void add_prompt(cpu const& exec, cache_type const& cache, real_layers const& data, one_sequence& sequence) {
   std::int64_t const prompt = data.tokens - data.queries;
-  auto const plan = cache.append_plan(1, prompt);
+  auto const plan = cache.plan_append(exec, {1, prompt});
   buffer<std::byte> memory(exec, plan.bytes());
   sequence.length = static_cast<std::int32_t>(prompt);
   for (int layer = 0; layer < cache.layers(); layer += cache.layers_of(cache.part_of(layer)).layers) {
@@ -70,14 +70,14 @@ void add_prompt(cpu const& exec, cache_type const& cache, real_layers const& dat
 void add_token(cpu const& exec, cache_type const& cache, real_layers const& data, one_sequence& sequence,
                std::vector<std::vector<float>>& results) {
   std::int64_t const token = sequence.length++;
-  auto const plan = cache.append_plan(1);
+  auto const plan = cache.plan_seal(exec, 1);
   buffer<std::byte> memory(exec, plan.bytes());
   for (int layer = 0; layer < cache.layers(); ++layer) {
     real_layer const& from = data.layers[static_cast<std::size_t>(layer)];
     cache.write(exec, layer, part_of(data.keys_in(from.rotated_keys), token, 1),
                 part_of(data.keys_in(from.values), token, 1), sequence.view(), {.tokens = 1});
     auto const queries = part_of(data.queries_in(from.rotated_queries), token - (data.tokens - data.queries), 1);
-    auto const attention = cache.attention_plan(cache.shape_of(queries, sequence.view()));
+    auto const attention = cache.plan_attend(exec, cache.shape_of(queries, sequence.view()));
     buffer<std::byte> attention_memory(exec, attention.bytes());
     std::vector<float>& result = results[static_cast<std::size_t>(layer)];
     result.resize(static_cast<std::size_t>(data.query_heads * data.channels));
@@ -111,7 +111,7 @@ void save_and_load(cpu const& exec, cache_type const& cache, one_sequence const&
   for (int part = 0; part < cache.parts(); ++part) {
     parts.push_back(cache.layers_of(part));
   }
-  cache_type const other(exec, cache.extents(), parts);
+  cache_type const other(exec, cache.extents(), {.parts = parts});
   one_sequence back{sequence.blocks, static_cast<std::int32_t>(info.tokens), static_cast<std::int32_t>(info.pages)};
   std::reverse(back.blocks.begin(), back.blocks.end());
   std::vector<std::int32_t> const of_pages(back.blocks.begin(), back.blocks.begin() + back.pages);
@@ -140,7 +140,7 @@ void run() {
   cpu const exec;
   tessera::cache_extents const extents{
       .slots = 1, .tokens = data.tokens, .blocks = 8, .heads = data.key_heads, .channels = data.channels};
-  cache_type const cache(exec, extents, {cache_type::single(), cache_type::pair()});
+  cache_type const cache(exec, extents, {.parts = {cache_type::single(), cache_type::pair()}});
   one_sequence sequence{{0, 1, 2, 3, 4, 5, 6, 7}};
   add_prompt(exec, cache, data, sequence);
   std::vector<std::vector<float>> results(data.layers.size());

@@ -28,7 +28,7 @@ class kv_cache_on final : public kv_cache {
                 .blocks = shape.sequences * blocks_of_sequence_,
                 .heads = shape.heads,
                 .channels = shape.channels},
-               parts_of(shape)) {
+               {.parts = parts_of(shape)}) {
     auto const ints = torch::TensorOptions().dtype(torch::kInt32).device(device);
     blocks_ = torch::arange(shape.sequences * blocks_of_sequence_, ints).view({shape.sequences, blocks_of_sequence_});
     lengths_ = torch::zeros({shape.sequences}, ints);
@@ -41,7 +41,7 @@ class kv_cache_on final : public kv_cache {
     auto const& exec = Device::executor(device_);
     std::int64_t const tokens = keys[0].size(2);
     lengths_.add_(tokens);
-    auto const plan = cache_.append_plan(lengths_.size(0), tokens);
+    auto const plan = cache_.plan_append(exec, {lengths_.size(0), tokens});
     auto space = scratch(exec, plan);
     for (int layer = 0; layer < cache_.layers(); layer += cache_.layers_of(cache_.part_of(layer)).layers) {
       int const part = cache_.part_of(layer);
@@ -64,14 +64,14 @@ class kv_cache_on final : public kv_cache {
     cache_.write(exec, at, view_of<bfloat16, 4>(keys, device_), view_of<bfloat16, 4>(values, device_), sequences(),
                  {.tokens = 1});
     auto const asked = view_of<bfloat16, 4>(queries, device_);
-    auto const plan = cache_.attention_plan(cache_.shape_of(asked, sequences()));
+    auto const plan = cache_.plan_attend(exec, cache_.shape_of(asked, sequences()));
     auto space = scratch(exec, plan);
     torch::Tensor result = torch::empty(queries.sizes(), queries.options());
     tessera::attention_outputs<bfloat16> const out{writable<bfloat16, 4>(result)};
     cache_.attend(exec, at, asked, sequences(), {.is_causal = true}, out, tessera::workspace(plan, space));
     bool const is_last = at + 1 == cache_.layers() || cache_.part_of(at + 1) != cache_.part_of(at);
     if (is_last) {
-      auto const sealing = cache_.append_plan(lengths_.size(0));
+      auto const sealing = cache_.plan_seal(exec, lengths_.size(0));
       auto memory = scratch(exec, sealing);
       cache_.seal(exec, cache_.part_of(at), sequences(), tessera::workspace(sealing, memory));
     }

@@ -9,7 +9,7 @@
 ///
 ///     tessera::cpu exec;
 ///     tessera::cache_extents const extents{slots, tokens, blocks, key_heads, channels};
-///     tessera::minicache cache(exec, extents, tessera::minicache::half_merged(layers));
+///     tessera::minicache cache(exec, extents, {.parts = tessera::minicache::half_merged(layers)});
 ///     // prefill, decoding: algorithm/paged_cache/cross_layer_cache.hpp
 ///
 /// For the keys x, y (or values) of one token in a head of two neighbouring layers, W the angle between them, t = 0.6:
@@ -55,19 +55,19 @@
 /// is written), or the page whose block is impossible; all other sequences and pages are as they would be without it.
 ///
 /// CUDA, on sm_90: pages of 4 bits with 64, 128 or 256 channels are made and read by kernels of their own. Pages of 96
-/// channels are read by such a kernel, but made by the portable programs, which are several times slower. The cache
-/// says once, on the error stream, where portable programs run (algorithm/paged_cache/paged_cache.cuh;
-/// TESSERA_ACCEPT_PORTABLE_CACHES keeps it silent).
+/// channels are read by such a kernel, but made by the portable programs, which are several times slower. programs_of()
+/// of a cache says which programs a part gets and why (algorithm/paged_cache/paged_cache.cuh), and an executor with
+/// `.options = {.refuses_slower_programs = true}` throws where a portable one would run.
 ///
 /// Tokens with infinities or NaNs are retained; where there is no room for that, they come back as NaN. Vectors of
 /// zeros come back as zeros. Keys may be kept before or after RoPE, since RoPE turns both layers' keys alike.
 #pragma once
 
 #include <tessera/algorithm/paged_cache/cross_layer_cache.hpp>
+#include <tessera/algorithm/paged_cache/direction_codec.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/merge/retain_most_different.hpp>
 #include <tessera/merge/slerp.hpp>
-#include <tessera/program/paged_cache/direction_codec.hpp>
 
 namespace tessera {
 inline namespace v0 {

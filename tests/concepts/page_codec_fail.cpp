@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // expect: a PageCodec says how many layers share a page: static constexpr int most_layers = 1, or 2
 #include <tessera/algorithm/paged_cache/cross_layer_cache.hpp>
-#include <tessera/program/paged_cache/quantized_codec.hpp>
+#include <tessera/algorithm/paged_cache/quantized_codec.hpp>
 #include <tessera/quantize/asymmetric.hpp>
 
 using quantizer = tessera::asymmetric_quantizer<4, 64>;

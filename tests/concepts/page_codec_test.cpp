@@ -4,8 +4,8 @@
 #include <type_traits>
 #include <vector>
 
+#include <tessera/algorithm/paged_cache/direction_codec.hpp>
 #include <tessera/concepts/page_codec.hpp>
-#include <tessera/program/paged_cache/direction_codec.hpp>
 #include <tessera/program/paged_cache/finish_pages.hpp>
 
 #include "support/catch.hpp"

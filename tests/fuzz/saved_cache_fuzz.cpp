@@ -29,7 +29,7 @@ constexpr std::int64_t window = 0;
 /// A cache of three layers, a single one and a pair, with one sequence.
 struct engine_state {
   cpu exec{.threads = 1};
-  minicache cache{exec, {1, 256, 4, heads, channels, window}, parts()};
+  minicache cache{exec, {1, 256, 4, heads, channels, window}, {.parts = parts()}};
   std::vector<std::int32_t> blocks{2, 0, 3, 1};
   std::vector<std::int32_t> lengths{0};
   std::vector<std::int32_t> pages{0};
@@ -43,7 +43,7 @@ struct engine_state {
 
   void fill() {
     lengths[0] = static_cast<std::int32_t>(tokens);
-    auto const plan = cache.append_plan(1, tokens);
+    auto const plan = cache.plan_append(exec, {1, tokens});
     buffer<std::byte> memory(exec, plan.bytes());
     for (int part = 0; part < cache.parts(); ++part) {
       auto const seed = static_cast<std::uint64_t>(10 * part + 1);

@@ -25,10 +25,12 @@ TEST_CASE("a vector by itself has a direction and a length", "[host]") {
 TEST_CASE("a cache of no merger refuses pairs in a list of the caller", "[host]") {
   using single_layers = cross_layer_cache<no_merger>;
   cpu const exec{.threads = 1};
-  CHECK(single_layers(exec, {1, 64, 1, 1, 64}, {single_layers::single(), single_layers::single()}).layers() == 2);
+  CHECK(
+      single_layers(exec, {1, 64, 1, 1, 64}, {.parts = {single_layers::single(), single_layers::single()}}).layers() ==
+      2);
   cache_layers two = single_layers::single();
   two.layers = 2;
-  CHECK_THROWS_WITH(single_layers(exec, {1, 64, 1, 1, 64}, {single_layers::single(), two}),
+  CHECK_THROWS_WITH(single_layers(exec, {1, 64, 1, 1, 64}, {.parts = {single_layers::single(), two}}),
                     "cross_layer_cache: part 1 has 2 layers but parts of this merger, which merges no pairs, must have "
                     "1");
 }

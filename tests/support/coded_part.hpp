@@ -33,7 +33,7 @@ struct coded_part {
   template <class... State>
   explicit coded_part(std::int64_t heads, std::int64_t channels, cache_layers const& layers = Cache::single(),
                       std::int64_t window = 0, State const&... state)
-      : extents{1, 512, 8, heads, channels, window}, cache(exec, extents, {layers}, state...), blocks(8) {
+      : extents{1, 512, 8, heads, channels, window}, cache(exec, extents, {{layers}, state...}), blocks(8) {
     std::iota(blocks.rbegin(), blocks.rend(), 0);  // in descending order, so that nothing may rely on neighbours
   }
 
@@ -42,7 +42,7 @@ struct coded_part {
   /// Appends tokens at once.
   void append(layer_pair<T> const& data, std::int64_t first, std::int64_t count) {
     lengths[0] += static_cast<std::int32_t>(count);
-    auto const plan = cache.append_plan(1, count);
+    auto const plan = cache.plan_append(exec, {1, count});
     buffer<std::byte> memory(exec, plan.bytes());
     cache.append(exec, 0, data.inputs(first, count), sequences(), {count, {}}, workspace(plan, memory));
     cache.advance(exec, sequences(), pages, count);
@@ -55,7 +55,7 @@ struct coded_part {
       cache.write(exec, layer, data.heads_of(layer, key_part, token, 1), data.heads_of(layer, value_part, token, 1),
                   sequences(), {1, {}});
     }
-    auto const plan = cache.append_plan(1);
+    auto const plan = cache.plan_seal(exec, 1);
     buffer<std::byte> memory(exec, plan.bytes());
     cache.seal(exec, 0, sequences(), workspace(plan, memory));
     cache.advance(exec, sequences(), pages);
@@ -77,7 +77,7 @@ struct coded_part {
   /// Attention of two query heads for each key head.
   std::vector<float> attended(int layer, std::vector<T> const& queries, std::int64_t count) const {
     head_view<T const> const q(queries.data(), {1, 2 * extents.heads, count, extents.channels});
-    auto const plan = cache.attention_plan(cache.shape_of(q, sequences()));
+    auto const plan = cache.plan_attend(exec, cache.shape_of(q, sequences()));
     buffer<std::byte> memory(exec, plan.bytes());
     std::vector<float> result(queries.size());
     attention_outputs<float> const out{{result.data(), {1, 2 * extents.heads, count, extents.channels}}};

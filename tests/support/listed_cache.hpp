@@ -61,7 +61,9 @@ class listed_cache {
 
   listed_cache(Executor const& on, std::int64_t channels,
                retain_most_different rule = retain_most_different::angle(1.5F))
-      : exec(on), extents{3, most_tokens, 12, heads, channels, window}, cache(exec, extents, layers_by(rule)) {
+      : exec(on),
+        extents{3, most_tokens, 12, heads, channels, window},
+        cache(exec, extents, {.parts = layers_by(rule)}) {
     for (int part = 0; part < parts; ++part) {  // memory that nobody writes is the same in all caches
       auto const& memory = cache.memory(part);
       fill(memory.pages, memory.page_bytes(extents.blocks));
@@ -73,8 +75,8 @@ class listed_cache {
 
   /// Appends new tokens of all layers; the first token of each sequence is number `first` in `from`.
   void append(cache_lists const& lists, listed_tokens const& from, std::int64_t first, std::int64_t tokens) {
-    buffer<std::byte> memory(exec, cache.append_plan(2, tokens).bytes());
-    workspace const space(cache.append_plan(2, tokens), memory);
+    buffer<std::byte> memory(exec, cache.plan_append(exec, {2, tokens}).bytes());
+    workspace const space(cache.plan_append(exec, {2, tokens}), memory);
     on_lists(lists, [&](cache_sequences const& sequences, sequence_lengths fresh) {
       for (int part = 0; part < parts; ++part) {
         sent const heads_of(*this, from.part[part], first, tokens);
@@ -97,8 +99,8 @@ class listed_cache {
     complain();
   }
   void seal(cache_lists const& lists) {
-    buffer<std::byte> memory(exec, cache.append_plan(2).bytes());
-    workspace const space(cache.append_plan(2), memory);
+    buffer<std::byte> memory(exec, cache.plan_seal(exec, 2).bytes());
+    workspace const space(cache.plan_seal(exec, 2), memory);
     on_lists(lists, [&](cache_sequences const& sequences, sequence_lengths) {
       for (int part = 0; part < parts; ++part) {
         cache.seal(exec, part, sequences, space);
@@ -114,7 +116,7 @@ class listed_cache {
     buffer<float> result = to_exec(std::vector<float>(as_size(values + 2 * query_heads), -77.0F));
     head_view<bfloat16 const> const q(queries.data(), {2, query_heads, 1, extents.channels});
     on_lists(lists, [&](cache_sequences const& sequences, sequence_lengths) {
-      auto const plan = cache.attention_plan(cache.shape_of(q, sequences));
+      auto const plan = cache.plan_attend(exec, cache.shape_of(q, sequences));
       buffer<std::byte> memory(exec, plan.bytes());
       cache.attend(exec, layer, q, sequences, {.is_causal = true},
                    attention_outputs<float>{{result.data(), {2, query_heads, 1, extents.channels}},

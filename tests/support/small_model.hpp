@@ -34,7 +34,7 @@ struct small_model {
 
   explicit small_model(std::int64_t sequences, std::vector<cache_layers> const& of = default_parts())
       : parts(of),
-        cache(exec, extents, parts),
+        cache(exec, extents, {.parts = parts}),
         blocks(as_size(sequences * 8), -1),
         lengths(as_size(sequences)),
         pages(as_size(sequences)),
@@ -65,7 +65,7 @@ struct small_model {
       lengths[as_size(i)] += static_cast<std::int32_t>(each.empty() ? tokens : each[as_size(i)]);
       provide(i, lengths[as_size(i)]);
     }
-    auto const plan = cache.append_plan(count, tokens);
+    auto const plan = cache.plan_append(exec, {count, tokens});
     buffer<std::byte> memory(exec, plan.bytes());
     workspace const space(plan, memory);
     cache_tokens const brings{tokens, each};
@@ -87,10 +87,10 @@ struct small_model {
       provide(i, lengths[as_size(i)]);
     }
     head_view<bfloat16 const> const q(queries.data(), {count, 2 * heads, tokens, channels});
-    auto const plan = cache.attention_plan(cache.shape_of(q, sequences()));
+    auto const plan = cache.plan_attend(exec, cache.shape_of(q, sequences()));
     buffer<std::byte> memory(exec, plan.bytes());
-    auto const append_plan = cache.append_plan(count, tokens);
-    buffer<std::byte> append_memory(exec, append_plan.bytes());
+    auto const seal_plan = cache.plan_seal(exec, count);
+    buffer<std::byte> seal_memory(exec, seal_plan.bytes());
     std::vector<float> result(as_size(count * 2 * heads * tokens * channels));
     for (int layer = 0; layer < cache.layers(); ++layer) {
       int const part = cache.part_of(layer);
@@ -104,7 +104,7 @@ struct small_model {
                    attention_outputs<float>{{result.data(), {count, 2 * heads, tokens, channels}}},
                    workspace(plan, memory));
       if (layer + 1 == cache.layers() || cache.part_of(layer + 1) != part) {
-        cache.seal(exec, part, sequences(), workspace(append_plan, append_memory));
+        cache.seal(exec, part, sequences(), workspace(seal_plan, seal_memory));
       }
     }
     cache.advance(exec, sequences(), pages, tokens);

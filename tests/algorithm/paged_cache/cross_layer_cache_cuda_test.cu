@@ -87,16 +87,16 @@ class device_model {
                         std::vector<cache_layers> const& parts = small_model::default_parts())
       : count(2),
         exec_(exec),
-        cache_(exec, {3, 512, 20, heads, channels, 64}, parts),
+        cache_(exec, {3, 512, 20, heads, channels, 64}, {.parts = parts}),
         blocks_(to_device(exec, block_order(order.begin(), order.begin() + 2 * table_pages))),
         lengths_on_host_(2),
         lengths_(to_device(exec, lengths_on_host_)),
         pages_(to_device(exec, lengths_on_host_)),
         queries_(to_device(exec, attention_samples<bfloat16>(testing::gauss{}, 3, 1, rows(most_tokens) * channels))),
         result_(exec, layers * rows(most_tokens) * channels),
-        append_memory_(exec, cache_.append_plan(2, 512).bytes()),
+        append_memory_(exec, cache_.plan_append(exec, {2, 512}).bytes()),
         attention_memory_(exec,
-                          cache_.attention_plan(cache_.shape_of(queries(most_tokens), this->sequences())).bytes()) {
+                          cache_.plan_attend(exec, cache_.shape_of(queries(most_tokens), this->sequences())).bytes()) {
     exec_.wait();
     count = sequences;
   }
@@ -147,7 +147,7 @@ class device_model {
 
   /// Enqueues an append to all layers at once.
   void enqueue_append(data_on_device const& data, std::int64_t first, std::int64_t tokens) {
-    workspace const space(cache_.append_plan(count, tokens), append_memory_);
+    workspace const space(cache_.plan_append(exec_, {count, tokens}), append_memory_);
     for (int part = 0; part < cache_.parts(); ++part) {
       cache_.append(exec_, part, data.inputs(part, first, tokens, count), sequences(), {tokens, {}}, space);
     }
@@ -164,13 +164,13 @@ class device_model {
     options.is_causal = true;
     auto const q = queries(tokens);
     float* const result = result_.data() + layer * rows(most_tokens) * channels;
-    workspace const space(cache_.attention_plan(cache_.shape_of(q, sequences())), attention_memory_);
+    workspace const space(cache_.plan_attend(exec_, cache_.shape_of(q, sequences())), attention_memory_);
     cache_.attend(exec_, layer, q, sequences(), options,
                   attention_outputs<float>{{result, {count, query_heads, tokens, channels}}}, space);
   }
   /// Enqueues a step layer after layer, as a model decodes.
   void enqueue_step(data_on_device const& data, std::int64_t first, std::int64_t tokens) {
-    workspace const space(cache_.append_plan(count, tokens), append_memory_);
+    workspace const space(cache_.plan_seal(exec_, count), append_memory_);
     for (int layer = 0; layer < layers; ++layer) {
       int const part = cache_.part_of(layer);
       int const side = cache_.side_of(layer);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -13,6 +14,7 @@
 #include <tessera/exec/memory.hpp>
 #include <tessera/minicache.hpp>
 
+#include "support/cache_problem.hpp"
 #include "support/catch.hpp"
 #include "support/small_model.hpp"
 
@@ -211,7 +213,7 @@ TEST_CASE("bytes are counted to the last one", "[host]") {
   }
   CHECK(found.codes + found.scales + found.norms + found.headers == whole);
   CHECK(found.used() == whole + found.retained + found.tail + found.bookkeeping);
-  CHECK(found.reserved == minicache::plan(model.extents, model.parts).bytes());
+  CHECK(found.reserved == minicache::plan(model.exec, model.extents, {.parts = model.parts}).bytes());
   CHECK_THAT(found.describe(), contains(std::to_string(found.used())));
 }
 
@@ -219,9 +221,10 @@ TEST_CASE("after it is made a cache takes no memory", "[host]") {
   tracking_memory counted{memory_handle()};
   small_model model(2);
   model.exec.memory = memory_handle(counted);
-  model.cache = minicache(model.exec, model.extents, model.parts);
+  model.cache = minicache(model.exec, model.extents, {.parts = model.parts});
   CHECK(counted.allocations() == 1);
-  CHECK(counted.current_bytes() == static_cast<std::size_t>(minicache::plan(model.extents, model.parts).bytes()));
+  CHECK(counted.current_bytes() ==
+        static_cast<std::size_t>(minicache::plan(model.exec, model.extents, {.parts = model.parts}).bytes()));
   auto const data = make_model(2, 200);
   auto const before = counted.allocations();
   model.append(data, 0, 200);
@@ -255,10 +258,55 @@ TEST_CASE("the paper's vectors are whole tokens", "[host]") {
   CHECK(minicache::single().retention.rule == retention_rule::none);
 }
 
+TEST_CASE("a cache in the caller's memory is the same, and takes none of its own", "[host]") {
+  tracking_memory counted{memory_handle()};
+  small_model model(2);
+  auto const data = make_model(2, 200);
+  model.append(data, 0, 200);
+  small_model other(2);
+  minicache::options_type const options{.parts = other.parts};
+  auto const plan = minicache::plan(other.exec, other.extents, options);
+  buffer<std::byte> memory(other.exec, plan.bytes());
+  std::fill(memory.begin(), memory.end(), std::byte{0xa5});
+  other.exec.memory = memory_handle(counted);
+  other.cache = minicache(other.exec, other.extents, options, workspace(plan, memory));
+  CHECK(counted.allocations() == 0);
+  other.exec.memory = {};
+  other.append(data, 0, 200);
+  for (int layer = 0; layer < model.cache.layers(); ++layer) {
+    CHECK(other.restored(layer, key_part, 200) == model.restored(layer, key_part, 200));
+    CHECK(other.restored(layer, value_part, 200) == model.restored(layer, value_part, 200));
+  }
+  CHECK(other.cache.wait_for_statistics(other.exec, other.sequences()).reserved == plan.bytes());
+  workspace_plan const empty("none");
+  CHECK_THROWS_WITH(minicache(other.exec, other.extents, options, workspace(empty, memory)),
+                    "cross_layer_cache: the workspace is of a plan of 0 bytes but 3 parts of 3 slots and 20 blocks "
+                    "need " +
+                        std::to_string(plan.bytes()));
+}
+
+TEST_CASE("a cache is of one layer unless it is said how layers are kept", "[host]") {
+  cpu const exec{.threads = 1};
+  cache_extents const extents{1, 64, 1, 1, channels};
+  minicache const cache(exec, extents);
+  CHECK((cache.layers() == 1 && cache.layers_of(0).layers == 1));
+  CHECK(minicache::plan(exec, extents).bytes() ==
+        minicache::plan(exec, extents, {.parts = {minicache::single()}}).bytes());
+}
+
+TEST_CASE("the host has the portable programs alone for a cache", "[host]") {
+  small_model const model(1);
+  explanation const found = model.cache.programs_of(model.exec, 2);
+  REQUIRE(found.choices.size() == 2);
+  CHECK(found.text() == "cross_layer_cache.append: portable program\ncross_layer_cache.attend: portable program\n");
+  CHECK(found.is_fast());
+  CHECK_THROWS_WITH(model.cache.programs_of(model.exec, 3), contains("part 3 is none of 3"));
+}
+
 TEST_CASE("what does not fit is refused in words that name both numbers", "[host]") {
   cpu const exec{.threads = 1};
   auto const make = [&](cache_extents const& extents, cache_layers const& part) {
-    return minicache(exec, extents, {part});
+    return minicache(exec, extents, {.parts = {part}});
   };
   CHECK_THROWS_WITH(make({1, 64, 1, 1, 80, 64}, minicache::pair()),
                     contains("heads have 80 channels but must have a multiple of 32"));
@@ -272,7 +320,7 @@ TEST_CASE("what does not fit is refused in words that name both numbers", "[host
 
   auto const data = make_model(2, 100);
   small_model model(2);
-  auto const plan = model.cache.append_plan(2, 100);
+  auto const plan = model.cache.plan_append(exec, {2, 100});
   buffer<std::byte> memory(exec, plan.bytes());
   workspace const space(plan, memory);
   auto const inputs = data[0].inputs();
@@ -322,7 +370,7 @@ TEST_CASE("what does not fit is refused in words that name both numbers", "[host
                     "need " +
                         std::to_string(plan.bytes()));
   std::int64_t const huge = std::int64_t{1} << 61;
-  CHECK_THROWS_WITH(model.cache.attention_plan({huge, 2, 2, 8, 1 << 20, channels}), contains("is not a size"));
-  CHECK_THROWS_WITH(model.cache.attention_plan({2, 2, 2, huge, 1 << 20, channels}), contains("is not a size"));
-  CHECK_THROWS_WITH(model.cache.attention_plan({2, 2, 0, 1, 64, channels}), contains("for each of 0 key heads"));
+  CHECK_THROWS_WITH(model.cache.plan_attend(exec, {huge, 2, 2, 8, 1 << 20, channels}), contains("is not a size"));
+  CHECK_THROWS_WITH(model.cache.plan_attend(exec, {2, 2, 2, huge, 1 << 20, channels}), contains("is not a size"));
+  CHECK_THROWS_WITH(model.cache.plan_attend(exec, {2, 2, 0, 1, 64, channels}), contains("for each of 0 key heads"));
 }

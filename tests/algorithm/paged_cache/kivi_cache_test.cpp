@@ -162,7 +162,7 @@ TEST_CASE("a page of KIVI has 3 bits for each value, and a header", "[host]") {
   CHECK(found.header == 64);
   CHECK(kivi_cache::codec_type::page_bytes(format) == 6208);
   cpu const exec{.threads = 1};
-  kivi_cache const cache(exec, {1, 512, 8, 2, 128}, {kivi_cache::single()});
+  kivi_cache const cache(exec, {1, 512, 8, 2, 128}, {.parts = {kivi_cache::single()}});
   CHECK(cache.memory(0).format == format);
   auto const data = make_layer_pair<bfloat16>(1, 2, 192, 128);
   coded_part<kivi_cache> part(2, 128, kivi_cache::single(), 64);
@@ -175,11 +175,11 @@ TEST_CASE("a page of KIVI has 3 bits for each value, and a header", "[host]") {
 TEST_CASE("a fork of KIVI reads what its origin read, which has ended", "[host]") {
   auto const data = make_layer_pair<bfloat16>(1, heads, 150, channels);
   cpu const exec{.threads = 1};
-  kivi_cache const cache(exec, {2, 256, 4, heads, channels, 64}, {kivi_cache::single()});
+  kivi_cache const cache(exec, {2, 256, 4, heads, channels, 64}, {.parts = {kivi_cache::single()}});
   std::vector<std::int32_t> const blocks{2, 0};
   std::vector<std::int32_t> const lengths{150};
   std::vector<std::int32_t> pages{0};
-  auto const plan = cache.append_plan(1, 150);
+  auto const plan = cache.plan_append(exec, {1, 150});
   buffer<std::byte> memory(exec, plan.bytes());
   std::vector<std::int32_t> slots{0};
   cache_sequences sequences{{blocks.data(), {1, 2}}, slots, lengths, pages, 1};

@@ -149,28 +149,36 @@ TEST_CASE("portable programs make the same bytes of a cache wherever they run", 
   check_format<bfloat16>({128, 4, 4, 1, 1}, 300);
 }
 
-TEST_CASE("it is said for which pages a GPU has programs of its own", "[cuda]") {
+TEST_CASE("it is explained for which pages a GPU has programs of its own", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   cuda const exec;
-  auto const programs = [&](cache_page_format const& format, bool whole_tokens = false) {
-    return cache_programs_of<slerp_merger<float>, bfloat16>(exec, format, whole_tokens);
-  };
-  cache_programs const usual = programs({128, 4, 4, 2, 2});
-  if (!usual.has_any) {
+  if (!is_hopper()) {
     WARN("this GPU has no programs of its own for caches");
-    CHECK(usual.describe({96, 4, 4, 2, 2}).empty());
     return;
   }
-  CHECK((usual.appends && usual.attention && usual.describe({}).empty()));
-  cache_page_format const narrow{96, 4, 4, 2, 2};  // the pages of minicache with 96 channels
-  CHECK_FALSE(programs(narrow).appends);
-  CHECK(programs(narrow).attention);
-  CHECK_THAT(programs(narrow).describe(narrow),
-             contains("96 channels") && contains("appended by the portable programs") && contains("own program"));
-  CHECK_FALSE(programs({128, 4, 4, 2, 2}, true).appends);
-  CHECK_FALSE(programs({128, 4, 3, 2, 2}).attention);
-  CHECK_FALSE(programs({160, 4, 4, 2, 2}).attention);
-  CHECK((programs({64, 3, 3, 1, 1}).attention && !programs({64, 3, 3, 1, 1}).appends));
-  minicache const cache(exec, {1, 256, 4, 1, 96, 64}, minicache::half_merged(2));
-  CHECK(cache.programs_of(exec, 0).attention);
+  auto const programs = [&](std::int64_t channels, cache_layers const& layers) {
+    minicache const cache(exec, {1, 256, 4, 1, channels, 64}, {.parts = {layers}});
+    explanation const found = cache.programs_of(exec, 0);
+    REQUIRE(found.choices.size() == 2);
+    exec.wait();
+    return found;
+  };
+  explanation const usual = programs(128, minicache::pair());
+  CHECK(usual.is_fast());
+  CHECK_THAT(usual.text(), contains("cross_layer_cache.append: compress_pages") &&
+                               contains("cross_layer_cache.attend: attend_pages"));
+  explanation const narrow = programs(96, minicache::pair());  // the pages of minicache with 96 channels
+  CHECK((narrow.choices[0].is_slower() && !narrow.choices[1].is_portable));
+  CHECK_THAT(narrow.text(), contains("pages do not have 4 bits and 64, 128 or 256 channels"));
+  cache_layers layers = minicache::pair();
+  layers.whole_tokens = true;
+  CHECK(programs(128, layers).choices[0].is_slower());
+  layers = minicache::pair();
+  layers.value_bits = 3;
+  CHECK(programs(128, layers).choices[1].is_slower());
+  CHECK(programs(160, minicache::pair()).choices[1].is_slower());
+  layers = minicache::single();
+  layers.key_bits = layers.value_bits = 3;
+  explanation const three = programs(64, layers);
+  CHECK((three.choices[0].is_slower() && !three.choices[1].is_portable));
 }

@@ -324,13 +324,3 @@ TEST_CASE("the bytes of pages are those of version 1", "[host]") {
   CHECK(golden_checksum<bfloat16>({96, 3, 8, 2, 2}) == 0x4402a6eaU);
   CHECK(golden_checksum<float16>({256, 2, 3, 4, 1}) == 0xb30f93d0U);
 }
-
-TEST_CASE("the host has the portable programs alone, and says nothing of others", "[host]") {
-  cache_page_format const format{96, 4, 4, 2, 2};
-  cache_programs const found = cache_programs_of<slerp_merger<float>, bfloat16>(cpu{}, format, false);
-  CHECK_FALSE((found.has_any || found.appends || found.attention));
-  CHECK(found.describe(format).empty());
-  CHECK(cache_programs{true, true, true}.describe(format).empty());
-  CHECK_THAT((cache_programs{true, false, true}.describe(format)),
-             contains("appended by the portable programs and attended to by the device's own program"));
-}

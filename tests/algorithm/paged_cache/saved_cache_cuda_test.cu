@@ -33,7 +33,7 @@ TEST_CASE("a cache that was saved on the host goes on on a device, and is the sa
   auto const saved = save_cache(host.exec, host.cache, host.sequences(), 0);
 
   cuda const exec;
-  minicache const cache(exec, host.extents, host.parts);
+  minicache const cache(exec, host.extents, {.parts = host.parts});
   load_cache(exec, cache, saved.data(), static_cast<std::int64_t>(saved.size()), 1, {7, 3, 5, 11});
   std::vector<std::int32_t> const table{7, 3, 5, 11, 0, 0, 0, 0};
   auto const blocks = on_device(exec, table);
@@ -49,7 +49,7 @@ TEST_CASE("a cache that was saved on the host goes on on a device, and is the sa
   host.append(data, 330, 70);
   auto const longer = on_device(exec, std::vector<std::int32_t>{400});
   sequences.lengths = longer.view();
-  auto const plan = cache.append_plan(1, 70);
+  auto const plan = cache.plan_append(exec, {1, 70});
   buffer<std::byte> memory(exec, plan.bytes());
   workspace const space(plan, memory);
   buffer<bfloat16> lists[3][2][2];

@@ -200,20 +200,20 @@ TEST_CASE("a cache of another kind is refused in words that name both", "[host]"
   auto const load_into = [&](auto const& cache, std::int64_t slot, std::vector<std::int32_t> const& places) {
     load_cache(model.exec, cache, saved.data(), size_of(saved), slot, places);
   };
-  minicache const two_parts(model.exec, model.extents, {model.parts[0], model.parts[1]});
+  minicache const two_parts(model.exec, model.extents, {.parts = {model.parts[0], model.parts[1]}});
   CHECK_THROWS_WITH(load_into(two_parts, 0, blocks), contains("the saved parts are 3 but the cache's 2"));
   auto bits = model.parts;
   bits[2].key_bits = 3;
-  CHECK_THROWS_WITH(load_into(minicache(model.exec, model.extents, bits), 0, blocks),
+  CHECK_THROWS_WITH(load_into(minicache(model.exec, model.extents, {.parts = bits}), 0, blocks),
                     contains("part 2 has codes of 4"));
   CHECK_THROWS_WITH(load_into(model.cache, 0, {0}), contains("the saved pages are 2 but the cache's 1"));
   CHECK_THROWS_WITH(load_into(model.cache, 0, {0, 20}), contains("block 20 is none of 20"));
   CHECK_THROWS_AS(load_into(model.cache, 3, blocks), shape_error);
   auto rows = model.parts;
   rows[2].row_capacity = 0;
-  CHECK_THROWS_WITH(load_into(minicache(model.exec, model.extents, rows), 0, blocks),
+  CHECK_THROWS_WITH(load_into(minicache(model.exec, model.extents, {.parts = rows}), 0, blocks),
                     contains("but there is room for 0"));
   using of_halves = cross_layer_cache<slerp_merger<float>, retain_most_different, direction_codec<4, 64>, float16>;
-  CHECK_THROWS_WITH(load_into(of_halves(model.exec, model.extents, model.parts), 0, blocks),
+  CHECK_THROWS_WITH(load_into(of_halves(model.exec, model.extents, {.parts = model.parts}), 0, blocks),
                     contains("the saved types of values are 0 but the cache's 1"));
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include <tessera/algorithm/paged_cache/direction_codec.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/merger.hpp>
 #include <tessera/concepts/page_codec.hpp>
@@ -13,7 +14,6 @@
 #include <tessera/exec/workspace.hpp>
 #include <tessera/merge/retain_most_different.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
-#include <tessera/program/paged_cache/direction_codec.hpp>
 #include <tessera/program/paged_cache/measure_pages.hpp>
 #include <tessera/program/paged_cache/page_format.hpp>
 #include <tessera/program/paged_cache/retain_tokens.hpp>

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include <tessera/algorithm/paged_cache/cache_layout.hpp>
+#include <tessera/algorithm/paged_cache/direction_codec.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/page_codec.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
-#include <tessera/program/paged_cache/direction_codec.hpp>
 #include <tessera/program/paged_cache/page_format.hpp>
 
 namespace tessera {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include <tessera/algorithm/paged_cache/direction_codec.hpp>
 #include <tessera/algorithm/paged_cache/paged_cache.hpp>
 #include <tessera/concepts/page_codec.hpp>
 #include <tessera/core/bits.hpp>
@@ -19,7 +20,6 @@
 #include <tessera/exec/workspace.hpp>
 #include <tessera/merge/retain_most_different.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
-#include <tessera/program/paged_cache/direction_codec.hpp>
 #include <tessera/program/paged_cache/page_format.hpp>
 
 namespace tessera {

@@ -6,7 +6,8 @@
 ///
 ///     using cache_type = tessera::cross_layer_cache<slerp_merger<float>, retain_most_different,
 ///                                                   direction_codec<4, 64>>;
-///     cache_type cache(exec, extents, cache_type::half_merged(32));
+///     cache_type cache(exec, extents, {.parts = cache_type::half_merged(32)});
+///     auto const append_plan = cache.plan_append(exec, {.sequences = 8, .tokens = n});      // workspaces, made once
 ///
 ///     // Prefill. `sequences`: block tables, slots and lengths with the new tokens, where the executor runs.
 ///     cache.append(exec, cache.part_of(layer), {{k0, k1}, {v0, v1}}, sequences, {.tokens = n}, append_space);
@@ -26,16 +27,17 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <math.h>
-#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <tessera/algorithm/attention/attention_types.hpp>
+#include <tessera/algorithm/paged_cache/cache_append.hpp>
 #include <tessera/algorithm/paged_cache/cache_bytes.hpp>
 #include <tessera/algorithm/paged_cache/cache_layout.hpp>
+#include <tessera/algorithm/paged_cache/cross_layer_cache_types.hpp>
+#include <tessera/algorithm/paged_cache/direction_codec.hpp>
 #include <tessera/algorithm/paged_cache/paged_cache.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/merger.hpp>
@@ -46,6 +48,7 @@
 #include <tessera/core/check.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/exec/buffer.hpp>
+#include <tessera/exec/explain.hpp>
 #include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/merge/no_merger.hpp>
@@ -53,18 +56,11 @@
 #include <tessera/merge/slerp.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
 #include <tessera/program/paged_cache/cache_slots.hpp>
-#include <tessera/program/paged_cache/direction_codec.hpp>
 
 namespace tessera {
 inline namespace v0 {
 
-/// The numbers of new tokens in a call.
-struct cache_tokens {
-  std::int64_t tokens = 0;           ///< the most new tokens of a sequence
-  sequence_lengths new_tokens = {};  ///< new tokens of each sequence; null: `tokens` of each
-};
-
-/// M merges the vectors of a pair of layers, with the state that the constructor is given. Retention:
+/// M merges the vectors of a pair of layers, with the state that the options hold. Retention:
 /// retain_most_different or retain_most_different_tokens, the default of pairs for which the caller names no other. C
 /// codes and reads pages: direction_codec, or quantized_codec with any Quantizers. T: bfloat16 or float16.
 template <Merger M = slerp_merger<float>, std::derived_from<retain_most_different> Retention = retain_most_different,
@@ -76,49 +72,41 @@ class cross_layer_cache {
   using codec_type = C;
   static_assert(sizeof(T) == 2, "tessera: cross_layer_cache holds bfloat16 or float16");
 
+  /// How layers are kept.
+  using options_type = cross_layer_cache_options<M, Retention, C>;
+
   /// A layer that is kept by itself.
-  [[nodiscard]] static cache_layers single() { return kept_as(1); }
+  [[nodiscard]] static cache_layers single() { return options_type::single(); }
   /// Two neighbouring layers that share directions.
-  [[nodiscard]] static cache_layers pair() {
-    static_assert(merges_pairs<M>, "tessera: a cross_layer_cache of this merger (no_merger) has no pairs of layers");
-    static_assert(C::most_layers == 2, "tessera: a cross_layer_cache of this codec has no pairs of layers");
-    return kept_as(2);
-  }
+  [[nodiscard]] static cache_layers pair() { return options_type::pair(); }
   /// The paper's choice: the first half of the layers by themselves, then pairs; if an odd number is left, its first
   /// layer is by itself.
-  [[nodiscard]] static std::vector<cache_layers> half_merged(int layers) {
-    int const pairs = layers / 2 / 2;
-    std::vector<cache_layers> parts(static_cast<std::size_t>(layers - 2 * pairs), single());
-    parts.resize(parts.size() + static_cast<std::size_t>(pairs), pair());
-    return parts;
-  }
+  [[nodiscard]] static std::vector<cache_layers> half_merged(int layers) { return options_type::half_merged(layers); }
 
   /// The memory that a cache takes.
-  [[nodiscard]] static workspace_plan plan(cache_extents const& extents, std::vector<cache_layers> const& parts,
-                                           C const& codec = {}) {
-    return cache_layout<T, C>(extents, parts, codec).plan;
+  template <Executor Exec>
+  [[nodiscard]] static workspace_plan plan(Exec const&, cache_extents const& extents,
+                                           options_type const& options = {}) {
+    return layout_of(extents, options.parts, options.codec).plan;
   }
 
-  /// Allocates all memory that the cache will ever have from the executor's memory. Parts are in the order of layers.
+  /// Allocates all memory that the cache will ever have from the executor's memory.
   template <Executor Exec>
-  cross_layer_cache(Exec const& exec, cache_extents const& extents, std::vector<cache_layers> parts, M merger = {},
-                    C codec = {})
-      : extents_(extents), merger_(merger), codec_(codec), parts_(std::move(parts)) {
-    check_pairs();
-    cache_layout<T, C> const places(extents_, parts_, codec_);
+  cross_layer_cache(Exec const& exec, cache_extents const& extents, options_type options = {})
+      : extents_(extents), merger_(options.merger), codec_(options.codec), parts_(std::move(options.parts)) {
+    layout const places = layout_of(extents_, parts_, codec_);
     bytes_ = buffer<std::byte>(exec, places.plan.bytes());
-    workspace const space(places.plan, bytes_.view());
-    for (std::size_t i = 0; i < parts_.size(); ++i) {
-      memory_.push_back(places.memory(i, extents_, space));
-      for (int layer = 0; layer < parts_[i].layers; ++layer) {
-        part_of_.push_back(static_cast<int>(i));
-      }
-    }
-    for (cache_memory<T> const& of : memory_) {
-      reset_slots<T> const program{of, {}, extents_.slots, status_of(exec, {"cross_layer_cache", "slot"})};
-      exec.run(program, program.groups());
-    }
-    say_what_is_portable(exec);
+    open(exec, places, workspace(places.plan, bytes_.view()));
+  }
+  /// Makes a cache in the caller's memory: a workspace of plan() with the same extents and options, which must outlive
+  /// the cache and belong to it alone. Nothing is allocated.
+  template <Executor Exec>
+  cross_layer_cache(Exec const& exec, cache_extents const& extents, options_type options, workspace const& space)
+      : extents_(extents), merger_(options.merger), codec_(options.codec), parts_(std::move(options.parts)) {
+    layout const places = layout_of(extents_, parts_, codec_);
+    space.check_room("cross_layer_cache", places.plan.bytes(), parts_.size(), " parts of ", extents_.slots,
+                     " slots and ", extents_.blocks, " blocks");
+    open(exec, places, space);
   }
 
   /// The extents that the cache has room for.
@@ -133,23 +121,41 @@ class cross_layer_cache {
   [[nodiscard]] int part_of(int layer) const { return part_of_[checked("layer", layer, layers())]; }
   /// 0 for the first layer of its part, 1 for the second.
   [[nodiscard]] int side_of(int layer) const { return layer > 0 && part_of(layer) == part_of_[as_index(layer - 1)]; }
-  /// Which programs for a part are the executor's own.
+  /// Which programs append pages to a part and attend to them with one query of each key head, as explain()
+  /// (exec/explain.hpp) says it.
   template <Executor Exec>
-  [[nodiscard]] cache_programs programs_of(Exec const& exec, int part) const {
-    bool const whole_tokens = layers_of(part).whole_tokens;
-    return cache_programs_of<M, T, shared_codec_t<C>>(exec, memory(part).format, whole_tokens);
+  [[nodiscard]] explanation programs_of(Exec const& exec, int part) const {
+    std::int64_t const heads = extents_.heads;
+    std::int64_t const page = cache_page_format::tokens;
+    cache_sequences const one{{nullptr, {1, 1}}, {}, {}, {}, 1};
+    return explain(exec, [&](auto const& dry) {
+      enqueue_append(dry, part, {memory(part), {}, one, page, 1, {}, nullptr}, {nullptr, {1, 1, heads, 2, page}},
+                     {nullptr, {1, 1, heads}});
+      head_view<T const> const queries(nullptr, {1, heads, 1, extents_.channels});
+      run(dry,
+          cached_attention_call<T, T, shared_codec_t<C>>{
+              shape_of(queries, one), memory(part), one, 0, queries, 1.0F, true, {}, {}, {}, nullptr, codec_.shared()});
+    });
   }
   /// What codes and reads the pages.
   [[nodiscard]] C const& codec() const { return codec_; }
   /// The memory of a part, for programs; the codec has the bytes of its pages.
   [[nodiscard]] cache_memory<T> const& memory(int part) const { return memory_[checked("part", part, parts())]; }
 
-  /// The workspace of append(), or of seal() if tokens were written no more than 64 at a time.
-  [[nodiscard]] workspace_plan append_plan(std::int64_t sequences, std::int64_t tokens = 1) const {
-    return regions("cross_layer_cache.append", sequences, tokens).plan;
+  /// The workspace of append().
+  template <Executor Exec>
+  [[nodiscard]] workspace_plan plan_append(Exec const&, cache_append_shape const& shape) const {
+    return regions("cross_layer_cache.append", shape.sequences, shape.tokens).plan;
   }
-  /// The workspace of attend() for queries of this shape.
-  [[nodiscard]] workspace_plan attention_plan(attention_shape const& shape) const {
+  /// The workspace of seal() for so many sequences.
+  template <Executor Exec>
+  [[nodiscard]] workspace_plan plan_seal(Exec const&, std::int64_t sequences) const {
+    return regions("cross_layer_cache.seal", sequences, 0).plan;
+  }
+  /// The workspace of attend() for queries of this shape. No option changes it.
+  template <Executor Exec>
+  [[nodiscard]] workspace_plan plan_attend(Exec const&, attention_shape const& shape,
+                                           attention_options const& /*options*/ = {}) const {
     return cached_attention_regions("cross_layer_cache.attend", shape).plan;
   }
 
@@ -260,7 +266,7 @@ class cross_layer_cache {
     refuse_attend<None...>();
   }
 
-  /// The shape of attention of such queries, for attention_plan().
+  /// The shape of attention of such queries, for plan_attend().
   [[nodiscard]] attention_shape shape_of(head_view<T const> queries, cache_sequences const& sequences) const {
     return {sequences.size(),
             queries.extent(1),
@@ -315,7 +321,7 @@ class cross_layer_cache {
   [[nodiscard]] cache_bytes wait_for_statistics(Exec const& exec, cache_sequences const& sequences) const {
     check_sequences("cross_layer_cache.wait_for_statistics", sequences);
     cache_bytes found = count_cache_bytes(exec, extents_, memory_, sequences, codec_);
-    found.reserved = static_cast<std::int64_t>(bytes_.bytes());
+    found.reserved = reserved_;
     return found;
   }
 
@@ -324,26 +330,32 @@ class cross_layer_cache {
   static void refuse_attend() {
     static_assert(never<Given...>,
                   "tessera: cross_layer_cache.attend takes an executor, the layer, queries, cache_sequences, "
-                  "attention_options, attention_outputs<Result>, a workspace of attention_plan(), and perhaps lengths; "
+                  "attention_options, attention_outputs<Result>, a workspace of plan_attend(), and perhaps lengths; "
                   "in braces without a type Result is what queries are");
   }
-  [[nodiscard]] static cache_layers kept_as(int layers) {
-    cache_layers made;
-    made.layers = layers;
-    made.key_bits = C::key_bits;
-    made.value_bits = C::value_bits;
-    made.value_group = C::value_group;
-    made.retention = layers == 2 ? retain_most_different(Retention{}) : retain_most_different::none();
-    made.row_capacity = layers == 2 ? -1 : 0;
-    made.whole_tokens = Retention::whole_tokens;
-    return made;
+  using layout = cache_layout<T, C>;
+  /// Throws for impossible extents and parts, and refuses pairs where the merger merges none.
+  [[nodiscard]] static layout layout_of(cache_extents const& extents, std::vector<cache_layers> const& parts,
+                                        C const& codec) {
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      check<value_error>(merges_pairs<M> || parts[i].layers == 1, "cross_layer_cache: part ", i, " has ",
+                         parts[i].layers, " layers but parts of this merger, which merges no pairs, must have ", 1);
+    }
+    return {extents, parts, codec};
   }
-
-  /// Refuses parts that are pairs where the merger merges none.
-  void check_pairs() const {
+  /// Makes views of all parts, and enqueues making slots ready.
+  template <Executor Exec>
+  void open(Exec const& exec, layout const& places, workspace const& space) {
+    reserved_ = places.plan.bytes();
     for (std::size_t i = 0; i < parts_.size(); ++i) {
-      check<value_error>(merges_pairs<M> || parts_[i].layers == 1, "cross_layer_cache: part ", i, " has ",
-                         parts_[i].layers, " layers but parts of this merger, which merges no pairs, must have ", 1);
+      memory_.push_back(places.memory(i, extents_, space));
+      for (int layer = 0; layer < parts_[i].layers; ++layer) {
+        part_of_.push_back(static_cast<int>(i));
+      }
+    }
+    for (cache_memory<T> const& of : memory_) {
+      reset_slots<T> const program{of, {}, extents_.slots, status_of(exec, {"cross_layer_cache", "slot"})};
+      exec.run(program, program.groups());
     }
   }
 
@@ -352,25 +364,7 @@ class cross_layer_cache {
     check<value_error>(i >= 0 && i < count, "cross_layer_cache: ", what, " ", i, " is none of ", count);
     return as_index(i);
   }
-  /// Says once, on the error stream, where portable programs run: nobody should find that out by the clock.
-  template <Executor Exec>
-  void say_what_is_portable(Exec const& exec) const {
-#if !defined(TESSERA_ACCEPT_PORTABLE_CACHES)
-    for (int part = 0; part < parts(); ++part) {
-      std::string const said = programs_of(exec, part).describe(memory(part).format);
-      if (!said.empty()) {
-        static bool const is_said =
-            std::fputs((said + " (or define TESSERA_ACCEPT_PORTABLE_CACHES)\n").c_str(), stderr) >= 0;
-        static_cast<void>(is_said);
-      }
-    }
-#else
-    static_cast<void>(exec);
-#endif
-  }
-  [[nodiscard]] std::int64_t tail_tokens() const {
-    return extents_.window + 2 * cache_page_format::tokens;
-  }
+  [[nodiscard]] std::int64_t tail_tokens() const { return extents_.window + 2 * cache_page_format::tokens; }
   [[nodiscard]] cache_append_regions regions(char const* where, std::int64_t sequences, std::int64_t tokens) const {
     return {where, sequences, max(tokens, std::int64_t{1}), extents_.heads};
   }
@@ -380,17 +374,18 @@ class cross_layer_cache {
                   cache_sequences const& sequences, cache_tokens const& brings, workspace const& space) const {
     cache_append_regions const places = regions(where, sequences.size(), brings.tokens);
     space.check_room(where, places.plan.bytes(), sequences.size(), " sequences of ", brings.tokens, " new tokens");
+    enqueue_append(exec, part,
+                   {memory(part), inputs, sequences, brings.tokens, places.pages, brings.new_tokens,
+                    status_of(exec, {where, "sequence"})},
+                   places.rows_in(space), places.marks_in(space));
+  }
+  template <Executor Exec>
+  void enqueue_append(Exec const& exec, int part, cache_source<T> const& source, view<merged_row, 5> rows,
+                      view<page_mark, 3> marks) const {
     cache_layers const& as = layers_of(part);
     auto const append_by = [&](auto const& merger) {
       run(exec, cache_append_call<std::remove_cvref_t<decltype(merger)>, T, shared_codec_t<C>>{
-                    merger,
-                    as.retention,
-                    as.whole_tokens,
-                    {memory(part), inputs, sequences, brings.tokens, places.pages, brings.new_tokens,
-                     status_of(exec, {where, "sequence"})},
-                    places.rows_in(space),
-                    places.marks_in(space),
-                    codec_.shared()});
+                    merger, as.retention, as.whole_tokens, source, rows, marks, codec_.shared()});
     };
     if constexpr (!keeps_single_vectors<M>) {
       if (as.layers == 1) {
@@ -461,6 +456,7 @@ class cross_layer_cache {
   std::vector<cache_layers> parts_;
   std::vector<cache_memory<T>> memory_;
   std::vector<int> part_of_;
+  std::int64_t reserved_ = 0;
   buffer<std::byte> bytes_;
 };
 

@@ -11,7 +11,7 @@
 ///     tessera::cpu exec;
 ///     tessera::cache_extents const extents{slots, tokens, blocks, key_heads, channels};
 ///     std::vector<tessera::cache_layers> const parts(layers, tessera::kivi_cache::single());
-///     tessera::kivi_cache cache(exec, extents, parts);
+///     tessera::kivi_cache cache(exec, extents, {.parts = parts});
 ///     // prefill, decoding: algorithm/paged_cache/cross_layer_cache.hpp
 ///
 /// Codes run from the smallest value of a group to the largest, with a scale and a minimum in fp16: 32 neighbouring
@@ -24,7 +24,7 @@
 ///
 /// Cost: with 128 channels, a page of 64 tokens of a key head takes 6208 bytes, 97 for each token, where bf16 has 512.
 /// Pages are written and read by portable programs, on CUDA devices, too, which are several times slower than those of
-/// a direction_codec (TESSERA_ACCEPT_PORTABLE_CACHES keeps the cache from saying so).
+/// a direction_codec.
 ///
 /// Errors are those of minicache.hpp, but pairs of layers are refused, at compile time where pair() or half_merged() is
 /// called; save_cache() and load_cache() are, too. Magnitudes above 65504 saturate. Keys and values with infinities or
@@ -33,10 +33,10 @@
 #pragma once
 
 #include <tessera/algorithm/paged_cache/cross_layer_cache.hpp>
+#include <tessera/algorithm/paged_cache/quantized_codec.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/merge/no_merger.hpp>
 #include <tessera/merge/retain_most_different.hpp>
-#include <tessera/program/paged_cache/quantized_codec.hpp>
 #include <tessera/quantize/asymmetric_half.hpp>
 
 namespace tessera {

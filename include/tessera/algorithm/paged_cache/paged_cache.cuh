@@ -11,8 +11,7 @@
 ///     with 64, 128 or 256 channels in groups of 64. Eight rows of the query heads of a key head share a read of its
 ///     pages.
 ///
-/// All else is done by the portable programs: cache_programs_of() says where, and a cross_layer_cache says it once on
-/// the error stream.
+/// All else is done by the portable programs: programs_of() of a cross_layer_cache says where.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +20,7 @@
 #include <tessera/algorithm/attention/decode_attention.cuh>
 #include <tessera/algorithm/attention/decode_splits.hpp>
 #include <tessera/algorithm/paged_cache/cache_compression.hpp>
+#include <tessera/algorithm/paged_cache/direction_codec.hpp>
 #include <tessera/algorithm/paged_cache/paged_cache.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/merger.hpp>
@@ -33,7 +33,6 @@
 #include <tessera/exec/run.hpp>
 #include <tessera/program/paged_cache/attend_pages.cuh>
 #include <tessera/program/paged_cache/detail/page_fragments.cuh>
-#include <tessera/program/paged_cache/direction_codec.hpp>
 #include <tessera/program/paged_cache/write_pages.cuh>
 #include <tessera/tuning/attention/decode.hpp>
 
@@ -234,23 +233,6 @@ struct models_for<basic_cuda<Architectures>, cached_attention_call<T, Result, C>
   /// The list of models.
   using type = model_list<page_decode_model>;
 };
-
-/// The programs that CUDA devices have for a cache: some on sm_90 for 16 bits and pages of a direction_codec, else
-/// none.
-template <Merger M, class T, PageCodec C = direction_codec<>, int... Architectures>
-cache_programs cache_programs_of(basic_cuda<arch_list<Architectures...>> const& exec, cache_page_format const& format,
-                                 bool whole_tokens) {
-  constexpr bool has_hopper = ((Architectures == 900) || ...);
-  if constexpr (has_hopper && detail::has_own_programs<T, C>) {
-    if (exec.template has<compress_pages<128, 2, M, T>>()) {
-      return {true, detail::is_compressed_in_one_pass(format, whole_tokens),
-              detail::use_columns(format, [](auto) { return true; })};
-    }
-  } else if constexpr (has_hopper) {
-    return {exec.state->is_hopper(), false, false};
-  }
-  return {};
-}
 
 }  // namespace v0
 }  // namespace tessera

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The operations on a compressed cache over the caller's memory: append, attend, restore.
 /// algorithm/paged_cache/cross_layer_cache.hpp is made of them. run() (exec/run.hpp) enqueues cache_append_call,
-/// cached_attention_call and cache_restore_call by the fastest program that the executor has; cache_programs_of says
-/// for which formats of pages it has some.
+/// cached_attention_call and cache_restore_call by the fastest program that the executor has, which explain() names
+/// (exec/explain.hpp).
 ///
 /// Formats: program/paged_cache/page_format.hpp, program/paged_cache/cache_memory.hpp. The bytes that an append writes
 /// are the same on every executor. They are also the same whether tokens come at once or one by one, if thresholds are
@@ -13,11 +13,11 @@
 
 #include <cstdint>
 #include <math.h>  // not <cmath>: as in core/math.hpp
-#include <string>
 #include <type_traits>
 
 #include <tessera/algorithm/attention/attention_types.hpp>
 #include <tessera/algorithm/paged_cache/cache_append.hpp>
+#include <tessera/algorithm/paged_cache/direction_codec.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/merger.hpp>
 #include <tessera/concepts/page_codec.hpp>
@@ -30,7 +30,6 @@
 #include <tessera/program/attention/split_keys.hpp>
 #include <tessera/program/paged_cache/attend_pages.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
-#include <tessera/program/paged_cache/direction_codec.hpp>
 #include <tessera/program/paged_cache/restore_pages.hpp>
 #include <tessera/reduce/online_softmax.hpp>
 
@@ -132,32 +131,6 @@ void run_portably(Exec const& exec, cache_restore_call<T, Result, C> const& call
   restore_pages<T, Result, C> const program{
       call.memory, call.sequences, call.layer, call.keys, call.values, detail::status_for(exec, call), call.codec};
   exec.run(program, program.groups());
-}
-
-/// What an executor has programs of its own for.
-struct cache_programs {
-  bool has_any = false;    ///< whether there are some for any format of pages; there are none for the host
-  bool appends = false;    ///< whether there is one that makes pages of this format
-  bool attention = false;  ///< whether there is one for attention over pages of this format
-
-  /// A sentence that says what portable programs do on an executor that has programs of its own; "" if nothing.
-  [[nodiscard]] std::string describe(cache_page_format const& format) const {
-    if (!has_any || (appends && attention)) {
-      return "";
-    }
-    return join("tessera: for pages of ", format.channels, " channels, keys of ", format.key_bits,
-                " bits and values of ", format.value_bits, " bits in ", format.value_groups,
-                " groups, tokens are appended by ", appends ? "the device's own program" : "the portable programs",
-                " and attended to by ", attention ? "the device's own program" : "the portable program",
-                "; portable ones are several times slower");
-  }
-};
-
-/// The programs that an executor has for a cache. An executor with programs of its own overloads this for itself.
-/// M, T and C: those of the cache.
-template <Merger M, class T, PageCodec C = direction_codec<>, Executor Exec>
-cache_programs cache_programs_of(Exec const&, cache_page_format const&, bool) {
-  return {};
 }
 
 /// Into how many splits (shares) the tokens of a sequence are divided, each for a group: enough for any machine, but

@@ -318,8 +318,8 @@ struct compressed_weights {
     decode(exec, array_view<target const>(&alone, 1), space);
   }
 
-  /// Writes the weights of `blocks` blocks from `first_block` on; `weights` begins with the first block's. The workspace
-  /// is that for the whole stream. A tensor that is stored raw counts as blocks, too.
+  /// Writes the weights of `blocks` blocks from `first_block` on; `weights` begins with the first block's. The
+  /// workspace is that for the whole stream. A tensor that is stored raw counts as blocks, too.
   template <Executor Exec>
   static void decode(Exec const& exec, expected_weight_stream const& spec, array_view<std::byte const> stream,
                      std::int64_t first_block, std::int64_t blocks, array_view<value_type> weights,

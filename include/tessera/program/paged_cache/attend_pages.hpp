@@ -26,7 +26,6 @@
 #include <tessera/core/status.hpp>
 #include <tessera/program/attention/split_keys.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
-#include <tessera/program/paged_cache/direction_codec.hpp>
 #include <tessera/program/paged_cache/page_format.hpp>
 #include <tessera/reduce/online_softmax.hpp>
 #include <tessera/view/head_view.hpp>
@@ -39,7 +38,7 @@ inline constexpr int cached_attention_rows = 16;
 
 /// Attention over a cache. T: the type of the cache and of queries. Result: the type of results. Channels: the most
 /// channels of a head.
-template <class T, class Result, int Channels, PageCodec C = direction_codec<>>
+template <class T, class Result, int Channels, PageCodec C>
 struct cached_attention {
   using softmax_type = online_softmax<float>;
   using row_type = attention_row<softmax_type::state_type>;

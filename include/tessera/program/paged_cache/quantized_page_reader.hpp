@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `quantized_page_reader` reads keys and values of a page of a quantized_codec
-/// (program/paged_cache/quantized_codec.hpp) an element at a time.
+/// (algorithm/paged_cache/quantized_codec.hpp) an element at a time.
 #pragma once
 
 #include <cstddef>

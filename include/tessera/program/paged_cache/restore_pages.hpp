@@ -12,7 +12,6 @@
 #include <tessera/core/precision.hpp>
 #include <tessera/core/status.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
-#include <tessera/program/paged_cache/direction_codec.hpp>
 #include <tessera/program/paged_cache/page_format.hpp>
 #include <tessera/view/head_view.hpp>
 
@@ -21,7 +20,7 @@ inline namespace v0 {
 
 /// Restores keys and values. Tokens that are retained or in the tail come back bit for bit, if `Result` is T. Nothing
 /// is written beyond the length of a sequence, nor for an impossible sequence. A group takes 64 tokens of a head.
-template <class T, class Result, PageCodec C = direction_codec<>>
+template <class T, class Result, PageCodec C>
 struct restore_pages {
   static constexpr int lanes = 128;
   struct scratch_type {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `write_quantized_pages` writes the pages of a quantized_codec (program/paged_cache/quantized_codec.hpp) that are
+/// `write_quantized_pages` writes the pages of a quantized_codec (algorithm/paged_cache/quantized_codec.hpp) that are
 /// sealed in a call, and the rows of their retained tokens, after the passes of measure_pages.hpp.
 ///
 /// A group takes the page of a head. It reads each key and value twice: for the range of its group, and for its code.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // expect: a cross_layer_cache of this codec has no pairs of layers
 #include <tessera/algorithm/paged_cache/cross_layer_cache.hpp>
-#include <tessera/program/paged_cache/quantized_codec.hpp>
+#include <tessera/algorithm/paged_cache/quantized_codec.hpp>
 #include <tessera/quantize/asymmetric.hpp>
 
 template <tessera::page_vectors Vectors>

@@ -5,10 +5,10 @@
 #include <limits>
 #include <vector>
 
+#include <tessera/algorithm/paged_cache/quantized_codec.hpp>
 #include <tessera/core/float16.hpp>
 #include <tessera/merge/no_merger.hpp>
 #include <tessera/merge/slerp.hpp>
-#include <tessera/program/paged_cache/quantized_codec.hpp>
 #include <tessera/quantize/asymmetric.hpp>
 #include <tessera/quantize/scaled_float.hpp>
 #include <tessera/quantize/symmetric.hpp>
@@ -236,7 +236,7 @@ TEST_CASE("formats that are not the codec's are refused in words that name both 
   using cache_type = plain_cache<two_bits, eight_bits>;
   cpu const exec{.threads = 1};
   auto const make = [&](cache_layers const& layers, std::int64_t channels = 64) {
-    return cache_type(exec, {1, 64, 1, 1, channels, 64}, {layers});
+    return cache_type(exec, {1, 64, 1, 1, channels, 64}, {.parts = {layers}});
   };
   auto three = cache_type::single();
   three.key_bits = 3;
@@ -252,6 +252,6 @@ TEST_CASE("formats that are not the codec's are refused in words that name both 
   using averaged = cross_layer_cache<slerp_merger<float>, retain_most_different, quantized_codec<two_bits>>;
   auto two = averaged::single();
   two.layers = 2;
-  CHECK_THROWS_WITH(averaged(exec, {1, 64, 1, 1, 64, 64}, {two}),
+  CHECK_THROWS_WITH(averaged(exec, {1, 64, 1, 1, 64, 64}, {.parts = {two}}),
                     contains("pages have 2 layers but those of this codec have at most 1"));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // expect: quantized_codec takes quantizers of neighbouring values, without means, samples or granularities of tokens
-#include <tessera/program/paged_cache/quantized_codec.hpp>
+#include <tessera/algorithm/paged_cache/quantized_codec.hpp>
 #include <tessera/quantize/smoothed.hpp>
 #include <tessera/quantize/symmetric.hpp>
 

@@ -7,7 +7,7 @@
 ///     using two_and_four = tessera::direction_codec<2, 64, 4>;   // keys of 2 bits, values of 4
 ///
 /// It takes numbers and no Quantizer, because codes are fields of a tensor core's operands, which kernels never decode
-/// one by one: other codes need other kernels. quantized_codec (program/paged_cache/quantized_codec.hpp) takes any
+/// one by one: other codes need other kernels. quantized_codec (algorithm/paged_cache/quantized_codec.hpp) takes any
 /// Quantizer.
 #pragma once
 
