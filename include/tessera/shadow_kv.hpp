@@ -73,10 +73,10 @@
 /// is new. Results do not depend on slots: the bits are the same with any number of slots and with none kept.
 ///
 /// Other methods are other template arguments. The first may be exact_keys, which keeps keys as they are, or
-/// low_rank_keys<P>, which calls a Projector P of yours on the CPU. The second may be landmark_selector, quest_selector,
-/// key_code_selector, oracle_selector, recent_selector or random_selector (select/), where group_mean may take the
-/// place of group_max, or given_chunks, for which the caller gives the chunks of each step. A Quantizer as the fourth
-/// argument of offloaded_cache codes the values. With value_store::device values stay
+/// low_rank_keys<P>, which calls a Projector P of yours on the CPU. The second may be landmark_selector,
+/// quest_selector, key_code_selector, oracle_selector, recent_selector or random_selector (select/), where group_mean
+/// may take the place of group_max, or given_chunks, for which the caller gives the chunks of each step. A Quantizer
+/// as the fourth argument of offloaded_cache codes the values. With value_store::device values stay
 /// on the GPU, where pinned memory is short: memory that cannot be pinned is an error of the allocation, and
 /// plan.host.bytes() says in advance how much it is.
 ///

@@ -75,7 +75,8 @@ class offloaded_on_device {
     prefill(sequence, k.slice(1, 0, count), v.slice(1, 0, count), piece);
   }
 
-  /// A step of the first sequences, or of the named ones, with lists of chunks on the device, if any; queries, keys and values of one step after the other.
+  /// A step of the first sequences, or of the named ones, with lists of chunks on the device, if any; queries, keys and
+  /// values of one step after the other.
   std::vector<float> decode(std::vector<T> const& queries, std::vector<T> const& keys, std::vector<T> const& values,
                             std::vector<std::int32_t> const& named = {}, tessera::chunk_lists const& given = {}) {
     std::int64_t const row = heads_.query_heads * heads_.channels;

@@ -75,6 +75,33 @@ static_assert(Projector<some_channels<8>>);
 template <int Rank>
 struct renamed_projector : low_rank_projector<Rank> {};
 
+/// A reader's own KeyStore: exact_keys that counts what it is asked for.
+struct counted_keys : exact_keys {
+  struct counts {
+    std::int64_t prompts = 0;
+    std::int64_t archived = 0;
+    std::int64_t loaded = 0;
+  };
+  std::shared_ptr<counts> asked = std::make_shared<counts>();
+
+  template <Executor Exec, class Cache>
+  void begin(Exec const& exec, Cache const& cache, std::int64_t sequence, workspace const& space) const {
+    ++asked->prompts;
+    exact_keys::begin(exec, cache, sequence, space);
+  }
+  template <Executor Exec, class Cache, class T>
+  void archive(Exec const& exec, Cache const& cache, offload_step<T> const& step) const {
+    ++asked->archived;
+    exact_keys::archive(exec, cache, step);
+  }
+  template <Executor Exec, class Cache, class T>
+  void load(Exec const& exec, Cache const& cache, offload_step<T> const& step) const {
+    ++asked->loaded;
+    exact_keys::load(exec, cache, step);
+  }
+};
+static_assert(KeyStore<counted_keys>);
+
 /// The tokens of which a step reads a chunk that it selected, and those that it reads in any case.
 struct token_sets {
   std::vector<std::vector<bool>> selected;
@@ -365,4 +392,19 @@ TEST_CASE("a selector's state is that of the plan", "[host]") {
   }
   CHECK(chosen[0] != chosen[1]);
   CHECK(chosen[0] == chosen[2]);
+}
+
+TEST_CASE("a cache keeps keys by a reader's own KeyStore", "[host]") {
+  auto const s = make_sequence<float>(heads, 420, 12, 0.8);
+  counted_keys const keys;
+  host_cache<method_with<counted_keys>, float> own(heads, {420}, embedding(), {}, {.chunks = 9}, keys);
+  host_cache<method_with<exact_keys>, float> plain(heads, {420}, embedding(), {}, {.chunks = 9});
+  own.prefill(cpu{}, 0, s, 395);
+  plain.prefill(cpu{}, 0, s, 395);
+  for (std::int64_t position = 395; position < 420; ++position) {
+    CHECK(own.decode(cpu{}, {&s}, {position}) == plain.decode(cpu{}, {&s}, {position}));
+  }
+  CHECK(keys.asked->prompts == 1);
+  CHECK(keys.asked->archived == 25);
+  CHECK(keys.asked->loaded == 25);
 }

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include <tessera/algorithm/offloaded_cache/low_rank_keys.hpp>
 #include <tessera/algorithm/offloaded_cache/offloaded_cache.hpp>
 #include <tessera/exec/cpu.hpp>
-#include <tessera/algorithm/offloaded_cache/low_rank_keys.hpp>
 #include <tessera/select/coded_landmark.hpp>
 #include <tessera/select/keep_outliers.hpp>
 #include <tessera/select/landmark.hpp>

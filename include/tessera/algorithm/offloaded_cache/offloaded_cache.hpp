@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// A KV cache that keeps keys in few directions or as they are, and values in host or device memory. Each step reads the
-/// ring of latest tokens, a few exact chunks, and the chunks that a selector chooses.
+/// A KV cache that keeps keys in few directions or as they are, and values in host or device memory. Each step reads
+/// the ring of latest tokens, a few exact chunks, and the chunks that a selector chooses.
 ///
 ///     using method = tessera::offloaded_cache<low_rank<160>, landmark_selector<8>, keep_outliers<48>>;
 ///     auto const plan = method::plan<bfloat16>(exec, shape, options);
