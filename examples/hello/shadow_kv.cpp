@@ -23,7 +23,7 @@ int main() {
   tessera::side_queue<tessera::cpu> const side(exec, method::side_marks, true);
   auto const plan = method::plan<bfloat16>(exec, {heads, heads, channels, {tokens + 64}}, {.softmax_scale = 0.5F});
   tessera::buffer<std::byte> device(exec, plan.device.bytes()), host(plan.host.bytes());
-  auto const cache = method::open(exec, plan, device.view(), host.view());  // no rotary embedding
+  auto const cache = method::open(exec, plan, device, host);  // no rotary embedding
   auto const of_prompt = method::plan_prefill(exec, plan), of_step = method::plan_decode(exec, plan);
   tessera::buffer<std::byte> memory(exec, tessera::max(of_prompt.bytes(), of_step.bytes()));
   method::prefill(exec, side, cache, 0, keys, values, tessera::workspace(of_prompt, memory));

@@ -13,16 +13,18 @@
 ///     using method = tessera::shadow_kv;
 ///     tessera::cpu exec;
 ///     tessera::side_queue<tessera::cpu> side(exec, method::side_marks, true);
-///     auto const plan = method::plan<tessera::bfloat16>({query_heads, key_heads, channels, {131072, 8192}});
+///     auto const plan = method::plan<tessera::bfloat16>(exec, {query_heads, key_heads, channels, {131072, 8192}});
 ///     tessera::buffer<std::byte> device(exec, plan.device.bytes());
 ///     tessera::buffer<std::byte> host(plan.host.bytes());
-///     tessera::buffer<std::byte> memory(exec, tessera::max(plan.prompt.bytes(), plan.step.bytes()));
-///     auto const cache = method::open(plan, device.view(), host.view(), rotary);
-///     method::prefill(exec, side, cache, sequence, keys, values, tessera::workspace(plan.prompt, memory));
+///     auto const cache = method::open(exec, plan, device, host, rotary);
+///     auto const of_prompt = method::plan_prefill(exec, plan);
+///     auto const of_step = method::plan_decode(exec, plan);
+///     tessera::buffer<std::byte> memory(exec, tessera::max(of_prompt.bytes(), of_step.bytes()));
+///     method::prefill(exec, side, cache, sequence, keys, values, tessera::workspace(of_prompt, memory));
 ///     tessera::offload_outputs<tessera::bfloat16> const outputs{result};
 ///     for (std::int64_t step = 0; step < steps; ++step) {    // of a token of each sequence
 ///       method::decode(exec, side, cache, {queries, new_keys, new_values}, outputs,
-///                      tessera::workspace(plan.step, memory));
+///                      tessera::workspace(of_step, memory));
 ///     }
 ///     exec.wait();
 ///
@@ -37,7 +39,7 @@
 ///     using method = tessera::shadow_kv;
 ///     tessera::cuda exec;
 ///     tessera::side_queue<tessera::cuda> side(exec, method::side_marks, true);   // a second stream, which goes first
-///     auto const plan = method::plan<tessera::bfloat16>({query_heads, key_heads, channels, {131072, 8192}});
+///     auto const plan = method::plan<tessera::bfloat16>(exec, {query_heads, key_heads, channels, {131072, 8192}});
 ///     tessera::buffer<std::byte> device(exec, plan.device.bytes());
 ///     tessera::pinned_memory pinned;                                             // outlives the buffers in it
 ///     tessera::buffer<std::byte> host(plan.host.bytes(), pinned);
@@ -47,7 +49,7 @@
 ///     exec.copy(tables.within(), within);
 ///     exec.copy(tables.blocks(), blocks);
 ///     auto const rotary = tables.embedding(tessera::rotary_pairs::halves, within.data(), blocks.data());
-///     auto const cache = method::open(plan, device.view(), host.view(), rotary);
+///     auto const cache = method::open(exec, plan, device, host, rotary);
 ///
 /// algorithm/offloaded_cache/offloaded_cache.cuh says what limits the speed of a step.
 ///
@@ -70,9 +72,11 @@
 /// Selected chunks stay in slots of the GPU until others need the slots, so that a step fetches and rebuilds only what
 /// is new. Results do not depend on slots: the bits are the same with any number of slots and with none kept.
 ///
-/// Other methods are other template arguments: the second may be landmark_selector, quest_selector, key_code_selector,
-/// oracle_selector, recent_selector or random_selector (select/), and group_mean may take the place of group_max in
-/// them. A Quantizer as the fourth argument of offloaded_cache codes the values. With value_store::device values stay
+/// Other methods are other template arguments. The first may be exact_keys, which keeps keys as they are, or
+/// low_rank_keys<P>, which calls a Projector P of yours on the CPU. The second may be landmark_selector,
+/// quest_selector, key_code_selector, oracle_selector, recent_selector or random_selector (select/), where group_mean
+/// may take the place of group_max, or given_chunks, for which the caller gives the chunks of each step. A Quantizer
+/// as the fourth argument of offloaded_cache codes the values. With value_store::device values stay
 /// on the GPU, where pinned memory is short: memory that cannot be pinned is an error of the allocation, and
 /// plan.host.bytes() says in advance how much it is.
 ///

@@ -235,7 +235,7 @@ tessera_check_pieces(algorithm "${pieces}"
     tessera::array_view<std::byte> pinned_block, tessera::rotary_embedding const& rotary, std::int64_t sequence, \
     ${tokens} queries, ${tokens} keys, ${tokens} values, tessera::view<tessera::bfloat16, 3> result"
   algorithm/offloaded_cache/offloaded_cache_plan.hpp
-    "tessera::offload_shape const& shape, tessera::offload_options const& options"
+    "${exec}, tessera::offload_shape const& shape, tessera::offload_options const& options"
   algorithm/offloaded_cache/offloaded_cache_types.hpp ""
   algorithm/attention/packed_codes.hpp "${exec}, tessera::sage_attention2::heads const& heads, \
     tessera::head_view<tessera::int4x2> packed"

@@ -75,9 +75,10 @@ class offloaded_on_device {
     prefill(sequence, k.slice(1, 0, count), v.slice(1, 0, count), piece);
   }
 
-  /// A step of the first sequences, or of the named ones; queries, keys and values of one step after the other.
+  /// A step of the first sequences, or of the named ones, with lists of chunks on the device, if any; queries, keys and
+  /// values of one step after the other.
   std::vector<float> decode(std::vector<T> const& queries, std::vector<T> const& keys, std::vector<T> const& values,
-                            std::vector<std::int32_t> const& named = {}) {
+                            std::vector<std::int32_t> const& named = {}, tessera::chunk_lists const& given = {}) {
     std::int64_t const row = heads_.query_heads * heads_.channels;
     std::int64_t const steps = static_cast<std::int64_t>(queries.size()) / row;
     auto const q = to_device(exec_, queries);
@@ -87,6 +88,7 @@ class offloaded_on_device {
     tessera::offload_tokens<T> in{{q.data(), {steps, heads_.query_heads, heads_.channels}},
                                   {k.data(), {steps, heads_.key_heads, heads_.channels}},
                                   {v.data(), {steps, heads_.key_heads, heads_.channels}}};
+    in.given = given;
     auto const sequences = to_device(exec_, named);
     if (!named.empty()) {
       in.sequences = sequences.view();
@@ -97,12 +99,13 @@ class offloaded_on_device {
   }
   /// A step with the token at `position` of each sequence.
   std::vector<float> decode(std::vector<offload_sequence<T> const*> const& all,
-                            std::vector<std::int64_t> const& positions, std::vector<std::int32_t> const& named = {}) {
+                            std::vector<std::int64_t> const& positions, std::vector<std::int32_t> const& named = {},
+                            tessera::chunk_lists const& given = {}) {
     offload_rows<T> rows;
     for (std::size_t i = 0; i < all.size(); ++i) {
       rows.add(heads_, *all[i], positions[i]);
     }
-    return decode(rows.queries, rows.keys, rows.values, named);
+    return decode(rows.queries, rows.keys, rows.values, named, given);
   }
   void refit(std::int64_t sequence) {
     Method::refit(exec_, cache_, sequence, tessera::workspace(plan_.prompt, prompt_.view()));

@@ -210,7 +210,7 @@ class host_cache {
   template <class Executor>
   std::vector<float> decode(Executor const& exec, std::vector<offload_sequence<T> const*> const& all,
                             std::vector<std::int64_t> const& positions, std::vector<std::int32_t> const& named = {},
-                            std::vector<float>* log_sum_exp = nullptr) {
+                            std::vector<float>* log_sum_exp = nullptr, tessera::chunk_lists const& given = {}) {
     auto const steps = static_cast<std::int64_t>(all.size());
     offload_rows<T> rows;
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -220,6 +220,7 @@ class host_cache {
     tessera::offload_tokens<T> in{{rows.queries.data(), {steps, heads_.query_heads, heads_.channels}},
                                   {rows.keys.data(), {steps, heads_.key_heads, heads_.channels}},
                                   {rows.values.data(), {steps, heads_.key_heads, heads_.channels}}};
+    in.given = given;
     if (!named.empty()) {
       in.sequences = named;
     }

@@ -102,7 +102,7 @@ double worst_step(Cache& cache, offload_sequence<float> const& s, std::int64_t p
 
 TEST_CASE("directions are renewed before a chunk goes that they were not fitted to, until they had keys enough",
           "[host]") {
-  auto const n = method_of<16>::plan<float>({4, 2, 16, {1000}}).extents;  // a ring of 64
+  auto const n = method_of<16>::plan<float>(cpu{}, {4, 2, 16, {1000}}).extents;  // a ring of 64
   renewal_rule const rule{1.25F, 8.0F};
   auto const is_due = [&](std::int32_t tokens, std::int32_t chunks, std::int32_t fitted) {
     cached_sequence known{0, 118, tokens, chunks, 1.0F, 0.0F, 0, 0.0F, fitted};
@@ -125,7 +125,7 @@ TEST_CASE("directions are renewed before a chunk goes that they were not fitted 
   CHECK_FALSE(slow.is_due(n, {0, 118, 119, 7, 1.0F, 0.0F, 0, 0.0F, 40}));
   CHECK(slow.is_due(n, {0, 118, 119, 7, 1.0F, 0.0F, 0, 0.0F, 39}));
   CHECK_FALSE((renewal_rule{1.25F, 0.0F}.can_be(n)));
-  CHECK_FALSE(rule.can_be(method_of<32>::plan<float>({4, 2, 16, {1000}}).extents));  // all directions are kept
+  CHECK_FALSE(rule.can_be(method_of<32>::plan<float>(cpu{}, {4, 2, 16, {1000}}).extents));  // all directions are kept
 }
 
 TEST_CASE("steps lose nothing as long as there are no more tokens than directions", "[host]") {
@@ -250,7 +250,7 @@ TEST_CASE("when directions are renewed is refused where it means nothing", "[hos
     offload_options options;
     options.renewal_growth = growth;
     options.renewal_until = until;
-    method_of<16>::plan<float>({4, 2, 16, {1000}}, options);
+    method_of<16>::plan<float>(cpu{}, {4, 2, 16, {1000}}, options);
   };
   CHECK_THROWS_WITH(complaint(0.9F, 8.0F), tessera_test::contains("renewed at 0.9"));
   CHECK_THROWS_WITH(complaint(NAN, 8.0F), tessera_test::contains("renewed at nan times"));

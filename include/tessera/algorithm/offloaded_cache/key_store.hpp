@@ -28,7 +28,7 @@
 ///                                                  view<T const, 3> keys, workspace const& space) const;
 ///       template <Executor Exec, class Cache, class T>                // keeps the chunk that leaves the ring, if any,
 ///       void archive(Exec const& exec, Cache const& cache, offload_step<T> const& step) const;  // and its residual
-///       template <Executor Exec, class Cache, class T>                // rotated keys of step.missed to memory.slot_keys
+///       template <Executor Exec, class Cache, class T>                // keys of step.missed, rotated, to slots
 ///       void load(Exec const& exec, Cache const& cache, offload_step<T> const& step) const;
 ///     };
 ///
@@ -91,14 +91,16 @@ concept KeyStore =
        requires std::same_as<decltype(k.rank(width)), std::int64_t>;
        requires std::same_as<decltype(K::has_directions), bool const>;
        requires std::same_as<decltype(K::renews), bool const>;
-     } || because<"a KeyStore, such as low_rank<160> or exact_keys, says what it keeps: std::int64_t rank(width) const, "
-                  "static constexpr bool has_directions and renews">) &&
+     } || because<"a KeyStore, such as low_rank<160> or exact_keys, says what it keeps: "
+                  "std::int64_t rank(width) const, static constexpr bool has_directions and renews">) &&
     (requires { typename K::template parts_type<float>; typename K::template store_type<float>; }
-        || because<"a KeyStore names its regions of a plan and what it has in a cache: parts_type<T>, store_type<T>">) &&
+        || because<"a KeyStore names its regions of a plan and what it has in a cache: "
+                   "parts_type<T>, store_type<T>">) &&
     (requires(K const& k, offload_extents const& n, offload_options const& chosen, offload_workspaces& to,
               typename K::template parts_type<float> const& parts, workspace const& space) {
        { k.template add_to<float>(n, chosen, to) } -> std::same_as<typename K::template parts_type<float>>;
-       { k.template open<float>(n, chosen, parts, space, space) } -> std::same_as<typename K::template store_type<float>>;
+       { k.template open<float>(n, chosen, parts, space, space) }
+           -> std::same_as<typename K::template store_type<float>>;
      } || because<"a KeyStore plans and opens its memory: add_to<T>(extents, options, workspaces) and "
                   "open<T>(extents, options, parts, device, host)">) &&
     (requires(K const& k, detail::key_store_archetypes::executor exec, detail::key_store_archetypes::cache cache,
@@ -106,13 +108,14 @@ concept KeyStore =
        k.begin(exec, cache, std::int64_t{}, space);
        k.take(exec, cache, prompt, keys, space);
        { k.finish(exec, cache, prompt, keys, space) } -> std::same_as<array_view<subspace_measures const>>;
-     } || because<"a KeyStore takes prompts: begin(exec, cache, sequence, space), take(exec, cache, prompt, keys, space) "
-                  "and finish(exec, cache, prompt, keys, space)">) &&
+     } || because<"a KeyStore takes prompts: begin(exec, cache, sequence, space), "
+                  "take(exec, cache, prompt, keys, space) and finish(exec, cache, prompt, keys, space)">) &&
     (requires(K const& k, detail::key_store_archetypes::executor exec, detail::key_store_archetypes::cache cache,
               offload_step<float> step) {
        k.archive(exec, cache, step);
        k.load(exec, cache, step);
-     } || because<"a KeyStore keeps and loads chunks in steps: archive(exec, cache, step) and load(exec, cache, step)">);
+     } || because<"a KeyStore keeps and loads chunks in steps: "
+                  "archive(exec, cache, step) and load(exec, cache, step)">);
 // clang-format on
 
 }  // namespace v0

@@ -67,11 +67,20 @@ inline refusal refuses_groups(std::int64_t groups) {
 inline refusal refuses_channels(std::int64_t channels) {
   return unless(channels == 64 || channels == 128, "head_dim", channels, "64 or 128");
 }
-/// Why a call whose values have type T has no programs, or none.
-template <class T>
-constexpr refusal refuses_values() {
-  return unless(has_pieces<T>, "keys and values do not have 16 bits");
-}
+/// What models of calls of any types have in common.
+struct model_of_any_types {
+  template <Executor Exec, class Call>
+  static constexpr refusal refuses_types() {
+    return {};
+  }
+};
+/// What models of calls whose keys and values have 16 bits have in common.
+struct model_of_16_bits {
+  template <Executor Exec, class Call>
+  static constexpr refusal refuses_types() {
+    return unless(has_pieces<typename Call::value_type>, "keys and values do not have 16 bits");
+  }
+};
 /// Calls `use` with the number of channels, 64 or 128, as a compile-time constant.
 template <class Use>
 auto with_channels(std::int64_t channels, Use const& use) {
@@ -150,6 +159,10 @@ void run_fetch(basic_cuda<Architectures> const& exec, Call const& call) {
 
 }  // namespace detail
 
+/// Programs of a device call no functions of the host.
+template <class Architectures>
+inline constexpr bool runs_host_functions<basic_cuda<Architectures>> = false;
+
 /// score_means: landmarks that are means, heads of 64 or 128 channels, devices of compute capability 9.
 struct score_means_model {
   static constexpr char const* name = "score_means (TMA, mma.sync)";
@@ -186,13 +199,9 @@ struct models_for<basic_cuda<Architectures>, score_chunks<T, S>> {
 };
 
 /// choose_largest: sequences of up to 40960 chunks, where a thread block can have 227 KiB of shared memory.
-struct choose_largest_model {
+struct choose_largest_model : detail::model_of_any_types {
   static constexpr char const* name = "choose_largest";
 
-  template <Executor Exec, class Call>
-  static constexpr refusal refuses_types() {
-    return {};
-  }
   template <class Architectures, class T, ChunkSelector S>
   static refusal refuses(basic_cuda<Architectures> const& exec, select_chunks<T, S> const& call) {
     return first_of(unless(choose_largest<T, S>::takes(call), "sequences have more than 40960 chunks"),
@@ -213,16 +222,11 @@ struct models_for<basic_cuda<Architectures>, select_chunks<T, S>> {
 };
 
 /// fetch_records: values of 16 bits and heads of 64 or 128 channels.
-struct fetch_records_model {
+struct fetch_records_model : detail::model_of_16_bits {
   static constexpr char const* name = "fetch_records";
 
-  template <Executor Exec, class Call>
-  static constexpr refusal refuses_types() {
-    return detail::refuses_values<typename Call::value_type>();
-  }
   template <class Architectures, class T, class E, class Codec>
-  static refusal refuses(basic_cuda<Architectures> const& exec, fetch_values<T, E, Codec> const& call) {
-    static_cast<void>(exec);
+  static refusal refuses(basic_cuda<Architectures> const&, fetch_values<T, E, Codec> const& call) {
     return first_of(detail::refuses_channels(call.extents.channels),
                     unless(fetch_records<128, T, E, Codec>::takes(call) || fetch_records<64, T, E, Codec>::takes(call),
                            "records are too large, not aligned, or there are too many lists of them"));
@@ -241,16 +245,11 @@ struct models_for<basic_cuda<Architectures>, fetch_values<T, E, Codec>> {
 };
 
 /// rebuild_rotated: 16 bits, heads of 64 or 128 channels, ranks that are multiples of 32.
-struct rebuild_rotated_model {
+struct rebuild_rotated_model : detail::model_of_16_bits {
   static constexpr char const* name = "rebuild_rotated (mma.sync)";
 
-  template <Executor Exec, class Call>
-  static constexpr refusal refuses_types() {
-    return detail::refuses_values<typename Call::value_type>();
-  }
   template <class Architectures, class T, class E>
-  static refusal refuses(basic_cuda<Architectures> const& exec, rebuild_keys<T, E> const& call) {
-    static_cast<void>(exec);
+  static refusal refuses(basic_cuda<Architectures> const&, rebuild_keys<T, E> const& call) {
     return detail::refuses_rebuild(call);
   }
   template <class Architectures, class T, class E>
@@ -266,16 +265,11 @@ struct models_for<basic_cuda<Architectures>, rebuild_keys<T, E>> {
 };
 
 /// attend_rows: 16 bits and heads of 64 or 128 channels.
-struct attend_rows_model {
+struct attend_rows_model : detail::model_of_16_bits {
   static constexpr char const* name = "attend_rows (mma.sync)";
 
-  template <Executor Exec, class Call>
-  static constexpr refusal refuses_types() {
-    return detail::refuses_values<typename Call::value_type>();
-  }
   template <class Architectures, class T, class E>
-  static refusal refuses(basic_cuda<Architectures> const& exec, attend_chunks<T, E> const& call) {
-    static_cast<void>(exec);
+  static refusal refuses(basic_cuda<Architectures> const&, attend_chunks<T, E> const& call) {
     return first_of(detail::refuses_channels(call.extents.channels), detail::refuses_groups(call.groups()));
   }
   template <class Architectures, class T, class E>
@@ -292,13 +286,9 @@ struct models_for<basic_cuda<Architectures>, attend_chunks<T, E>> {
 };
 
 /// project_rows: 16 bits, where a thread block can have 99 KiB of shared memory.
-struct project_rows_model {
+struct project_rows_model : detail::model_of_16_bits {
   static constexpr char const* name = "project_rows (mma.sync)";
 
-  template <Executor Exec, class Call>
-  static constexpr refusal refuses_types() {
-    return detail::refuses_values<typename Call::value_type>();
-  }
   template <class Architectures, class T, class E>
   static refusal refuses(basic_cuda<Architectures> const& exec, project_archived<T, E> const& call) {
     constexpr int needed = detail::launch_shape<project_rows<T, E>>::shared_bytes;
@@ -321,16 +311,11 @@ struct models_for<basic_cuda<Architectures>, project_archived<T, E>> {
 };
 
 /// archive_rows: 16 bits, heads of a multiple of 8 channels, records of up to 2560 bytes.
-struct archive_rows_model {
+struct archive_rows_model : detail::model_of_16_bits {
   static constexpr char const* name = "archive_rows";
 
-  template <Executor Exec, class Call>
-  static constexpr refusal refuses_types() {
-    return detail::refuses_values<typename Call::value_type>();
-  }
   template <class Architectures, class T, ChunkSelector S, class Codec>
-  static refusal refuses(basic_cuda<Architectures> const& exec, archive_chunks<T, S, Codec> const& call) {
-    static_cast<void>(exec);
+  static refusal refuses(basic_cuda<Architectures> const&, archive_chunks<T, S, Codec> const& call) {
     return unless(archive_rows<T, S, Codec>::takes(call),
                   "heads have no multiple of 8 channels, or records of more than 2560 bytes");
   }
@@ -347,16 +332,11 @@ struct models_for<basic_cuda<Architectures>, archive_chunks<T, S, Codec>> {
 };
 
 /// join_chunks: fewer than 2^31 rows of results.
-struct join_chunks_model {
+struct join_chunks_model : detail::model_of_any_types {
   static constexpr char const* name = "merge_chunks";
 
-  template <Executor Exec, class Call>
-  static constexpr refusal refuses_types() {
-    return {};
-  }
   template <class Architectures, class T, class E, class Result>
-  static refusal refuses(basic_cuda<Architectures> const& exec, merge_chunks<T, E, Result> const& call) {
-    static_cast<void>(exec);
+  static refusal refuses(basic_cuda<Architectures> const&, merge_chunks<T, E, Result> const& call) {
     return detail::refuses_groups(call.groups());
   }
   template <class Architectures, class T, class E, class Result>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// A KV cache that keeps keys in few directions or as they are, and values in host or device memory. Each step reads the
-/// ring of latest tokens, a few exact chunks, and the chunks that a selector chooses.
+/// A KV cache that keeps keys in few directions or as they are, and values in host or device memory. Each step reads
+/// the ring of latest tokens, a few exact chunks, and the chunks that a selector chooses.
 ///
 ///     using method = tessera::offloaded_cache<low_rank<160>, landmark_selector<8>, keep_outliers<48>>;
 ///     auto const plan = method::plan<bfloat16>(exec, shape, options);
@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/algorithm/offloaded_cache/detail/step_checks.hpp>
 #include <tessera/algorithm/offloaded_cache/exact_keys.hpp>
 #include <tessera/algorithm/offloaded_cache/key_store.hpp>
 #include <tessera/algorithm/offloaded_cache/low_rank_keys.hpp>
@@ -40,11 +41,13 @@
 #include <tessera/program/offloaded_cache/archive_chunks.hpp>
 #include <tessera/program/offloaded_cache/assign_slots.hpp>
 #include <tessera/program/offloaded_cache/attend_chunks.hpp>
+#include <tessera/program/offloaded_cache/portable/given_chunks.hpp>
 #include <tessera/program/offloaded_cache/prefill.hpp>
 #include <tessera/program/offloaded_cache/rebuild_keys.hpp>
 #include <tessera/program/offloaded_cache/score_chunks.hpp>
 #include <tessera/program/offloaded_cache/select_chunks.hpp>
 #include <tessera/select/chunk_landmarks.hpp>
+#include <tessera/select/given_chunks.hpp>
 #include <tessera/select/keep_outliers.hpp>
 
 namespace tessera {
@@ -194,7 +197,7 @@ struct offloaded_cache {
                               workspace const& space) {
     constexpr char const* here = "offloaded_cache.begin";
     auto const& plan = cache.plan;
-    check_sequence(here, plan.extents, sequence);
+    detail::check_sequence(here, plan.extents, sequence);
     check_prompt_room(here, plan, space);
     auto const first = static_cast<std::int32_t>(plan.first_rows[static_cast<std::size_t>(sequence)]);
     auto const capacity = static_cast<std::int32_t>(plan.capacity(sequence));
@@ -214,10 +217,10 @@ struct offloaded_cache {
     detail::check_side(here, exec, side);
     offload_extents const& n = cache.plan.extents;
     std::int64_t const count = keys.extent(1);
-    check_sequence(here, n, prompt.sequence);
+    detail::check_sequence(here, n, prompt.sequence);
     check_prompt_room(here, cache.plan, space);
-    check_heads(here, "keys", keys, {n.key_heads, count, n.channels});
-    check_heads(here, "values", values, {n.key_heads, count, n.channels});
+    detail::check_heads(here, "keys", keys, {n.key_heads, count, n.channels});
+    detail::check_heads(here, "values", values, {n.key_heads, count, n.channels});
     check<shape_error>(prompt.tokens >= 0 && prompt.tokens % n.chunk == 0, here, ": ", prompt.tokens,
                        " tokens came before, which are no whole chunks of ", n.chunk);
     check_room(here, cache, prompt.sequence, prompt.tokens + count);
@@ -242,10 +245,10 @@ struct offloaded_cache {
     constexpr char const* here = "offloaded_cache.finish";
     detail::check_side(here, exec, side);
     offload_extents const& n = cache.plan.extents;
-    check_sequence(here, n, prompt.sequence);
+    detail::check_sequence(here, n, prompt.sequence);
     check_prompt_room(here, cache.plan, space);
-    check_heads(here, "keys", keys, {n.key_heads, prompt.tokens, n.channels});
-    check_heads(here, "values", values, {n.key_heads, prompt.tokens, n.channels});
+    detail::check_heads(here, "keys", keys, {n.key_heads, prompt.tokens, n.channels});
+    detail::check_heads(here, "values", values, {n.key_heads, prompt.tokens, n.channels});
     check_room(here, cache, prompt.sequence, prompt.tokens);
     auto const& memory = cache.memory;
     std::int64_t const row = cache.plan.first_rows[static_cast<std::size_t>(prompt.sequence)];
@@ -270,19 +273,23 @@ struct offloaded_cache {
                      workspace const& space) {
     detail::check_side("offloaded_cache.decode", exec, side);
     offload_extents const& n = cache.plan.extents;
-    check_step(n, in, out);
+    detail::check_step(n, in, out);
+    detail::check_given(n, cache.selector, in);
     using element = element_of<T>;
     space.check_room("offloaded_cache.decode", cache.plan.step.bytes(), "steps of ", n.batch, " sequences");
     auto const& memory = cache.memory;
-    offload_step<T> const step = cache.plan.step_of(space, in.queries.extent(0), in.sequences);
+    offload_step<T> step = cache.plan.step_of(space, in.queries.extent(0), in.sequences);
+    if constexpr (takes_given_chunks<S>) {
+      admit(exec, cache, in.given, step, space);
+    }
     run(exec, append_tokens<T, element>{n, memory, step, cache.rotary, in.queries, in.keys, in.values,
                                         status_of(exec, {"offloaded_cache.decode", "step"})});
     side.follow();
     cache.plan.keys.archive(side.executor(), cache, step);
     if (cache.plan.options.values == value_store::host) {
-      attend_across_bus(exec, side, cache, step);
+      attend_across_bus(exec, side, cache, step, in.given);
     } else {
-      attend_on_device(exec, side, cache, step);
+      attend_on_device(exec, side, cache, step, in.given);
     }
     run(exec, merge_chunks<T, element, Result>{n, memory.sequences, step, out.result, out.log_sum_exp});
     run(exec, archive_chunks<T, S, Codec>{n, memory, step, cache.selector, cache.plan.options.residual_limit});
@@ -310,7 +317,7 @@ struct offloaded_cache {
                   "tessera: offloaded_cache.refit finds directions of low_rank<rank> anew; other keys have none");
     constexpr char const* here = "offloaded_cache.refit";
     auto const& plan = cache.plan;
-    check_sequence(here, plan.extents, sequence);
+    detail::check_sequence(here, plan.extents, sequence);
     check_prompt_room(here, plan, space);
     check<value_error>(cache.memory.gram.data != nullptr, here,
                        ": the cache keeps no products of keys; its option keeps_products is 0");
@@ -349,15 +356,28 @@ struct offloaded_cache {
                      std::int64_t count) {
     run(exec, attend_chunks<T, element_of<T>>{cache.plan.extents, cache.memory, step, cache.scale, first, count});
   }
+  /// Leaves out the steps whose given chunks have a fault.
   template <Executor Exec, class T>
-  static void score(Exec const& exec, cache_type<T> const& cache, offload_step<T> const& part) {
-    run(exec, score_chunks<T, S>{cache.plan.extents, cache.memory, part, cache.selector, cache.scale});
+  static void admit(Exec const& exec, cache_type<T> const& cache, chunk_lists const& given, offload_step<T>& step,
+                    workspace const& space) {
+    constexpr char const* here = "offloaded_cache.decode";
+    array_view<std::int32_t> const listed(space[cache.plan.step_parts.listed].data, step.steps());
+    run(exec, admit_lists<T, element_of<T>>{cache.plan.extents, cache.memory, step, given, listed,
+                                            status_of(exec, {here, "list of chunks"}),
+                                            status_of(exec, {here, "given chunk"})});
+    step.sequences = listed;
   }
-  /// Selects chunks, assigns slots to them, and lists those that have to be fetched.
+  /// Selects chunks, or takes those that are given, assigns slots to them, and lists those that have to be fetched.
   template <Executor Exec, class T>
-  static void choose(Exec const& exec, cache_type<T> const& cache, offload_step<T> const& part) {
+  static void choose(Exec const& exec, cache_type<T> const& cache, offload_step<T> const& part,
+                     chunk_lists const& given) {
     offload_extents const& n = cache.plan.extents;
-    run(exec, select_chunks<T, S>{n, cache.memory, part, cache.selector});
+    if constexpr (takes_given_chunks<S>) {
+      run(exec, take_lists<T, element_of<T>>{n, cache.memory, part, given.part(part.first, part.steps())});
+    } else {
+      run(exec, score_chunks<T, S>{n, cache.memory, part, cache.selector, cache.scale});
+      run(exec, select_chunks<T, S>{n, cache.memory, part, cache.selector});
+    }
     run(exec, place_chunks<T, element_of<T>>{n, cache.memory, part, cache.plan.options.keeps_slots});
   }
 
@@ -365,13 +385,12 @@ struct offloaded_cache {
   /// and selected.
   template <Executor Exec, class Side, class T>
   static void attend_across_bus(Exec const& exec, Side const& side, cache_type<T> const& cache,
-                                offload_step<T> const& step) {
+                                offload_step<T> const& step, chunk_lists const& given) {
     offload_extents const& n = cache.plan.extents;
     int const parts = cache.plan.parts_of(step.steps());
     for (int i = 0; i < parts; ++i) {
       offload_step<T> const part = cache.plan.part_of(step, i);
-      score(exec, cache, part);
-      choose(exec, cache, part);
+      choose(exec, cache, part, given);
       side.follow();
       run(side.executor(), fetch_values<T, element_of<T>, Codec>{n, cache.memory, part, true});
       side.mark(i);
@@ -388,11 +407,10 @@ struct offloaded_cache {
   /// time as the scores. Values are fetched while keys are rebuilt.
   template <Executor Exec, class Side, class T>
   static void attend_on_device(Exec const& exec, Side const& side, cache_type<T> const& cache,
-                               offload_step<T> const& step) {
+                               offload_step<T> const& step, chunk_lists const& given) {
     offload_extents const& n = cache.plan.extents;
     attend(side.executor(), cache, step, 0, resident_splits(n));
-    score(exec, cache, step);
-    choose(exec, cache, step);
+    choose(exec, cache, step, given);
     side.follow();
     run(side.executor(), fetch_values<T, element_of<T>, Codec>{n, cache.memory, step, false});
     side.mark(0);
@@ -418,10 +436,6 @@ struct offloaded_cache {
     check<shape_error>(S::chunk * s.channels <= most_chunk_elements, here, ": a chunk of ", S::chunk, " tokens of ",
                        s.channels, " channels has more than ", most_chunk_elements, " elements");
   }
-  static void check_sequence(char const* here, offload_extents const& n, std::int64_t sequence) {
-    check<value_error>(sequence >= 0 && sequence < n.batch, here, ": sequence ", sequence,
-                       " is asked for but there are ", n.batch);
-  }
   template <class T>
   static void check_prompt_room(char const* here, plan_type<T> const& plan, workspace const& space) {
     space.check_room(here, plan.prompt.bytes(), "prompts of up to ", plan.extents.longest, " chunks");
@@ -432,34 +446,6 @@ struct offloaded_cache {
     check<shape_error>(n.archived(tokens) <= cache.plan.capacity(sequence), here, ": the prompt has ", tokens,
                        " tokens but sequence ", sequence, " has room for ",
                        cache.plan.capacity(sequence) * n.chunk + n.ring - 1);
-  }
-  template <class T>
-  static void check_heads(char const* here, char const* what, view<T, 3> found, std::int64_t const (&expected)[3]) {
-    for (int dimension = 0; dimension < 3; ++dimension) {
-      check<shape_error>(found.extent(dimension) == expected[dimension], here, ": dimension ", dimension, " of the ",
-                         what, " has ", found.extent(dimension), " elements but needs ", expected[dimension]);
-    }
-    check_memory(here, what, found);
-  }
-  template <class T, class Result>
-  static void check_step(offload_extents const& n, offload_tokens<T> const& in, offload_outputs<Result> const& out) {
-    constexpr char const* here = "offloaded_cache.decode";
-    std::int64_t const steps = in.queries.extent(0);
-    check<shape_error>(steps <= n.batch, here, ": there are ", steps, " steps but ", n.batch, " sequences");
-    check_heads(here, "queries", in.queries, {steps, n.query_heads, n.channels});
-    check_heads(here, "keys", in.keys, {steps, n.key_heads, n.channels});
-    check_heads(here, "values", in.values, {steps, n.key_heads, n.channels});
-    check_heads(here, "results", out.result, {steps, n.query_heads, n.channels});
-    check_memory(here, "numbers of sequences", in.sequences);
-    check_memory(here, "log-sum-exps", out.log_sum_exp);
-    check<shape_error>(in.sequences.data == nullptr || in.sequences.size() == steps, here, ": ", in.sequences.size(),
-                       " sequences are named for ", steps, " steps");
-    for (int dimension = 0; out.log_sum_exp.data != nullptr && dimension < 2; ++dimension) {
-      std::int64_t const expected = dimension == 0 ? steps : n.query_heads;
-      check<shape_error>(out.log_sum_exp.extent(dimension) == expected, here, ": dimension ", dimension,
-                         " of the log-sum-exps has ", out.log_sum_exp.extent(dimension), " elements but needs ",
-                         expected);
-    }
   }
 };
 

@@ -28,6 +28,7 @@
 #include <tessera/program/offloaded_cache/renew_directions.hpp>
 #include <tessera/program/offloaded_cache/value_record.hpp>
 #include <tessera/select/chunk_landmarks.hpp>
+#include <tessera/select/given_chunks.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -62,6 +63,7 @@ struct offload_regions {
 template <class T>
 struct offload_step_regions {
   region<std::int32_t> admitted;
+  region<std::int32_t> listed;
   region<T> queries;
   region<float> scores;
   region<scaled_exponentials<float>> score_sums;
@@ -258,6 +260,8 @@ struct offload_plan : offload_workspaces {
     std::int64_t const splits = resident_splits(n) + selected_splits(n);
     std::int64_t const lists = size(n.batch, n.key_heads, n.budget);
     made.admitted = step.add<std::int32_t>("sequences that steps are of", n.batch);
+    made.listed =
+        step.add<std::int32_t>("sequences whose lists of chunks have no fault", takes_given_chunks<S> ? n.batch : 0);
     made.queries = step.add<T>("queries", size(n.batch, n.query_heads, n.channels));
     made.scores = step.add<float>("scores of chunks", size(n.rows, n.query_heads));
     made.score_sums =

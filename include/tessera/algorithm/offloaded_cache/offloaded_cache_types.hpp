@@ -13,6 +13,7 @@
 #include <tessera/algorithm/subspace/factorize_keys.hpp>
 #include <tessera/concepts/scalar.hpp>
 #include <tessera/program/offloaded_cache/cache_memory.hpp>
+#include <tessera/program/offloaded_cache/portable/given_chunks.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/view.hpp>
 
@@ -61,6 +62,11 @@ struct offload_tokens {
   view<T const, 3> values;   ///< steps x key heads x channels
   /// The sequence of each step, where executors run; null: step i is of sequence i; -1: the step is of none.
   array_view<std::int32_t const> sequences = {};
+  /// The chunks that each step reads, where executors run, for a cache whose selector is given_chunks; else empty. A
+  /// step with a list that has a fault is reported to exec.wait(), and its sequence left as it is. Faults are: a count
+  /// that is negative or more than there are places; a number below -1, or of a chunk that is not archived; the same
+  /// chunk twice.
+  chunk_lists given = {};
 };
 
 /// Outputs of a step. Steps of no sequence, or of one that decode() reports, get zeros and minus infinity.
