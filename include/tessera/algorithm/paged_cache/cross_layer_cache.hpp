@@ -7,7 +7,8 @@
 ///     using cache_type = tessera::cross_layer_cache<slerp_merger<float>, retain_most_different,
 ///                                                   direction_codec<4, 64>>;
 ///     cache_type cache(exec, extents, {.parts = cache_type::half_merged(32)});
-///     auto const append_plan = cache.plan_append(exec, {.sequences = 8, .tokens = n});      // workspaces, made once
+///     auto const append_plan = cache.plan_append(exec, {.sequences = 8, .tokens = n});      // once, as for attend()
+///     tessera::workspace const append_space(append_plan, memory);
 ///
 ///     // Prefill. `sequences`: block tables, slots and lengths with the new tokens, where the executor runs.
 ///     cache.append(exec, cache.part_of(layer), {{k0, k1}, {v0, v1}}, sequences, {.tokens = n}, append_space);
