@@ -48,7 +48,7 @@ struct stream_on_device {
 std::int64_t failure_of(cuda const& exec, stream_on_device const& stream, std::int64_t first, std::int64_t blocks,
                         device_weights<bfloat16>& into) {
   neuzip::decode(exec, stream.spec, stream.memory.view(), first, blocks, into.view(),
-                        device_space(neuzip::plan_decode(exec, stream.spec)));
+                 device_space(neuzip::plan_decode(exec, stream.spec)));
   try {
     exec.wait();
   } catch (corrupt_data const& problem) {

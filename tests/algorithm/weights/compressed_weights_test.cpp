@@ -161,9 +161,8 @@ TEST_CASE("a part of the blocks of a tensor that is stored as it is decodes, too
     CHECK((count == 0 || std::memcmp(part.data(), weights.data() + first * 1024, part.size() * 2) == 0));
   }
   bf16_array part(1016);
-  CHECK(message_of([&] {
-          neuzip::decode(exec, whole.spec, whole.stream.view(), 2, 1, part.view(), scratch.space);
-        }) == "compressed_weights.decode: blocks 2 and on, 1 of them, but there are 2");
+  CHECK(message_of([&] { neuzip::decode(exec, whole.spec, whole.stream.view(), 2, 1, part.view(), scratch.space); }) ==
+        "compressed_weights.decode: blocks 2 and on, 1 of them, but there are 2");
   whole.stream.data()[64] ^= std::byte{1};  // a byte of the first block; the checksum is that of the tensor
   part.fill_with_rubbish();
   neuzip::decode(exec, whole.spec, whole.stream.view(), 1, 1, part.view(), scratch.space);
@@ -378,9 +377,8 @@ TEST_CASE("blocks that do not exist and workspaces too small are named with both
   space_of const scratch(plan);
   bf16_array decoded(5000);
   auto const decode_blocks = [&](std::int64_t first, std::int64_t blocks) {
-    return message_of([&] {
-      neuzip::decode(exec, whole.spec, whole.stream.view(), first, blocks, decoded.view(), scratch.space);
-    });
+    return message_of(
+        [&] { neuzip::decode(exec, whole.spec, whole.stream.view(), first, blocks, decoded.view(), scratch.space); });
   };
   CHECK(decode_blocks(3, 3) == "compressed_weights.decode: blocks 3 and on, 3 of them, but there are 5");
   CHECK_THAT(decode_blocks(-1, 2), contains("blocks -1 and on"));
