@@ -148,10 +148,8 @@ struct decode_attention {
     check_extents("keys", keys,
                   {has_blocks ? keys.extent(0) : shape.batch, shape.key_heads, keys.extent(2), shape.channels});
     check_extents("values", in.source.values, {keys.extent(0), keys.extent(1), keys.extent(2), keys.extent(3)});
-    for (head_view<T const> const& heads : {keys, in.source.values}) {
-      check<shape_error>(heads.is_empty() || heads.extent(3) < 2 || heads.stride(3) == 1, where,
-                         ": channels have a stride of ", heads.stride(3), " but must have a stride of ", 1);
-    }
+    check_channels(keys);
+    check_channels(in.source.values);
     if (has_blocks) {
       check_extents("blocks", in.source.blocks, {shape.batch, in.source.blocks.extent(1)});
     }
@@ -162,6 +160,12 @@ struct decode_attention {
       check_extents("lengths of queries", in.query_lengths, {shape.batch});
     }
     return shape;
+  }
+
+  template <class T>
+  static void check_channels(head_view<T const> const& heads) {
+    check<shape_error>(heads.is_empty() || heads.extent(3) < 2 || heads.stride(3) == 1, where,
+                       ": channels have a stride of ", heads.stride(3), " but must have a stride of ", 1);
   }
 
   static void check_options(attention_options const& options) {

@@ -29,7 +29,8 @@ inline void check_cache_sequences(char const* where, cache_extents const& extent
                      " sequences but ", extents.slots, " slots");
   check<value_error>(s.lengths.data != nullptr || s.size() == 0, where, ": the lengths of ", s.size(),
                      " sequences are null");
-  for (array_view<std::int32_t const> const& list : {s.slots, s.lengths, s.pages}) {
+  array_view<std::int32_t const> const lists[] = {s.slots, s.lengths, s.pages};
+  for (array_view<std::int32_t const> const& list : lists) {
     check<shape_error>(list.data == nullptr || list.size() >= s.size(), where, ": a list of sequences has ",
                        list.size(), " elements but there are ", s.size());
   }
