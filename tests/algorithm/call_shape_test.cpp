@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <tessera/algorithm/attention/attention_score.hpp>
+#include <tessera/algorithm/attention/decode_attention.hpp>
 #include <tessera/algorithm/paged_cache/kivi_cache.hpp>
 #include <tessera/algorithm/weights/compressed_linear.hpp>
 #include <tessera/algorithm/weights/parameter_store.hpp>
@@ -58,6 +59,15 @@ concept Attends = requires(Exec const& exec, attention_shape const& shape, atten
 };
 
 template <class A, class Exec>
+concept Decodes = requires(Exec const& exec, attention_shape const& shape, attention_options const& options,
+                           decode_attention_inputs<bfloat16> const& in, attention_outputs<float> const& out,
+                           workspace const& space) {
+  { A::plan_forward(exec, shape) } -> std::same_as<workspace_plan>;
+  { A::plan_forward(exec, shape, options) } -> std::same_as<workspace_plan>;
+  { A::forward(exec, in, options, out, space) } -> std::same_as<void>;
+};
+
+template <class A, class Exec>
 concept QuantizesHeads = requires(Exec const& exec, attention_shape const& shape, quantize_options const& options,
                                   attention_inputs<bfloat16> const& in, typename A::heads const& out,
                                   workspace const& space) {
@@ -95,6 +105,7 @@ constexpr void check_calls() {
   static_assert(MultipliesByWeights<compressed_linear<neuzip>, Exec>);
   static_assert(PlansItself<parameter_store<neuzip, Exec>, Exec, std::vector<std::int64_t>, parameter_store_options>);
   static_assert(Attends<sage_attention2, Exec>);
+  static_assert(Decodes<decode_attention, Exec>);
   static_assert(QuantizesHeads<sage_attention2, Exec>);
   static_assert(CachesTokens<minicache, Exec>);
   static_assert(CachesTokens<kivi_cache, Exec>);
@@ -113,6 +124,7 @@ TEST_CASE("a plan names the function that it is for", "[host]") {
   attention_shape const shape{1, 2, 1, 300, 300, 64};
   CHECK(sage_attention2::plan_forward(exec, shape).function() == "attention.forward");
   CHECK(sage_attention2::plan_quantize(exec, shape).function() == "attention.quantize");
+  CHECK(decode_attention::plan_forward(exec, shape).function() == "decode_attention.forward");
   CHECK(attention_score::plan_measure(exec, shape).function() == "attention_score.measure");
   cache_extents const extents{1, 64, 1, 1, 64};
   CHECK(minicache::plan(exec, extents).function() == "cross_layer_cache");

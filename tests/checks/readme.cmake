@@ -133,10 +133,10 @@ tessera_check_example(algorithm/loss/linear_loss.hpp
   "${given_too}, ${loss}, tessera::linear_loss_options const& options"
   "${executor}using namespace tessera;\n")
 tessera_check_example(algorithm/paged_cache/cross_layer_cache.hpp
-  "tessera::cpu const& exec, int layer, std::int64_t n, \
+  "${given_too}, int layer, std::int64_t n, \
   tessera::cache_extents const& extents, tessera::cache_sequences const& sequences, \
   tessera::array_view<std::int32_t> pages, ${heads} k0, ${heads} k1, ${heads} v0, ${heads} v1, ${heads} k, ${heads} v, \
-  ${heads} q, tessera::head_view<tessera::bfloat16> result, tessera::workspace const& append_space, \
+  ${heads} q, tessera::head_view<tessera::bfloat16> result, \
   tessera::workspace const& attention_space"
   "${executor}using namespace tessera;\n")
 
@@ -213,12 +213,16 @@ tessera_check_pieces(algorithm "${pieces}"
   algorithm/attention/attention_score.hpp "${memory}, tessera::attention_shape const& shape, ${heads} in_four_bits, \
     ${heads} in_eight_bits, tessera::array_view<float> score, std::vector<float> const& scores"
   algorithm/attention/attention_types.hpp ""
+  algorithm/attention/decode_attention.hpp "${memory}, tessera::attention_shape const& shape, ${heads} queries, \
+    ${heads} keys, ${heads} values, tessera::matrix_view<std::int32_t const> blocks, \
+    tessera::sequence_lengths lengths, tessera::head_view<tessera::bfloat16> result"
   algorithm/paged_cache/block_pool.hpp ""
   algorithm/paged_cache/cache_bytes.hpp
     "${exec}, tessera::minicache const& cache, tessera::cache_sequences const& sequences"
   algorithm/paged_cache/cache_layout.hpp
     "tessera::cache_extents const& extents, std::vector<tessera::cache_layers> const& parts, \
     tessera::buffer<std::byte>& block"
+  algorithm/paged_cache/cross_layer_cache_types.hpp ""
   algorithm/weights/compressed_linear.hpp "${memory}, tessera::weight_stream_spec const& spec, \
     tessera::array_view<std::byte const> stream, ${rows} const> inputs, ${rows}> outputs"
   algorithm/weights/compressed_weights.hpp "std::vector<tessera::bfloat16>& weights"

@@ -178,7 +178,7 @@ void check_flips() {
 
 /// The message with which a changed header is refused.
 template <class Change>
-std::string refusal(Change&& change) {
+std::string refusal_of(Change&& change) {
   stream_bytes bytes = encode<neuzip_lossy<3>>(weight_kind::gauss, 5000, {.block = 1024, .normalizer_block = 64});
   weight_stream_header header;
   std::memcpy(&header, bytes.data(), sizeof(header));
@@ -237,38 +237,38 @@ TEST_CASE("without checksums 99 of 100 flipped bits in states and words are noti
 
 TEST_CASE("a header that says what cannot be is refused with both values", "[host]") {
   using header_type = weight_stream_header;
-  CHECK(refusal([](header_type&) {}) == "accepted");
-  CHECK_THAT(refusal([](header_type& h) { h.magic = 7; }),
+  CHECK(refusal_of([](header_type&) {}) == "accepted");
+  CHECK_THAT(refusal_of([](header_type& h) { h.magic = 7; }),
              contains("the stream starts with 7 but should with 1095914324"));
-  CHECK_THAT(refusal([](header_type& h) { h.version = 2; }), contains("version 2 but this library reads version 1"));
-  CHECK_THAT(refusal([](header_type& h) { h.type = 5; }), contains("the element type is 5 but must be below 5"));
-  CHECK_THAT(refusal([](header_type& h) { h.coder = 4; }),
+  CHECK_THAT(refusal_of([](header_type& h) { h.version = 2; }), contains("version 2 but this library reads version 1"));
+  CHECK_THAT(refusal_of([](header_type& h) { h.type = 5; }), contains("the element type is 5 but must be below 5"));
+  CHECK_THAT(refusal_of([](header_type& h) { h.coder = 4; }),
              contains("the coder is 4 but must be below 4, or a user's coder from 128 on"));
-  CHECK_THAT(refusal([](header_type& h) { h.coder = 127; }), contains("the coder is 127 but must be below 4"));
-  CHECK_THAT(refusal([](header_type& h) { h.coder = 3; }),
+  CHECK_THAT(refusal_of([](header_type& h) { h.coder = 127; }), contains("the coder is 127 but must be below 4"));
+  CHECK_THAT(refusal_of([](header_type& h) { h.coder = 3; }),
              contains("the header says 0 times 64 bytes of codebook but coder 3 has 8"));
-  CHECK_THAT(refusal([](header_type& h) { h.coder = 200, h.codebook_units = 256; }),
+  CHECK_THAT(refusal_of([](header_type& h) { h.coder = 200, h.codebook_units = 256; }),
              contains("the header says 256 times 64 bytes of codebook but there are at most 255"));
-  CHECK_THAT(refusal([](header_type& h) { h.codebook_units = 8; }),
+  CHECK_THAT(refusal_of([](header_type& h) { h.codebook_units = 8; }),
              contains("the header says 8 times 64 bytes of codebook but coder 1 has 0"));
-  CHECK_THAT(refusal([](header_type& h) { h.flags = 2; }), contains("the flags are 2 but only these are known: 1"));
-  CHECK_THAT(refusal([](header_type& h) { h.log2_block = 9; }), contains("blocks have 2^9 weights"));
-  CHECK_THAT(refusal([](header_type& h) { h.log2_block = 200; }), contains("blocks have 2^200 weights"));
-  CHECK_THAT(refusal([](header_type& h) { h.mantissa_kept = 2; }),
+  CHECK_THAT(refusal_of([](header_type& h) { h.flags = 2; }), contains("the flags are 2 but only these are known: 1"));
+  CHECK_THAT(refusal_of([](header_type& h) { h.log2_block = 9; }), contains("blocks have 2^9 weights"));
+  CHECK_THAT(refusal_of([](header_type& h) { h.log2_block = 200; }), contains("blocks have 2^200 weights"));
+  CHECK_THAT(refusal_of([](header_type& h) { h.mantissa_kept = 2; }),
              contains("2 mantissa bits are kept but the format has 7"));
-  CHECK_THAT(refusal([](header_type& h) { h.mantissa_kept = 255; }), contains("255 mantissa bits"));
-  CHECK_THAT(refusal([](header_type& h) { h.type = 3, h.mantissa_kept = 7; }),
+  CHECK_THAT(refusal_of([](header_type& h) { h.mantissa_kept = 255; }), contains("255 mantissa bits"));
+  CHECK_THAT(refusal_of([](header_type& h) { h.type = 3, h.mantissa_kept = 7; }),
              contains("7 mantissa bits are kept but the format has 3"));
-  CHECK_THAT(refusal([](header_type& h) { h.log2_normalizer_block = 4; }), contains("normalizers belong to 2^4"));
-  CHECK_THAT(refusal([](header_type& h) { h.log2_normalizer_block = 63; }), contains("normalizers belong to 2^63"));
-  CHECK_THAT(refusal([](header_type& h) { h.mantissa_kept = 7; }), contains("nothing is dropped"));
-  CHECK_THAT(refusal([](header_type& h) { h.count = ~std::uint64_t{0}; }), contains("18446744073709551615 weights"));
-  CHECK_THAT(refusal([](header_type& h) { h.count += 1024; }),
+  CHECK_THAT(refusal_of([](header_type& h) { h.log2_normalizer_block = 4; }), contains("normalizers belong to 2^4"));
+  CHECK_THAT(refusal_of([](header_type& h) { h.log2_normalizer_block = 63; }), contains("normalizers belong to 2^63"));
+  CHECK_THAT(refusal_of([](header_type& h) { h.mantissa_kept = 7; }), contains("nothing is dropped"));
+  CHECK_THAT(refusal_of([](header_type& h) { h.count = ~std::uint64_t{0}; }), contains("18446744073709551615 weights"));
+  CHECK_THAT(refusal_of([](header_type& h) { h.count += 1024; }),
              contains("the header says 5 blocks but the weights make 6"));
-  CHECK_THAT(refusal([](header_type& h) { h.block_count = 4; }),
+  CHECK_THAT(refusal_of([](header_type& h) { h.block_count = 4; }),
              contains("the header says 4 blocks but the weights make 5"));
-  CHECK_THAT(refusal([](header_type& h) { h.total_bytes += 1; }), contains("bytes but the stream has"));
-  CHECK_THAT(refusal([](header_type& h) { h.total_bytes = 64; }),
+  CHECK_THAT(refusal_of([](header_type& h) { h.total_bytes += 1; }), contains("bytes but the stream has"));
+  CHECK_THAT(refusal_of([](header_type& h) { h.total_bytes = 64; }),
              contains("the header says 64 bytes but its sections take"));
 }
 

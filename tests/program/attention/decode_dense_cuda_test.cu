@@ -2,9 +2,11 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include <tessera/algorithm/attention/decode_attention.cuh>
+#include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cpu.hpp>
 
 #include "support/attention_reference.hpp"
@@ -158,4 +160,21 @@ TEST_CASE("decoding of other widths and blocks is by the portable program", "[cu
   auto const decode = [](auto const& exec, auto const& call) { tessera::run(exec, call); };
   check_setup<bfloat16>({.shape = {2, 6, 2, 2, 300, 80}}, 1e-4, decode);
   check_setup<float16>({.shape = {2, 4, 4, 1, 300, 128}, .block_tokens = 48}, 1e-4, decode);
+}
+
+TEST_CASE("on a device, too, decode_attention is attention", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  auto const decode = [](auto const& exec, auto const& call) {
+    using value_type = typename std::remove_cvref_t<decltype(call)>::value_type;
+    decode_attention_inputs<value_type> const in{call.queries, call.source, call.query_lengths};
+    attention_shape shape = call.shape;
+    shape.keys = 704;  // with blocks there is room for so many
+    auto const plan = decode_attention::plan_forward(exec, shape);
+    buffer<std::byte> memory(exec, plan.bytes());
+    decode_attention::forward(exec, in, {.is_causal = call.is_causal}, call.out, workspace(plan, memory));
+    exec.wait();
+  };
+  check_setup<bfloat16>({}, 4e-3, decode);
+  check_setup<float16>({.lengths = {650, 129}, .block_tokens = 32}, 1e-3, decode);
+  check_setup<bfloat16>({.shape = {2, 6, 2, 2, 300, 80}}, 1e-4, decode);
 }

@@ -116,7 +116,7 @@ template <int Channels, class Architectures, class T, class Result>
 void run_dense_decode(basic_cuda<Architectures> const& exec, decode_attention_call<T, Result> const& call) {
   using program_type = dense_decode_program<Channels, T, Result>;
   using piece = typename program_type::piece;
-  constexpr char const* where = "decode_attention";
+  constexpr char const* where = "decode_attention.forward";
   auto const keys = dense_matrix<T>::of(call.source.keys);
   auto const values = dense_matrix<T>::of(call.source.values);
   int const multiprocessors = exec.state->multiprocessors();

@@ -3,23 +3,32 @@
 /// heads or over blocks of tokens that a table numbers. It is the baseline for compressed caches
 /// (algorithm/paged_cache/paged_cache.hpp).
 ///
-///     cached_attention_regions const regions("decode", shape);                 // of paged_cache.hpp: splits of rows
-///     decode_attention_call<bfloat16, bfloat16> call{shape, {keys, values, blocks, lengths}, queries, scale, true,
-///                                                    {result}, regions.partials(space)};
-///     run(exec, call);                                                         // enqueues; nothing waits
+///     auto const plan = tessera::decode_attention::plan_forward(exec, shape);
+///     tessera::decode_attention_inputs<bfloat16> const inputs{queries, {keys, values, blocks, lengths}};
+///     tessera::decode_attention::forward(exec, inputs, {.is_causal = true}, attention_outputs<bfloat16>{result},
+///                                        tessera::workspace(plan, memory));
+///
+/// Scores, sums and weights are in fp32, and results do not depend on the machine, but on the program that runs:
+/// explain() says which one it is (exec/explain.hpp). No call waits or allocates.
 #pragma once
 
 #include <cstdint>
+#include <math.h>  // not <cmath>: as in core/math.hpp
 
 #include <tessera/algorithm/attention/attention_types.hpp>
+#include <tessera/algorithm/attention/decode_splits.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/scalar.hpp>
 #include <tessera/config.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/core/math.hpp>
 #include <tessera/exec/run.hpp>
+#include <tessera/exec/workspace.hpp>
 #include <tessera/program/attention/decode_dense.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/split_keys.hpp>
 #include <tessera/reduce/online_softmax.hpp>
+#include <tessera/view/head_view.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -28,7 +37,7 @@ inline namespace v0 {
 template <Scalar T, AttentionScalar Result>
 struct decode_attention_call {
   using value_type = T;
-  static constexpr char const* function = "decode_attention";
+  static constexpr char const* function = "decode_attention.forward";
 
   attention_shape shape;          ///< extents; a sequence has at most `keys` tokens
   decode_source<T> source;        ///< keys and values
@@ -42,6 +51,14 @@ struct decode_attention_call {
 
   /// Whether there is nothing to do.
   [[nodiscard]] bool is_empty() const { return shape.batch * shape.queries == 0; }
+};
+
+/// The inputs of decode_attention. Channels of a key and of a value lie next to each other.
+template <AttentionScalar T>
+struct decode_attention_inputs {
+  head_view<T const> queries;           ///< sequence x query head x query x channel
+  decode_source<T> source;              ///< keys and values, where their blocks are, and lengths
+  sequence_lengths query_lengths = {};  ///< queries of each sequence, where executors run; null: all are whole
 };
 
 namespace detail {
@@ -64,6 +81,113 @@ void run_portably(Exec const& exec, decode_attention_call<T, Result> const& call
     exec.run(join, join.groups());
   }
 }
+
+struct decode_attention {
+  /// The workspace of forward(). `shape.keys` is the most tokens of a sequence. No option changes it.
+  template <Executor Exec>
+  static workspace_plan plan_forward(Exec const&, attention_shape const& shape,
+                                     attention_options const& /*options*/ = {}) {
+    check_shape(shape);
+    return decode_regions(where, shape).plan;
+  }
+
+  /// Enqueues attention. Of the options, softmax_scale and is_causal may be set. Throws shape_error or value_error for
+  /// arguments that do not fit together. Lists of lengths and blocks are read where the executor runs: lengths are cut
+  /// to what there is room for, and numbers of blocks must be right.
+  template <Executor Exec, class T, class Result = T>
+  static void forward(Exec const& exec, decode_attention_inputs<T> const& in, attention_options const& options,
+                      attention_outputs<Result> const& out, workspace const& space) {
+    attention_shape const shape = check_inputs(in);
+    check_options(options);
+    check_outputs(shape, out);
+    decode_regions const places(where, shape);
+    space.check_room(where, places.plan.bytes(), shape.batch, " sequences of ", shape.query_heads, " heads, ",
+                     shape.queries, " queries and ", shape.keys, " keys");
+    double const plain = 1.0 / ::sqrt(static_cast<double>(shape.channels));
+    float const scale = options.softmax_scale > 0 ? options.softmax_scale : static_cast<float>(plain);
+    run(exec, decode_attention_call<T, Result>{shape, in.source, in.queries, scale, options.is_causal, out,
+                                               places.partials(space), in.query_lengths});
+  }
+
+ private:
+  static constexpr char const* where = decode_attention_call<float, float>::function;
+
+  static void check_shape(attention_shape const& s) {
+    check<shape_error>(s.batch >= 0 && s.queries >= 0 && s.keys >= 0, where, ": there are ", s.batch, " sequences of ",
+                       s.queries, " queries and ", s.keys, " keys but none must be negative");
+    check<shape_error>(s.key_heads >= 1 && s.query_heads >= 1 && s.query_heads % s.key_heads == 0, where,
+                       ": there are ", s.query_heads, " query heads, which are no whole number for each of ",
+                       s.key_heads, " key heads");
+    check<shape_error>(s.channels >= 1 && s.channels <= decode_heads<float, float>::most_channels, where,
+                       ": heads have ", s.channels, " channels but must have from 1 to ",
+                       decode_heads<float, float>::most_channels);
+  }
+
+  template <class T, int Rank>
+  static void check_extents(char const* what, view<T, Rank> found, std::int64_t const (&expected)[Rank]) {
+    check_memory(where, what, found);
+    for (int dimension = 0; dimension < Rank; ++dimension) {
+      check<shape_error>(found.extent(dimension) == expected[dimension], where, ": dimension ", dimension, " of the ",
+                         what, " has ", found.extent(dimension), " elements but needs ", expected[dimension]);
+    }
+  }
+
+  template <class T>
+  static attention_shape check_inputs(decode_attention_inputs<T> const& in) {
+    head_view<T const> const& keys = in.source.keys;
+    bool const has_blocks = in.source.blocks.data != nullptr;
+    attention_shape const shape{
+        in.queries.extent(0),
+        in.queries.extent(1),
+        keys.extent(1),
+        in.queries.extent(2),
+        has_blocks ? checked_multiply(where, in.source.blocks.extent(1), keys.extent(2)) : keys.extent(2),
+        in.queries.extent(3)};
+    check_shape(shape);
+    check_memory(where, "queries", in.queries);
+    check_extents("keys", keys,
+                  {has_blocks ? keys.extent(0) : shape.batch, shape.key_heads, keys.extent(2), shape.channels});
+    check_extents("values", in.source.values, {keys.extent(0), keys.extent(1), keys.extent(2), keys.extent(3)});
+    check_channels(keys);
+    check_channels(in.source.values);
+    if (has_blocks) {
+      check_extents("blocks", in.source.blocks, {shape.batch, in.source.blocks.extent(1)});
+    }
+    if (in.source.lengths.data != nullptr) {
+      check_extents("lengths of keys", in.source.lengths, {shape.batch});
+    }
+    if (in.query_lengths.data != nullptr) {
+      check_extents("lengths of queries", in.query_lengths, {shape.batch});
+    }
+    return shape;
+  }
+
+  template <class T>
+  static void check_channels(head_view<T const> const& heads) {
+    check<shape_error>(heads.is_empty() || heads.extent(3) < 2 || heads.stride(3) == 1, where,
+                       ": channels have a stride of ", heads.stride(3), " but must have a stride of ", 1);
+  }
+
+  static void check_options(attention_options const& options) {
+    check<value_error>(options.softmax_scale >= 0 && options.softmax_scale < infinity, where,
+                       ": the scale of the softmax is ", options.softmax_scale, " but must be finite and not negative");
+    check<value_error>(options.window_left < 0 && options.window_right < 0, where, ": there are windows of ",
+                       options.window_left, " and ", options.window_right, " keys but decoding has none");
+  }
+
+  template <class Result>
+  static void check_outputs(attention_shape const& s, attention_outputs<Result> const& out) {
+    check_extents("result", out.result, {s.batch, s.query_heads, s.queries, s.channels});
+    if (out.log_sum_exp.data != nullptr) {
+      check_extents("log-sum-exps", out.log_sum_exp, {s.batch, s.query_heads, s.queries});
+    }
+    for (int dimension = 0; dimension < 4; ++dimension) {
+      check<shape_error>(out.result.is_empty() || out.result.extent(dimension) < 2 || out.result.stride(dimension) != 0,
+                         where, ": dimension ", dimension, " of the result has ", out.result.extent(dimension),
+                         " elements with a stride of 0");
+    }
+  }
+};
 
 }  // namespace v0
 }  // namespace tessera

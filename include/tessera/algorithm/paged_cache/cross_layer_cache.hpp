@@ -7,7 +7,8 @@
 ///     using cache_type = tessera::cross_layer_cache<slerp_merger<float>, retain_most_different,
 ///                                                   direction_codec<4, 64>>;
 ///     cache_type cache(exec, extents, {.parts = cache_type::half_merged(32)});
-///     auto const append_plan = cache.plan_append(exec, {.sequences = 8, .tokens = n});      // workspaces, made once
+///     auto const append_plan = cache.plan_append(exec, {.sequences = 8, .tokens = n});      // once, as for attend()
+///     tessera::workspace const append_space(append_plan, memory);
 ///
 ///     // Prefill. `sequences`: block tables, slots and lengths with the new tokens, where the executor runs.
 ///     cache.append(exec, cache.part_of(layer), {{k0, k1}, {v0, v1}}, sequences, {.tokens = n}, append_space);
@@ -37,6 +38,7 @@
 #include <tessera/algorithm/paged_cache/cache_bytes.hpp>
 #include <tessera/algorithm/paged_cache/cache_layout.hpp>
 #include <tessera/algorithm/paged_cache/cross_layer_cache_types.hpp>
+#include <tessera/algorithm/paged_cache/detail/cache_checks.hpp>
 #include <tessera/algorithm/paged_cache/direction_codec.hpp>
 #include <tessera/algorithm/paged_cache/paged_cache.hpp>
 #include <tessera/concepts/executor.hpp>
@@ -164,10 +166,10 @@ class cross_layer_cache {
   void append(Exec const& exec, int part, cache_inputs<T> const& inputs, cache_sequences const& sequences,
               cache_tokens const& brings, workspace const& space) const {
     constexpr char const* where = "cross_layer_cache.append";
-    check_sequences(where, sequences);
+    detail::check_cache_sequences(where, extents_, sequences);
     for (int layer = 0; layer < layers_of(part).layers; ++layer) {
-      check_heads(where, "keys", inputs.keys[layer], sequences, brings.tokens);
-      check_heads(where, "values", inputs.values[layer], sequences, brings.tokens);
+      detail::check_cache_heads(where, "keys", extents_, inputs.keys[layer], sequences, brings.tokens);
+      detail::check_cache_heads(where, "values", extents_, inputs.values[layer], sequences, brings.tokens);
     }
     run_append(exec, where, part, inputs, sequences, brings, space);
   }
@@ -177,11 +179,11 @@ class cross_layer_cache {
   void write(Exec const& exec, int layer, head_view<T const> keys, head_view<T const> values,
              cache_sequences const& sequences, cache_tokens const& brings) const {
     constexpr char const* where = "cross_layer_cache.write";
-    check_sequences(where, sequences);
+    detail::check_cache_sequences(where, extents_, sequences);
     check<shape_error>(brings.tokens <= cache_page_format::tokens, where, ": there are ", brings.tokens,
                        " new tokens but the tail has room for ", cache_page_format::tokens);
-    check_heads(where, "keys", keys, sequences, brings.tokens);
-    check_heads(where, "values", values, sequences, brings.tokens);
+    detail::check_cache_heads(where, "keys", extents_, keys, sequences, brings.tokens);
+    detail::check_cache_heads(where, "values", extents_, values, sequences, brings.tokens);
     cache_inputs<T> inputs;
     inputs.keys[side_of(layer)] = keys;
     inputs.values[side_of(layer)] = values;
@@ -195,7 +197,7 @@ class cross_layer_cache {
   template <Executor Exec>
   void seal(Exec const& exec, int part, cache_sequences const& sequences, workspace const& space) const {
     constexpr char const* where = "cross_layer_cache.seal";
-    check_sequences(where, sequences);
+    detail::check_cache_sequences(where, extents_, sequences);
     check<value_error>(sequences.pages.data != nullptr, where, ": the counts of sealed pages are null");
     run_append(exec, where, part, {}, sequences, {}, space);
   }
@@ -205,7 +207,7 @@ class cross_layer_cache {
   void advance(Exec const& exec, cache_sequences const& sequences, array_view<std::int32_t> pages,
                std::int64_t tokens = 1) const {
     constexpr char const* where = "cross_layer_cache.advance";
-    check_sequences(where, sequences);
+    detail::check_cache_sequences(where, extents_, sequences);
     check<shape_error>(pages.size() >= sequences.size(), where, ": there are ", pages.size(), " counts of pages but ",
                        sequences.size(), " sequences");
     advance_pages const program{sequences, extents_.window,
@@ -220,9 +222,9 @@ class cross_layer_cache {
               attention_options const& options, attention_outputs<Result> const& out, workspace const& space,
               sequence_lengths query_lengths = {}) const {
     constexpr char const* where = "cross_layer_cache.attend";
-    check_sequences(where, sequences);
+    detail::check_cache_sequences(where, extents_, sequences);
     attention_shape const shape = shape_of(queries, sequences);
-    check_attention(where, shape, queries, options, out);
+    detail::check_cached_attention(where, shape, queries, options, out);
     double const plain = 1.0 / ::sqrt(static_cast<double>(extents_.channels));
     cached_attention_call<T, Result, shared_codec_t<C>> call{
         shape,
@@ -281,9 +283,9 @@ class cross_layer_cache {
   void restore(Exec const& exec, int layer, cache_sequences const& sequences, head_view<Result> keys,
                head_view<Result> values) const {
     constexpr char const* where = "cross_layer_cache.restore";
-    check_sequences(where, sequences);
-    check_heads(where, "keys", keys, sequences, keys.extent(2));
-    check_heads(where, "values", values, sequences, keys.extent(2));
+    detail::check_cache_sequences(where, extents_, sequences);
+    detail::check_cache_heads(where, "keys", extents_, keys, sequences, keys.extent(2));
+    detail::check_cache_heads(where, "values", extents_, values, sequences, keys.extent(2));
     run(exec, cache_restore_call<T, Result, shared_codec_t<C>>{memory(part_of(layer)), sequences, side_of(layer), keys,
                                                                values, status_of(exec, {where, "sequence"}),
                                                                codec_.shared()});
@@ -319,7 +321,7 @@ class cross_layer_cache {
   /// once.
   template <Executor Exec>
   [[nodiscard]] cache_bytes wait_for_statistics(Exec const& exec, cache_sequences const& sequences) const {
-    check_sequences("cross_layer_cache.wait_for_statistics", sequences);
+    detail::check_cache_sequences("cross_layer_cache.wait_for_statistics", extents_, sequences);
     cache_bytes found = count_cache_bytes(exec, extents_, memory_, sequences, codec_);
     found.reserved = reserved_;
     return found;
@@ -394,60 +396,6 @@ class cross_layer_cache {
       }
     }
     append_by(merger_);
-  }
-
-  void check_sequences(char const* where, cache_sequences const& s) const {
-    check<shape_error>(s.size() >= 0 && s.size() <= s.blocks.extent(0), where, ": there are ", s.size(),
-                       " sequences but block tables of ", s.blocks.extent(0));
-    check<value_error>(s.blocks.data != nullptr || s.blocks.extent(1) == 0 || s.size() == 0, where,
-                       ": the block tables of ", s.size(), " sequences are null");
-    check<shape_error>(s.slots.data != nullptr || s.size() <= extents_.slots, where, ": there are ", s.size(),
-                       " sequences but ", extents_.slots, " slots");
-    check<value_error>(s.lengths.data != nullptr || s.size() == 0, where, ": the lengths of ", s.size(),
-                       " sequences are null");
-    for (array_view<std::int32_t const> const& list : {s.slots, s.lengths, s.pages}) {
-      check<shape_error>(list.data == nullptr || list.size() >= s.size(), where, ": a list of sequences has ",
-                         list.size(), " elements but there are ", s.size());
-    }
-  }
-  template <class U>
-  void check_heads(char const* where, char const* what, head_view<U> found, cache_sequences const& s,
-                   std::int64_t tokens) const {
-    std::int64_t const expected[4] = {s.size(), extents_.heads, tokens, extents_.channels};
-    check<shape_error>(tokens >= 0, where, ": sequences bring ", tokens, " ", what, " but may not bring fewer than ",
-                       0);
-    check<value_error>(found.data != nullptr || s.size() * tokens == 0, where, ": the ", what, " are null");
-    for (int dimension = 0; dimension < 4 && s.size() * tokens > 0; ++dimension) {
-      check<shape_error>(found.extent(dimension) == expected[dimension], where, ": dimension ", dimension, " of the ",
-                         what, " has ", found.extent(dimension), " elements but needs ", expected[dimension]);
-    }
-  }
-  template <class Result>
-  void check_attention(char const* where, attention_shape const& shape, head_view<T const> queries,
-                       attention_options const& options, attention_outputs<Result> const& out) const {
-    check<shape_error>(shape.query_heads >= 1 && shape.query_heads % shape.key_heads == 0, where, ": there are ",
-                       shape.query_heads, " query heads, which are no whole number for each of ", shape.key_heads,
-                       " key heads");
-    std::int64_t const expected[4] = {shape.batch, shape.query_heads, shape.queries, shape.channels};
-    check_memory(where, "queries", queries);
-    check_memory(where, "results", out.result);
-    check_memory(where, "log-sum-exps", out.log_sum_exp);
-    for (int dimension = 0; dimension < 4; ++dimension) {
-      check<shape_error>(queries.extent(dimension) == expected[dimension], where, ": dimension ", dimension,
-                         " of the queries has ", queries.extent(dimension), " elements but needs ",
-                         expected[dimension]);
-      check<shape_error>(out.result.extent(dimension) == expected[dimension], where, ": dimension ", dimension,
-                         " of the result has ", out.result.extent(dimension), " elements but needs ",
-                         expected[dimension]);
-      check<shape_error>(
-          out.log_sum_exp.data == nullptr || dimension == 3 || out.log_sum_exp.extent(dimension) == expected[dimension],
-          where, ": dimension ", dimension, " of the log-sum-exps has ",
-          dimension < 3 ? out.log_sum_exp.extent(dimension) : 0, " elements but needs ", expected[dimension]);
-    }
-    check<value_error>(options.softmax_scale >= 0 && options.softmax_scale < infinity, where,
-                       ": the scale of the softmax is ", options.softmax_scale, " but must be finite and not negative");
-    check<value_error>(options.window_left < 0 && options.window_right < 0, where, ": there are windows of ",
-                       options.window_left, " and ", options.window_right, " keys but caches have none");
   }
 
   cache_extents extents_;

@@ -16,6 +16,7 @@
 #include <type_traits>
 
 #include <tessera/algorithm/attention/attention_types.hpp>
+#include <tessera/algorithm/attention/decode_splits.hpp>
 #include <tessera/algorithm/paged_cache/cache_append.hpp>
 #include <tessera/algorithm/paged_cache/direction_codec.hpp>
 #include <tessera/concepts/executor.hpp>
@@ -133,60 +134,18 @@ void run_portably(Exec const& exec, cache_restore_call<T, Result, C> const& call
   exec.run(program, program.groups());
 }
 
-/// Into how many splits (shares) the tokens of a sequence are divided, each for a group: enough for any machine, but
-/// none of fewer than four pages. The number does not depend on the machine, so that results do not depend on it
-/// either.
+/// Into how many splits (shares) the tokens of a sequence are divided, each for a group, but none of fewer than four
+/// pages.
 [[nodiscard]] inline std::int64_t cached_attention_splits(attention_shape const& s) {
-  constexpr std::int64_t least_tokens = 4 * cache_page_format::tokens;
-  constexpr std::int64_t enough_groups = 1024;
-  constexpr std::int64_t most = 64;
-  constexpr char const* where = "cross_layer_cache.attend";
-  check<shape_error>(s.key_heads >= 1 && s.query_heads >= s.key_heads, where, ": there are ", s.query_heads,
-                     " query heads, which are no whole number for each of ", s.key_heads, " key heads");
-  static_cast<void>(checked_multiply(where, s.batch, s.query_heads, s.queries, s.channels));
-  std::int64_t const together = s.query_heads / s.key_heads * s.queries;
-  std::int64_t const groups = s.batch * s.key_heads * divide_up(together, std::int64_t{cached_attention_rows});
-  std::int64_t const wanted = divide_up(enough_groups, max(groups, std::int64_t{1}));
-  return clamp(min(wanted, s.keys / least_tokens), std::int64_t{1}, most);
+  return decode_splits("cross_layer_cache.attend", s, cached_attention_rows, 4 * cache_page_format::tokens);
 }
 
 /// The workspace of attention over a cache.
-struct cached_attention_regions {
-  /// The softmax's state of a row of scores.
-  using state_type = online_softmax<float>::state_type;
-
-  attention_shape shape;                   ///< the extents of the call
-  std::int64_t splits;                     ///< splits of a row's keys, each for a group
-  workspace_plan plan;                     ///< the plan of the regions below
-  region<float> totals;                    ///< sums of weighted values of each split
-  region<attention_row<state_type>> rows;  ///< states of the softmax of each split
-
-  /// Regions for `among` splits of each row's keys.
-  cached_attention_regions(char const* where, attention_shape const& of, std::int64_t among)
-      : shape(of),
-        splits(among),
-        plan(where),
-        totals(plan.add<float>("totals of splits of rows", checked_multiply(where, split_rows(where), of.channels))),
-        rows(plan.add<attention_row<state_type>>("splits of rows", split_rows(where))) {}
+struct cached_attention_regions : decode_regions {
+  using decode_regions::decode_regions;
   /// Regions for as many splits as keep any machine busy; their number does not depend on the machine.
   cached_attention_regions(char const* where, attention_shape const& of)
-      : cached_attention_regions(where, of, cached_attention_splits(of)) {}
-
-  /// Views of the splits' results; null if there is one split.
-  [[nodiscard]] attention_partials<state_type> partials(workspace const& space) const {
-    attention_shape const& s = shape;
-    if (rows.count == 0) {
-      return {};
-    }
-    return {{space[totals].data, {splits, s.batch, s.query_heads, s.queries, s.channels}},
-            {space[rows].data, {splits, s.batch, s.query_heads, s.queries}}};
-  }
-
- private:
-  /// Rows of all splits; 0 if there is one split.
-  [[nodiscard]] std::int64_t split_rows(char const* where) const {
-    return splits == 1 ? 0 : checked_multiply(where, splits, shape.batch, shape.query_heads, shape.queries);
-  }
+      : decode_regions(where, of, cached_attention_splits(of)) {}
 };
 
 }  // namespace v0
