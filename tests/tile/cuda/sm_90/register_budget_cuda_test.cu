@@ -18,7 +18,7 @@ namespace register_budget_test {  // not anonymous: for old architectures nothin
 static_assert(is_register_budget<24> && is_register_budget<240> && is_register_budget<256>);
 static_assert(!is_register_budget<16> && !is_register_budget<264> && !is_register_budget<100>);
 
-/// One warpgroup gives registers away, two take them, and keep many values at a time.
+/// One warpgroup gives registers away, and two take them.
 struct move_registers {
   static constexpr int lanes = 384;
   static constexpr int values = 128;
@@ -36,15 +36,10 @@ struct move_registers {
       to[group.lane] = static_cast<float>(group.lane);
     } else {
       raise_registers<240>();
-      float kept[values];
-#pragma unroll
-      for (int i = 0; i < values; ++i) {
-        kept[i] = from[i] * static_cast<float>(group.lane);
-      }
       float sum = 0.0F;
-#pragma unroll
+#pragma unroll 1
       for (int i = 0; i < values; ++i) {
-        sum += kept[i] * static_cast<float>(i % 3);
+        sum += from[i] * static_cast<float>(group.lane) * static_cast<float>(i % 3);
       }
       to[group.lane] = sum;
     }
