@@ -31,18 +31,20 @@ struct move_registers {
   float* to;          ///< of each lane
 
   __device__ void operator()(cuda_block<lanes> const& group, std::int64_t, scratch_type&) const {
-    if (group.lane < 128) {
-      lower_registers<24>();
-      to[group.lane] = static_cast<float>(group.lane);
+    int const warpgroup = __shfl_sync(0xffffffffU, group.lane / 128, 0);
+    float value = 0.0F;
+    if (warpgroup == 0) {
+      lower_registers<40>();
+      value = static_cast<float>(group.lane);
     } else {
-      raise_registers<240>();
-      float sum = 0.0F;
+      raise_registers<232>();
 #pragma unroll 1
       for (int i = 0; i < values; ++i) {
-        sum += from[i] * static_cast<float>(group.lane) * static_cast<float>(i % 3);
+        value += from[i] * static_cast<float>(group.lane) * static_cast<float>(i % 3);
       }
-      to[group.lane] = sum;
     }
+    __syncwarp();
+    to[group.lane] = value;
   }
 };
 
