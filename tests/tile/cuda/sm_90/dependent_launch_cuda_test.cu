@@ -16,7 +16,7 @@ using tessera_test::device_values;
 
 namespace {
 
-/// Copies a list, turned by a place and a tile, adding one: each launch reads what other blocks of the one before wrote.
+/// Copies a list, turned by a place and a tile, adding one: a launch reads what other blocks of the one before wrote.
 struct turn_list {
   static constexpr int lanes = 128;
   static constexpr bool waits_for_stream = true;

@@ -18,7 +18,7 @@ namespace register_budget_test {  // not anonymous: for old architectures nothin
 static_assert(is_register_budget<24> && is_register_budget<240> && is_register_budget<256>);
 static_assert(!is_register_budget<16> && !is_register_budget<264> && !is_register_budget<100>);
 
-/// One warpgroup gives registers away, two take them, and keep many values at a time.
+/// One warpgroup gives registers away, and two take them.
 struct move_registers {
   static constexpr int lanes = 384;
   static constexpr int values = 128;
@@ -31,23 +31,20 @@ struct move_registers {
   float* to;          ///< of each lane
 
   __device__ void operator()(cuda_block<lanes> const& group, std::int64_t, scratch_type&) const {
-    if (group.lane < 128) {
-      lower_registers<24>();
-      to[group.lane] = static_cast<float>(group.lane);
+    int const warpgroup = __shfl_sync(0xffffffffU, group.lane / 128, 0);
+    float value = 0.0F;
+    if (warpgroup == 0) {
+      lower_registers<40>();
+      value = static_cast<float>(group.lane);
     } else {
-      raise_registers<240>();
-      float kept[values];
-#pragma unroll
+      raise_registers<232>();
+#pragma unroll 1
       for (int i = 0; i < values; ++i) {
-        kept[i] = from[i] * static_cast<float>(group.lane);
+        value += from[i] * static_cast<float>(group.lane) * static_cast<float>(i % 3);
       }
-      float sum = 0.0F;
-#pragma unroll
-      for (int i = 0; i < values; ++i) {
-        sum += kept[i] * static_cast<float>(i % 3);
-      }
-      to[group.lane] = sum;
     }
+    __syncwarp();
+    to[group.lane] = value;
   }
 };
 

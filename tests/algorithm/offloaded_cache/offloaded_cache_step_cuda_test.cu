@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Steps with chunks of 8 tokens and exact values; offloaded_step_codecs_cuda_test.cu has the others.
+// Steps with chunks of 8 tokens and exact values; offloaded_cache_step_codecs_cuda_test.cu has the others.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>

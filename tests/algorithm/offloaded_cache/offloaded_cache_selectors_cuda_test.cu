@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Selectors whose landmarks are bytes. Those with 16-bit floats are in offloaded_options_cuda_test.cu, and share the
-// programs there.
+// Selectors whose landmarks are bytes. Those with 16-bit floats are in offloaded_cache_options_cuda_test.cu, and share
+// the programs there.
 #include <tessera/select/key_codes.hpp>
 #include <tessera/select/random.hpp>
 #include <tessera/select/recent.hpp>
