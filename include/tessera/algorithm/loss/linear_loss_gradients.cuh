@@ -19,6 +19,7 @@
 #include <tessera/program/loss/gradient_products.cuh>
 #include <tessera/program/loss/kept_softmaxes.hpp>
 #include <tessera/program/loss/logit_gradient.cuh>
+#include <tessera/program/loss/logit_map.hpp>
 #include <tessera/program/loss/token_factors.hpp>
 #include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tuning/gemm/linear.hpp>
@@ -34,8 +35,8 @@ struct loss_gradients_on_warpgroups {
   using value_type = typename Call::value_type;
   using gradient_type = typename Call::gradient_type;
   static constexpr warpgroup_gemm_policy policy = policy_of<warpgroup_loss_gradient_tuning>(900);
-  using make_gradient =
-      gemm_pingpong<typename Call::layout::operand_name, loss_tiles_of_part, write_loss_gradient<value_type>, policy>;
+  using epilogue_type = write_loss_gradient<value_type, typename Call::map_type>;
+  using make_gradient = gemm_pingpong<typename Call::layout::operand_name, loss_tiles_of_part, epilogue_type, policy>;
   static constexpr warpgroup_gemm_policy product_policy = policy_of<warpgroup_loss_product_tuning>(900);
   using multiply = loss_gradient_products<typename Call::layout::operand_name, gradient_type, product_policy>;
   static constexpr char const* where = "linear_loss.backward";
@@ -137,7 +138,7 @@ struct loss_gradients_on_warpgroups {
                                                             space[places.factors],
                                                             call.tokens.row_of,
                                                             space[places.targets],
-                                                            call.logits.map,
+                                                            call.logits.scaling,
                                                             part.kept_for_hidden,
                                                             part.kept_for_classifier,
                                                             call.status};
@@ -209,7 +210,6 @@ struct loss_gradients_on_warpgroups {
   void make(loss_part_range const& range, part_type const& part) const {
     auto const& places = call.places;
     auto const& space = call.space;
-    using epilogue_type = write_loss_gradient<value_type>;
     using boxes = typename epilogue_type::boxes;
     boxes const target{{make_tensor_map(where, part.gradient, {boxes::box_rows, boxes::box_columns}),
                         static_cast<std::int32_t>(part.gradient.extent(0)),
@@ -219,6 +219,7 @@ struct loss_gradients_on_warpgroups {
                                  range,
                                  space[places.factors],
                                  call.logits.map,
+                                 call.logits.scaling,
                                  is_ordered ? space[places.entry_of].data : nullptr,
                                  call.thresholds,
                                  call.smoothing,
@@ -329,8 +330,8 @@ struct loss_gradient_model {
 };
 
 /// The programs that CUDA devices have for this call.
-template <class Architectures, class Tile, LogitReducer Statistics, class Filter, class Gradient>
-struct models_for<basic_cuda<Architectures>, loss_gradient_call<Tile, Statistics, Filter, Gradient>> {
+template <class Architectures, class Regions, LogitMap Map>
+struct models_for<basic_cuda<Architectures>, loss_gradient_call<Regions, Map>> {
   /// The list of models.
   using type = model_list<loss_gradient_model>;
 };

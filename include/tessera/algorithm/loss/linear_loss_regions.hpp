@@ -164,6 +164,12 @@ struct loss_mark_regions : loss_regions<Tile, Statistics> {
 template <class Tile, LogitReducer Statistics, class Filter, class Gradient>
 struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
   using base = loss_mark_regions<Tile, Statistics>;
+  /// The tile of logits, as the loss was given it.
+  using tile = Tile;
+  /// The filter of the backward pass.
+  using filter = Filter;
+  /// The type that gradients are stored as.
+  using gradient_type = Gradient;
   using layout = loss_tile<Tile>;
   using program = loss_gradient_tiles<Tile, Filter>;
   static constexpr std::int64_t tile_columns = layout::columns;
