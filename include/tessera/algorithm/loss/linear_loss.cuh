@@ -110,7 +110,6 @@ loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
   auto states = portable.states;
   states.extents[0] = launches.states();
   if (marks.are_wanted()) {
-    exec.clear(array_view<std::uint32_t>(marks.live.data, marks.live.extent(0) * marks.live.extent(1)));
     marks.bounds.extents[0] = launches.states();
   }
   clear_loss_states<statistics> const clear{states, marks};

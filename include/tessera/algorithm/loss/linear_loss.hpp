@@ -324,17 +324,22 @@ struct linear_loss {
                           keeps_softmaxes(exec, std::type_identity<loss_gradient_tiles<Tile, Filter>>{});
     return can_keep ? gradient_regions<value_type>::kept_within(back, shape, options.workspace_budget) : 0;
   }
-  /// Memory for marks, if the workspace has it and something may be left out of gradients. Notes there that no marks
-  /// are made yet.
+  /// Memory for marks, cleared, if the workspace has it and something may be left out of gradients. Notes there that no
+  /// marks are made yet.
   template <Executor Exec>
   static loss_marks marks_of(Exec const& exec, mark_regions const& places, linear_loss_shape const& shape,
                              linear_loss_options const& options, workspace const& space) {
     if (!places.has_marks(space)) {
       return {};
     }
-    exec.clear(space[places.is_marked]);
     gradient_thresholds const thresholds = thresholds_of(options);
-    return places.marks(space, shape, min(thresholds.hidden, thresholds.classifier));
+    loss_marks const marks = places.marks(space, shape, min(thresholds.hidden, thresholds.classifier));
+    if (marks.are_wanted()) {
+      exec.clear(space[places.marks_with_note()]);
+    } else {
+      exec.clear(space[places.is_marked]);
+    }
+    return marks;
   }
 
   template <class Label>

@@ -72,10 +72,10 @@ struct loss_gradients_on_warpgroups {
         call.tokens,           space[places.rows],   call.hidden, is_ordered ? space[places.place_of].data : nullptr,
         space[places.factors], space[places.unclean]};
     exec.run(place, place.groups());
-    exec.clear(space[places.kept_for_hidden]);
-    exec.clear(space[places.kept_for_classifier]);
+    exec.clear(space[places.kept_blocks()]);
+    operand_maps const maps = map_operands();
     if (places.kept > 0) {
-      differentiate_kept();
+      differentiate_kept(maps);
     }
     list_loss_tiles const tiles{range_of(places.kept),
                                 is_ordered ? alive_blocks() : matrix_view<std::uint8_t>{},
@@ -86,12 +86,33 @@ struct loss_gradients_on_warpgroups {
                                 space[places.tile_count]};
     exec.run(tiles, tiles.groups());
     for (std::int64_t first = places.kept; first < call.shape.vocabulary; first += places.entries) {
-      run_part(places.part(space, call.shape, first));
+      run_part(places.part(space, call.shape, first), maps);
     }
   }
 
  private:
   using part_type = loss_gradient_part<value_type>;
+
+  static constexpr box_shape made_box{make_gradient::b_box_rows, make_gradient::depth};
+  static constexpr box_shape product_box{multiply::shared_rows, multiply::box};
+
+  /// Tensor maps of operands that all parts have in common; each map is a call of the driver.
+  struct operand_maps {
+    tensor_map hidden;              ///< for the product that makes logits
+    tensor_map gathered;            ///< for that product, where entries are taken in another order
+    tensor_map hidden_of_products;  ///< for products with the gradient by the logits
+    tensor_map gathered_of_products;
+  };
+  [[nodiscard]] operand_maps map_operands() const {
+    operand_maps maps{};
+    maps.hidden = make_tensor_map(where, call.hidden, {warpgroup_gemm_shape::block_rows, make_gradient::depth});
+    maps.hidden_of_products = make_tensor_map(where, call.hidden, product_box);
+    if (is_ordered) {
+      maps.gathered = make_tensor_map(where, gathered(), made_box);
+      maps.gathered_of_products = make_tensor_map(where, gathered(), product_box);
+    }
+    return maps;
+  }
 
   static bool is_writable(matrix_view<gradient_type> target) { return target.data == nullptr || can_map(target); }
 
@@ -129,7 +150,7 @@ struct loss_gradients_on_warpgroups {
   }
 
   /// Enqueues the part whose softmaxes forward() has kept: its gradient by the logits needs no product.
-  void differentiate_kept() const {
+  void differentiate_kept(operand_maps const& maps) const {
     auto const& places = call.places;
     auto const& space = call.space;
     part_type const part = places.kept_part(space, call.shape);
@@ -144,7 +165,7 @@ struct loss_gradients_on_warpgroups {
                                                             call.status};
     exec.run(differentiate, differentiate.groups());
     exec.run(set_softmaxes{kept.state, kept.none}, 1);
-    use_part(range_of(0), part);
+    use_part(range_of(0), part, maps);
   }
 
   loss_part_range range_of(std::int64_t first) const {
@@ -157,7 +178,7 @@ struct loss_gradients_on_warpgroups {
     return {call.space[places.tiles].data, {places.parts, places.hidden_panels(call.shape) * places.tiles_across()}};
   }
 
-  void run_part(part_type const& part) const {
+  void run_part(part_type const& part, operand_maps const& maps) const {
     auto const& places = call.places;
     auto const& space = call.space;
     loss_part_range const range = range_of(part.first);
@@ -165,12 +186,12 @@ struct loss_gradients_on_warpgroups {
       gather_entries<value_type> const gather{range, space[places.entry_of], call.logits.classifier.matrix, gathered()};
       exec.run(gather, gather.groups());
     }
-    make(range, part);
-    use_part(range, part);
+    make(range, part, maps);
+    use_part(range, part, maps);
   }
 
   /// Enqueues the products of a part whose gradient by the logits is made, and the sums of its bias gradient.
-  void use_part(loss_part_range const& range, part_type const& part) const {
+  void use_part(loss_part_range const& range, part_type const& part, operand_maps const& maps) const {
     auto const& places = call.places;
     auto const& space = call.space;
     if (call.out.bias.data != nullptr) {
@@ -200,14 +221,14 @@ struct loss_gradients_on_warpgroups {
     if (leaves_out || part.first <= places.kept || part.gradient.extent(1) != places.entries) {
       exec.run(lists, lists.groups());
     }
-    add_products(range, part, works);
+    add_products(range, part, works, maps);
   }
 
   static std::int32_t panels(std::int64_t extent) {
     return static_cast<std::int32_t>(divide_up(extent, std::int64_t{256}));
   }
 
-  void make(loss_part_range const& range, part_type const& part) const {
+  void make(loss_part_range const& range, part_type const& part, operand_maps const& maps) const {
     auto const& places = call.places;
     auto const& space = call.space;
     using boxes = typename epilogue_type::boxes;
@@ -228,42 +249,38 @@ struct loss_gradients_on_warpgroups {
                                  part.kept_for_hidden,
                                  part.kept_for_classifier};
     std::int64_t const number = (part.first - places.kept) / places.entries;
-    constexpr box_shape box{make_gradient::b_box_rows, make_gradient::depth};
+    tensor_map const classifier = make_tensor_map(where, classifier_of(part), made_box);
     loss_tiles_of_part const schedule{
         {&tile_lists()(number, 0), &space[places.tile_count][number],
          static_cast<std::int32_t>(divide_up(call.shape.channels, std::int64_t{make_gradient::depth}))},
         range,
-        make_tensor_map(where, classifier_of(part), box)};
-    make_gradient const program{
-        make_tensor_map(where, call.hidden, {warpgroup_gemm_shape::block_rows, make_gradient::depth}),
-        make_tensor_map(where, gathered(part), box), schedule, epilogue};
+        classifier};
+    make_gradient const program{maps.hidden, is_ordered ? maps.gathered : classifier, schedule, epilogue};
     exec.run(program, blocks);
   }
 
+  /// Rows of the classifier that are copied for a part, where entries are taken in another order.
   matrix_view<value_type> gathered() const {
     auto const& places = call.places;
     return {call.space[places.gathered].data,
             {places.entries, call.shape.channels},
             {places.remains_stride(call.shape), 1}};
   }
-  /// The rows of the classifier for a part; a gathered copy where entries are taken in another order.
-  matrix_view<value_type const> gathered(part_type const& part) const {
-    return is_ordered ? gathered() : classifier_of(part);
-  }
   matrix_view<value_type const> classifier_of(part_type const& part) const {
     return rows_of(call.logits.classifier.matrix, part.first, part.gradient.extent(1));
   }
 
-  void add_products(loss_part_range const& range, part_type const& part, loss_product_works const& works) const {
+  void add_products(loss_part_range const& range, part_type const& part, loss_product_works const& works,
+                    operand_maps const& maps) const {
     auto const& places = call.places;
     auto const& space = call.space;
     constexpr box_shape box{multiply::box, multiply::box};
-    constexpr box_shape shared_box{multiply::shared_rows, multiply::box};
+    tensor_map const classifier = make_tensor_map(where, classifier_of(part), product_box);
     float const* const scale = space[places.late_scale].data;
     multiply const program{make_tensor_map(where, part.gradient, box),
-                           make_tensor_map(where, call.hidden, shared_box),
-                           make_tensor_map(where, classifier_of(part), shared_box),
-                           make_tensor_map(where, gathered(part), shared_box),
+                           maps.hidden_of_products,
+                           classifier,
+                           is_ordered ? maps.gathered_of_products : classifier,
                            works,
                            range,
                            {call.out.classifier, is_ordered ? space[places.entry_of].data : nullptr, scale},

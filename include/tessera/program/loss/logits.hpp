@@ -119,7 +119,8 @@ struct loss_logits {
     }
   }
 
-  /// Fills the tile with scaled sums, which mapped() makes logits. Those beyond the vocabulary stay as they are. Ends with a sync.
+  /// Fills the tile with scaled sums, which mapped() makes logits. Those beyond the vocabulary stay as they are. Ends
+  /// with a sync.
   template <Group G>
   TESSERA_FN void compute(G const& group, std::int64_t first_row, std::int64_t first_column,
                           typename layout::scratch_type& scratch) const {

@@ -43,8 +43,8 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Reduces rows of logits, and leaves marks and softmaxes where they are wanted. R: the Reducer. Softmaxes are kept only
-/// of logits that no Map changes.
+/// Reduces rows of logits, and leaves marks and softmaxes where they are wanted. R: the Reducer. Softmaxes are kept
+/// only of logits that no Map changes.
 template <class T, LogitReducer R, LogitMap Map = identity_logits>
 struct reduce_loss_rows {
   using state_type = typename R::state_type;
