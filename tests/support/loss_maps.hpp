@@ -38,13 +38,16 @@ struct heated_by_token {
   float steepest() const { return most; }
 };
 
-/// A curve that differs for each token and entry.
-struct wavy {
+/// A curve that differs for each token and entry: it is steeper around the shift.
+struct curved {
   TESSERA_FN float operator()(float logit, std::int64_t token, std::int64_t entry) const {
-    return logit + 0.5F * ::sinf(logit + shift(token, entry));
+    float const from = logit + shift(token, entry);
+    return logit + 0.5F * from / ::sqrtf(1.0F + from * from);
   }
   TESSERA_FN float slope(float logit, std::int64_t token, std::int64_t entry) const {
-    return 1.0F + 0.5F * ::cosf(logit + shift(token, entry));
+    float const from = logit + shift(token, entry);
+    float const square = 1.0F + from * from;
+    return 1.0F + 0.5F / (square * ::sqrtf(square));
   }
   float steepest() const { return 1.5F; }
 
@@ -65,15 +68,17 @@ inline reference_map in_double(std::vector<float> const& heat) {
   return {[=](double logit, std::int64_t token, std::int64_t) { return logit * of(token); },
           [=](double, std::int64_t token, std::int64_t) { return of(token); }};
 }
-inline reference_map in_double(wavy) {
-  auto const shift = [](std::int64_t token, std::int64_t entry) {
-    return static_cast<double>(wavy::shift(token, entry));
+inline reference_map in_double(curved) {
+  auto const from = [](double logit, std::int64_t token, std::int64_t entry) {
+    return logit + static_cast<double>(curved::shift(token, entry));
   };
   return {[=](double logit, std::int64_t token, std::int64_t entry) {
-            return logit + 0.5 * std::sin(logit + shift(token, entry));
+            double const x = from(logit, token, entry);
+            return logit + 0.5 * x / std::sqrt(1 + x * x);
           },
           [=](double logit, std::int64_t token, std::int64_t entry) {
-            return 1.0 + 0.5 * std::cos(logit + shift(token, entry));
+            double const x = from(logit, token, entry);
+            return 1.0 + 0.5 / std::pow(1 + x * x, 1.5);
           }};
 }
 

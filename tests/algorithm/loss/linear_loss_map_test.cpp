@@ -97,13 +97,13 @@ TEST_CASE("losses and gradients of mapped logits are right: a temperature for ea
 }
 
 TEST_CASE("losses and gradients of mapped logits are right: a curve for each token and entry", "[host]") {
-  check_map<float>(wavy{}, in_double(wavy{}), 3e-6, 1e-5);
-  check_map<bfloat16>(wavy{}, in_double(wavy{}), 1e-5, 4e-3);
+  check_map<float>(curved{}, in_double(curved{}), 3e-6, 1e-5);
+  check_map<bfloat16>(curved{}, in_double(curved{}), 1e-5, 4e-3);
 }
 
 TEST_CASE("the reference's gradients of mapped logits are slopes of the reference's loss", "[host]") {
   auto problem = make_loss_problem<float>(5, 17, 9, true);
-  problem.map = in_double(wavy{});
+  problem.map = in_double(curved{});
   problem.options.softcap = 4.0F;
   auto const expected = reference_gradient(problem);
   for (std::size_t i = 0; i < problem.hidden.size(); i += 3) {
@@ -136,18 +136,18 @@ TEST_CASE("entries that the bias masks stay masked, whatever the map would make 
   for (auto& label : problem.labels) {
     label = label < 0 ? label : label / 2 * 2 + 1 < vocabulary ? label / 2 * 2 + 1 : 1;
   }
-  problem.map = in_double(wavy{});  // the sine of an infinity would be a NaN
-  using loss = mapped_loss<float, wavy>;
-  auto const found = run_loss<loss, lse_reducer<float>>(cpu{}, problem, wavy{});
+  problem.map = in_double(curved{});  // of an infinity the curve would make a NaN
+  using loss = mapped_loss<float, curved>;
+  auto const found = run_loss<loss, lse_reducer<float>>(cpu{}, problem, curved{});
   CHECK(static_cast<double>(found.loss[0]) == Approx(reference_loss(problem).total).epsilon(3e-6));
-  CHECK(worst_distance(run_gradients<loss, float>(cpu{}, problem, {}, wavy{}), reference_gradient(problem)) <= 1e-5);
+  CHECK(worst_distance(run_gradients<loss, float>(cpu{}, problem, {}, curved{}), reference_gradient(problem)) <= 1e-5);
 }
 
 TEST_CASE("mapped logits give the same bits for any number of threads and order of groups", "[host]") {
-  using loss = mapped_loss<bfloat16, wavy>;
-  auto const one = gradients_on<loss>(cpu{.threads = 1}, wavy{});
+  using loss = mapped_loss<bfloat16, curved>;
+  auto const one = gradients_on<loss>(cpu{.threads = 1}, curved{});
   for (auto const& other :
-       {gradients_on<loss>(cpu{.threads = 3}, wavy{}), gradients_on<loss>(testing::adversary{.seed = 7}, wavy{})}) {
+       {gradients_on<loss>(cpu{.threads = 3}, curved{}), gradients_on<loss>(testing::adversary{.seed = 7}, curved{})}) {
     CHECK(one.loss == other.loss);
     CHECK(one.hidden == other.hidden);
     CHECK(one.classifier == other.classifier);
@@ -158,13 +158,13 @@ TEST_CASE("mapped logits give the same bits for any number of threads and order 
 TEST_CASE("a backward pass with another map than the forward pass is refused", "[host]") {
   cpu const exec;
   auto const problem = make_loss_problem<float>(4, 6, 8);
-  auto const plan = mapped_loss<float, wavy>::plan_backward<float>(exec, {4, 6, 8});
+  auto const plan = mapped_loss<float, curved>::plan_backward<float>(exec, {4, 6, 8});
   buffer<std::byte> memory(exec, plan.bytes());
   workspace const space(plan, memory);
   std::vector<float> value(1);
   std::vector<float> hidden(4 * 8);
   linear_loss_gradients<float> const out{.hidden = {hidden.data(), {4, 8}}};
-  mapped_loss<float, wavy>::forward(exec, problem.inputs(wavy{}), {}, {.loss = value}, space);
+  mapped_loss<float, curved>::forward(exec, problem.inputs(curved{}), {}, {.loss = value}, space);
   mapped_loss<float, identity_logits>::backward(exec, problem.inputs(), {}, {}, out, space);
   CHECK_THROWS_AS(exec.wait(), value_error);
   CHECK(std::isnan(hidden[0]));

@@ -29,9 +29,10 @@ struct with_values : identity_logits {
 struct too_large : identity_logits {
   float values[257];
 };
-static_assert(LogitMap<identity_logits> && LogitMap<adjusted_by_prior> && LogitMap<heated_by_token> && LogitMap<wavy>);
+static_assert(LogitMap<identity_logits> && LogitMap<adjusted_by_prior> && LogitMap<heated_by_token> &&
+              LogitMap<curved>);
 static_assert(!LogitMap<without_slope> && !LogitMap<without_bound> && !LogitMap<with_values> && !LogitMap<too_large>);
-static_assert(leaves_logits<identity_logits> && !leaves_logits<wavy>);
+static_assert(leaves_logits<identity_logits> && !leaves_logits<curved>);
 
 /// Broken maps, one for each law.
 struct counting : identity_logits {
@@ -68,7 +69,7 @@ TEST_CASE("maps of logits keep the laws, the library's and readers' own", "[host
   CHECK(check_logit_map_laws(identity_logits{}, some_logits(), 4).text() == "");
   CHECK(check_logit_map_laws(adjusted_by_prior{prior, 0.5F}, some_logits(), 4).text() == "");
   CHECK(check_logit_map_laws(heated_by_token{heat, 3.0F}, some_logits(), 4).text() == "");
-  CHECK(check_logit_map_laws(wavy{}, some_logits(), 4).text() == "");
+  CHECK(check_logit_map_laws(curved{}, some_logits(), 4).text() == "");
   CHECK(check_logit_map_laws(squared{}, some_logits(), 4).text() == "");
 }
 
