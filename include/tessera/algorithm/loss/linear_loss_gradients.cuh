@@ -199,7 +199,7 @@ struct loss_gradients_on_warpgroups {
       exec.run(sum, sum.groups());
       write_bias(exec, call, part, call.out.bias);
     }
-    loss_product_works const works{
+    loss_product_schedule const schedule{
         space[places.list_counts].data,
         space[places.lists].data,
         call.out.classifier.data != nullptr ? panels(part.gradient.extent(1)) : 0,
@@ -210,7 +210,7 @@ struct loss_gradients_on_warpgroups {
         product_policy.band,
     };
     list_loss_blocks const lists{range,
-                                 works,
+                                 schedule,
                                  space[places.list_counts],
                                  space[places.lists],
                                  part.kept_for_hidden,
@@ -221,7 +221,7 @@ struct loss_gradients_on_warpgroups {
     if (leaves_out || part.first <= places.kept || part.gradient.extent(1) != places.entries) {
       exec.run(lists, lists.groups());
     }
-    add_products(range, part, works, maps);
+    add_products(range, part, schedule, maps);
   }
 
   static std::int32_t panels(std::int64_t extent) {
@@ -270,7 +270,7 @@ struct loss_gradients_on_warpgroups {
     return rows_of(call.logits.classifier.matrix, part.first, part.gradient.extent(1));
   }
 
-  void add_products(loss_part_range const& range, part_type const& part, loss_product_works const& works,
+  void add_products(loss_part_range const& range, part_type const& part, loss_product_schedule const& schedule,
                     operand_maps const& maps) const {
     auto const& places = call.places;
     auto const& space = call.space;
@@ -281,7 +281,7 @@ struct loss_gradients_on_warpgroups {
                            maps.hidden_of_products,
                            classifier,
                            is_ordered ? maps.gathered_of_products : classifier,
-                           works,
+                           schedule,
                            range,
                            {call.out.classifier, is_ordered ? space[places.entry_of].data : nullptr, scale},
                            {call.out.hidden, places.remains_of(space, call.shape), scale},

@@ -74,16 +74,16 @@ struct gemm_pingpong {
       prepare(scratch);
     }
     stages_type::sync_all(group);
-    auto const first_work = static_cast<std::int32_t>(block / Policy.blocks);
+    auto const first_item = static_cast<std::int32_t>(block / Policy.blocks);
     int const warpgroup = __shfl_sync(0xffffffffU, group.lane / shape::warpgroup, 0);
     if (warpgroup == 0) {
       lower_registers<Policy.producer_registers>();
       if (group.lane == 0) {
-        stages_type::produce(scratch, a, map_of_b(), schedule, first_work);
+        stages_type::produce(scratch, a, map_of_b(), schedule, first_item);
       }
     } else {
       raise_registers<Policy.consumer_registers>();
-      consume(scratch, first_work, warpgroup - 1, group.lane % shape::warpgroup);
+      consume(scratch, first_item, warpgroup - 1, group.lane % shape::warpgroup);
     }
     __syncwarp();
     stages_type::sync_all(group);  // no block ends while the other still writes to its shared memory
@@ -118,7 +118,7 @@ struct gemm_pingpong {
     }
   }
 
-  __device__ __forceinline__ void consume(scratch_type& scratch, std::int32_t first_work, int consumer,
+  __device__ __forceinline__ void consume(scratch_type& scratch, std::int32_t first_item, int consumer,
                                           int lane) const {
     int const warp = __shfl_sync(0xffffffffU, lane / 32, 0);
     std::int32_t const first_row = stages_type::rank() * shape::block_rows + warp * 16;
@@ -127,12 +127,12 @@ struct gemm_pingpong {
     unsigned turn = consumer == 0 ? 1 : 0;  // the first consumer's first turn has come
     sum_type sums[halves][mma::registers];
     if (consumer == 1) {
-      place.skip(k_tiles_of(first_work));
+      place.skip(k_tiles_of(first_item));
     }
-    for (std::int32_t index = first_work + consumer * stages_type::stride(); index < count;
+    for (std::int32_t index = first_item + consumer * stages_type::stride(); index < count;
          index += 2 * stages_type::stride()) {
-      gemm_work_item const work = schedule.at(index);
-      std::int32_t const k_tiles = __shfl_sync(0xffffffffU, work.k_tiles, 0);
+      gemm_work_item const item = schedule.at(index);
+      std::int32_t const k_tiles = __shfl_sync(0xffffffffU, item.k_tiles, 0);
       scratch.turn[consumer].wait(turn);
       turn ^= 1;
       if (k_tiles > 0) {
@@ -145,7 +145,7 @@ struct gemm_pingpong {
       place.skip(k_tiles_of(index + stages_type::stride()));
 #pragma unroll
       for (int half = 0; half < halves; ++half) {
-        box_place const first{work.column * columns, work.row * rows + first_row + half * mma::rows};
+        box_place const first{item.column * columns, item.row * rows + first_row + half * mma::rows};
         if constexpr (requires { epilogue(sums[half], first, scratch.of_rows[consumer][warp][half], index); }) {
           epilogue(sums[half], first, scratch.of_rows[consumer][warp][half], index);
         } else {
