@@ -27,7 +27,7 @@
 ///
 /// For token i with label x, hidden state e_i, classifier rows c_j, bias b_j, and q the target distribution:
 ///
-///     A_ij   = cap(e_i . c_j + b_j) / temperature           cap(a) = softcap * tanh(a / softcap), if there is one
+///     A_ij   = map(cap(e_i . c_j + b_j) / temperature)      cap(a) = softcap * tanh(a / softcap), if there is one
 ///     lse_i  = log sum_j exp(A_ij)
 ///     q_ij   = (1 - smoothing) [j = x] + smoothing / vocabulary
 ///     loss_i = weight_i (lse_i - sum_j q_ij A_ij + z_factor lse_i^2)
@@ -46,6 +46,11 @@
 /// their own. A Reducer of your own sees each logit and its place beside a log-sum-exp, as
 /// paired_reducer<lse_reducer<float>, R>. On sm_90a the fast program takes Reducers whose state has at most 400 bytes
 /// (is_for_warpgroups says so); for others the portable program runs, about 17 times as long.
+///
+/// Map of logits: a function of your own, of a logit, its token and its entry, with its derivative: a prior for each
+/// entry, a temperature for each token. `cut_cross_entropy_of<bfloat16, lse_reducer<float>, M>` has an M among its
+/// inputs (program/loss/logit_map.hpp); without one map(a) = a. It runs in the same programs. Kept softmaxes are for
+/// logits without a map.
 ///
 /// Filter: the backward pass leaves out a block of 128 tokens x 128 entries of the vocabulary where |S - q| is below a
 /// threshold in all of it, tested before other factors: 2^-12 for bf16, 2^-15 for fp16, 2^-28 for fp32 and tf32. Each
@@ -99,6 +104,7 @@
 #include <tessera/algorithm/loss/linear_loss.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/shape.hpp>
+#include <tessera/program/loss/logit_map.hpp>
 #include <tessera/program/loss/logit_reducer.hpp>
 #include <tessera/reduce/arg_max.hpp>
 #include <tessera/reduce/entropy.hpp>
@@ -121,18 +127,18 @@ using loss_statistics =
     paired_reducer<entropy_reducer<float>, paired_reducer<arg_max_reducer<float>, sum_reducer<float>>>;
 
 /// The paper's method for operands of T: bfloat16, float16, float or tf32. `Statistics` computes what else the
-/// loss tells.
-template <class T, LogitReducer Statistics = lse_reducer<float>>
+/// loss tells. Logits go through a Map.
+template <class T, LogitReducer Statistics = lse_reducer<float>, LogitMap Map = identity_logits>
 using cut_cross_entropy_of =
-    linear_loss<loss_gemm_tile<T>, Statistics, gradient_filter_for<typename gemm_operand<T>::value_type>>;
+    linear_loss<loss_gemm_tile<T>, Statistics, gradient_filter_for<typename gemm_operand<T>::value_type>, Map>;
 
 /// The paper's method: bf16; blocks of 128 tokens x 128 entries in which nothing reaches 2^-12 are left out of
 /// gradients.
 using cut_cross_entropy = cut_cross_entropy_of<bfloat16>;
 
 /// The method without a filter: nothing is left out of gradients.
-template <class T, LogitReducer Statistics = lse_reducer<float>>
-using exact_cross_entropy_of = linear_loss<loss_gemm_tile<T>, Statistics, gradient_filter<0>>;
+template <class T, LogitReducer Statistics = lse_reducer<float>, LogitMap Map = identity_logits>
+using exact_cross_entropy_of = linear_loss<loss_gemm_tile<T>, Statistics, gradient_filter<0>, Map>;
 /// The method without a filter, in bf16.
 using exact_cross_entropy = exact_cross_entropy_of<bfloat16>;
 

@@ -23,7 +23,8 @@ static_assert(has_models<quantize_call<method, bfloat16>>);
 static_assert(has_models<decode_attention_call<bfloat16, bfloat16>>);
 static_assert(has_models<linear_problem<bfloat16, bfloat16, plain_sum>>);
 static_assert(has_models<logit_reduction<tile, states>>);
-static_assert(has_models<loss_gradient_call<tile, states, gradient_filter<12>, bfloat16>>);
+static_assert(
+    has_models<loss_gradient_call<detail::loss_gradient_regions<tile, states, gradient_filter<12>, bfloat16>>>);
 static_assert(has_models<gram_call<bfloat16>> && has_models<projection_call<bfloat16>>);
 static_assert(has_models<subspace_search<bfloat16>>);
 static_assert(has_models<cached_attention_call<bfloat16, bfloat16>>);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "support/loss_reference.hpp"
@@ -62,12 +63,15 @@ void add_reference_gradient(loss_problem<T, Label> const& p, upstream_samples co
   double const cap = static_cast<double>(p.options.softcap);
   for (std::int64_t entry = 0; entry < p.vocabulary; ++entry) {
     auto const j = static_cast<std::size_t>(entry);
+    double const scaled = reference_scaled(p, token, entry);
     double const logit = reference_logit(p, token, entry);
     double const softmax = std::exp(logit - r.log_sum_exp);
     double const wanted = smoothing / static_cast<double>(p.vocabulary) + (entry == r.label ? 1 - smoothing : 0.0);
-    double const slope = (cap > 0 ? 1 - std::pow(logit * temperature / cap, 2) : 1.0) / temperature;
-    double const by_sum = slope * (by_loss * (softmax - wanted) + by_lse * softmax -
-                                   by_entropy * softmax * (logit - r.log_sum_exp + r.entropy));
+    bool const is_masked = scaled == -std::numeric_limits<double>::infinity();
+    double const information = softmax == 0 ? 0.0 : softmax * (logit - r.log_sum_exp + r.entropy);
+    double const slope = (cap > 0 ? 1 - std::pow(scaled * temperature / cap, 2) : 1.0) / temperature *
+                         (p.map.slope != nullptr && !is_masked ? p.map.slope(scaled, token, entry) : 1.0);
+    double const by_sum = slope * (by_loss * (softmax - wanted) + by_lse * softmax - by_entropy * information);
     gradient.bias[j] += by_sum;
     for (std::size_t k = 0; k < channels; ++k) {
       gradient.hidden[i * channels + k] += by_sum * as_double(p.classifier[j * channels + k]);
@@ -99,9 +103,9 @@ struct gradient_results {
 };
 
 /// Runs both passes with their own workspace.
-template <class Loss, class Gradient, class Executor, class T, class Label>
+template <class Loss, class Gradient, class Executor, class T, class Label, class Map>
 gradient_results<Gradient> run_gradients(Executor const& exec, loss_problem<T, Label> const& p,
-                                         upstream_samples const& upstream = {}) {
+                                         upstream_samples const& upstream, Map const& map) {
   loss_results results(p.tokens, p.options.reduction);
   Gradient const untouched = tessera::store<Gradient>(-77.0F);
   gradient_results<Gradient> found{{},
@@ -111,12 +115,19 @@ gradient_results<Gradient> run_gradients(Executor const& exec, loss_problem<T, L
   auto const plan = Loss::template plan_backward<Gradient>(exec, {p.tokens, p.vocabulary, p.channels}, p.options);
   tessera::buffer<std::byte> memory(exec, plan.bytes());
   tessera::workspace const space(plan, memory);
-  Loss::forward(exec, p.inputs(), p.options, {.loss = results.loss}, space);
+  Loss::forward(exec, p.inputs(map), p.options, {.loss = results.loss}, space);
   tessera::linear_loss_gradients<Gradient> const out{
       {found.hidden.data(), {p.tokens, p.channels}}, {found.classifier.data(), {p.vocabulary, p.channels}}, found.bias};
-  Loss::backward(exec, p.inputs(), p.options, upstream.views(), out, space);
+  Loss::backward(exec, p.inputs(map), p.options, upstream.views(), out, space);
   found.loss = results.loss;
   return found;
+}
+
+/// Runs both passes of a loss without a map of logits.
+template <class Loss, class Gradient, class Executor, class T, class Label>
+gradient_results<Gradient> run_gradients(Executor const& exec, loss_problem<T, Label> const& p,
+                                         upstream_samples const& upstream = {}) {
+  return run_gradients<Loss, Gradient>(exec, p, upstream, tessera::identity_logits{});
 }
 
 /// The length of the difference, relative to the length of what was expected; NaN if there is a NaN.

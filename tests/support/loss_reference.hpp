@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -15,6 +16,12 @@
 #include "support/gemm_reference.hpp"
 
 namespace tessera_test {
+
+/// A map of logits and its derivative in double, functions of a logit, its token and its entry; null: none.
+struct reference_map {
+  std::function<double(double, std::int64_t, std::int64_t)> value;
+  std::function<double(double, std::int64_t, std::int64_t)> slope;
+};
 
 /// Inputs of a loss, in vectors.
 template <class T, class Label = std::int64_t>
@@ -28,9 +35,17 @@ struct loss_problem {
   std::vector<T> bias;
   std::vector<float> weights;
   tessera::linear_loss_options options;
+  reference_map map = {};  ///< what the reference does to logits
 
-  tessera::linear_loss_inputs<T, Label> inputs() const {
-    return {{hidden.data(), {tokens, channels}}, {classifier.data(), {vocabulary, channels}}, labels, bias, weights};
+  /// The inputs, with the Map of the loss that is given them.
+  template <class Map = tessera::identity_logits>
+  tessera::linear_loss_inputs<T, Label, Map> inputs(Map const& of_loss = {}) const {
+    return {{hidden.data(), {tokens, channels}},
+            {classifier.data(), {vocabulary, channels}},
+            labels,
+            bias,
+            weights,
+            of_loss};
   }
 };
 
@@ -81,8 +96,9 @@ struct loss_reference {
   double correct = 0;
 };
 
+/// What the options make of a sum of products.
 template <class T, class Label>
-double reference_logit(loss_problem<T, Label> const& p, std::int64_t token, std::int64_t entry) {
+double reference_scaled(loss_problem<T, Label> const& p, std::int64_t token, std::int64_t entry) {
   double sum = 0;
   for (std::int64_t k = 0; k < p.channels; ++k) {
     sum += as_double(p.hidden[static_cast<std::size_t>(token * p.channels + k)]) *
@@ -91,6 +107,13 @@ double reference_logit(loss_problem<T, Label> const& p, std::int64_t token, std:
   sum += p.bias.empty() ? 0.0 : as_double(p.bias[static_cast<std::size_t>(entry)]);
   double const cap = static_cast<double>(p.options.softcap);
   return (cap > 0 ? cap * std::tanh(sum / cap) : sum) / static_cast<double>(p.options.temperature);
+}
+
+template <class T, class Label>
+double reference_logit(loss_problem<T, Label> const& p, std::int64_t token, std::int64_t entry) {
+  double const scaled = reference_scaled(p, token, entry);
+  bool const is_mapped = p.map.value != nullptr && scaled != -std::numeric_limits<double>::infinity();
+  return is_mapped ? p.map.value(scaled, token, entry) : scaled;
 }
 
 template <class T, class Label>
@@ -190,12 +213,12 @@ struct loss_results {
 };
 
 /// Runs the forward pass with its own workspace.
-template <class Loss, class Reducer, class Executor, class T, class Label>
-loss_results run_loss(Executor const& exec, loss_problem<T, Label> const& p) {
+template <class Loss, class Reducer, class Executor, class T, class Label, class Map = tessera::identity_logits>
+loss_results run_loss(Executor const& exec, loss_problem<T, Label> const& p, Map const& map = {}) {
   loss_results results(p.tokens, p.options.reduction);
   auto const plan = Loss::plan_forward(exec, {p.tokens, p.vocabulary, p.channels});
   tessera::buffer<std::byte> memory(exec, plan.bytes());
-  Loss::forward(exec, p.inputs(), p.options, results.outputs<Reducer>(), tessera::workspace(plan, memory));
+  Loss::forward(exec, p.inputs(map), p.options, results.outputs<Reducer>(), tessera::workspace(plan, memory));
   return results;
 }
 

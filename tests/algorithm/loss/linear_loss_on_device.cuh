@@ -40,12 +40,14 @@ struct device_problem {
         weights(to_device(exec, p.weights)),
         extents{p.tokens, p.vocabulary, p.channels} {}
 
-  tessera::linear_loss_inputs<T, Label> inputs() const {
+  template <class Map = tessera::identity_logits>
+  tessera::linear_loss_inputs<T, Label, Map> inputs(Map const& map = {}) const {
     return {{hidden.data(), {extents[0], extents[2]}},
             {classifier.data(), {extents[1], extents[2]}},
             labels.view(),
             bias.view(),
-            weights.view()};
+            weights.view(),
+            map};
   }
 };
 
@@ -61,9 +63,10 @@ struct device_results {
 };
 
 /// Without a gradient of the bias a filtered pass may take the vocabulary in another order.
-template <class Loss, class Gradient, class T, class Label>
+template <class Loss, class Gradient, class T, class Label, class Map = tessera::identity_logits>
 device_results<Gradient> run_on_device(tessera::cuda const& exec, loss_problem<T, Label> const& p,
-                                       bool with_bias = true, upstream_samples const& upstream = {}) {
+                                       bool with_bias = true, upstream_samples const& upstream = {},
+                                       Map const& map = {}) {
   device_problem<T, Label> const in(exec, p);
   bool const is_reduced = p.options.reduction != tessera::loss_reduction::none;
   tessera::buffer<float> loss(exec, is_reduced ? 1 : p.tokens);
@@ -76,7 +79,7 @@ device_results<Gradient> run_on_device(tessera::cuda const& exec, loss_problem<T
   auto const plan = Loss::template plan_backward<Gradient>(exec, {p.tokens, p.vocabulary, p.channels}, p.options);
   tessera::buffer<std::byte> memory(exec, plan.bytes());
   tessera::workspace const space(plan, memory);
-  Loss::forward(exec, in.inputs(), p.options,
+  Loss::forward(exec, in.inputs(map), p.options,
                 {.loss = loss.view(), .log_sum_exp = lse.view(), .log_probability = log_probability.view()}, space);
   tessera::linear_loss_gradients<Gradient> const out{{hidden.data(), {p.tokens, p.channels}},
                                                      {classifier.data(), {p.vocabulary, p.channels}},
@@ -86,8 +89,8 @@ device_results<Gradient> run_on_device(tessera::cuda const& exec, loss_problem<T
   tessera::buffer<float> const by_loss = to_device(exec, upstream.loss);
   tessera::buffer<float> const by_lse = to_device(exec, upstream.log_sum_exp);
   tessera::buffer<float> const by_entropy = to_device(exec, upstream.entropy);
-  Loss::backward(exec, in.inputs(), p.options, {view_or_null(by_loss), view_or_null(by_lse), view_or_null(by_entropy)},
-                 out, space);
+  Loss::backward(exec, in.inputs(map), p.options,
+                 {view_or_null(by_loss), view_or_null(by_lse), view_or_null(by_entropy)}, out, space);
   device_results<Gradient> results{to_host(exec, loss),   to_host(exec, lse),        to_host(exec, log_probability),
                                    to_host(exec, hidden), to_host(exec, classifier), to_host(exec, bias)};
   exec.wait();

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -172,4 +173,59 @@ TEST_CASE("sizes of a loss that do not fit 63 bits are not taken for smaller one
   CHECK_THROWS_AS(forward_regions("test", {std::int64_t{1} << 62, 5, 64}), shape_error);
   CHECK_THROWS_AS(mark_regions("test", {huge, huge, 64}), shape_error);
   CHECK_THROWS_AS(mark_regions("test", {huge, 1000, 64}, huge), shape_error);
+}
+
+TEST_CASE("a search gives what it gave, whatever was searched for, found or refused in between", "[host]") {
+  struct search {
+    linear_loss_shape shape;
+    std::int64_t budget;
+    std::int64_t kept;
+    bool orders;
+  };
+  linear_loss_shape const s{1000, 30001, 72};
+  std::int64_t const half = within(s, std::int64_t{1} << 40).plan.bytes() / 2;
+  // Each differs from the first in one thing.
+  search const searches[] = {{s, half, 0, false},
+                             {{1001, 30001, 72}, half, 0, false},
+                             {{1000, 30002, 72}, half, 0, false},
+                             {{1000, 30001, 80}, half, 0, false},
+                             {s, half + (half >> 2), 0, false},
+                             {s, half, 768, false},
+                             {s, half, 0, true}};
+  auto const run = [](search const& of) { return within(of.shape, of.budget, of.kept, of.orders).plan.bytes(); };
+  auto const kept = [](search const& of) { return regions::kept_within("test", of.shape, 8 * of.budget); };
+  for (search const& one : searches) {
+    std::int64_t found = 0;
+    std::int64_t found_kept = 0;
+    std::thread([&] {  // which remembers nothing
+      found = run(one);
+      found_kept = kept(one);
+    })
+        .join();
+    CHECK(found <= one.budget);
+    for (search const& other : searches) {
+      static_cast<void>(run(other));
+      static_cast<void>(kept(other));
+      CHECK(run(one) == found);
+      CHECK(kept(one) == found_kept);
+      CHECK_THROWS_AS(within(one.shape, 1), value_error);
+      CHECK(run(one) == found);
+    }
+  }
+  CHECK(run(searches[0]) != run(searches[4]));
+  CHECK(run(searches[0]) != run(searches[6]));
+}
+
+TEST_CASE("what is cleared together are whole regions that lie next to each other", "[host]") {
+  linear_loss_shape const s{1000, 5000, 96};
+  regions const found = within(s, 0);
+  auto const marks = found.marks_with_note();
+  CHECK(marks.offset == found.live.offset);
+  CHECK(marks.offset + marks.count * 4 == found.is_marked.offset + 4);
+  CHECK(found.is_marked.offset - (found.live.offset + found.live.count * 4) < workspace_plan::alignment);
+  auto const blocks = found.kept_blocks();
+  CHECK(blocks.offset == found.kept_for_hidden.offset);
+  CHECK(blocks.offset + blocks.count == found.kept_for_classifier.offset + found.kept_for_classifier.count);
+  CHECK(found.kept_for_classifier.offset - (found.kept_for_hidden.offset + found.kept_for_hidden.count) <
+        workspace_plan::alignment);
 }

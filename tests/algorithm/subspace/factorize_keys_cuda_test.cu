@@ -91,8 +91,8 @@ std::vector<float> device_gram(tessera::cuda const& exec, key_samples<T> const& 
   key_factorization const factorization(width, 1);
   buffer<T> const values = to_device(exec, keys.values);
   buffer<float> gram = to_device(exec, std::vector<float>(static_cast<std::size_t>(width * width), before));
-  buffer<float> room =
-      to_device(exec, std::vector<float>(static_cast<std::size_t>(parts * gram_works::part_elements(width)), -77.0F));
+  buffer<float> room = to_device(
+      exec, std::vector<float>(static_cast<std::size_t>(parts * gram_schedule::part_elements(width)), -77.0F));
   view<T const, 3> const all = keys.all(values.data());
   std::int64_t first = 0;
   do {

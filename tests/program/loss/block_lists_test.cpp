@@ -35,9 +35,9 @@ void check_lists(std::int32_t rows, std::int32_t columns, std::uint64_t every) {
   auto const classifier_before = for_classifier;
   std::vector<std::int32_t> counts(static_cast<std::size_t>(token_panels + entry_panels), -1);
   std::vector<std::int32_t> lists(static_cast<std::size_t>(entry_panels * rows + token_panels * columns), -1);
-  loss_product_works const works{counts.data(), lists.data(), entry_panels, token_panels, 5, rows, columns, 2};
+  loss_product_schedule const schedule{counts.data(), lists.data(), entry_panels, token_panels, 5, rows, columns, 2};
   list_loss_blocks const program{{0, columns * std::int64_t{128}, columns * std::int64_t{128}, nullptr},
-                                 works,
+                                 schedule,
                                  counts,
                                  lists,
                                  {for_hidden.data(), {rows, columns}},
@@ -47,35 +47,35 @@ void check_lists(std::int32_t rows, std::int32_t columns, std::uint64_t every) {
   CHECK(std::all_of(for_hidden.begin(), for_hidden.end(), [](std::uint8_t kept) { return kept == 0; }));
   CHECK(std::all_of(for_classifier.begin(), for_classifier.end(), [](std::uint8_t kept) { return kept == 0; }));
   constexpr std::int32_t workers = 7;
-  std::vector<int> visits(static_cast<std::size_t>(works.count()));
+  std::vector<int> visits(static_cast<std::size_t>(schedule.count()));
   std::int64_t wrong = 0;
-  for (std::int32_t turn = 0; turn < divide_up(works.count(), workers); ++turn) {
+  for (std::int32_t turn = 0; turn < divide_up(schedule.count(), workers); ++turn) {
     for (std::int32_t worker = 0; worker < workers; ++worker) {
-      loss_product_item const work = works.at(turn, worker, workers);
-      if (work.panel < 0) {
-        wrong += work.count == 0 ? 0 : 1;
+      loss_product_item const item = schedule.at(turn, worker, workers);
+      if (item.panel < 0) {
+        wrong += item.count == 0 ? 0 : 1;
         continue;
       }
-      std::int32_t const list = work.is_hidden ? entry_panels + work.panel : work.panel;
-      ++visits[static_cast<std::size_t>(list * 5 + work.channel_tile)];
+      std::int32_t const list = item.is_hidden ? entry_panels + item.panel : item.panel;
+      ++visits[static_cast<std::size_t>(list * 5 + item.channel_tile)];
       std::vector<std::int32_t> expected;
       bool is_unclean = false;
-      for (std::int32_t block = 0; block < (work.is_hidden ? columns : rows); ++block) {
+      for (std::int32_t block = 0; block < (item.is_hidden ? columns : rows); ++block) {
         bool kept = false;
-        for (std::int32_t own = 2 * work.panel; own < 2 * work.panel + 2; ++own) {
-          if (own < (work.is_hidden ? rows : columns)) {
-            auto const at = static_cast<std::size_t>(work.is_hidden ? own * columns + block : block * columns + own);
-            kept = kept || (work.is_hidden ? hidden_before : classifier_before)[at] != 0;
+        for (std::int32_t own = 2 * item.panel; own < 2 * item.panel + 2; ++own) {
+          if (own < (item.is_hidden ? rows : columns)) {
+            auto const at = static_cast<std::size_t>(item.is_hidden ? own * columns + block : block * columns + own);
+            kept = kept || (item.is_hidden ? hidden_before : classifier_before)[at] != 0;
           }
         }
         if (kept) {
-          bool const cleaned = !work.is_hidden && unclean[static_cast<std::size_t>(block)] != 0;
+          bool const cleaned = !item.is_hidden && unclean[static_cast<std::size_t>(block)] != 0;
           expected.push_back(loss_list_entry::make(block, cleaned));
           is_unclean = is_unclean || cleaned;
         }
       }
-      wrong += std::vector<std::int32_t>(work.list, work.list + work.count) == expected ? 0 : 1;
-      wrong += work.is_unclean == is_unclean ? 0 : 1;
+      wrong += std::vector<std::int32_t>(item.list, item.list + item.count) == expected ? 0 : 1;
+      wrong += item.is_unclean == is_unclean ? 0 : 1;
     }
   }
   CHECK(wrong == 0);
@@ -101,8 +101,8 @@ TEST_CASE("what is marked beyond the end of a part is in no list of hidden state
   std::vector<std::int32_t> counts(4, -1);
   std::vector<std::int32_t> lists(3 * 2 + 6, -1);
   // Three panels of a whole part, of which the last part has but 300 entries.
-  loss_product_works const works{counts.data(), lists.data(), 3, 1, 1, 2, 6, 1};
-  list_loss_blocks const program{{768, 768, 1068, nullptr},       works,  counts, lists, {for_hidden.data(), {2, 6}},
+  loss_product_schedule const schedule{counts.data(), lists.data(), 3, 1, 1, 2, 6, 1};
+  list_loss_blocks const program{{768, 768, 1068, nullptr},       schedule, counts, lists, {for_hidden.data(), {2, 6}},
                                  {for_classifier.data(), {2, 6}}, unclean};
   exec.run(program, program.groups());
   CHECK(counts[3] == 3 * 2);

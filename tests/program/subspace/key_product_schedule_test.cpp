@@ -42,30 +42,31 @@ key_block make_keys(std::int64_t heads, std::int64_t tokens, std::int64_t channe
 }
 
 /// Reads as TMA does: zeros outside.
-float read(view<float const, 3> heads, head_place place, std::int64_t row, std::int64_t column) {
-  std::int64_t const at_row = place.row + row;
-  std::int64_t const at_column = place.column + column;
-  bool const is_inside = place.head < heads.extent(0) && at_row < heads.extent(1) && at_column < heads.extent(2);
-  return is_inside ? heads(place.head, at_row, at_column) : 0.0F;
+float read(view<float const, 3> heads, head_place at, std::int64_t row, std::int64_t column) {
+  std::int64_t const at_row = at.row + row;
+  std::int64_t const at_column = at.column + column;
+  bool const is_inside = at.head < heads.extent(0) && at_row < heads.extent(1) && at_column < heads.extent(2);
+  return is_inside ? heads(at.head, at_row, at_column) : 0.0F;
 }
 
 /// Computes the sums of a tile box by box, as head_products does, and passes row, column and sum to `store`.
-template <class Works, class Store>
-void multiply_tile(Works const& works, head_work_item const& work, view<float const, 3> a, view<float const, 3> b,
+template <class Schedule, class Store>
+void multiply_tile(Schedule const& schedule, head_work_item const& item, view<float const, 3> a, view<float const, 3> b,
                    bool is_across, int columns, Store const& store) {
-  std::vector<float> sums(static_cast<std::size_t>(Works::tile * columns));
+  std::vector<float> sums(static_cast<std::size_t>(Schedule::tile * columns));
   std::vector<float> a_box(head_box * head_box);
   std::vector<float> b_box(head_box * head_box);
-  for (std::int32_t k_tile = 0; k_tile < work.k_tiles; ++k_tile) {
-    for (int row = 0; row < Works::tile; row += head_box) {
+  for (std::int32_t k_tile = 0; k_tile < item.k_tiles; ++k_tile) {
+    for (int row = 0; row < Schedule::tile; row += head_box) {
       for (int at = 0; at < head_box * head_box; ++at) {
-        a_box[static_cast<std::size_t>(at)] = read(a, works.a_place(work, row, k_tile), at / head_box, at % head_box);
+        a_box[static_cast<std::size_t>(at)] =
+            read(a, schedule.a_coordinate(item, row, k_tile), at / head_box, at % head_box);
       }
       for (int column = 0; column < columns; column += head_box) {
         for (int at = 0; at < head_box * head_box; ++at) {
           int const half = at / head_box / (head_box / 2) * (head_box / 2);  // each block copies half of the rows
           b_box[static_cast<std::size_t>(at)] =
-              read(b, works.b_place(work, column, half, k_tile), at / head_box - half, at % head_box);
+              read(b, schedule.b_coordinate(item, column, half, k_tile), at / head_box - half, at % head_box);
         }
         for (int k = 0; k < head_box; ++k) {
           for (int i = 0; i < head_box; ++i) {
@@ -79,7 +80,7 @@ void multiply_tile(Works const& works, head_work_item const& work, view<float co
       }
     }
   }
-  for (std::int32_t row = 0; row < Works::tile; ++row) {
+  for (std::int32_t row = 0; row < Schedule::tile; ++row) {
     for (std::int32_t column = 0; column < columns; ++column) {
       store(row, column, sums[static_cast<std::size_t>(row * columns + column)]);
     }
@@ -89,22 +90,22 @@ void multiply_tile(Works const& works, head_work_item const& work, view<float co
 /// Adds products to gram part by part, as on a GPU.
 template <class Executor>
 void add_products_by_boxes(Executor const& exec, key_block const& keys, matrix_view<float> gram) {
-  std::int64_t const span = gram_works::parts_at_a_time(keys.width()) * gram_works::part_tokens;
-  std::vector<float> parts(
-      static_cast<std::size_t>(gram_works::parts_at_a_time(keys.width()) * gram_works::part_elements(keys.width())),
-      -77.0F);
+  std::int64_t const span = gram_schedule::parts_at_a_time(keys.width()) * gram_schedule::part_tokens;
+  std::vector<float> parts(static_cast<std::size_t>(gram_schedule::parts_at_a_time(keys.width()) *
+                                                    gram_schedule::part_elements(keys.width())),
+                           -77.0F);
   for (std::int64_t first = 0; first < keys.tokens; first += span) {
-    gram_works const works{static_cast<std::int32_t>(keys.channels), static_cast<std::int32_t>(keys.width()),
-                           static_cast<std::int32_t>(first),
-                           static_cast<std::int32_t>(std::min(span, keys.tokens - first))};
-    for (std::int32_t index = 0; index < works.count(); ++index) {
-      head_work_item const work = works.at(index);
-      multiply_tile(works, work, keys.all(), keys.all(), true, gram_works::tile,
+    gram_schedule const schedule{static_cast<std::int32_t>(keys.channels), static_cast<std::int32_t>(keys.width()),
+                                 static_cast<std::int32_t>(first),
+                                 static_cast<std::int32_t>(std::min(span, keys.tokens - first))};
+    for (std::int32_t index = 0; index < schedule.count(); ++index) {
+      head_work_item const item = schedule.at(index);
+      multiply_tile(schedule, item, keys.all(), keys.all(), true, gram_schedule::tile,
                     [&](std::int32_t row, std::int32_t column, float sum) {
-                      parts.at(static_cast<std::size_t>(works.element(work, row, column))) = sum;
+                      parts.at(static_cast<std::size_t>(schedule.element(item, row, column))) = sum;
                     });
     }
-    add_gram_parts const program{works, parts, gram};
+    add_gram_parts const program{schedule, parts, gram};
     exec.run(program, program.groups());
   }
 }
@@ -150,40 +151,43 @@ TEST_CASE("adding parts keeps the rules for programs", "[host]") {
 TEST_CASE("works of a prompt are all tiles of all parts, each once, in the room there is", "[host]") {
   for (std::int32_t const width : {64, 256, 320, 512, 1024, 2048, 4096}) {
     for (std::int32_t const tokens : {1, 2048, 2049, 26624}) {
-      std::int64_t const most = gram_works::parts_at_a_time(width) * gram_works::part_tokens;
-      gram_works const works{64, width, 4096, static_cast<std::int32_t>(std::min<std::int64_t>(tokens, most))};
+      std::int64_t const most = gram_schedule::parts_at_a_time(width) * gram_schedule::part_tokens;
+      gram_schedule const schedule{64, width, 4096, static_cast<std::int32_t>(std::min<std::int64_t>(tokens, most))};
       CAPTURE(width, tokens);
       std::set<std::int64_t> firsts;
       std::int64_t k_tiles = 0;
-      for (std::int32_t index = 0; index < works.count(); ++index) {
-        head_work_item const work = works.at(index);
-        firsts.insert(works.element(work, 0, 0));
-        k_tiles += work.k_tiles;
-        CHECK(work.k_tiles >= 1);
-        CHECK(work.row <= work.column);
-        CHECK(work.column < works.tiles_across());
-        CHECK(works.element(work, 0, 0) % gram_works::tile_elements == 0);
-        CHECK(works.element(work, 255, 255) < gram_works::parts_at_a_time(width) * gram_works::part_elements(width));
-        CHECK(works.a_place(work, 0, 0).row == 4096 + work.part * gram_works::part_tokens);
+      for (std::int32_t index = 0; index < schedule.count(); ++index) {
+        head_work_item const item = schedule.at(index);
+        firsts.insert(schedule.element(item, 0, 0));
+        k_tiles += item.k_tiles;
+        CHECK(item.k_tiles >= 1);
+        CHECK(item.row <= item.column);
+        CHECK(item.column < schedule.tiles_across());
+        CHECK(schedule.element(item, 0, 0) % gram_schedule::tile_elements == 0);
+        CHECK(schedule.element(item, 255, 255) <
+              gram_schedule::parts_at_a_time(width) * gram_schedule::part_elements(width));
+        CHECK(schedule.a_coordinate(item, 0, 0).row == 4096 + item.part * gram_schedule::part_tokens);
       }
-      CHECK(static_cast<std::int32_t>(firsts.size()) == works.count());
-      CHECK(k_tiles == std::int64_t{works.tiles()} * ((works.tokens + 63) / 64));
+      CHECK(static_cast<std::int32_t>(firsts.size()) == schedule.count());
+      CHECK(k_tiles == std::int64_t{schedule.tiles()} * ((schedule.tokens + 63) / 64));
     }
   }
-  CHECK(gram_works::parts_at_a_time(1024) == 13);
-  CHECK(gram_works::part_elements(1024) * 4 == 10 * 256 * 1024);
+  CHECK(gram_schedule::parts_at_a_time(1024) == 13);
+  CHECK(gram_schedule::part_elements(1024) * 4 == 10 * 256 * 1024);
 }
 
-TEST_CASE("places of a k-tile follow from those of the k-tile before", "[host]") {
-  gram_works const products{192, 5 * 192, 8192, 3000};
-  projection_works const projection{192, 5 * 192, 3000};
-  auto const check = [](auto const& works) {
-    for (std::int32_t index = 0; index < works.count(); ++index) {
-      head_work_item const work = works.at(index);
+TEST_CASE("coordinates of a k-tile follow from those of the k-tile before", "[host]") {
+  gram_schedule const products{192, 5 * 192, 8192, 3000};
+  projection_schedule const projection{192, 5 * 192, 3000};
+  auto const check = [](auto const& schedule) {
+    for (std::int32_t index = 0; index < schedule.count(); ++index) {
+      head_work_item const item = schedule.at(index);
       for (std::int32_t at = 0; at < 256; at += head_box) {
-        for (std::int32_t k_tile = 1; k_tile < work.k_tiles; ++k_tile) {
-          CHECK(works.next_a(works.a_place(work, at, k_tile - 1)) == works.a_place(work, at, k_tile));
-          CHECK(works.next_b(works.b_place(work, at, 32, k_tile - 1)) == works.b_place(work, at, 32, k_tile));
+        for (std::int32_t k_tile = 1; k_tile < item.k_tiles; ++k_tile) {
+          CHECK(schedule.next_a(schedule.a_coordinate(item, at, k_tile - 1)) ==
+                schedule.a_coordinate(item, at, k_tile));
+          CHECK(schedule.next_b(schedule.b_coordinate(item, at, 32, k_tile - 1)) ==
+                schedule.b_coordinate(item, at, 32, k_tile));
         }
       }
     }
@@ -197,14 +201,14 @@ TEST_CASE("boxes of keys and directions add up to coefficients", "[host]") {
     key_block const keys = make_keys(2, tokens, 128);
     std::int64_t const rank = 24;
     key_block const directions = make_keys(1, keys.width(), rank);  // one head: width x rank
-    projection_works const works{128, static_cast<std::int32_t>(keys.width()), static_cast<std::int32_t>(tokens)};
+    projection_schedule const schedule{128, static_cast<std::int32_t>(keys.width()), static_cast<std::int32_t>(tokens)};
     CAPTURE(tokens);
     std::int64_t seen = 0;
-    for (std::int32_t index = 0; index < works.count(); ++index) {
-      head_work_item const work = works.at(index);
-      multiply_tile(works, work, keys.all(), directions.all(), false, 64,
+    for (std::int32_t index = 0; index < schedule.count(); ++index) {
+      head_work_item const item = schedule.at(index);
+      multiply_tile(schedule, item, keys.all(), directions.all(), false, 64,
                     [&](std::int32_t row, std::int32_t column, float sum) {
-                      std::int64_t const token = work.row * projection_works::tile + row;
+                      std::int64_t const token = item.row * projection_schedule::tile + row;
                       double expected = 0;
                       for (std::int64_t i = 0; token < tokens && column < rank && i < keys.width(); ++i) {
                         expected += double{keys.at(token, i)} * double{directions.at(i, column)};

@@ -31,6 +31,7 @@
 #include <tessera/program/gemm/gemm_pingpong.cuh>
 #include <tessera/program/loss/entry_marks.hpp>
 #include <tessera/program/loss/kept_softmaxes.hpp>
+#include <tessera/program/loss/logit_map.hpp>
 #include <tessera/program/loss/logit_reducer.hpp>
 #include <tessera/program/loss/reduce_logits.cuh>
 #include <tessera/tile/cuda/gemm_tile.cuh>
@@ -88,11 +89,12 @@ struct loss_launches {
   }
 };
 
-/// Enqueues the forward pass's program for warpgroups. `marks` has room for as many bounds as states.
-template <class Kernel, class Architectures, class Tile, LogitReducer Statistics>
-loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
-                                          loss_tiles<Tile, Statistics> const& portable, loss_marks marks,
-                                          kept_softmaxes<typename loss_tile<Tile>::value_type> const& kept) {
+/// Enqueues the forward pass's program for warpgroups. The marks of the call have room for as many bounds as states.
+template <class Kernel, class Architectures, class Call>
+loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec, Call const& call) {
+  using statistics = typename Call::reducer;
+  auto const& portable = call.portable;
+  loss_marks marks = call.marks;
   constexpr char const* where = "linear_loss.forward";
   auto const hidden = portable.logits.hidden.matrix;
   auto const classifier = portable.logits.classifier.matrix;
@@ -108,26 +110,25 @@ loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
   auto states = portable.states;
   states.extents[0] = launches.states();
   if (marks.are_wanted()) {
-    exec.clear(array_view<std::uint32_t>(marks.live.data, marks.live.extent(0) * marks.live.extent(1)));
     marks.bounds.extents[0] = launches.states();
   }
-  clear_loss_states<Statistics> const clear{states, marks};
+  clear_loss_states<statistics> const clear{states, marks};
   exec.run(clear, clear.groups());
   Kernel program{make_tensor_map(where, hidden, {warpgroup_gemm_shape::block_rows, Kernel::depth}),
                  make_tensor_map(where, classifier, {Kernel::b_box_rows, Kernel::depth}),
                  schedule,
-                 {schedule, portable.tokens, states, portable.targets, portable.logits.map,
-                  static_cast<std::int32_t>(classifier.extent(0)), marks, kept}};
+                 {schedule, portable.tokens, states, portable.targets, portable.logits.scaling,
+                  static_cast<std::int32_t>(classifier.extent(0)), portable.logits.map, marks, call.kept}};
   for (int i = 0; i < launches.count; ++i) {
     if (i > 0) {
-      share_loss_bounds<Statistics> const share{states, marks, portable.tokens.count};
+      share_loss_bounds<statistics> const share{states, marks, portable.tokens.count};
       exec.run(share, share.groups());
     }
     program.schedule = launches.schedules[i];
     program.epilogue.schedule = launches.schedules[i];
     exec.run(program, std::int64_t{schedule.workers} / 2 * Kernel::blocks_per_cluster);
   }
-  return {states.extent(0), marks, kept.are_wanted()};
+  return {states.extent(0), marks, call.kept.are_wanted()};
 }
 
 }  // namespace detail
@@ -135,10 +136,10 @@ loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
 /// gemm_pingpong with reduce_loss_rows: sm_90a, operands that TMA can load and states that are not too large.
 struct reduce_logits_model {
   static constexpr char const* name = "reduce_logits (TMA, wgmma)";
-  /// The program for a tile and a Reducer.
-  template <class Tile, LogitReducer Statistics>
+  /// The program for a tile, a Reducer and a map of logits.
+  template <class Tile, LogitReducer Statistics, LogitMap Map = identity_logits>
   using program = gemm_pingpong<typename loss_tile<Tile>::operand_name, row_schedule,
-                                reduce_loss_rows<typename loss_tile<Tile>::value_type, Statistics>,
+                                reduce_loss_rows<typename loss_tile<Tile>::value_type, Statistics, Map>,
                                 warpgroup_loss_policy<Statistics>>;
 
   template <Executor Exec, class Call>
@@ -150,22 +151,21 @@ struct reduce_logits_model {
                     unless(reduces_on_warpgroups<tile, typename Call::reducer>,
                            "shared memory has no room for states of this Reducer beside the pipeline"));
   }
-  template <class Architectures, class Tile, LogitReducer Statistics>
-  static refusal refuses(basic_cuda<Architectures> const& exec, logit_reduction<Tile, Statistics> const& call) {
+  template <class Architectures, class Tile, LogitReducer Statistics, LogitMap Map>
+  static refusal refuses(basic_cuda<Architectures> const& exec, logit_reduction<Tile, Statistics, Map> const& call) {
     auto const& logits = call.portable.logits;
     return first_of(detail::refuses_loss_operands(logits.hidden.matrix, logits.classifier.matrix),
-                    exec.template lacks<program<Tile, Statistics>>());
+                    exec.template lacks<program<Tile, Statistics, Map>>());
   }
-  template <class Architectures, class Tile, LogitReducer Statistics>
-  static void run(basic_cuda<Architectures> const& exec, logit_reduction<Tile, Statistics> const& call) {
-    *call.results =
-        detail::run_loss_on_warpgroups<program<Tile, Statistics>>(exec, call.portable, call.marks, call.kept);
+  template <class Architectures, class Tile, LogitReducer Statistics, LogitMap Map>
+  static void run(basic_cuda<Architectures> const& exec, logit_reduction<Tile, Statistics, Map> const& call) {
+    *call.results = detail::run_loss_on_warpgroups<program<Tile, Statistics, Map>>(exec, call);
   }
 };
 
 /// The programs that CUDA devices have for this call.
-template <class Architectures, class Tile, LogitReducer Statistics>
-struct models_for<basic_cuda<Architectures>, logit_reduction<Tile, Statistics>> {
+template <class Architectures, class Tile, LogitReducer Statistics, LogitMap Map>
+struct models_for<basic_cuda<Architectures>, logit_reduction<Tile, Statistics, Map>> {
   /// The list of models.
   using type = model_list<reduce_logits_model>;
 };

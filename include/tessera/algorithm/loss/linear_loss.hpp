@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <type_traits>
 
 #include <tessera/algorithm/loss/linear_loss_arguments.hpp>
@@ -26,6 +27,8 @@
 #include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/math.hpp>
+#include <tessera/core/mix_bits.hpp>
+#include <tessera/exec/program_name.hpp>
 #include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/loss/entry_marks.hpp>
@@ -33,6 +36,7 @@
 #include <tessera/program/loss/gradient_products.hpp>
 #include <tessera/program/loss/kept_softmaxes.hpp>
 #include <tessera/program/loss/logit_gradient.hpp>
+#include <tessera/program/loss/logit_map.hpp>
 #include <tessera/program/loss/logit_reducer.hpp>
 #include <tessera/program/loss/reduce_logits.hpp>
 #include <tessera/program/loss/stamp.hpp>
@@ -65,7 +69,7 @@ inline constexpr bool reduces_on_warpgroups =
     warpgroup_loss_policy<Statistics>.stages >= warpgroup_loss_tuning::fewest_stages;
 
 /// The reduction of rows of logits, as run() takes it. Programs may leave marks and softmaxes where they are wanted.
-template <class Tile, LogitReducer Statistics>
+template <class Tile, LogitReducer Statistics, LogitMap Map = identity_logits>
 struct logit_reduction {
   /// The tile of logits.
   using tile = Tile;
@@ -74,15 +78,15 @@ struct logit_reduction {
   using value_type = typename loss_tile<Tile>::value_type;
   static constexpr char const* function = "linear_loss.forward";
 
-  loss_tiles<Tile, Statistics> portable;  ///< the portable program with the operands
-  loss_marks marks;                       ///< memory for marks, or null
-  kept_softmaxes<value_type> kept;        ///< memory for softmaxes, or null
-  loss_tiles_results* results;            ///< on the host; the call writes what its program leaves
+  loss_tiles<Tile, Statistics, Map> portable;  ///< the portable program with the operands
+  loss_marks marks;                            ///< memory for marks, or null
+  kept_softmaxes<value_type> kept;             ///< memory for softmaxes, or null
+  loss_tiles_results* results;                 ///< on the host; the call writes what its program leaves
 };
 
 /// Enqueues the reduction by the portable program; run() (exec/run.hpp) may have a faster one.
-template <Executor Exec, class Tile, LogitReducer Statistics>
-void run_portably(Exec const& exec, logit_reduction<Tile, Statistics> const& call) {
+template <Executor Exec, class Tile, LogitReducer Statistics, LogitMap Map>
+void run_portably(Exec const& exec, logit_reduction<Tile, Statistics, Map> const& call) {
   exec.run(call.portable, call.portable.groups());
   *call.results = {call.portable.states.extent(0), {}, false};
 }
@@ -90,9 +94,10 @@ void run_portably(Exec const& exec, logit_reduction<Tile, Statistics> const& cal
 /// The loss and its gradients. Tile: gemm_tile<T, shape<m, n, k>> with m and n of 64 or 128, the tile that a group
 /// computes at a time. Statistics: any LogitReducer, which is paired with an lse_reducer<float> unless it has a
 /// log-sum-exp. entropy_reducer<float> gives entropies, arg_max_reducer<float> predictions, sum_reducer<float> smoothed
-/// labels; paired_reducer joins them. Filter: gradient_filter, a number.
+/// labels; paired_reducer joins them. Filter: gradient_filter, a number. Map: a LogitMap, which logits go through; its
+/// numbers are among the inputs.
 template <class Tile, LogitReducer Statistics = lse_reducer<float>,
-          class Filter = gradient_filter_for<typename loss_tile<Tile>::value_type>>
+          class Filter = gradient_filter_for<typename loss_tile<Tile>::value_type>, LogitMap Map = identity_logits>
 struct linear_loss {
   /// The tile of logits.
   using layout = loss_tile<Tile>;
@@ -101,7 +106,7 @@ struct linear_loss {
   using reducer_type = loss_reducer<Statistics>;
   /// The inputs of a call, with labels of type Label.
   template <class Label>
-  using inputs = linear_loss_inputs<value_type, Label>;
+  using inputs = linear_loss_inputs<value_type, Label, Map>;
 
   /// Whether forward() runs by warpgroups on sm_90a where TMA can load the operands: see reduces_on_warpgroups. If not,
   /// the portable program runs, which takes about 17 times as long.
@@ -139,14 +144,14 @@ struct linear_loss {
                                        status_of(exec, {where, "token"})},
              1);
     auto states = places.state_matrix(space, shape.tokens);
-    loss_tiles<Tile, reducer_type> const tiles{logits_of(in, options, tokens), tokens,       {}, states,
-                                               space[places.targets],          places.splits};
+    loss_tiles<Tile, reducer_type, Map> const tiles{logits_of(in, options, tokens), tokens,       {}, states,
+                                                    space[places.targets],          places.splits};
     loss_marks const marks = marks_of(exec, places, shape, options, space);
     kept_softmaxes<value_type> const kept =
         places.has_softmaxes(space) ? places.kept_in(space, shape) : kept_softmaxes<value_type>{};
     loss_tiles_results reduced{0, {}, false};
     if (shape.tokens > 0) {
-      run(exec, logit_reduction<Tile, reducer_type>{tiles, marks, kept, &reduced});
+      run(exec, logit_reduction<Tile, reducer_type, Map>{tiles, marks, kept, &reduced});
     }
     if (kept.are_wanted()) {
       exec.run(set_softmaxes{kept.state, reduced.has_softmaxes ? kept.there : kept.none}, 1);
@@ -162,8 +167,8 @@ struct linear_loss {
         of_tokens,
         space[places.row_lse],
         space[places.row_entropy],
-        space[places.sums],
-        finish};
+        finish,
+        space[places.sums]};
     exec.run(finish_tokens, finish_tokens.groups());
     if (reduced.marks.are_wanted()) {
       check_loss_marks const check_marks{reduced.marks, tokens, space[places.row_lse], shape.vocabulary};
@@ -224,12 +229,12 @@ struct linear_loss {
                                          is_narrow ? space[places.largest_factors] : array_view<float>{}};
     exec.run(prepare, prepare.groups());
     if constexpr (is_narrow) {
-      scale_loss_gradients const scale{tokens.count, prepare.largest, 1.0F / options.temperature, prepare.rows,
-                                       late_scale};
+      scale_loss_gradients const scale{tokens.count, prepare.largest, in.map.steepest() / options.temperature,
+                                       prepare.rows, late_scale};
       exec.run(scale, scale.groups());
     }
     run(exec,
-        loss_gradient_call<Tile, reducer_type, Filter, Gradient>{
+        loss_gradient_call<gradient_regions<Gradient>, Map>{
             shape, logits_of(in, options, tokens), in.hidden, tokens, options.smoothing,
             upstream.entropy.data != nullptr, thresholds_of(options), out, places, space, status_of(exec, {back})});
   }
@@ -307,39 +312,54 @@ struct linear_loss {
   }
 
   /// The number of entries whose softmaxes a forward pass keeps. It keeps some only where nothing is left out, labels
-  /// are not smoothed, no entropy can have a gradient and the budget offers the memory.
+  /// are not smoothed, no entropy can have a gradient, no map changes logits and the budget offers the memory.
   template <Executor Exec>
   static std::int64_t kept_entries(Exec const& exec, linear_loss_shape const& shape,
                                    linear_loss_options const& options) {
     gradient_thresholds const thresholds = thresholds_of(options);
-    bool const can_keep = is_for_warpgroups && !has_reducer<entropy_reducer<float>, reducer_type> &&
-                          options.smoothing == 0.0F && max(thresholds.hidden, thresholds.classifier) == 0 &&
-                          options.workspace_budget > 0 && shape.tokens > 0 &&
+    bool const can_keep = is_for_warpgroups && leaves_logits<Map> &&
+                          !has_reducer<entropy_reducer<float>, reducer_type> && options.smoothing == 0.0F &&
+                          max(thresholds.hidden, thresholds.classifier) == 0 && options.workspace_budget > 0 &&
+                          shape.tokens > 0 &&
                           keeps_softmaxes(exec, std::type_identity<loss_gradient_tiles<Tile, Filter>>{});
     return can_keep ? gradient_regions<value_type>::kept_within(back, shape, options.workspace_budget) : 0;
   }
-  /// Memory for marks, if the workspace has it and something may be left out of gradients. Notes there that no marks
-  /// are made yet.
+  /// Memory for marks, cleared, if the workspace has it and something may be left out of gradients. Notes there that no
+  /// marks are made yet.
   template <Executor Exec>
   static loss_marks marks_of(Exec const& exec, mark_regions const& places, linear_loss_shape const& shape,
                              linear_loss_options const& options, workspace const& space) {
     if (!places.has_marks(space)) {
       return {};
     }
-    exec.clear(space[places.is_marked]);
     gradient_thresholds const thresholds = thresholds_of(options);
-    return places.marks(space, shape, min(thresholds.hidden, thresholds.classifier));
+    loss_marks const marks = places.marks(space, shape, min(thresholds.hidden, thresholds.classifier));
+    if (marks.are_wanted()) {
+      exec.clear(space[places.marks_with_note()]);
+    } else {
+      exec.clear(space[places.is_marked]);
+    }
+    return marks;
   }
 
   template <class Label>
-  static loss_logits<Tile> logits_of(inputs<Label> const& in, linear_loss_options const& options,
-                                     loss_token_list const& tokens) {
-    return {{in.hidden, tokens.order}, {in.classifier}, {in.bias, options.softcap, 1.0F / options.temperature}};
+  static loss_logits<Tile, Map> logits_of(inputs<Label> const& in, linear_loss_options const& options,
+                                          loss_token_list const& tokens) {
+    return {{in.hidden, tokens.order}, {in.classifier}, in.map, {in.bias, options.softcap, 1.0F / options.temperature}};
   }
 
   template <class Label>
   static loss_input_samples<value_type, Label> samples_of(inputs<Label> const& in) {
     return {in.hidden, in.classifier, in.labels, in.bias, in.weights};
+  }
+
+  /// A number for the type of the map: 0, or a hash of its name. Its values are among the inputs, but not in the stamp.
+  static constexpr std::int64_t number_of_map() {
+    std::uint64_t number = 0;
+    for (char const letter : leaves_logits<Map> ? std::string_view() : detail::text_with_name<Map>()) {
+      number = mix_bits(number, static_cast<std::uint64_t>(letter));
+    }
+    return static_cast<std::int64_t>(number);
   }
 
   /// The stamp of a forward pass. `is_for_backward`: its workspace has room for what backward() needs, including
@@ -362,7 +382,8 @@ struct linear_loss {
     for (std::int64_t const number :
          {std::int64_t{is_for_backward}, kept, std::int64_t{traits::bits}, std::int64_t{traits::mantissa_bits},
           std::int64_t{std::is_same_v<typename layout::operand_name, value_type>}, std::int64_t{layout::rows},
-          std::int64_t{layout::columns}, std::int64_t{has_reducer<entropy_reducer<float>, reducer_type>},
+          std::int64_t{layout::columns}, number_of_map(),
+          std::int64_t{has_reducer<entropy_reducer<float>, reducer_type>},
           static_cast<std::int64_t>(sizeof(typename reducer_type::state_type))}) {
       stamp.add(loss_stamp::plan, number);
     }

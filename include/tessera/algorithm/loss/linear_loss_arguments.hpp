@@ -13,6 +13,7 @@
 #include <tessera/core/math.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/loss/gradient_products.hpp>
+#include <tessera/program/loss/logit_map.hpp>
 #include <tessera/program/loss/logit_reducer.hpp>
 #include <tessera/reduce/arg_max.hpp>
 #include <tessera/reduce/entropy.hpp>
@@ -70,8 +71,8 @@ struct linear_loss_arguments {
   }
 
   /// Throws shape_error or value_error for inputs and options that do not fit together; returns the extents.
-  template <class Label>
-  static linear_loss_shape check_inputs(char const* function, linear_loss_inputs<T, Label> const& in,
+  template <class Label, LogitMap Map>
+  static linear_loss_shape check_inputs(char const* function, linear_loss_inputs<T, Label, Map> const& in,
                                         linear_loss_options const& options) {
     linear_loss_shape const shape{in.hidden.extent(0), in.classifier.extent(0), in.hidden.extent(1)};
     check_extents(function, shape);
@@ -86,6 +87,9 @@ struct linear_loss_arguments {
     check<shape_error>(in.bias.data == nullptr || in.bias.size() == shape.vocabulary, function, ": the bias has ",
                        in.bias.size(), " values but the vocabulary has ", shape.vocabulary);
     check_length(function, "weights", in.weights, shape.tokens, "tokens");
+    check<value_error>(in.map.steepest() > 0 && in.map.steepest() < infinity, function,
+                       ": the map of logits has slopes up to ", in.map.steepest(),
+                       " but its steepest() must be positive and finite");
     check_options(function, shape, options);
     return shape;
   }

@@ -19,6 +19,7 @@
 #include <tessera/program/loss/gradient_products.cuh>
 #include <tessera/program/loss/kept_softmaxes.hpp>
 #include <tessera/program/loss/logit_gradient.cuh>
+#include <tessera/program/loss/logit_map.hpp>
 #include <tessera/program/loss/token_factors.hpp>
 #include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tuning/gemm/linear.hpp>
@@ -34,8 +35,8 @@ struct loss_gradients_on_warpgroups {
   using value_type = typename Call::value_type;
   using gradient_type = typename Call::gradient_type;
   static constexpr warpgroup_gemm_policy policy = policy_of<warpgroup_loss_gradient_tuning>(900);
-  using make_gradient =
-      gemm_pingpong<typename Call::layout::operand_name, loss_tiles_of_part, write_loss_gradient<value_type>, policy>;
+  using epilogue_type = write_loss_gradient<value_type, typename Call::map_type>;
+  using make_gradient = gemm_pingpong<typename Call::layout::operand_name, loss_tiles_of_part, epilogue_type, policy>;
   static constexpr warpgroup_gemm_policy product_policy = policy_of<warpgroup_loss_product_tuning>(900);
   using multiply = loss_gradient_products<typename Call::layout::operand_name, gradient_type, product_policy>;
   static constexpr char const* where = "linear_loss.backward";
@@ -71,10 +72,10 @@ struct loss_gradients_on_warpgroups {
         call.tokens,           space[places.rows],   call.hidden, is_ordered ? space[places.place_of].data : nullptr,
         space[places.factors], space[places.unclean]};
     exec.run(place, place.groups());
-    exec.clear(space[places.kept_for_hidden]);
-    exec.clear(space[places.kept_for_classifier]);
+    exec.clear(space[places.kept_blocks()]);
+    operand_maps const maps = map_operands();
     if (places.kept > 0) {
-      differentiate_kept();
+      differentiate_kept(maps);
     }
     list_loss_tiles const tiles{range_of(places.kept),
                                 is_ordered ? alive_blocks() : matrix_view<std::uint8_t>{},
@@ -85,12 +86,33 @@ struct loss_gradients_on_warpgroups {
                                 space[places.tile_count]};
     exec.run(tiles, tiles.groups());
     for (std::int64_t first = places.kept; first < call.shape.vocabulary; first += places.entries) {
-      run_part(places.part(space, call.shape, first));
+      run_part(places.part(space, call.shape, first), maps);
     }
   }
 
  private:
   using part_type = loss_gradient_part<value_type>;
+
+  static constexpr box_shape made_box{make_gradient::b_box_rows, make_gradient::depth};
+  static constexpr box_shape product_box{multiply::shared_rows, multiply::box};
+
+  /// Tensor maps of operands that all parts have in common; each map is a call of the driver.
+  struct operand_maps {
+    tensor_map hidden;              ///< for the product that makes logits
+    tensor_map gathered;            ///< for that product, where entries are taken in another order
+    tensor_map hidden_of_products;  ///< for products with the gradient by the logits
+    tensor_map gathered_of_products;
+  };
+  [[nodiscard]] operand_maps map_operands() const {
+    operand_maps maps{};
+    maps.hidden = make_tensor_map(where, call.hidden, {warpgroup_gemm_shape::block_rows, make_gradient::depth});
+    maps.hidden_of_products = make_tensor_map(where, call.hidden, product_box);
+    if (is_ordered) {
+      maps.gathered = make_tensor_map(where, gathered(), made_box);
+      maps.gathered_of_products = make_tensor_map(where, gathered(), product_box);
+    }
+    return maps;
+  }
 
   static bool is_writable(matrix_view<gradient_type> target) { return target.data == nullptr || can_map(target); }
 
@@ -128,7 +150,7 @@ struct loss_gradients_on_warpgroups {
   }
 
   /// Enqueues the part whose softmaxes forward() has kept: its gradient by the logits needs no product.
-  void differentiate_kept() const {
+  void differentiate_kept(operand_maps const& maps) const {
     auto const& places = call.places;
     auto const& space = call.space;
     part_type const part = places.kept_part(space, call.shape);
@@ -137,13 +159,13 @@ struct loss_gradients_on_warpgroups {
                                                             space[places.factors],
                                                             call.tokens.row_of,
                                                             space[places.targets],
-                                                            call.logits.map,
+                                                            call.logits.scaling,
                                                             part.kept_for_hidden,
                                                             part.kept_for_classifier,
                                                             call.status};
     exec.run(differentiate, differentiate.groups());
     exec.run(set_softmaxes{kept.state, kept.none}, 1);
-    use_part(range_of(0), part);
+    use_part(range_of(0), part, maps);
   }
 
   loss_part_range range_of(std::int64_t first) const {
@@ -156,7 +178,7 @@ struct loss_gradients_on_warpgroups {
     return {call.space[places.tiles].data, {places.parts, places.hidden_panels(call.shape) * places.tiles_across()}};
   }
 
-  void run_part(part_type const& part) const {
+  void run_part(part_type const& part, operand_maps const& maps) const {
     auto const& places = call.places;
     auto const& space = call.space;
     loss_part_range const range = range_of(part.first);
@@ -164,12 +186,12 @@ struct loss_gradients_on_warpgroups {
       gather_entries<value_type> const gather{range, space[places.entry_of], call.logits.classifier.matrix, gathered()};
       exec.run(gather, gather.groups());
     }
-    make(range, part);
-    use_part(range, part);
+    make(range, part, maps);
+    use_part(range, part, maps);
   }
 
   /// Enqueues the products of a part whose gradient by the logits is made, and the sums of its bias gradient.
-  void use_part(loss_part_range const& range, part_type const& part) const {
+  void use_part(loss_part_range const& range, part_type const& part, operand_maps const& maps) const {
     auto const& places = call.places;
     auto const& space = call.space;
     if (call.out.bias.data != nullptr) {
@@ -177,7 +199,7 @@ struct loss_gradients_on_warpgroups {
       exec.run(sum, sum.groups());
       write_bias(exec, call, part, call.out.bias);
     }
-    loss_product_works const works{
+    loss_product_schedule const schedule{
         space[places.list_counts].data,
         space[places.lists].data,
         call.out.classifier.data != nullptr ? panels(part.gradient.extent(1)) : 0,
@@ -188,7 +210,7 @@ struct loss_gradients_on_warpgroups {
         product_policy.band,
     };
     list_loss_blocks const lists{range,
-                                 works,
+                                 schedule,
                                  space[places.list_counts],
                                  space[places.lists],
                                  part.kept_for_hidden,
@@ -199,17 +221,16 @@ struct loss_gradients_on_warpgroups {
     if (leaves_out || part.first <= places.kept || part.gradient.extent(1) != places.entries) {
       exec.run(lists, lists.groups());
     }
-    add_products(range, part, works);
+    add_products(range, part, schedule, maps);
   }
 
   static std::int32_t panels(std::int64_t extent) {
     return static_cast<std::int32_t>(divide_up(extent, std::int64_t{256}));
   }
 
-  void make(loss_part_range const& range, part_type const& part) const {
+  void make(loss_part_range const& range, part_type const& part, operand_maps const& maps) const {
     auto const& places = call.places;
     auto const& space = call.space;
-    using epilogue_type = write_loss_gradient<value_type>;
     using boxes = typename epilogue_type::boxes;
     boxes const target{{make_tensor_map(where, part.gradient, {boxes::box_rows, boxes::box_columns}),
                         static_cast<std::int32_t>(part.gradient.extent(0)),
@@ -219,6 +240,7 @@ struct loss_gradients_on_warpgroups {
                                  range,
                                  space[places.factors],
                                  call.logits.map,
+                                 call.logits.scaling,
                                  is_ordered ? space[places.entry_of].data : nullptr,
                                  call.thresholds,
                                  call.smoothing,
@@ -227,43 +249,39 @@ struct loss_gradients_on_warpgroups {
                                  part.kept_for_hidden,
                                  part.kept_for_classifier};
     std::int64_t const number = (part.first - places.kept) / places.entries;
-    constexpr box_shape box{make_gradient::b_box_rows, make_gradient::depth};
+    tensor_map const classifier = make_tensor_map(where, classifier_of(part), made_box);
     loss_tiles_of_part const schedule{
         {&tile_lists()(number, 0), &space[places.tile_count][number],
          static_cast<std::int32_t>(divide_up(call.shape.channels, std::int64_t{make_gradient::depth}))},
         range,
-        make_tensor_map(where, classifier_of(part), box)};
-    make_gradient const program{
-        make_tensor_map(where, call.hidden, {warpgroup_gemm_shape::block_rows, make_gradient::depth}),
-        make_tensor_map(where, gathered(part), box), schedule, epilogue};
+        classifier};
+    make_gradient const program{maps.hidden, is_ordered ? maps.gathered : classifier, schedule, epilogue};
     exec.run(program, blocks);
   }
 
+  /// Rows of the classifier that are copied for a part, where entries are taken in another order.
   matrix_view<value_type> gathered() const {
     auto const& places = call.places;
     return {call.space[places.gathered].data,
             {places.entries, call.shape.channels},
             {places.remains_stride(call.shape), 1}};
   }
-  /// The rows of the classifier for a part; a gathered copy where entries are taken in another order.
-  matrix_view<value_type const> gathered(part_type const& part) const {
-    return is_ordered ? gathered() : classifier_of(part);
-  }
   matrix_view<value_type const> classifier_of(part_type const& part) const {
     return rows_of(call.logits.classifier.matrix, part.first, part.gradient.extent(1));
   }
 
-  void add_products(loss_part_range const& range, part_type const& part, loss_product_works const& works) const {
+  void add_products(loss_part_range const& range, part_type const& part, loss_product_schedule const& schedule,
+                    operand_maps const& maps) const {
     auto const& places = call.places;
     auto const& space = call.space;
     constexpr box_shape box{multiply::box, multiply::box};
-    constexpr box_shape shared_box{multiply::shared_rows, multiply::box};
+    tensor_map const classifier = make_tensor_map(where, classifier_of(part), product_box);
     float const* const scale = space[places.late_scale].data;
     multiply const program{make_tensor_map(where, part.gradient, box),
-                           make_tensor_map(where, call.hidden, shared_box),
-                           make_tensor_map(where, classifier_of(part), shared_box),
-                           make_tensor_map(where, gathered(part), shared_box),
-                           works,
+                           maps.hidden_of_products,
+                           classifier,
+                           is_ordered ? maps.gathered_of_products : classifier,
+                           schedule,
                            range,
                            {call.out.classifier, is_ordered ? space[places.entry_of].data : nullptr, scale},
                            {call.out.hidden, places.remains_of(space, call.shape), scale},
@@ -329,8 +347,8 @@ struct loss_gradient_model {
 };
 
 /// The programs that CUDA devices have for this call.
-template <class Architectures, class Tile, LogitReducer Statistics, class Filter, class Gradient>
-struct models_for<basic_cuda<Architectures>, loss_gradient_call<Tile, Statistics, Filter, Gradient>> {
+template <class Architectures, class Regions, LogitMap Map>
+struct models_for<basic_cuda<Architectures>, loss_gradient_call<Regions, Map>> {
   /// The list of models.
   using type = model_list<loss_gradient_model>;
 };

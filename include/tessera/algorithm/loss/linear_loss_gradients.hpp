@@ -17,7 +17,7 @@
 #include <tessera/program/gemm/store_sums.hpp>
 #include <tessera/program/loss/gradient_products.hpp>
 #include <tessera/program/loss/logit_gradient.hpp>
-#include <tessera/program/loss/logit_reducer.hpp>
+#include <tessera/program/loss/logit_map.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/tile/source/dense.hpp>
 #include <tessera/tile/source/filtered.hpp>
@@ -29,28 +29,31 @@ namespace tessera {
 inline namespace v0 {
 
 /// A call of run() for the gradients, once prepare_loss_gradients has written the factors of rows.
-template <class Tile, LogitReducer Statistics, class Filter, class Gradient>
+/// Regions: the detail::loss_gradient_regions of a loss and a type of gradients.
+template <class Regions, LogitMap Map = identity_logits>
 struct loss_gradient_call {
   /// The type that gradients are stored as.
-  using gradient_type = Gradient;
+  using gradient_type = typename Regions::gradient_type;
   /// The tile of logits.
-  using layout = loss_tile<Tile>;
+  using layout = typename Regions::layout;
   using value_type = typename layout::value_type;
+  /// The map that logits go through.
+  using map_type = Map;
   /// The program that makes gradients by logits.
-  using blocks = loss_gradient_tiles<Tile, Filter>;
+  using blocks = loss_gradient_tiles<typename Regions::tile, typename Regions::filter, Map>;
   static constexpr char const* function = "linear_loss.backward";
 
-  linear_loss_shape shape;                     ///< extents of the problem
-  loss_logits<Tile> logits;                    ///< how logits are made again
-  matrix_view<value_type const> hidden;        ///< tokens x channels
-  loss_token_list tokens;                      ///< the tokens with a label
-  float smoothing;                             ///< label smoothing
-  bool has_entropies;                          ///< whether tokens have gradients by their entropies
-  gradient_thresholds thresholds;              ///< thresholds of the filter
-  linear_loss_gradients<Gradient> const& out;  ///< where gradients go
-  detail::loss_gradient_regions<Tile, Statistics, Filter, Gradient> const& places;  ///< regions of the workspace
-  workspace const& space;                                                           ///< made by plan_backward()
-  status_word* status;  ///< tells of kept softmaxes that are missing; may be null
+  linear_loss_shape shape;                          ///< extents of the problem
+  loss_logits<typename Regions::tile, Map> logits;  ///< how logits are made again
+  matrix_view<value_type const> hidden;             ///< tokens x channels
+  loss_token_list tokens;                           ///< the tokens with a label
+  float smoothing;                                  ///< label smoothing
+  bool has_entropies;                               ///< whether tokens have gradients by their entropies
+  gradient_thresholds thresholds;                   ///< thresholds of the filter
+  linear_loss_gradients<gradient_type> const& out;  ///< where gradients go
+  Regions const& places;                            ///< regions of the workspace
+  workspace const& space;                           ///< made by plan_backward()
+  status_word* status;                              ///< tells of kept softmaxes that are missing; may be null
 };
 
 namespace detail {
@@ -119,12 +122,12 @@ constexpr bool keeps_softmaxes(Exec const&, std::type_identity<Blocks>) {
 }
 
 /// Enqueues the gradients of a loss by the portable programs; run() (exec/run.hpp) may have faster ones.
-template <Executor Exec, class Tile, LogitReducer Statistics, class Filter, class Gradient>
-void run_portably(Exec const& exec, loss_gradient_call<Tile, Statistics, Filter, Gradient> const& call) {
-  using call_type = loss_gradient_call<Tile, Statistics, Filter, Gradient>;
+template <Executor Exec, class Regions, LogitMap Map>
+void run_portably(Exec const& exec, loss_gradient_call<Regions, Map> const& call) {
+  using call_type = loss_gradient_call<Regions, Map>;
   if (call.out.hidden.data != nullptr) {
-    clear_unlabelled<Gradient> const clear{call.tokens.row_of, call.space[call.places.late_scale].data,
-                                           call.out.hidden};
+    clear_unlabelled<typename Regions::gradient_type> const clear{
+        call.tokens.row_of, call.space[call.places.late_scale].data, call.out.hidden};
     exec.run(clear, clear.groups());
   }
   for (std::int64_t first = 0; first < call.shape.vocabulary; first += call.places.entries) {

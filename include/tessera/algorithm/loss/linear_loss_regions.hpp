@@ -39,6 +39,39 @@ matrix_view<T> rows_of(matrix_view<T> matrix, std::int64_t first, std::int64_t c
   return {&matrix(first, 0), {count, matrix.extent(1)}, {matrix.stride(0), matrix.stride(1)}};
 }
 
+/// What the number of entries in a part is searched for.
+struct loss_part_search {
+  linear_loss_shape shape;
+  std::int64_t kept;    ///< entries whose softmaxes are kept
+  std::int64_t budget;  ///< bytes that the workspace may have
+  bool orders;          ///< whether entries are taken in another order
+
+  /// Whether all members are equal.
+  friend bool operator==(loss_part_search const& a, loss_part_search const& b) {
+    return a.shape.tokens == b.shape.tokens && a.shape.vocabulary == b.shape.vocabulary &&
+           a.shape.channels == b.shape.channels && a.kept == b.kept && a.budget == b.budget && a.orders == b.orders;
+  }
+};
+
+/// The result of a thread's last search. Both passes of all steps of a training loop repeat it, and it plans a workspace
+/// a dozen times.
+struct remembered_search {
+  loss_part_search of = {};
+  std::int64_t found = -1;  ///< -1: there was no search
+
+  /// The result of `search`, a function of `what` alone.
+  template <class Search>
+  std::int64_t get(loss_part_search const& what, Search const& search) {
+    if (found < 0 || !(of == what)) {
+      found = -1;  // stays, where the search throws
+      std::int64_t const result = search();
+      of = what;
+      found = result;
+    }
+    return found;
+  }
+};
+
 /// The regions that a forward pass needs and a backward pass reads again. The stamp is first, so that a backward pass
 /// finds it whatever the extents were.
 template <class Tile, LogitReducer Statistics>
@@ -135,6 +168,11 @@ struct loss_mark_regions : loss_regions<Tile, Statistics> {
 
   /// Bytes that the forward pass needs by itself.
   std::int64_t forward_bytes() const { return live.offset; }
+  /// The marks and the note whether there are any, which lie next to each other: they are cleared together.
+  region<std::uint32_t> marks_with_note() const {
+    constexpr auto size = static_cast<std::int64_t>(sizeof(std::uint32_t));
+    return {live.offset, (is_marked.offset - live.offset) / size + is_marked.count};
+  }
   /// Whether a workspace has room for marks, too.
   bool has_marks(workspace const& space) const { return space.bytes() >= softmaxes.offset; }
   /// Whether a workspace has room for the softmaxes that are kept, too.
@@ -164,6 +202,12 @@ struct loss_mark_regions : loss_regions<Tile, Statistics> {
 template <class Tile, LogitReducer Statistics, class Filter, class Gradient>
 struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
   using base = loss_mark_regions<Tile, Statistics>;
+  /// The tile of logits, as the loss was given it.
+  using tile = Tile;
+  /// The filter of the backward pass.
+  using filter = Filter;
+  /// The type that gradients are stored as.
+  using gradient_type = Gradient;
   using layout = loss_tile<Tile>;
   using program = loss_gradient_tiles<Tile, Filter>;
   static constexpr std::int64_t tile_columns = layout::columns;
@@ -210,22 +254,15 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
 
   /// The number of entries whose softmaxes fit into the budget: all, or whole tiles beside the usual workspace.
   static std::int64_t kept_within(char const* where, linear_loss_shape const& shape, std::int64_t budget) {
-    constexpr std::int64_t step = 768;  // whole tiles of 128, 192 and 256
-    auto const bytes = [&](std::int64_t count, std::int64_t entry_count) {
-      return loss_gradient_regions(where, shape, workspace_plan::record::sizes, false, count, entry_count).plan.bytes();
-    };
-    if (bytes(shape.vocabulary, whole(shape)) <= budget) {
-      return shape.vocabulary;
-    }
-    std::int64_t const usual = entries_within(where, shape, false, 0, 0);
-    std::int64_t const most = (shape.vocabulary - 1) / step;
-    if (most == 0 || bytes(step, usual) > budget) {
-      return 0;
-    }
-    return step * largest_within({1, most + 1}, budget, [&](std::int64_t count) { return bytes(count * step, usual); });
+    thread_local remembered_search last;
+    return last.get({shape, 0, budget, false}, [&] { return search_kept(where, shape, budget); });
   }
 
   bool keeps_all(linear_loss_shape const& shape) const { return this->kept == shape.vocabulary; }
+  /// Which blocks are kept, for hidden states and for the classifier: both lists lie next to each other.
+  region<std::uint8_t> kept_blocks() const {
+    return {kept_for_hidden.offset, kept_for_classifier.offset - kept_for_hidden.offset + kept_for_classifier.count};
+  }
 
   /// The part of the entries whose softmaxes are kept.
   loss_gradient_part<typename layout::value_type> kept_part(workspace const& space,
@@ -328,6 +365,13 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
   /// MiB of gradient.
   static std::int64_t entries_within(char const* where, linear_loss_shape const& shape, bool orders,
                                      std::int64_t kept_entries, std::int64_t budget) {
+    thread_local remembered_search last;
+    return last.get({shape, kept_entries, budget, orders},
+                    [&] { return search_entries(where, shape, orders, kept_entries, budget); });
+  }
+
+  static std::int64_t search_entries(char const* where, linear_loss_shape const& shape, bool orders,
+                                     std::int64_t kept_entries, std::int64_t budget) {
     constexpr std::int64_t usual_budget = std::int64_t{160} << 20;
     constexpr std::int64_t least_gradient = std::int64_t{32} << 20;
     std::int64_t const tiles = divide_up(shape.vocabulary, tile_columns);
@@ -351,6 +395,22 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
       fitting = min(max(fitting, least_gradient / tile_bytes), tiles);
     }
     return cheapest(shape, fitting) * tile_columns;
+  }
+
+  static std::int64_t search_kept(char const* where, linear_loss_shape const& shape, std::int64_t budget) {
+    constexpr std::int64_t step = 768;  // whole tiles of 128, 192 and 256
+    auto const bytes = [&](std::int64_t count, std::int64_t entry_count) {
+      return loss_gradient_regions(where, shape, workspace_plan::record::sizes, false, count, entry_count).plan.bytes();
+    };
+    if (bytes(shape.vocabulary, whole(shape)) <= budget) {
+      return shape.vocabulary;
+    }
+    std::int64_t const usual = entries_within(where, shape, false, 0, 0);
+    std::int64_t const most = (shape.vocabulary - 1) / step;
+    if (most == 0 || bytes(step, usual) > budget) {
+      return 0;
+    }
+    return step * largest_within({1, most + 1}, budget, [&](std::int64_t count) { return bytes(count * step, usual); });
   }
 
   struct search_range {

@@ -13,6 +13,7 @@
 #include <tessera/config.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/program/loss/finish_loss.hpp>
+#include <tessera/program/loss/logit_map.hpp>
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
@@ -73,14 +74,15 @@ struct linear_loss_options {
   std::int64_t workspace_budget = 0;
 };
 
-/// The inputs of a call. Label: std::int32_t or std::int64_t.
-template <Scalar T, class Label>
+/// The inputs of a call. Label: std::int32_t or std::int64_t. Map: a function that logits go through after the options.
+template <Scalar T, class Label, LogitMap Map = identity_logits>
 struct linear_loss_inputs {
   matrix_view<T const> hidden;           ///< tokens x channels
   matrix_view<T const> classifier;       ///< vocabulary x channels
   array_view<Label const> labels;        ///< a value for each token
   array_view<T const> bias = {};         ///< a value for each entry of the vocabulary, or null
   array_view<float const> weights = {};  ///< a value for each token, or null for ones
+  [[no_unique_address]] Map map = {};    ///< the map of logits, for the loss that has it as a template argument
 };
 
 /// The outputs of the forward pass; all but the loss may be null. Tokens without a label get zeros and prediction -1.

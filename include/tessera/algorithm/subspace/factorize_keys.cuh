@@ -13,12 +13,9 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include <tessera/algorithm/subspace/factorize_keys.hpp>
 #include <tessera/concepts/executor.hpp>
-#include <tessera/core/bfloat16.hpp>
-#include <tessera/core/float16.hpp>
 #include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/run.hpp>
@@ -33,14 +30,11 @@ inline namespace v0 {
 namespace detail {
 
 template <class T>
-inline constexpr bool is_of_16_bits = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
-
-template <class T>
 using gram_products =
-    head_products<T, gram_works, store_gram_part, head_products_policy{operand_order::across_depth, 256, 4}>;
+    head_products<T, gram_schedule, store_gram_part, head_products_policy{operand_order::across_depth, 256, 4}>;
 template <class T>
-using projection_products =
-    head_products<T, projection_works, store_coefficients<T>, head_products_policy{operand_order::along_depth, 192, 4}>;
+using projection_products = head_products<T, projection_schedule, store_coefficients<T>,
+                                          head_products_policy{operand_order::along_depth, 192, 4}>;
 
 /// Why TMA cannot load keys in boxes of 64 channels within a head, or none.
 template <class T>
@@ -56,7 +50,7 @@ refusal refuses_head_boxes(view<T const, 3> keys) {
 template <class T>
 std::int64_t parts_at_a_time(gram_call<T> const& call) {
   std::int64_t const width = call.gram.extent(0);
-  return min(gram_works::parts_at_a_time(width), call.room.size() / gram_works::part_elements(width));
+  return min(gram_schedule::parts_at_a_time(width), call.room.size() / gram_schedule::part_elements(width));
 }
 
 /// Runs a program with as many clusters as the device runs at a time, or with one for each work item if there are
@@ -64,7 +58,7 @@ std::int64_t parts_at_a_time(gram_call<T> const& call) {
 template <class Architectures, class Kernel>
 void run_clusters(basic_cuda<Architectures> const& exec, Kernel const& program) {
   std::int64_t const clusters = max(exec.state->multiprocessors() / 2, 1);
-  exec.run(program, 2 * min(std::int64_t{program.works.count()}, clusters));
+  exec.run(program, 2 * min(std::int64_t{program.schedule.count()}, clusters));
 }
 
 /// Enqueues products of keys with each other by tensor cores, which take the call.
@@ -77,12 +71,13 @@ void run_gram_products(basic_cuda<Architectures> const& exec, gram_call<T> const
   std::int64_t const parts = parts_at_a_time(call);
   tensor_map const a = make_head_map(where, call.keys, {head_box, head_box});
   tensor_map const b = make_head_map(where, call.keys, {head_box / 2, head_box});
-  std::int64_t const span = parts * gram_works::part_tokens;
+  std::int64_t const span = parts * gram_schedule::part_tokens;
   for (std::int64_t first = 0; first < tokens; first += span) {
-    gram_works const works{static_cast<std::int32_t>(call.keys.extent(2)), static_cast<std::int32_t>(width),
-                           static_cast<std::int32_t>(first), static_cast<std::int32_t>(min(span, tokens - first))};
-    run_clusters(exec, program_type{a, b, works, {works, call.room.data}});
-    add_gram_parts const add{works, call.room, call.gram};
+    gram_schedule const schedule{static_cast<std::int32_t>(call.keys.extent(2)), static_cast<std::int32_t>(width),
+                                 static_cast<std::int32_t>(first),
+                                 static_cast<std::int32_t>(min(span, tokens - first))};
+    run_clusters(exec, program_type{a, b, schedule, {schedule, call.room.data}});
+    add_gram_parts const add{schedule, call.room, call.gram};
     exec.run(add, add.groups());
   }
 }
@@ -104,13 +99,13 @@ void run_projection(basic_cuda<Architectures> const& exec, projection_call<T> co
   using boxes = store_sums_by_boxes<T, plain_sum>;
   std::int64_t const rank = call.directions.extent(1);
   auto const tokens = static_cast<std::int32_t>(call.keys.extent(1));
-  projection_works const works{static_cast<std::int32_t>(call.keys.extent(2)),
-                               static_cast<std::int32_t>(call.directions.extent(0)), tokens};
+  projection_schedule const schedule{static_cast<std::int32_t>(call.keys.extent(2)),
+                                     static_cast<std::int32_t>(call.directions.extent(0)), tokens};
   tensor_map const target = make_tensor_map(where, call.coefficients, {boxes::box_rows, boxes::box_columns});
   boxes const epilogue{{target, tokens, static_cast<std::int32_t>(rank), {}}};
   run_clusters(exec, program_type{make_head_map(where, call.keys, {head_box, head_box}),
                                   make_head_map(where, head_of_directions(call), {head_box / 2, head_box}),
-                                  works,
+                                  schedule,
                                   {epilogue}});
 }
 
@@ -123,7 +118,7 @@ struct gram_products_model {
   template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
     return first_of(unless(Exec::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
-                    unless(detail::is_of_16_bits<typename Call::value_type>, "keys do not have 16 bits"));
+                    unless(sizeof(typename Call::value_type) == 2, "keys do not have 16 bits"));
   }
   template <class Architectures, class T>
   static refusal refuses(basic_cuda<Architectures> const& exec, gram_call<T> const& call) {

@@ -71,7 +71,7 @@ struct projection_call {
 /// Enqueues products of keys with each other by the portable program; run() (exec/run.hpp) may have a faster one.
 template <Executor Exec, class T>
 void run_portably(Exec const& exec, gram_call<T> const& call) {
-  constexpr std::int64_t block_tokens = gram_works::part_tokens;
+  constexpr std::int64_t block_tokens = gram_schedule::part_tokens;
   for (std::int64_t first = 0; first < call.keys.extent(1); first += block_tokens) {
     std::int64_t const count = min(block_tokens, call.keys.extent(1) - first);
     turned_heads<T> const source{{call.keys.slice(1, first, count)}};
@@ -94,7 +94,7 @@ void run_portably(Exec const& exec, projection_call<T> const& call) {
 class key_factorization {
  public:
   /// Tokens whose products are summed before they are added to the others.
-  static constexpr std::int64_t block_tokens = gram_works::part_tokens;
+  static constexpr std::int64_t block_tokens = gram_schedule::part_tokens;
 
   /// `width`: channels of all heads together. Throws value_error for impossible ranks and options.
   key_factorization(std::int64_t width, std::int64_t rank, subspace_options options = {})
@@ -136,7 +136,7 @@ class key_factorization {
   /// The elements of `room` with which accumulate() is fastest on GPUs. With less room it sums fewer parts at a time,
   /// and with too little for the sums of one part it falls back to portable programs.
   [[nodiscard]] static std::int64_t room_elements(std::int64_t width) {
-    return gram_works::parts_at_a_time(width) * gram_works::part_elements(width);
+    return gram_schedule::parts_at_a_time(width) * gram_schedule::part_elements(width);
   }
 
   /// Adds the products of all pairs of channels, over the given tokens, to `gram`. Overwrites `room`.

@@ -49,25 +49,25 @@ inline constexpr bool is_deferring = requires {
 
 /// The work that the epilogue of the tile before has deferred, in registers.
 template <class Epilogue, int Registers>
-struct deferred_work {
+struct deferred_epilogue {
   template <int Half, class Scratch>
   __device__ __forceinline__ void run(Epilogue const&, Scratch&) const {}
 };
 template <class Epilogue, int Registers>
 requires is_deferring<Epilogue>
-struct deferred_work<Epilogue, Registers> {
-  typename Epilogue::template deferred_type<Registers> work;
+struct deferred_epilogue<Epilogue, Registers> {
+  typename Epilogue::template deferred_type<Registers> state;
   box_place place{0, -1};  // no tile begins in row -1: there is none yet
 
   template <class Sums>
   __device__ __forceinline__ void take(Epilogue const& epilogue, Sums const& sums, box_place first) {
-    epilogue.defer(sums, first, work);
+    epilogue.defer(sums, first, state);
     place = first;
   }
   template <int Half, class Scratch>
   __device__ __forceinline__ void run(Epilogue const& epilogue, Scratch& scratch) const {
     if (place.row >= 0) {
-      epilogue.template run_deferred<Half>(work, place, scratch);
+      epilogue.template run_deferred<Half>(state, place, scratch);
     }
   }
 };
@@ -112,16 +112,16 @@ struct gemm_cooperative {
       prepare(scratch);
     }
     stages_type::sync_all(group);
-    auto const first_work = static_cast<std::int32_t>(block / Policy.blocks);
+    auto const first_item = static_cast<std::int32_t>(block / Policy.blocks);
     int const warpgroup = uniform(group.lane / shape::warpgroup);
     if (warpgroup == 0) {
       lower_registers<Policy.producer_registers>();
       if (group.lane == 0) {
-        stages_type::produce(scratch, a, b, schedule, first_work);
+        stages_type::produce(scratch, a, b, schedule, first_item);
       }
     } else {
       raise_registers<Policy.consumer_registers>();
-      consume(scratch, first_work, warpgroup - 1, group.lane % shape::warpgroup);
+      consume(scratch, first_item, warpgroup - 1, group.lane % shape::warpgroup);
     }
     sync_warp();
     stages_type::sync_all(group);  // no block ends while the other still writes to its shared memory
@@ -141,26 +141,26 @@ struct gemm_cooperative {
     fence_barrier_init();
   }
 
-  __device__ __forceinline__ void consume(scratch_type& scratch, std::int32_t first_work, int consumer,
+  __device__ __forceinline__ void consume(scratch_type& scratch, std::int32_t first_item, int consumer,
                                           int lane) const {
     int const warp = uniform(lane / 32);
     std::int32_t const first_row = stages_type::rank() * shape::block_rows + consumer * mma::rows + warp * 16;
     typename Epilogue::scratch_type& own = scratch.of_warp[4 * consumer + warp];
     place_type place;
     typename mma::sum_type sums[mma::registers];
-    detail::deferred_work<Epilogue, mma::registers> deferred;
-    std::int32_t index = first_work;
-    gemm_work_item work = look_up(index);
+    detail::deferred_epilogue<Epilogue, mma::registers> deferred;
+    std::int32_t index = first_item;
+    gemm_work_item item = look_up(index);
     while (index < schedule.count()) {
       index += stages_type::stride();
-      box_place const first{work.column * columns, work.row * rows + first_row};
-      if (work.k_tiles > 0) {
-        work = multiply_tile(scratch, consumer, place, sums, deferred, own, work.k_tiles, index);
+      box_place const first{item.column * columns, item.row * rows + first_row};
+      if (item.k_tiles > 0) {
+        item = multiply_tile(scratch, consumer, place, sums, deferred, own, item.k_tiles, index);
       } else {
         deferred.template run<0>(epilogue, own);
         deferred.template run<1>(epilogue, own);
         clear(sums);
-        work = look_up(index);
+        item = look_up(index);
       }
       if constexpr (detail::is_deferring<Epilogue>) {
         deferred.take(epilogue, sums, first);
@@ -178,7 +178,7 @@ struct gemm_cooperative {
   /// tile before has deferred. Returns work item number `next`, which is looked up while tensor cores are busy.
   __device__ __forceinline__ gemm_work_item multiply_tile(scratch_type& scratch, int consumer, place_type& place,
                                                           typename mma::sum_type (&sums)[mma::registers],
-                                                          detail::deferred_work<Epilogue, mma::registers>& deferred,
+                                                          detail::deferred_epilogue<Epilogue, mma::registers>& deferred,
                                                           typename Epilogue::scratch_type& own, std::int32_t k_tiles,
                                                           std::int32_t next) const {
     operand_pair const operands{
@@ -188,7 +188,7 @@ struct gemm_cooperative {
     pin_registers(sums);
     int before = place.stage;
     multiply_stage(scratch, operands, place, sums, false);
-    gemm_work_item const work = look_up(next);
+    gemm_work_item const item = look_up(next);
     deferred.template run<0>(epilogue, own);
     std::int32_t k = 1;
     if (detail::is_deferring<Epilogue> && k_tiles > 1) {
@@ -201,14 +201,14 @@ struct gemm_cooperative {
     }
     await_multiply<0>(sums);
     stages_type::release(scratch, before);
-    return work;
+    return item;
   }
 
   /// Looks up work item number `index`, if there is one, here and now: the compiler would rather compute it where it is
   /// used.
   __device__ __forceinline__ gemm_work_item look_up(std::int32_t index) const {
-    gemm_work_item const work = index < schedule.count() ? schedule.at(index) : gemm_work_item{};
-    std::int32_t words[3] = {work.row, work.column, work.k_tiles};
+    gemm_work_item const item = index < schedule.count() ? schedule.at(index) : gemm_work_item{};
+    std::int32_t words[3] = {item.row, item.column, item.k_tiles};
     pin_registers(words);
     return {words[0], words[1], 0, words[2]};
   }

@@ -76,16 +76,16 @@ struct gemm_pingpong {
       prepare(scratch);
     }
     stages_type::sync_all(group);
-    auto const first_work = static_cast<std::int32_t>(block / Policy.blocks);
+    auto const first_item = static_cast<std::int32_t>(block / Policy.blocks);
     int const warpgroup = uniform(group.lane / shape::warpgroup);
     if (warpgroup == 0) {
       lower_registers<Policy.producer_registers>();
       if (group.lane == 0) {
-        stages_type::produce(scratch, a, map_of_b(), schedule, first_work);
+        stages_type::produce(scratch, a, map_of_b(), schedule, first_item);
       }
     } else {
       raise_registers<Policy.consumer_registers>();
-      consume(scratch, first_work, warpgroup - 1, group.lane % shape::warpgroup);
+      consume(scratch, first_item, warpgroup - 1, group.lane % shape::warpgroup);
     }
     sync_warp();
     stages_type::sync_all(group);  // no block ends while the other still writes to its shared memory
@@ -120,7 +120,7 @@ struct gemm_pingpong {
     }
   }
 
-  __device__ __forceinline__ void consume(scratch_type& scratch, std::int32_t first_work, int consumer,
+  __device__ __forceinline__ void consume(scratch_type& scratch, std::int32_t first_item, int consumer,
                                           int lane) const {
     int const warp = uniform(lane / 32);
     std::int32_t const first_row = stages_type::rank() * shape::block_rows + warp * 16;
@@ -129,12 +129,12 @@ struct gemm_pingpong {
     unsigned turn = consumer == 0 ? 1 : 0;  // the first consumer's first turn has come
     sum_type sums[halves][mma::registers];
     if (consumer == 1) {
-      place.skip(k_tiles_of(first_work));
+      place.skip(k_tiles_of(first_item));
     }
-    for (std::int32_t index = first_work + consumer * stages_type::stride(); index < count;
+    for (std::int32_t index = first_item + consumer * stages_type::stride(); index < count;
          index += 2 * stages_type::stride()) {
-      gemm_work_item const work = schedule.at(index);
-      std::int32_t const k_tiles = uniform(work.k_tiles);
+      gemm_work_item const item = schedule.at(index);
+      std::int32_t const k_tiles = uniform(item.k_tiles);
       scratch.turn[consumer].wait(turn);
       turn ^= 1;
       if (k_tiles > 0) {
@@ -147,7 +147,7 @@ struct gemm_pingpong {
       place.skip(k_tiles_of(index + stages_type::stride()));
 #pragma unroll
       for (int half = 0; half < halves; ++half) {
-        box_place const first{work.column * columns, work.row * rows + first_row + half * mma::rows};
+        box_place const first{item.column * columns, item.row * rows + first_row + half * mma::rows};
         if constexpr (requires { epilogue(sums[half], first, scratch.of_rows[consumer][warp][half], index); }) {
           epilogue(sums[half], first, scratch.of_rows[consumer][warp][half], index);
         } else {

@@ -65,16 +65,16 @@ struct gemm_stages {
   /// with the stages a and b and the barriers full and empty.
   template <class Scratch, class Schedule>
   __device__ __forceinline__ static void produce(Scratch& scratch, tensor_map const& a, tensor_map const& b,
-                                                 Schedule const& schedule, std::int32_t first_work) {
+                                                 Schedule const& schedule, std::int32_t first_item) {
     std::int32_t const own = rank();
     std::int32_t const count = schedule.count();
     place_type place;
-    for (std::int32_t index = first_work; index < count; index += stride()) {
-      gemm_work_item const work = schedule.at(index);
-      std::int32_t const row = work.row * rows + own * shape::block_rows;
-      std::int32_t const column = work.column * columns + own * b_box_rows;
-      for (std::int32_t k = 0; k < work.k_tiles; ++k) {
-        std::int32_t const first = schedule.k_tile(work.first + k) * depth;
+    for (std::int32_t index = first_item; index < count; index += stride()) {
+      gemm_work_item const item = schedule.at(index);
+      std::int32_t const row = item.row * rows + own * shape::block_rows;
+      std::int32_t const column = item.column * columns + own * b_box_rows;
+      for (std::int32_t k = 0; k < item.k_tiles; ++k) {
+        std::int32_t const first = schedule.k_tile(item.first + k) * depth;
         shared_barrier& full = scratch.full[place.stage];
         scratch.empty[place.stage].wait(place.phase ^ 1);
         full.arrive_and_expect(a_bytes + b_bytes);

@@ -70,7 +70,7 @@ struct loss_product_item {
 };
 
 /// The schedule of both products: all their tiles, those of the classifier first, which sum over more blocks.
-struct loss_product_works {
+struct loss_product_schedule {
   /// Length * 2 of each list, + 1 if it is unclean: lists of the classifier's panels, then of hidden states' panels.
   std::int32_t const* counts;
   std::int32_t const* lists;  ///< lists of loss_list_entry, in the order of `counts`, each with room for all blocks
@@ -116,14 +116,14 @@ struct list_loss_blocks {
   struct scratch_type {};
 
   loss_part_range range;
-  loss_product_works works;                       ///< the products that lists are for
-  array_view<std::int32_t> counts;                ///< lengths of lists, in the format of loss_product_works::counts
-  array_view<std::int32_t> lists;                 ///< lists of panels, in the format of loss_product_works::lists
+  loss_product_schedule schedule;                 ///< the products that lists are for
+  array_view<std::int32_t> counts;                ///< lengths of lists, in the format of loss_product_schedule::counts
+  array_view<std::int32_t> lists;                 ///< lists of panels, in the format of loss_product_schedule::lists
   matrix_view<std::uint8_t> kept_for_hidden;      ///< blocks of tokens x blocks of entries
   matrix_view<std::uint8_t> kept_for_classifier;  ///< blocks of tokens x blocks of entries
   array_view<std::uint8_t const> unclean;         ///< 1 for each block of tokens that is unclean
 
-  TESSERA_FN constexpr std::int64_t groups() const { return works.classifier_panels + works.hidden_panels; }
+  TESSERA_FN constexpr std::int64_t groups() const { return schedule.classifier_panels + schedule.hidden_panels; }
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
@@ -131,12 +131,12 @@ struct list_loss_blocks {
       return;
     }
     auto const list = static_cast<std::int32_t>(which);
-    bool const is_hidden = list >= works.classifier_panels;
-    std::int32_t const panel = is_hidden ? list - works.classifier_panels : list;
-    std::int64_t const place = works.first_of(is_hidden, panel);
+    bool const is_hidden = list >= schedule.classifier_panels;
+    std::int32_t const panel = is_hidden ? list - schedule.classifier_panels : list;
+    std::int64_t const place = schedule.first_of(is_hidden, panel);
     // Marks beyond the part's end may be left from a part before.
     auto const entry_blocks = static_cast<std::int32_t>(divide_up(range.width(), std::int64_t{128}));
-    std::int32_t const blocks = is_hidden ? entry_blocks : works.token_blocks;
+    std::int32_t const blocks = is_hidden ? entry_blocks : schedule.token_blocks;
     std::int32_t found = 0;
     bool is_unclean = false;
     for (std::int32_t first = 0; first < blocks; first += lanes) {

@@ -104,9 +104,8 @@ struct finish_loss_tokens {
   loss_token_outputs outputs;
   array_view<float> row_lse;      ///< for the backward pass: NaN unless it is finite, which keeps all blocks of the row
   array_view<float> row_entropy;  ///< for the backward pass: entropy of the row's softmax
-  array_view<loss_sums> sums;     ///< one for each group
-  [[no_unique_address]] Finish finish = {};  ///< called once for each row
-
+  [[no_unique_address]] Finish finish;  ///< called once for each row; not last, where nvcc 13.0 miscounts sizes
+  array_view<loss_sums> sums;           ///< one for each group
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(tokens.order.size(), std::int64_t{lanes}); }
 
   template <Group G>

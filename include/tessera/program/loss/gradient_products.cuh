@@ -73,7 +73,7 @@ struct loss_gradient_products {
   tensor_map hidden;      ///< tokens x channels
   tensor_map classifier;  ///< entries of the part x channels, where entries are in their own order
   tensor_map gathered;    ///< entries of the part x channels, where entries are in another order
-  loss_product_works works;
+  loss_product_schedule schedule;
   loss_part_range range;
   write_classifier_rows<Gradient> to_classifier;  ///< where sums of the classifier go
   add_hidden_rows<Gradient> to_hidden;            ///< where sums of hidden states go
@@ -123,15 +123,15 @@ struct loss_gradient_products {
     fence_barrier_init();
   }
 
-  __device__ __forceinline__ loss_product_item work_at(std::int32_t turn, std::int32_t worker) const {
-    return works.at(turn, worker, static_cast<std::int32_t>(blocks_in_grid()) / 2);
+  __device__ __forceinline__ loss_product_item item_at(std::int32_t turn, std::int32_t worker) const {
+    return schedule.at(turn, worker, static_cast<std::int32_t>(blocks_in_grid()) / 2);
   }
   /// How many work items each worker takes; the last one may not exist.
   __device__ __forceinline__ std::int32_t turns() const {
-    return divide_up(works.count(), static_cast<std::int32_t>(blocks_in_grid()) / 2);
+    return divide_up(schedule.count(), static_cast<std::int32_t>(blocks_in_grid()) / 2);
   }
   __device__ __forceinline__ std::int32_t k_tiles_at(std::int32_t turn, std::int32_t worker) const {
-    return turn < turns() ? 2 * work_at(turn, worker).count : 0;
+    return turn < turns() ? 2 * item_at(turn, worker).count : 0;
   }
 
   __device__ __forceinline__ void produce(scratch_type& scratch, std::int32_t worker) const {
@@ -140,23 +140,23 @@ struct loss_gradient_products {
     tensor_map const& entries = range.is_in_order() ? classifier : gathered;
     place_type place;
     for (std::int32_t turn = 0; turn < count; ++turn) {
-      loss_product_item const work = work_at(turn, worker);
-      if (work.is_hidden) {
-        load_stages<true>(scratch, work, entries, own, place);
+      loss_product_item const item = item_at(turn, worker);
+      if (item.is_hidden) {
+        load_stages<true>(scratch, item, entries, own, place);
       } else {
-        load_stages<false>(scratch, work, hidden, own, place);
+        load_stages<false>(scratch, item, hidden, own, place);
       }
     }
   }
 
   /// Loads the stages of a work item. Compiled for each kind of product, since the producer has few registers.
   template <bool IsHidden>
-  __device__ __forceinline__ void load_stages(scratch_type& scratch, loss_product_item const& work, tensor_map const& b,
+  __device__ __forceinline__ void load_stages(scratch_type& scratch, loss_product_item const& item, tensor_map const& b,
                                               std::int32_t own, place_type& place) const {
-    std::int32_t const first = work.panel * rows + own * halves * box;
-    std::int32_t const channel = work.channel_tile * channels;
-    for (std::int32_t k_tile = 0; k_tile < 2 * work.count; ++k_tile) {
-      std::int32_t const k = (loss_list_entry::block(work.list[k_tile / 2]) * 2 + k_tile % 2) * box;
+    std::int32_t const first = item.panel * rows + own * halves * box;
+    std::int32_t const channel = item.channel_tile * channels;
+    for (std::int32_t k_tile = 0; k_tile < 2 * item.count; ++k_tile) {
+      std::int32_t const k = (loss_list_entry::block(item.list[k_tile / 2]) * 2 + k_tile % 2) * box;
       load_stage<IsHidden>(scratch, b, first, channel, k, own, place.stage, place.phase);
       place.advance();
     }
@@ -195,38 +195,38 @@ struct loss_gradient_products {
       place.skip(k_tiles_at(0, worker));
     }
     for (std::int32_t turn = consumer; turn < count; turn += 2) {
-      loss_product_item const work = same_for_warp(work_at(turn, worker));
+      loss_product_item const item = same_for_warp(item_at(turn, worker));
       scratch.turn[consumer].wait(turn_phase);
       turn_phase ^= 1;
       place.agree();
-      if (work.count == 0) {
+      if (item.count == 0) {
         give_turn(scratch, consumer);
         clear(sums);
-      } else if (work.is_hidden) {
-        multiply_tile<along>(scratch, work, consumer, place, sums);
+      } else if (item.is_hidden) {
+        multiply_tile<along>(scratch, item, consumer, place, sums);
       } else {
-        multiply_tile<across>(scratch, work, consumer, place, sums);
+        multiply_tile<across>(scratch, item, consumer, place, sums);
       }
       place.skip(k_tiles_at(turn + 1, worker));
-      if (work.panel >= 0) {
-        write(work, sums, own * halves * box + warp * 16, scratch.of_warp[consumer][warp]);
+      if (item.panel >= 0) {
+        write(item, sums, own * halves * box + warp * 16, scratch.of_warp[consumer][warp]);
       }
     }
   }
 
   /// Writes a warp's sums. `first_row`: the warp's first row in the tile.
-  __device__ __forceinline__ void write(loss_product_item const& work, sums_type const& sums, std::int32_t first_row,
+  __device__ __forceinline__ void write(loss_product_item const& item, sums_type const& sums, std::int32_t first_row,
                                         sum_staging& staging) const {
-    std::int32_t const channel = work.channel_tile * channels;
-    std::int32_t const row = work.panel * rows + first_row;
-    if (!work.is_hidden) {
-      if (work.panel * rows < range.width()) {
+    std::int32_t const channel = item.channel_tile * channels;
+    std::int32_t const row = item.panel * rows + first_row;
+    if (!item.is_hidden) {
+      if (item.panel * rows < range.width()) {
 #pragma unroll
         for (int half = 0; half < halves; ++half) {
           to_classifier(range, sums[half], row + half * box, channel, staging);
         }
       }
-    } else if (work.count > 0 || range.is_first() || range.is_last()) {
+    } else if (item.count > 0 || range.is_first() || range.is_last()) {
 #pragma unroll
       for (int half = 0; half < halves; ++half) {
         to_hidden(range, tokens, sums[half], row + half * box, channel, staging);
@@ -236,28 +236,28 @@ struct loss_gradient_products {
 
   /// The work item, marked as the same in all lanes of a warp: unless the compiler knows that, it lets multiplications
   /// wait for each other.
-  __device__ __forceinline__ static loss_product_item same_for_warp(loss_product_item work) {
-    work.is_hidden = uniform(work.is_hidden ? 1 : 0) != 0;
-    work.panel = uniform(work.panel);
-    work.count = uniform(work.count);
-    work.is_unclean = uniform(work.is_unclean ? 1 : 0) != 0;
-    return work;
+  __device__ __forceinline__ static loss_product_item same_for_warp(loss_product_item item) {
+    item.is_hidden = uniform(item.is_hidden ? 1 : 0) != 0;
+    item.panel = uniform(item.panel);
+    item.count = uniform(item.count);
+    item.is_unclean = uniform(item.is_unclean ? 1 : 0) != 0;
+    return item;
   }
 
   /// Multiplies the stages of a tile. Order: how G's elements lie, as seen from the depth. One stage is multiplied
   /// while the next is awaited, and a stage is released when the next one's multiplications have begun. When the last
   /// stage is loaded it is the other warpgroup's turn.
   template <operand_order Order>
-  __device__ __forceinline__ void multiply_tile(scratch_type& scratch, loss_product_item const& work, int consumer,
+  __device__ __forceinline__ void multiply_tile(scratch_type& scratch, loss_product_item const& item, int consumer,
                                                 place_type& place, sums_type& sums) const {
-    std::int32_t const k_tiles = 2 * work.count;
+    std::int32_t const k_tiles = 2 * item.count;
     pin(sums);
     int before = place.stage;
-    await_stage<Order>(scratch, work, 0, place);
+    await_stage<Order>(scratch, item, 0, place);
     multiply_stage<Order>(scratch, place, sums, false);
     for (std::int32_t k = 1; k < k_tiles; ++k) {
       int const stage = place.stage;
-      await_stage<Order>(scratch, work, k, place);
+      await_stage<Order>(scratch, item, k, place);
       if (k == k_tiles - 1) {
         give_turn(scratch, consumer);
       }
@@ -272,11 +272,11 @@ struct loss_gradient_products {
   }
 
   template <operand_order Order>
-  __device__ __forceinline__ void await_stage(scratch_type& scratch, loss_product_item const& work, std::int32_t k,
+  __device__ __forceinline__ void await_stage(scratch_type& scratch, loss_product_item const& item, std::int32_t k,
                                               place_type const& place) const {
     scratch.full[place.stage].wait(place.phase);
-    if (Order == across && work.is_unclean) {
-      std::int32_t const entry = works.lists[works.first_of(false, work.panel) + k / 2];
+    if (Order == across && item.is_unclean) {
+      std::int32_t const entry = schedule.lists[schedule.first_of(false, item.panel) + k / 2];
       if (loss_list_entry::is_unclean(entry)) {
         clear_unlabelled_rows(scratch, place.stage, loss_list_entry::block(entry) * 2 + k % 2);
       }

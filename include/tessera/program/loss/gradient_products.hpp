@@ -98,7 +98,7 @@ struct scale_loss_gradients {
 
   array_view<std::int64_t const> count;  ///< one element: how many rows the list has
   array_view<float const> largest;       ///< bounds of rows, from prepare_loss_gradients
-  float steepest;                        ///< the largest slope of a logit
+  float steepest;                        ///< a bound of the slopes of logits by sums
   array_view<loss_row_gradient> rows;    ///< the rows whose factors are divided
   array_view<float> late_scale;          ///< one element, which is multiplied by the number
 

@@ -78,7 +78,7 @@ struct differentiate_softmaxes {
   array_view<loss_token_factors const> tokens;
   array_view<std::int64_t const> row_of;  ///< the row of each token in the list of tokens with a label; -1: none
   array_view<float const> targets;        ///< the label's logit of each row of the list
-  logit_map<T> map;
+  logit_scaling<T> scaling;
   matrix_view<std::uint8_t> kept_for_hidden;      ///< blocks of 128 tokens x blocks of 128 entries
   matrix_view<std::uint8_t> kept_for_classifier;  ///< blocks of 128 tokens x blocks of 128 entries
   status_word* status;
@@ -124,7 +124,7 @@ struct differentiate_softmaxes {
     loaded_part second = load_part(token, lane * together + step);
     for (std::int64_t entry = lane * together; entry < kept.values.extent(1); entry += step) {
       loaded_part const third = load_part(token, entry + 2 * step);
-      differentiate<0>(first.values, scaling_of(first.reference, factors, is_there));
+      differentiate<0>(first.values, factors_of(first.reference, factors, is_there));
       *reinterpret_cast<part*>(&kept.values(token, entry)) = first.values;
       std::int64_t const label = factors.label;
       if (label >= entry && label < entry + together && is_there) {
@@ -136,27 +136,27 @@ struct differentiate_softmaxes {
   }
 
   /// The factors of a part's values. Without `is_used` the gradient is 0, whatever the values are.
-  struct scaling {
+  struct value_factors {
     float by_value;
     float reference;
     bool is_used;
   };
-  TESSERA_FN scaling scaling_of(float reference, loss_token_factors const& factors, bool is_there) const {
+  TESSERA_FN value_factors factors_of(float reference, loss_token_factors const& factors, bool is_there) const {
     float const softmax = exp2(multiply_add(-factors.log_sum_exp, log2_e, reference));
     bool const is_used = factors.label >= 0;
-    return {is_there ? softmax * factors.by_softmax * map.inverse_temperature : detail::not_a_number, reference,
+    return {is_there ? softmax * factors.by_softmax * scaling.inverse_temperature : detail::not_a_number, reference,
             is_used || !is_there};
   }
 
   /// Differentiates the values of a part that begin with number I; it recurses, so that all indices are constants and
   /// values stay in registers.
   template <int I>
-  TESSERA_FN void differentiate(part& values, scaling const& by) const {
+  TESSERA_FN void differentiate(part& values, value_factors const& by) const {
     if constexpr (I < together) {
       auto const value = static_cast<float>(load(values.values[I]));
       float gradient = value * by.by_value;
-      if (map.cap > 0.0F && value > 0.0F) {
-        gradient *= map.slope((log2(value) + by.reference) / log2_e) / map.inverse_temperature;
+      if (scaling.cap > 0.0F && value > 0.0F) {
+        gradient *= scaling.slope((log2(value) + by.reference) / log2_e) / scaling.inverse_temperature;
       }
       values.values[I] = store<T>(by.is_used ? gradient : 0.0F);
       differentiate<I + 1>(values, by);
@@ -166,7 +166,7 @@ struct differentiate_softmaxes {
   TESSERA_FN float of_label(std::int64_t token, loss_token_factors const& factors) const {
     float const logit = targets[row_of[token]];
     float const softmax = exp2((logit - factors.log_sum_exp) * log2_e);
-    return (factors.by_softmax * softmax - factors.by_loss) * map.slope(logit);
+    return (factors.by_softmax * softmax - factors.by_loss) * scaling.slope(logit);
   }
 };
 

@@ -16,6 +16,7 @@
 #include <tessera/program/gemm/sum_maps.hpp>
 #include <tessera/program/loss/block_lists.hpp>
 #include <tessera/program/loss/logit_gradient.hpp>
+#include <tessera/program/loss/logit_map.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/token_factors.hpp>
 #include <tessera/tile/cuda/add_to_columns.cuh>
@@ -46,7 +47,7 @@ struct loss_tiles_of_part : listed_loss_tiles {
 };
 
 /// The epilogue that turns sums into gradients by logits, and marks the blocks of 128 x 128 that are kept.
-template <class T>
+template <class T, LogitMap Map = identity_logits>
 struct write_loss_gradient {
   /// The epilogue that writes results by TMA.
   using boxes = store_sums_by_boxes<T, plain_sum>;
@@ -54,7 +55,8 @@ struct write_loss_gradient {
   boxes target;  ///< tokens x entries of the part
   loss_part_range range;
   array_view<loss_token_factors const> tokens;
-  logit_map<T> map;
+  [[no_unique_address]] Map map;  ///< the map that logits go through; not last, where nvcc 13.0 miscounts sizes
+  logit_scaling<T> scaling;
   std::int32_t const* order;  ///< the entry in each place of the backward pass; null: entries are in their own order
   gradient_thresholds thresholds;
   float smoothing;
@@ -62,7 +64,6 @@ struct write_loss_gradient {
   bool has_entropies;                             ///< whether tokens have gradients by their entropies
   matrix_view<std::uint8_t> kept_for_hidden;      ///< blocks of tokens x blocks of the part
   matrix_view<std::uint8_t> kept_for_classifier;  ///< blocks of tokens x blocks of the part
-
   __device__ __forceinline__ void prepare() const { target.prepare(); }
   __device__ __forceinline__ void finish() const { target.finish(); }
 
@@ -75,10 +76,12 @@ struct write_loss_gradient {
                    2 * (lane % 4),
                    {row_of(place.row + lane / 4), row_of(place.row + lane / 4 + 8)},
                    {}};
-    make_logits(sums, part);
+    scale_sums(sums, part);
     clear_unused(sums, part);
     take_labels(sums, part);
-    if (map.cap > 0.0F || smoothing != 0.0F || has_entropies || is_far(part)) {
+    if constexpr (!leaves_logits<Map>) {
+      differentiate<kind::special>(sums, part, scratch);
+    } else if (scaling.cap > 0.0F || smoothing != 0.0F || has_entropies || is_far(part)) {
       differentiate<kind::special>(sums, part, scratch);
     } else if (thresholds.hidden > 0.0F || thresholds.classifier > 0.0F) {
       differentiate<kind::filtered>(sums, part, scratch);
@@ -90,8 +93,8 @@ struct write_loss_gradient {
  private:
   static constexpr float log2_e = 1.442695041F;
 
-  /// What the gradient of a tile takes: softmaxes alone, also the largest one of each block, or all that options can
-  /// ask for.
+  /// What the gradient of a tile takes: softmaxes alone, also the largest one of each block, or all that options and a
+  /// map can ask for.
   enum class kind { exact, filtered, special };
 
   /// The factors of a lane's row.
@@ -127,17 +130,17 @@ struct write_loss_gradient {
 
   /// Turns sums into logits, except for the division by the temperature.
   template <int Registers>
-  __device__ __forceinline__ void make_logits(float (&sums)[Registers], tile_part const& part) const {
-    if (map.bias.data != nullptr) {
+  __device__ __forceinline__ void scale_sums(float (&sums)[Registers], tile_part const& part) const {
+    if (scaling.bias.data != nullptr) {
       add_to_columns(sums, [&](std::int32_t further) {
         std::int32_t const at = part.lane + further;
-        return at < part.width ? static_cast<float>(load(map.bias[entry_at(part.place.column + at)])) : 0.0F;
+        return at < part.width ? static_cast<float>(load(scaling.bias[entry_at(part.place.column + at)])) : 0.0F;
       });
     }
-    if (map.cap > 0.0F) {
+    if (scaling.cap > 0.0F) {
 #pragma unroll
       for (int i = 0; i < Registers; ++i) {
-        sums[i] = map.capped(sums[i]);
+        sums[i] = scaling.capped(sums[i]);
       }
     }
   }
@@ -196,8 +199,8 @@ struct write_loss_gradient {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         float const spread = smoothing * inverse_vocabulary;
-        part.labels[half].gradient =
-            special_gradient(target[half], part, half, 1.0F - smoothing + spread, part.labels[half].apart);
+        part.labels[half].gradient = special_gradient(target[half], part, {half, part.labels[half].column},
+                                                      1.0F - smoothing + spread, part.labels[half].apart);
       }
     }
   }
@@ -206,10 +209,10 @@ struct write_loss_gradient {
   template <kind Kind, int Registers>
   __device__ __forceinline__ void differentiate(float const (&sums)[Registers], tile_part const& part,
                                                 scratch_type& scratch) const {
-    float const steepness = map.inverse_temperature * log2_e;
+    float const steepness = scaling.inverse_temperature * log2_e;
     float const shift[2] = {part.rows[0].log_sum_exp * log2_e, part.rows[1].log_sum_exp * log2_e};
-    float const factor[2] = {part.rows[0].by_softmax * map.inverse_temperature,
-                             part.rows[1].by_softmax * map.inverse_temperature};
+    float const factor[2] = {part.rows[0].by_softmax * scaling.inverse_temperature,
+                             part.rows[1].by_softmax * scaling.inverse_temperature};
 #pragma unroll
     for (int box = 0; box < Registers / 32; ++box) {
       float largest = 0.0F;
@@ -223,7 +226,9 @@ struct write_loss_gradient {
           float const sum = sums[32 * box + 2 * i + side];
           if constexpr (Kind == kind::special) {
             float apart;
-            pair[side] = special_gradient(sum, part, half, smoothing * inverse_vocabulary, apart);
+            int const at = 32 * box + 2 * i + side;
+            pair[side] = special_gradient(sum, part, {half, part.lane + at / 4 * 8 + at % 2},
+                                          smoothing * inverse_vocabulary, apart);
             largest = maximum_or_nan(largest, apart);
           } else {
             float const softmax = fast_exp2(sum * steepness - shift[half]);
@@ -269,11 +274,38 @@ struct write_loss_gradient {
     target.close_box(scratch, box, part.place, cache_policy::evict_first());
   }
 
-  /// The gradient of a sum with all that options can ask for. `wanted`: the probability that the entry should have.
-  __device__ __forceinline__ float special_gradient(float sum, tile_part const& part, int half, float wanted,
+  /// The place of a sum in the tile.
+  struct sum_place {
+    int half;             ///< which of the lane's rows
+    std::int32_t column;  ///< counted from the tile's first; -1: there is no such sum
+  };
+  /// A logit, and its derivative by what the map was given.
+  struct mapped_logit {
+    float value;
+    float slope;
+  };
+  /// Gives a logit of a row with a label to the map, if its entry exists and is not masked.
+  __device__ __forceinline__ mapped_logit map_logit(float scaled, tile_part const& part, sum_place at) const {
+    if constexpr (leaves_logits<Map>) {
+      return {scaled, 1.0F};
+    }
+    if (part.rows[at.half].label < 0 || scaled == -infinity || at.column < 0) {
+      return {scaled, 1.0F};
+    }
+    std::int32_t const token = part.place.row + static_cast<std::int32_t>(thread_index() % 32 / 4) + 8 * at.half;
+    std::int64_t const entry = entry_at(part.place.column + at.column);
+    return {map(scaled, token, entry), map.slope(scaled, token, entry)};
+  }
+
+  /// The gradient of a sum with all that options and a map can ask for. `wanted`: the probability that the entry should
+  /// have.
+  __device__ __forceinline__ float special_gradient(float sum, tile_part const& part, sum_place at, float wanted,
                                                     float& apart) const {
+    int const half = at.half;
     row_factors const& row = part.rows[half];
-    float const logit = sum * map.inverse_temperature;
+    float const scaled = sum * scaling.inverse_temperature;
+    mapped_logit const mapped = map_logit(scaled, part, at);
+    float const logit = mapped.value;
     float const log_softmax = logit - row.log_sum_exp;
     float const softmax = fast_exp2(log_softmax * log2_e);
     bool const is_used = row.label >= 0;
@@ -285,8 +317,8 @@ struct write_loss_gradient {
       gradient -= softmax == 0.0F ? 0.0F : token.by_entropy * softmax * (log_softmax + token.entropy);
     }
     float const slope =
-        map.cap > 0.0F && logit == -infinity ? 0.0F : map.slope(logit);  // 0 for entries that do not exist
-    return is_used ? gradient * slope : 0.0F;
+        scaling.cap > 0.0F && scaled == -infinity ? 0.0F : scaling.slope(scaled);  // 0 for entries that do not exist
+    return is_used ? gradient * (slope * mapped.slope) : 0.0F;
   }
 
   /// Marks a block as kept, for all of its tokens, if one value of the warp reaches the threshold.

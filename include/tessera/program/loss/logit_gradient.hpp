@@ -19,6 +19,7 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
+#include <tessera/program/loss/logit_map.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/view/array_view.hpp>
@@ -54,7 +55,7 @@ struct loss_gradient_part {
 
 /// Makes gradients by logits. Filter has the extents of a block, which divide those of the tile, as gradient_filter
 /// does.
-template <class Tile, class Filter>
+template <class Tile, class Filter, LogitMap Map = identity_logits>
 struct loss_gradient_tiles {
   using layout = loss_tile<Tile>;
   using value_type = typename layout::value_type;
@@ -72,7 +73,7 @@ struct loss_gradient_tiles {
     std::uint32_t for_classifier[blocks];  ///< how many elements of each block reach thresholds.classifier
   };
 
-  loss_logits<Tile> logits;
+  loss_logits<Tile, Map> logits;
   loss_token_list tokens;
   array_view<loss_row_gradient const> rows;  ///< the factors of each row of the list
   float smoothing;
@@ -131,14 +132,15 @@ struct loss_gradient_tiles {
     std::uint32_t for_hidden = 0;
     std::uint32_t for_classifier = 0;
     for (int column = first; column < last; ++column) {
-      float const logit = scratch.tile.logit(row, column);
-      float const log_softmax = logit - factors.log_sum_exp;
+      float const scaled = scratch.tile.logit(row, column);
+      std::int64_t const entry = part.first + first_column + column;
+      float const log_softmax = logits.mapped(scaled, first_row + row, entry) - factors.log_sum_exp;
       float const softmax = exp(log_softmax);
       float const apart = softmax - (column == label ? 1.0F - smoothing + spread : spread);
       float const information = softmax == 0.0F ? 0.0F : softmax * (log_softmax + factors.entropy);
       float const by_logit =
           factors.by_loss * apart + factors.by_log_sum_exp * softmax - factors.by_entropy * information;
-      scratch.tile.logit(row, column) = by_logit * logits.map.slope(logit);
+      scratch.tile.logit(row, column) = by_logit * logits.slope(scaled, first_row + row, entry);
       for_hidden += absolute(apart) < thresholds.hidden ? 0U : 1U;
       for_classifier += absolute(apart) < thresholds.classifier ? 0U : 1U;
       if (column + 1 == last || (column + 1) % block_columns == 0) {

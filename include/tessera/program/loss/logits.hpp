@@ -3,7 +3,7 @@
 /// portable forward and backward pass both make their logits here, by the same additions, so that they agree to the
 /// last bit.
 ///
-///     logit = cap * tanh((hidden . row + bias) / cap) / temperature
+///     logit = map(cap * tanh((hidden . row + bias) / cap) / temperature)
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/core/shape.hpp>
+#include <tessera/program/loss/logit_map.hpp>
 #include <tessera/tile/gemm_tile.hpp>
 #include <tessera/tile/multiply_staged.hpp>
 #include <tessera/tile/source/dense.hpp>
@@ -25,9 +26,9 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The map from sums of products to logits.
+/// What the options make of sums of products: a bias, a cap and a temperature. A LogitMap comes after it.
 template <class T>
-struct logit_map {
+struct logit_scaling {
   array_view<T const> bias;   ///< a value for each row of the classifier, or null
   float cap;                  ///< logits stay below it in magnitude; 0: no cap
   float inverse_temperature;  ///< logits are multiplied by it
@@ -83,23 +84,43 @@ struct loss_tile<gemm_tile<T, Shape, Host>> {
   using mma = gemm_tile<T, Shape, G>;
 };
 
-template <class Tile>
+/// Makes tiles of logits, which are still to go through a Map.
+template <class Tile, LogitMap Map = identity_logits>
 struct loss_logits {
   using layout = loss_tile<Tile>;
   using value_type = typename layout::value_type;
 
-  gathered<value_type> hidden;   ///< hidden states, in rows of the list of tokens
-  dense<value_type> classifier;  ///< vocabulary x channels
-  logit_map<value_type> map;     ///< from sums to logits
-
-  /// How many tiles cover the tokens.
+  gathered<value_type> hidden;    ///< hidden states, in rows of the list of tokens
+  dense<value_type> classifier;   ///< vocabulary x channels
+  [[no_unique_address]] Map map;  ///< from what the options make of sums to logits; not last, where nvcc 13.0 miscounts
+  logit_scaling<value_type> scaling;  ///< from sums to the map's arguments
+                                      /// How many tiles cover the tokens.
   TESSERA_FN constexpr std::int64_t row_tiles() const { return divide_up(hidden.rows(), std::int64_t{layout::rows}); }
   /// How many tiles cover the vocabulary.
   TESSERA_FN constexpr std::int64_t column_tiles() const {
     return divide_up(classifier.rows(), std::int64_t{layout::columns});
   }
 
-  /// Fills the tile of logits. Logits beyond the vocabulary stay as they are. Ends with a sync.
+  /// The logit of a row of the list and an entry, from what compute() has left for them.
+  TESSERA_FN float mapped(float scaled, std::int64_t row, std::int64_t entry) const {
+    if constexpr (leaves_logits<Map>) {
+      return scaled;
+    } else {
+      return scaled == -infinity ? scaled : map(scaled, hidden.order[row], entry);
+    }
+  }
+  /// The derivative of that logit by the sum of products.
+  TESSERA_FN float slope(float scaled, std::int64_t row, std::int64_t entry) const {
+    if constexpr (leaves_logits<Map>) {
+      return scaling.slope(scaled);
+    } else {
+      float const of_map = scaled == -infinity ? 1.0F : map.slope(scaled, hidden.order[row], entry);
+      return scaling.slope(scaled) * of_map;
+    }
+  }
+
+  /// Fills the tile with scaled sums, which mapped() makes logits. Those beyond the vocabulary stay as they are. Ends
+  /// with a sync.
   template <Group G>
   TESSERA_FN void compute(G const& group, std::int64_t first_row, std::int64_t first_column,
                           typename layout::scratch_type& scratch) const {
@@ -114,20 +135,20 @@ struct loss_logits {
       multiply_staged<mma>(group, scratch.a, scratch.b, sums);
     }
     group.sync();  // all lanes have read the logits before
-    mma::each(group, sums, keep{map, scratch, first_column, classifier.rows()});
+    mma::each(group, sums, keep{scaling, scratch, first_column, classifier.rows()});
     group.sync();
   }
 
  private:
   struct keep {
-    logit_map<value_type> const& map;
+    logit_scaling<value_type> const& scaling;
     typename layout::scratch_type& scratch;
     std::int64_t first_column;
     std::int64_t vocabulary;
 
     TESSERA_FN void operator()(int row, int column, float sum) const {
       if (first_column + column < vocabulary) {
-        scratch.logit(row, column) = map(sum, first_column + column);
+        scratch.logit(row, column) = scaling(sum, first_column + column);
       }
     }
   };

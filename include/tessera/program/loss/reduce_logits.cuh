@@ -24,6 +24,7 @@
 #include <tessera/program/loss/entry_marks.hpp>
 #include <tessera/program/loss/fold_rows.cuh>
 #include <tessera/program/loss/kept_softmaxes.hpp>
+#include <tessera/program/loss/logit_map.hpp>
 #include <tessera/program/loss/logit_reducer.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/row_fold.hpp>
@@ -44,8 +45,9 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Reduces rows of logits, and leaves marks and softmaxes where they are wanted. R: the Reducer.
-template <class T, LogitReducer R>
+/// Reduces rows of logits, and leaves marks and softmaxes where they are wanted. R: the Reducer. Softmaxes are kept
+/// only of logits that no Map changes.
+template <class T, LogitReducer R, LogitMap Map = identity_logits>
 struct reduce_loss_rows {
   using state_type = typename R::state_type;
   /// What is kept of a row from tile to tile.
@@ -58,11 +60,11 @@ struct reduce_loss_rows {
   loss_token_list tokens;
   matrix_view<state_type> states;  ///< schedule.states() x rows of the list of tokens
   array_view<float> targets;       ///< where the logit of each label goes
-  logit_map<T> map;
-  std::int32_t vocabulary;  ///< entries of the vocabulary
+  logit_scaling<T> scaling;
+  std::int32_t vocabulary;        ///< entries of the vocabulary
+  [[no_unique_address]] Map map;  ///< the map that logits go through; not last, where nvcc 13.0 miscounts sizes
   loss_marks marks;
   kept_softmaxes<T> softmaxes;  ///< where softmaxes go; null: none are kept
-
   __device__ __forceinline__ void prepare() const {}
   __device__ __forceinline__ void finish() const {}
 
@@ -77,13 +79,15 @@ struct reduce_loss_rows {
     if (part.before == 0) {
       open(place.row, scratch);
     }
-    map_sums(sums, place.column);
+    scale_sums(sums, place.column);
+    if constexpr (!leaves_logits<Map>) {
+      map_logits(sums, place);
+    }
     float largest_of_group[2][groups<Registers>];
     find_largest(sums, largest_of_group);
     float largest[2];
     find_largest_of_rows(largest_of_group, largest);
-    row_place const values{place.column + 2 * static_cast<std::int32_t>(thread_index() % 4), vocabulary,
-                           map.inverse_temperature};
+    row_place const values{place.column + 2 * static_cast<std::int32_t>(thread_index() % 4), vocabulary, steepness()};
     state_type const found = fold_rows<R>(sums, largest, values, scratch.of_row[own_row()].state);
     pick_targets(sums, place, scratch);
     keep(part, found, scratch);
@@ -97,7 +101,7 @@ struct reduce_loss_rows {
     if (part.is_last) {
       close(part, place.row, scratch);
     }
-    if constexpr (sizeof(T) == 2) {
+    if constexpr (sizeof(T) == 2 && leaves_logits<Map>) {
       if (softmaxes.are_wanted()) {
         keep_exponentials(sums, largest, place);
       }
@@ -156,22 +160,45 @@ struct reduce_loss_rows {
     }
   }
 
+  /// The factor that is still missing from logits in registers: 1 where a map has made them.
+  __device__ __forceinline__ float steepness() const {
+    if constexpr (leaves_logits<Map>) {
+      return scaling.inverse_temperature;
+    } else {
+      return 1.0F;
+    }
+  }
+
+  /// Gives logits to the map, except for minus infinities. Rows beyond the last token get what the map makes of it.
+  template <int Registers>
+  __device__ __forceinline__ void map_logits(float (&sums)[Registers], box_place place) const {
+    auto const lane = static_cast<std::int32_t>(thread_index() % 32);
+    auto const last = static_cast<std::int32_t>(tokens.row_of.size()) - 1;
+    std::int32_t const token[2] = {min(place.row + lane / 4, last), min(place.row + lane / 4 + 8, last)};
+    std::int32_t const entry = place.column + 2 * (lane % 4);
+#pragma unroll
+    for (int i = 0; i < Registers; ++i) {
+      float const scaled = sums[i] * scaling.inverse_temperature;
+      sums[i] = scaled == -infinity ? scaled : map(scaled, token[i / 2 % 2], entry + i / 4 * 8 + i % 2);
+    }
+  }
+
   /// Turns sums into logits, except for the division by the temperature. Columns beyond the vocabulary become minus
   /// infinity.
   template <int Registers>
-  __device__ __forceinline__ void map_sums(float (&sums)[Registers], std::int32_t first_column) const {
+  __device__ __forceinline__ void scale_sums(float (&sums)[Registers], std::int32_t first_column) const {
     std::int32_t const column = first_column + 2 * static_cast<std::int32_t>(thread_index() % 4);
-    if (map.bias.data != nullptr) {
+    if (scaling.bias.data != nullptr) {
       add_to_columns(sums, [&](std::int32_t further) {
         std::int32_t const at = column + further;
-        return at < vocabulary ? static_cast<float>(load(map.bias[at])) : 0.0F;
+        return at < vocabulary ? static_cast<float>(load(scaling.bias[at])) : 0.0F;
       });
     }
-    if (map.cap > 0.0F) {
-      float const factor = 2.0F * log2_e * fast_reciprocal(map.cap);
+    if (scaling.cap > 0.0F) {
+      float const factor = 2.0F * log2_e * fast_reciprocal(scaling.cap);
 #pragma unroll
       for (int i = 0; i < Registers; ++i) {
-        sums[i] = map.cap - 2.0F * map.cap * fast_reciprocal(fast_exp2(sums[i] * factor) + 1.0F);  // cap * tanh
+        sums[i] = scaling.cap - 2.0F * scaling.cap * fast_reciprocal(fast_exp2(sums[i] * factor) + 1.0F);  // cap * tanh
       }
     }
     if (first_column + 2 * Registers > vocabulary) {
@@ -238,7 +265,7 @@ struct reduce_loss_rows {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (is_here(beyond[half])) {
-        targets[row_of(place.row + lane / 4 + 8 * half)] = target[half] * map.inverse_temperature;
+        targets[row_of(place.row + lane / 4 + 8 * half)] = target[half] * steepness();
       }
     }
   }
@@ -275,7 +302,7 @@ struct reduce_loss_rows {
     sync_warp();
     if (thread_index() % 4 < 2) {
       kept.bound = updated;
-      kept.floor = (lowered + fast_log2(marks.threshold)) * fast_reciprocal(map.inverse_temperature * log2_e);
+      kept.floor = (lowered + fast_log2(marks.threshold)) * fast_reciprocal(steepness() * log2_e);
     }
   }
 
@@ -323,7 +350,7 @@ struct reduce_loss_rows {
       return;
     }
     auto const lane = static_cast<std::int32_t>(thread_index() % 32);
-    float const factor = map.inverse_temperature * log2_e;
+    float const factor = scaling.inverse_temperature * log2_e;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       std::int32_t const token = place.row + lane / 4 + 8 * half;

@@ -15,6 +15,7 @@
 #include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
+#include <tessera/program/loss/logit_map.hpp>
 #include <tessera/program/loss/logit_reducer.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/tokens.hpp>
@@ -28,7 +29,7 @@ inline namespace v0 {
 
 /// Reduces rows of logits and picks the labels' logits. Tile: see program/loss/logits.hpp. R: a Reducer of floats or of
 /// placed_value<float>.
-template <class Tile, LogitReducer R>
+template <class Tile, LogitReducer R, LogitMap Map = identity_logits>
 struct loss_tiles {
   using layout = loss_tile<Tile>;
   using state_type = typename R::state_type;
@@ -38,7 +39,7 @@ struct loss_tiles {
     state_type of_lane[lanes - layout::rows + 1];  ///< states of lanes beyond the first of each row
   };
 
-  loss_logits<Tile> logits;
+  loss_logits<Tile, Map> logits;
   loss_token_list tokens;
   R reducer;
   matrix_view<state_type> states;  ///< splits x rows of the list of tokens
@@ -94,10 +95,12 @@ struct loss_tiles {
     for (int i = 0; i < left; ++i) {
       push_placed(
           reducer, state,
-          placed_value<float>{scratch.logit(row, first + i), static_cast<std::int32_t>(first_column + first + i)});
+          placed_value<float>{logits.mapped(scratch.logit(row, first + i), first_row + row, first_column + first + i),
+                              static_cast<std::int32_t>(first_column + first + i)});
     }
     if (label >= 0 && label < left) {
-      targets[first_row + row] = scratch.logit(row, first + static_cast<int>(label));
+      float const scaled = scratch.logit(row, first + static_cast<int>(label));
+      targets[first_row + row] = logits.mapped(scaled, first_row + row, tokens.labels[first_row + row]);
     }
   }
 };

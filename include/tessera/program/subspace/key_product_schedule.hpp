@@ -2,8 +2,8 @@
 /// The schedules of the two products of a prompt's keys that program/subspace/key_products.cuh computes, and where
 /// their operands begin:
 ///
-///     gram_works          K^T K in tiles of 256 x 256 on and above the diagonal, 2048 tokens at a time
-///     projection_works    K Q in tiles of 256 tokens, over all channels
+///     gram_schedule        K^T K in tiles of 256 x 256 on and above the diagonal, 2048 tokens at a time
+///     projection_schedule  K Q in tiles of 256 tokens, over all channels
 ///
 /// Keys are heads x tokens x channels; channel c of all heads is channel c % channels of head c / channels. Boxes have
 /// 64 tokens and 64 channels, so that heads must have a multiple of 64 channels. A cluster of two thread blocks
@@ -33,7 +33,7 @@ struct head_work_item {
 inline constexpr int head_box = 64;
 
 /// The schedule of the products of channels with each other, over some of the tokens.
-struct gram_works {
+struct gram_schedule {
   static constexpr std::int32_t tile = 256;  ///< channels of a side of a tile
   /// Tokens whose products are summed in registers.
   static constexpr std::int32_t part_tokens = 2048;
@@ -75,41 +75,41 @@ struct gram_works {
   }
 
   /// The coordinates in a of 64 tokens by 64 channels, from channel `row` of the tile's rows on.
-  [[nodiscard]] TESSERA_FN constexpr head_place a_place(head_work_item const& work, std::int32_t row,
-                                                        std::int32_t k_tile) const {
-    return place_of(work.row * tile + row, work, k_tile * head_box);
+  [[nodiscard]] TESSERA_FN constexpr head_place a_coordinate(head_work_item const& item, std::int32_t row,
+                                                             std::int32_t k_tile) const {
+    return coordinate_of(item.row * tile + row, item, k_tile * head_box);
   }
   /// The coordinates in b of tokens, from token `depth` of the k-tile on, by 64 channels, from channel `column` of the
   /// tile's columns on.
-  [[nodiscard]] TESSERA_FN constexpr head_place b_place(head_work_item const& work, std::int32_t column,
-                                                        std::int32_t depth, std::int32_t k_tile) const {
-    return place_of(work.column * tile + column, work, k_tile * head_box + depth);
+  [[nodiscard]] TESSERA_FN constexpr head_place b_coordinate(head_work_item const& item, std::int32_t column,
+                                                             std::int32_t depth, std::int32_t k_tile) const {
+    return coordinate_of(item.column * tile + column, item, k_tile * head_box + depth);
   }
 
   /// The coordinates in a of the next k-tile, without a division.
-  [[nodiscard]] TESSERA_FN constexpr head_place next_a(head_place place) const {
-    return {place.column, place.row + head_box, place.head};
+  [[nodiscard]] TESSERA_FN constexpr head_place next_a(head_place at) const {
+    return {at.column, at.row + head_box, at.head};
   }
   /// The coordinates in b of the next k-tile, without a division.
-  [[nodiscard]] TESSERA_FN constexpr head_place next_b(head_place place) const { return next_a(place); }
+  [[nodiscard]] TESSERA_FN constexpr head_place next_b(head_place at) const { return next_a(at); }
 
   /// The index of an element of a tile in the parts' sums.
-  [[nodiscard]] TESSERA_FN constexpr std::int64_t element(head_work_item const& work, std::int32_t row,
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t element(head_work_item const& item, std::int32_t row,
                                                           std::int32_t column) const {
     std::int64_t const number =
-        std::int64_t{work.part} * tiles() + index_in_triangle(work.row, work.column, tiles_across());
+        std::int64_t{item.part} * tiles() + index_in_triangle(item.row, item.column, tiles_across());
     return number * tile_elements + row * tile + column;
   }
 
  private:
-  [[nodiscard]] TESSERA_FN constexpr head_place place_of(std::int32_t channel, head_work_item const& work,
-                                                         std::int32_t token) const {
-    return {channel % channels, first + work.part * part_tokens + token, channel / channels};
+  [[nodiscard]] TESSERA_FN constexpr head_place coordinate_of(std::int32_t channel, head_work_item const& item,
+                                                              std::int32_t token) const {
+    return {channel % channels, first + item.part * part_tokens + token, channel / channels};
   }
 };
 
 /// The schedule of the products of keys and directions.
-struct projection_works {
+struct projection_schedule {
   static constexpr std::int32_t tile = 256;  ///< tokens of a tile
 
   std::int32_t channels;  ///< channels of a head
@@ -123,25 +123,25 @@ struct projection_works {
     return {index, 0, 0, divide_up(width, head_box)};
   }
   /// The coordinates in a of 64 tokens, from token `row` of the tile on, by 64 channels.
-  [[nodiscard]] TESSERA_FN constexpr head_place a_place(head_work_item const& work, std::int32_t row,
-                                                        std::int32_t k_tile) const {
+  [[nodiscard]] TESSERA_FN constexpr head_place a_coordinate(head_work_item const& item, std::int32_t row,
+                                                             std::int32_t k_tile) const {
     std::int32_t const channel = k_tile * head_box;
-    return {channel % channels, work.row * tile + row, channel / channels};
+    return {channel % channels, item.row * tile + row, channel / channels};
   }
   /// The coordinates in b, the directions, which are one head: rows are channels, from channel `depth` of the k-tile
   /// on.
-  [[nodiscard]] TESSERA_FN constexpr head_place b_place(head_work_item const&, std::int32_t column, std::int32_t depth,
-                                                        std::int32_t k_tile) const {
+  [[nodiscard]] TESSERA_FN constexpr head_place b_coordinate(head_work_item const&, std::int32_t column,
+                                                             std::int32_t depth, std::int32_t k_tile) const {
     return {column, k_tile * head_box + depth, 0};
   }
   /// The coordinates in a of the next k-tile, without a division.
-  [[nodiscard]] TESSERA_FN constexpr head_place next_a(head_place place) const {
-    bool const is_last = place.column + head_box == channels;
-    return {is_last ? 0 : place.column + head_box, place.row, is_last ? place.head + 1 : place.head};
+  [[nodiscard]] TESSERA_FN constexpr head_place next_a(head_place at) const {
+    bool const is_last = at.column + head_box == channels;
+    return {is_last ? 0 : at.column + head_box, at.row, is_last ? at.head + 1 : at.head};
   }
   /// The coordinates in b of the next k-tile, without a division.
-  [[nodiscard]] TESSERA_FN constexpr head_place next_b(head_place place) const {
-    return {place.column, place.row + head_box, 0};
+  [[nodiscard]] TESSERA_FN constexpr head_place next_b(head_place at) const {
+    return {at.column, at.row + head_box, 0};
   }
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `head_products`: the products of a prompt's keys by sm_90a's tensor cores, with each other (gram_works) and with
-/// directions (projection_works). Keys are heads x tokens x channels, of any strides.
+/// `head_products`: the products of a prompt's keys by sm_90a's tensor cores, with each other (gram_schedule) and with
+/// directions (projection_schedule). Keys are heads x tokens x channels, of any strides.
 ///
 /// Clusters of two thread blocks compute one tile of 256 x columns after the other. The kernel is warp-specialised: as
 /// in gemm_cooperative, one thread of each block issues TMA loads of pipeline stages, 64 deep, and two warpgroups
@@ -39,8 +39,8 @@ struct head_products_policy {
   int stages;           ///< pipeline stages in shared memory, each 64 deep
 };
 
-/// Multiplies keys. Works: the schedule, gram_works or projection_works.
-template <class T, class Works, class Epilogue, head_products_policy Policy>
+/// Multiplies keys. Schedule: gram_schedule or projection_schedule.
+template <class T, class Schedule, class Epilogue, head_products_policy Policy>
 struct head_products {
   static_assert(sizeof(T) == 2, "tessera: this program multiplies elements of 2 bytes");
   using shape = warpgroup_gemm_shape;
@@ -69,7 +69,7 @@ struct head_products {
 
   tensor_map a;       ///< boxes of 64 x 64
   tensor_map b;       ///< boxes of 32 x 64
-  Works works;        ///< the schedule, gram_works or projection_works
+  Schedule schedule;  ///< the schedule, gram_schedule or projection_schedule
   Epilogue epilogue;  ///< what is done with sums
 
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t block,
@@ -78,16 +78,16 @@ struct head_products {
       prepare(scratch);
     }
     sync_cluster();
-    auto const first_work = static_cast<std::int32_t>(block / 2);
+    auto const first_item = static_cast<std::int32_t>(block / 2);
     int const warpgroup = uniform(group.lane / shape::warpgroup);
     if (warpgroup == 0) {
       lower_registers<producer_registers>();
       if (group.lane == 0) {
-        produce(scratch, first_work);
+        produce(scratch, first_item);
       }
     } else {
       raise_registers<consumer_registers>();
-      consume(scratch, first_work, warpgroup - 1, group.lane % shape::warpgroup);
+      consume(scratch, first_item, warpgroup - 1, group.lane % shape::warpgroup);
     }
     sync_warp();
     sync_cluster();  // no block ends while the other one still writes to its shared memory
@@ -110,14 +110,14 @@ struct head_products {
   /// The distance from a work item of a cluster to its next one.
   __device__ __forceinline__ static std::int32_t stride() { return static_cast<std::int32_t>(blocks_in_grid()) / 2; }
 
-  __device__ __forceinline__ void produce(scratch_type& scratch, std::int32_t first_work) const {
+  __device__ __forceinline__ void produce(scratch_type& scratch, std::int32_t first_item) const {
     auto const own = static_cast<std::int32_t>(rank_in_cluster());
-    std::int32_t const count = works.count();
+    std::int32_t const count = schedule.count();
     place_type place;
-    for (std::int32_t index = first_work; index < count; index += stride()) {
-      head_work_item const work = works.at(index);
-      places at = first_places(work, own);
-      for (std::int32_t k_tile = 0; k_tile < work.k_tiles; ++k_tile) {
+    for (std::int32_t index = first_item; index < count; index += stride()) {
+      head_work_item const item = schedule.at(index);
+      coordinates at = first_coordinates(item, own);
+      for (std::int32_t k_tile = 0; k_tile < item.k_tiles; ++k_tile) {
         load_stage(scratch, at, own, place);
         place.advance();
       }
@@ -126,25 +126,25 @@ struct head_products {
 
   /// The coordinates of the boxes of the next stage. They are updated step by step, since the one thread that issues
   /// copies has no time to divide for each.
-  struct places {
+  struct coordinates {
     head_place a[shape::consumers];
     head_place b[boxes];
   };
 
-  __device__ __forceinline__ places first_places(head_work_item const& work, std::int32_t own) const {
-    places found;
+  __device__ __forceinline__ coordinates first_coordinates(head_work_item const& item, std::int32_t own) const {
+    coordinates found;
 #pragma unroll
     for (int i = 0; i < shape::consumers; ++i) {
-      found.a[i] = works.a_place(work, own * shape::block_rows + i * box, 0);
+      found.a[i] = schedule.a_coordinate(item, own * shape::block_rows + i * box, 0);
     }
 #pragma unroll
     for (int i = 0; i < boxes; ++i) {
-      found.b[i] = works.b_place(work, i * box, own * shared_rows, 0);
+      found.b[i] = schedule.b_coordinate(item, i * box, own * shared_rows, 0);
     }
     return found;
   }
 
-  __device__ __forceinline__ void load_stage(scratch_type& scratch, places& at, std::int32_t own,
+  __device__ __forceinline__ void load_stage(scratch_type& scratch, coordinates& at, std::int32_t own,
                                              place_type const& place) const {
     constexpr std::uint16_t everyone = 3;
     shared_barrier& full = scratch.full[place.stage];
@@ -153,29 +153,29 @@ struct head_products {
 #pragma unroll
     for (int i = 0; i < shape::consumers; ++i) {
       load_head_box(scratch.a[place.stage][i], a, full, at.a[i]);
-      at.a[i] = works.next_a(at.a[i]);
+      at.a[i] = schedule.next_a(at.a[i]);
     }
 #pragma unroll
     for (int i = 0; i < boxes; ++i) {
       load_head_box_for_cluster(scratch.b[place.stage][i] + own * (box_bytes / 2), b, full, at.b[i], everyone);
-      at.b[i] = works.next_b(at.b[i]);
+      at.b[i] = schedule.next_b(at.b[i]);
     }
   }
 
-  __device__ __forceinline__ void consume(scratch_type& scratch, std::int32_t first_work, int consumer,
+  __device__ __forceinline__ void consume(scratch_type& scratch, std::int32_t first_item, int consumer,
                                           int lane) const {
     auto const own = static_cast<std::int32_t>(rank_in_cluster());
     int const warp = uniform(lane / 32);
     std::int32_t const row = own * shape::block_rows + consumer * box + warp * 16;
-    std::int32_t const count = works.count();
+    std::int32_t const count = schedule.count();
     place_type place;
     typename mma::sum_type sums[mma::registers];
-    for (std::int32_t index = first_work; index < count; index += stride()) {
-      head_work_item work = works.at(index);
+    for (std::int32_t index = first_item; index < count; index += stride()) {
+      head_work_item item = schedule.at(index);
       // So that the compiler knows that it is the same in all lanes.
-      work.k_tiles = uniform(work.k_tiles);
-      multiply_tile(scratch, consumer, place, sums, work.k_tiles);
-      epilogue(sums, work, row, scratch.of_warp[4 * consumer + warp]);
+      item.k_tiles = uniform(item.k_tiles);
+      multiply_tile(scratch, consumer, place, sums, item.k_tiles);
+      epilogue(sums, item, row, scratch.of_warp[4 * consumer + warp]);
     }
     epilogue.finish();
   }

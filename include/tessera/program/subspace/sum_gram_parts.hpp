@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `add_gram_parts`: adds the sums of parts of the tokens, in the layout of gram_works, to gram, part after part, on
+/// `add_gram_parts`: adds the sums of parts of the tokens, in the layout of gram_schedule, to gram, part after part, on
 /// both sides of the diagonal. A group for each 32 x 32 elements on or above the diagonal.
 #pragma once
 
@@ -23,7 +23,7 @@ struct add_gram_parts {
     float sums[block][block + 1];  ///< sums, to be transposed for the other side of the diagonal
   };
 
-  gram_works works;               ///< the schedule of the sums
+  gram_schedule schedule;         ///< the schedule of the sums
   array_view<float const> parts;  ///< the sums of the parts
   matrix_view<float> gram;        ///< width x width
 
@@ -39,7 +39,7 @@ struct add_gram_parts {
         std::int32_t const row = first_row + at / block;
         std::int32_t const column = first_column + at % block;
         float total = 0.0F;
-        if (row <= column && column < works.width) {
+        if (row <= column && column < schedule.width) {
           total = sum_of(row, column);
           gram(row, column) = total;
         }
@@ -51,7 +51,7 @@ struct add_gram_parts {
       for (std::int32_t at = lane; at < block * block; at += lanes) {
         std::int32_t const row = first_row + at % block;
         std::int32_t const column = first_column + at / block;
-        if (row < column && column < works.width) {
+        if (row < column && column < schedule.width) {
           gram(column, row) = scratch.sums[at % block][at / block];
         }
       }
@@ -59,14 +59,16 @@ struct add_gram_parts {
   }
 
  private:
-  TESSERA_FN constexpr std::int64_t blocks() const { return divide_up(std::int64_t{works.width}, std::int64_t{block}); }
+  TESSERA_FN constexpr std::int64_t blocks() const {
+    return divide_up(std::int64_t{schedule.width}, std::int64_t{block});
+  }
 
   TESSERA_FN float sum_of(std::int32_t row, std::int32_t column) const {
-    std::int64_t const first =
-        works.element({row / works.tile, column / works.tile, 0, 0}, row % works.tile, column % works.tile);
-    std::int64_t const step = works.tiles() * works.tile_elements;
+    std::int64_t const first = schedule.element({row / schedule.tile, column / schedule.tile, 0, 0},
+                                                row % schedule.tile, column % schedule.tile);
+    std::int64_t const step = schedule.tiles() * schedule.tile_elements;
     float total = gram(row, column);
-    for (std::int32_t part = 0; part < works.parts(); ++part) {
+    for (std::int32_t part = 0; part < schedule.parts(); ++part) {
       total += parts[first + part * step];
     }
     return total;

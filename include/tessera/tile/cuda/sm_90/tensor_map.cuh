@@ -84,6 +84,12 @@ inline encode_tiled find_encode_tiled(char const* function) {
   return reinterpret_cast<encode_tiled>(entry);
 }
 
+/// The driver's function, looked up once in a process: a call makes a dozen maps.
+inline encode_tiled encode_tiled_of_driver(char const* function) {
+  static encode_tiled const found = find_encode_tiled(function);
+  return found;
+}
+
 }  // namespace detail
 
 /// Whether TMA can address a matrix: rows next to each other in memory begin at multiples of 16 bytes, elements of a
@@ -119,7 +125,7 @@ template <class T>
   cuuint32_t const steps[2] = {1, 1};
   using element = std::remove_const_t<T>;
   tensor_map made{};
-  CUresult const result = detail::find_encode_tiled(function)(
+  CUresult const result = detail::encode_tiled_of_driver(function)(
       &made.map, detail::tensor_map_type<element>(), 2, const_cast<element*>(matrix.data), extents, strides, sizes,
       steps, CU_TENSOR_MAP_INTERLEAVE_NONE, detail::tensor_map_swizzle(swizzle), tensor_map_l2,
       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
