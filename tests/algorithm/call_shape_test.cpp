@@ -12,11 +12,13 @@
 #include <tessera/algorithm/paged_cache/kivi_cache.hpp>
 #include <tessera/algorithm/weights/compressed_linear.hpp>
 #include <tessera/algorithm/weights/parameter_store.hpp>
+#include <tessera/cut_cross_entropy.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/minicache.hpp>
 #include <tessera/neuzip.hpp>
 #include <tessera/sage_attention2.hpp>
+#include <tessera/shadow_kv.hpp>
 
 #include "support/catch.hpp"
 
@@ -99,6 +101,26 @@ concept CachesTokens = PlansItself<A, Exec, cache_extents, typename A::options_t
   static_cast<attend_type<A, Exec>>(&A::attend);
 };
 
+template <class A, class Exec>
+concept ComputesLosses = requires(Exec const& exec, linear_loss_shape const& shape,
+                                  linear_loss_options const& options) {
+  { A::plan_forward(exec, shape) } -> std::same_as<workspace_plan>;
+  { A::plan_forward(exec, shape, options) } -> std::same_as<workspace_plan>;
+  { A::plan_backward(exec, shape) } -> std::same_as<workspace_plan>;
+  { A::plan_backward(exec, shape, options) } -> std::same_as<workspace_plan>;
+};
+
+/// A cache in two memories, the device's and the host's.
+template <class A, class Exec, class Plan = typename A::template plan_type<bfloat16>>
+concept OffloadsTokens = requires(Exec const& exec, offload_shape const& shape, offload_options const& options,
+                                  Plan const& plan, array_view<std::byte> memory) {
+  { A::template plan<bfloat16>(exec, shape) } -> std::same_as<Plan>;
+  { A::template plan<bfloat16>(exec, shape, options) } -> std::same_as<Plan>;
+  { A::plan_prefill(exec, plan) } -> std::same_as<workspace_plan>;
+  { A::plan_decode(exec, plan) } -> std::same_as<workspace_plan>;
+  A::open(exec, plan, memory, memory);
+};
+
 template <class Exec>
 constexpr void check_calls() {
   static_assert(CodesWeights<neuzip, Exec>);
@@ -109,6 +131,8 @@ constexpr void check_calls() {
   static_assert(QuantizesHeads<sage_attention2, Exec>);
   static_assert(CachesTokens<minicache, Exec>);
   static_assert(CachesTokens<kivi_cache, Exec>);
+  static_assert(ComputesLosses<cut_cross_entropy, Exec>);
+  static_assert(OffloadsTokens<shadow_kv, Exec>);
 }
 template void check_calls<cpu>();
 
@@ -132,4 +156,9 @@ TEST_CASE("a plan names the function that it is for", "[host]") {
   CHECK(cache.plan_append(exec, {.sequences = 1}).function() == "cross_layer_cache.append");
   CHECK(cache.plan_seal(exec, 1).function() == "cross_layer_cache.seal");
   CHECK(cache.plan_attend(exec, shape).function() == "cross_layer_cache.attend");
+  CHECK(cut_cross_entropy::plan_forward(exec, {10, 100, 64}).function() == "linear_loss.forward");
+  CHECK(cut_cross_entropy::plan_backward(exec, {10, 100, 64}).function() == "linear_loss.backward");
+  auto const offloaded = shadow_kv::plan<bfloat16>(exec, {2, 2, 64, {1024}});
+  CHECK(shadow_kv::plan_prefill(exec, offloaded).function() == "offloaded_cache.prefill");
+  CHECK(shadow_kv::plan_decode(exec, offloaded).function() == "offloaded_cache.decode");
 }

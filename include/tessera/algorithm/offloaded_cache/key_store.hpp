@@ -59,9 +59,9 @@ struct offload_workspaces {
   /// Pinned memory of the cache; empty if nothing is kept on the host.
   workspace_plan host{"offloaded_cache, pinned memory of the host"};
   /// For a prompt and for refit(): plan_prefill() of the cache gives it.
-  workspace_plan prompt{"offloaded_cache, workspace of a prompt"};
+  workspace_plan prompt{"offloaded_cache.prefill"};
   /// For a step of decoding: plan_decode() of the cache gives it.
-  workspace_plan step{"offloaded_cache, workspace of a step"};
+  workspace_plan step{"offloaded_cache.decode"};
 };
 
 namespace detail {
