@@ -19,7 +19,7 @@ foreach(layer algorithm program tuning)
     list(APPEND folders ${layer}/${family})
   endforeach()
 endforeach()
-list(APPEND folders program/offloaded_cache/portable testing testing/laws)
+list(APPEND folders testing testing/laws)
 
 set(title_. "The papers' methods, and what is for all headers")
 set(title_concepts "Concepts: what a type must have, and the laws it keeps")
@@ -49,8 +49,6 @@ foreach(family IN LISTS families)
   set(title_program/${family} "Programs: ${of_${family}}")
   set(title_tuning/${family} "Tuning: ${of_${family}}")
 endforeach()
-set(title_program/offloaded_cache/portable
-  "Programs: ${of_offloaded_cache}, by programs that have no faster form")
 set(title_testing "For tests: data, references, the adversary")
 set(title_testing/laws "For tests: the laws of concepts")
 

@@ -22,7 +22,7 @@
 #include <tessera/exec/run.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/offloaded_cache/cache_memory.hpp>
-#include <tessera/program/offloaded_cache/portable/store_keys.hpp>
+#include <tessera/program/offloaded_cache/detail/store_keys.hpp>
 #include <tessera/program/offloaded_cache/rebuild_keys.hpp>
 #include <tessera/program/offloaded_cache/value_record.hpp>
 #include <tessera/view/array_view.hpp>

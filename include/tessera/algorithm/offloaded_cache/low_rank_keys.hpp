@@ -36,7 +36,7 @@
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/offloaded_cache/archive_chunks.hpp>
 #include <tessera/program/offloaded_cache/cache_memory.hpp>
-#include <tessera/program/offloaded_cache/portable/project_keys.hpp>
+#include <tessera/program/offloaded_cache/detail/project_keys.hpp>
 #include <tessera/program/offloaded_cache/rebuild_keys.hpp>
 #include <tessera/program/offloaded_cache/refit_keys.hpp>
 #include <tessera/project/low_rank.hpp>

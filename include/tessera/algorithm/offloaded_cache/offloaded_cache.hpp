@@ -41,7 +41,7 @@
 #include <tessera/program/offloaded_cache/archive_chunks.hpp>
 #include <tessera/program/offloaded_cache/assign_slots.hpp>
 #include <tessera/program/offloaded_cache/attend_chunks.hpp>
-#include <tessera/program/offloaded_cache/portable/given_chunks.hpp>
+#include <tessera/program/offloaded_cache/detail/given_chunks.hpp>
 #include <tessera/program/offloaded_cache/prefill.hpp>
 #include <tessera/program/offloaded_cache/rebuild_keys.hpp>
 #include <tessera/program/offloaded_cache/score_chunks.hpp>

@@ -13,7 +13,7 @@
 #include <tessera/algorithm/subspace/factorize_keys.hpp>
 #include <tessera/concepts/scalar.hpp>
 #include <tessera/program/offloaded_cache/cache_memory.hpp>
-#include <tessera/program/offloaded_cache/portable/given_chunks.hpp>
+#include <tessera/program/offloaded_cache/detail/given_chunks.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/view.hpp>
 

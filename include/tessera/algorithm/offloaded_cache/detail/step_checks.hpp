@@ -8,7 +8,7 @@
 #include <tessera/concepts/chunk_selector.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/program/offloaded_cache/cache_memory.hpp>
-#include <tessera/program/offloaded_cache/portable/given_chunks.hpp>
+#include <tessera/program/offloaded_cache/detail/given_chunks.hpp>
 #include <tessera/select/given_chunks.hpp>
 #include <tessera/view/view.hpp>
 
