@@ -14,6 +14,7 @@
 #include <tessera/exec/cpu.hpp>
 #include <tessera/project/low_rank.hpp>
 #include <tessera/quantize/symmetric.hpp>
+#include <tessera/reduce/mean.hpp>
 #include <tessera/select/keep_outliers.hpp>
 #include <tessera/select/landmark.hpp>
 #include <tessera/select/random.hpp>
@@ -101,6 +102,28 @@ struct counted_keys : exact_keys {
   }
 };
 static_assert(KeyStore<counted_keys>);
+
+/// A reader's own selector: means of channels count if they are above a threshold, and a share of the chunks is taken,
+/// or six of them.
+struct above_threshold {
+  using landmark_type = float;
+  using group_type = group_max;
+  static constexpr int chunk = 8;
+
+  float threshold = 0.0F;
+  float share = 0.0F;
+
+  [[nodiscard]] mean_reducer<float> summary() const { return {}; }
+  [[nodiscard]] float landmark(counted_sum<float> const& summarised) const {
+    float const mean = summary().value(summarised);
+    return std::abs(mean) >= threshold ? mean : 0.0F;
+  }
+  [[nodiscard]] float score(float query, float landmark) const { return query * landmark; }
+  [[nodiscard]] std::int64_t budget(std::int64_t candidates) const {
+    return share > 0.0F ? static_cast<std::int64_t>(share * static_cast<float>(candidates))
+                        : std::min(candidates, std::int64_t{6});
+  }
+};
 
 /// The tokens of which a step reads a chunk that it selected, and those that it reads in any case.
 struct token_sets {
@@ -364,6 +387,27 @@ TEST_CASE("a Projector that does not fit its keys is refused", "[host]") {
   using method = method_with<low_rank_keys<some_channels<8>>>;
   CHECK_THROWS_WITH(method::plan<float>(exec, {6, 2, 16, {500}}, {.keeps_products = true}),
                     contains("keeps_products is 1 but only low_rank<rank>"));
+}
+
+TEST_CASE("a reader's own selector is called with its state", "[host]") {
+  auto const s = make_sequence<float>(heads, 470, 13, 0.8);
+  auto const chosen = [&]<class S>(S const& selector) {
+    using method = offloaded_cache<exact_keys, S, keep_outliers<0>>;
+    host_cache<method, float> cache(heads, {500}, embedding(), {}, selector);
+    cache.prefill(cpu{}, 0, s, 395);
+    cache.decode(cpu{}, {&s}, {395});
+    auto const step = cache.step(1);
+    return std::vector<std::int32_t>(step.selected.data, step.selected.data + step.selected.size());
+  };
+  auto const plain = chosen(landmark_selector<8>{.chunks = 6});
+  CHECK(chosen(above_threshold{.threshold = 0.0F}) == plain);  // all means count
+  auto const some = chosen(above_threshold{.threshold = 0.5F});
+  CHECK(some.size() == plain.size());
+  CHECK(some != plain);
+  // No mean counts: all chunks are alike, of which the earlier ones are taken.
+  auto const none = chosen(above_threshold{.threshold = 1e30F});
+  CHECK(none == std::vector<std::int32_t>{0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5});
+  CHECK(chosen(above_threshold{.threshold = 0.0F, .share = 0.05F}).size() == 2 * 2);  // of at most 55 chunks
 }
 
 TEST_CASE("a selector's state is that of the plan", "[host]") {

@@ -58,7 +58,7 @@ struct offload_workspaces {
   workspace_plan device{"offloaded_cache, on the device"};  ///< device memory of the cache
   /// Pinned memory of the cache; empty if nothing is kept on the host.
   workspace_plan host{"offloaded_cache, pinned memory of the host"};
-  /// For a prompt and for refit(): plan_prefill() of the cache gives it.
+  /// For a prompt and for refit(): plan_prefill() and plan_refit() of the cache give it.
   workspace_plan prompt{"offloaded_cache.prefill"};
   /// For a step of decoding: plan_decode() of the cache gives it.
   workspace_plan step{"offloaded_cache.decode"};

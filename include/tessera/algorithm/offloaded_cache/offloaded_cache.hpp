@@ -135,8 +135,8 @@ struct offloaded_cache {
     return plan_type<T>(n, options, keys, selector, std::move(rows));
   }
 
-  /// The workspace of a prompt in a cache of this plan: of prefill(), or of begin(), take() and finish(); and of
-  /// refit().
+  /// The workspace of a prompt in a cache of this plan, which has the shape and the options: of prefill(), or of
+  /// begin(), take() and finish().
   template <Executor Exec, class T>
   static workspace_plan plan_prefill(Exec const&, plan_type<T> const& plan) {
     return plan.prompt;
@@ -145,6 +145,11 @@ struct offloaded_cache {
   template <Executor Exec, class T>
   static workspace_plan plan_decode(Exec const&, plan_type<T> const& plan) {
     return plan.step;
+  }
+  /// The workspace of refit() in a cache of this plan: that of a prompt.
+  template <Executor Exec, class T>
+  static workspace_plan plan_refit(Exec const&, plan_type<T> const& plan) {
+    return plan.prompt;
   }
 
   /// Opens a cache in the caller's blocks, which begin at multiples of 256 bytes. Enqueues nothing: sequences begin
@@ -310,7 +315,7 @@ struct offloaded_cache {
 
   /// Finds directions anew, from all keys so far, and writes the coefficients of archived chunks in the new directions.
   /// It is for a cache that keeps products, where the directions leave more of generated keys than of the prompt
-  /// (cached_sequence). The workspace is that of a prompt.
+  /// (cached_sequence). The workspace is that of plan_refit().
   template <Executor Exec, class T>
   static void refit(Exec const& exec, cache_type<T> const& cache, std::int64_t sequence, workspace const& space) {
     static_assert(Keys::renews,

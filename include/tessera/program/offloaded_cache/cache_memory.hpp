@@ -83,7 +83,7 @@ struct cached_sequence {
   std::int32_t capacity;    ///< chunks that it has room for
   std::int32_t tokens;      ///< tokens in the cache
   std::int32_t chunks;      ///< archived chunks, which are the first ones
-  double energy;            ///< mean square length of the prompt's keys of all heads
+  double energy;            ///< mean square length of the prompt's keys of all heads; 0 where keys are kept exactly
   float residual;           ///< part of the keys of the last fit that the directions do not hold
   std::int32_t streamed;    ///< chunks archived since the last fit
   float streamed_residual;  ///< sum of these chunks' residuals
