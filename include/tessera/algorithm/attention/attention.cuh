@@ -28,7 +28,9 @@
 #include <tessera/algorithm/attention/attention.hpp>
 #include <tessera/algorithm/attention/quantized_attention.cuh>
 #include <tessera/concepts/executor.hpp>
+#include <tessera/core/precision.hpp>
 #include <tessera/core/refusal.hpp>
+#include <tessera/core/with_constant.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/policy_of.hpp>
 #include <tessera/exec/run.hpp>
@@ -139,7 +141,7 @@ constexpr refusal refuses_types_of_attention() {
   using method = typename Call::method;
   return first_of(unless(Exec::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
                   refuses_codes<method>(),
-                  unless(has_16_bits<typename Call::value_type>, "results do not have 16 bits"),
+                  unless(is_16_bit_float<typename Call::value_type>, "results do not have 16 bits"),
                   unless(std::is_same_v<decltype(Call::bias), no_bias>, "there is a bias"),
                   unless(has_lane_weights<typename method::softmax>, "lanes do not make weights of the softmax"));
 }
@@ -273,14 +275,6 @@ template <int Channels, class Method, class T>
 using warpgroup_program = attention_on_warpgroups<Channels, typename Method::softmax, T,
                                                   policy_of<warpgroup_attention_tuning<Channels>>(900)>;
 
-/// Calls `use` with the number of channels that the programs for a call have, as a compile-time constant.
-template <class Use>
-auto with_program_channels(attention_shape const& s, Use const& use) {
-  return program_channels(s) == 64    ? use(std::integral_constant<int, 64>{})
-         : program_channels(s) == 128 ? use(std::integral_constant<int, 128>{})
-                                      : use(std::integral_constant<int, 256>{});
-}
-
 /// Why TMA cannot load the codes of a call's heads, or none.
 template <class Method, class T>
 refusal refuses_maps(attention_call<Method, T> const& call, bool loads_queries) {
@@ -356,16 +350,18 @@ struct quantized_decode_model {
   }
   template <class Architectures, class Method, class T>
   static refusal refuses(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
-    refusal const why = detail::refuses_few_queries(call);
-    return why ? why : detail::with_program_channels(call.shape, [&](auto channels) {
+    refusal const why =
+        call.queries.data != nullptr ? refusal{"queries have no codes yet"} : detail::refuses_few_queries(call);
+    return why ? why : with_constant<64, 128, 256>(detail::program_channels(call.shape), [&](auto channels) {
       return first_of(detail::refuses_maps(call, false),
                       exec.template lacks<detail::few_queries_program<channels.value, Method, T>>());
     });
   }
   template <class Architectures, class Method, class T>
   static void run(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
-    detail::with_program_channels(
-        call.shape, [&](auto channels) { detail::run_attention_of_few_queries<channels.value>(exec, call); });
+    with_constant<64, 128, 256>(detail::program_channels(call.shape), [&](auto channels) {
+      detail::run_attention_of_few_queries<channels.value>(exec, call);
+    });
   }
 };
 
@@ -377,17 +373,23 @@ struct quantized_forward_model {
   static constexpr refusal refuses_types() {
     return detail::refuses_types_of_attention<Exec, Call>();
   }
+  /// A call whose queries have no codes yet is taken: codes_queries() has asked before it was given these.
   template <class Architectures, class Method, class T>
   static refusal refuses(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
+    return call.queries.data != nullptr ? refusal{} : refuses_codes(exec, call);
+  }
+  /// Why it does not take the call with codes of all operands, or none.
+  template <class Architectures, class Method, class T>
+  static refusal refuses_codes(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
     refusal const why = detail::refuses_warpgroups(call, exec.state->multiprocessors());
-    return why ? why : detail::with_program_channels(call.shape, [&](auto channels) {
+    return why ? why : with_constant<64, 128, 256>(detail::program_channels(call.shape), [&](auto channels) {
       return first_of(detail::refuses_maps(call, true),
                       exec.template lacks<detail::warpgroup_program<channels.value, Method, T>>());
     });
   }
   template <class Architectures, class Method, class T>
   static void run(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
-    detail::with_program_channels(call.shape, [&](auto channels) {
+    with_constant<64, 128, 256>(detail::program_channels(call.shape), [&](auto channels) {
       using program_type = detail::warpgroup_program<channels.value, Method, T>;
       detail::run_attention_on_warpgroups<program_type>(exec, call, exec.state->multiprocessors());
     });
@@ -421,7 +423,7 @@ bool codes_queries(basic_cuda<Architectures> const& exec, attention_call<Method,
     bool const needs_scores = call.out.log_sum_exp.data != nullptr || call.sinks.data != nullptr;
     return !needs_scores && call.query_starts.first.data == nullptr && call.shape.batch * call.shape.queries > 0 &&
            detail::refuses_few_queries(call) && detail::has_whole_vectors(queries) &&
-           !quantized_forward_model::refuses(exec, call);
+           !quantized_forward_model::refuses_codes(exec, call);
   }
   return false;
 }

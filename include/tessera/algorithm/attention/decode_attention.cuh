@@ -16,7 +16,9 @@
 #include <tessera/concepts/executor.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
+#include <tessera/core/precision.hpp>
 #include <tessera/core/refusal.hpp>
+#include <tessera/core/with_constant.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/policy_of.hpp>
 #include <tessera/exec/run.hpp>
@@ -88,14 +90,6 @@ struct dense_matrix {
 template <int Channels, class T, class Result>
 using dense_decode_program = dense_decode<Channels, T, Result, policy_of<dense_decode_tuning<Channels>>(900)>;
 
-/// Calls `use` with the number of channels, 64, 128 or 256, as a compile-time constant.
-template <class Use>
-auto with_channels_of_decode(std::int64_t channels, Use const& use) {
-  return channels == 64    ? use(std::integral_constant<int, 64>{})
-         : channels == 128 ? use(std::integral_constant<int, 128>{})
-                           : use(std::integral_constant<int, 256>{});
-}
-
 /// Why dense_decode does not take a call of 64, 128 or 256 channels, or none.
 template <int Channels, class Architectures, class T, class Result>
 refusal refuses_dense_decode(basic_cuda<Architectures> const& exec, decode_attention_call<T, Result> const& call) {
@@ -150,21 +144,21 @@ struct dense_decode_model {
   static constexpr refusal refuses_types() {
     using value_type = typename Call::value_type;
     return first_of(unless(Exec::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
-                    unless(detail::has_16_bits<value_type>, "keys and values do not have 16 bits"));
+                    unless(is_16_bit_float<value_type>, "keys and values do not have 16 bits"));
   }
   template <class Architectures, class T, class Result>
   static refusal refuses(basic_cuda<Architectures> const& exec, decode_attention_call<T, Result> const& call) {
     std::int64_t const channels = call.shape.channels;
     refusal const why =
         unless(channels == 64 || channels == 128 || channels == 256, "head_dim", channels, "64, 128 or 256");
-    return why ? why : detail::with_channels_of_decode(channels, [&](auto constant) {
+    return why ? why : with_constant<64, 128, 256>(channels, [&](auto constant) {
       return detail::refuses_dense_decode<constant.value>(exec, call);
     });
   }
   template <class Architectures, class T, class Result>
   static void run(basic_cuda<Architectures> const& exec, decode_attention_call<T, Result> const& call) {
-    detail::with_channels_of_decode(call.shape.channels,
-                                    [&](auto constant) { detail::run_dense_decode<constant.value>(exec, call); });
+    with_constant<64, 128, 256>(call.shape.channels,
+                                [&](auto constant) { detail::run_dense_decode<constant.value>(exec, call); });
   }
 };
 

@@ -27,6 +27,7 @@
 #include <tessera/concepts/page_codec.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
+#include <tessera/core/precision.hpp>
 #include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/policy_of.hpp>
@@ -43,8 +44,7 @@ namespace detail {
 
 /// Whether there are programs for CUDA devices alone, for some formats: for 16 bits and the bytes of page_format.hpp.
 template <class T, class C>
-inline constexpr bool has_own_programs = C::has_page_format &&
-                                         (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>);
+inline constexpr bool has_own_programs = is_16_bit_float<T>&& C::has_page_format;
 
 /// page_decode for pages of the format that Columns has.
 template <class Columns, class T, class Result>
@@ -156,7 +156,7 @@ auto with_compression(Call const& call, Use const& use) {
 template <Executor Exec, class T, PageCodec C>
 constexpr refusal refuses_cache_types() {
   return first_of(unless(Exec::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
-                  unless(has_16_bits<T>, "new tokens do not have 16 bits"),
+                  unless(is_16_bit_float<T>, "new tokens do not have 16 bits"),
                   unless(has_own_programs<T, C>, "pages are of another codec than direction_codec"));
 }
 

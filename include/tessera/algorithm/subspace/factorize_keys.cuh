@@ -19,6 +19,7 @@
 #include <tessera/concepts/executor.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
+#include <tessera/core/precision.hpp>
 #include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/run.hpp>
@@ -31,9 +32,6 @@
 namespace tessera {
 inline namespace v0 {
 namespace detail {
-
-template <class T>
-inline constexpr bool is_of_16_bits = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
 
 template <class T>
 using gram_products =
@@ -123,7 +121,7 @@ struct gram_products_model {
   template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
     return first_of(unless(Exec::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
-                    unless(detail::is_of_16_bits<typename Call::value_type>, "keys do not have 16 bits"));
+                    unless(is_16_bit_float<typename Call::value_type>, "keys do not have 16 bits"));
   }
   template <class Architectures, class T>
   static refusal refuses(basic_cuda<Architectures> const& exec, gram_call<T> const& call) {
