@@ -177,8 +177,7 @@ std::vector<row> rows() {
        [](cuda const& e) {
          return attend<sage_attention2>(e, 16384, {}, attention_functions<tessera_test::slope_bias>{});
        }},
-      {"`cut_cross_entropy`",
-       [](cuda const& e) { return train<cut_cross_entropy, bfloat16>(e); }},
+      {"`cut_cross_entropy`", [](cuda const& e) { return train<cut_cross_entropy, bfloat16>(e); }},
       {"`loss_with_entropies` (above)", [](cuda const& e) { return train<loss_with_entropies, bfloat16>(e); }},
       {"`cut_cross_entropy_of<float>`", [](cuda const& e) { return train<cut_cross_entropy_of<float>, float>(e); }},
       {"`linear<bfloat16>`", [](cuda const& e) { return multiply<bfloat16, bfloat16>(e); }},

@@ -101,8 +101,8 @@ TESSERA_FN constexpr float decode_float(std::uint32_t pattern, std::uint32_t fir
   return bit_cast<float>(sign | bit_cast<std::uint32_t>(decode_magnitude<MantissaBits, Bias>(magnitude)));
 }
 
-/// What formats of 8 and 16 bits with a smaller exponent than a float's have in common. The one NaN that is made has all
-/// bits below the sign. Without infinities it is the only NaN.
+/// What formats of 8 and 16 bits with a smaller exponent than a float's have in common. The one NaN that is made has
+/// all bits below the sign. Without infinities it is the only NaN.
 template <class T, class Bits, int ExponentBits, bool HasInfinity>
 struct narrow_float_traits {
   using bits_type = Bits;

@@ -62,8 +62,8 @@ struct attention_call {
   array_view<std::uint32_t> counters = {};
   array_view<float> work_splits = {};  ///< memory for work items that several groups share; null: none is shared
   bool has_cleared_counters = false;   ///< whether `counters` are zero when what is enqueued here begins
-  /// Queries whose codes the program makes itself, which forward() sets if codes_queries() has said that the program can;
-  /// null, as users' calls have them: `heads` has their codes.
+  /// Queries whose codes the program makes itself, which forward() sets if codes_queries() has said that the program
+  /// can; null, as users' calls have them: `heads` has their codes.
   head_view<T const> queries = {};
   float query_factor = 0;  ///< what the scales of these queries are multiplied by after codes are made
 
@@ -158,7 +158,7 @@ struct attention {
     check_shape(where, shape);
     regions const places(where, shape, parts);
     workspace_plan plan = places.plan;
-    plan.template add<float>("splits of works", parts.queries ? floats_of_work_splits(exec, places) : 0);
+    plan.template add<float>("splits of work items", parts.queries ? floats_of_work_splits(exec, places) : 0);
     return plan;
   }
 

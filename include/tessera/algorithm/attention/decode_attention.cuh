@@ -41,7 +41,7 @@ bool has_whole_rows(head_view<T const> const& heads) {
 }
 
 /// Whether there is anything to do, and the numbers of work items, rows and tokens fit into 31 bits.
-inline bool has_places_for_decoding(attention_shape const& s, std::int64_t splits) {
+inline bool has_room_for_decoding(attention_shape const& s, std::int64_t splits) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
   return s.batch > 0 && s.queries > 0 && s.keys < most && splits * s.batch * s.query_heads * s.queries < most / 4;
 }
@@ -100,7 +100,7 @@ refusal refuses_dense_decode(basic_cuda<Architectures> const& exec, decode_atten
       unless(dense_matrix<T>::of(call.source.values).exists, "TMA cannot load values of these strides"),
       unless(has_blocks, "blocks have no whole number of the program's tiles of tokens"),
       unless(has_whole_rows(call.queries), "queries do not lie in rows that begin at multiples of 16 bytes"),
-      unless(has_places_for_decoding(call.shape, call.partials.splits()),
+      unless(has_room_for_decoding(call.shape, call.partials.splits()),
              "there are no queries, or rows and splits do not fit into 31 bits"),
       exec.template lacks<program_type>());
 }
@@ -109,19 +109,19 @@ refusal refuses_dense_decode(basic_cuda<Architectures> const& exec, decode_atten
 template <int Channels, class Architectures, class T, class Result>
 void run_dense_decode(basic_cuda<Architectures> const& exec, decode_attention_call<T, Result> const& call) {
   using program_type = dense_decode_program<Channels, T, Result>;
-  using piece = typename program_type::piece;
+  using stage = typename program_type::stage_layout;
   constexpr char const* where = "decode_attention";
   auto const keys = dense_matrix<T>::of(call.source.keys);
   auto const values = dense_matrix<T>::of(call.source.values);
   int const multiprocessors = exec.state->multiprocessors();
   auto const partials = decode_partials(call.shape, call.partials, program_type::tokens * program_type::warps,
                                         multiprocessors * program_type::blocks_per_multiprocessor);
-  box_shape const box{program_type::tokens, piece::panel_channels};
+  box_shape const box{program_type::tokens, stage::panel_channels};
   auto const rows_of = [&](dense_matrix<T> const& matrix) {
     return dense_rows{make_tensor_map(where, matrix.rows, box), static_cast<std::int32_t>(matrix.block_rows),
                       static_cast<std::int32_t>(matrix.head_rows), static_cast<std::int32_t>(matrix.head_columns)};
   };
-  program_type const program{program_type::works_type::of(call.queries, call.is_causal, writer_of(call), partials),
+  program_type const program{program_type::schedule_type::of(call.queries, call.is_causal, writer_of(call), partials),
                              rows_of(keys),
                              rows_of(values),
                              call.source.lengths,
@@ -129,7 +129,7 @@ void run_dense_decode(basic_cuda<Architectures> const& exec, decode_attention_ca
                              static_cast<std::int32_t>(call.source.block_tokens()),
                              call.softmax_scale * 1.4426950408889634F};
   std::int64_t const most = std::int64_t{multiprocessors} * program_type::blocks_per_multiprocessor;
-  exec.run(program, min(std::int64_t{program.works.count}, most));
+  exec.run(program, min(std::int64_t{program.schedule.count}, most));
   merge_decoded(exec, writer_of(call), partials);
 }
 

@@ -62,7 +62,7 @@ refusal refuses_page_decode(basic_cuda<Architectures> const& exec, Call const& c
       unless(has_whole_rows(call.queries), "queries do not lie in rows that begin at multiples of 16 bytes"),
       unless(call.sequences.blocks.stride(1) == 1, "the stride of blocks of a sequence",
              call.sequences.blocks.stride(1), "1"),
-      unless(has_places_for_decoding(call.shape, call.partials.splits()),
+      unless(has_room_for_decoding(call.shape, call.partials.splits()),
              "there are no queries, or rows and splits do not fit into 31 bits"),
       exec.template lacks<program_type>());
 }
@@ -74,13 +74,13 @@ void run_page_decode(basic_cuda<Architectures> const& exec, Call const& call) {
   std::int64_t const most = std::int64_t{exec.state->multiprocessors()} * program_type::blocks_per_multiprocessor;
   auto const partials =
       decode_partials(call.shape, call.partials, program_type::page_tokens * program_type::warps, most);
-  program_type const program{program_type::works_type::of(call.queries, call.is_causal, writer_of(call), partials),
+  program_type const program{program_type::schedule_type::of(call.queries, call.is_causal, writer_of(call), partials),
                              call.memory,
                              call.sequences,
                              call.layer,
                              call.softmax_scale * 1.4426950408889634F,
                              status_for(exec, call)};
-  exec.run(program, min(std::int64_t{program.works.count}, most));
+  exec.run(program, min(std::int64_t{program.schedule.count}, most));
   merge_decoded(exec, writer_of(call), partials);
 }
 

@@ -160,7 +160,7 @@ cache_programs cache_programs_of(Exec const&, cache_page_format const&, bool) {
   return {};
 }
 
-/// Into how many splits (shares) the tokens of a sequence are divided, each for a group: enough for any machine, but
+/// Into how many splits the tokens of a sequence are divided, each for a group: enough for any machine, but
 /// none of fewer than four pages. The number does not depend on the machine, so that results do not depend on it
 /// either.
 [[nodiscard]] inline std::int64_t cached_attention_splits(attention_shape const& s) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Where a thread is: its index in its block, and the index of its block. Programs that were given a group ask the group
-/// for its lane; parts of programs that were not, and loops over blocks, ask here.
+/// Where a thread is: its index in its block, and the index of its block. Programs that were given a group ask the
+/// group for its lane; parts of programs that were not, and loops over blocks, ask here.
 ///
 ///     int const lane = static_cast<int>(tessera::thread_index() % 32);
 ///
