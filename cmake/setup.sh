@@ -36,6 +36,22 @@ clang_has_fuzzer() {
   return $found
 }
 
+# The Debian package with the sanitizers and libFuzzer of the clang that is here, or else of the one that the package
+# clang is. Its name has clang's version.
+clang_runtime() {
+  version=$(clang++ -dumpversion 2>/dev/null | sed 's/[^0-9].*//') || version=
+  if [ -z "$version" ]; then
+    version=$(apt-cache depends clang 2>/dev/null | sed -n 's/^ *Depends: clang-\([0-9][0-9]*\)$/\1/p' | head -n 1)
+  fi
+  for package in "libclang-rt-$version-dev" "libclang-common-$version-dev"; do
+    if apt-cache show "$package" >/dev/null 2>&1; then
+      echo "$package"
+      return
+    fi
+  done
+  echo "libclang-rt-${version:+$version-}dev"
+}
+
 # The Debian packages for what is not here, a blank before each.
 missing() {
   list=
@@ -51,7 +67,7 @@ missing() {
     command -v clang++ >/dev/null 2>&1 || list="$list clang"
     command -v clang-tidy >/dev/null 2>&1 || list="$list clang-tidy"
     command -v clang-format >/dev/null 2>&1 || list="$list clang-format"
-    clang_has_fuzzer || list="$list libclang-rt-14-dev"
+    clang_has_fuzzer || list="$list $(clang_runtime)"
     python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || list="$list python3-venv"
   fi
   if [ "$1" = docs ]; then
@@ -70,9 +86,10 @@ if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
   echo "setup: install them, or run this as root on Debian or Ubuntu" >&2
   exit 1
 fi
-echo "setup: installing$needed"
 export DEBIAN_FRONTEND=noninteractive
 apt-get -qq update
+needed=$(missing "$wanted")  # again, since the name of a package may depend on what there is
+echo "setup: installing$needed"
 # shellcheck disable=SC2086 # a list of packages
 apt-get -qq install -y --no-install-recommends $needed >/dev/null
 needed=$(missing "$wanted")

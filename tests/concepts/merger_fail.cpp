@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// expect: a Merger has keep\(tessera::pair_products const&\) const: both factors, as float of_side\(side\) const
+// expect: a Merger has keep\(tessera::pair_products const&\) const, with float of_side\(tessera::side\) const
 #include <tessera/algorithm/paged_cache/cross_layer_cache.hpp>
 #include <tessera/exec/cpu.hpp>
 

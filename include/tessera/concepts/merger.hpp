@@ -71,7 +71,7 @@ concept Merger =
      } || because<"a Merger has mix(): tessera::mix_weights mix(tessera::pair_products const&) const">) &&
     (requires(M const& m, pair_products const& measured, side which) {
        requires std::is_same_v<decltype(m.keep(measured).of_side(which)), float>;
-     } || because<"a Merger has keep(tessera::pair_products const&) const: both factors, as float of_side(side) const">);
+     } || because<"a Merger has keep(tessera::pair_products const&) const, with float of_side(tessera::side) const">);
 // clang-format on
 
 /// Whether a Merger merges two vectors. It does unless it says `static constexpr bool merges_pairs = false`: then it is

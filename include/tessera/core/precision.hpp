@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <tessera/config.hpp>
 #include <tessera/core/bfloat16.hpp>
@@ -100,6 +101,37 @@ TESSERA_FN constexpr float decode_float(std::uint32_t pattern, std::uint32_t fir
   return bit_cast<float>(sign | bit_cast<std::uint32_t>(decode_magnitude<MantissaBits, Bias>(magnitude)));
 }
 
+/// What formats of 8 and 16 bits with a smaller exponent than a float's have in common. The one NaN that is made has
+/// all bits below the sign. Without infinities it is the only NaN.
+template <class T, class Bits, int ExponentBits, bool HasInfinity>
+struct narrow_float_traits {
+  using bits_type = Bits;
+  using compute_type = float;
+  static constexpr int bits = 8 * static_cast<int>(sizeof(Bits));
+  static constexpr int exponent_bits = ExponentBits;
+  static constexpr int mantissa_bits = bits - 1 - ExponentBits;
+  static constexpr int exponent_bias = (1 << (ExponentBits - 1)) - 1;
+  static constexpr bool has_infinity = HasInfinity;
+  static constexpr bits_type nan_bits = (1U << (bits - 1)) - 1U;
+
+ private:
+  static constexpr std::uint32_t infinity_bits = ((1U << ExponentBits) - 1U) << mantissa_bits;
+  static constexpr std::uint32_t first_nan = HasInfinity ? infinity_bits + 1U : nan_bits;
+
+ public:
+  static constexpr bits_type largest_bits = first_nan - (HasInfinity ? 2U : 1U);
+
+  TESSERA_FN static constexpr bits_type to_bits(T value) { return value.bits; }
+  TESSERA_FN static constexpr T from_bits(bits_type pattern) { return {pattern}; }
+  TESSERA_FN static constexpr float load(T value) {
+    return decode_float<ExponentBits, mantissa_bits, exponent_bias, HasInfinity>(value.bits, first_nan);
+  }
+  TESSERA_FN static constexpr T store(float value) {
+    constexpr std::uint32_t limit = bits == 8 ? largest_bits : infinity_bits;  // 8 bits saturate
+    return {static_cast<bits_type>(encode_float<ExponentBits, mantissa_bits, exponent_bias>(value, limit, nan_bits))};
+  }
+};
+
 }  // namespace detail
 
 /// Describes a storage type. A user's type provides the members of the specialisations below.
@@ -154,74 +186,20 @@ struct scalar_traits<bfloat16> {
 
 /// fp16, as IEEE 754 has it.
 template <>
-struct scalar_traits<float16> {
-  using bits_type = std::uint16_t;
-  using compute_type = float;
-  static constexpr int bits = 16;
-  static constexpr int exponent_bits = 5;
-  static constexpr int mantissa_bits = 10;
-  static constexpr int exponent_bias = 15;
-  static constexpr bool has_infinity = true;
-  static constexpr bits_type largest_bits = 0x7bffU;
-  static constexpr bits_type nan_bits = 0x7fffU;
-
+struct scalar_traits<float16> : detail::narrow_float_traits<float16, std::uint16_t, 5, true> {
   TESSERA_FN static constexpr char const* name() { return "fp16"; }
-  TESSERA_FN static constexpr bits_type to_bits(float16 value) { return value.bits; }
-  TESSERA_FN static constexpr float16 from_bits(bits_type pattern) { return {pattern}; }
-  TESSERA_FN static constexpr float load(float16 value) {
-    return detail::decode_float<5, 10, 15, true>(value.bits, 0x7c01U);
-  }
-  TESSERA_FN static constexpr float16 store(float value) {
-    return {static_cast<bits_type>(detail::encode_float<5, 10, 15>(value, largest_bits + 1U, nan_bits))};
-  }
 };
 
 /// fp8 with 3 bits of mantissa: no infinities, one NaN, up to 448.
 template <>
-struct scalar_traits<float8_e4m3> {
-  using bits_type = std::uint8_t;
-  using compute_type = float;
-  static constexpr int bits = 8;
-  static constexpr int exponent_bits = 4;
-  static constexpr int mantissa_bits = 3;
-  static constexpr int exponent_bias = 7;
-  static constexpr bool has_infinity = false;
-  static constexpr bits_type largest_bits = 0x7eU;
-  static constexpr bits_type nan_bits = 0x7fU;
-
+struct scalar_traits<float8_e4m3> : detail::narrow_float_traits<float8_e4m3, std::uint8_t, 4, false> {
   TESSERA_FN static constexpr char const* name() { return "fp8_e4m3"; }
-  TESSERA_FN static constexpr bits_type to_bits(float8_e4m3 value) { return value.bits; }
-  TESSERA_FN static constexpr float8_e4m3 from_bits(bits_type pattern) { return {pattern}; }
-  TESSERA_FN static constexpr float load(float8_e4m3 value) {
-    return detail::decode_float<4, 3, 7, false>(value.bits, 0x7fU);
-  }
-  TESSERA_FN static constexpr float8_e4m3 store(float value) {
-    return {static_cast<bits_type>(detail::encode_float<4, 3, 7>(value, largest_bits, nan_bits))};
-  }
 };
 
 /// fp8 with 2 bits of mantissa: infinities and NaNs as in fp16, up to 57344.
 template <>
-struct scalar_traits<float8_e5m2> {
-  using bits_type = std::uint8_t;
-  using compute_type = float;
-  static constexpr int bits = 8;
-  static constexpr int exponent_bits = 5;
-  static constexpr int mantissa_bits = 2;
-  static constexpr int exponent_bias = 15;
-  static constexpr bool has_infinity = true;
-  static constexpr bits_type largest_bits = 0x7bU;
-  static constexpr bits_type nan_bits = 0x7fU;
-
+struct scalar_traits<float8_e5m2> : detail::narrow_float_traits<float8_e5m2, std::uint8_t, 5, true> {
   TESSERA_FN static constexpr char const* name() { return "fp8_e5m2"; }
-  TESSERA_FN static constexpr bits_type to_bits(float8_e5m2 value) { return value.bits; }
-  TESSERA_FN static constexpr float8_e5m2 from_bits(bits_type pattern) { return {pattern}; }
-  TESSERA_FN static constexpr float load(float8_e5m2 value) {
-    return detail::decode_float<5, 2, 15, true>(value.bits, 0x7dU);
-  }
-  TESSERA_FN static constexpr float8_e5m2 store(float value) {
-    return {static_cast<bits_type>(detail::encode_float<5, 2, 15>(value, largest_bits, nan_bits))};
-  }
 };
 
 namespace detail {
@@ -235,6 +213,10 @@ concept Stored = requires {
 };
 
 }  // namespace detail
+
+/// Whether T is a floating type of 16 bits, as tensor cores multiply: bfloat16 or float16.
+template <class T>
+inline constexpr bool is_16_bit_float = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
 
 /// The value in the compute type, exactly.
 template <detail::Stored T>

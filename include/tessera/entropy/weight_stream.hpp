@@ -201,6 +201,11 @@ struct weight_stream_spec {
     return align_up(escapes_offset(coded, entry.words) + 4 * entry.escapes, std::int64_t{payload_alignment});
   }
 
+  /// Byte of the stream at which the payload of a block with this entry begins.
+  TESSERA_FN constexpr std::int64_t payload_begin(weight_block_index const& entry) const {
+    return payload_offset() + std::int64_t{entry.position} * payload_alignment;
+  }
+
   // The sections of a stream.
   /// Byte of the stream at which the codebook begins.
   TESSERA_FN constexpr std::int64_t codebook_offset() const { return section_alignment; }

@@ -13,7 +13,8 @@
 /// A program may have the static ints `groups_per_block` (of 32 lanes each), `blocks_per_multiprocessor` and
 /// `blocks_per_cluster` (sm_90; `run` rounds the number of tiles up to whole clusters). If a thread block goes from
 /// tile to tile itself, the program has the static bool `is_persistent`, and `count` is the number of thread blocks. If
-/// the program calls the functions of tile/cuda/sm_90/dependent_launch.cuh itself, it has the static bool `waits_for_stream`.
+/// the program calls the functions of tile/cuda/sm_90/dependent_launch.cuh itself, it has the static bool
+/// `waits_for_stream`.
 ///
 /// A program that is not for every architecture has the static ints `from_architecture` and `before_architecture` (900
 /// is sm_90; the second is the first architecture that is too new) and is compiled for those architectures alone. With

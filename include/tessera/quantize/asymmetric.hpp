@@ -8,6 +8,9 @@
 ///     auto const params = quantizer.fit(range);                           // scale = (maximum - minimum) / 15
 ///     std::uint8_t const code = quantizer.encode(group[0], params);      // 0 to 15
 ///     float const near = quantizer.decode(code, params);                  // minimum + code * scale
+///
+/// `asymmetric_half_quantizer` has its scale and its minimum in fp16, which take half of the room: with 2 bits and
+/// groups of 32, 3 bits a value in all, as in KIVI (arXiv 2402.02750).
 #pragma once
 
 #include <cstdint>
@@ -15,6 +18,9 @@
 #include <tessera/concepts/quantizer.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
+#include <tessera/core/float16.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/core/precision.hpp>
 #include <tessera/quantize/code_scale.hpp>
 #include <tessera/quantize/nearest_code.hpp>
 #include <tessera/reduce/minimum_maximum.hpp>
@@ -22,32 +28,65 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The parameters that a group of an asymmetric_quantizer shares.
+/// The parameters that a group of an asymmetric_quantizer shares, stored as Number.
+template <class Number = float>
 struct asymmetric_params {
-  float scale;    ///< the distance of neighbouring codes; a positive normal float
-  float minimum;  ///< the value of code 0
+  Number scale;    ///< the distance of neighbouring codes; positive and finite
+  Number minimum;  ///< the value of code 0
 };
 
+namespace detail {
+
+/// The largest Number that is not above a value whose magnitude is at most that of the largest Number.
+template <class Number>
+TESSERA_FN constexpr Number stored_not_above(float value) {
+  using bits_type = typename scalar_traits<Number>::bits_type;
+  constexpr auto sign = static_cast<bits_type>(bits_type{1} << (scalar_traits<Number>::bits - 1));
+  Number const nearest = store<Number>(value);
+  if (!(load(nearest) > value)) {
+    return nearest;
+  }
+  bits_type const pattern = to_bits(nearest);
+  if ((pattern & ~sign) == 0) {
+    return from_bits<Number>(static_cast<bits_type>(sign + 1U));  // the negative number that is nearest to 0
+  }
+  return from_bits<Number>(static_cast<bits_type>((pattern & sign) != 0 ? pattern + 1U : pattern - 1U));
+}
+
+/// The smallest Number that is not below a positive value up to the largest Number.
+template <class Number>
+TESSERA_FN constexpr Number stored_not_below(float value) {
+  using bits_type = typename scalar_traits<Number>::bits_type;
+  Number const nearest = store<Number>(value);
+  return load(nearest) < value ? from_bits<Number>(static_cast<bits_type>(to_bits(nearest) + 1U)) : nearest;
+}
+
+}  // namespace detail
+
 /// `Bits` is 2, 3, 4 or 8; the codes run from 0 to 2^Bits - 1. `Neighbours` neighbouring values share the parameters;
-/// `whole_tensor` means that all values do.
+/// `whole_tensor` means that all values do. `Number` is the type of the parameters: float, bfloat16 or float16.
 ///
-/// encode() rounds to the nearest code, ties to even. Values beyond the range saturate, infinities too; NaN becomes
-/// code 0. A group of equal values comes back exactly. Magnitudes above 1.7e38 saturate, so that the width of a range
-/// is finite.
+/// The minimum is rounded down and the scale up, so that the codes reach all values of the group. encode() rounds to
+/// the nearest code, ties to even. Values beyond the range saturate, infinities too; NaN becomes code 0. With
+/// parameters in float a group of equal values comes back exactly. Magnitudes above 1.7e38, or above 65504 with
+/// parameters in fp16, saturate, so that the width of a range is finite.
 ///
-/// Steps are never narrower than 2^-21 of the largest magnitude: otherwise neighbouring codes would decode to the same
-/// float. That matters only for groups far away from zero whose values differ in their last bits.
+/// Steps are never narrower than the smallest normal float, nor than the smallest Number, nor than 2^-21 of the largest
+/// magnitude: otherwise neighbouring codes would decode to the same float. The last matters only for groups far away
+/// from zero whose values differ in their last bits.
 ///
 /// Codes are the same on every backend. Decoded values may differ in the last bit, because a compiler may contract the
 /// product and the sum.
-template <int Bits, int Neighbours = 64>
+template <int Bits, int Neighbours = 64, class Number = float>
 struct asymmetric_quantizer {
   static_assert(Bits == 2 || Bits == 3 || Bits == 4 || Bits == 8,
                 "tessera: asymmetric_quantizer has 2, 3, 4 or 8 bits");
   static_assert(Neighbours >= 0, "tessera: asymmetric_quantizer needs a group of values, or whole_tensor");
+  static_assert(scalar_traits<Number>::bits >= 16,
+                "tessera: asymmetric_quantizer has parameters in float, bfloat16 or float16");
 
   using code_type = std::uint8_t;
-  using params_type = asymmetric_params;
+  using params_type = asymmetric_params<Number>;
 
   static constexpr int bits = Bits;  ///< bits of a code
   static constexpr int group = Neighbours;
@@ -58,35 +97,47 @@ struct asymmetric_quantizer {
   /// Fits the parameters to a range; an empty range is fitted as if it held a zero.
   TESSERA_FN constexpr params_type fit(interval<float> range) const {
     if (!(range.minimum <= range.maximum)) {
-      return {smallest_code_scale, 0.0F};
+      return {detail::stored_not_below<Number>(narrowest()), store<Number>(0.0F)};
     }
-    float const low = clamp(range.minimum, -largest_served, largest_served);
-    float const high = clamp(range.maximum, -largest_served, largest_served);
-    float const narrowest = max(magnitude(low, high) * 0x1p-21F, smallest_code_scale);
-    return {max((high - low) / static_cast<float>(highest), narrowest), low};
+    float const high = clamp(range.maximum, -largest(), largest());
+    Number const minimum = detail::stored_not_above<Number>(clamp(range.minimum, -largest(), largest()));
+    float const low = load(minimum);
+    float const step = (high - low) / static_cast<float>(highest);
+    float const least = max(max(-low, high) * 0x1p-21F, narrowest());
+    return {detail::stored_not_below<Number>(max(step, least)), minimum};
   }
 
   TESSERA_FN constexpr code_type encode(float value, params_type params) const {
-    return static_cast<code_type>(nearest_code((value - params.minimum) / params.scale, 0, highest));
+    return static_cast<code_type>(nearest_code((value - load(params.minimum)) / load(params.scale), 0, highest));
   }
 
   TESSERA_FN constexpr float decode(code_type code, params_type params) const {
-    return params.minimum + static_cast<float>(code) * params.scale;
+    return load(params.minimum) + static_cast<float>(code) * load(params.scale);
   }
 
-  /// The largest error of a value of the group: half a step, and the rounding of the arithmetic.
+  /// The largest error of a value of the group: half a step, and the rounding of the arithmetic; infinite where values
+  /// may have saturated.
   TESSERA_FN constexpr float max_error(params_type params) const {
-    float const top = params.minimum + static_cast<float>(highest) * params.scale;
-    return params.scale * (0.5F + 0x1p-14F) + magnitude(params.minimum, top) * 0x1p-23F;
+    float const scale = load(params.scale);
+    float const low = load(params.minimum);
+    float const top = low + static_cast<float>(highest) * scale;
+    float const magnitude = max(-low, top);
+    return magnitude >= largest() ? infinity : scale * (0.5F + 0x1p-14F) + magnitude * 0x1p-23F;
   }
 
  private:
-  static constexpr float largest_served = 1.7e38F;  // half of the largest float
-
-  TESSERA_FN static constexpr float magnitude(float a, float b) { return max(a < 0 ? -a : a, b < 0 ? -b : b); }
+  /// The largest magnitude that does not saturate: at most half of the largest float.
+  TESSERA_FN static constexpr float largest() {
+    return min(load(from_bits<Number>(scalar_traits<Number>::largest_bits)), 1.7e38F);
+  }
+  TESSERA_FN static constexpr float narrowest() { return max(load(from_bits<Number>(1)), smallest_code_scale); }
 };
 
-static_assert(Quantizer<asymmetric_quantizer<4, 64>>);
+/// The quantizer with its parameters in fp16.
+template <int Bits, int Neighbours = 64>
+using asymmetric_half_quantizer = asymmetric_quantizer<Bits, Neighbours, float16>;
+
+static_assert(Quantizer<asymmetric_quantizer<4, 64>> && Quantizer<asymmetric_half_quantizer<4, 64>>);
 
 }  // namespace v0
 }  // namespace tessera

@@ -157,9 +157,7 @@ class weight_stream_breaker {
 
   [[nodiscard]] std::int64_t entry_at(std::int64_t block) const { return spec_.index_offset() + 8 * block; }
   [[nodiscard]] weight_block_index entry_of(std::int64_t block) { return get<weight_block_index>(entry_at(block)); }
-  [[nodiscard]] std::int64_t payload_of(std::int64_t block) {
-    return spec_.payload_offset() + std::int64_t{entry_of(block).position} * weight_stream_spec::payload_alignment;
-  }
+  [[nodiscard]] std::int64_t payload_of(std::int64_t block) { return spec_.payload_begin(entry_of(block)); }
 
   void change_entry(std::int64_t block) {
     weight_block_index entry = entry_of(block);

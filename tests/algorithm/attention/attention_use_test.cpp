@@ -223,10 +223,13 @@ TEST_CASE("operands that are missing or do not fit are refused", "[host]") {
   auto const made = make_operands<method>(exec, p);
   std::vector<bfloat16> memory(2 * 5 * 32);
   std::vector<float> lse(2 * 5);
+  head_view<bfloat16 const> uncoded;
   auto const message = [&](method::heads const& heads) -> std::string {
     try {
-      method::forward(exec, attention_call<method::method, bfloat16>{
-                                p.shape, {}, heads, {{memory.data(), {1, 2, 5, 32}}, {lse.data(), {1, 2, 5}}}});
+      attention_call<method::method, bfloat16> call{
+          p.shape, {}, heads, {{memory.data(), {1, 2, 5, 32}}, {lse.data(), {1, 2, 5}}}};
+      call.queries = uncoded;
+      method::forward(exec, call);
     } catch (error const& e) {
       return e.what();
     }
@@ -249,6 +252,9 @@ TEST_CASE("operands that are missing or do not fit are refused", "[host]") {
   heads = made.heads;
   heads.queries.mean_scores = {};
   CHECK(message(heads) == "attention.forward: log-sum-exps and sinks need the scores of the mean key, which are null");
+  uncoded = {memory.data(), {1, 2, 5, 32}};
+  CHECK(message(made.heads) ==
+        "attention.forward: the call has queries without codes, which only attention.forward of inputs gives programs");
   auto const quantizing = [&](attention_inputs<bfloat16> const& in, method::heads const& out) -> std::string {
     auto const plan = method::plan_quantize(exec, p.shape);
     buffer<std::byte> bytes(exec, plan.bytes());

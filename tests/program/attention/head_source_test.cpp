@@ -48,9 +48,9 @@ TEST_CASE("sequences one behind the other are found by their starts, and nothing
   CHECK(packed(0, 0, 2, 0) == 2.0F);
   CHECK(packed(1, 0, 3, 0) == 6.0F);
   CHECK(packed(2, 0, 0, 0) == 0.0F);
-  sequence_starts const places{starts, 7};
-  CHECK(places.place(1, 3) == 6);
-  CHECK(places.place(1, 4) == -1);
-  CHECK(places.place(2, 3) == -1);
-  CHECK(sequence_starts{}.place(1, 4) == 4);
+  sequence_starts const joined{starts, 7};
+  CHECK(joined.row_of(1, 3) == 6);
+  CHECK(joined.row_of(1, 4) == -1);
+  CHECK(joined.row_of(2, 3) == -1);
+  CHECK(sequence_starts{}.row_of(1, 4) == 4);
 }

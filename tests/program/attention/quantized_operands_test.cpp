@@ -24,8 +24,8 @@ TEST_CASE("lanes of a tensor core product find their weights' values as neighbou
     for (int lane = 0; lane < 4; ++lane) {
       int const tokens[] = {2 * lane, 2 * lane + 1, 8 + 2 * lane, 8 + 2 * lane + 1};
       for (int i = 0; i < 4; ++i) {
-        CHECK(value_place(first + tokens[i]) == first + 4 * lane + i);
-        places.insert(value_place(first + tokens[i]));
+        CHECK(value_slot(first + tokens[i]) == first + 4 * lane + i);
+        places.insert(value_slot(first + tokens[i]));
       }
     }
     CHECK(places.size() == 16);
@@ -57,17 +57,17 @@ TEST_CASE("lists of tiles are no longer than their room", "[host]") {
 
 TEST_CASE("tokens of sequences one behind the other are within all tokens, or nowhere", "[host]") {
   sequence_starts const apart;
-  CHECK(apart.place(3, 17) == 17);
+  CHECK(apart.row_of(3, 17) == 17);
   std::vector<std::int32_t> const first{0, 10, 10, -3, 0x7fffffff};
   sequence_starts const packed{first, 20};
-  CHECK(packed.place(0, 0) == 0);
-  CHECK(packed.place(1, 9) == 19);
-  CHECK(packed.place(1, 10) == -1);
-  CHECK(packed.place(2, 0) == 10);
-  CHECK(packed.place(3, 2) == -1);
-  CHECK(packed.place(3, 3) == 0);
-  CHECK(packed.place(4, 0) == -1);
-  CHECK(packed.place(4, 100) == -1);  // beyond 31 bits
+  CHECK(packed.row_of(0, 0) == 0);
+  CHECK(packed.row_of(1, 9) == 19);
+  CHECK(packed.row_of(1, 10) == -1);
+  CHECK(packed.row_of(2, 0) == 10);
+  CHECK(packed.row_of(3, 2) == -1);
+  CHECK(packed.row_of(3, 3) == 0);
+  CHECK(packed.row_of(4, 0) == -1);
+  CHECK(packed.row_of(4, 100) == -1);  // beyond 31 bits
 }
 
 TEST_CASE("codes of 4 bits are two to an element, the even channel first", "[host]") {

@@ -37,15 +37,15 @@ TEST_CASE("the parts of a page follow each other without gaps", "[host]") {
 TEST_CASE("places of tokens and channels are permutations", "[host]") {
   std::set<int> tokens;
   for (int token = 0; token < 64; ++token) {
-    tokens.insert(token_place(token));
-    CHECK(token_place(token) / 8 == token % 8);  // the tokens of a lane's row are neighbours
+    tokens.insert(token_slot(token));
+    CHECK(token_slot(token) / 8 == token % 8);  // the tokens of a lane's row are neighbours
   }
   CHECK(tokens.size() == 64);
   CHECK(*tokens.rbegin() == 63);
   std::set<int> channels;
   for (int channel = 0; channel < 256; ++channel) {
-    channels.insert(channel_place(channel));
-    CHECK(channel_place(channel) / 8 % 4 == channel % 8 / 2);
+    channels.insert(channel_slot(channel));
+    CHECK(channel_slot(channel) / 8 % 4 == channel % 8 / 2);
   }
   CHECK(channels.size() == 256);
   CHECK(*channels.rbegin() == 255);
@@ -58,7 +58,7 @@ TEST_CASE("a lane holds what a tensor core's first operand asks of it", "[host]"
         int const row = lane / 4 + 8 * (a % 2);
         int const column = 2 * (lane % 4) + 8 * (a / 2) + half;
         for (int tile = 0; tile < 4; ++tile) {
-          code_place const place = code_place::of(tile, row, column);
+          code_coordinates const place = code_coordinates::of(tile, row, column);
           CHECK((place.lane == lane && place.field == 4 * tile + a && place.half == half));
           CHECK((place.tile() == tile && place.row() == row && place.column() == column));
         }
@@ -83,13 +83,13 @@ TEST_CASE("every code comes back from its place, and no two share a bit", "[host
           codes.put(bits, i / 2, i % 2, code(strip, lane, i / 2, i % 2));
         }
         for (int word = 0; word < bits; ++word) {
-          words[static_cast<std::size_t>(lane_codes::place(bits, strip, lane, word))] = codes.words[word];
+          words[static_cast<std::size_t>(lane_codes::slot(bits, strip, lane, word))] = codes.words[word];
         }
       }
     }
     int wrong = 0;
     for (int i = 0; i < strips * 32 * 32; ++i) {
-      code_place const place{i / 32 % 32, i / 2 % 16, i % 2};
+      code_coordinates const place{i / 32 % 32, i / 2 % 16, i % 2};
       wrong += read_code(words.data(), bits, i / 1024, place) != code(i / 1024, place.lane, place.field, place.half);
     }
     CHECK(wrong == 0);

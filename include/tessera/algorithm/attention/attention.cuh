@@ -28,7 +28,9 @@
 #include <tessera/algorithm/attention/attention.hpp>
 #include <tessera/algorithm/attention/quantized_attention.cuh>
 #include <tessera/concepts/executor.hpp>
+#include <tessera/core/precision.hpp>
 #include <tessera/core/refusal.hpp>
+#include <tessera/core/with_constant.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/policy_of.hpp>
 #include <tessera/exec/run.hpp>
@@ -59,7 +61,7 @@ inline int block_rows_of(attention_shape const& s) {
 }
 
 /// Whether there are keys, and all row numbers fit into 32 bits.
-inline bool has_places_for_warpgroups(attention_shape const& s) {
+inline bool has_room_for_warpgroups(attention_shape const& s) {
   constexpr std::int64_t most = std::int64_t{1} << 29;
   std::int64_t const query_rows = s.batch * s.query_heads * padded_tokens(s.queries);
   std::int64_t const key_rows = s.batch * s.key_heads * padded_tokens(s.keys);
@@ -95,7 +97,7 @@ struct attention_work_cost {
   }
 };
 
-/// The cost of blocks of queries where all keys are seen. The shape must be one that has_places_for_warpgroups().
+/// The cost of blocks of queries where all keys are seen. The shape must be one that has_room_for_warpgroups().
 inline attention_work_cost cost_without_mask(attention_shape const& s) {
   auto const queries = static_cast<std::int32_t>(s.queries);
   auto const heads = static_cast<std::int32_t>(s.batch * s.query_heads);
@@ -105,10 +107,10 @@ inline attention_work_cost cost_without_mask(attention_shape const& s) {
 }
 
 /// Whether it pays to split the keys of few work items. False for shapes that have no queries or not
-/// has_places_for_warpgroups().
-inline bool has_long_works(attention_shape const& s) {
+/// has_room_for_warpgroups().
+inline bool has_long_work_items(attention_shape const& s) {
   constexpr attention_split_policy policy = policy_of<attention_split_tuning>(900);
-  return s.batch * s.queries > 0 && has_places_for_warpgroups(s) &&
+  return s.batch * s.queries > 0 && has_room_for_warpgroups(s) &&
          cost_without_mask(s)(0) > policy.least + policy.split + policy.merging;
 }
 
@@ -116,14 +118,15 @@ inline bool has_long_works(attention_shape const& s) {
 inline std::int64_t floats_of_work_splits(attention_shape const& s, int multiprocessors) {
   using slots = typename attention_split_output::slots_type;
   constexpr attention_split_policy policy = policy_of<attention_split_tuning>(900);
-  if (s.queries <= few_queries || !has_long_works(s)) {
+  if (s.queries <= few_queries || !has_long_work_items(s)) {
     return 0;
   }
   attention_work_cost const work = cost_without_mask(s);
   std::int64_t const most = std::int64_t{multiprocessors} * policy.ranges;
-  std::int64_t const works = work.schedule.count();
-  std::int64_t const ranges = works > attention_splits::most_works ? work.split_over(multiprocessors, most).ranges
-                                                                   : min(most, works * work(0) / policy.least);
+  std::int64_t const work_items = work.schedule.count();
+  std::int64_t const ranges = work_items > attention_splits::most_work_items
+                                  ? work.split_over(multiprocessors, most).ranges
+                                  : min(most, work_items * work(0) / policy.least);
   return 2 * ranges * slots::floats_of_slot(block_rows_of(s), program_channels(s));
 }
 
@@ -139,7 +142,7 @@ constexpr refusal refuses_types_of_attention() {
   using method = typename Call::method;
   return first_of(unless(Exec::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
                   refuses_codes<method>(),
-                  unless(has_16_bits<typename Call::value_type>, "results do not have 16 bits"),
+                  unless(is_16_bit_float<typename Call::value_type>, "results do not have 16 bits"),
                   unless(std::is_same_v<decltype(Call::bias), no_bias>, "there is a bias"),
                   unless(has_lane_weights<typename method::softmax>, "lanes do not make weights of the softmax"));
 }
@@ -162,9 +165,9 @@ refusal refuses_warpgroups(attention_call<Method, T> const& call, int multiproce
   attention_shape const& s = call.shape;
   std::int64_t const blocks = s.batch * s.query_heads * divide_up(s.queries, std::int64_t{block_rows_of(s)});
   bool const is_split = call.partials.rows.data != nullptr && call.work_splits.data == nullptr &&
-                        2 * blocks < multiprocessors && has_places_for_warpgroups(s) && has_long_works(s);
+                        2 * blocks < multiprocessors && has_room_for_warpgroups(s) && has_long_work_items(s);
   return first_of(
-      unless(has_places_for_warpgroups(s), "rows of queries or keys do not fit into 31 bits"),
+      unless(has_room_for_warpgroups(s), "rows of queries or keys do not fit into 31 bits"),
       unless(!is_split, "few blocks of queries have no memory for splits of their work items"),
       unless(call.counters.data != nullptr, "there is no memory for counters of work items"),
       unless(call.out.result.stride(3) == 1, "the stride of results along head_dim", call.out.result.stride(3), "1"));
@@ -193,32 +196,32 @@ attention_schedule schedule_of(attention_call<Method, T> const& call, int rows) 
 }
 
 /// Sets the operands, extents and schedule of a program, without splits.
-template <class Pieces, class Method, class T>
-void set_pieces(Pieces& pieces, attention_call<Method, T> const& call) {
-  using shape = typename Pieces::shape;
+template <class Pipeline, class Method, class T>
+void set_operands(Pipeline& pipeline, attention_call<Method, T> const& call) {
+  using shape = typename Pipeline::shape;
   constexpr char const* where = "attention.forward";
   attention_shape const& s = call.shape;
   auto const& heads = call.heads;
-  pieces.query_map =
+  pipeline.query_map =
       make_tensor_map(where, rows_of_heads(heads.queries.codes), {shape::rows, shape::row_bytes}, shape::swizzle);
-  pieces.key_map = make_tensor_map(where, rows_of_heads(heads.keys.codes),
-                                   {static_cast<int>(attention_padding), shape::row_bytes}, shape::swizzle);
-  pieces.value_map = make_tensor_map(where, rows_of_heads(heads.values.codes),
-                                     {static_cast<int>(s.channels), static_cast<int>(attention_padding)});
-  pieces.query_scales = heads.queries.scales.data;
-  pieces.key_scales = heads.keys.scales.data;
-  pieces.queries = static_cast<std::int32_t>(s.queries);
-  pieces.keys = static_cast<std::int32_t>(s.keys);
-  pieces.padded_queries = static_cast<std::int32_t>(padded_tokens(s.queries));
-  pieces.padded_keys = static_cast<std::int32_t>(padded_tokens(s.keys));
-  pieces.query_heads = static_cast<std::int32_t>(s.query_heads);
-  pieces.key_heads = static_cast<std::int32_t>(s.key_heads);
-  pieces.band = key_band::of({s.queries, s.keys, call.options.window_left, call.options.keys_behind()});
-  pieces.query_lengths = call.query_lengths;
-  pieces.key_lengths = call.key_lengths;
-  pieces.schedule = schedule_of(call, shape::rows);
-  pieces.taken = reinterpret_cast<std::int32_t*>(call.counters.data);
-  pieces.channels = static_cast<std::int32_t>(s.channels);
+  pipeline.key_map = make_tensor_map(where, rows_of_heads(heads.keys.codes),
+                                     {static_cast<int>(attention_padding), shape::row_bytes}, shape::swizzle);
+  pipeline.value_map = make_tensor_map(where, rows_of_heads(heads.values.codes),
+                                       {static_cast<int>(s.channels), static_cast<int>(attention_padding)});
+  pipeline.query_scales = heads.queries.scales.data;
+  pipeline.key_scales = heads.keys.scales.data;
+  pipeline.queries = static_cast<std::int32_t>(s.queries);
+  pipeline.keys = static_cast<std::int32_t>(s.keys);
+  pipeline.padded_queries = static_cast<std::int32_t>(padded_tokens(s.queries));
+  pipeline.padded_keys = static_cast<std::int32_t>(padded_tokens(s.keys));
+  pipeline.query_heads = static_cast<std::int32_t>(s.query_heads);
+  pipeline.key_heads = static_cast<std::int32_t>(s.key_heads);
+  pipeline.band = key_band::of({s.queries, s.keys, call.options.window_left, call.options.keys_behind()});
+  pipeline.query_lengths = call.query_lengths;
+  pipeline.key_lengths = call.key_lengths;
+  pipeline.schedule = schedule_of(call, shape::rows);
+  pipeline.taken = reinterpret_cast<std::int32_t*>(call.counters.data);
+  pipeline.channels = static_cast<std::int32_t>(s.channels);
 }
 
 /// How many ranges of splits there is memory for. 0 where lengths, which the host does not know, could give a work item
@@ -239,14 +242,14 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
   using slots = typename attention_split_output::slots_type;
   auto const& heads = call.heads;
   Kernel program{};
-  auto& pieces = program.pieces;
-  set_pieces(pieces, call);
-  pieces.splits =
-      attention_work_cost{pieces.schedule, pieces.band, pieces.queries, pieces.keys, shape::rows}.split_over(
+  auto& pipeline = program.pipeline;
+  set_operands(pipeline, call);
+  pipeline.splits =
+      attention_work_cost{pipeline.schedule, pipeline.band, pipeline.queries, pipeline.keys, shape::rows}.split_over(
           multiprocessors, ranges_in_memory(call, shape::rows, shape::channels));
-  program.split_output.slots = slots::in(call.work_splits, 2 * pieces.splits.ranges, shape::rows, shape::channels);
+  program.split_output.slots = slots::in(call.work_splits, 2 * pipeline.splits.ranges, shape::rows, shape::channels);
   program.queries = {call.queries, call.query_factor, static_cast<float>(Method::score_quantizer::highest)};
-  pieces.query_coders = call.queries.data != nullptr ? decltype(program.queries)::coders : 0;
+  pipeline.query_coders = call.queries.data != nullptr ? decltype(program.queries)::coders : 0;
   bool const needs_offsets = call.out.log_sum_exp.data != nullptr || call.sinks.data != nullptr;
   program.output = {call.out.result,
                     has_whole_vectors(call.out.result),
@@ -259,11 +262,11 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
   if (!call.has_cleared_counters) {
     exec.clear(call.counters);
   }
-  exec.run(program, min(pieces.splits.turns(), multiprocessors));
-  if (pieces.splits.ranges > 0) {
-    merge_attention_splits<Method, T> const merge{pieces.splits, pieces.schedule, program.split_output.slots,
+  exec.run(program, min(pipeline.splits.turns(), multiprocessors));
+  if (pipeline.splits.ranges > 0) {
+    merge_attention_splits<Method, T> const merge{pipeline.splits, pipeline.schedule, program.split_output.slots,
                                                   writer_of(call),
-                                                  merge_attention_splits<Method, T>::parts_of(pieces.splits)};
+                                                  merge_attention_splits<Method, T>::parts_of(pipeline.splits)};
     exec.run(merge, merge.groups());
   }
 }
@@ -272,14 +275,6 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
 template <int Channels, class Method, class T>
 using warpgroup_program = attention_on_warpgroups<Channels, typename Method::softmax, T,
                                                   policy_of<warpgroup_attention_tuning<Channels>>(900)>;
-
-/// Calls `use` with the number of channels that the programs for a call have, as a compile-time constant.
-template <class Use>
-auto with_program_channels(attention_shape const& s, Use const& use) {
-  return program_channels(s) == 64    ? use(std::integral_constant<int, 64>{})
-         : program_channels(s) == 128 ? use(std::integral_constant<int, 128>{})
-                                      : use(std::integral_constant<int, 256>{});
-}
 
 /// Why TMA cannot load the codes of a call's heads, or none.
 template <class Method, class T>
@@ -332,12 +327,12 @@ void run_attention_of_few_queries(basic_cuda<Architectures> const& exec, attenti
       heads.queries.codes.data,
       heads.queries.scales.data,
       heads.keys.scales.data,
-      few_query_works::of(call.shape, call.query_lengths, call.key_lengths, call.options.window_left,
-                          call.options.keys_behind(), call.partials.splits()),
+      few_query_schedule::of(call.shape, call.query_lengths, call.key_lengths, call.options.window_left,
+                             call.options.keys_behind(), call.partials.splits()),
       writer_of(call),
       call.partials};
   std::int64_t const most = std::int64_t{exec.state->multiprocessors()} * program_type::blocks_per_multiprocessor;
-  exec.run(program, min(std::int64_t{program.works.count()}, most));
+  exec.run(program, min(std::int64_t{program.schedule.count()}, most));
   if (call.partials.rows.data != nullptr) {
     auto const join = join_decoded<Method, T>::of(call.partials, writer_of(call));
     exec.run(join, join.groups());
@@ -356,16 +351,18 @@ struct quantized_decode_model {
   }
   template <class Architectures, class Method, class T>
   static refusal refuses(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
-    refusal const why = detail::refuses_few_queries(call);
-    return why ? why : detail::with_program_channels(call.shape, [&](auto channels) {
+    refusal const why =
+        call.queries.data != nullptr ? refusal{"queries have no codes yet"} : detail::refuses_few_queries(call);
+    return why ? why : with_constant<64, 128, 256>(detail::program_channels(call.shape), [&](auto channels) {
       return first_of(detail::refuses_maps(call, false),
                       exec.template lacks<detail::few_queries_program<channels.value, Method, T>>());
     });
   }
   template <class Architectures, class Method, class T>
   static void run(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
-    detail::with_program_channels(
-        call.shape, [&](auto channels) { detail::run_attention_of_few_queries<channels.value>(exec, call); });
+    with_constant<64, 128, 256>(detail::program_channels(call.shape), [&](auto channels) {
+      detail::run_attention_of_few_queries<channels.value>(exec, call);
+    });
   }
 };
 
@@ -377,17 +374,23 @@ struct quantized_forward_model {
   static constexpr refusal refuses_types() {
     return detail::refuses_types_of_attention<Exec, Call>();
   }
+  /// A call whose queries have no codes yet is taken: codes_queries() has asked before it was given these.
   template <class Architectures, class Method, class T>
   static refusal refuses(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
+    return call.queries.data != nullptr ? refusal{} : refuses_codes(exec, call);
+  }
+  /// Why it does not take the call with codes of all operands, or none.
+  template <class Architectures, class Method, class T>
+  static refusal refuses_codes(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
     refusal const why = detail::refuses_warpgroups(call, exec.state->multiprocessors());
-    return why ? why : detail::with_program_channels(call.shape, [&](auto channels) {
+    return why ? why : with_constant<64, 128, 256>(detail::program_channels(call.shape), [&](auto channels) {
       return first_of(detail::refuses_maps(call, true),
                       exec.template lacks<detail::warpgroup_program<channels.value, Method, T>>());
     });
   }
   template <class Architectures, class Method, class T>
   static void run(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
-    detail::with_program_channels(call.shape, [&](auto channels) {
+    with_constant<64, 128, 256>(detail::program_channels(call.shape), [&](auto channels) {
       using program_type = detail::warpgroup_program<channels.value, Method, T>;
       detail::run_attention_on_warpgroups<program_type>(exec, call, exec.state->multiprocessors());
     });
@@ -421,7 +424,7 @@ bool codes_queries(basic_cuda<Architectures> const& exec, attention_call<Method,
     bool const needs_scores = call.out.log_sum_exp.data != nullptr || call.sinks.data != nullptr;
     return !needs_scores && call.query_starts.first.data == nullptr && call.shape.batch * call.shape.queries > 0 &&
            detail::refuses_few_queries(call) && detail::has_whole_vectors(queries) &&
-           !quantized_forward_model::refuses(exec, call);
+           !quantized_forward_model::refuses_codes(exec, call);
   }
   return false;
 }

@@ -63,7 +63,8 @@ struct attention_call {
   array_view<std::uint32_t> counters = {};
   array_view<float> work_splits = {};  ///< memory for work items that several groups share; null: none is shared
   bool has_cleared_counters = false;   ///< whether `counters` are zero when what is enqueued here begins
-  /// Queries whose codes the program makes itself (codes_queries() says whether it can); null: `heads` has their codes.
+  /// Queries whose codes the program makes itself, which forward() sets if codes_queries() has said that the program
+  /// can; null, as users' calls have them: `heads` has their codes.
   head_view<T const> queries = {};
   float query_factor = 0;  ///< what the scales of these queries are multiplied by after codes are made
 
@@ -260,6 +261,8 @@ struct attention {
   static void forward(Exec const& exec, attention_call<method, Result, Bias> const& call) {
     checks::check_shape(where, call.shape);
     checks::check_call(where, call);
+    check<value_error>(call.queries.data == nullptr, where,
+                       ": the call has queries without codes, which only attention.forward of inputs gives programs");
     checks::check_operands(where, call.shape, call.heads, true, true, true);
     if (regions::smooths_keys && (call.out.log_sum_exp.data != nullptr || call.sinks.data != nullptr)) {
       check<value_error>(call.heads.queries.mean_scores.data != nullptr || call.shape.queries == 0, where,

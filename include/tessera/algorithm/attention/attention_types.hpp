@@ -13,6 +13,7 @@
 #include <tessera/concepts/scalar.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
+#include <tessera/core/precision.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/head_view.hpp>
@@ -33,8 +34,7 @@ struct attention_options {
 
 /// Whether attention reads and writes this type.
 template <class T>
-inline constexpr bool is_attention_type =
-    std::is_same_v<T, bfloat16> || std::is_same_v<T, float16> || std::is_same_v<T, float>;
+inline constexpr bool is_attention_type = is_16_bit_float<T> || std::is_same_v<T, float>;
 
 // clang-format off
 /// A Scalar that attention reads and writes.

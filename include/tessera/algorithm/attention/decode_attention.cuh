@@ -16,7 +16,9 @@
 #include <tessera/concepts/executor.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
+#include <tessera/core/precision.hpp>
 #include <tessera/core/refusal.hpp>
+#include <tessera/core/with_constant.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/policy_of.hpp>
 #include <tessera/exec/run.hpp>
@@ -39,7 +41,7 @@ bool has_whole_rows(head_view<T const> const& heads) {
 }
 
 /// Whether there is anything to do, and the numbers of work items, rows and tokens fit into 31 bits.
-inline bool has_places_for_decoding(attention_shape const& s, std::int64_t splits) {
+inline bool has_room_for_decoding(attention_shape const& s, std::int64_t splits) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
   return s.batch > 0 && s.queries > 0 && s.keys < most && splits * s.batch * s.query_heads * s.queries < most / 4;
 }
@@ -88,14 +90,6 @@ struct dense_matrix {
 template <int Channels, class T, class Result>
 using dense_decode_program = dense_decode<Channels, T, Result, policy_of<dense_decode_tuning<Channels>>(900)>;
 
-/// Calls `use` with the number of channels, 64, 128 or 256, as a compile-time constant.
-template <class Use>
-auto with_channels_of_decode(std::int64_t channels, Use const& use) {
-  return channels == 64    ? use(std::integral_constant<int, 64>{})
-         : channels == 128 ? use(std::integral_constant<int, 128>{})
-                           : use(std::integral_constant<int, 256>{});
-}
-
 /// Why dense_decode does not take a call of 64, 128 or 256 channels, or none.
 template <int Channels, class Architectures, class T, class Result>
 refusal refuses_dense_decode(basic_cuda<Architectures> const& exec, decode_attention_call<T, Result> const& call) {
@@ -106,7 +100,7 @@ refusal refuses_dense_decode(basic_cuda<Architectures> const& exec, decode_atten
       unless(dense_matrix<T>::of(call.source.values).exists, "TMA cannot load values of these strides"),
       unless(has_blocks, "blocks have no whole number of the program's tiles of tokens"),
       unless(has_whole_rows(call.queries), "queries do not lie in rows that begin at multiples of 16 bytes"),
-      unless(has_places_for_decoding(call.shape, call.partials.splits()),
+      unless(has_room_for_decoding(call.shape, call.partials.splits()),
              "there are no queries, or rows and splits do not fit into 31 bits"),
       exec.template lacks<program_type>());
 }
@@ -115,19 +109,19 @@ refusal refuses_dense_decode(basic_cuda<Architectures> const& exec, decode_atten
 template <int Channels, class Architectures, class T, class Result>
 void run_dense_decode(basic_cuda<Architectures> const& exec, decode_attention_call<T, Result> const& call) {
   using program_type = dense_decode_program<Channels, T, Result>;
-  using piece = typename program_type::piece;
+  using stage = typename program_type::stage_layout;
   constexpr char const* where = "decode_attention.forward";
   auto const keys = dense_matrix<T>::of(call.source.keys);
   auto const values = dense_matrix<T>::of(call.source.values);
   int const multiprocessors = exec.state->multiprocessors();
   auto const partials = decode_partials(call.shape, call.partials, program_type::tokens * program_type::warps,
                                         multiprocessors * program_type::blocks_per_multiprocessor);
-  box_shape const box{program_type::tokens, piece::panel_channels};
+  box_shape const box{program_type::tokens, stage::panel_channels};
   auto const rows_of = [&](dense_matrix<T> const& matrix) {
     return dense_rows{make_tensor_map(where, matrix.rows, box), static_cast<std::int32_t>(matrix.block_rows),
                       static_cast<std::int32_t>(matrix.head_rows), static_cast<std::int32_t>(matrix.head_columns)};
   };
-  program_type const program{program_type::works_type::of(call.queries, call.is_causal, writer_of(call), partials),
+  program_type const program{program_type::schedule_type::of(call.queries, call.is_causal, writer_of(call), partials),
                              rows_of(keys),
                              rows_of(values),
                              call.source.lengths,
@@ -135,7 +129,7 @@ void run_dense_decode(basic_cuda<Architectures> const& exec, decode_attention_ca
                              static_cast<std::int32_t>(call.source.block_tokens()),
                              call.softmax_scale * 1.4426950408889634F};
   std::int64_t const most = std::int64_t{multiprocessors} * program_type::blocks_per_multiprocessor;
-  exec.run(program, min(std::int64_t{program.works.count}, most));
+  exec.run(program, min(std::int64_t{program.schedule.count}, most));
   merge_decoded(exec, writer_of(call), partials);
 }
 
@@ -150,21 +144,21 @@ struct dense_decode_model {
   static constexpr refusal refuses_types() {
     using value_type = typename Call::value_type;
     return first_of(unless(Exec::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
-                    unless(detail::has_16_bits<value_type>, "keys and values do not have 16 bits"));
+                    unless(is_16_bit_float<value_type>, "keys and values do not have 16 bits"));
   }
   template <class Architectures, class T, class Result>
   static refusal refuses(basic_cuda<Architectures> const& exec, decode_attention_call<T, Result> const& call) {
     std::int64_t const channels = call.shape.channels;
     refusal const why =
         unless(channels == 64 || channels == 128 || channels == 256, "head_dim", channels, "64, 128 or 256");
-    return why ? why : detail::with_channels_of_decode(channels, [&](auto constant) {
+    return why ? why : with_constant<64, 128, 256>(channels, [&](auto constant) {
       return detail::refuses_dense_decode<constant.value>(exec, call);
     });
   }
   template <class Architectures, class T, class Result>
   static void run(basic_cuda<Architectures> const& exec, decode_attention_call<T, Result> const& call) {
-    detail::with_channels_of_decode(call.shape.channels,
-                                    [&](auto constant) { detail::run_dense_decode<constant.value>(exec, call); });
+    with_constant<64, 128, 256>(call.shape.channels,
+                                [&](auto constant) { detail::run_dense_decode<constant.value>(exec, call); });
   }
 };
 

@@ -81,11 +81,11 @@ template <class State>
                                                         attention_partials<State> const& memory, std::int64_t tokens,
                                                         std::int64_t blocks, std::int64_t rows = 8) {
   constexpr decode_split_policy policy = policy_of<decode_split_tuning>(900);
-  std::int64_t const works = s.batch * s.key_heads * divide_up(s.query_heads / s.key_heads * s.queries, rows);
+  std::int64_t const work_items = s.batch * s.key_heads * divide_up(s.query_heads / s.key_heads * s.queries, rows);
   std::int64_t best = 1;
   std::int64_t least = 0;
   for (std::int64_t splits = 1; splits <= min(memory.splits(), std::int64_t{most_attention_splits}); ++splits) {
-    std::int64_t const turns = divide_up(works * splits, blocks);
+    std::int64_t const turns = divide_up(work_items * splits, blocks);
     std::int64_t const steps = divide_up(s.keys, tokens * splits);
     std::int64_t const cost = turns * (policy.step * steps + policy.work) + (splits > 1 ? policy.merging : 0);
     if (splits == 1 || cost < least) {

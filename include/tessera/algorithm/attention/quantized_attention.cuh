@@ -29,6 +29,7 @@
 
 #include <tessera/algorithm/attention/quantized_attention.hpp>
 #include <tessera/concepts/executor.hpp>
+#include <tessera/core/precision.hpp>
 #include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/run.hpp>
@@ -53,9 +54,6 @@ constexpr refusal refuses_codes() {
                          "codes of queries and keys are not in a byte each"),
                   unless(std::is_same_v<typename Method::value_code, float8_e4m3>, "codes of values are not e4m3"));
 }
-
-template <class T>
-inline constexpr bool has_16_bits = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
 
 inline constexpr std::int64_t most_rows = 0x7fffffff - 4096;  // numbers of rows of codes are 32-bit
 
@@ -223,7 +221,7 @@ struct quantize_heads_model {
   static constexpr refusal refuses_types() {
     return first_of(unless(Call::has_plain_inputs, "queries or keys are read through functions of the caller"),
                     detail::refuses_codes<typename Call::method>(),
-                    unless(detail::has_16_bits<typename Call::value_type>, "inputs do not have 16 bits"));
+                    unless(is_16_bit_float<typename Call::value_type>, "inputs do not have 16 bits"));
   }
   template <class Architectures, class Method, class T, class Functions>
   static refusal refuses(basic_cuda<Architectures> const&, quantize_call<Method, T, Functions> const& call) {

@@ -11,6 +11,7 @@
 
 #include <tessera/algorithm/gemm/linear.hpp>
 #include <tessera/concepts/executor.hpp>
+#include <tessera/core/precision.hpp>
 #include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/policy_of.hpp>
@@ -44,8 +45,8 @@ refusal refuses_cooperative(linear_problem<Operand, Output, Map> const& problem)
 
 /// Whether store_sums_by_boxes writes this type.
 template <class Output>
-inline constexpr bool is_stored_by_boxes = std::is_same_v<Output, bfloat16> || std::is_same_v<Output, float16> ||
-                                           std::is_same_v<Output, float> || std::is_same_v<Output, std::int32_t>;
+inline constexpr bool is_stored_by_boxes =
+    is_16_bit_float<Output> || std::is_same_v<Output, float> || std::is_same_v<Output, std::int32_t>;
 
 /// Whether TMA can write the outputs: it writes whole units of 16 bytes, so that rows must begin and end at them.
 template <class Output>

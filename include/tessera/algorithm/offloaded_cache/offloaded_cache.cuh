@@ -40,7 +40,9 @@
 #include <tessera/concepts/executor.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
+#include <tessera/core/precision.hpp>
 #include <tessera/core/refusal.hpp>
+#include <tessera/core/with_constant.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/run.hpp>
 #include <tessera/program/offloaded_cache/archive_chunks.cuh>
@@ -55,9 +57,6 @@
 namespace tessera {
 inline namespace v0 {
 namespace detail {
-
-template <class T>
-inline constexpr bool has_pieces = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
 
 /// Why programs cannot divide so many groups in 31 bits, or none.
 inline refusal refuses_groups(std::int64_t groups) {
@@ -78,19 +77,13 @@ struct model_of_any_types {
 struct model_of_16_bits {
   template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
-    return unless(has_pieces<typename Call::value_type>, "keys and values do not have 16 bits");
+    return unless(is_16_bit_float<typename Call::value_type>, "keys and values do not have 16 bits");
   }
 };
-/// Calls `use` with the number of channels, 64 or 128, as a compile-time constant.
-template <class Use>
-auto with_channels(std::int64_t channels, Use const& use) {
-  return channels == 64 ? use(std::integral_constant<int, 64>{}) : use(std::integral_constant<int, 128>{});
-}
-
 /// Calls `use` with the type of score_means for a call of 64 or 128 channels.
 template <ChunkSelector S, class Use>
 auto with_score_means(score_chunks<bfloat16, S> const& call, Use const& use) {
-  return with_channels(call.extents.channels, [&](auto channels) {
+  return with_constant<64, 128>(call.extents.channels, [&](auto channels) {
     std::int64_t const rows = call.extents.group();
     return rows <= 4   ? use(std::type_identity<score_means<channels.value, 4, S>>{})
            : rows <= 8 ? use(std::type_identity<score_means<channels.value, 8, S>>{})
@@ -274,8 +267,9 @@ struct attend_rows_model : detail::model_of_16_bits {
   }
   template <class Architectures, class T, class E>
   static void run(basic_cuda<Architectures> const& exec, attend_chunks<T, E> const& call) {
-    detail::with_channels(call.extents.channels,
-                          [&](auto channels) { exec.run(attend_rows<channels.value, T, E>::of(call), call.groups()); });
+    with_constant<64, 128>(call.extents.channels, [&](auto channels) {
+      exec.run(attend_rows<channels.value, T, E>::of(call), call.groups());
+    });
   }
 };
 /// The programs that CUDA devices have for this call.

@@ -37,7 +37,7 @@
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/merge/no_merger.hpp>
 #include <tessera/merge/retain_most_different.hpp>
-#include <tessera/quantize/asymmetric_half.hpp>
+#include <tessera/quantize/asymmetric.hpp>
 
 namespace tessera {
 inline namespace v0 {

@@ -27,6 +27,7 @@
 #include <tessera/concepts/page_codec.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
+#include <tessera/core/precision.hpp>
 #include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/policy_of.hpp>
@@ -42,8 +43,7 @@ namespace detail {
 
 /// Whether there are programs for CUDA devices alone, for some formats: for 16 bits and the bytes of page_format.hpp.
 template <class T, class C>
-inline constexpr bool has_own_programs = C::has_page_format &&
-                                         (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>);
+inline constexpr bool has_own_programs = is_16_bit_float<T>&& C::has_page_format;
 
 /// page_decode for pages of the format that Columns has.
 template <class Columns, class T, class Result>
@@ -61,7 +61,7 @@ refusal refuses_page_decode(basic_cuda<Architectures> const& exec, Call const& c
       unless(has_whole_rows(call.queries), "queries do not lie in rows that begin at multiples of 16 bytes"),
       unless(call.sequences.blocks.stride(1) == 1, "the stride of blocks of a sequence",
              call.sequences.blocks.stride(1), "1"),
-      unless(has_places_for_decoding(call.shape, call.partials.splits()),
+      unless(has_room_for_decoding(call.shape, call.partials.splits()),
              "there are no queries, or rows and splits do not fit into 31 bits"),
       exec.template lacks<program_type>());
 }
@@ -73,13 +73,13 @@ void run_page_decode(basic_cuda<Architectures> const& exec, Call const& call) {
   std::int64_t const most = std::int64_t{exec.state->multiprocessors()} * program_type::blocks_per_multiprocessor;
   auto const partials =
       decode_partials(call.shape, call.partials, program_type::page_tokens * program_type::warps, most);
-  program_type const program{program_type::works_type::of(call.queries, call.is_causal, writer_of(call), partials),
+  program_type const program{program_type::schedule_type::of(call.queries, call.is_causal, writer_of(call), partials),
                              call.memory,
                              call.sequences,
                              call.layer,
                              call.softmax_scale * 1.4426950408889634F,
                              status_for(exec, call)};
-  exec.run(program, min(std::int64_t{program.works.count}, most));
+  exec.run(program, min(std::int64_t{program.schedule.count}, most));
   merge_decoded(exec, writer_of(call), partials);
 }
 
@@ -155,7 +155,7 @@ auto with_compression(Call const& call, Use const& use) {
 template <Executor Exec, class T, PageCodec C>
 constexpr refusal refuses_cache_types() {
   return first_of(unless(Exec::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
-                  unless(has_16_bits<T>, "new tokens do not have 16 bits"),
+                  unless(is_16_bit_float<T>, "new tokens do not have 16 bits"),
                   unless(has_own_programs<T, C>, "pages are of another codec than direction_codec"));
 }
 

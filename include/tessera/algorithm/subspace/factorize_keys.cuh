@@ -16,6 +16,7 @@
 
 #include <tessera/algorithm/subspace/factorize_keys.hpp>
 #include <tessera/concepts/executor.hpp>
+#include <tessera/core/precision.hpp>
 #include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/run.hpp>
@@ -118,7 +119,7 @@ struct gram_products_model {
   template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
     return first_of(unless(Exec::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
-                    unless(sizeof(typename Call::value_type) == 2, "keys do not have 16 bits"));
+                    unless(is_16_bit_float<typename Call::value_type>, "keys do not have 16 bits"));
   }
   template <class Architectures, class T>
   static refusal refuses(basic_cuda<Architectures> const& exec, gram_call<T> const& call) {

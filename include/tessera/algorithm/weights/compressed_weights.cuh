@@ -92,14 +92,14 @@ void decode_on_warps(basic_cuda<Architectures> const& exec, array_view<weight_de
     program.task[i] = decode_task<T>::of(list[i], program.blocks);
     program.blocks += list[i].blocks;
   }
-  std::int64_t const shares = min(program.blocks, resident_blocks(exec, policy.blocks_per_multiprocessor));
+  std::int64_t const splits = min(program.blocks, resident_blocks(exec, policy.blocks_per_multiprocessor));
   program.tasks = static_cast<int>(list.size());
-  program.shares = static_cast<int>(shares);
-  program.blocks_a_run = static_cast<int>(min(divide_up(program.blocks, shares), std::int64_t{program.warps}));
-  program.blocks_a_share = program.blocks / shares;
-  program.longer_shares = static_cast<int>(program.blocks % shares);
+  program.splits = static_cast<int>(splits);
+  program.blocks_a_run = static_cast<int>(min(divide_up(program.blocks, splits), std::int64_t{program.warps}));
+  program.blocks_a_split = program.blocks / splits;
+  program.longer_splits = static_cast<int>(program.blocks % splits);
   program.status = list[0].status;
-  exec.run(program, program.shares);
+  exec.run(program, program.splits);
 }
 
 /// Calls run(part) for parts of the list, of at most `most` elements each.

@@ -109,7 +109,7 @@ struct summarize_tiles : head_lanes<T, Channels> {
     }
     return in_tile;
   }
-  [[nodiscard]] __device__ __forceinline__ std::int64_t place_of(std::int32_t head, std::int32_t tile) const {
+  [[nodiscard]] __device__ __forceinline__ std::int64_t index_of(std::int32_t head, std::int32_t tile) const {
     return (std::int64_t{head} * tiles.value() + tile) * channels;
   }
 
@@ -123,7 +123,7 @@ struct summarize_tiles : head_lanes<T, Channels> {
     base::add_tokens(words, sums);
     leave(row, channel, sums, scratch);
     group.sync();
-    add_middle_rows(group, scratch, tokens, summaries.key_sum + place_of(head, tile));
+    add_middle_rows(group, scratch, tokens, summaries.key_sum + index_of(head, tile));
   }
 
   __device__ __forceinline__ void summarize_values(cuda_block<lanes> const& group, std::int32_t head, std::int32_t tile,
@@ -132,7 +132,7 @@ struct summarize_tiles : head_lanes<T, Channels> {
     int const channel = group.lane % row_lanes * vector;
     pair words[passes][4];
     std::int32_t const tokens = bring<false>(values, value_sample, head, tile, row, channel, words);
-    std::int64_t const to = place_of(head, tile);
+    std::int64_t const to = index_of(head, tile);
     if constexpr (Means.of_values) {
       float lowest[vector];
       float highest[vector];

@@ -3,8 +3,8 @@
 /// memory bandwidth (sm_90).
 ///
 /// The kernel is persistent and warp-specialised. A work item (program/attention/decode_schedule.cuh) has keys and
-/// values in pieces of a few tokens. One thread loads pieces by TMA into the stages of a pipeline in shared memory,
-/// from work item to work item without a pause. Each of the other warps takes the next piece in turn and keeps
+/// values in steps of a few tokens. One thread loads steps by TMA into the stages of a pipeline in shared memory,
+/// from work item to work item without a pause. Each of the other warps takes the next step in turn and keeps
 /// decode_columns of its own, so that warps wait for each other only at the end of a work item.
 ///
 /// For each token and key head 4 * channels bytes are read: at 4.6 TB/s and 132 multiprocessors, 32 tokens of 128
@@ -40,17 +40,17 @@ struct dense_rows {
   std::int32_t head_columns;  ///< columns from head to head; 0 where heads do not lie side by side
 };
 
-/// The layout in shared memory of a piece: the tokens of a key head that a program takes at a time.
+/// The layout in shared memory of a stage: the tokens of a key head that a program takes at a time.
 template <int Channels, int Tokens>
-struct dense_piece {
+struct dense_stage {
   static constexpr int panel_channels = 64;  ///< channels of a panel: 128 bytes, swizzled
   static constexpr int panels = Channels / panel_channels;
   static constexpr int panel_bytes = Tokens * 128;    ///< bytes of a panel
-  static constexpr int bytes = panels * panel_bytes;  ///< bytes of a piece of keys, and of a piece of values
+  static constexpr int bytes = panels * panel_bytes;  ///< bytes of keys, and of values, in a stage
 
   /// The addresses of tokens' channels. Tokens beyond the last one get the address of the last.
   struct rows {
-    std::uint32_t base;  ///< address of the piece in shared memory
+    std::uint32_t base;  ///< address of the stage in shared memory
     int last;            ///< the last token that exists
 
     /// The address of the lane's eight channels of a row.
@@ -69,7 +69,7 @@ template <int Channels, class T, class Result, dense_decode_policy Policy>
 struct dense_decode {
   static constexpr int warps = Policy.warps;  ///< consumer warps; one more is the producer
   static constexpr int tokens = Policy.tokens;
-  static constexpr int tiles = tokens / 16;  ///< tiles of 16 tokens in a piece
+  static constexpr int tiles = tokens / 16;  ///< tiles of 16 tokens in a stage
   static constexpr int stages = Policy.stages;
   /// The consumer warps and the producer warp.
   using block_warps = worker_warps<warps>;
@@ -83,25 +83,25 @@ struct dense_decode {
   /// The warp that comes to a pipeline stage is the one that used it last, so that it knows the phase by its parity.
   static_assert(stages % warps == 0, "tessera: dense_decode has whole rounds of its warps in its ring");
 
-  using works_type = decode_works<Channels, warps, T, Result>;
-  using columns_type = typename works_type::columns_type;
-  /// The layout of a piece in shared memory.
-  using piece = dense_piece<Channels, tokens>;
+  using schedule_type = decode_schedule<Channels, warps, T, Result>;
+  using columns_type = typename schedule_type::columns_type;
+  /// The layout of a stage in shared memory.
+  using stage_layout = dense_stage<Channels, tokens>;
   using ahead_type = decode_ahead<Channels, 2>;
-  using place_type = pipeline_state<stages>;
+  using pipeline_type = pipeline_state<stages>;
 
   struct scratch_type {
-    /// Pieces of keys.
-    alignas(1024) unsigned char key[stages][piece::bytes];
-    /// Pieces of values.
-    alignas(1024) unsigned char value[stages][piece::bytes];
+    /// The stages of keys.
+    alignas(1024) unsigned char key[stages][stage_layout::bytes];
+    /// The stages of values.
+    alignas(1024) unsigned char value[stages][stage_layout::bytes];
     decode_split<Channels> splits[warps];  ///< partial results of warps, at the end of a work item
     ahead_type ahead;
     shared_barrier full[stages];
     shared_barrier empty[stages];
   };
 
-  works_type works;
+  schedule_type schedule;
   dense_rows keys;    ///< the keys, as TMA loads them
   dense_rows values;  ///< the values, as TMA loads them
   sequence_lengths key_lengths;
@@ -135,30 +135,30 @@ struct dense_decode {
     fence_barrier_init();
   }
 
-  [[nodiscard]] __device__ __forceinline__ std::int32_t length(decode_work const& work) const {
-    return static_cast<std::int32_t>(length_of(key_lengths, work.sequence, works.results.shape.keys));
+  [[nodiscard]] __device__ __forceinline__ std::int32_t length(decode_work_item const& work) const {
+    return static_cast<std::int32_t>(length_of(key_lengths, work.sequence, schedule.results.shape.keys));
   }
 
   /// Loads the operands of all work items, by the producer warp: one lane loads keys and values, others load queries.
   __device__ __forceinline__ void produce(scratch_type& scratch, int lane) const {
-    place_type place;
+    pipeline_type pipeline;
     unsigned turn = 0;
-    for (std::uint32_t number = block_index(); number < works.count; number += blocks_in_grid()) {
-      decode_work const work = works.at(number);
+    for (std::uint32_t number = block_index(); number < schedule.count; number += blocks_in_grid()) {
+      decode_work_item const work = schedule.at(number);
       std::int32_t const total = length(work);
-      std::int32_t const pieces = works.pieces_of(work, divide_up(total, tokens));
-      works.bring(scratch.ahead, turn++, work, total, pieces, lane);
+      std::int32_t const steps = schedule.steps_of(work, divide_up(total, tokens));
+      schedule.load_ahead(scratch.ahead, turn++, work, total, steps, lane);
       if (lane == 0) {
-        for (std::int32_t i = 0; i < pieces; ++i) {
-          bring_piece(scratch, place, work, (work.split + i * works.splits()) * tokens);
-          place.advance();
+        for (std::int32_t i = 0; i < steps; ++i) {
+          load_stage(scratch, pipeline, work, (work.split + i * schedule.splits()) * tokens);
+          pipeline.advance();
         }
       }
       sync_warp();
     }
   }
-  __device__ __forceinline__ void bring_piece(scratch_type& scratch, place_type place, decode_work const& work,
-                                              std::int32_t first) const {
+  __device__ __forceinline__ void load_stage(scratch_type& scratch, pipeline_type pipeline,
+                                             decode_work_item const& work, std::int32_t first) const {
     std::int32_t block = work.sequence;
     std::int32_t row = first;
     if (blocks.data != nullptr) {
@@ -166,66 +166,66 @@ struct dense_decode {
       block = blocks(work.sequence, of_sequence);
       row = first - of_sequence * block_tokens;
     }
-    scratch.empty[place.stage].wait(place.phase ^ 1U);
-    scratch.full[place.stage].arrive_and_expect(2 * piece::bytes);
-    bring(scratch.key[place.stage], keys, scratch.full[place.stage], block, work.key_head, row);
-    bring(scratch.value[place.stage], values, scratch.full[place.stage], block, work.key_head, row);
+    scratch.empty[pipeline.stage].wait(pipeline.phase ^ 1U);
+    scratch.full[pipeline.stage].arrive_and_expect(2 * stage_layout::bytes);
+    load(scratch.key[pipeline.stage], keys, scratch.full[pipeline.stage], block, work.key_head, row);
+    load(scratch.value[pipeline.stage], values, scratch.full[pipeline.stage], block, work.key_head, row);
   }
-  __device__ __forceinline__ static void bring(unsigned char* to, dense_rows const& from, shared_barrier& full,
-                                               std::int32_t block, std::int32_t head, std::int32_t row) {
+  __device__ __forceinline__ static void load(unsigned char* to, dense_rows const& from, shared_barrier& full,
+                                              std::int32_t block, std::int32_t head, std::int32_t row) {
     std::int32_t const first = block * from.block_rows + head * from.head_rows + row;
 #pragma unroll
-    for (int panel = 0; panel < piece::panels; ++panel) {
-      load_box(to + panel * piece::panel_bytes, from.map, full,
-               {head * from.head_columns + panel * piece::panel_channels, first});
+    for (int panel = 0; panel < stage_layout::panels; ++panel) {
+      load_box(to + panel * stage_layout::panel_bytes, from.map, full,
+               {head * from.head_columns + panel * stage_layout::panel_channels, first});
     }
   }
 
   __device__ __forceinline__ void attend(scratch_type& scratch, int warp, int lane) const {
     auto const splits = [&scratch](int which) -> decode_split<Channels>& { return scratch.splits[which]; };
-    place_type place;
-    place.skip(warp);
-    std::int32_t next = warp;  // number of the warp's next piece in its work item
+    pipeline_type pipeline;
+    pipeline.skip(warp);
+    std::int32_t next = warp;  // number of the warp's next step in its work item
     unsigned turn = 0;
-    for (std::uint32_t number = block_index(); number < works.count; number += blocks_in_grid()) {
-      decode_work const work = works.at(number);
-      std::uint32_t queries[works_type::strips][2];
-      works.load_query(works.await(scratch.ahead, turn, work, lane), lane, queries);
-      std::int32_t const total = scratch.ahead.length[ahead_type::place(turn)];
-      std::int32_t const pieces = scratch.ahead.pieces[ahead_type::place(turn)];
+    for (std::uint32_t number = block_index(); number < schedule.count; number += blocks_in_grid()) {
+      decode_work_item const work = schedule.at(number);
+      std::uint32_t queries[schedule_type::strips][2];
+      schedule.load_query(schedule.await(scratch.ahead, turn, work, lane), lane, queries);
+      std::int32_t const total = scratch.ahead.length[ahead_type::slot(turn)];
+      std::int32_t const steps = scratch.ahead.steps[ahead_type::slot(turn)];
       std::int32_t seen[2];
-      works.find_seen(work, lane, total, seen);
+      schedule.find_seen(work, lane, total, seen);
       columns_type columns;
       columns.clear();
-      for (; next < pieces; next += warps) {
-        std::int32_t const first = (work.split + next * works.splits()) * tokens;
-        scratch.full[place.stage].wait(place.phase);
-        take(scratch, place.stage, columns, queries, {first, min(tokens, total - first) - 1, seen[0], seen[1]},
-             first + tokens > works.seen_by_all(total), lane);
-        block_warps::release(scratch.empty[place.stage], lane);
-        place.skip(warps);
+      for (; next < steps; next += warps) {
+        std::int32_t const first = (work.split + next * schedule.splits()) * tokens;
+        scratch.full[pipeline.stage].wait(pipeline.phase);
+        take(scratch, pipeline.stage, columns, queries, {first, min(tokens, total - first) - 1, seen[0], seen[1]},
+             first + tokens > schedule.seen_by_all(total), lane);
+        block_warps::release(scratch.empty[pipeline.stage], lane);
+        pipeline.skip(warps);
       }
-      next -= pieces;
+      next -= steps;
       if (lane == 0) {
         scratch.ahead.leave(turn);
       }
       ++turn;
-      works.finish(work, columns, splits, warp, lane);
+      schedule.finish(work, columns, splits, warp, lane);
       block_warps::sync();  // the next work item's partial results go to the same memory
     }
   }
 
   struct token_range {
     std::int32_t first;
-    std::int32_t last;  ///< the last token of the piece that exists, counted from `first`
+    std::int32_t last;  ///< the last token of the step that exists, counted from `first`
     std::int32_t seen[2];
   };
 
   __device__ __forceinline__ void take(scratch_type const& scratch, int stage, columns_type& columns,
-                                       std::uint32_t const (&queries)[works_type::strips][2], token_range const& range,
-                                       bool is_masked, int lane) const {
-    typename piece::rows const key_rows{detail::plain_shared_address(scratch.key[stage]), range.last};
-    typename piece::rows const value_rows{detail::plain_shared_address(scratch.value[stage]), range.last};
+                                       std::uint32_t const (&queries)[schedule_type::strips][2],
+                                       token_range const& range, bool is_masked, int lane) const {
+    typename stage_layout::rows const key_rows{detail::plain_shared_address(scratch.key[stage]), range.last};
+    typename stage_layout::rows const value_rows{detail::plain_shared_address(scratch.value[stage]), range.last};
     float scores[tiles][4] = {};
     columns_type::template add_keys<T>(scores, queries, key_rows, lane);
 #pragma unroll

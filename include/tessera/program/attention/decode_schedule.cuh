@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `decode_works`: the schedule of attention of few queries, and its end: it merges what the warps of a block have
+/// `decode_schedule`: the schedule of attention of few queries, and its end: it merges what the warps of a block have
 /// added up, and writes results. It is for programs whose warps each keep decode_columns of their own.
 ///
-/// A work item (`decode_work`) is up to eight rows of a key head and a split of its keys. The rows are the queries of
-/// all query heads that share the key head, head after head. The split (`share`) has pieces share, share + shares, ...
-/// of the sequence.
+/// A work item (`decode_work_item`) is up to eight rows of a key head and a split of its keys. The rows are the queries
+/// of all query heads that share the key head, head after head. The split has steps split, split + splits, ... of the
+/// sequence; a step is what a warp takes at a time.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace tessera {
 inline namespace v0 {
 
 /// A work item: up to eight rows of a key head, and a split of its keys.
-struct decode_work {
+struct decode_work_item {
   std::int32_t sequence;   ///< number of the sequence in the batch
   std::int32_t key_head;   ///< number of the key head in the sequence
   std::int32_t split;      ///< number of the split of the keys
@@ -41,34 +41,34 @@ struct decode_split {
   float totals[decode_rows][padded_channels];           ///< sums of weighted values
 };
 
-/// What warps need when they begin a work item, loaded ahead with its first keys, for `Works` work items in turn.
-template <int Channels, int Works>
+/// What warps need when they begin a work item, loaded ahead with its first keys, for `Slots` work items in turn.
+template <int Channels, int Slots>
 struct decode_ahead {
   static constexpr int row_bytes = 2 * Channels;                          ///< bytes of a query
-  alignas(16) unsigned char queries[Works][decode_rows][row_bytes + 16];  ///< queries; rows lie in different banks
-  shared_barrier full[Works];
-  shared_barrier empty[Works];
-  std::int32_t length[Works];  ///< tokens of the work item's sequence
-  std::int32_t pieces[Works];  ///< pieces of keys of the work item
+  alignas(16) unsigned char queries[Slots][decode_rows][row_bytes + 16];  ///< queries; rows lie in different banks
+  shared_barrier full[Slots];
+  shared_barrier empty[Slots];
+  std::int32_t length[Slots];  ///< tokens of the work item's sequence
+  std::int32_t steps[Slots];   ///< steps of the sequence or of the work item, as the program counts them
 
   /// Initialises the barriers, by one thread before all others use them.
   __device__ __forceinline__ void init(int warps) {
-    for (int i = 0; i < Works; ++i) {
+    for (int i = 0; i < Slots; ++i) {
       full[i].init(1);
       empty[i].init(warps);
     }
   }
   /// The slot of a work item; `turn` counts work items.
-  [[nodiscard]] __device__ __forceinline__ static unsigned place(unsigned turn) { return turn % Works; }
+  [[nodiscard]] __device__ __forceinline__ static unsigned slot(unsigned turn) { return turn % Slots; }
   /// The parity of the slot's barriers.
-  [[nodiscard]] __device__ __forceinline__ static unsigned phase(unsigned turn) { return turn / Works & 1U; }
+  [[nodiscard]] __device__ __forceinline__ static unsigned phase(unsigned turn) { return turn / Slots & 1U; }
   /// Releases the slot: called by one lane of each warp, when the warp needs nothing of it any more.
-  __device__ __forceinline__ void leave(unsigned turn) { empty[place(turn)].arrive(); }
+  __device__ __forceinline__ void leave(unsigned turn) { empty[slot(turn)].arrive(); }
 };
 
 /// The schedule and the end of decoding. Warps: how many warps of a block keep columns. T: the type of queries.
 template <int Channels, int Warps, class T, class Result>
-struct decode_works {
+struct decode_schedule {
   using softmax_type = online_softmax<float>;
   using row_type = attention_row<softmax_type::state_type>;
   using columns_type = decode_columns<Channels>;
@@ -88,9 +88,9 @@ struct decode_works {
   fast_divisor by_queries;  ///< divides by the number of queries of a sequence
 
   /// The schedule of a call. The numbers of work items and of rows must fit into 31 bits.
-  [[nodiscard]] static decode_works of(head_view<T const> const& queries, bool is_causal,
-                                       attention_writer<decode_method, Result> const& results,
-                                       attention_partials<softmax_type::state_type> const& partials) {
+  [[nodiscard]] static decode_schedule of(head_view<T const> const& queries, bool is_causal,
+                                          attention_writer<decode_method, Result> const& results,
+                                          attention_partials<softmax_type::state_type> const& partials) {
     attention_shape const& s = results.shape;
     auto const word = [](std::int64_t number) { return static_cast<std::uint32_t>(number); };
     std::int64_t const group = s.query_heads / s.key_heads;
@@ -114,7 +114,7 @@ struct decode_works {
   }
 
   /// Work item `number`. Work items that read the same keys follow each other.
-  [[nodiscard]] __device__ __forceinline__ decode_work at(std::uint32_t number) const {
+  [[nodiscard]] __device__ __forceinline__ decode_work_item at(std::uint32_t number) const {
     std::uint32_t const split = by_blocks.quotient(number);
     std::uint32_t const head = by_splits.quotient(split);
     std::uint32_t const sequence = by_heads.quotient(head);
@@ -122,26 +122,27 @@ struct decode_works {
             static_cast<std::int32_t>(split - head * by_splits.divisor),
             static_cast<std::int32_t>(number - split * by_blocks.divisor) * decode_rows};
   }
-  /// How many pieces a work item's split has, of `pieces` of the sequence.
-  [[nodiscard]] __device__ __forceinline__ std::int32_t pieces_of(decode_work const& work, std::int32_t pieces) const {
-    std::int32_t const last = pieces - work.split - 1;
+  /// How many steps a work item's split has, of `steps` of the sequence.
+  [[nodiscard]] __device__ __forceinline__ std::int32_t steps_of(decode_work_item const& work,
+                                                                 std::int32_t steps) const {
+    std::int32_t const last = steps - work.split - 1;
     return last >= 0 ? static_cast<std::int32_t>(by_splits.quotient(static_cast<std::uint32_t>(last))) + 1 : 0;
   }
 
   /// The query that a row is.
-  struct row_place {
+  struct row_coordinates {
     std::int32_t head;   ///< number of the query head in the sequence
     std::int32_t query;  ///< number of the query in the sequence
   };
   /// The query that row `row` of a work item is.
-  [[nodiscard]] __device__ __forceinline__ row_place row_of(decode_work const& work, int row) const {
+  [[nodiscard]] __device__ __forceinline__ row_coordinates row_of(decode_work_item const& work, int row) const {
     auto const which = static_cast<std::uint32_t>(work.first_row + row);
     std::uint32_t const of_group = by_queries.quotient(which);
     return {work.key_head * head_group + static_cast<std::int32_t>(of_group),
             static_cast<std::int32_t>(which - of_group * by_queries.divisor)};
   }
   /// How many tokens a row sees.
-  [[nodiscard]] __device__ __forceinline__ std::int32_t seen(decode_work const& work, int row,
+  [[nodiscard]] __device__ __forceinline__ std::int32_t seen(decode_work_item const& work, int row,
                                                              std::int32_t length) const {
     if (!is_causal) {
       return length;
@@ -151,7 +152,7 @@ struct decode_works {
     return max(length - max(count_of_queries - 1 - row_of(work, row).query, 0), 0);
   }
   /// Finds how many tokens each of the lane's two columns sees.
-  __device__ __forceinline__ void find_seen(decode_work const& work, int lane, std::int32_t length,
+  __device__ __forceinline__ void find_seen(decode_work_item const& work, int lane, std::int32_t length,
                                             std::int32_t (&tokens)[2]) const {
     tokens[0] = seen(work, 2 * (lane % 4), length);
     tokens[1] = seen(work, 2 * (lane % 4) + 1, length);
@@ -164,29 +165,29 @@ struct decode_works {
   /// Loads the queries of the block's work item number `turn`, and what is known of its sequence; by the last eight
   /// lanes of a warp.
   template <class Ahead>
-  __device__ __forceinline__ void bring(Ahead& ahead, unsigned turn, decode_work const& work, std::int32_t length,
-                                        std::int32_t pieces, int lane) const {
+  __device__ __forceinline__ void load_ahead(Ahead& ahead, unsigned turn, decode_work_item const& work,
+                                             std::int32_t length, std::int32_t steps, int lane) const {
     int const row = lane - (32 - decode_rows);
     int const row_count = min(decode_rows, rows - work.first_row);
     if (row < 0 || row >= row_count) {
       return;
     }
-    unsigned const which = ahead.place(turn);
-    row_place const place = row_of(work, row);
+    unsigned const which = ahead.slot(turn);
+    row_coordinates const of = row_of(work, row);
     ahead.empty[which].wait(ahead.phase(turn) ^ 1U);
     if (row == 0) {
       ahead.length[which] = length;
-      ahead.pieces[which] = pieces;
+      ahead.steps[which] = steps;
       ahead.full[which].arrive_and_expect(row_count * ahead.row_bytes);
     }
-    load_bytes(ahead.queries[which][row], &queries(work.sequence, place.head, place.query, 0), ahead.row_bytes,
+    load_bytes(ahead.queries[which][row], &queries(work.sequence, of.head, of.query, 0), ahead.row_bytes,
                ahead.full[which]);
   }
   /// Waits for the queries of a work item. Returns the lane's row lane / 4; null for a row that does not exist.
   template <class Ahead>
-  [[nodiscard]] __device__ __forceinline__ T const* await(Ahead& ahead, unsigned turn, decode_work const& work,
+  [[nodiscard]] __device__ __forceinline__ T const* await(Ahead& ahead, unsigned turn, decode_work_item const& work,
                                                           int lane) const {
-    unsigned const which = ahead.place(turn);
+    unsigned const which = ahead.slot(turn);
     ahead.full[which].wait(ahead.phase(turn));
     bool const is_inside = work.first_row + lane / 4 < rows;
     return is_inside ? reinterpret_cast<T const*>(ahead.queries[which][lane / 4]) : nullptr;
@@ -203,9 +204,9 @@ struct decode_works {
 
   /// Merges what the block's warps have, and writes results or, where keys are split, partial results. Columns are in
   /// their final units. `all` is memory for each warp, which others read until the next sync of the warps.
-  template <class Shares>
-  __device__ __forceinline__ void finish(decode_work const& work, columns_type& columns, Shares const& all, int warp,
-                                         int lane) const {
+  template <class Splits>
+  __device__ __forceinline__ void finish(decode_work_item const& work, columns_type& columns, Splits const& all,
+                                         int warp, int lane) const {
     int const row_count = min(decode_rows, rows - work.first_row);
     split_type& own = all(warp);
 #pragma unroll
@@ -233,8 +234,8 @@ struct decode_works {
 
  private:
   /// Merges two channels of a row over all warps, and writes them.
-  template <class Shares>
-  __device__ __forceinline__ void join(decode_work const& work, Shares const& all, int number, int pair) const {
+  template <class Splits>
+  __device__ __forceinline__ void join(decode_work_item const& work, Splits const& all, int number, int pair) const {
     float reference = columns_type::no_reference;
 #pragma unroll
     for (int warp = 0; warp < Warps; ++warp) {
@@ -253,23 +254,23 @@ struct decode_works {
     float const known = sum == 0.0F ? -__int_as_float(0x7f800000) : reference;
     write(work, row_of(work, number), pair, {{known, known, sum}, sum}, total);
   }
-  __device__ __forceinline__ void write(decode_work const& work, row_place const& place, int pair, row_type const& row,
-                                        float2 total) const {
+  __device__ __forceinline__ void write(decode_work_item const& work, row_coordinates const& of, int pair,
+                                        row_type const& row, float2 total) const {
     if (partials.rows.data != nullptr) {
-      float* const to = &partials.totals(work.split, work.sequence, place.head, place.query, 2 * pair);
+      float* const to = &partials.totals(work.split, work.sequence, of.head, of.query, 2 * pair);
       *reinterpret_cast<float2*>(to) = total;
       if (pair == 0) {
-        partials.rows(work.split, work.sequence, place.head, place.query) = row;
+        partials.rows(work.split, work.sequence, of.head, of.query) = row;
       }
       return;
     }
-    finished_row const finished = results.finish(work.sequence, place.head, place.query, row);
+    finished_row const finished = results.finish(work.sequence, of.head, of.query, row);
     bool const is_empty = finished.inverse == 0.0F;
-    Result* const to = &results.out(work.sequence, place.head, place.query, 2 * pair);
+    Result* const to = &results.out(work.sequence, of.head, of.query, 2 * pair);
     to[0] = store<Result>(is_empty ? 0.0F : total.x * finished.inverse);
     to[results.out.strides[3]] = store<Result>(is_empty ? 0.0F : total.y * finished.inverse);
     if (pair == 0) {
-      results.write_log_sum_exp(work.sequence, place.head, place.query, finished);
+      results.write_log_sum_exp(work.sequence, of.head, of.query, finished);
     }
   }
 };

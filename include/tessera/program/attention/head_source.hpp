@@ -49,7 +49,7 @@ struct stored_heads {
 
   TESSERA_FN float operator()(std::int64_t sequence, std::int64_t head, std::int64_t token,
                               std::int64_t channel) const {
-    std::int64_t const at = starts.place(sequence, token);
+    std::int64_t const at = starts.row_of(sequence, token);
     return at < 0 ? 0.0F : static_cast<float>(load(heads(sequence, head, at, channel)));
   }
 };

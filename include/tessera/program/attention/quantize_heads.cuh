@@ -120,16 +120,16 @@ struct encode_tiles : head_lanes<T, Channels> {
   using larger = typename base::larger_or_nan;
 
   /// The tokens of a lane: row + 8 i. As keys they share a scale, as queries each two of them do.
-  struct place {
+  struct coordinates {
     int row;
     int channel;
-    TESSERA_FN explicit place(int lane)
+    TESSERA_FN explicit coordinates(int lane)
         : row(lane / row_lanes % 8 + lane / row_lanes / 8 * 64), channel(lane % row_lanes * vector) {}
   };
   static constexpr int step = 8;
 
-  __device__ __forceinline__ void bring(tiled_heads<T> const& of, std::int32_t head, std::int32_t at, place where,
-                                        std::int32_t tokens, pair (&words)[passes][4]) const {
+  __device__ __forceinline__ void load_words(tiled_heads<T> const& of, std::int32_t head, std::int32_t at,
+                                             coordinates where, std::int32_t tokens, pair (&words)[passes][4]) const {
     base::template load<step>(of.first(head, at) + where.channel, of.heads.strides[2], where.row,
                               where.channel < channels ? tokens : 0, words);
   }
@@ -141,10 +141,10 @@ struct encode_tiles : head_lanes<T, Channels> {
     constexpr int pairs = passes / 2;
     constexpr int high = row_lanes / 2;
     constexpr int low = row_lanes / 4;
-    place const where(group.lane);
+    coordinates const where(group.lane);
     int const lane = group.lane % 32;
     pair words[passes][4];
-    bring(queries, head, at, where, queries.tokens(head, at), words);
+    load_words(queries, head, at, where, queries.tokens(head, at), words);
     wait_for_stream();
     if (mean_scores != nullptr) {  // first: after the codes it would keep their inputs in registers
       write_mean_scores(where, lane, head, at, words);
@@ -177,7 +177,7 @@ struct encode_tiles : head_lanes<T, Channels> {
   }
 
   /// Writes softmax_scale * query . mean key for the queries of a tile.
-  __device__ __forceinline__ void write_mean_scores(place where, int lane, std::int32_t head, std::int32_t at,
+  __device__ __forceinline__ void write_mean_scores(coordinates where, int lane, std::int32_t head, std::int32_t at,
                                                     pair const (&words)[passes][4]) const {
     constexpr int bit = row_lanes / 2;
     std::int64_t const key_head = head / group_heads;
@@ -210,11 +210,11 @@ struct encode_tiles : head_lanes<T, Channels> {
 
   __device__ __forceinline__ void encode_keys(cuda_block<lanes> const& group, std::int32_t head, std::int32_t at,
                                               scratch_type& scratch) const {
-    place const where(group.lane);
+    coordinates const where(group.lane);
     std::int32_t const tokens = keys.tokens(head, at);
     std::int32_t const left = tokens - where.row;
     pair words[passes][4];
-    bring(keys, head, at, where, tokens, words);
+    load_words(keys, head, at, where, tokens, words);
     wait_for_stream();
     float mean[vector] = {};
     if constexpr (Means.of_keys) {
@@ -261,8 +261,8 @@ struct encode_tiles : head_lanes<T, Channels> {
   }
   /// The largest magnitude of the tokens n with the same n % 8 / 2, which two neighbouring rows of lanes have, in both
   /// halves of the tile.
-  __device__ __forceinline__ static float join_scale_group(cuda_block<lanes> const& group, place where, float largest,
-                                                           scratch_type& scratch) {
+  __device__ __forceinline__ static float join_scale_group(cuda_block<lanes> const& group, coordinates where,
+                                                           float largest, scratch_type& scratch) {
     constexpr int together = row_lanes == 32 ? 32 : 2 * row_lanes;
     constexpr int members = 4 * row_lanes / together;
 #pragma unroll
@@ -287,11 +287,11 @@ struct encode_tiles : head_lanes<T, Channels> {
   TESSERA_FN static constexpr int row_of(int k) {
     return k / 2 * 8 + k % 2;
   }
-  static_assert(value_place(2) == 4 && value_place(3) == 5 && value_place(10) == 6 && value_place(11) == 7,
+  static_assert(value_slot(2) == 4 && value_slot(3) == 5 && value_slot(10) == 6 && value_slot(11) == 7,
                 "tessera: tokens 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 are neighbours among codes of values");
 
-  __device__ __forceinline__ void bring_quads(std::int32_t head, std::int32_t at, int row, int channel,
-                                              std::int32_t tokens, pair (&words)[2][4][4]) const {
+  __device__ __forceinline__ void load_quads(std::int32_t head, std::int32_t at, int row, int channel,
+                                             std::int32_t tokens, pair (&words)[2][4][4]) const {
     std::int64_t const stride = values.heads.strides[2];
     std::int32_t const end = channel < channels ? tokens : 0;
     T const* const from = values.first(head, at) + channel + row * stride;
@@ -317,7 +317,7 @@ struct encode_tiles : head_lanes<T, Channels> {
     int const row = pass * rows + 2 * quad;
     std::int32_t const tokens = values.tokens(head, at);
     pair words[2][4][4];
-    bring_quads(head, at, row, channel, tokens, words);
+    load_quads(head, at, row, channel, tokens, words);
     wait_for_stream();
     std::int64_t const of_head = std::int64_t{head} * channels + channel;
     float reciprocals[vector];
@@ -364,7 +364,7 @@ struct encode_tiles : head_lanes<T, Channels> {
                                               std::int32_t tokens, float const (&reciprocals)[vector],
                                               float const (&mean)[vector]) const {
     pair words[2][4][4];
-    bring_quads(head, at, row, channel, tokens, words);
+    load_quads(head, at, row, channel, tokens, words);
 #pragma unroll
     for (int j = 0; j < vector; ++j) {
       std::uint32_t largest = 0;

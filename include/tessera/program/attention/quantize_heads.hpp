@@ -188,7 +188,7 @@ struct encode_values {
 
   smoothed_heads<Source> source;
   view<float const, 3> scales;  ///< batch x heads x channels
-  view<code_type, 5> codes;     ///< batch x heads x tiles x channels x places of 128 tokens
+  view<code_type, 5> codes;     ///< batch x heads x tiles x channels x slots of 128 tokens
 
   TESSERA_FN constexpr std::int64_t groups() const { return codes.extent(0) * codes.extent(1) * codes.extent(2); }
 
@@ -203,7 +203,7 @@ struct encode_values {
       for (std::int64_t channel = 0; channel < codes.extent(3); ++channel) {
         std::int64_t const token = at * block + lane;
         float const reciprocal = reciprocal_of(scales(sequence, head, channel));
-        codes(sequence, head, at, channel, value_place(lane)) =
+        codes(sequence, head, at, channel, value_slot(lane)) =
             token < length ? Q::encode_scaled(source(sequence, head, token, channel), reciprocal) : code_type{};
       }
     }

@@ -89,11 +89,11 @@ struct attention_of_few_queries {
   };
 
   tensor_map key_map;              ///< codes of keys: (batch, head, padded token) x channel
-  tensor_map value_map;            ///< codes of values: (batch, head, tile, channel) x place of 128 tokens
+  tensor_map value_map;            ///< codes of values: (batch, head, tile, channel) x slot of 128 tokens
   std::int8_t const* query_codes;  ///< memory of quantized_queries::codes
   float const* query_scales;       ///< memory of quantized_queries::scales
   float const* key_scales;         ///< memory of quantized_keys::scales
-  few_query_works works;           ///< the schedule of work items
+  few_query_schedule schedule;     ///< the schedule of work items
   attention_writer<Method, T> results;
   /// Where splits of the keys leave their results, if there are several.
   attention_partials<typename softmax_type::state_type> partials;
@@ -113,7 +113,7 @@ struct attention_of_few_queries {
  private:
   using scores_mma = warp_mma<std::int8_t>;
   using values_mma = warp_mma<float16>;
-  using place_type = pipeline_state<Policy.stages>;
+  using pipeline_type = pipeline_state<Policy.stages>;
 
   // The producer, one thread: loads keys and values.
 
@@ -131,37 +131,37 @@ struct attention_of_few_queries {
   }
 
   __device__ __forceinline__ void produce(scratch_type& scratch) const {
-    auto const count = works.count();
-    place_type place;
+    auto const count = schedule.count();
+    pipeline_type pipeline;
     for (std::uint32_t work = block_index(); work < count; work += blocks_in_grid()) {
-      few_query_work const at = works.at(work);
+      few_query_work_item const at = schedule.at(work);
       std::int64_t const head = at.sequence * results.shape.key_heads + at.key_head;
       std::int64_t const tiles_of_head = padded_tokens(results.shape.keys) / shape::keys;
       for (std::int32_t i = 0; i < at.tiles; ++i) {
         std::int64_t const tile = head * tiles_of_head + at.first_tile + i;
-        bring_keys(scratch, place, tile);
-        bring_values(scratch, place, tile);
-        place.advance();
+        load_keys(scratch, pipeline, tile);
+        load_values(scratch, pipeline, tile);
+        pipeline.advance();
       }
     }
   }
-  __device__ __forceinline__ void bring_keys(scratch_type& scratch, place_type place, std::int64_t tile) const {
-    shared_barrier& full = scratch.key_full[place.stage];
-    scratch.key_empty[place.stage].wait(place.phase ^ 1U);
+  __device__ __forceinline__ void load_keys(scratch_type& scratch, pipeline_type pipeline, std::int64_t tile) const {
+    shared_barrier& full = scratch.key_full[pipeline.stage];
+    scratch.key_empty[pipeline.stage].wait(pipeline.phase ^ 1U);
     constexpr int scale_bytes = sizeof(scratch.key_scale[0]);
     full.arrive_and_expect(shape::tile_bytes + scale_bytes);
-    load_bytes(scratch.key_scale[place.stage], key_scales + lane_scales * tile, scale_bytes, full);
+    load_bytes(scratch.key_scale[pipeline.stage], key_scales + lane_scales * tile, scale_bytes, full);
 #pragma unroll
     for (int panel = 0; panel < shape::panels; ++panel) {
-      load_box(scratch.key[place.stage] + panel * shape::keys * shape::row_bytes, key_map, full,
+      load_box(scratch.key[pipeline.stage] + panel * shape::keys * shape::row_bytes, key_map, full,
                {panel * shape::row_bytes, static_cast<std::int32_t>(tile * shape::keys)});
     }
   }
-  __device__ __forceinline__ void bring_values(scratch_type& scratch, place_type place, std::int64_t tile) const {
-    scratch.value_empty[place.stage].wait(place.phase ^ 1U);
+  __device__ __forceinline__ void load_values(scratch_type& scratch, pipeline_type pipeline, std::int64_t tile) const {
+    scratch.value_empty[pipeline.stage].wait(pipeline.phase ^ 1U);
     auto const channels = static_cast<std::int32_t>(results.shape.channels);
-    scratch.value_full[place.stage].arrive_and_expect(channels * shape::keys);
-    load_box(scratch.value[place.stage], value_map, scratch.value_full[place.stage],
+    scratch.value_full[pipeline.stage].arrive_and_expect(channels * shape::keys);
+    load_box(scratch.value[pipeline.stage], value_map, scratch.value_full[pipeline.stage],
              {0, static_cast<std::int32_t>(tile) * channels});
   }
 
@@ -171,8 +171,8 @@ struct attention_of_few_queries {
   struct warp_state {
     int warp;
     int lane;
-    place_type key;
-    place_type value;
+    pipeline_type key;
+    pipeline_type value;
     std::uint32_t queries[shape::depth_steps][4];
     bool has_second_half;  ///< whether rows 8 to 15 exist; if not, their state is not kept
     float query_scale[2];
@@ -189,10 +189,10 @@ struct attention_of_few_queries {
     warp_state state;
     state.warp = warp;
     state.lane = lane;
-    auto const count = works.count();
+    auto const count = schedule.count();
     int turn = 0;
     for (std::uint32_t work = block_index(); work < count; work += blocks_in_grid()) {
-      few_query_work const at = works.at(work);
+      few_query_work_item const at = schedule.at(work);
       begin_work(state, at);
       if (work == block_index()) {
         block_warps::wait_for_barriers();
@@ -221,13 +221,13 @@ struct attention_of_few_queries {
     }
   }
 
-  __device__ __forceinline__ void begin_work(warp_state& state, few_query_work const& at) const {
+  __device__ __forceinline__ void begin_work(warp_state& state, few_query_work_item const& at) const {
     attention_shape const& s = results.shape;
     std::int64_t const padded = padded_tokens(s.queries);
-    state.has_second_half = works.row_of(at, 8).is_inside;
+    state.has_second_half = schedule.row_of(at, 8).is_inside;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      few_query_row const row = works.row_of(at, state.lane / 4 + 8 * half);
+      few_query_row const row = schedule.row_of(at, state.lane / 4 + 8 * half);
       std::int64_t const head = at.sequence * s.query_heads + row.head;
       auto const* const codes =
           reinterpret_cast<std::uint32_t const*>(query_codes + (head * padded + row.query) * s.channels);
@@ -400,7 +400,7 @@ struct attention_of_few_queries {
   }
 
   /// Adds up the warps' sums of rows, and writes results or, where keys are split, partial results.
-  __device__ __forceinline__ void finish(scratch_type& scratch, warp_state& state, few_query_work const& at,
+  __device__ __forceinline__ void finish(scratch_type& scratch, warp_state& state, few_query_work_item const& at,
                                          int turn) const {
     bool const is_split = partials.rows.data != nullptr;
 #pragma unroll
@@ -420,14 +420,14 @@ struct attention_of_few_queries {
         break;
       }
       int const number = state.lane / 4 + 8 * half;
-      few_query_row const place = works.row_of(at, number);
+      few_query_row const query = schedule.row_of(at, number);
       row_type row = state.rows[half];
       row.state.sum = sum_of_warps(scratch.sums[turn][number].sum);
       row.rounded = sum_of_warps(scratch.sums[turn][number].rounded);
-      if (place.is_inside && is_split) {
-        leave_row(state, at, place, half, row);
-      } else if (place.is_inside) {
-        write_row(state, at, place, half, row);
+      if (query.is_inside && is_split) {
+        leave_row(state, at, query, half, row);
+      } else if (query.is_inside) {
+        write_row(state, at, query, half, row);
       }
     }
   }
@@ -448,13 +448,13 @@ struct attention_of_few_queries {
   [[nodiscard]] __device__ __forceinline__ static int first_channel(warp_state const& state) {
     return shape::warp_channels * state.warp + 2 * (state.lane % 4);
   }
-  __device__ __forceinline__ void leave_row(warp_state const& state, few_query_work const& at,
-                                            few_query_row const& place, int half, row_type const& row) const {
+  __device__ __forceinline__ void leave_row(warp_state const& state, few_query_work_item const& at,
+                                            few_query_row const& query, int half, row_type const& row) const {
     if (state.warp == 0 && state.lane % 4 == 0) {
-      partials.rows(at.split, at.sequence, place.head, place.query) = row;
+      partials.rows(at.split, at.sequence, query.head, query.query) = row;
     }
     int const first = first_channel(state);
-    float* const to = &partials.totals(at.split, at.sequence, place.head, place.query, first);
+    float* const to = &partials.totals(at.split, at.sequence, query.head, query.query, first);
     std::int64_t const step = partials.totals.strides[4];
 #pragma unroll
     for (int column = 0; column < shape::column_steps; ++column) {
@@ -464,24 +464,24 @@ struct attention_of_few_queries {
       }
     }
   }
-  __device__ __forceinline__ void write_row(warp_state const& state, few_query_work const& at,
-                                            few_query_row const& place, int half, row_type const& row) const {
+  __device__ __forceinline__ void write_row(warp_state const& state, few_query_work_item const& at,
+                                            few_query_row const& query, int half, row_type const& row) const {
     value_terms terms[shape::column_steps][2];
     int const first = first_channel(state);
 #pragma unroll
     for (int i = 0; i < 2 * shape::column_steps; ++i) {
       std::int64_t const channel = min(first + i / 2 * 8 + i % 2, static_cast<int>(results.shape.channels) - 1);
-      terms[i / 2][i % 2] = results.terms_of(at.sequence, place.head, channel);
+      terms[i / 2][i % 2] = results.terms_of(at.sequence, query.head, channel);
     }
-    finished_row const finished = results.finish(at.sequence, place.head, place.query, row);
+    finished_row const finished = results.finish(at.sequence, query.head, query.query, row);
     if (state.warp == 0 && state.lane % 4 == 0) {
-      results.write_log_sum_exp(at.sequence, place.head, place.query, finished);
+      results.write_log_sum_exp(at.sequence, query.head, query.query, finished);
     }
 #pragma unroll
     for (int i = 0; i < 2 * shape::column_steps; ++i) {
       int const channel = first + i / 2 * 8 + i % 2;
       if (channel < results.shape.channels) {
-        results.write(at.sequence, place.head, place.query, channel, finished, terms[i / 2][i % 2],
+        results.write(at.sequence, query.head, query.query, channel, finished, terms[i / 2][i % 2],
                       state.outputs[i / 2][2 * half + i % 2]);
       }
     }

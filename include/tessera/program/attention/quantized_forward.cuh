@@ -2,12 +2,12 @@
 /// `attention_on_warpgroups`: attention over quantized queries, keys and values by sm_90a's tensor cores: int8 for
 /// scores and e4m3 for products with values (SageAttention2, arXiv 2411.10958).
 ///
-/// The kernel is persistent and warp-specialised. A work item (`attention_work`) is a block of queries of one head, or
-/// a split of its keys (attention/detail/forward_splits.hpp). One thread, the producer, loads the queries' codes, and
-/// tiles of 128 keys and values through pipelines in shared memory, by TMA; or the three other warps of its warpgroup
-/// make codes of queries (attention/detail/forward_queries.cuh). Three consumer warpgroups (four for 64 channels, two
-/// for 256) take 64 rows of queries each through all tiles that their rows see, from the last to the first. For each
-/// tile a warpgroup
+/// The kernel is persistent and warp-specialised. A work item (`attention_work_item`) is a block of queries of one
+/// head, or a split of its keys (attention/detail/forward_splits.hpp). One thread, the producer, loads the queries'
+/// codes, and tiles of 128 keys and values through pipelines in shared memory, by TMA; or the three other warps of its
+/// warpgroup make codes of queries (attention/detail/forward_queries.cuh). Three consumer warpgroups (four for 64
+/// channels, two for 256) take 64 rows of queries each through all tiles that their rows see, from the last to the
+/// first. For each tile a warpgroup
 ///
 ///  * multiplies queries by keys: S, 64 x 128 sums of int8 products, in 64 registers of each thread;
 ///  * makes weights P of them (attention/detail/forward_softmax.cuh), four to a register, in the registers where the
@@ -62,8 +62,8 @@ inline namespace v0 {
 template <int Channels, class Softmax, class Output, warpgroup_attention_policy Policy>
 struct attention_on_warpgroups {
   using shape = warpgroup_attention_shape<Channels, Policy>;
-  using pieces_type = attention_pieces<Channels, Policy>;
-  using scratch_type = typename pieces_type::scratch_type;
+  using pipeline_type = attention_pipeline<Channels, Policy>;
+  using scratch_type = typename pipeline_type::scratch_type;
   static constexpr int lanes = shape::lanes;
   static constexpr int from_architecture = 900;
   static constexpr int before_architecture = 1000;
@@ -71,16 +71,16 @@ struct attention_on_warpgroups {
   static constexpr bool is_persistent = true;
   static constexpr bool waits_for_stream = true;
 
-  pieces_type pieces;                   ///< extents and maps of the operands
+  pipeline_type pipeline;               ///< extents and maps of the operands
   attention_output<Output> output;      ///< where results of whole work items go
   attention_split_output split_output;  ///< where splits of the keys leave their results
-  uncoded_queries<Output> queries;      ///< queries whose codes the program makes; null: `pieces` has their codes
+  uncoded_queries<Output> queries;      ///< queries whose codes the program makes; null: `pipeline` has their codes
 
   /// Runs the thread block's work items. A launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
                                              scratch_type& scratch) const {
-    pieces.prepare(group, scratch);
-    if (pieces.query_coders > 0) {
+    pipeline.prepare(group, scratch);
+    if (pipeline.query_coders > 0) {
       encode_first_block(group, scratch);
     }
     int const warpgroup = uniform(group.lane / shape::warpgroup);
@@ -88,8 +88,8 @@ struct attention_on_warpgroups {
       lower_registers<Policy.producer_registers>();
       int const warp = uniform(group.lane / 32) - 4 * Policy.consumers;
       if (group.lane == shape::warpgroup * Policy.consumers) {
-        pieces.produce(scratch);
-      } else if (warp > 0 && pieces.query_coders > 0) {
+        pipeline.produce(scratch);
+      } else if (warp > 0 && pipeline.query_coders > 0) {
         encode_next_blocks(scratch, warp - 1);
       }
     } else {
@@ -100,8 +100,8 @@ struct attention_on_warpgroups {
   }
 
  private:
-  using place_type = typename pieces_type::place_type;
-  using warp_work = typename pieces_type::warp_work;
+  using state_type = typename pipeline_type::pipeline_type;
+  using warp_work_item = typename pipeline_type::warp_work_item;
   using score_mma = warpgroup_mma<std::int8_t, attention_tile_keys>;
   static constexpr int product_sets = Policy.product_sets > 0 ? Policy.product_sets : 1;
   static constexpr int product_registers = Policy.value_channels / 2 + 4;
@@ -110,7 +110,7 @@ struct attention_on_warpgroups {
   /// The state of a consumer warpgroup, in registers.
   struct consumer_state {
     int warp;                   ///< number of the warp among the consumers
-    place_type tile;            ///< stage in the pipelines of keys and of values
+    state_type tile;            ///< stage in the pipelines of keys and of values
     matrix_descriptor queries;  ///< codes of this warpgroup's rows
     matrix_descriptor keys;     ///< the first stage's codes of keys
     matrix_descriptor values;   ///< the first stage's codes of values
@@ -125,7 +125,7 @@ struct attention_on_warpgroups {
 
   /// Makes codes of the thread block's first block of queries. All threads.
   __device__ __forceinline__ void encode_first_block(cuda_block<lanes> const& group, scratch_type& scratch) const {
-    std::int32_t const index = pieces.splits.first(static_cast<std::int32_t>(block_index()));
+    std::int32_t const index = pipeline.splits.first(static_cast<std::int32_t>(block_index()));
     if (index >= 0) {
       encode_block<4>(scratch, index, 0, uniform(group.lane / 32), lanes / 32);
     }
@@ -136,7 +136,7 @@ struct attention_on_warpgroups {
   __device__ __forceinline__ void encode_next_blocks(scratch_type& scratch, int coder) const {
     pipeline_state<shape::query_stages> query;
     for (bool is_first = true;; is_first = false) {
-      std::int32_t const index = pieces_type::next_work(scratch, query);
+      std::int32_t const index = pipeline_type::next_work(scratch, query);
       if (index < 0) {
         return;
       }
@@ -153,11 +153,11 @@ struct attention_on_warpgroups {
   template <int AtOnce>
   __device__ __forceinline__ void encode_block(scratch_type& scratch, std::int32_t index, int stage, int warp,
                                                int warps) const {
-    attention_work const work = pieces.schedule.at(pieces.splits.at(index).work);
-    std::int32_t const sequence = work.head / pieces.query_heads;
+    attention_work_item const work = pipeline.schedule.at(pipeline.splits.at(index).work);
+    std::int32_t const sequence = work.head / pipeline.query_heads;
     queries.template encode<shape, AtOnce>(
-        {sequence, work.head - sequence * pieces.query_heads, work.block * shape::rows,
-         pieces.extents_of(work.head).queries, scratch.query[stage], scratch.query_scales[stage]},
+        {sequence, work.head - sequence * pipeline.query_heads, work.block * shape::rows,
+         pipeline.extents_of(work.head).queries, scratch.query[stage], scratch.query_scales[stage]},
         warp, warps, static_cast<int>(thread_index_here() % 32));
   }
 
@@ -168,7 +168,7 @@ struct attention_on_warpgroups {
     state.values = prepared(matrix_descriptor::rows_of<128>(detail::plain_shared_address(scratch.value[0])));
     pipeline_state<shape::query_stages> query;
     while (true) {
-      std::int32_t const index = pieces_type::next_work(scratch, query);
+      std::int32_t const index = pipeline_type::next_work(scratch, query);
       if (index < 0) {
         return;
       }
@@ -203,7 +203,7 @@ struct attention_on_warpgroups {
   /// Looks up what a warp needs of a work item and leaves it in shared memory, for registers are scarce. The warp's
   /// lanes no longer need what was there.
   __device__ __forceinline__ void look_up(scratch_type& scratch, std::int32_t index, int warp) const {
-    auto const [work, extents, all, slot] = pieces.split_of(index);
+    auto const [work, extents, all, slot] = pipeline.split_of(index);
     std::int32_t const row = work.block * shape::rows + warp / 4 * shape::warpgroup_rows;
     std::int32_t const first = row + row_of_warp(warp);
     tile_range const seen = extents.tiles(row, shape::warpgroup_rows).between(all.begin, all.end);
@@ -224,8 +224,8 @@ struct attention_on_warpgroups {
     sync_warp();
   }
   /// What look_up() has left for this warp; volatile, so that nothing of it stays in a register.
-  __device__ __forceinline__ static warp_work const volatile& own(scratch_type const& scratch,
-                                                                  consumer_state const& state) {
+  __device__ __forceinline__ static warp_work_item const volatile& own(scratch_type const& scratch,
+                                                                       consumer_state const& state) {
     return scratch.looked_up[state.warp];
   }
 
@@ -285,12 +285,12 @@ struct attention_on_warpgroups {
   /// one of the work item's keys is too large for weights of integers. Scales are not negative, so that their bits have
   /// their order, with NaN the greatest; all warps of the warpgroup find the same.
   __device__ __forceinline__ void route_large_scales(scratch_type& scratch, consumer_state const& state) const {
-    warp_work const volatile& work = own(scratch, state);
+    warp_work_item const volatile& work = own(scratch, state);
     auto const lane = static_cast<std::int32_t>(thread_index_here() % 32);
     std::int32_t const end = uniform(work.end);
     auto const* const scales =
-        reinterpret_cast<uint4 const*>(pieces.key_scales) +
-        std::int64_t{pieces.key_head_of(uniform(work.head))} * (pieces.padded_keys / attention_tile_keys);
+        reinterpret_cast<uint4 const*>(pipeline.key_scales) +
+        std::int64_t{pipeline.key_head_of(uniform(work.head))} * (pipeline.padded_keys / attention_tile_keys);
     std::uint32_t most = 0;
     for (std::int32_t first = uniform(work.begin); first < end; first += 32) {
       uint4 const of_tile = scales[min(first + lane, end - 1)];
@@ -386,7 +386,7 @@ struct attention_on_warpgroups {
     matrix_descriptor const values =
         state.values.further(state.tile.stage * shape::value_bytes + First * attention_tile_keys);
     constexpr int unused = Policy.product_sets > 0 ? Policy.product_sets * Policy.value_channels : Channels;
-    bool const is_never = First >= unused && pieces.keys < 0;
+    bool const is_never = First >= unused && pipeline.keys < 0;
     begin_multiply(products);
 #pragma unroll
     for (int step = 0; step < attention_tile_keys / 32; ++step) {
@@ -411,7 +411,7 @@ struct attention_on_warpgroups {
 
   __device__ __forceinline__ static key_limits limits_of(scratch_type const& scratch, consumer_state const& state,
                                                          std::int32_t tile) {
-    warp_work const volatile& work = own(scratch, state);
+    warp_work_item const volatile& work = own(scratch, state);
     auto const lane = static_cast<std::int32_t>(thread_index_here() % 32);
     std::int32_t const first_key = tile * attention_tile_keys + 2 * (lane % 4);
     std::int32_t const row = lane / 4 - first_key;
@@ -450,13 +450,13 @@ struct attention_on_warpgroups {
                                                  state.warp / 4 * shape::warpgroup_rows + row_of_warp(state.warp));
       return;
     }
-    std::int32_t const heads = pieces.query_heads;
+    std::int32_t const heads = pipeline.query_heads;
     std::int32_t const head = own(scratch, state).head;
-    warp_rows_place const place{head / heads, head % heads, pieces.key_head_of(head),
-                                own(scratch, state).row + row_of_warp(state.warp), own(scratch, state).queries};
-    finished_row const finished[2] = {output.finish(rows[0], place, 0), output.finish(rows[1], place, 1)};
-    output.template write_rows<Channels>(state.outputs, finished, place);
-    output.write_log_sum_exps(finished, place);
+    warp_rows const own_rows{head / heads, head % heads, pipeline.key_head_of(head),
+                             own(scratch, state).row + row_of_warp(state.warp), own(scratch, state).queries};
+    finished_row const finished[2] = {output.finish(rows[0], own_rows, 0), output.finish(rows[1], own_rows, 1)};
+    output.template write_rows<Channels>(state.outputs, finished, own_rows);
+    output.write_log_sum_exps(finished, own_rows);
   }
 
   /// The first row of a warp among its warpgroup's rows.

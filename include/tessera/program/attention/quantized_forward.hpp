@@ -170,7 +170,7 @@ struct attention_tiles {
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     using product =
         gemm_tile<operand_type, tessera::shape<rows, width, 32 / static_cast<int>(sizeof(operand_type))>, G>;
-    place const at = place_of(which);
+    coordinates const at = coordinates_of(which);
     per_lane<state_type, G> state;
     per_lane<float, G> rounded;
     typename product::sum_tile totals[parts];
@@ -207,7 +207,7 @@ struct attention_tiles {
   }
 
  private:
-  struct place {
+  struct coordinates {
     std::int64_t sequence;
     std::int64_t head;
     std::int64_t key_head;
@@ -230,7 +230,7 @@ struct attention_tiles {
     std::int64_t beyond;
   };
 
-  TESSERA_FN tile_range tiles_of(place const& at, std::int64_t split) const {
+  TESSERA_FN tile_range tiles_of(coordinates const& at, std::int64_t split) const {
     key_interval const seen = at.seen();
     std::int64_t const lowest = seen.first / columns;
     std::int64_t const beyond = divide_up(seen.end, std::int64_t{columns});
@@ -240,11 +240,11 @@ struct attention_tiles {
     std::int64_t const each = divide_up(max(count, std::int64_t{0}), partials.splits());
     return {begin + split * each, begin + min((split + 1) * each, count), lowest, beyond};
   }
-  TESSERA_FN std::int64_t tile_at(place const& at, std::int64_t i) const {
+  TESSERA_FN std::int64_t tile_at(coordinates const& at, std::int64_t i) const {
     return list.counts.data != nullptr ? list.tiles(at.sequence, at.head, at.first_query / rows, i) : i;
   }
 
-  TESSERA_FN place place_of(std::int64_t number) const {
+  TESSERA_FN coordinates coordinates_of(std::int64_t number) const {
     std::int64_t const which = number / partials.splits();
     std::int64_t const head = which / query_blocks() % shape.query_heads;
     std::int64_t const sequence = which / query_blocks() / shape.query_heads;
@@ -258,7 +258,7 @@ struct attention_tiles {
 
   /// Fills the tile of scores. Ends with a sync.
   template <Group G>
-  TESSERA_FN void make_scores(G const& group, place const& at, std::int64_t first, scratch_type& scratch) const {
+  TESSERA_FN void make_scores(G const& group, coordinates const& at, std::int64_t first, scratch_type& scratch) const {
     using product = gemm_tile<score_code, tessera::shape<rows, columns, 32>, G>;
     dense<score_code> const q{queries.codes[at.sequence][at.head]};
     dense<score_code> const k{keys.codes[at.sequence][at.key_head]};
@@ -280,7 +280,7 @@ struct attention_tiles {
 
   struct keep {
     attention_tiles const& program;
-    place const& at;
+    coordinates const& at;
     std::int64_t first;
     scratch_type& scratch;
 
@@ -343,14 +343,14 @@ struct attention_tiles {
                                                                     scratch.score(row, column), is_first);
         state[lane].sum += weight;
         rounded[lane] += operand::value(code);
-        scratch.p(row, value_place(column)) = operand::of(code);
+        scratch.p(row, value_slot(column)) = operand::of(code);
       }
     }
     group.sync();
   }
 
   template <class Product, Group G>
-  TESSERA_FN void add_values(G const& group, place const& at, std::int64_t first, int part, scratch_type& scratch,
+  TESSERA_FN void add_values(G const& group, coordinates const& at, std::int64_t first, int part, scratch_type& scratch,
                              typename Product::sum_tile& totals) const {
     group.sync();  // all lanes have read the values before
     load_values(group, values.codes[at.sequence][at.key_head][first / columns], part * width, scratch.v);
@@ -386,8 +386,9 @@ struct attention_tiles {
 
   /// Makes what results are multiplied by, and writes log-sum-exps. Ends with a sync.
   template <Group G>
-  TESSERA_FN void finish_rows(G const& group, place const& at, std::int64_t split, per_lane<state_type, G> const& state,
-                              per_lane<float, G> const& rounded, scratch_type& scratch) const {
+  TESSERA_FN void finish_rows(G const& group, coordinates const& at, std::int64_t split,
+                              per_lane<state_type, G> const& state, per_lane<float, G> const& rounded,
+                              scratch_type& scratch) const {
     for (int lane : group) {
       if (lane >= rows) {
         scratch.second[lane - rows] = {state[lane], rounded[lane]};
@@ -404,7 +405,7 @@ struct attention_tiles {
     group.sync();
   }
 
-  TESSERA_FN void finish_row(place const& at, std::int64_t split, int lane, row_type const& row,
+  TESSERA_FN void finish_row(coordinates const& at, std::int64_t split, int lane, row_type const& row,
                              scratch_type& scratch) const {
     std::int64_t const query = at.first_query + lane;
     if (partials.rows.data != nullptr) {
@@ -419,7 +420,7 @@ struct attention_tiles {
 
   struct write {
     attention_tiles const& program;
-    place const& at;
+    coordinates const& at;
     std::int64_t split;
     int first_channel;
     scratch_type const& scratch;

@@ -10,7 +10,7 @@
 ///               scales  float     batch x query heads x padded tokens / 2; of token n: n / 16 * 8 + n % 8
 ///     keys      codes   int8      batch x key heads x padded tokens x channels
 ///               scales  float     batch x key heads x padded tokens / 32; of token n: n / 128 * 4 + n % 8 / 2
-///     values    codes   float8_e4m3  batch x key heads x tiles of 128 tokens x channels x places by value_place()
+///     values    codes   float8_e4m3  batch x key heads x tiles of 128 tokens x channels x slots by value_slot()
 ///               scales  float     batch x key heads x channels
 ///
 /// Codes of 4 bits may be two_to_a_byte (quantize/two_to_a_byte.hpp): queries and keys then have int4x2, half as many,
@@ -67,7 +67,7 @@ inline constexpr std::int64_t few_queries = 16;
 /// Where token s of every 16 lies among the codes of a channel of values. Lanes that hold weights of tokens 2t, 2t + 1,
 /// 8 + 2t and 8 + 2t + 1 as sums of one tensor core product then hold them as four neighbours for the next product.
 template <detail::Integer I>
-[[nodiscard]] TESSERA_FN constexpr I value_place(I token) {
+[[nodiscard]] TESSERA_FN constexpr I value_slot(I token) {
   I const s = token % 16;
   return token - s + s / 8 * 2 + s / 2 % 4 * 4 + s % 2;
 }
@@ -100,7 +100,7 @@ struct sequence_starts {
   std::int64_t total = 0;                     ///< tokens of all sequences; nothing is read or written beyond them
 
   /// Where token `token` of a sequence lies; -1 for nowhere.
-  [[nodiscard]] TESSERA_FN constexpr std::int64_t place(std::int64_t sequence, std::int64_t token) const {
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t row_of(std::int64_t sequence, std::int64_t token) const {
     if (first.data == nullptr) {
       return token;
     }
@@ -167,14 +167,14 @@ struct quantized_keys {
 /// Codes, scales and means of values. Codes lie channel after channel.
 template <class Code>
 struct quantized_value_heads {
-  view<Code, 5> codes;       ///< batch x key heads x tiles of 128 x channels x places of tokens
+  view<Code, 5> codes;       ///< batch x key heads x tiles of 128 x channels x slots of tokens
   view<float, 3> scales;     ///< batch x key heads x channels
   view<float, 3> mean = {};  ///< batch x key heads x channels: the mean to be added to results; or null
 
   /// The code of a channel of a token.
   [[nodiscard]] TESSERA_FN constexpr Code& code(std::int64_t sequence, std::int64_t head, std::int64_t token,
                                                 std::int64_t channel) const {
-    return codes(sequence, head, token / attention_padding, channel, value_place(token % attention_padding));
+    return codes(sequence, head, token / attention_padding, channel, value_slot(token % attention_padding));
   }
 };
 

@@ -64,7 +64,7 @@ struct join_decoded {
     std::uint32_t const row = by_columns.quotient(number);
     std::uint32_t const head = by_queries.quotient(row);
     std::uint32_t const sequence = by_heads.quotient(head);
-    place const at{sequence, head - sequence * by_heads.divisor, row - head * by_queries.divisor};
+    coordinates const at{sequence, head - sequence * by_heads.divisor, row - head * by_queries.divisor};
     int const lane = group.lane % 32;
     int const part = group.lane / 32;
     auto const channel = static_cast<int>(number - row * by_columns.divisor) * columns + lane;
@@ -90,7 +90,7 @@ struct join_decoded {
   }
 
  private:
-  struct place {
+  struct coordinates {
     std::uint32_t sequence;
     std::uint32_t head;
     std::uint32_t query;
@@ -98,7 +98,7 @@ struct join_decoded {
 
   /// The sum of a warp's splits in a channel, relative to the largest reference of all splits. `whole` becomes the
   /// state of all splits, the same in all warps.
-  __device__ __forceinline__ float add(place const& at, int channel, int part, int lane, row_type& whole) const {
+  __device__ __forceinline__ float add(coordinates const& at, int channel, int part, int lane, row_type& whole) const {
     float const* const totals = &partials.totals(0, at.sequence, at.head, at.query, channel);
     auto const* const rows = reinterpret_cast<float4 const*>(&partials.rows(0, at.sequence, at.head, at.query));
     auto const count = static_cast<int>(partials.splits());

@@ -128,7 +128,7 @@ struct attention_writer {
   /// Writes a row's log-sum-exp, if it is wanted.
   TESSERA_FN void write_log_sum_exp(std::int64_t sequence, std::int64_t head, std::int64_t query,
                                     finished_row const& row) const {
-    std::int64_t const at = place(sequence, query);
+    std::int64_t const at = row_of(sequence, query);
     if (log_sum_exp.data != nullptr && at >= 0) {
       log_sum_exp(sequence, head, at) = row.log_sum_exp;
     }
@@ -148,7 +148,7 @@ struct attention_writer {
   /// Writes one channel of a row whose terms_of() are known.
   TESSERA_FN void write(std::int64_t sequence, std::int64_t head, std::int64_t query, std::int64_t channel,
                         finished_row const& row, value_terms const& terms, float total) const {
-    std::int64_t const at = place(sequence, query);
+    std::int64_t const at = row_of(sequence, query);
     if (at >= 0) {
       float const result = row.inverse != 0.0F ? total * row.inverse * terms.scale + row.share * terms.mean : 0.0F;
       out(sequence, head, at, channel) = store<T>(result);
@@ -157,9 +157,9 @@ struct attention_writer {
 
  private:
   /// Where the results of a row lie; -1: nowhere, for behind a sequence that is not padded the next one begins.
-  TESSERA_FN std::int64_t place(std::int64_t sequence, std::int64_t query) const {
+  TESSERA_FN std::int64_t row_of(std::int64_t sequence, std::int64_t query) const {
     bool const is_beyond = starts.first.data != nullptr && query >= length_of(query_lengths, sequence, shape.queries);
-    return is_beyond ? -1 : starts.place(sequence, query);
+    return is_beyond ? -1 : starts.row_of(sequence, query);
   }
 };
 
@@ -192,8 +192,8 @@ struct merge_attention {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
-    place const at{which / results.shape.queries / results.shape.query_heads,
-                   which / results.shape.queries % results.shape.query_heads, which % results.shape.queries};
+    coordinates const at{which / results.shape.queries / results.shape.query_heads,
+                         which / results.shape.queries % results.shape.query_heads, which % results.shape.queries};
     auto const splits = static_cast<int>(partials.splits());
     for (int lane : group) {
       if (lane < splits) {
@@ -219,7 +219,7 @@ struct merge_attention {
   }
 
  private:
-  struct place {
+  struct coordinates {
     std::int64_t sequence;
     std::int64_t head;
     std::int64_t query;
@@ -235,7 +235,7 @@ struct merge_attention {
     return softmax.merge_factors(scratch.rows[split].state, whole).of_first;
   }
 
-  TESSERA_FN void add_splits(scratch_type& scratch, place const& at, int part, int lane) const {
+  TESSERA_FN void add_splits(scratch_type& scratch, coordinates const& at, int part, int lane) const {
     auto const splits = static_cast<int>(partials.splits());
     int const each = divide_up(splits, parts);
     int const begin = min(part * each, splits);
@@ -256,7 +256,7 @@ struct merge_attention {
     }
   }
 
-  TESSERA_FN void add_some(scratch_type const& scratch, float& total, place const& at, int channel, int first,
+  TESSERA_FN void add_some(scratch_type const& scratch, float& total, coordinates const& at, int channel, int first,
                            int end) const {
     float totals[at_a_time];
     for (int i = 0; i < at_a_time; ++i) {
@@ -269,7 +269,7 @@ struct merge_attention {
     }
   }
 
-  TESSERA_FN void finish(place const& at, std::int64_t channel, scratch_type const& scratch) const {
+  TESSERA_FN void finish(coordinates const& at, std::int64_t channel, scratch_type const& scratch) const {
     auto whole = row_type::nothing(softmax_type{});
     float total = 0.0F;
     for (int part = 0; part < parts; ++part) {

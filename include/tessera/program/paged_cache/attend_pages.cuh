@@ -8,7 +8,7 @@
 /// pages they would arrive 4 us later. Each of the other warps takes the next page in turn, by page_columns
 /// (program/paged_cache/detail/page_fragments.cuh), and keeps sums of its own, so that warps wait for each other only
 /// at the end of a work item. Retained tokens and those of the tail are loaded 16 at a time into memory of the warp
-/// that has their page, or whose turn it is, while it works on other pages.
+/// that has their page, or whose turn it is, while it schedule on other pages.
 ///
 /// The loading warp checks the lists of a work item before it loads anything. Rows of an impossible sequence are NaN,
 /// and so are those of a sequence with an impossible block. The other warps learn it from the length, or from the
@@ -62,10 +62,10 @@ struct page_decode {
   /// parity.
   static_assert(stages % warps == 0, "tessera: page_decode has whole rounds of its warps in its ring");
 
-  using works_type = decode_works<channels, warps, T, Result>;
+  using schedule_type = decode_schedule<channels, warps, T, Result>;
   using split_type = decode_split<channels>;
   using ahead_type = decode_ahead<channels, (Policy.blocks > 1 ? 1 : 2)>;
-  using place_type = pipeline_state<stages>;
+  using pipeline_type = pipeline_state<stages>;
 
   /// The memory of a warp: uncompressed tokens, and at the end of a work item the results that other warps read.
   union alignas(16) warp_memory {
@@ -88,7 +88,7 @@ struct page_decode {
     shared_barrier batch_full[warps];
   };
 
-  works_type works;
+  schedule_type schedule;
   cache_memory<T> memory;
   cache_sequences sequences;
   int layer;            ///< which layer of the part: 0 or 1
@@ -131,7 +131,7 @@ struct page_decode {
   };
   /// A work item and what the lists say of it, loaded one work item ahead.
   struct listing {
-    decode_work work;
+    decode_work_item work;
     std::int32_t length;
     std::int32_t pages;
     std::int32_t slot;
@@ -145,8 +145,8 @@ struct page_decode {
     std::int64_t const sealed = sequences.pages.data != nullptr
                                     ? std::int64_t{listed.pages}
                                     : min(sealed_pages(listed.length, memory.window), table);
-    sequence_fault const fault =
-        memory.fault_of({listed.slot, listed.length, listed.length, sealed, sealed}, works.results.shape.keys, table);
+    sequence_fault const fault = memory.fault_of({listed.slot, listed.length, listed.length, sealed, sealed},
+                                                 schedule.results.shape.keys, table);
     if (!fault.is_none()) {
       if (lane == 0) {
         detail::report_on_device(status, fault.code, listed.work.sequence, fault.detail());
@@ -156,32 +156,33 @@ struct page_decode {
     // A list may cut a sequence off in its last page, or before it.
     std::int32_t const pages =
         listed.length > 0 ? min(static_cast<std::int32_t>(sealed), divide_up(listed.length, page_tokens)) : 0;
-    return {listed.length, pages, works.pieces_of(listed.work, pages)};
+    return {listed.length, pages, schedule.steps_of(listed.work, pages)};
   }
-  [[nodiscard]] __device__ __forceinline__ std::int32_t listed_length(decode_work const& work) const {
+  [[nodiscard]] __device__ __forceinline__ std::int32_t listed_length(decode_work_item const& work) const {
     return sequences.lengths.data != nullptr ? sequences.lengths[work.sequence]
-                                             : static_cast<std::int32_t>(works.results.shape.keys);
+                                             : static_cast<std::int32_t>(schedule.results.shape.keys);
   }
-  [[nodiscard]] __device__ __forceinline__ std::int32_t listed_pages(decode_work const& work) const {
+  [[nodiscard]] __device__ __forceinline__ std::int32_t listed_pages(decode_work_item const& work) const {
     return sequences.pages.data != nullptr ? sequences.pages[work.sequence] : 0;
   }
-  [[nodiscard]] __device__ __forceinline__ std::int32_t listed_slot(decode_work const& work) const {
+  [[nodiscard]] __device__ __forceinline__ std::int32_t listed_slot(decode_work_item const& work) const {
     return sequences.slots.data != nullptr ? sequences.slots[work.sequence] : work.sequence;
   }
 
-  [[nodiscard]] __device__ __forceinline__ std::int32_t work_page(decode_work const& work, std::int32_t own) const {
-    return work.split + own * works.splits();
+  [[nodiscard]] __device__ __forceinline__ std::int32_t work_page(decode_work_item const& work,
+                                                                  std::int32_t own) const {
+    return work.split + own * schedule.splits();
   }
 
   // The loading warp. Each lane has one stage of the ring for itself.
 
-  [[nodiscard]] __device__ __forceinline__ std::int32_t block_of(decode_work const& work, std::int32_t own) const {
+  [[nodiscard]] __device__ __forceinline__ std::int32_t block_of(decode_work_item const& work, std::int32_t own) const {
     auto const most = static_cast<std::int32_t>(sequences.blocks.extent(1));
     std::int32_t const page = work_page(work, min(own, most));
     return page < most ? sequences.blocks(work.sequence, page) : 0;
   }
   [[nodiscard]] __device__ __forceinline__ listing look_up(std::uint32_t number, std::int32_t own) const {
-    decode_work const work = works.at(min(number, works.count - 1));
+    decode_work_item const work = schedule.at(min(number, schedule.count - 1));
     return {work, listed_length(work), listed_pages(work), listed_slot(work), block_of(work, own)};
   }
 
@@ -191,7 +192,7 @@ struct page_decode {
     unsigned phase = 0;
     std::int32_t own = lane < stages ? lane : nothing;  // the lane's next page, counted from the work item's first one
     listing next = look_up(block_index(), own);
-    for (std::uint32_t number = block_index(); number < works.count; number += blocks_in_grid()) {
+    for (std::uint32_t number = block_index(); number < schedule.count; number += blocks_in_grid()) {
       listing const now = next;
       extent const has = extent_of(now, lane);
       std::int32_t block = now.block;
@@ -213,7 +214,7 @@ struct page_decode {
           next_block = block_of(now.work, own + stages);
         }
         if (is_new) {
-          works.bring(scratch.ahead, turn++, now.work, has.length, has.pages, lane);
+          schedule.load_ahead(scratch.ahead, turn++, now.work, has.length, has.pages, lane);
           std::int32_t const left = max(has.own_pages - own, 0);
           next = look_up(number + blocks_in_grid(), own + divide_up(left, stages) * stages - has.own_pages);
           is_new = false;
@@ -242,11 +243,11 @@ struct page_decode {
   struct warp_state {
     int warp;
     int lane;
-    decode_work work;
+    decode_work_item work;
     extent has;
     std::int32_t seen[2];  ///< tokens that each of the lane's columns sees
     T const* query;
-    place_type place;
+    pipeline_type pipeline;
     std::int32_t listed;       ///< retained tokens in the list
     std::int32_t next_batch;   ///< the next batch of the tail
     std::int32_t batch_token;  ///< the number of the lane's token in the batch that is being loaded
@@ -259,13 +260,13 @@ struct page_decode {
     warp_state state{};
     state.warp = warp;
     state.lane = lane;
-    state.place.skip(warp);
+    state.pipeline.skip(warp);
     std::int32_t next = warp;  // the warp's next page, counted from the work item's first one
     unsigned turn = 0;
-    for (std::uint32_t number = block_index(); number < works.count; number += blocks_in_grid()) {
+    for (std::uint32_t number = block_index(); number < schedule.count; number += blocks_in_grid()) {
       Columns columns;
-      begin(scratch.ahead, turn, state, columns, works.at(number));
-      state.next_batch = state.work.split + works.splits() * turns_until(next - state.has.own_pages);
+      begin(scratch.ahead, turn, state, columns, schedule.at(number));
+      state.next_batch = state.work.split + schedule.splits() * turns_until(next - state.has.own_pages);
       while (true) {
         bool const has_page = next < state.has.own_pages;
         if (state.has_batch && (!has_page || state.listed >= batch || has_tail(state))) {
@@ -287,7 +288,7 @@ struct page_decode {
         scratch.ahead.leave(turn);
       }
       ++turn;
-      works.finish(state.work, columns.columns, splits, warp, lane);
+      schedule.finish(state.work, columns.columns, splits, warp, lane);
       fence_async_proxy();  // TMA writes this memory next
       block_warps::sync();  // other warps have read it until here
     }
@@ -302,15 +303,15 @@ struct page_decode {
   }
 
   __device__ __forceinline__ void begin(ahead_type& ahead, unsigned turn, warp_state& state, Columns& columns,
-                                        decode_work const& work) const {
+                                        decode_work_item const& work) const {
     state.work = work;
-    state.query = works.await(ahead, turn, work, state.lane);
-    std::uint32_t words[works_type::strips][2];
-    works_type::load_query(state.query, state.lane, words);
-    state.has.length = ahead.length[ahead_type::place(turn)];
-    state.has.pages = ahead.pieces[ahead_type::place(turn)];
-    state.has.own_pages = works.pieces_of(work, state.has.pages);
-    works.find_seen(work, state.lane, state.has.length, state.seen);
+    state.query = schedule.await(ahead, turn, work, state.lane);
+    std::uint32_t words[schedule_type::strips][2];
+    schedule_type::load_query(state.query, state.lane, words);
+    state.has.length = ahead.length[ahead_type::slot(turn)];
+    state.has.pages = ahead.steps[ahead_type::slot(turn)];
+    state.has.own_pages = schedule.steps_of(work, state.has.pages);
+    schedule.find_seen(work, state.lane, state.has.length, state.seen);
     state.listed = 0;
     state.has_batch = false;
     columns.template begin<T>(words, factor, state.lane);
@@ -325,8 +326,8 @@ struct page_decode {
 
   __device__ __forceinline__ void take_page(scratch_type& scratch, warp_state& state, Columns& columns,
                                             std::int32_t number) const {
-    int const stage = state.place.stage;
-    scratch.full[stage].wait(state.place.phase);
+    int const stage = state.pipeline.stage;
+    scratch.full[stage].wait(state.pipeline.phase);
     unsigned char const* const page = scratch.page[stage];
     typename Columns::parts const parts = Columns::parts_of(page, layer);
     cache_page_header const& header = *reinterpret_cast<cache_page_header const*>(page + parts.header);
@@ -339,10 +340,10 @@ struct page_decode {
         list_retained(scratch.list[state.warp], state, retained, static_cast<std::int32_t>(header.first_row), first);
       }
     }
-    bool const is_masked = retained != 0 || first + page_tokens > works.seen_by_all(state.has.length);
+    bool const is_masked = retained != 0 || first + page_tokens > schedule.seen_by_all(state.has.length);
     columns.take(page, parts, {retained, {state.seen[0] - first, state.seen[1] - first}, is_masked}, state.lane);
     block_warps::release(scratch.empty[stage], state.lane);
-    state.place.skip(warps);
+    state.pipeline.skip(warps);
   }
 
   __device__ __forceinline__ static void list_retained(token_list& list, warp_state& state, std::uint64_t retained,
@@ -378,7 +379,7 @@ struct page_decode {
       tokens = min(batch, state.has.length - first);
       state.batch_token = first + min(which, tokens - 1);
       from = memory.tail_row(listed_slot(state.work), layer, part, state.work.key_head, state.batch_token);
-      state.next_batch += works.splits() * warps;
+      state.next_batch += schedule.splits() * warps;
     } else {
       return;
     }
@@ -395,8 +396,8 @@ struct page_decode {
   }
 
   __device__ __forceinline__ void take_batch(scratch_type& scratch, warp_state& state, Columns& columns) const {
-    std::uint32_t words[works_type::strips][2];
-    works_type::load_query(state.query, state.lane, words);
+    std::uint32_t words[schedule_type::strips][2];
+    schedule_type::load_query(state.query, state.lane, words);
     std::int32_t const tokens[2] = {shuffle(state.batch_token, state.lane / 4),
                                     shuffle(state.batch_token, state.lane / 4 + 8)};
     scratch.batch_full[state.warp].wait(state.batch_phase);

@@ -84,13 +84,13 @@ struct cached_attention {
     std::int64_t const which = number / partials.splits();
     std::int64_t const sequence = which / row_blocks() / memory.heads;
     std::int64_t const most = results.shape.keys;
-    place at{sequence,
-             sequences.slot(sequence),
-             which / row_blocks() % memory.heads,
-             which % row_blocks() * rows,
-             sequences.lengths.data == nullptr ? most : sequences.length(sequence),
-             0,
-             0};
+    coordinates at{sequence,
+                   sequences.slot(sequence),
+                   which / row_blocks() % memory.heads,
+                   which % row_blocks() * rows,
+                   sequences.lengths.data == nullptr ? most : sequences.length(sequence),
+                   0,
+                   0};
     at.row_count = static_cast<int>(min(std::int64_t{rows}, head_rows() - at.first_row));
     at.sealed = sequences.sealed(sequence, at.length, memory.window);
     sequence_fault fault =
@@ -118,7 +118,7 @@ struct cached_attention {
   }
 
  private:
-  struct place {
+  struct coordinates {
     std::int64_t sequence;
     std::int64_t slot;
     std::int64_t head;  ///< key head
@@ -181,22 +181,22 @@ struct cached_attention {
     }
   };
 
-  TESSERA_FN std::int64_t query_head(place const& at, int row) const {
+  TESSERA_FN std::int64_t query_head(coordinates const& at, int row) const {
     std::int64_t const each = results.shape.query_heads / results.shape.key_heads;
     return at.head * each + (at.first_row + row) / results.shape.queries;
   }
-  TESSERA_FN std::int64_t query_of(place const& at, int row) const {
+  TESSERA_FN std::int64_t query_of(coordinates const& at, int row) const {
     return (at.first_row + row) % results.shape.queries;
   }
   /// The number of tokens that a row sees.
-  TESSERA_FN std::int64_t seen(place const& at, int row) const {
+  TESSERA_FN std::int64_t seen(coordinates const& at, int row) const {
     std::int64_t const count = length_of(results.query_lengths, at.sequence, results.shape.queries);
     std::int64_t const behind = max(count - 1 - query_of(at, row), std::int64_t{0});
     return is_causal ? max(at.length - behind, std::int64_t{0}) : at.length;
   }
 
   template <Group G>
-  TESSERA_FN void begin(G const& group, place const& at, scratch_type& scratch) const {
+  TESSERA_FN void begin(G const& group, coordinates const& at, scratch_type& scratch) const {
     int const channels = memory.format.channels;
     for (int lane : group) {
       for (int i = lane; i < at.row_count * channels; i += lanes) {
@@ -214,7 +214,7 @@ struct cached_attention {
 
   /// Makes all rows NaN. Ends with a sync.
   template <Group G>
-  TESSERA_FN void spoil(G const& group, place const& at, scratch_type& scratch) const {
+  TESSERA_FN void spoil(G const& group, coordinates const& at, scratch_type& scratch) const {
     for (int lane : group) {
       if (lane < at.row_count) {
         row_type& row = scratch.row[lane];
@@ -227,7 +227,7 @@ struct cached_attention {
 
   /// Attends to the tokens of a tile. Ends with a sync.
   template <Group G, class Tile>
-  TESSERA_FN void attend(G const& group, place const& at, std::int64_t number, Tile const& tile,
+  TESSERA_FN void attend(G const& group, coordinates const& at, std::int64_t number, Tile const& tile,
                          scratch_type& scratch) const {
     int const channels = memory.format.channels;
     for (int lane : group) {
@@ -298,7 +298,7 @@ struct cached_attention {
   }
 
   template <Group G>
-  TESSERA_FN void finish(G const& group, place const& at, std::int64_t split, scratch_type const& scratch) const {
+  TESSERA_FN void finish(G const& group, coordinates const& at, std::int64_t split, scratch_type const& scratch) const {
     int const channels = memory.format.channels;
     for (int lane : group) {
       for (int i = lane; i < at.row_count * channels; i += lanes) {
@@ -317,7 +317,7 @@ struct cached_attention {
       }
     }
   }
-  TESSERA_FN void finish_row(place const& at, std::int64_t split, int row, row_type const& known) const {
+  TESSERA_FN void finish_row(coordinates const& at, std::int64_t split, int row, row_type const& known) const {
     std::int64_t const head = query_head(at, row);
     std::int64_t const query = query_of(at, row);
     if (partials.rows.data != nullptr) {

@@ -5,14 +5,14 @@
 ///
 /// Parts of a page, from its start, without gaps, each a multiple of 32 bytes; D channels, G groups of a value:
 ///
-///     of the first layer   key norms       fp16 x 64              places of tokens: token_place
-///                          value scales    G x fp16 x 64          places of tokens: token_place
+///     of the first layer   key norms       fp16 x 64              slots of tokens: token_slot
+///                          value scales    G x fp16 x 64          slots of tokens: token_slot
 ///     header               32 bytes        cache_page_header
-///     of both layers       key scales      fp16 x D               places of channels: channel_place
-///                          key minima      fp16 x D               places of channels: channel_place
+///     of both layers       key scales      fp16 x D               slots of channels: channel_slot
+///                          key minima      fp16 x D               slots of channels: channel_slot
 ///                          key codes       8 * D * key_bits bytes
 ///                          value codes     8 * D * value_bits bytes
-///                          value ratios    G x fp16 x 64          token_place
+///                          value ratios    G x fp16 x 64          token_slot
 ///     of the second layer  key norms, value scales: as of the first; not there in pages of one layer
 ///
 /// So the bytes that a layer reads are contiguous, read_bytes() of them: from byte 0 for the first layer, from the
@@ -33,7 +33,7 @@
 ///
 /// Field f = 4 * tile + a of its strip has the same bits in both halves of a word:
 ///
-///     bits   words   field f                                                 place of word w of a lane of strip s
+///     bits   words   field f                                                 slot of word w of a lane of strip s
 ///     2      2       word f / 8, bit 2 * (f % 8)                             (s * 32 + lane) * 2 + w
 ///     3      3       word f / 5, bit 3 * (f % 5); of field 15 bit i: word i, (s * 32 + lane) * 3 + w
 ///                    bit 15
@@ -154,24 +154,24 @@ static_assert(cache_page_format{128, 4, 4, 1, 2}.read_bytes() == 9120);
 
 /// The index of token j of a page in lists of tokens. Tokens in the same row of all tiles, which one lane has, are
 /// neighbours.
-[[nodiscard]] TESSERA_FN constexpr int token_place(int token) {
+[[nodiscard]] TESSERA_FN constexpr int token_slot(int token) {
   return token % 8 * 8 + token / 8;
 }
 
 /// The index of channel d in lists of channels. The channels of two strips that are a lane's columns are eight
 /// neighbours.
-[[nodiscard]] TESSERA_FN constexpr int channel_place(int channel) {
+[[nodiscard]] TESSERA_FN constexpr int channel_slot(int channel) {
   return channel / 32 * 32 + channel % 8 / 2 * 8 + channel / 16 % 2 * 4 + channel / 8 % 2 * 2 + channel % 2;
 }
 
 /// The lane, field and half in which a code of a strip is.
-struct code_place {
+struct code_coordinates {
   int lane;   ///< the lane of the warp that has the code
   int field;  ///< 4 * tile + register
   int half;   ///< half of the pair: 0 lower, 1 upper
 
-  /// The place of an element of one of the four tiles.
-  [[nodiscard]] TESSERA_FN static constexpr code_place of(int tile, int row, int column) {
+  /// The coordinates of an element of one of the four tiles.
+  [[nodiscard]] TESSERA_FN static constexpr code_coordinates of(int tile, int row, int column) {
     return {row % 8 * 4 + column % 8 / 2, 4 * tile + row / 8 + 2 * (column / 8), column % 2};
   }
   /// The number of the tile of 16 x 16.
@@ -208,7 +208,7 @@ struct lane_codes {
   }
 
   /// The index of word `word` of a lane of strip `strip`, in words from the start of the codes.
-  [[nodiscard]] TESSERA_FN static constexpr int place(int bits, int strip, int lane, int word) {
+  [[nodiscard]] TESSERA_FN static constexpr int slot(int bits, int strip, int lane, int word) {
     return bits == 8 ? strip * 256 + word / 4 * 128 + lane * 4 + word % 4 : (strip * 32 + lane) * bits + word;
   }
 
@@ -219,10 +219,10 @@ struct lane_codes {
 
 /// Reads a single code from the codes of keys or values that begin at `words`.
 [[nodiscard]] TESSERA_FN constexpr std::uint32_t read_code(std::uint32_t const* words, int bits, int strip,
-                                                           code_place const& at) {
+                                                           code_coordinates const& at) {
   lane_codes codes;
   for (int word = 0; word < bits; ++word) {
-    codes.words[word] = words[lane_codes::place(bits, strip, at.lane, word)];
+    codes.words[word] = words[lane_codes::slot(bits, strip, at.lane, word)];
   }
   return codes.get(bits, at.field, at.half);
 }

@@ -34,26 +34,26 @@ struct page_reader {
   /// The code of a channel of a token's key.
   [[nodiscard]] TESSERA_FN std::uint32_t key_code(int token, int channel) const {
     return read_code(reinterpret_cast<std::uint32_t const*>(page + format.key_codes()), format.key_bits, channel / 16,
-                     code_place::of(token / 16, token % 16, channel % 16));
+                     code_coordinates::of(token / 16, token % 16, channel % 16));
   }
   /// The code of a channel of a token's value.
   [[nodiscard]] TESSERA_FN std::uint32_t value_code(int token, int channel) const {
     return read_code(reinterpret_cast<std::uint32_t const*>(page + format.value_codes()), format.value_bits,
-                     channel / 16, code_place::of(token / 16, channel % 16, token % 16));
+                     channel / 16, code_coordinates::of(token / 16, channel % 16, token % 16));
   }
   /// The parameters of a channel's keys.
   [[nodiscard]] TESSERA_FN key_channel channel(int of) const {
-    return {half(format.key_scales(), channel_place(of)), half(format.key_minima(), channel_place(of))};
+    return {half(format.key_scales(), channel_slot(of)), half(format.key_minima(), channel_slot(of))};
   }
   /// The norm of a token's key in this layer.
-  [[nodiscard]] TESSERA_FN float16 norm(int token) const { return half(format.key_norms(layer), token_place(token)); }
+  [[nodiscard]] TESSERA_FN float16 norm(int token) const { return half(format.key_norms(layer), token_slot(token)); }
   /// The scale of a group of a token's value in this layer.
   [[nodiscard]] TESSERA_FN float16 value_scale(int token, int group) const {
-    return half(format.value_scales(layer), group * cache_page_format::tokens + token_place(token));
+    return half(format.value_scales(layer), group * cache_page_format::tokens + token_slot(token));
   }
   /// The ratio of a group of a token's value, for both layers.
   [[nodiscard]] TESSERA_FN float16 value_ratio(int token, int group) const {
-    return half(format.value_ratios(), group * cache_page_format::tokens + token_place(token));
+    return half(format.value_ratios(), group * cache_page_format::tokens + token_slot(token));
   }
   /// A channel of a token's restored key.
   [[nodiscard]] TESSERA_FN float key(int token, int of) const {

@@ -78,12 +78,12 @@ struct restore_pages {
   }
 
  private:
-  struct place {
+  struct coordinates {
     std::int64_t sequence;
     std::int64_t slot;
     std::int64_t head;
   };
-  TESSERA_FN void restore(page_reader_t<C> const& from, place const& of, std::int64_t token, int channel) const {
+  TESSERA_FN void restore(page_reader_t<C> const& from, coordinates const& of, std::int64_t token, int channel) const {
     int const at = static_cast<int>(token % cache_page_format::tokens);
     Result& key = keys(of.sequence, of.head, token, channel);
     Result& value = values(of.sequence, of.head, token, channel);

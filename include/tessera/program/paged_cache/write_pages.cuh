@@ -26,8 +26,7 @@
 ///
 /// These are 7400 warp instructions, and about 1800 for four warps of rows, in double: no program of this arithmetic
 /// has fewer than 9200. 15 700 are executed, 2.75 a cycle (one H200): the rest are loads, addresses and exchanges.
-/// Three blocks fit a multiprocessor. Free blocks take the next page: equal parts take a tenth longer. An append of
-/// 65 536 tokens of 32 heads takes 0.76 ms, and 0.80 if a sequence is looked up for each of its pages.
+/// Free blocks take the next page: equal parts take a tenth longer. Appending 65 536 tokens of 32 heads takes 0.76 ms.
 #pragma once
 
 #include <cstdint>
@@ -81,9 +80,9 @@ struct compress_pages {
   /// The operations on the elements of a thread.
   using elements_type = page_elements<Channels, T>;
   /// Where these elements are in memory.
-  using places_type = page_places<Channels>;
+  using slots_type = page_slots<Channels>;
   /// The page that the block works on, or loads next.
-  using work_type = page_rows_work<T>;
+  using work_type = page_rows_work_item<T>;
 
   /// The lengths from which the scales of a token's key or value follow, with its codes.
   struct merged_length {
@@ -98,11 +97,11 @@ struct compress_pages {
       merged_length length;     ///< what follows from them
     };
     /// The products of values until these are measured, and then the parameters of the keys' channels.
-    union value_place {
+    union value_slot {
       float_products products[tokens];  ///< products of both layers over all channels
       channels_type channels;           ///< parameters of the keys' channels
     };
-    value_place values;              ///< see value_place
+    value_slot values;               ///< see value_slot
     mix_weights weights[2][tokens];  ///< weights of both layers' keys, and values, of each token
     key_place keys[tokens];          ///< products or lengths of each token's keys
   };
@@ -114,7 +113,7 @@ struct compress_pages {
     alignas(16) unsigned char image[format.bytes()];                     ///< the page as it will be in memory
     alignas(16) unsigned char more[has_room ? 16 : sizeof(row_memory)];  ///< row_memory that the page has no room for
     merged_length values[tokens];                                        ///< lengths of each token's value
-    work_type works[2];                                                  ///< this page and the next one, alternately
+    work_type work_items[2];                                             ///< this page and the next one, alternately
     unsigned clamped;                         ///< 1 + the last turn whose keys must be clamped
     alignas(16) std::uint32_t wants[4];       ///< one bit for each key and value: it is to stay apart
     alignas(16) std::uint32_t weightless[4];  ///< one bit for each key and value: its weights are 0
@@ -138,14 +137,14 @@ struct compress_pages {
     fence_barrier_init();
     group.sync();
     if (brings(group.lane)) {
-      rows.look_up_first(scratch.works[0], group.lane % 32);
+      rows.look_up_first(scratch.work_items[0], group.lane % 32);
       bring(scratch, 0, key_part, group.lane % 32);
       bring(scratch, 0, value_part, group.lane % 32);
     }
     group.sync();
-    auto const places = places_type::of({thread_here()});
-    for (unsigned turn = 0; scratch.works[turn % 2].page != nullptr; ++turn) {
-      compress(group, scratch, turn, places);
+    auto const own_slots = slots_type::of({thread_here()});
+    for (unsigned turn = 0; scratch.work_items[turn % 2].page != nullptr; ++turn) {
+      compress(group, scratch, turn, own_slots);
     }
     if (brings(group.lane)) {
       await_box_stores<0>();
@@ -175,21 +174,21 @@ struct compress_pages {
 
   /// Loads a part of the page of a turn, if there is one. One warp.
   __device__ __forceinline__ void bring(scratch_type& scratch, unsigned turn, int part, int lane) const {
-    work_type const& work = scratch.works[turn % 2];
+    work_type const& work = scratch.work_items[turn % 2];
     if (work.page != nullptr) {
       rows.bring(work, part, scratch.stage[part][0], scratch.stage[part][1], scratch.full[part], lane);
     }
   }
 
   __device__ __forceinline__ void compress(cuda_block<lanes> const& group, scratch_type& scratch, unsigned turn,
-                                           places_type const& places) const {
-    work_type const& work = scratch.works[turn % 2];
-    multiply(group, scratch, turn, places);
+                                           slots_type const& own_slots) const {
+    work_type const& work = scratch.work_items[turn % 2];
+    multiply(group, scratch, turn, own_slots);
     group.sync();
     {
       auto const lane = thread_here();
       if (brings(lane)) {
-        rows.look_up_next(scratch.works[(turn + 1) % 2], work, lane % 32);
+        rows.look_up_next(scratch.work_items[(turn + 1) % 2], work, lane % 32);
       }
       if (lane < 2 * tokens) {
         measure(scratch, work, lane / tokens, lane % tokens);
@@ -198,7 +197,7 @@ struct compress_pages {
     group.sync();
     page_odds const odds = odds_of(scratch, work);
     float merged[slots][8];
-    merge<key_part>(scratch, odds, places, merged);
+    merge<key_part>(scratch, odds, own_slots, merged);
     write_bounds(scratch, {thread_here()}, merged);
     group.sync();
     if (thread_here() < Channels) {
@@ -209,12 +208,12 @@ struct compress_pages {
       bring(scratch, turn + 1, key_part, thread_here() % 32);
     }
     encode_keys(scratch, {thread_here()}, merged, odds.retained, turn);
-    merge<value_part>(scratch, odds, places, merged);
+    merge<value_part>(scratch, odds, own_slots, merged);
     group.sync();
     if (brings(thread_here())) {
       bring(scratch, turn + 1, value_part, thread_here() % 32);
     }
-    encode_values(scratch, {thread_here()}, places, merged, odds.retained);
+    encode_values(scratch, {thread_here()}, own_slots, merged, odds.retained);
     if (thread_here() == 0) {
       write_header(scratch, work, odds.retained);
     }
@@ -222,22 +221,23 @@ struct compress_pages {
     group.sync();
     if (brings(thread_here())) {
       if (thread_here() % 32 == 0) {
-        std::uint32_t const after_next = rows.number_after(scratch.works[(turn + 1) % 2].number);  // while TMA reads
+        std::uint32_t const after_next =
+            rows.number_after(scratch.work_items[(turn + 1) % 2].number);  // while TMA reads
         if (work.is_kept) {
           store_bytes(work.page, scratch.image, rows.layers() == 2 ? format.bytes() : format.read_bytes());
           commit_box_stores();
           await_box_reads<0>();
         }
-        scratch.works[(turn + 1) % 2].following = after_next;
+        scratch.work_items[(turn + 1) % 2].following = after_next;
       }
       sync_warp();
     }
   }
 
   template <int Part>
-  __device__ __forceinline__ void merge(scratch_type& scratch, page_odds const& odds, places_type const& places,
+  __device__ __forceinline__ void merge(scratch_type& scratch, page_odds const& odds, slots_type const& own_slots,
                                         float (&merged)[slots][8]) const {
-    elements_type::template merge<Part == key_part>(places, scratch.stage[Part][0], scratch.stage[Part][1],
+    elements_type::template merge<Part == key_part>(own_slots, scratch.stage[Part][0], scratch.stage[Part][1],
                                                     memory_of(scratch).weights[Part], merged);
     if (odds.has_any) {
       lanes_type const at{thread_here()};
@@ -250,14 +250,14 @@ struct compress_pages {
 
   /// Computes products of keys and then of values, by one loop, since its instructions are many already.
   __device__ __forceinline__ void multiply(cuda_block<lanes> const& group, scratch_type& scratch, unsigned turn,
-                                           places_type const& places) const {
+                                           slots_type const& own_slots) const {
     lanes_type const at{thread_here()};
     row_memory& memory = memory_of(scratch);
 #pragma unroll 1
     for (int part = 0; part < 2; ++part) {
       scratch.full[part].wait(turn % 2);
       float_products const products =
-          elements_type::products(places, at.eight(), scratch.stage[part][0], scratch.stage[part][1]);
+          elements_type::products(own_slots, at.eight(), scratch.stage[part][0], scratch.stage[part][1]);
       if (part == key_part) {
         group.sync();  // the page before has been read
       }
@@ -329,9 +329,9 @@ struct compress_pages {
     float2 const high = unpack_pair<float16>(is_upper ? bound : other);
     auto const fitted =
         memory_of(scratch).values.channels.fit(channel, is_upper ? low.y : low.x, is_upper ? high.y : high.x);
-    int const place = channel_place(channel);
-    reinterpret_cast<std::uint16_t*>(scratch.image + format.key_scales())[place] = fitted.scale;
-    reinterpret_cast<std::uint16_t*>(scratch.image + format.key_minima())[place] = fitted.minimum;
+    int const slot = channel_slot(channel);
+    reinterpret_cast<std::uint16_t*>(scratch.image + format.key_scales())[slot] = fitted.scale;
+    reinterpret_cast<std::uint16_t*>(scratch.image + format.key_minima())[slot] = fitted.minimum;
     if (!fitted.is_inside) {
       scratch.clamped = turn + 1;
     }
@@ -342,11 +342,11 @@ struct compress_pages {
                                               std::uint64_t retained, unsigned turn) const {
     row_memory const& memory = memory_of(scratch);
     channels_type const& channels = memory.values.channels;
-    int const place[2] = {channels_type::place_of(at, 0), channels_type::place_of(at, 1)};
+    int const slot_of_half[2] = {channels_type::slot_of(at, 0), channels_type::slot_of(at, 1)};
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      auto const reciprocal = channels_type::four_at(channels.reciprocal + place[half]);
-      auto const offset = channels_type::four_at(channels.offset + place[half]);
+      auto const reciprocal = channels_type::four_at(channels.reciprocal + slot_of_half[half]);
+      auto const offset = channels_type::four_at(channels.offset + slot_of_half[half]);
 #pragma unroll
       for (auto& slot : merged) {
 #pragma unroll
@@ -362,8 +362,8 @@ struct compress_pages {
     float squares[slots];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      auto const scale = channels_type::four_at(channels.scale + place[half]);
-      auto const base = channels_type::four_at(channels.base + place[half]);
+      auto const scale = channels_type::four_at(channels.scale + slot_of_half[half]);
+      auto const base = channels_type::four_at(channels.base + slot_of_half[half]);
 #pragma unroll
       for (int slot = 0; slot < slots; ++slot) {
         float square = 0.0F;
@@ -383,7 +383,7 @@ struct compress_pages {
       merged_length const& row = memory.keys[token].length;
       float const factor = length_factor(row.square, decoded_square);
       std::uint16_t const norm = detail::half_bits_of((layer == 0 ? row.lengths.first : row.lengths.second) * factor);
-      reinterpret_cast<std::uint16_t*>(scratch.image + key_norms(layer))[token_place(token)] =
+      reinterpret_cast<std::uint16_t*>(scratch.image + key_norms(layer))[token_slot(token)] =
           (retained >> token & 1U) != 0 ? std::uint16_t{0} : norm;
     }
   }
@@ -449,8 +449,9 @@ struct compress_pages {
     return elements_type::template sum_of_row<group_lanes>(sums);
   }
 
-  __device__ __forceinline__ void encode_values(scratch_type& scratch, lanes_type const& at, places_type const& places,
-                                                float (&merged)[slots][8], std::uint64_t retained) const {
+  __device__ __forceinline__ void encode_values(scratch_type& scratch, lanes_type const& at,
+                                                slots_type const& own_slots, float (&merged)[slots][8],
+                                                std::uint64_t retained) const {
     interval<float> const range = range_of_group(merged);
     float const width = value_group::width_of(range, bits);
     float const reciprocal = 1.0F / width * 15.0F;
@@ -460,7 +461,7 @@ struct compress_pages {
     std::uint32_t codes[slots][2];
     bool const is_finite = all_of_warp(width < infinity);
     std::uint32_t const sums = make_codes(merged, reciprocal, (origin + 0.5F) - ratio, is_finite, codes);
-    elements_type::store_values(at, places, codes,
+    elements_type::store_values(at, own_slots, codes,
                                 reinterpret_cast<std::uint32_t*>(scratch.image + format.value_codes()));
     float decoded_square = value_group::decoded_square(
         step, ratio, 8 * group_lanes, {static_cast<int>(sums >> 16), static_cast<int>(sums & 0xffffU)});
@@ -470,14 +471,14 @@ struct compress_pages {
     }
     if (at.eight() % group_lanes < 4) {
       int const token = at.value_token(0);
-      int const place = at.eight() / group_lanes * tokens + token_place(token);
-      reinterpret_cast<std::uint16_t*>(scratch.image + format.value_ratios())[place] = half;
+      int const slot = at.eight() / group_lanes * tokens + token_slot(token);
+      reinterpret_cast<std::uint16_t*>(scratch.image + format.value_ratios())[slot] = half;
       float const factor = length_factor(scratch.values[token].square, decoded_square);
       two_lengths<float> const lengths = scratch.values[token].lengths;
       for (int layer = 0; layer < rows.layers(); ++layer) {
         float const length = (layer == 0 ? lengths.first : lengths.second) * factor;
         std::uint16_t const scale = detail::half_bits_of(length * step * 8.0F);
-        reinterpret_cast<std::uint16_t*>(scratch.image + key_norms(layer) + 2 * tokens)[place] =
+        reinterpret_cast<std::uint16_t*>(scratch.image + key_norms(layer) + 2 * tokens)[slot] =
             (retained >> token & 1U) != 0 ? std::uint16_t{0} : scale;
       }
     }

@@ -58,7 +58,7 @@ struct encode_pages {
       source.memory.fault_of_block(block).report(group, source.status, sequence);
       return;
     }
-    place const at{sequence, i, head, page * tokens, marks(sequence, i, head), source.memory.page(block, head)};
+    coordinates const at{sequence, i, head, page * tokens, marks(sequence, i, head), source.memory.page(block, head)};
     sealed_page const written{sequence, head, at.first_token, at.mark, at.page};
     write_page_header(group, source, written, header_in_format{});
     merge(group, at, key_part, scratch);
@@ -71,7 +71,7 @@ struct encode_pages {
   }
 
  private:
-  struct place {
+  struct coordinates {
     std::int64_t sequence;
     std::int64_t i;
     std::int64_t head;
@@ -88,7 +88,7 @@ struct encode_pages {
 
   /// Computes the merged vectors of all tokens, zeros for retained ones. Ends with a sync.
   template <Group G>
-  TESSERA_FN void merge(G const& group, place const& at, int part, scratch_type& scratch) const {
+  TESSERA_FN void merge(G const& group, coordinates const& at, int part, scratch_type& scratch) const {
     int const channels = format().channels;
     for (int lane : group) {
       for (int i = lane; i < tokens * channels; i += lanes) {
@@ -109,7 +109,7 @@ struct encode_pages {
   }
 
   template <Group G>
-  TESSERA_FN void encode_keys(G const& group, place const& at, scratch_type& scratch) const {
+  TESSERA_FN void encode_keys(G const& group, coordinates const& at, scratch_type& scratch) const {
     int const channels = format().channels;
     for (int lane : group) {
       for (int channel = lane; channel < channels; channel += lanes) {
@@ -122,8 +122,8 @@ struct encode_pages {
         }
         key_channel const fitted = key_channel::fit(range, format().key_bits);
         scratch.channels[channel] = fitted;
-        at.halves(format().key_scales())[channel_place(channel)] = fitted.scale;
-        at.halves(format().key_minima())[channel_place(channel)] = fitted.minimum;
+        at.halves(format().key_scales())[channel_slot(channel)] = fitted.scale;
+        at.halves(format().key_minima())[channel_slot(channel)] = fitted.minimum;
       }
     }
     group.sync();
@@ -135,19 +135,19 @@ struct encode_pages {
         float const factor = at.is_retained(lane) ? 0.0F : key_factor(at, lane, scratch);
         for (int layer = 0; layer < format().layers; ++layer) {
           float const length = length_of(at, key_part, layer, lane);
-          at.halves(format().key_norms(layer))[token_place(lane)] =
+          at.halves(format().key_norms(layer))[token_slot(lane)] =
               at.is_retained(lane) ? float16{0} : saturated_half(length * factor);
         }
       }
     }
   }
 
-  TESSERA_FN void write_key_words(place const& at, int strip, int lane, scratch_type const& scratch) const {
+  TESSERA_FN void write_key_words(coordinates const& at, int strip, int lane, scratch_type const& scratch) const {
     int const bits = format().key_bits;
     lane_codes codes;
     for (int field = 0; field < lane_codes::fields; ++field) {
       for (int half = 0; half < 2; ++half) {
-        code_place const from{lane, field, half};
+        code_coordinates const from{lane, field, half};
         int const token = 16 * from.tile() + from.row();
         int const channel = 16 * strip + from.column();
         float const value = scratch.merged[token * format().channels + channel];
@@ -155,7 +155,7 @@ struct encode_pages {
       }
     }
     for (int word = 0; word < bits; ++word) {
-      at.words(format().key_codes())[lane_codes::place(bits, strip, lane, word)] = codes.words[word];
+      at.words(format().key_codes())[lane_codes::slot(bits, strip, lane, word)] = codes.words[word];
     }
   }
 
@@ -197,25 +197,25 @@ struct encode_pages {
     }
   };
 
-  TESSERA_FN float key_factor(place const& at, int token, scratch_type const& scratch) const {
+  TESSERA_FN float key_factor(coordinates const& at, int token, scratch_type const& scratch) const {
     key_square const take{scratch.merged + token * format().channels, scratch.channels, format().key_bits};
     return length_factor(square_of(at, key_part, token), pair_sum(format().channels / 8, 0.0F, take, add{}));
   }
-  TESSERA_FN float value_factor(place const& at, int token, scratch_type const& scratch) const {
+  TESSERA_FN float value_factor(coordinates const& at, int token, scratch_type const& scratch) const {
     value_square const take{scratch.merged + token * format().channels, scratch.groups + token * most_groups,
                             format().group_channels(), format().value_bits};
     return length_factor(square_of(at, value_part, token), pair_sum(format().value_groups, 0.0F, take, add{}));
   }
-  TESSERA_FN float square_of(place const& at, int part, int token) const {
+  TESSERA_FN float square_of(coordinates const& at, int part, int token) const {
     return rows(at.sequence, at.i, at.head, part, token).square;
   }
-  TESSERA_FN float length_of(place const& at, int part, int layer, int token) const {
+  TESSERA_FN float length_of(coordinates const& at, int part, int layer, int token) const {
     two_lengths<float> const lengths = rows(at.sequence, at.i, at.head, part, token).lengths;
     return layer == 0 ? lengths.first : lengths.second;
   }
 
   template <Group G>
-  TESSERA_FN void encode_values(G const& group, place const& at, scratch_type& scratch) const {
+  TESSERA_FN void encode_values(G const& group, coordinates const& at, scratch_type& scratch) const {
     int const groups_each = format().value_groups;
     for (int lane : group) {
       for (int i = lane; i < tokens * groups_each; i += lanes) {
@@ -232,7 +232,7 @@ struct encode_pages {
         for (int layer = 0; layer < format().layers; ++layer) {
           float const length = length_of(at, value_part, layer, lane) * factor;
           for (int g = 0; g < groups_each; ++g) {
-            at.halves(format().value_scales(layer))[g * tokens + token_place(lane)] =
+            at.halves(format().value_scales(layer))[g * tokens + token_slot(lane)] =
                 at.is_retained(lane) ? float16{0}
                                      : scratch.groups[lane * most_groups + g].scale(length, format().value_bits);
           }
@@ -241,7 +241,7 @@ struct encode_pages {
     }
   }
 
-  TESSERA_FN void fit_value_group(place const& at, int token, int g, scratch_type& scratch) const {
+  TESSERA_FN void fit_value_group(coordinates const& at, int token, int g, scratch_type& scratch) const {
     int const first = token * format().channels + g * format().group_channels();
     interval<float> range = minimum_maximum_reducer<float>{}.identity();
     for (int channel = 0; channel < format().group_channels(); ++channel) {
@@ -249,15 +249,15 @@ struct encode_pages {
     }
     value_group const fitted = value_group::fit(range, format().value_bits);
     scratch.groups[token * most_groups + g] = fitted;
-    at.halves(format().value_ratios())[g * tokens + token_place(token)] = fitted.ratio;
+    at.halves(format().value_ratios())[g * tokens + token_slot(token)] = fitted.ratio;
   }
 
-  TESSERA_FN void write_value_words(place const& at, int strip, int lane, scratch_type const& scratch) const {
+  TESSERA_FN void write_value_words(coordinates const& at, int strip, int lane, scratch_type const& scratch) const {
     int const bits = format().value_bits;
     lane_codes codes;
     for (int field = 0; field < lane_codes::fields; ++field) {
       for (int half = 0; half < 2; ++half) {
-        code_place const from{lane, field, half};
+        code_coordinates const from{lane, field, half};
         int const token = 16 * from.tile() + from.column();
         int const channel = 16 * strip + from.row();
         float const value = scratch.merged[token * format().channels + channel];
@@ -266,7 +266,7 @@ struct encode_pages {
       }
     }
     for (int word = 0; word < bits; ++word) {
-      at.words(format().value_codes())[lane_codes::place(bits, strip, lane, word)] = codes.words[word];
+      at.words(format().value_codes())[lane_codes::slot(bits, strip, lane, word)] = codes.words[word];
     }
   }
 };
@@ -323,13 +323,13 @@ struct keep_tail {
     std::int64_t channel_stride;  ///< elements of `from` from channel to channel
     std::int64_t block_stride;    ///< elements of `to` from block to block
     std::uint32_t first_block;    ///< the tail block of the first row
-    std::uint32_t first_place;    ///< the first row's number in that block
+    std::uint32_t first_slot;     ///< the first row's number in that block
     std::uint32_t count;          ///< the number of rows
 
     TESSERA_FN stored_row<T> source_of(std::uint32_t row) const { return {from + row * token_stride, channel_stride}; }
     TESSERA_FN T* target_of(std::uint32_t row, std::uint32_t blocks, std::uint32_t channels) const {
-      std::uint32_t const place = first_place + row;
-      return to + (first_block + place / tokens) % blocks * block_stride + place % tokens * channels;
+      std::uint32_t const slot = first_slot + row;
+      return to + (first_block + slot / tokens) % blocks * block_stride + slot % tokens * channels;
     }
   };
 

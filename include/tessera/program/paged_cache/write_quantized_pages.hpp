@@ -55,7 +55,7 @@ struct write_quantized_pages {
       source.memory.fault_of_block(block).report(group, source.status, sequence);
       return;
     }
-    place const at{
+    coordinates const at{
         {sequence, head, page * tokens, pages.marks(sequence, i, head), source.memory.page_of(codec, block, head)}, i};
     write_header(group, at);
     group.sync();
@@ -71,7 +71,7 @@ struct write_quantized_pages {
   }
 
  private:
-  struct place {
+  struct coordinates {
     sealed_page sealed;
     std::int64_t i;  ///< number of the page among those sealed in this call
 
@@ -80,12 +80,12 @@ struct write_quantized_pages {
   };
 
   TESSERA_FN constexpr cache_page_format const& format() const { return pages.source.memory.format; }
-  TESSERA_FN merged_row const& row_of(place const& at, int part, int token) const {
+  TESSERA_FN merged_row const& row_of(coordinates const& at, int part, int token) const {
     return pages.rows(at.sealed.sequence, at.i, at.sealed.head, part, token);
   }
 
   template <Group G>
-  TESSERA_FN void write_header(G const& group, place const& at) const {
+  TESSERA_FN void write_header(G const& group, coordinates const& at) const {
     write_page_header(group, pages.source, at.sealed, header_in_front{});
     for (int lane : group) {
       if (lane < 2) {
@@ -100,7 +100,7 @@ struct write_quantized_pages {
   }
 
   /// A channel of what is coded: of the vector, or of the direction of a vector or of a pair.
-  TESSERA_FN float coded(place const& at, int part, int token, int channel) const {
+  TESSERA_FN float coded(coordinates const& at, int part, int token, int channel) const {
     std::int64_t const sequence = at.sealed.sequence;
     std::int64_t const from = at.sealed.first_token + token;
     float const first = load(pages.source.stored(sequence, 0, part, at.sealed.head, from, channel));
@@ -116,7 +116,7 @@ struct write_quantized_pages {
   /// Fits the parameters of a group of `count` values that begins at a token and a channel, from one to the next by
   /// either.
   template <class Q>
-  TESSERA_FN typename Q::params_type fitted(Q const& quantizer, place const& at, int part, int token,
+  TESSERA_FN typename Q::params_type fitted(Q const& quantizer, coordinates const& at, int part, int token,
                                             int channel) const {
     bool const are_keys = part == key_part;
     int const count = are_keys ? tokens / codec.key_groups() : format().channels / codec.value_groups(format());
@@ -132,7 +132,7 @@ struct write_quantized_pages {
   }
 
   template <Group G>
-  TESSERA_FN void fit_groups(G const& group, place const& at) const {
+  TESSERA_FN void fit_groups(G const& group, coordinates const& at) const {
     using key_params = typename decltype(codec.keys)::params_type;
     using value_params = typename decltype(codec.values)::params_type;
     auto* const of_keys = reinterpret_cast<key_params*>(at.sealed.page + codec.key_params());
@@ -151,7 +151,7 @@ struct write_quantized_pages {
   }
 
   template <Group G>
-  TESSERA_FN void encode(G const& group, place const& at) const {
+  TESSERA_FN void encode(G const& group, coordinates const& at) const {
     int const octets = tokens / 8 * format().channels;
     for (int lane : group) {
       for (int octet = lane; octet < octets; octet += lanes) {
@@ -161,7 +161,7 @@ struct write_quantized_pages {
     }
   }
   /// Codes eight neighbouring tokens of a channel.
-  TESSERA_FN void encode_keys(place const& at, int octet) const {
+  TESSERA_FN void encode_keys(coordinates const& at, int octet) const {
     using codes = typename C::key_codes_type;
     using params_type = typename decltype(codec.keys)::params_type;
     auto const* const params = reinterpret_cast<params_type const*>(at.sealed.page + codec.key_params());
@@ -177,7 +177,7 @@ struct write_quantized_pages {
     codes::put(at.bytes(codec.key_codes(format())), octet, fields);
   }
   /// Codes eight neighbouring channels of a token.
-  TESSERA_FN void encode_values(place const& at, int octet) const {
+  TESSERA_FN void encode_values(coordinates const& at, int octet) const {
     using codes = typename C::value_codes_type;
     using params_type = typename decltype(codec.values)::params_type;
     auto const* const params = reinterpret_cast<params_type const*>(at.sealed.page + codec.value_params(format()));
@@ -194,7 +194,7 @@ struct write_quantized_pages {
 
   /// Writes lengths of both layers, so that restored vectors have theirs.
   template <Group G>
-  TESSERA_FN void write_lengths(G const& group, place const& at) const {
+  TESSERA_FN void write_lengths(G const& group, coordinates const& at) const {
     static_assert(lanes == 2 * tokens);
     auto* const lengths = reinterpret_cast<float16*>(at.sealed.page + codec.lengths(format()));
     quantized_page_reader<C> const page{codec, format(), at.sealed.page, 0};

@@ -70,8 +70,7 @@ TESSERA_FN std::uint32_t block_checksum(G const& group, weight_stream_spec const
   std::int64_t const coded = spec.coded_in(block);
   checksum = shared_crc32c(group, stream + spec.planes_offset() + spec.planes_before(block),
                            spec.residual_planes().bytes(coded), checksum);
-  std::int64_t const begin =
-      spec.payload_offset() + std::int64_t{entry.position} * weight_stream_spec::payload_alignment;
+  std::int64_t const begin = spec.payload_begin(entry);
   return shared_crc32c(group, stream + begin, spec.payload_bytes(coded, entry), checksum);
 }
 

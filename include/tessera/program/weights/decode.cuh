@@ -59,9 +59,9 @@ struct decode_weights_on_warps {
   decode_task<T> task[most_tasks];  ///< the tensors of the launch
   int tasks;
   int blocks_a_run;             ///< with one task: neighbouring blocks that a thread block takes at a time
-  int shares;                   ///< thread blocks among which the blocks are shared
-  int longer_shares;            ///< with many tasks: how many thread blocks have one block more than the others
-  std::int64_t blocks_a_share;  ///< blocks of each other thread block
+  int splits;                   ///< thread blocks among which the blocks are shared
+  int longer_splits;            ///< with many tasks: how many thread blocks have one block more than the others
+  std::int64_t blocks_a_split;  ///< blocks of each other thread block
   std::int64_t blocks;          ///< blocks of all tasks
   status_word* status;
 
@@ -71,12 +71,12 @@ struct decode_weights_on_warps {
       std::int64_t const first = which * blocks_a_run;
       if (first < blocks) {
         decode_blocks(group, task[0], task[0].first_block + first, static_cast<int>(blocks - first), blocks_a_run,
-                      shares * blocks_a_run, scratch);
+                      splits * blocks_a_run, scratch);
       }
       return;
     }
-    std::int64_t const begin = share_begin(static_cast<int>(which));
-    std::int64_t const end = share_begin(static_cast<int>(which) + 1);
+    std::int64_t const begin = split_begin(static_cast<int>(which));
+    std::int64_t const end = split_begin(static_cast<int>(which) + 1);
     for (int i = 0; i < tasks; ++i) {
       std::int64_t const before = task[i].blocks_before;
       std::int64_t const after = i + 1 < tasks ? task[i + 1].blocks_before : blocks;
@@ -89,8 +89,8 @@ struct decode_weights_on_warps {
   }
 
  private:
-  __device__ __forceinline__ std::int64_t share_begin(int share) const {
-    return share * blocks_a_share + min(share, longer_shares);
+  __device__ __forceinline__ std::int64_t split_begin(int split) const {
+    return split * blocks_a_split + min(split, longer_splits);
   }
 
   /// Decodes `count` neighbouring blocks. Not inline, so that the other path can keep what it needs in registers.

@@ -102,8 +102,7 @@ struct weight_decoding {
     if (entry.escapes > weight_stream_spec::largest_escapes) {
       return false;
     }
-    std::int64_t const begin =
-        spec.payload_offset() + std::int64_t{entry.position} * weight_stream_spec::payload_alignment;
+    std::int64_t const begin = spec.payload_begin(entry);
     return begin + spec.payload_bytes(spec.coded_in(block), entry) <= static_cast<std::int64_t>(header().total_bytes);
   }
 };
@@ -280,8 +279,7 @@ struct decode_weights {
     int const count = static_cast<int>(spec.weights_in(block));
     int const coded = static_cast<int>(spec.coded_in(block));
     std::uint8_t const* const planes = decoding.stream + spec.planes_offset() + spec.planes_before(block);
-    std::uint8_t const* const payload =
-        decoding.stream + spec.payload_offset() + std::int64_t{entry.position} * weight_stream_spec::payload_alignment;
+    std::uint8_t const* const payload = decoding.stream + spec.payload_begin(entry);
     std::uint8_t const* normalizers = nullptr;
     if (spec.log2_normalizer_block > 0) {
       normalizers = decoding.stream + spec.normalizers_offset() + spec.normalizers_before(block);

@@ -365,8 +365,7 @@ struct move_payloads {
     weight_stream_spec const& spec = encoding.spec;
     weight_block_index const entry = encoding.index()[which];
     std::int64_t const bytes = spec.payload_bytes(spec.coded_in(which), entry);
-    std::int64_t const begin =
-        spec.payload_offset() + std::int64_t{entry.position} * weight_stream_spec::payload_alignment;
+    std::int64_t const begin = spec.payload_begin(entry);
     if (begin + bytes > encoding.capacity) {
       return;
     }
@@ -399,8 +398,7 @@ struct checksum_blocks {
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     weight_stream_spec const& spec = encoding.spec;
     weight_block_index const entry = encoding.index()[which];
-    std::int64_t const begin =
-        spec.payload_offset() + std::int64_t{entry.position} * weight_stream_spec::payload_alignment;
+    std::int64_t const begin = spec.payload_begin(entry);
     if (begin + spec.payload_bytes(spec.coded_in(which), entry) > encoding.capacity) {
       return;
     }

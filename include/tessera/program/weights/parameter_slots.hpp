@@ -114,9 +114,7 @@ struct settle_stream {
   TESSERA_FN weight_block_index* index() const {
     return reinterpret_cast<weight_block_index*>(stream.staged + stream.spec.index_offset());
   }
-  TESSERA_FN std::int64_t payload_begin(std::int64_t block) const {
-    return stream.spec.payload_offset() + std::int64_t{index()[block].position} * weight_stream_spec::payload_alignment;
-  }
+  TESSERA_FN std::int64_t payload_begin(std::int64_t block) const { return stream.spec.payload_begin(index()[block]); }
 
   /// The number of blocks that fit. Blocks follow each other in the payload, so these are the first ones.
   template <Group G>

@@ -4,8 +4,8 @@
 ///     float const other = tessera::shuffle_xor(value, 16);        // that of the lane 16 away
 ///     if (tessera::any_of_warp(value > limit)) { ... }            // all lanes take the same branch
 ///
-/// Types are those that CUDA's shuffles take: numbers of 32 or 64 bits. `tile/per_lane.hpp` documents collectives of any
-/// group and type.
+/// Types are those that CUDA's shuffles take: numbers of 32 or 64 bits. `tile/per_lane.hpp` documents collectives of
+/// any group and type.
 #pragma once
 
 #include <cuda_runtime.h>

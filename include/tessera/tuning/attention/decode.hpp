@@ -10,16 +10,16 @@ inline namespace v0 {
 
 /// The policy of dense_decode (program/attention/decode_dense.cuh).
 struct dense_decode_policy {
-  int tokens;  ///< tokens of a piece: keys and values that a warp takes at a time; a multiple of 16
+  int tokens;  ///< tokens of a step: keys and values that a warp takes at a time; a multiple of 16
   int warps;   ///< consumer warps of a thread block
-  int stages;  ///< pipeline stages of a thread block, each a piece; a multiple of the warps
+  int stages;  ///< pipeline stages of a thread block, each a step; a multiple of the warps
 
   friend constexpr bool operator==(dense_decode_policy const&, dense_decode_policy const&) = default;
 };
 
 /// The costs by which keys are split among thread blocks, in nanoseconds.
 struct decode_split_policy {
-  int step;     ///< cost of a piece or page of each warp of a block
+  int step;     ///< cost of a step or page of each warp of a block
   int work;     ///< cost of the end of a work item
   int merging;  ///< cost of merging splits, by another launch
 
@@ -32,7 +32,7 @@ struct decode_split_tuning {
   TESSERA_FN constexpr policy_type operator()(int) const { return {2300, 1000, 2500}; }
 };
 
-/// The policy of dense_decode for `Channels` channels: pieces of 16 KiB, keys and values together.
+/// The policy of dense_decode for `Channels` channels: steps of 16 KiB, keys and values together.
 template <int Channels>
 struct dense_decode_tuning {
   using policy_type = dense_decode_policy;

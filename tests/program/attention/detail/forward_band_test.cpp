@@ -94,7 +94,7 @@ TEST_CASE("A schedule names each block of each head once, the longest of a secti
   attention_schedule const schedule{37, 9, 8, true};
   std::vector<int> seen(37 * 9);
   for (std::int32_t i = 0; i < schedule.count(); ++i) {
-    attention_work const work = schedule.at(i);
+    attention_work_item const work = schedule.at(i);
     ++seen[static_cast<std::size_t>(work.head * 9 + work.block)];
     CHECK(work.head / 8 == i / 72);
   }

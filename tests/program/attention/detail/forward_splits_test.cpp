@@ -84,7 +84,7 @@ TEST_CASE("Each tile of each work is handed out once, whatever the works and the
           }
           attention_splits const splits = splits_of(costs, multiprocessors, is_even);
           CAPTURE(multiprocessors, works, cost, is_even, splits.whole, splits.ranges, splits.length);
-          CHECK(splits.whole + splits.works == works);
+          CHECK(splits.whole + splits.work_items == works);
           CHECK(is_once(hand_out(splits, costs, costs)));
           shared += splits.ranges > 0 ? 1 : 0;
         }
@@ -107,7 +107,7 @@ TEST_CASE("Waves of works are whole, and what is left is shared by all multiproc
   std::vector<std::int32_t> const costs(1368, 1024);
   attention_splits const splits = splits_of(costs, 132, true, 1 << 20, attention_split_tuning{}(900));
   CHECK(splits.whole == 1320);
-  CHECK(splits.works == 48);
+  CHECK(splits.work_items == 48);
   CHECK(splits.ranges == 132);
   handed_out const found = hand_out(splits, costs, costs);
   CHECK(*std::max_element(found.turns.begin() + splits.whole, found.turns.end()) == (48 * 1024 + 131) / 132);

@@ -57,7 +57,7 @@ struct problem {
 };
 
 void leave_split(problem const& p, attention_split_slots<state> const& slots, std::int32_t slot,
-                 attention_work const& work, tile_range tiles) {
+                 attention_work_item const& work, tile_range tiles) {
   for (std::int32_t row = 0; row < block_rows && work.block * block_rows + row < p.queries; ++row) {
     std::int32_t const query = work.block * block_rows + row;
     float reference = -infinity;
@@ -141,7 +141,7 @@ int check(problem const& p, int multiprocessors, std::int32_t ranges, int parts)
   cpu{.threads = 1}.run(merge, merge.groups());
   int cut = 0;
   for (std::int32_t index = 0; index < schedule.count(); ++index) {
-    attention_work const work = schedule.at(index);
+    attention_work_item const work = schedule.at(index);
     cut += is_cut[at(index)] ? 1 : 0;
     for (std::int32_t query = work.block * block_rows; query < (work.block + 1) * block_rows && query < p.queries;
          ++query) {

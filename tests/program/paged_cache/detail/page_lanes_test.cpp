@@ -29,14 +29,14 @@ std::vector<std::uint32_t> expected_words(bool are_keys) {
       lane_codes codes;
       for (int field = 0; field < lane_codes::fields; ++field) {
         for (int half = 0; half < 2; ++half) {
-          code_place const place{lane, field, half};
+          code_coordinates const place{lane, field, half};
           int const row = are_keys ? place.column() : place.row();     // row of channels
           int const column = are_keys ? place.row() : place.column();  // column of tokens
           codes.put(4, field, half, code_of(16 * place.tile() + column, 16 * strip + row));
         }
       }
       for (int word = 0; word < 4; ++word) {
-        words[static_cast<std::size_t>(lane_codes::place(4, strip, lane, word))] = codes.words[word];
+        words[static_cast<std::size_t>(lane_codes::slot(4, strip, lane, word))] = codes.words[word];
       }
     }
   }
@@ -111,7 +111,7 @@ void check_elements() {
   std::set<int> values;
   for (int lane = 0; lane < lanes_type::lanes; ++lane) {
     lanes_type const at{lane};
-    auto const places = page_places<Channels>::of(at);
+    auto const places = page_slots<Channels>::of(at);
     for (int slot = 0; slot < lanes_type::slots; ++slot) {
       for (int j = 0; j < 8; ++j) {
         CHECK(keys.insert(at.key_token(slot) * 256 + at.channel(j)).second);

@@ -81,7 +81,7 @@ struct key_band {
 };
 
 /// A work item: a block of queries of one head.
-struct attention_work {
+struct attention_work_item {
   std::int32_t head;   ///< query head, counted over all sequences
   std::int32_t block;  ///< number of the block of queries in the head
 };
@@ -96,13 +96,13 @@ struct attention_schedule {
 
   [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const { return heads * blocks; }
   /// The work item number `index` of the order.
-  [[nodiscard]] TESSERA_FN constexpr attention_work at(std::int32_t index) const {
+  [[nodiscard]] TESSERA_FN constexpr attention_work_item at(std::int32_t index) const {
     if (!longest_first) {
       return {index / blocks, index % blocks};
     }
-    std::int32_t const works = section * blocks;
-    std::int32_t const which = index / works;
-    std::int32_t const within = index - which * works;
+    std::int32_t const work_items = section * blocks;
+    std::int32_t const which = index / work_items;
+    std::int32_t const within = index - which * work_items;
     std::int32_t const together = min(section, heads - which * section);
     std::int32_t const row = within / together;
     return {which * section + (within - row * together), blocks - 1 - row};

@@ -24,7 +24,7 @@ namespace tessera {
 inline namespace v0 {
 
 /// Where a warp's rows belong.
-struct warp_rows_place {
+struct warp_rows {
   std::int32_t batch;     ///< number of the sequence
   std::int32_t head;      ///< query head of the sequence
   std::int32_t key_head;  ///< key head, counted over all sequences
@@ -87,19 +87,18 @@ struct attention_output {
 
   /// Finishes a row. With the sink's weight w beside the sum s of the others it computes s / (s + w) and log(s + w)
   /// from log2(w / s).
-  [[nodiscard]] __device__ __forceinline__ finished_row finish(weighted_row const& row, warp_rows_place place,
-                                                               int half) const {
+  [[nodiscard]] __device__ __forceinline__ finished_row finish(weighted_row const& row, warp_rows of, int half) const {
     constexpr float ln_2 = 0.693147181F;
     constexpr float log2_of_top = 8.807354922F;
-    std::int32_t const query = place.row_of(half);
-    if (query >= place.queries) {
+    std::int32_t const query = of.row_of(half);
+    if (query >= of.queries) {
       return no_attention_row();
     }
-    float const sink = sinks.data == nullptr ? -infinity : sinks[place.head];
+    float const sink = sinks.data == nullptr ? -infinity : sinks[of.head];
     if (row.total == 0.0F) {
       return {0.0F, 0.0F, sink};
     }
-    float const offset = logit_offsets == nullptr ? 0.0F : logit_offsets[offset_place(place, query)];
+    float const offset = logit_offsets == nullptr ? 0.0F : logit_offsets[offset_index(of, query)];
     float const log2_sum = fast_log2(row.total) + (row.reference - log2_of_top);
     if (sink == -infinity) {
       return {fast_reciprocal(row.total), 1.0F, log2_sum * ln_2 + offset};
@@ -111,15 +110,15 @@ struct attention_output {
   }
 
   /// Writes the log-sum-exps of the lane's rows, by one lane of the four that have a row.
-  __device__ __forceinline__ void write_log_sum_exps(finished_row const (&rows)[2], warp_rows_place place) const {
+  __device__ __forceinline__ void write_log_sum_exps(finished_row const (&rows)[2], warp_rows of) const {
     if (log_sum_exps.data == nullptr || thread_index() % 4 != 0) {
       return;
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      std::int64_t const at = token_of(place, place.row_of(half));
+      std::int64_t const at = token_of(of, of.row_of(half));
       if (at >= 0) {
-        log_sum_exps(place.batch, place.head, at) = rows[half].log_sum_exp;
+        log_sum_exps(of.batch, of.head, at) = rows[half].log_sum_exp;
       }
     }
   }
@@ -128,12 +127,12 @@ struct attention_output {
   /// The target has a multiple of 16 channels, up to Most.
   template <int Most, int Registers>
   __device__ __forceinline__ void write_rows(float const (&sums)[Registers], finished_row const (&rows)[2],
-                                             warp_rows_place place) const {
+                                             warp_rows of) const {
     auto const lane = static_cast<std::int32_t>(thread_index() % 32);
     auto const channels = static_cast<std::int32_t>(target.extents[3]);
-    float const* const scales = value_scales + std::int64_t{place.key_head} * channels + 2 * (lane % 4);
-    float const* const means = value_means + std::int64_t{place.key_head} * channels + 2 * (lane % 4);
-    T* const to[2] = {channels_of(place, place.row_of(0)), channels_of(place, place.row_of(1))};
+    float const* const scales = value_scales + std::int64_t{of.key_head} * channels + 2 * (lane % 4);
+    float const* const means = value_means + std::int64_t{of.key_head} * channels + 2 * (lane % 4);
+    T* const to[2] = {channels_of(of, of.row_of(0)), channels_of(of, of.row_of(1))};
 #pragma unroll
     for (int first = 0; first < Most; first += 32) {
       std::uint32_t words[2][4];
@@ -168,21 +167,20 @@ struct attention_output {
   }
 
  private:
-  [[nodiscard]] __device__ __forceinline__ std::int64_t offset_place(warp_rows_place place, std::int32_t query) const {
-    return (place.batch * target.extents[1] + place.head) * target.extents[2] + query;
+  [[nodiscard]] __device__ __forceinline__ std::int64_t offset_index(warp_rows of, std::int32_t query) const {
+    return (of.batch * target.extents[1] + of.head) * target.extents[2] + query;
   }
   /// Where a row is written; -1: nowhere, for behind a sequence that is not padded the next one begins.
-  [[nodiscard]] __device__ __forceinline__ std::int64_t token_of(warp_rows_place place, std::int32_t query) const {
+  [[nodiscard]] __device__ __forceinline__ std::int64_t token_of(warp_rows of, std::int32_t query) const {
     if (starts.first.data == nullptr) {
       return query < target.extents[2] ? query : -1;
     }
-    return query < place.queries ? starts.place(place.batch, query) : -1;
+    return query < of.queries ? starts.row_of(of.batch, query) : -1;
   }
   /// Where the lane's channels of a row are; null: nowhere.
-  [[nodiscard]] __device__ __forceinline__ T* channels_of(warp_rows_place place, std::int32_t query) const {
-    std::int64_t const token = token_of(place, query);
-    return token < 0 ? nullptr
-                     : &target(place.batch, place.head, token, 8 * static_cast<std::int32_t>(thread_index() % 4));
+  [[nodiscard]] __device__ __forceinline__ T* channels_of(warp_rows of, std::int32_t query) const {
+    std::int64_t const token = token_of(of, query);
+    return token < 0 ? nullptr : &target(of.batch, of.head, token, 8 * static_cast<std::int32_t>(thread_index() % 4));
   }
 
   /// Transposes words among each four lanes: word j of lane t becomes word t of lane j.

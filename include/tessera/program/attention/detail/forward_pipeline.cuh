@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `attention_pieces`: extents and shared memory of attention_on_warpgroups, and its producer: the thread that hands
+/// `attention_pipeline`: extents and shared memory of attention_on_warpgroups, and its producer: the thread that hands
 /// out work items and loads queries, keys and values by TMA.
 ///
 /// A thread block takes one work item after the other: blocks of queries, or splits of their keys. The producer fetches
@@ -65,14 +65,14 @@ struct warpgroup_attention_shape {
 };
 
 template <int Channels, warpgroup_attention_policy Policy>
-struct attention_pieces {
+struct attention_pipeline {
   using shape = warpgroup_attention_shape<Channels, Policy>;
-  using place_type = pipeline_state<Policy.stages>;
+  using pipeline_type = pipeline_state<Policy.stages>;
 
   /// What a warp needs of a work item. It has three ranges of tiles: those that are loaded, those that rows of the
   /// warp's warpgroup see, and those of the latter that need no mask. The alignment lets a shift find a warp's element,
   /// without another register.
-  struct alignas(64) warp_work {
+  struct alignas(64) warp_work_item {
     std::int32_t head;        ///< query head, counted over all sequences
     std::int32_t row;         ///< the first row of the warpgroup
     std::int32_t slot;        ///< attention_split::slot
@@ -106,14 +106,14 @@ struct attention_pieces {
     shared_barrier value_full[Policy.stages];
     shared_barrier value_empty[Policy.stages];
     shared_barrier work_full[shape::work_stages];
-    shared_barrier work_empty[shape::work_stages];  ///< completes when all warps have read the number
-    std::int32_t work[shape::work_stages];          ///< numbers of work items (ids of `splits`); negative: no more
-    warp_work looked_up[4 * Policy.consumers];      ///< what each consumer warp has looked up
+    shared_barrier work_empty[shape::work_stages];   ///< completes when all warps have read the number
+    std::int32_t work[shape::work_stages];           ///< numbers of work items (ids of `splits`); negative: no more
+    warp_work_item looked_up[4 * Policy.consumers];  ///< what each consumer warp has looked up
   };
 
   tensor_map query_map;  ///< codes of queries: (batch, head, padded token) x channel
   tensor_map key_map;    ///< codes of keys: (batch, head, padded token) x channel
-  /// Codes of values: (batch, head, tile, channel) x place of 128 tokens; a box is a tile.
+  /// Codes of values: (batch, head, tile, channel) x slot of 128 tokens; a box is a tile.
   tensor_map value_map;
   float const* query_scales;    ///< scales: batch, head, group of 2 tokens
   float const* key_scales;      ///< scales: batch, head, tile, 4 groups
@@ -176,16 +176,16 @@ struct attention_pieces {
 
   /// The producer, one thread: hands out work items and loads their operands.
   __device__ __forceinline__ void produce(scratch_type& scratch) const {
-    pipeline_state<shape::work_stages> work_place;
+    pipeline_state<shape::work_stages> work_pipeline;
     pipeline_state<shape::query_stages> query;
-    place_type place;
+    pipeline_type pipeline;
     std::int32_t index = splits.first(static_cast<std::int32_t>(block_index()));
-    send_work(scratch, work_place, index);
+    send_work(scratch, work_pipeline, index);
     while (true) {
-      scratch.work_full[work_place.stage].wait(work_place.phase);
-      index = *const_cast<std::int32_t volatile*>(&scratch.work[work_place.stage]);
-      scratch.work_empty[work_place.stage].arrive();
-      work_place.advance();
+      scratch.work_full[work_pipeline.stage].wait(work_pipeline.phase);
+      index = *const_cast<std::int32_t volatile*>(&scratch.work[work_pipeline.stage]);
+      scratch.work_empty[work_pipeline.stage].arrive();
+      work_pipeline.advance();
       if (index < 0) {
         return;
       }
@@ -195,26 +195,26 @@ struct attention_pieces {
       }
       bool const sends_early = query_coders > 0;  // so that codes of queries can be made meanwhile
       if (sends_early) {
-        send_work(scratch, work_place, next);
+        send_work(scratch, work_pipeline, next);
       }
-      bring_work(scratch, index, query, place);
+      load_work_item(scratch, index, query, pipeline);
       query.advance();
       if (!sends_early) {
-        send_work(scratch, work_place, next);
+        send_work(scratch, work_pipeline, next);
       }
     }
   }
 
   /// A split of a work item, or all of it, and its tiles.
   struct work_split {
-    attention_work work;       ///< head and block of queries
+    attention_work_item work;  ///< head and block of queries
     sequence_extents extents;  ///< extents of the sequence
     tile_range tiles;          ///< tiles of this split
     std::int32_t slot;         ///< attention_split::slot
   };
   /// The split with the id `index`.
   [[nodiscard]] __device__ __forceinline__ work_split split_of(std::int32_t index) const {
-    attention_work const work =
+    attention_work_item const work =
         schedule.at(splits.at(index).work);  // the rest of the split is looked up later: registers are scarce
     sequence_extents const extents = extents_of(work.head);
     tile_range const tiles = extents.tiles(work.block * shape::rows, shape::rows);
@@ -224,12 +224,12 @@ struct attention_pieces {
 
   /// The next work item of the calling warp: an id of `splits`, negative if there are no more.
   __device__ __forceinline__ static std::int32_t next_work(scratch_type& scratch,
-                                                           pipeline_state<shape::work_stages> place) {
-    scratch.work_full[place.stage].wait(place.phase);
+                                                           pipeline_state<shape::work_stages> pipeline) {
+    scratch.work_full[pipeline.stage].wait(pipeline.phase);
     std::int32_t index = 0;
     if (thread_index() % 32 == 0) {
-      index = *const_cast<std::int32_t volatile*>(&scratch.work[place.stage]);
-      scratch.work_empty[place.stage].arrive();
+      index = *const_cast<std::int32_t volatile*>(&scratch.work[pipeline.stage]);
+      scratch.work_empty[pipeline.stage].arrive();
     }
     return uniform(index);
   }
@@ -267,40 +267,41 @@ struct attention_pieces {
     fence_barrier_init();
   }
 
-  __device__ __forceinline__ static void send_work(scratch_type& scratch, pipeline_state<shape::work_stages> place,
+  __device__ __forceinline__ static void send_work(scratch_type& scratch, pipeline_state<shape::work_stages> pipeline,
                                                    std::int32_t index) {
-    scratch.work_empty[place.stage].wait(place.phase ^ 1);
-    *const_cast<std::int32_t volatile*>(&scratch.work[place.stage]) = index;
-    scratch.work_full[place.stage].arrive();
+    scratch.work_empty[pipeline.stage].wait(pipeline.phase ^ 1);
+    *const_cast<std::int32_t volatile*>(&scratch.work[pipeline.stage]) = index;
+    scratch.work_full[pipeline.stage].arrive();
   }
 
-  __device__ __forceinline__ void bring_work(scratch_type& scratch, std::int32_t index,
-                                             pipeline_state<shape::query_stages> query, place_type& place) const {
+  __device__ __forceinline__ void load_work_item(scratch_type& scratch, std::int32_t index,
+                                                 pipeline_state<shape::query_stages> query,
+                                                 pipeline_type& pipeline) const {
     auto const [work, extents, tiles, slot] = split_of(index);
     std::int32_t const key_head = key_head_of(work.head);
     if (query_coders == 0) {
       if (tiles.count() > 0) {
-        bring_queries(scratch, work.head, work.block * shape::rows, query);
+        load_queries(scratch, work.head, work.block * shape::rows, query);
       } else {
-        bring_no_queries(scratch, query);
+        load_no_queries(scratch, query);
       }
     }
     for (std::int32_t tile = tiles.end - 1; tile >= tiles.begin; --tile) {
-      bring_keys(scratch, place, key_head, tile);
-      bring_values(scratch, place, key_head, tile);
-      place.advance();
+      load_keys(scratch, pipeline, key_head, tile);
+      load_values(scratch, pipeline, key_head, tile);
+      pipeline.advance();
     }
   }
 
-  __device__ __forceinline__ static void bring_no_queries(scratch_type& scratch,
-                                                          pipeline_state<shape::query_stages> query) {
+  __device__ __forceinline__ static void load_no_queries(scratch_type& scratch,
+                                                         pipeline_state<shape::query_stages> query) {
     scratch.query_empty[query.stage].wait(query.phase ^ 1);
     scratch.query_full[query.stage].arrive();
   }
 
   /// Loads a block of queries. Rows beyond the last are another head's, or zeros; their scales are not loaded.
-  __device__ __forceinline__ void bring_queries(scratch_type& scratch, std::int32_t head, std::int32_t row,
-                                                pipeline_state<shape::query_stages> query) const {
+  __device__ __forceinline__ void load_queries(scratch_type& scratch, std::int32_t head, std::int32_t row,
+                                               pipeline_state<shape::query_stages> query) const {
     std::int32_t const groups = clamp(padded_queries - row, 0, shape::rows) / 2;
     int const scale_bytes = groups * static_cast<int>(sizeof(float));
     float const* const scales = query_scales + (std::int64_t{head} * padded_queries + row) / 2;
@@ -316,27 +317,27 @@ struct attention_pieces {
                {panel * shape::row_bytes, head * padded_queries + row});
     }
   }
-  __device__ __forceinline__ void bring_keys(scratch_type& scratch, place_type place, std::int32_t head,
-                                             std::int32_t tile) const {
-    shared_barrier& full = scratch.key_full[place.stage];
-    scratch.key_empty[place.stage].wait(place.phase ^ 1);
+  __device__ __forceinline__ void load_keys(scratch_type& scratch, pipeline_type pipeline, std::int32_t head,
+                                            std::int32_t tile) const {
+    shared_barrier& full = scratch.key_full[pipeline.stage];
+    scratch.key_empty[pipeline.stage].wait(pipeline.phase ^ 1);
     constexpr int scale_bytes = lane_scales * static_cast<int>(sizeof(float));
     std::int32_t const which = head * (padded_keys / attention_tile_keys) + tile;
     full.arrive_and_expect(shape::key_bytes + scale_bytes);
-    load_bytes(scratch.key_scales[place.stage], key_scales + lane_scales * std::int64_t{which}, scale_bytes, full);
+    load_bytes(scratch.key_scales[pipeline.stage], key_scales + lane_scales * std::int64_t{which}, scale_bytes, full);
 #pragma unroll
     for (int panel = 0; panel < shape::panels; ++panel) {
-      load_box(scratch.key[place.stage] + panel * attention_tile_keys * shape::row_bytes, key_map, full,
+      load_box(scratch.key[pipeline.stage] + panel * attention_tile_keys * shape::row_bytes, key_map, full,
                {panel * shape::row_bytes, head * padded_keys + tile * attention_tile_keys});
     }
   }
-  __device__ __forceinline__ void bring_values(scratch_type& scratch, place_type place, std::int32_t head,
-                                               std::int32_t tile) const {
-    shared_barrier& full = scratch.value_full[place.stage];
-    scratch.value_empty[place.stage].wait(place.phase ^ 1);
+  __device__ __forceinline__ void load_values(scratch_type& scratch, pipeline_type pipeline, std::int32_t head,
+                                              std::int32_t tile) const {
+    shared_barrier& full = scratch.value_full[pipeline.stage];
+    scratch.value_empty[pipeline.stage].wait(pipeline.phase ^ 1);
     std::int32_t const which = head * (padded_keys / attention_tile_keys) + tile;
     full.arrive_and_expect(channels * attention_tile_keys);
-    load_box(scratch.value[place.stage], value_map, full, {0, which * channels});
+    load_box(scratch.value[pipeline.stage], value_map, full, {0, which * channels});
   }
 };
 

@@ -78,7 +78,7 @@ struct uncoded_queries {
     using lanes = head_lanes<T, Shape::channels>;
     code_scale const fitted = fit<lanes>(words);
     store_scales<lanes>(block.scales + slice * (slice_rows / 2) + pair, fitted.scale * factor);
-    unsigned char* const to = block.codes + place_of<Shape>(slice, pair, channel);
+    unsigned char* const to = block.codes + offset_of<Shape>(slice, pair, channel);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       *reinterpret_cast<uint2*>(to + i * 8 * Shape::row_bytes) = lanes::encode(words[i], fitted.reciprocal);
@@ -113,7 +113,7 @@ struct uncoded_queries {
   }
   /// The offset of a lane's codes of the first row of a pair in a block, whose panels are swizzled by 16 bytes.
   template <class Shape>
-  [[nodiscard]] __device__ __forceinline__ static int place_of(int slice, int pair, int channel) {
+  [[nodiscard]] __device__ __forceinline__ static int offset_of(int slice, int pair, int channel) {
     int const panel = channel / Shape::row_bytes;
     int const swizzled = Shape::row_bytes == 128 ? pair : pair / 2;
     int const chunk = channel % Shape::row_bytes / 16 ^ swizzled;

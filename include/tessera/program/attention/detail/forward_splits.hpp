@@ -4,9 +4,9 @@
 /// work item and the beginning of the next (stream-K). A work item that is in several ranges is cut into splits along
 /// its keys (`attention_split`), whose results are merged (attention/detail/merge_forward_splits.hpp).
 ///
-///     auto const splits = attention_splits::of({.works = 12, .multiprocessors = 5, .most_ranges = 5, .is_even = true},
-///                                              [](std::int32_t) { return 400; }, policy);
-///     // turns 0 to 9: works 0 to 9; turns 10 to 14: fifths of works 10 and 11 together
+///     attention_load const load{.work_items = 12, .multiprocessors = 5, .most_ranges = 5, .is_even = true};
+///     auto const splits = attention_splits::of(load, [](std::int32_t) { return 400; }, policy);
+///     // turns 0 to 9: work items 0 to 9; turns 10 to 14: fifths of work items 10 and 11 together
 ///     for (std::int32_t id = splits.first(turn); id >= 0; id = splits.next(id)) {
 ///       attention_split const split = splits.at(id);      // of work split.work
 ///       tile_range const tiles = split.of(all_its_tiles);
@@ -36,11 +36,11 @@ struct attention_split {
   /// The tiles of the split, of all tiles of its work item. These may be more or fewer than the cost was made for: each
   /// tile is in one split.
   [[nodiscard]] TESSERA_FN constexpr tile_range of(tile_range all) const {
-    return slot < 0 ? all : all.between(all.begin + place(begin, all.count()), all.begin + place(end, all.count()));
+    return slot < 0 ? all : all.between(all.begin + tile_at(begin, all.count()), all.begin + tile_at(end, all.count()));
   }
 
  private:
-  [[nodiscard]] TESSERA_FN constexpr std::int32_t place(std::int32_t at, std::int32_t tiles) const {
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t tile_at(std::int32_t at, std::int32_t tiles) const {
     return static_cast<std::int32_t>(static_cast<std::uint32_t>(at) * static_cast<std::uint32_t>(tiles) /
                                      static_cast<std::uint32_t>(cost));
   }
@@ -48,34 +48,34 @@ struct attention_split {
 
 /// What is to be handed out, and to how many multiprocessors.
 struct attention_load {
-  std::int32_t works;            ///< the number of work items
+  std::int32_t work_items;       ///< the number of work items
   std::int32_t multiprocessors;  ///< multiprocessors that run at the same time
   std::int32_t most_ranges;      ///< the most ranges that there is memory for, two slots each
   bool is_even;                  ///< whether all work items cost about the same
 };
 
 struct attention_splits {
-  static constexpr std::int32_t most_works = 255;  ///< the most work items that are handed out in ranges
+  static constexpr std::int32_t most_work_items = 255;  ///< the most work items that are handed out in ranges
 
-  std::int32_t whole;                   ///< work items that are handed out whole, before the others
-  std::int32_t works;                   ///< work items that are handed out in ranges
-  std::int32_t ranges;                  ///< the number of ranges
-  std::int32_t length;                  ///< cost of a range
-  std::int32_t starts[most_works + 1];  ///< cost of the work items in ranges before each of them
+  std::int32_t whole;                        ///< work items that are handed out whole, before the others
+  std::int32_t work_items;                   ///< work items that are handed out in ranges
+  std::int32_t ranges;                       ///< the number of ranges
+  std::int32_t length;                       ///< cost of a range
+  std::int32_t starts[most_work_items + 1];  ///< cost of the work items in ranges before each of them
 
   /// The best way to hand out a load: all work items whole, where that is no worse. `cost_of(work)`: at least 0.
   template <class CostOf>
   [[nodiscard]] static constexpr attention_splits of(attention_load const& load, CostOf const& cost_of,
                                                      attention_split_policy const& policy) {
-    attention_splits const all_whole{load.works, 0, 0, 1, {}};
-    std::int32_t const waves = load.works / load.multiprocessors;
+    attention_splits const all_whole{load.work_items, 0, 0, 1, {}};
+    std::int32_t const waves = load.work_items / load.multiprocessors;
     attention_splits found = all_whole;
     found.whole = load.is_even ? waves * load.multiprocessors : 0;
-    found.works = load.works - found.whole;
-    if (found.works == 0 || found.works > most_works || !found.add_up(cost_of)) {
+    found.work_items = load.work_items - found.whole;
+    if (found.work_items == 0 || found.work_items > most_work_items || !found.add_up(cost_of)) {
       return all_whole;
     }
-    std::int32_t const total = found.starts[found.works];
+    std::int32_t const total = found.starts[found.work_items];
     std::int32_t const wanted = min(min(load.multiprocessors * policy.ranges, load.most_ranges), total / policy.least);
     if (wanted < 2) {
       return all_whole;
@@ -101,7 +101,7 @@ struct attention_splits {
       return -1;
     }
     std::int32_t low = 0;  // starts[low] <= range * length < starts[high]
-    std::int32_t high = works;
+    std::int32_t high = work_items;
     while (high - low > 1) {
       std::int32_t const middle = (low + high) / 2;
       if (starts[middle] <= range * length) {
@@ -120,7 +120,7 @@ struct attention_splits {
     }
     std::int32_t const which = (id - whole) / ranges;
     std::int32_t const range = (id - whole) % ranges;
-    return which + 1 < works && starts[which + 1] < (range + 1) * length ? id + ranges : -1;
+    return which + 1 < work_items && starts[which + 1] < (range + 1) * length ? id + ranges : -1;
   }
 
   /// The split with this id; its slot is -1 for a whole work item.
@@ -161,7 +161,7 @@ struct attention_splits {
   /// range.
   template <class CostOf>
   [[nodiscard]] constexpr bool add_up(CostOf const& cost_of) {
-    for (std::int32_t i = 0; i < works; ++i) {
+    for (std::int32_t i = 0; i < work_items; ++i) {
       std::int64_t const cost = cost_of(whole + i);
       if (cost > attention_split::most_cost) {
         return false;
@@ -172,7 +172,7 @@ struct attention_splits {
   }
   [[nodiscard]] constexpr std::int32_t largest() const {
     std::int32_t found = 0;
-    for (std::int32_t i = 0; i < works; ++i) {
+    for (std::int32_t i = 0; i < work_items; ++i) {
       found = max(found, starts[i + 1] - starts[i]);
     }
     return found;
@@ -180,17 +180,17 @@ struct attention_splits {
 
   [[nodiscard]] constexpr std::int64_t cost_of_ranges(attention_load const& load,
                                                       attention_split_policy const& policy) const {
-    std::int64_t const splits_cost = std::int64_t{policy.split} * (works + ranges) / ranges;
+    std::int64_t const splits_cost = std::int64_t{policy.split} * (work_items + ranges) / ranges;
     return divide_up(ranges, load.multiprocessors) * (length + splits_cost) + policy.merging;
   }
 
   /// When the last thread block is done, if each takes the next whole work item whenever it is done with one.
   template <class CostOf>
   [[nodiscard]] static constexpr std::int64_t makespan(attention_load const& load, CostOf const& cost_of) {
-    std::int64_t busy[most_works] = {};
-    std::int32_t const blocks = min(load.multiprocessors, load.works);
+    std::int64_t busy[most_work_items] = {};
+    std::int32_t const blocks = min(load.multiprocessors, load.work_items);
     std::int64_t latest = 0;
-    for (std::int32_t work = 0; work < load.works; ++work) {
+    for (std::int32_t work = 0; work < load.work_items; ++work) {
       std::int32_t next_free = work < blocks ? work : 0;
       for (std::int32_t block = 1; work >= blocks && block < blocks; ++block) {
         next_free = busy[block] < busy[next_free] ? block : next_free;

@@ -73,19 +73,19 @@ struct merge_attention_splits {
 
   /// The number of warps for a row: 1 where work items have few splits, else 4.
   static constexpr std::int32_t parts_of(attention_splits const& splits) {
-    return splits.ranges > 8 * splits.works ? warps : 1;
+    return splits.ranges > 8 * splits.work_items ? warps : 1;
   }
 
-  TESSERA_FN constexpr std::int64_t groups() const { return std::int64_t{splits.works} * groups_of_work(); }
+  TESSERA_FN constexpr std::int64_t groups() const { return std::int64_t{splits.work_items} * groups_of_work_item(); }
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
-    auto const number = static_cast<std::int32_t>(which / groups_of_work());
+    auto const number = static_cast<std::int32_t>(which / groups_of_work_item());
     if (!splits.is_cut(number)) {
       return;
     }
-    attention_work const work = schedule.at(splits.whole + number);
-    auto const first_row = static_cast<std::int32_t>(which % groups_of_work()) * rows_of_group();
+    attention_work_item const work = schedule.at(splits.whole + number);
+    auto const first_row = static_cast<std::int32_t>(which % groups_of_work_item()) * rows_of_group();
     for (int lane : group) {
       add_up(number, first_row + lane / 32 / parts, lane, scratch);
     }
@@ -114,7 +114,7 @@ struct merge_attention_splits {
 
   TESSERA_FN constexpr std::int32_t channels() const { return static_cast<std::int32_t>(results.shape.channels); }
   TESSERA_FN constexpr std::int32_t rows_of_group() const { return warps / parts; }
-  TESSERA_FN constexpr std::int32_t groups_of_work() const { return slots.block_rows / rows_of_group(); }
+  TESSERA_FN constexpr std::int32_t groups_of_work_item() const { return slots.block_rows / rows_of_group(); }
 
   /// Adds up a warp's part of a row's splits.
   TESSERA_FN void add_up(std::int32_t number, std::int32_t row, int lane, scratch_type& scratch) const {
@@ -169,9 +169,9 @@ struct merge_attention_splits {
       int const warp = row * parts + part;
       scratch.factors[warp] = softmax.merge_factors(scratch.rows[warp].state, whole.state).of_first;
     }
-    place_type const place = place_of(head);
-    scratch.finished[row] = results.finish(place.sequence, place.head, query, whole);
-    results.write_log_sum_exp(place.sequence, place.head, query, scratch.finished[row]);
+    coordinates const at = coordinates_of(head);
+    scratch.finished[row] = results.finish(at.sequence, at.head, query, whole);
+    results.write_log_sum_exp(at.sequence, at.head, query, scratch.finished[row]);
   }
 
   TESSERA_FN void write(std::int32_t head, std::int64_t query, std::int32_t row, std::int32_t channel,
@@ -181,16 +181,16 @@ struct merge_attention_splits {
       int const warp = row * parts + part;
       total += scratch.totals[warp * most_channels + channel] * scratch.factors[warp];
     }
-    place_type const place = place_of(head);
+    coordinates const at = coordinates_of(head);
     finished_row const& finished = scratch.finished[row];
-    results.write(place.sequence, place.head, query, channel, finished.inverse, finished.share, total);
+    results.write(at.sequence, at.head, query, channel, finished.inverse, finished.share, total);
   }
 
-  struct place_type {
+  struct coordinates {
     std::int64_t sequence;
     std::int64_t head;
   };
-  [[nodiscard]] TESSERA_FN place_type place_of(std::int32_t head) const {
+  [[nodiscard]] TESSERA_FN coordinates coordinates_of(std::int32_t head) const {
     auto const heads = static_cast<std::int32_t>(results.shape.query_heads);
     return {head / heads, head % heads};
   }

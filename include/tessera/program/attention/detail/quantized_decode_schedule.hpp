@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `few_query_works`: the schedule of attention of few queries. A work item (`few_query_work`) is 16 rows of a key head
-/// and a split of its keys. Rows are the queries of all query heads that share the key head, head after head.
+/// `few_query_schedule`: the schedule of attention of few queries. A work item (`few_query_work_item`) is 16 rows of a
+/// key head and a split of its keys. Rows are the queries of all query heads that share the key head, head after head.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace tessera {
 inline namespace v0 {
 
 /// A work item: up to 16 rows of a key head, and a split of its keys.
-struct few_query_work {
+struct few_query_work_item {
   std::int64_t sequence;    ///< number of the sequence in the batch
   std::int64_t key_head;    ///< number of the key head in the sequence
   std::int64_t split;       ///< number of the split of the keys
@@ -34,7 +34,7 @@ struct few_query_row {
 
 /// The schedule. The numbers of rows and of work items must fit into 31 bits, and so must the tiles of a sequence times
 /// the splits.
-struct few_query_works {
+struct few_query_schedule {
   static constexpr std::int64_t rows = few_queries;  ///< rows of a work item
 
   attention_shape shape;
@@ -50,9 +50,9 @@ struct few_query_works {
   std::uint32_t head_group;  ///< query heads of a key head
 
   /// The schedule of a batch that is not empty.
-  [[nodiscard]] static constexpr few_query_works of(attention_shape const& s, sequence_lengths const& query_lengths,
-                                                    sequence_lengths const& key_lengths, std::int64_t left,
-                                                    std::int64_t right, std::int64_t splits) {
+  [[nodiscard]] static constexpr few_query_schedule of(attention_shape const& s, sequence_lengths const& query_lengths,
+                                                       sequence_lengths const& key_lengths, std::int64_t left,
+                                                       std::int64_t right, std::int64_t splits) {
     auto const divisor = [](std::int64_t number) { return fast_divisor::of(static_cast<std::uint32_t>(number)); };
     std::int64_t const group = s.query_heads / s.key_heads;
     return {s,
@@ -76,10 +76,10 @@ struct few_query_works {
   }
 
   /// The work item with this number. Work items that read the same keys follow each other.
-  [[nodiscard]] TESSERA_FN constexpr few_query_work at(std::uint32_t work) const {
+  [[nodiscard]] TESSERA_FN constexpr few_query_work_item at(std::uint32_t work) const {
     std::uint32_t const head = by_blocks.quotient(work);
     std::uint32_t const sequence = by_heads.quotient(head);
-    few_query_work found{};
+    few_query_work_item found{};
     found.first_row = (work - head * by_blocks.divisor) * rows;
     found.key_head = head - sequence * by_heads.divisor;
     found.split = by_batch.quotient(sequence);
@@ -91,7 +91,7 @@ struct few_query_works {
   }
 
   /// The query that row `row` of a work item is.
-  [[nodiscard]] TESSERA_FN constexpr few_query_row row_of(few_query_work const& work, int row) const {
+  [[nodiscard]] TESSERA_FN constexpr few_query_row row_of(few_query_work_item const& work, int row) const {
     std::uint32_t const which = static_cast<std::uint32_t>(work.first_row) + static_cast<std::uint32_t>(row);
     std::uint32_t const of_group = by_queries.quotient(which);
     return {work.key_head * head_group + of_group, which - of_group * by_queries.divisor, of_group < head_group};
@@ -99,7 +99,7 @@ struct few_query_works {
 
  private:
   /// Finds the tiles of a split: those that some row sees, in splits whose lengths differ by one at most.
-  TESSERA_FN constexpr void find_tiles(few_query_work& work) const {
+  TESSERA_FN constexpr void find_tiles(few_query_work_item& work) const {
     std::int64_t const lowest = work.mask.of(0).first / attention_padding;
     std::int64_t const seen = work.mask.queries > 0 ? work.mask.of(work.mask.queries - 1).end : 0;
     std::int64_t const found = max(divide_up(seen, attention_padding) - lowest, std::int64_t{0});

@@ -29,7 +29,7 @@ namespace detail {
 
 }  // namespace detail
 
-/// The parameters of all channels, each at place_of().
+/// The parameters of all channels, each at slot_of().
 template <int Channels>
 struct page_channels {
   /// The elements that a thread has.
@@ -46,11 +46,11 @@ struct page_channels {
 
   /// The index of a channel: lower fours of all sixteens first, then the upper ones, so that threads that load together
   /// have all banks.
-  [[nodiscard]] __device__ __forceinline__ static int place_of(int channel) {
+  [[nodiscard]] __device__ __forceinline__ static int slot_of(int channel) {
     return channel / 8 % 2 * (Channels / 2) + channel / 16 * 8 + channel % 8;
   }
   /// The index of the first four elements of a thread, or of the other four.
-  [[nodiscard]] __device__ __forceinline__ static int place_of(lanes_type const& at, int half) {
+  [[nodiscard]] __device__ __forceinline__ static int slot_of(lanes_type const& at, int half) {
     return 4 * at.eight() + (half ^ at.first_four()) * (Channels / 2);
   }
 
@@ -58,7 +58,7 @@ struct page_channels {
   struct four {
     float of[4];  ///< one of each channel
   };
-  /// Loads four parameters from a place_of() in one of the lists.
+  /// Loads four parameters from a slot_of() in one of the lists.
   [[nodiscard]] __device__ __forceinline__ static four four_at(float const* from) {
     float4 const loaded = *reinterpret_cast<float4 const*>(from);
     return {{loaded.x, loaded.y, loaded.z, loaded.w}};
@@ -118,11 +118,11 @@ struct page_channels {
     float const step = unpack_pair<float16>(distance).x;
     float const by = reciprocal_of(step);
     float const plus = multiply_add(-range.minimum, by, origin + 0.5F);
-    int const place = place_of(channel);
-    reciprocal[place] = by;
-    offset[place] = plus;
-    scale[place] = step;
-    base[place] = multiply_add(-origin, step, range.minimum);
+    int const slot = slot_of(channel);
+    reciprocal[slot] = by;
+    offset[slot] = plus;
+    scale[slot] = step;
+    base[slot] = multiply_add(-origin, step, range.minimum);
     // The lowest and highest that bounds can have been before they were rounded to fp16.
     float const below = range.minimum - multiply_add(absolute(range.minimum), 0x1p-11F, 0x1p-25F);
     float const above = range.maximum + multiply_add(absolute(range.maximum), 0x1p-11F, 0x1p-25F);

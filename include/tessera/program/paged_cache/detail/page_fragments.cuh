@@ -258,20 +258,20 @@ struct page_columns {
     if constexpr (Bits == 4 || Bits == 8) {
 #pragma unroll
       for (int word = 0; word < Bits; word += 4) {
-        uint4 const four = *reinterpret_cast<uint4 const*>(from + lane_codes::place(Bits, strip, lane, word));
+        uint4 const four = *reinterpret_cast<uint4 const*>(from + lane_codes::slot(Bits, strip, lane, word));
         words.of[word] = four.x;
         words.of[word + 1] = four.y;
         words.of[word + 2] = four.z;
         words.of[word + 3] = four.w;
       }
     } else if constexpr (Bits == 2) {
-      uint2 const two = *reinterpret_cast<uint2 const*>(from + lane_codes::place(Bits, strip, lane, 0));
+      uint2 const two = *reinterpret_cast<uint2 const*>(from + lane_codes::slot(Bits, strip, lane, 0));
       words.of[0] = two.x;
       words.of[1] = two.y;
     } else {
 #pragma unroll
       for (int word = 0; word < Bits; ++word) {
-        words.of[word] = from[lane_codes::place(Bits, strip, lane, word)];
+        words.of[word] = from[lane_codes::slot(Bits, strip, lane, word)];
       }
     }
   }

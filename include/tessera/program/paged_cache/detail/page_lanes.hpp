@@ -83,7 +83,7 @@ struct page_lanes {
   /// The word, counted from the first one of the codes, of channels 2 i and 2 i + 1 of fours, and of slots 2 * two and
   /// 2 * two + 1.
   [[nodiscard]] TESSERA_FN constexpr int key_word(int i, int two) const {
-    return lane_codes::place(4, strip(), row() % 8 * 4 + eight() % 2 * 2 + i, row() / 8 * 2 + (eight() % 2 ^ two));
+    return lane_codes::slot(4, strip(), row() % 8 * 4 + eight() % 2 * 2 + i, row() / 8 * 2 + (eight() % 2 ^ two));
   }
 
   /// The factor of values: four codes in bytes are multiplied by it before those of both fours are added up to four
@@ -104,7 +104,7 @@ struct page_lanes {
   /// The word, counted from the first one of the codes, of the channel 2 * two (a) or the next one (b) of both fours.
   [[nodiscard]] TESSERA_FN constexpr int value_word(int two, int which) const {
     int const channel_of_four = 2 * two + is_second(which);
-    return lane_codes::place(4, strip(), (eight() % 2 * 4 + channel_of_four) * 4 + row() % 4, row() / 4);
+    return lane_codes::slot(4, strip(), (eight() % 2 * 4 + channel_of_four) * 4 + row() % 4, row() / 4);
   }
 
  private:
@@ -113,10 +113,10 @@ struct page_lanes {
   [[nodiscard]] TESSERA_FN constexpr int is_second(int which) const { return which ^ strip() % 2; }
 };
 
-/// The places of a thread's elements and words, found once for all pages: those of slot 0, from which the others differ
+/// The slots of a thread's elements and words, found once for all pages: those of slot 0, from which the others differ
 /// in single bits. Elements count from the first one of a page's keys or values of a layer.
 template <int Channels>
-struct page_places {
+struct page_slots {
   /// The elements that a thread has.
   using lanes_type = page_lanes<Channels>;
 
@@ -124,8 +124,8 @@ struct page_places {
   std::uint32_t value;        ///< the first four elements of values
   std::uint32_t value_words;  ///< the first word of codes of values
 
-  /// The places of a thread.
-  [[nodiscard]] TESSERA_FN static constexpr page_places of(lanes_type const& at) {
+  /// The slots of a thread.
+  [[nodiscard]] TESSERA_FN static constexpr page_slots of(lanes_type const& at) {
     return {static_cast<std::uint32_t>(at.key_token(0) * Channels + at.channel(0)),
             static_cast<std::uint32_t>(at.value_token(0) * Channels + at.channel(0)),
             static_cast<std::uint32_t>(at.value_word(0, 0))};

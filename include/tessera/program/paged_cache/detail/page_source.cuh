@@ -38,9 +38,9 @@ struct sealed_sequence {
 
 /// The page that a thread block works on.
 template <class T>
-struct page_rows_work {
+struct page_rows_work_item {
   /// Where keys or values of a layer are. Tokens before `in_tail` are in the tail.
-  struct place {
+  struct rows_of_layer {
     T const* tail;        ///< the page's first token in the tail
     T const* input;       ///< the page's first token, as if it were in the input
     std::int64_t stride;  ///< elements of the input from token to token
@@ -56,13 +56,13 @@ struct page_rows_work {
   std::uint32_t number;  ///< its number among all that an append seals
   /// The number from which on the page after it is looked up.
   std::uint32_t following;
-  page_number at;        ///< the same number, in its parts
-  sealed_sequence of;    ///< its sequence
-  std::int32_t in_tail;  ///< tokens of the page that are in the tail
-  bool is_whole;         ///< whether the tokens of each part follow each other in memory
-  place places[2][2];    ///< keys and values of each layer; one layer is listed twice
-  float thresholds[2];   ///< thresholds of keys and values; an unknown one is no_threshold, which no angle reaches
-  page_mark mark;        ///< the page's mark, when pages are corrected
+  page_number at;                   ///< the same number, in its parts
+  sealed_sequence of;               ///< its sequence
+  std::int32_t in_tail;             ///< tokens of the page that are in the tail
+  bool is_whole;                    ///< whether the tokens of each part follow each other in memory
+  rows_of_layer layers_rows[2][2];  ///< keys and values of each layer; one layer is listed twice
+  float thresholds[2];  ///< thresholds of keys and values; an unknown one is no_threshold, which no angle reaches
+  page_mark mark;       ///< the page's mark, when pages are corrected
 };
 
 /// The pages that an append seals, the elements that they are made from, and notes for their marks.
@@ -70,7 +70,7 @@ template <class T>
 struct page_rows {
   static constexpr int tokens = cache_page_format::tokens;
   /// A page, its elements' addresses and its state.
-  using work_type = page_rows_work<T>;
+  using work_type = page_rows_work_item<T>;
 
   cache_source<T> source;
   retain_most_different rule;      ///< the rule by which tokens are retained
@@ -123,17 +123,17 @@ struct page_rows {
       full.arrive_and_expect(2 * tokens * row_bytes);
     }
     sync_warp();
-    auto const& places = work.places[part];
+    auto const& rows = work.layers_rows[part];
     if (work.is_whole) {
       if (lane < 2) {
-        load_bytes(lane == 0 ? first : second, places[lane].row(0, work.in_tail, channels), tokens * row_bytes, full);
+        load_bytes(lane == 0 ? first : second, rows[lane].row(0, work.in_tail, channels), tokens * row_bytes, full);
       }
       return;
     }
 #pragma unroll 1
     for (int i = lane; i < 2 * tokens; i += 32) {
       T* const to = (i < tokens ? first : second) + i % tokens * channels;
-      load_bytes(to, places[i / tokens].row(i % tokens, work.in_tail, channels), row_bytes, full);
+      load_bytes(to, rows[i / tokens].row(i % tokens, work.in_tail, channels), row_bytes, full);
     }
   }
 
@@ -160,8 +160,8 @@ struct page_rows {
   }
 
  private:
-  /// Looks up the first page of `number`, number + blocks_in_grid(), ... that has work; or of `number` and pages that no
-  /// block has taken. `of` is a sequence that has been looked up.
+  /// Looks up the first page of `number`, number + blocks_in_grid(), ... that has work; or of `number` and pages that
+  /// no block has taken. `of` is a sequence that has been looked up.
   __device__ __forceinline__ void look_up(work_type& work, sealed_sequence of, std::uint32_t number, int lane) const {
     while (number < count()) {
       std::uint64_t const own = number + std::uint64_t{blocks_in_grid()} * static_cast<unsigned>(lane);
@@ -213,9 +213,10 @@ struct page_rows {
            (!corrects || marks(at.sequence, at.page, at.head).retained != guesses(at.sequence, at.page, at.head));
   }
   /// Where the keys or values of a layer are, for a page that begins at token `first`.
-  [[nodiscard]] __device__ __forceinline__ typename work_type::place place_of(sealed_sequence const& of,
-                                                                              std::int64_t head, int layer, int part,
-                                                                              std::int64_t first) const {
+  [[nodiscard]] __device__ __forceinline__ typename work_type::rows_of_layer rows_of(sealed_sequence const& of,
+                                                                                     std::int64_t head, int layer,
+                                                                                     int part,
+                                                                                     std::int64_t first) const {
     head_view<T const> const& inputs = source.inputs.part(layer, part);
     T const* const tail = first < of.before ? memory().tail_row(of.slot, layer, part, head, first) : nullptr;
     bool const is_in_tail = first + tokens <= of.before;
@@ -242,8 +243,8 @@ struct page_rows {
     int const part = lane % 2;
     bool is_whole = true;
     if (lane < 4) {
-      typename work_type::place const found = place_of(of, at.head, min(lane / 2, layers() - 1), part, first);
-      work.places[part][lane / 2] = found;
+      typename work_type::rows_of_layer const found = rows_of(of, at.head, min(lane / 2, layers() - 1), part, first);
+      work.layers_rows[part][lane / 2] = found;
       is_whole = behind == tokens || (behind == 0 && found.stride == memory().format.channels);
     }
     is_whole = all_of_warp(is_whole);
@@ -278,11 +279,11 @@ struct page_elements {
   /// The elements that a thread has.
   using lanes_type = page_lanes<Channels>;
   /// Where these elements are in memory.
-  using places_type = page_places<Channels>;
+  using slots_type = page_slots<Channels>;
   static constexpr int slots = lanes_type::slots;  ///< tokens of a thread
 
   /// Products of both layers, over all channels, of the key or value of the token of keys that is in slot 0.
-  [[nodiscard]] __device__ __forceinline__ static float_products products(places_type const& at, int eight,
+  [[nodiscard]] __device__ __forceinline__ static float_products products(slots_type const& at, int eight,
                                                                           T const* first, T const* second) {
     float_products sums[slots];
 #pragma unroll
@@ -320,7 +321,7 @@ struct page_elements {
 
   /// Merges the keys or values that begin at `first` and `second`, by the weights of tokens.
   template <bool AreKeys>
-  __device__ __forceinline__ static void merge(places_type const& at, T const* first, T const* second,
+  __device__ __forceinline__ static void merge(slots_type const& at, T const* first, T const* second,
                                                mix_weights const* weights, float (&merged)[slots][8]) {
     std::uint32_t const token = (AreKeys ? at.key : at.value) / Channels;
 #pragma unroll
@@ -396,7 +397,7 @@ struct page_elements {
 
   /// Writes codes of values, for each slot those of the first four and those of the others; the page's codes of values
   /// begin at `to`.
-  __device__ __forceinline__ static void store_values(lanes_type const& at, places_type const& places,
+  __device__ __forceinline__ static void store_values(lanes_type const& at, slots_type const& own_slots,
                                                       std::uint32_t const (&codes)[slots][2], std::uint32_t* to) {
     std::uint32_t const factor[2] = {at.value_factor(0), at.value_factor(1)};
     std::uint32_t pairs[slots];
@@ -405,7 +406,7 @@ struct page_elements {
       pairs[slot] = codes[slot][0] * factor[0] + codes[slot][1] * factor[1];
     }
     std::uint32_t const selector[2] = {at.value_selector(0), at.value_selector(1)};
-    std::uint32_t* const words[2] = {to + places.value_word(0, 0), to + places.value_word(0, 1)};
+    std::uint32_t* const words[2] = {to + own_slots.value_word(0, 0), to + own_slots.value_word(0, 1)};
     constexpr int of_two = 2 * 16;  // words from a channel to the one after the next
 #pragma unroll
     for (int two = 0; two < 2; ++two) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Copies boxes of the rows of heads by TMA (sm_90), as tile/cuda/sm_90/bulk_tensor.cuh does, but in three dimensions of any
-/// strides, heads x rows x columns. A box lies in one head. Elements beyond the head's rows or columns, or in a head
-/// beyond the last, read as zeros.
+/// Copies boxes of the rows of heads by TMA (sm_90), as tile/cuda/sm_90/bulk_tensor.cuh does, but in three dimensions
+/// of any strides, heads x rows x columns. A box lies in one head. Elements beyond the head's rows or columns, or in a
+/// head beyond the last, read as zeros.
 ///
 ///     if (can_map_heads(keys)) {
 ///       tensor_map const map = make_head_map("factorize", keys, box_shape{64, 64});
