@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 #include <tessera/algorithm/gemm/linear.hpp>
@@ -11,6 +13,7 @@
 #include "support/catch.hpp"
 
 using namespace tessera;
+using tessera_test::contains;
 
 namespace {
 
@@ -38,6 +41,24 @@ struct up_to {
   }
   static void run(other_executor const&, counted_call const& call) { call.ran->push_back(name); }
 };
+/// What a function writes to stderr.
+template <class F>
+std::string what_is_said(F const& function) {
+  std::FILE* const file = std::tmpfile();
+  REQUIRE(file != nullptr);
+  std::fflush(stderr);
+  int const kept = dup(STDERR_FILENO);
+  dup2(fileno(file), STDERR_FILENO);
+  function();
+  std::fflush(stderr);
+  dup2(kept, STDERR_FILENO);
+  close(kept);
+  std::string text(static_cast<std::size_t>(std::ftell(file)), ' ');
+  std::rewind(file);
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  std::fclose(file);
+  return text;
+}
 /// A program that no type has: its run() would not compile.
 struct never_compiled {
   static constexpr char const* name = "never_compiled";
@@ -57,10 +78,12 @@ struct tessera::models_for<other_executor, counted_call> {
 TEST_CASE("the first program that takes a call runs, and explain says the same without running it", "[host]") {
   std::vector<std::string> ran;
   other_executor const exec;
+  other_executor quiet;
+  quiet.options.says_slower_programs = false;
   auto const program_of = [&](std::int64_t count) {
     auto const told = explain(exec, counted_call{count, &ran});
     REQUIRE(ran.empty());
-    run(exec, counted_call{count, &ran});
+    run(quiet, counted_call{count, &ran});
     REQUIRE(ran.size() == 1);
     std::string const name = ran.front();
     ran.clear();
@@ -95,6 +118,23 @@ TEST_CASE("an executor that refuses slower programs runs none, and those without
   CHECK(ran == std::vector<std::string>{"up_to_8"});
   run(cpu{.options = {.refuses_slower_programs = true}}, counted_call{3, &ran});
   CHECK(ran.back() == "portable");
+}
+
+TEST_CASE("a slower program says so on stderr, once for each type of call, unless it is told not to", "[host]") {
+  std::vector<std::string> ran;
+  other_executor const exec;
+  other_executor silent;
+  silent.options.says_slower_programs = false;
+  counted_call const call{10, &ran};
+  CHECK(what_is_said([&] { run(silent, call); }).empty());
+  CHECK(what_is_said([&] { static_cast<void>(explain(exec, call)); }).empty());
+  CHECK(what_is_said([&] { run(exec, counted_call{8, &ran}); }).empty());  // this one is fast
+  CHECK(what_is_said([&] { run(cpu{}, call); }).empty());                  // the host has no faster one
+  CHECK_THAT(what_is_said([&] { run(exec, call); }),
+             contains("tessera: counted: portable program, because never_compiled: there is no such type; up_to_4: the "
+                      "count is 10 but must be at most 4; up_to_8: the count is 10 but must be at most 8 (said once"));
+  CHECK(what_is_said([&] { run(exec, call); }).empty());
+  CHECK(ran.size() == 5);
 }
 
 TEST_CASE("explaining neither reads nor writes, and checks arguments", "[host]") {

@@ -17,6 +17,8 @@ struct execution_options {
   /// Whether a call throws slower_program instead of running a portable program where the executor has faster ones,
   /// which do not take the call.
   bool refuses_slower_programs = false;
+  /// Whether a process says on stderr, once for each type of call, that such a portable program runs, and why.
+  bool says_slower_programs = true;
   /// Is told about launches and choices of programs; null: nobody is.
   observer* watched_by = nullptr;
   /// Not for users: nothing runs, and nothing is copied or cleared. explain() sets it.

@@ -5,8 +5,7 @@
 ///     run(exec, attention_call<Method, T>{...});      // a call that is not one program: it has run_portably()
 ///
 /// A call is a Program that knows its number of groups(), or a type with an overload of run_portably(exec, call). Where
-/// groups() are 0, or the call says that it is_empty(), nothing runs. An
-/// executor's faster programs for it are listed, in the order in which they are asked, next to these programs:
+/// groups() are 0, or the call says that it is_empty(), nothing runs. An executor's faster programs for it are listed, in the order in which they are asked, next to these programs:
 ///
 ///     template <class Architectures, class S>                                                        // in a .cuh
 ///     struct models_for<basic_cuda<Architectures>, score_chunks<bfloat16, S>> {
@@ -15,11 +14,14 @@
 ///
 /// A model has a `name`, and three static functions: `refuses_types<Executor, Call>()`, a constant expression;
 /// `refuses(exec, call)`; and `run(exec, call)`, which is compiled only for types that are not refused. The same
-/// functions answer explain() (exec/explain.hpp). Where all models refuse, the portable program runs, or, if the
-/// executor refuses_slower_programs, the call throws slower_program, which says why.
+/// functions answer explain() (exec/explain.hpp). Where all models refuse, the portable program runs, which a line on
+/// stderr says once for each type of call, or, if the executor refuses_slower_programs, the call throws slower_program.
+/// Both say why.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdio>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -118,6 +120,17 @@ bool try_model(Exec const& exec, Call const& call, refused_list<Most>& refused) 
   }
 }
 
+/// Says on stderr that a portable program runs, once for each type of call: nobody has to search for what is slow.
+template <Executor Exec, class Call>
+void say_once(program_choice const& choice) {
+  static std::atomic_flag was_said;
+  if (!was_said.test_and_set(std::memory_order_relaxed)) {
+    std::string const line =
+        "tessera: " + choice.text() + " (said once; execution_options::says_slower_programs = false says nothing)\n";
+    std::fputs(line.c_str(), stderr);
+  }
+}
+
 template <Executor Exec, class Call, class... Models>
 void run_first(Exec const& exec, Call const& call, model_list<Models...>) {
   refused_list<sizeof...(Models)> refused;
@@ -132,6 +145,9 @@ void run_first(Exec const& exec, Call const& call, model_list<Models...>) {
   if (refused.count > 0 && options.refuses_slower_programs && !options.is_dry) {
     throw slower_program(refused.choice(name_of_call<Call>(), portable, true).text());
   }
+  if (refused.count > 0 && options.says_slower_programs && !options.is_dry) {
+    say_once<Exec, Call>(refused.choice(name_of_call<Call>(), portable, true));
+  }
   if (!options.is_dry) {
     run_portably(exec, call);
   }
@@ -140,7 +156,7 @@ void run_first(Exec const& exec, Call const& call, model_list<Models...>) {
 }  // namespace detail
 
 /// Enqueues a call by the first of the executor's models that takes it, else portably. Neither waits nor allocates,
-/// unless the executor is watched. Throws slower_program, see execution_options.
+/// unless the executor is watched or something is said. Throws slower_program, see execution_options.
 template <Executor Exec, class Call>
 void run(Exec const& exec, Call const& call) {
   if constexpr (requires { call.is_empty(); }) {
