@@ -20,8 +20,8 @@ BEGIN {
   # Members of programs that say what the first sentence of their type says.
   typed = "offload_extents|offloaded_memory|offload_step|cache_sequences|cache_source|rotary_embedding|" \
           "cache_page_format|weight_encoding|weight_decoding|parameter_stream|weight_stream_spec|loss_token_list|" \
-          "loss_part_range|loss_mark_reader|loss_token_outputs|logit_scaling|smoothed_heads|attention_writer|key_band|" \
-          "attention_schedule|gradient_thresholds|loss_product_schedule"
+          "loss_part_range|loss_mark_reader|loss_token_outputs|logit_scaling|smoothed_heads|attention_writer|" \
+          "key_band|attention_schedule|gradient_thresholds|loss_product_schedule"
   rule(any, "operator==\\(.*(= default;|\\{)", "Whether all members are equal.")
   rule(any, "operator!=\\([a-z_]*( const&)? ?[a-z]*\\) const", "Whether a loop goes on.")
   rule("program|testing|algorithm|tile", "static constexpr int lanes = ", "Lanes of its group: see Program.")

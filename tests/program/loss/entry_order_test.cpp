@@ -28,7 +28,7 @@ struct order_problem {
   std::vector<std::int32_t> labels;
   std::vector<std::int64_t> count{0};
   std::vector<std::int32_t> entry_of = std::vector<std::int32_t>(static_cast<std::size_t>(vocabulary), -7);
-  std::vector<std::int32_t> place_of = entry_of;
+  std::vector<std::int32_t> slot_of = entry_of;
   std::vector<std::uint8_t> class_of = std::vector<std::uint8_t>(static_cast<std::size_t>(vocabulary), 99);
   std::vector<std::int32_t> counts = std::vector<std::int32_t>(
       static_cast<std::size_t>(loss_entry_order::classes * loss_entry_order::groups(vocabulary)));
@@ -66,7 +66,7 @@ struct order_problem {
     return static_cast<std::size_t>(block * words + entry / 32);
   }
   loss_mark_reader marks() { return {{live.data(), {blocks, words}}, is_marked}; }
-  loss_entry_order entries() { return {entry_of, place_of, class_of, counts, alive, dead_blocks, in_order}; }
+  loss_entry_order entries() { return {entry_of, slot_of, class_of, counts, alive, dead_blocks, in_order}; }
   matrix_view<std::uint8_t> block_view() {
     return {alive_blocks.data(), {blocks, divide_up(vocabulary, std::int64_t{128})}};
   }
@@ -80,8 +80,8 @@ struct order_problem {
     class_entries const classes{marks(), entries()};
     exec.run(classes, classes.groups());
     exec.run(place_classes{entries()}, 1);
-    place_entries const places{entries()};
-    exec.run(places, places.groups());
+    place_entries const slots{entries()};
+    exec.run(slots, slots.groups());
     find_alive_blocks const found{marks(), entries(), block_view()};
     exec.run(found, found.groups());
     choose_order const choose{entries(), block_view()};
@@ -89,7 +89,7 @@ struct order_problem {
   }
 };
 
-/// Whether one of 128 places matters, for each block of tokens and each 128 places of an order whose first `alive`
+/// Whether one of 128 slots matters, for each block of tokens and each 128 slots of an order whose first `alive`
 /// entries count.
 std::vector<std::uint8_t> blocks_that_matter(order_problem const& p, std::vector<std::int32_t> const& order,
                                              std::int64_t alive) {
@@ -97,8 +97,8 @@ std::vector<std::uint8_t> blocks_that_matter(order_problem const& p, std::vector
   for (std::int64_t block = 0; block < p.blocks; ++block) {
     for (std::int64_t first = 0; first < p.vocabulary; first += 128) {
       found.push_back(0);
-      for (std::int64_t place = first; place < std::min(first + 128, alive); ++place) {
-        found.back() |= p.matters(block, order[static_cast<std::size_t>(place)]) ? 1 : 0;
+      for (std::int64_t slot = first; slot < std::min(first + 128, alive); ++slot) {
+        found.back() |= p.matters(block, order[static_cast<std::size_t>(slot)]) ? 1 : 0;
       }
     }
   }
@@ -136,8 +136,8 @@ void check_order(order_problem& p) {
   CHECK(p.alive[0] == alive);
   CHECK(p.alive_blocks == found);
   std::int64_t wrong = 0;
-  for (std::size_t place = 0; place < expected.size(); ++place) {
-    wrong += p.place_of[static_cast<std::size_t>(expected[place])] == static_cast<std::int32_t>(place) ? 0 : 1;
+  for (std::size_t slot = 0; slot < expected.size(); ++slot) {
+    wrong += p.slot_of[static_cast<std::size_t>(expected[slot])] == static_cast<std::int32_t>(slot) ? 0 : 1;
   }
   CHECK(wrong == 0);
 }
@@ -194,8 +194,8 @@ TEST_CASE("rows of a part are brought together, and zeros where no entry is left
   std::vector<std::uint16_t> classifier(vocabulary * 24);
   std::iota(classifier.begin(), classifier.end(), std::uint16_t{1});
   std::vector<std::int32_t> entry_of(vocabulary);
-  for (std::size_t place = 0; place < entry_of.size(); ++place) {
-    entry_of[place] = static_cast<std::int32_t>(place * 7 % vocabulary);
+  for (std::size_t slot = 0; slot < entry_of.size(); ++slot) {
+    entry_of[slot] = static_cast<std::int32_t>(slot * 7 % vocabulary);
   }
   std::int64_t const alive = 700;
   std::vector<std::uint16_t> gathered(512 * 24, 77);

@@ -111,7 +111,7 @@ struct row_fold<count_reducer> : known_row_fold {
     std::int32_t count = 0;
   };
   static void take(part& lane, row_value const& value) { lane.count += value.is_there ? 1 : 0; }
-  static void settle(part&, row_place const&) {}
+  static void settle(part&, row_coordinate const&) {}
   static void join(part& into, part const& other) { into.count += other.count; }
   static std::int32_t finish(part const& all, row_facts const&) { return all.count; }
   template <class Power>

@@ -119,7 +119,7 @@ struct linear_loss {
                                      linear_loss_options const& options = {}) {
     arguments::check_extents(where, shape);
     arguments::check_options(where, shape, options);
-    return regions(where, shape).plan;
+    return forward_regions(where, shape).plan;
   }
 
   /// Enqueues the loss. exec.wait() reports a label outside of the vocabulary. Throws shape_error or value_error for
@@ -132,23 +132,23 @@ struct linear_loss {
                       linear_loss_outputs const& out, workspace const& space, Finish const& finish = {}) {
     linear_loss_shape const shape = arguments::check_inputs(where, in, options);
     arguments::check_outputs(shape, options, out);
-    mark_regions const places(where, shape, kept_entries(exec, shape, options), workspace_plan::record::sizes);
-    arguments::check_room(where, space, places.forward_bytes(), shape);
-    loss_token_list const tokens = places.token_list(space);
+    mark_regions const regions(where, shape, kept_entries(exec, shape, options), workspace_plan::record::sizes);
+    arguments::check_room(where, space, regions.forward_bytes(), shape);
+    loss_token_list const tokens = regions.token_list(space);
     bool const is_reduced = options.reduction != loss_reduction::none;
     loss_token_outputs const of_tokens{is_reduced ? array_view<float>{} : out.loss, out.log_sum_exp,
                                        out.log_probability, out.entropy, out.prediction};
     std::int64_t const sequence = max(options.sequence == 0 ? shape.tokens : options.sequence, std::int64_t{1});
     label_rule const rule{options.ignore_index, options.shift, sequence, shape.vocabulary};
-    exec.run(select_loss_tokens<Label>{in.labels, rule, tokens, of_tokens, space[places.poison],
+    exec.run(select_loss_tokens<Label>{in.labels, rule, tokens, of_tokens, space[regions.poison],
                                        status_of(exec, {where, "token"})},
              1);
-    auto states = places.state_matrix(space, shape.tokens);
-    loss_tiles<Tile, reducer_type, Map> const tiles{logits_of(in, options, tokens), tokens,       {}, states,
-                                                    space[places.targets],          places.splits};
-    loss_marks const marks = marks_of(exec, places, shape, options, space);
+    auto states = regions.state_matrix(space, shape.tokens);
+    loss_tiles<Tile, reducer_type, Map> const tiles{logits_of(in, options, tokens), tokens,        {}, states,
+                                                    space[regions.targets],         regions.splits};
+    loss_marks const marks = marks_of(exec, regions, shape, options, space);
     kept_softmaxes<value_type> const kept =
-        places.has_softmaxes(space) ? places.kept_in(space, shape) : kept_softmaxes<value_type>{};
+        regions.has_softmaxes(space) ? regions.kept_in(space, shape) : kept_softmaxes<value_type>{};
     loss_tiles_results reduced{0, {}, false};
     if (shape.tokens > 0) {
       run(exec, logit_reduction<Tile, reducer_type, Map>{tiles, marks, kept, &reduced});
@@ -161,26 +161,27 @@ struct linear_loss {
         tokens,
         {},
         states,
-        space[places.targets],
+        space[regions.targets],
         in.weights,
         {options.smoothing, options.z_factor, shape.vocabulary},
         of_tokens,
-        space[places.row_lse],
-        space[places.row_entropy],
+        space[regions.row_lse],
+        space[regions.row_entropy],
         finish,
-        space[places.sums]};
+        space[regions.sums]};
     exec.run(finish_tokens, finish_tokens.groups());
     if (reduced.marks.are_wanted()) {
-      check_loss_marks const check_marks{reduced.marks, tokens, space[places.row_lse], shape.vocabulary};
+      check_loss_marks const check_marks{reduced.marks, tokens, space[regions.row_lse], shape.vocabulary};
       exec.run(check_marks, check_marks.groups());
     }
     bool const is_mean = options.reduction == loss_reduction::mean;
     loss_total_outputs const totals{is_reduced ? out.loss : array_view<float>{}, out.accuracy, out.labelled_count};
-    exec.run(finish_loss{space[places.sums], tokens.count, space[places.poison], is_mean, totals, space[places.scale]},
-             1);
+    exec.run(
+        finish_loss{space[regions.sums], tokens.count, space[regions.poison], is_mean, totals, space[regions.scale]},
+        1);
     loss_stamp const stamp =
-        stamp_of(shape, options, places.has_marks(space), kept.are_wanted() ? kept.values.extent(1) : 0);
-    exec.run(stamp_loss<value_type, Label>{stamp, samples_of(in), space[places.stamp]}, 1);
+        stamp_of(shape, options, regions.has_marks(space), kept.are_wanted() ? kept.values.extent(1) : 0);
+    exec.run(stamp_loss<value_type, Label>{stamp, samples_of(in), space[regions.stamp]}, 1);
   }
 
   /// The one workspace that forward() and then backward() need, both with these options. Gradient: see
@@ -208,25 +209,25 @@ struct linear_loss {
                   "tessera: gradients of a loss are float or of the type of its inputs");
     linear_loss_shape const shape = arguments::check_inputs(back, in, options);
     arguments::check_gradients(shape, options, upstream, out);
-    gradient_regions<Gradient> const places(back, shape, options, orders_entries_for(exec, options),
-                                            kept_entries(exec, shape, options), workspace_plan::record::sizes);
-    arguments::check_room(back, space, places.plan.bytes(), shape);
-    loss_token_list const tokens = places.token_list(space);
-    array_view<float> const late_scale = space[places.late_scale];
-    check_loss_stamp<value_type, Label> const check_stamp{stamp_of(shape, options, true, places.kept), samples_of(in),
-                                                          places.leavings(space), late_scale, status_of(exec, {back})};
+    gradient_regions<Gradient> const regions(back, shape, options, orders_entries_for(exec, options),
+                                             kept_entries(exec, shape, options), workspace_plan::record::sizes);
+    arguments::check_room(back, space, regions.plan.bytes(), shape);
+    loss_token_list const tokens = regions.token_list(space);
+    array_view<float> const late_scale = space[regions.late_scale];
+    check_loss_stamp<value_type, Label> const check_stamp{stamp_of(shape, options, true, regions.kept), samples_of(in),
+                                                          regions.leavings(space), late_scale, status_of(exec, {back})};
     exec.run(check_stamp, 1);
     constexpr bool is_narrow = gradient_regions<Gradient>::has_narrow_gradient;
     prepare_loss_gradients const prepare{tokens,
                                          in.weights,
-                                         space[places.row_lse],
-                                         space[places.row_entropy],
+                                         space[regions.row_lse],
+                                         space[regions.row_entropy],
                                          upstream,
                                          options.z_factor,
                                          options.reduction != loss_reduction::none,
-                                         space[places.scale],
-                                         space[places.rows],
-                                         is_narrow ? space[places.largest_factors] : array_view<float>{}};
+                                         space[regions.scale],
+                                         space[regions.rows],
+                                         is_narrow ? space[regions.largest_factors] : array_view<float>{}};
     exec.run(prepare, prepare.groups());
     if constexpr (is_narrow) {
       scale_loss_gradients const scale{tokens.count, prepare.largest, in.map.steepest() / options.temperature,
@@ -236,7 +237,7 @@ struct linear_loss {
     run(exec,
         loss_gradient_call<gradient_regions<Gradient>, Map>{
             shape, logits_of(in, options, tokens), in.hidden, tokens, options.smoothing,
-            upstream.entropy.data != nullptr, thresholds_of(options), out, places, space, status_of(exec, {back})});
+            upstream.entropy.data != nullptr, thresholds_of(options), out, regions, space, status_of(exec, {back})});
   }
 
   /// Refuses calls of forward() with arguments that it does not take, and says at compile time what it takes.
@@ -292,7 +293,7 @@ struct linear_loss {
   }
 
   using arguments = detail::linear_loss_arguments<value_type, reducer_type>;
-  using regions = detail::loss_regions<Tile, reducer_type>;
+  using forward_regions = detail::loss_regions<Tile, reducer_type>;
   using mark_regions = detail::loss_mark_regions<Tile, reducer_type>;
   template <class Gradient>
   using gradient_regions = detail::loss_gradient_regions<Tile, reducer_type, Filter, Gradient>;
@@ -327,17 +328,17 @@ struct linear_loss {
   /// Memory for marks, cleared, if the workspace has it and something may be left out of gradients. Notes there that no
   /// marks are made yet.
   template <Executor Exec>
-  static loss_marks marks_of(Exec const& exec, mark_regions const& places, linear_loss_shape const& shape,
+  static loss_marks marks_of(Exec const& exec, mark_regions const& regions, linear_loss_shape const& shape,
                              linear_loss_options const& options, workspace const& space) {
-    if (!places.has_marks(space)) {
+    if (!regions.has_marks(space)) {
       return {};
     }
     gradient_thresholds const thresholds = thresholds_of(options);
-    loss_marks const marks = places.marks(space, shape, min(thresholds.hidden, thresholds.classifier));
+    loss_marks const marks = regions.marks(space, shape, min(thresholds.hidden, thresholds.classifier));
     if (marks.are_wanted()) {
-      exec.clear(space[places.marks_with_note()]);
+      exec.clear(space[regions.marks_with_note()]);
     } else {
-      exec.clear(space[places.is_marked]);
+      exec.clear(space[regions.is_marked]);
     }
     return marks;
   }

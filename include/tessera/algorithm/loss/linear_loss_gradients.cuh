@@ -63,30 +63,33 @@ struct loss_gradients_on_warpgroups {
   }
 
   void run() const {
-    auto const& places = call.places;
+    auto const& regions = call.regions;
     auto const& space = call.space;
     if (is_ordered) {
       order_entries();
     }
-    place_loss_factors<value_type> const place{
-        call.tokens,           space[places.rows],   call.hidden, is_ordered ? space[places.place_of].data : nullptr,
-        space[places.factors], space[places.unclean]};
+    place_loss_factors<value_type> const place{call.tokens,
+                                               space[regions.rows],
+                                               call.hidden,
+                                               is_ordered ? space[regions.slot_of].data : nullptr,
+                                               space[regions.factors],
+                                               space[regions.unclean]};
     exec.run(place, place.groups());
-    exec.clear(space[places.kept_blocks()]);
+    exec.clear(space[regions.kept_blocks()]);
     operand_maps const maps = map_operands();
-    if (places.kept > 0) {
+    if (regions.kept > 0) {
       differentiate_kept(maps);
     }
-    list_loss_tiles const tiles{range_of(places.kept),
+    list_loss_tiles const tiles{range_of(regions.kept),
                                 is_ordered ? alive_blocks() : matrix_view<std::uint8_t>{},
-                                places.token_blocks,
+                                regions.token_blocks,
                                 make_gradient::columns,
                                 policy.band,
                                 tile_lists(),
-                                space[places.tile_count]};
+                                space[regions.tile_count]};
     exec.run(tiles, tiles.groups());
-    for (std::int64_t first = places.kept; first < call.shape.vocabulary; first += places.entries) {
-      run_part(places.part(space, call.shape, first), maps);
+    for (std::int64_t first = regions.kept; first < call.shape.vocabulary; first += regions.entries) {
+      run_part(regions.part(space, call.shape, first), maps);
     }
   }
 
@@ -119,15 +122,15 @@ struct loss_gradients_on_warpgroups {
   /// Enqueues the ordering of entries by their marks. Clears the classifier's gradient first: rows that no part writes
   /// are zeros.
   void order_entries() const {
-    auto const& places = call.places;
+    auto const& regions = call.regions;
     auto const& space = call.space;
     if (call.out.classifier.data != nullptr) {
       exec.clear(array_view<gradient_type>(call.out.classifier.data, call.shape.vocabulary * call.shape.channels));
     }
     loss_mark_reader const marks = mark_reader();
-    loss_entry_order const order{space[places.entry_of],     space[places.place_of], space[places.class_of],
-                                 space[places.class_counts], space[places.alive],    space[places.dead_blocks],
-                                 space[places.in_order]};
+    loss_entry_order const order{space[regions.entry_of],     space[regions.slot_of], space[regions.class_of],
+                                 space[regions.class_counts], space[regions.alive],   space[regions.dead_blocks],
+                                 space[regions.in_order]};
     mark_labels const labels{marks, call.tokens};
     exec.run(labels, labels.groups());
     class_entries const classes{marks, order};
@@ -141,24 +144,24 @@ struct loss_gradients_on_warpgroups {
     exec.run(choose, choose.groups());
   }
   loss_mark_reader mark_reader() const {
-    auto const& places = call.places;
-    return {{call.space[places.live].data, {places.token_blocks, places.words}}, call.space[places.is_marked]};
+    auto const& regions = call.regions;
+    return {{call.space[regions.live].data, {regions.token_blocks, regions.words}}, call.space[regions.is_marked]};
   }
   matrix_view<std::uint8_t> alive_blocks() const {
-    return {call.space[call.places.alive_blocks].data,
-            {call.places.token_blocks, call.places.place_blocks(call.shape)}};
+    return {call.space[call.regions.alive_blocks].data,
+            {call.regions.token_blocks, call.regions.slot_blocks(call.shape)}};
   }
 
   /// Enqueues the part whose softmaxes forward() has kept: its gradient by the logits needs no product.
   void differentiate_kept(operand_maps const& maps) const {
-    auto const& places = call.places;
+    auto const& regions = call.regions;
     auto const& space = call.space;
-    part_type const part = places.kept_part(space, call.shape);
-    kept_softmaxes<value_type> const kept = places.kept_in(space, call.shape);
+    part_type const part = regions.kept_part(space, call.shape);
+    kept_softmaxes<value_type> const kept = regions.kept_in(space, call.shape);
     differentiate_softmaxes<value_type> const differentiate{kept,
-                                                            space[places.factors],
+                                                            space[regions.factors],
                                                             call.tokens.row_of,
-                                                            space[places.targets],
+                                                            space[regions.targets],
                                                             call.logits.scaling,
                                                             part.kept_for_hidden,
                                                             part.kept_for_classifier,
@@ -169,21 +172,23 @@ struct loss_gradients_on_warpgroups {
   }
 
   loss_part_range range_of(std::int64_t first) const {
-    return {first, first < call.places.kept ? call.places.kept : call.places.entries, call.shape.vocabulary,
-            is_ordered ? call.space[call.places.alive].data : nullptr,
-            is_ordered ? call.space[call.places.in_order].data : nullptr};
+    return {first, first < call.regions.kept ? call.regions.kept : call.regions.entries, call.shape.vocabulary,
+            is_ordered ? call.space[call.regions.alive].data : nullptr,
+            is_ordered ? call.space[call.regions.in_order].data : nullptr};
   }
   matrix_view<tile_order::place> tile_lists() const {
-    auto const& places = call.places;
-    return {call.space[places.tiles].data, {places.parts, places.hidden_panels(call.shape) * places.tiles_across()}};
+    auto const& regions = call.regions;
+    return {call.space[regions.tiles].data,
+            {regions.parts, regions.hidden_panels(call.shape) * regions.tiles_across()}};
   }
 
   void run_part(part_type const& part, operand_maps const& maps) const {
-    auto const& places = call.places;
+    auto const& regions = call.regions;
     auto const& space = call.space;
     loss_part_range const range = range_of(part.first);
     if (is_ordered) {
-      gather_entries<value_type> const gather{range, space[places.entry_of], call.logits.classifier.matrix, gathered()};
+      gather_entries<value_type> const gather{range, space[regions.entry_of], call.logits.classifier.matrix,
+                                              gathered()};
       exec.run(gather, gather.groups());
     }
     make(range, part, maps);
@@ -192,7 +197,7 @@ struct loss_gradients_on_warpgroups {
 
   /// Enqueues the products of a part whose gradient by the logits is made, and the sums of its bias gradient.
   void use_part(loss_part_range const& range, part_type const& part, operand_maps const& maps) const {
-    auto const& places = call.places;
+    auto const& regions = call.regions;
     auto const& space = call.space;
     if (call.out.bias.data != nullptr) {
       sum_gradient_columns<value_type> const sum{part.gradient, part.column_sums};
@@ -200,25 +205,25 @@ struct loss_gradients_on_warpgroups {
       write_bias(exec, call, part, call.out.bias);
     }
     loss_product_schedule const schedule{
-        space[places.list_counts].data,
-        space[places.lists].data,
+        space[regions.list_counts].data,
+        space[regions.lists].data,
         call.out.classifier.data != nullptr ? panels(part.gradient.extent(1)) : 0,
         call.out.hidden.data != nullptr ? panels(call.shape.tokens) : 0,
         static_cast<std::int32_t>(divide_up(call.shape.channels, std::int64_t{multiply::channels})),
-        static_cast<std::int32_t>(places.token_blocks),
-        static_cast<std::int32_t>(places.entry_blocks()),
+        static_cast<std::int32_t>(regions.token_blocks),
+        static_cast<std::int32_t>(regions.entry_blocks()),
         product_policy.band,
     };
     list_loss_blocks const lists{range,
                                  schedule,
-                                 space[places.list_counts],
-                                 space[places.lists],
+                                 space[regions.list_counts],
+                                 space[regions.lists],
                                  part.kept_for_hidden,
                                  part.kept_for_classifier,
-                                 space[places.unclean]};
+                                 space[regions.unclean]};
     // Where nothing is left out, all whole parts have the same lists.
     bool const leaves_out = call.thresholds.hidden > 0 || call.thresholds.classifier > 0;
-    if (leaves_out || part.first <= places.kept || part.gradient.extent(1) != places.entries) {
+    if (leaves_out || part.first <= regions.kept || part.gradient.extent(1) != regions.entries) {
       exec.run(lists, lists.groups());
     }
     add_products(range, part, schedule, maps);
@@ -229,7 +234,7 @@ struct loss_gradients_on_warpgroups {
   }
 
   void make(loss_part_range const& range, part_type const& part, operand_maps const& maps) const {
-    auto const& places = call.places;
+    auto const& regions = call.regions;
     auto const& space = call.space;
     using boxes = typename epilogue_type::boxes;
     boxes const target{{make_tensor_map(where, part.gradient, {boxes::box_rows, boxes::box_columns}),
@@ -238,20 +243,20 @@ struct loss_gradients_on_warpgroups {
                         {}}};
     epilogue_type const epilogue{target,
                                  range,
-                                 space[places.factors],
+                                 space[regions.factors],
                                  call.logits.map,
                                  call.logits.scaling,
-                                 is_ordered ? space[places.entry_of].data : nullptr,
+                                 is_ordered ? space[regions.entry_of].data : nullptr,
                                  call.thresholds,
                                  call.smoothing,
                                  1.0F / static_cast<float>(call.shape.vocabulary),
                                  call.has_entropies,
                                  part.kept_for_hidden,
                                  part.kept_for_classifier};
-    std::int64_t const number = (part.first - places.kept) / places.entries;
+    std::int64_t const number = (part.first - regions.kept) / regions.entries;
     tensor_map const classifier = make_tensor_map(where, classifier_of(part), made_box);
     loss_tiles_of_part const schedule{
-        {&tile_lists()(number, 0), &space[places.tile_count][number],
+        {&tile_lists()(number, 0), &space[regions.tile_count][number],
          static_cast<std::int32_t>(divide_up(call.shape.channels, std::int64_t{make_gradient::depth}))},
         range,
         classifier};
@@ -261,10 +266,10 @@ struct loss_gradients_on_warpgroups {
 
   /// Rows of the classifier that are copied for a part, where entries are taken in another order.
   matrix_view<value_type> gathered() const {
-    auto const& places = call.places;
-    return {call.space[places.gathered].data,
-            {places.entries, call.shape.channels},
-            {places.remains_stride(call.shape), 1}};
+    auto const& regions = call.regions;
+    return {call.space[regions.gathered].data,
+            {regions.entries, call.shape.channels},
+            {regions.remains_stride(call.shape), 1}};
   }
   matrix_view<value_type const> classifier_of(part_type const& part) const {
     return rows_of(call.logits.classifier.matrix, part.first, part.gradient.extent(1));
@@ -272,20 +277,20 @@ struct loss_gradients_on_warpgroups {
 
   void add_products(loss_part_range const& range, part_type const& part, loss_product_schedule const& schedule,
                     operand_maps const& maps) const {
-    auto const& places = call.places;
+    auto const& regions = call.regions;
     auto const& space = call.space;
     constexpr box_shape box{multiply::box, multiply::box};
     tensor_map const classifier = make_tensor_map(where, classifier_of(part), product_box);
-    float const* const scale = space[places.late_scale].data;
+    float const* const scale = space[regions.late_scale].data;
     multiply const program{make_tensor_map(where, part.gradient, box),
                            maps.hidden_of_products,
                            classifier,
                            is_ordered ? maps.gathered_of_products : classifier,
                            schedule,
                            range,
-                           {call.out.classifier, is_ordered ? space[places.entry_of].data : nullptr, scale},
-                           {call.out.hidden, places.remains_of(space, call.shape), scale},
-                           space[places.factors]};
+                           {call.out.classifier, is_ordered ? space[regions.entry_of].data : nullptr, scale},
+                           {call.out.hidden, regions.remains_of(space, call.shape), scale},
+                           space[regions.factors]};
     exec.run(program, blocks);
   }
 };
@@ -295,7 +300,7 @@ struct loss_gradients_on_warpgroups {
 template <class Call>
 bool can_order_entries(Call const& call) {
   auto const& classifier = call.out.classifier;
-  return call.space[call.places.alive].size() > 0 && call.out.bias.data == nullptr &&
+  return call.space[call.regions.alive].size() > 0 && call.out.bias.data == nullptr &&
          (classifier.data == nullptr || (classifier.stride(0) == classifier.extent(1) && classifier.stride(1) == 1));
 }
 

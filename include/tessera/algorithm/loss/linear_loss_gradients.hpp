@@ -51,7 +51,7 @@ struct loss_gradient_call {
   bool has_entropies;                               ///< whether tokens have gradients by their entropies
   gradient_thresholds thresholds;                   ///< thresholds of the filter
   linear_loss_gradients<gradient_type> const& out;  ///< where gradients go
-  Regions const& places;                            ///< regions of the workspace
+  Regions const& regions;                           ///< regions of the workspace
   workspace const& space;                           ///< made by plan_backward()
   status_word* status;                              ///< tells of kept softmaxes that are missing; may be null
 };
@@ -73,8 +73,8 @@ void add_to_hidden(Exec const& exec, Call const& call, loss_gradient_part<typena
   program const product{
       {part.gradient, part.kept_for_hidden, Call::blocks::block_rows, Call::blocks::block_columns},
       {classifier.transposed()},
-      {target, call.places.remains_of(call.space, call.shape), call.tokens.order,
-       call.space[call.places.late_scale].data, part.first == 0, part.first + width == call.shape.vocabulary}};
+      {target, call.regions.remains_of(call.space, call.shape), call.tokens.order,
+       call.space[call.regions.late_scale].data, part.first == 0, part.first + width == call.shape.vocabulary}};
   exec.run(product, product.tiles());
 }
 
@@ -91,7 +91,7 @@ void write_classifier(Exec const& exec, Call const& call, loss_gradient_part<typ
       {part.gradient.transposed(), part.kept_for_classifier.transposed(), Call::blocks::block_columns,
        Call::blocks::block_rows},
       {call.hidden, call.tokens.order},
-      {rows_of(target, part.first, part.gradient.extent(1)), {call.space[call.places.late_scale].data}}};
+      {rows_of(target, part.first, part.gradient.extent(1)), {call.space[call.regions.late_scale].data}}};
   exec.run(product, product.tiles());
 }
 
@@ -100,7 +100,7 @@ void write_bias(Exec const& exec, Call const& call, loss_gradient_part<typename 
                 array_view<Gradient> target) {
   if (target.data != nullptr) {
     array_view<Gradient> const some(&target[part.first], {part.gradient.extent(1)}, {target.stride(0)});
-    sum_bias_gradient<Gradient> const sum{part.column_sums, call.space[call.places.late_scale].data, some};
+    sum_bias_gradient<Gradient> const sum{part.column_sums, call.space[call.regions.late_scale].data, some};
     exec.run(sum, sum.groups());
   }
 }
@@ -127,12 +127,12 @@ void run_portably(Exec const& exec, loss_gradient_call<Regions, Map> const& call
   using call_type = loss_gradient_call<Regions, Map>;
   if (call.out.hidden.data != nullptr) {
     clear_unlabelled<typename Regions::gradient_type> const clear{
-        call.tokens.row_of, call.space[call.places.late_scale].data, call.out.hidden};
+        call.tokens.row_of, call.space[call.regions.late_scale].data, call.out.hidden};
     exec.run(clear, clear.groups());
   }
-  for (std::int64_t first = 0; first < call.shape.vocabulary; first += call.places.entries) {
-    auto const part = call.places.part(call.space, call.shape, first);
-    typename call_type::blocks const tiles{call.logits,    call.tokens,     call.space[call.places.rows],
+  for (std::int64_t first = 0; first < call.shape.vocabulary; first += call.regions.entries) {
+    auto const part = call.regions.part(call.space, call.shape, first);
+    typename call_type::blocks const tiles{call.logits,    call.tokens,     call.space[call.regions.rows],
                                            call.smoothing, call.thresholds, part};
     exec.run(tiles, tiles.groups());
     detail::add_to_hidden(exec, call, part, call.out.hidden);

@@ -53,8 +53,8 @@ struct loss_part_search {
   }
 };
 
-/// The result of a thread's last search. Both passes of all steps of a training loop repeat it, and it plans a workspace
-/// a dozen times.
+/// The result of a thread's last search. Both passes of all steps of a training loop repeat it, and it plans a
+/// workspace a dozen times.
 struct remembered_search {
   loss_part_search of = {};
   std::int64_t found = -1;  ///< -1: there was no search
@@ -99,7 +99,7 @@ struct loss_regions {
         splits(splits_of(shape)),
         stamp(plan.add<std::uint64_t>("what the forward pass was", loss_stamp::size)),
         order(plan.add<std::int64_t>("tokens with a label", shape.tokens)),
-        row_of(plan.add<std::int64_t>("places of tokens", shape.tokens)),
+        row_of(plan.add<std::int64_t>("rows of tokens", shape.tokens)),
         labels(plan.add<std::int32_t>("their labels", shape.tokens)),
         count(plan.add<std::int64_t>("how many they are", 1)),
         poison(plan.add<float>("bad labels", 1)),
@@ -236,7 +236,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
   region<std::int32_t> tile_count;
   // Regions of a filtered pass that takes the vocabulary in another order.
   region<std::int32_t> entry_of;
-  region<std::int32_t> place_of;
+  region<std::int32_t> slot_of;
   region<std::uint8_t> class_of;
   region<std::int32_t> class_counts;
   region<std::int64_t> alive;
@@ -287,7 +287,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
   static std::int64_t remains_stride(linear_loss_shape const& shape) {
     return divide_up(shape.channels, std::int64_t{8}) * 8;
   }
-  static std::int64_t place_blocks(linear_loss_shape const& shape) {
+  static std::int64_t slot_blocks(linear_loss_shape const& shape) {
     return divide_up(shape.vocabulary, std::int64_t{128});
   }
   static std::int64_t hidden_panels(linear_loss_shape const& shape) {
@@ -348,7 +348,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
             "lists of tiles", checked_multiply(where, parts, hidden_panels(shape), tiles_across()))),
         tile_count(this->plan.template add<std::int32_t>("lengths of the lists of tiles", parts)),
         entry_of(this->plan.template add<std::int32_t>("order of entries", orders ? shape.vocabulary : 0)),
-        place_of(this->plan.template add<std::int32_t>("places of entries", orders ? shape.vocabulary : 0)),
+        slot_of(this->plan.template add<std::int32_t>("slots of entries", orders ? shape.vocabulary : 0)),
         class_of(this->plan.template add<std::uint8_t>("classes of entries", orders ? shape.vocabulary : 0)),
         class_counts(this->plan.template add<std::int32_t>(
             "sizes of classes", orders ? loss_entry_order::classes * loss_entry_order::groups(shape.vocabulary) : 0)),
@@ -356,7 +356,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
         dead_blocks(this->plan.template add<std::int32_t>("how many blocks have none", orders ? 1 : 0)),
         in_order(this->plan.template add<std::int32_t>("whether entries keep their order", orders ? 1 : 0)),
         alive_blocks(this->plan.template add<std::uint8_t>(
-            "blocks with gradients", orders ? checked_multiply(where, this->token_blocks, place_blocks(shape)) : 0)),
+            "blocks with gradients", orders ? checked_multiply(where, this->token_blocks, slot_blocks(shape)) : 0)),
         gathered(this->plan.template add<typename layout::value_type>(
             "rows of a part of the classifier", orders ? checked_multiply(where, entries, remains_stride(shape)) : 0)) {
   }

@@ -21,21 +21,21 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A part of the vocabulary: a range of places in the order in which the backward pass takes entries.
+/// A part of the vocabulary: a range of slots in the order in which the backward pass takes entries.
 struct loss_part_range {
-  std::int64_t first;                      ///< first place of the part
-  std::int64_t entries;                    ///< places of the part; the last part may have fewer
+  std::int64_t first;                      ///< first slot of the part
+  std::int64_t entries;                    ///< slots of the part; the last part may have fewer
   std::int64_t vocabulary;                 ///< entries of the whole vocabulary
-  std::int64_t const* alive;               ///< how many places, the first ones, have gradients; null: all
+  std::int64_t const* alive;               ///< how many slots, the first ones, have gradients; null: all
   std::int32_t const* in_order = nullptr;  ///< not 0: entries are in their own order; null: they are
 
-  /// Whether entries are in their own order, so that a place is the entry's number.
+  /// Whether entries are in their own order, so that a slot is the entry's number.
   [[nodiscard]] TESSERA_FN constexpr bool is_in_order() const { return in_order == nullptr || *in_order != 0; }
-  /// One past the last place with a gradient.
+  /// One past the last slot with a gradient.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t end() const {
     return alive != nullptr ? min(*alive, vocabulary) : vocabulary;
   }
-  /// How many places of this part have gradients.
+  /// How many slots of this part have gradients.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t width() const {
     return clamp(end() - first, std::int64_t{0}, entries);
   }
@@ -133,7 +133,7 @@ struct list_loss_blocks {
     auto const list = static_cast<std::int32_t>(which);
     bool const is_hidden = list >= schedule.classifier_panels;
     std::int32_t const panel = is_hidden ? list - schedule.classifier_panels : list;
-    std::int64_t const place = schedule.first_of(is_hidden, panel);
+    std::int64_t const begin = schedule.first_of(is_hidden, panel);
     // Marks beyond the part's end may be left from a part before.
     auto const entry_blocks = static_cast<std::int32_t>(divide_up(range.width(), std::int64_t{128}));
     std::int32_t const blocks = is_hidden ? entry_blocks : schedule.token_blocks;
@@ -153,7 +153,7 @@ struct list_loss_blocks {
       is_unclean = any(group, must_clean) || is_unclean;
       for (int lane : group) {
         if (is_kept[lane]) {
-          lists[place + found + place_in_list[lane]] = loss_list_entry::make(first + lane, must_clean[lane]);
+          lists[begin + found + place_in_list[lane]] = loss_list_entry::make(first + lane, must_clean[lane]);
         }
       }
       found += some;
@@ -227,11 +227,11 @@ struct list_loss_tiles {
       for (int lane : group) {
         rank[lane] = first + lane < all && is_alive(range, order.at(first + lane)) ? 1 : 0;
       }
-      per_lane<std::int32_t, G> place = rank;
-      std::int32_t const some = exclusive_sum(group, place);
+      per_lane<std::int32_t, G> offset = rank;
+      std::int32_t const some = exclusive_sum(group, offset);
       for (int lane : group) {
         if (rank[lane] != 0) {
-          tiles(which, found + place[lane]) = order.at(first + lane);
+          tiles(which, found + offset[lane]) = order.at(first + lane);
         }
       }
       found += some;

@@ -40,13 +40,13 @@ struct loss_entry_order {
   static constexpr int classes = 16;
   static constexpr int group_entries = 1024;  ///< entries that a group sorts
 
-  array_view<std::int32_t> entry_of;  ///< the entry in each place of the order
-  array_view<std::int32_t> place_of;  ///< the place of each entry
+  array_view<std::int32_t> entry_of;  ///< the entry in each slot of the order
+  array_view<std::int32_t> slot_of;   ///< the slot of each entry
   array_view<std::uint8_t> class_of;  ///< the class of each entry: 0 matters to no token, 15 to all blocks
-  /// For classes in falling order, for groups of entries: first how many entries there are, then the first place.
+  /// For classes in falling order, for groups of entries: first how many entries there are, then the first slot.
   array_view<std::int32_t> counts;
-  array_view<std::int64_t> alive;        ///< one element: how many places have a class above 0
-  array_view<std::int32_t> dead_blocks;  ///< one element: how many blocks of 128 tokens x 128 places do not matter
+  array_view<std::int64_t> alive;        ///< one element: how many slots have a class above 0
+  array_view<std::int32_t> dead_blocks;  ///< one element: how many blocks of 128 tokens x 128 slots do not matter
   array_view<std::int32_t> in_order;     ///< one element: whether entries are in their own order after all
 
   /// How many groups sort so many entries.
@@ -147,7 +147,7 @@ struct class_entries {
   }
 };
 
-/// Turns the counts of classes into first places. Run with one group.
+/// Turns the counts of classes into first slots. Run with one group.
 struct place_classes {
   static constexpr int lanes = 1024;
   struct scratch_type {};
@@ -159,17 +159,17 @@ struct place_classes {
     std::int64_t const all = loss_entry_order::classes * order.groups();
     std::int32_t before = 0;
     for (std::int64_t first = 0; first < all; first += lanes) {
-      per_lane<std::int32_t, G> place;
+      per_lane<std::int32_t, G> slot;
       for (int lane : group) {
-        place[lane] = first + lane < all ? order.counts[first + lane] : 0;
+        slot[lane] = first + lane < all ? order.counts[first + lane] : 0;
       }
-      std::int32_t const some = exclusive_sum(group, place);
+      std::int32_t const some = exclusive_sum(group, slot);
       for (int lane : group) {
         if (first + lane < all) {
-          order.counts[first + lane] = before + place[lane];
+          order.counts[first + lane] = before + slot[lane];
         }
         if (first + lane == order.count_at(0, 0)) {
-          order.alive[0] = before + place[lane];
+          order.alive[0] = before + slot[lane];
         }
         if (first + lane == 0) {
           order.dead_blocks[0] = 0;
@@ -180,12 +180,12 @@ struct place_classes {
   }
 };
 
-/// Gives each entry its place. Run with a group for each 1024 entries, which takes 128 at a time.
+/// Gives each entry its slot. Run with a group for each 1024 entries, which takes 128 at a time.
 struct place_entries {
   static constexpr int lanes = 128;
   static constexpr int words = 4;  ///< words of counts, each with 16 bits for each of four classes
   struct scratch_type {
-    std::int32_t first[loss_entry_order::classes];  ///< the first place of each class for this group
+    std::int32_t first[loss_entry_order::classes];  ///< the first slot of each class for this group
   };
 
   loss_entry_order order;
@@ -232,9 +232,9 @@ struct place_entries {
     }
     for (int lane : group) {
       if (own[lane] >= 0) {
-        std::int32_t const place = scratch.first[own[lane]] + rank[lane];
-        order.entry_of[place] = static_cast<std::int32_t>(first + lane);
-        order.place_of[first + lane] = place;
+        std::int32_t const slot = scratch.first[own[lane]] + rank[lane];
+        order.entry_of[slot] = static_cast<std::int32_t>(first + lane);
+        order.slot_of[first + lane] = slot;
       }
     }
     group.sync();
@@ -247,15 +247,15 @@ struct place_entries {
   }
 };
 
-/// Finds, for blocks of 128 places, the blocks of tokens that one of the places matters to. Run with a group for each
-/// 128 places.
+/// Finds, for blocks of 128 slots, the blocks of tokens that one of the slots matters to. Run with a group for each
+/// 128 slots.
 struct find_alive_blocks {
   static constexpr int lanes = 128;
   struct scratch_type {};
 
   loss_mark_reader marks;
   loss_entry_order order;
-  matrix_view<std::uint8_t> alive;  ///< blocks of tokens x blocks of places
+  matrix_view<std::uint8_t> alive;  ///< blocks of tokens x blocks of slots
 
   TESSERA_FN constexpr std::int64_t groups() const { return alive.extent(1); }
 
@@ -267,8 +267,8 @@ struct find_alive_blocks {
     for (std::int64_t block = 0; block < alive.extent(0); ++block) {
       per_lane<bool, G> matters;
       for (int lane : group) {
-        std::int64_t const place = which * lanes + lane;
-        matters[lane] = place < last && (!is_marked || marks.is_live(block, order.entry_of[place]));
+        std::int64_t const slot = which * lanes + lane;
+        matters[lane] = slot < last && (!is_marked || marks.is_live(block, order.entry_of[slot]));
       }
       bool const found = any(group, matters);
       dead += found ? 0 : 1;
@@ -294,7 +294,7 @@ struct choose_order {
   struct scratch_type {};
 
   loss_entry_order order;
-  matrix_view<std::uint8_t> alive;  ///< blocks of tokens x blocks of places
+  matrix_view<std::uint8_t> alive;  ///< blocks of tokens x blocks of slots
 
   TESSERA_FN constexpr std::int64_t groups() const { return order.groups(); }
 
@@ -318,7 +318,7 @@ struct choose_order {
     std::int64_t const end = min(first + loss_entry_order::group_entries, order.entry_of.size());
     for (std::int64_t entry = first + lane; entry < end; entry += lanes) {
       order.entry_of[entry] = static_cast<std::int32_t>(entry);
-      order.place_of[entry] = static_cast<std::int32_t>(entry);
+      order.slot_of[entry] = static_cast<std::int32_t>(entry);
     }
     for (std::int64_t block = first / 128; block < divide_up(end, std::int64_t{128}); ++block) {
       for (std::int64_t row = lane; row < alive.extent(0); row += lanes) {
@@ -340,7 +340,7 @@ struct gather_entries {
   };
 
   loss_part_range range;
-  array_view<std::int32_t const> entry_of;  ///< the entry in each place of the order
+  array_view<std::int32_t const> entry_of;  ///< the entry in each slot of the order
   matrix_view<T const> classifier;          ///< vocabulary x channels
   matrix_view<T> gathered;                  ///< entries of a part x channels
 

@@ -57,11 +57,11 @@ __device__ __forceinline__ bool own_is_lower() {
 
 /// Joins the lanes' parts of a row: parts[0] becomes the whole part of the lane's own row.
 template <class Fold>
-__device__ __forceinline__ void join_lanes(typename Fold::part (&parts)[2], row_place const& place) {
+__device__ __forceinline__ void join_lanes(typename Fold::part (&parts)[2], row_coordinate const& coordinate) {
   using part = typename Fold::part;
   if constexpr (!std::is_empty_v<part>) {
-    Fold::settle(parts[0], place);
-    Fold::settle(parts[1], place);
+    Fold::settle(parts[0], coordinate);
+    Fold::settle(parts[1], coordinate);
     part const given = chosen(own_is_lower(), parts[1], parts[0]);
     parts[0] = chosen(own_is_lower(), parts[0], parts[1]);
     Fold::join(parts[0], move_words(given, across{1}));
@@ -76,7 +76,7 @@ struct pushed_rows {
   static constexpr int copies = sizeof(state_type) <= 12 ? 4 : sizeof(state_type) <= 24 ? 2 : 1;
 
   template <int Registers>
-  __device__ __forceinline__ static void push(float const (&sums)[Registers], row_place const& place,
+  __device__ __forceinline__ static void push(float const (&sums)[Registers], row_coordinate const& coordinate,
                                               state_type& kept) {
     R const reducer{};
     state_type states[copies];
@@ -85,7 +85,7 @@ struct pushed_rows {
       state = reducer.identity();
     }
     // Of each 8 columns of its own row a lane has 4, which begin at 4 ((lane / 2) % 2).
-    std::int32_t column = place.column - 2 * static_cast<std::int32_t>(thread_index() % 2);
+    std::int32_t column = coordinate.column - 2 * static_cast<std::int32_t>(thread_index() % 2);
 #pragma unroll 1
     for (int eighth = 0; eighth < Registers / 8; ++eighth, column += 16) {
       float some[8];
@@ -95,8 +95,8 @@ struct pushed_rows {
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
         std::int32_t const at = column + i / 4 * 8 + i % 4;
-        if (at < place.end) {
-          push_placed(reducer, states[i % copies], placed_value<float>{own[i] * place.scale, at});
+        if (at < coordinate.end) {
+          push_placed(reducer, states[i % copies], placed_value<float>{own[i] * coordinate.scale, at});
         }
       }
     }
@@ -132,13 +132,13 @@ struct pushed_rows {
 template <class First, class Second>
 struct pushed_rows<paired_reducer<First, Second>> {
   template <int Registers>
-  __device__ __forceinline__ static void push(float const (&sums)[Registers], row_place const& place,
+  __device__ __forceinline__ static void push(float const (&sums)[Registers], row_coordinate const& coordinate,
                                               typename paired_reducer<First, Second>::state_type& kept) {
     if constexpr (row_fold<First>::is_pushed) {
-      pushed_rows<First>::push(sums, place, kept.first);
+      pushed_rows<First>::push(sums, coordinate, kept.first);
     }
     if constexpr (row_fold<Second>::is_pushed) {
-      pushed_rows<Second>::push(sums, place, kept.second);
+      pushed_rows<Second>::push(sums, coordinate, kept.second);
     }
   }
 };
@@ -146,9 +146,10 @@ struct pushed_rows<paired_reducer<First, Second>> {
 /// Takes all values of a lane's two rows, and adds up their exponentials where the fold uses them.
 template <class Fold, bool HasBounds, int Registers>
 __device__ __forceinline__ void take_rows(float const (&sums)[Registers], float const (&largest)[2],
-                                          row_place const& place, typename Fold::part (&parts)[2], float (&raw)[2]) {
+                                          row_coordinate const& coordinate, typename Fold::part (&parts)[2],
+                                          float (&raw)[2]) {
   constexpr float log2_e = 1.442695041F;
-  float const steepness = place.scale * log2_e;
+  float const steepness = coordinate.scale * log2_e;
   float const reference[2] = {reference_of_row(largest[0], steepness), reference_of_row(largest[1], steepness)};
 #pragma unroll
   for (int i = 0; i < Registers; ++i) {
@@ -161,7 +162,7 @@ __device__ __forceinline__ void take_rows(float const (&sums)[Registers], float 
       raw[half] += value.exponential;
     }
     if constexpr (HasBounds) {
-      value.is_there = place.column + column < place.end;
+      value.is_there = coordinate.column + column < coordinate.end;
     }
     Fold::take(parts[half], value);
   }
@@ -171,7 +172,7 @@ __device__ __forceinline__ void take_rows(float const (&sums)[Registers], float 
 /// fast.
 template <class Fold, int Registers>
 __device__ __forceinline__ void take_far_rows(float const (&sums)[Registers], float const (&largest)[2],
-                                              row_place const& place, typename Fold::part (&parts)[2],
+                                              row_coordinate const& coordinate, typename Fold::part (&parts)[2],
                                               float (&raw)[2]) {
   constexpr float log2_e = 1.442695041F;
 #pragma unroll 1
@@ -182,9 +183,9 @@ __device__ __forceinline__ void take_far_rows(float const (&sums)[Registers], fl
     for (int i = 0; i < 8; ++i) {
       int const half = i / 2 % 2;
       std::int32_t const column = eighth * 16 + i / 4 * 8 + i % 2;
-      row_value value{some[i], largest[half], 0.0F, 0.0F, column, place.column + column < place.end};
+      row_value value{some[i], largest[half], 0.0F, 0.0F, column, coordinate.column + column < coordinate.end};
       if constexpr (Fold::uses_exponentials) {
-        value.exponent = far_exponent(some[i], largest[half], place.scale * log2_e);
+        value.exponent = far_exponent(some[i], largest[half], coordinate.scale * log2_e);
         value.exponential = fast_exp2(value.exponent);
         raw[half] += value.exponential;
       }
@@ -199,26 +200,28 @@ __device__ __forceinline__ void take_far_rows(float const (&sums)[Registers], fl
 /// the largest sums of the lane's two rows. `kept`: the state of the lane's own row, in shared memory.
 template <LogitReducer R, int Registers>
 __device__ __forceinline__ typename R::state_type fold_rows(float const (&sums)[Registers], float const (&largest)[2],
-                                                            row_place const& place, typename R::state_type& kept) {
+                                                            row_coordinate const& coordinate,
+                                                            typename R::state_type& kept) {
   using fold = row_fold<R>;
   constexpr float log2_e = 1.442695041F;
-  float const steepness = place.scale * log2_e;
+  float const steepness = coordinate.scale * log2_e;
   if constexpr (fold::is_pushed) {
-    detail::pushed_rows<R>::push(sums, place, kept);
+    detail::pushed_rows<R>::push(sums, coordinate, kept);
   }
   typename fold::part parts[2]{};
   float raw[2] = {0.0F, 0.0F};
   // The condition is the same for all lanes of a warp.
   bool const has_bounds =
-      fold::uses_bounds && place.column - 2 * static_cast<std::int32_t>(thread_index() % 4) + 2 * Registers > place.end;
+      fold::uses_bounds &&
+      coordinate.column - 2 * static_cast<std::int32_t>(thread_index() % 4) + 2 * Registers > coordinate.end;
   bool const is_far =
       fold::uses_exponentials && any_of_warp(is_far_row(largest[0], steepness) || is_far_row(largest[1], steepness));
   if (is_far) {
-    detail::take_far_rows<fold>(sums, largest, place, parts, raw);
+    detail::take_far_rows<fold>(sums, largest, coordinate, parts, raw);
   } else if (has_bounds) {
-    detail::take_rows<fold, true>(sums, largest, place, parts, raw);
+    detail::take_rows<fold, true>(sums, largest, coordinate, parts, raw);
   } else {
-    detail::take_rows<fold, false>(sums, largest, place, parts, raw);
+    detail::take_rows<fold, false>(sums, largest, coordinate, parts, raw);
   }
   bool const is_lower = detail::own_is_lower();
   float own = 0.0F;
@@ -227,8 +230,8 @@ __device__ __forceinline__ typename R::state_type fold_rows(float const (&sums)[
     own += detail::move_words(own, detail::across{2});  // the same bits in both lanes: a sum of two commutes
   }
   row_facts const row =
-      facts_of_row(is_lower ? largest[1] : largest[0], place.scale, own, is_far, detail::fast_power{});
-  detail::join_lanes<fold>(parts, place);
+      facts_of_row(is_lower ? largest[1] : largest[0], coordinate.scale, own, is_far, detail::fast_power{});
+  detail::join_lanes<fold>(parts, coordinate);
   return fold::finish(parts[0], row);
 }
 

@@ -57,7 +57,7 @@ struct write_loss_gradient {
   array_view<loss_token_factors const> tokens;
   [[no_unique_address]] Map map;  ///< the map that logits go through; not last, where nvcc 13.0 miscounts sizes
   logit_scaling<T> scaling;
-  std::int32_t const* order;  ///< the entry in each place of the backward pass; null: entries are in their own order
+  std::int32_t const* order;  ///< the entry in each slot of the backward pass; null: entries are in their own order
   gradient_thresholds thresholds;
   float smoothing;
   float inverse_vocabulary;                       ///< 1 / entries of the vocabulary
@@ -102,7 +102,7 @@ struct write_loss_gradient {
     float log_sum_exp;
     float by_softmax;
     float by_loss;
-    std::int32_t label;  ///< its place in the backward pass; -1: the row has no gradient
+    std::int32_t label;  ///< its slot in the backward pass; -1: the row has no gradient
   };
   /// A label that one of a lane's sums belongs to. There is at most one for each of the lane's rows.
   struct own_label {
@@ -274,8 +274,8 @@ struct write_loss_gradient {
     target.close_box(scratch, box, part.place, cache_policy::evict_first());
   }
 
-  /// The place of a sum in the tile.
-  struct sum_place {
+  /// The coordinate of a sum in the tile.
+  struct sum_coordinate {
     int half;             ///< which of the lane's rows
     std::int32_t column;  ///< counted from the tile's first; -1: there is no such sum
   };
@@ -285,7 +285,7 @@ struct write_loss_gradient {
     float slope;
   };
   /// Gives a logit of a row with a label to the map, if its entry exists and is not masked.
-  __device__ __forceinline__ mapped_logit map_logit(float scaled, tile_part const& part, sum_place at) const {
+  __device__ __forceinline__ mapped_logit map_logit(float scaled, tile_part const& part, sum_coordinate at) const {
     if constexpr (leaves_logits<Map>) {
       return {scaled, 1.0F};
     }
@@ -299,7 +299,7 @@ struct write_loss_gradient {
 
   /// The gradient of a sum with all that options and a map can ask for. `wanted`: the probability that the entry should
   /// have.
-  __device__ __forceinline__ float special_gradient(float sum, tile_part const& part, sum_place at, float wanted,
+  __device__ __forceinline__ float special_gradient(float sum, tile_part const& part, sum_coordinate at, float wanted,
                                                     float& apart) const {
     int const half = at.half;
     row_factors const& row = part.rows[half];

@@ -87,7 +87,8 @@ struct reduce_loss_rows {
     find_largest(sums, largest_of_group);
     float largest[2];
     find_largest_of_rows(largest_of_group, largest);
-    row_place const values{place.column + 2 * static_cast<std::int32_t>(thread_index() % 4), vocabulary, steepness()};
+    row_coordinate const values{place.column + 2 * static_cast<std::int32_t>(thread_index() % 4), vocabulary,
+                                steepness()};
     state_type const found = fold_rows<R>(sums, largest, values, scratch.of_row[own_row()].state);
     pick_targets(sums, place, scratch);
     keep(part, found, scratch);

@@ -6,7 +6,7 @@
 ///     using fold = row_fold<R>;
 ///     typename fold::part all;                              // of some values of a row
 ///     for (row_value const& value : values) { fold::take(all, value); }
-///     fold::settle(all, place);                             // once
+///     fold::settle(all, coordinate);                        // once
 ///     fold::join(all, other);                               // with that of other values; commutes
 ///     auto const state = fold::finish(all, facts_of_row(largest, scale, sum_of_exponentials, is_far, power));
 ///
@@ -33,7 +33,7 @@ namespace tessera {
 inline namespace v0 {
 
 /// The columns of a lane's values, and the scale of values.
-struct row_place {
+struct row_coordinate {
   std::int32_t column;  ///< column of the lane's first value
   std::int32_t end;     ///< columns from here on do not exist
   float scale;          ///< what values are multiplied by; positive
@@ -116,7 +116,7 @@ struct row_fold {
   struct part {};
 
   TESSERA_FN static void take(part&, row_value const&) {}
-  TESSERA_FN static void settle(part&, row_place const&) {}
+  TESSERA_FN static void settle(part&, row_coordinate const&) {}
   TESSERA_FN static void join(part&, part const&) {}
   TESSERA_FN static state_type finish(part const&, row_facts const&) { return R{}.identity(); }
   /// Adds a state that finish() has made: nothing, because pushed values are in `into` already.
@@ -138,7 +138,7 @@ struct row_fold<lse_reducer<float>> : known_row_fold {
   struct part {};
 
   TESSERA_FN static void take(part&, row_value const&) {}
-  TESSERA_FN static void settle(part&, row_place const&) {}
+  TESSERA_FN static void settle(part&, row_coordinate const&) {}
   TESSERA_FN static void join(part&, part const&) {}
   TESSERA_FN static state_type finish(part const&, row_facts const& row) { return {row.largest, row.scaled}; }
   template <class Power>
@@ -170,7 +170,7 @@ struct row_fold<entropy_reducer<float>> : known_row_fold {
     constexpr float no_infinity = -1000.0F;  // instead of minus infinity, so that exponent * 0 is 0
     lane.weighted = multiply_add(maximum(value.exponent, no_infinity), value.exponential, lane.weighted);
   }
-  TESSERA_FN static void settle(part&, row_place const&) {}
+  TESSERA_FN static void settle(part&, row_coordinate const&) {}
   TESSERA_FN static void join(part& into, part const& other) { into.weighted += other.weighted; }
   TESSERA_FN static state_type finish(part const& all, row_facts const& row) {
     constexpr float log_2 = 0.6931471806F;
@@ -198,9 +198,9 @@ struct row_fold<arg_max_reducer<float>> : known_row_fold {
   TESSERA_FN static void take(part& lane, row_value const& value) {
     lane.place = value.value == value.largest && lane.place < 0 ? value.column : lane.place;
   }
-  TESSERA_FN static void settle(part& lane, row_place const& place) {
-    std::int32_t const column = place.column + lane.place;
-    lane.place = lane.place >= 0 && column < place.end ? column : -1;
+  TESSERA_FN static void settle(part& lane, row_coordinate const& coordinate) {
+    std::int32_t const column = coordinate.column + lane.place;
+    lane.place = lane.place >= 0 && column < coordinate.end ? column : -1;
   }
   /// Keeps the earlier column; -1, which means none, comes after all others.
   TESSERA_FN static void join(part& into, part const& other) {
@@ -230,7 +230,7 @@ struct row_fold<sum_reducer<float>> : known_row_fold {
   };
 
   TESSERA_FN static void take(part& lane, row_value const& value) { lane.sum += value.is_there ? value.value : 0.0F; }
-  TESSERA_FN static void settle(part&, row_place const&) {}
+  TESSERA_FN static void settle(part&, row_coordinate const&) {}
   TESSERA_FN static void join(part& into, part const& other) { into.sum += other.sum; }
   TESSERA_FN static state_type finish(part const& all, row_facts const& row) { return all.sum * row.scale; }
   template <class Power>
@@ -262,9 +262,9 @@ struct row_fold<paired_reducer<First, Second>> {
     first_fold::take(lane.first, value);
     second_fold::take(lane.second, value);
   }
-  TESSERA_FN static void settle(part& lane, row_place const& place) {
-    first_fold::settle(lane.first, place);
-    second_fold::settle(lane.second, place);
+  TESSERA_FN static void settle(part& lane, row_coordinate const& coordinate) {
+    first_fold::settle(lane.first, coordinate);
+    second_fold::settle(lane.second, coordinate);
   }
   TESSERA_FN static void join(part& into, part const& other) {
     first_fold::join(into.first, other.first);

@@ -95,7 +95,7 @@ struct loss_input_samples {
   /// The element that a lane samples. Elements are cut into as many pieces as there are lanes, and a lane takes one
   /// element of its piece, at random but always the same. -1: there are fewer elements than lanes, and none for this
   /// one.
-  TESSERA_FN static constexpr std::int64_t place_of(int lane, std::uint64_t which, std::int64_t elements) {
+  TESSERA_FN static constexpr std::int64_t element_of(int lane, std::uint64_t which, std::int64_t elements) {
     if (elements <= lanes) {
       return lane < elements ? lane : -1;
     }
@@ -110,12 +110,12 @@ struct loss_input_samples {
 
   template <class V>
   TESSERA_FN static std::uint64_t of_list(int lane, std::uint64_t which, array_view<V const> list) {
-    std::int64_t const at = list.data != nullptr ? place_of(lane, which, list.size()) : -1;
+    std::int64_t const at = list.data != nullptr ? element_of(lane, which, list.size()) : -1;
     return at < 0 ? 0 : mixed(lane, which, bits_of(list[at]));
   }
   template <class V>
   TESSERA_FN static std::uint64_t of_matrix(int lane, std::uint64_t which, matrix_view<V const> matrix) {
-    std::int64_t const at = place_of(lane, which, matrix.extent(0) * matrix.extent(1));
+    std::int64_t const at = element_of(lane, which, matrix.extent(0) * matrix.extent(1));
     return at < 0 ? 0 : mixed(lane, which, bits_of(matrix(at / matrix.extent(1), at % matrix.extent(1))));
   }
 };

@@ -24,7 +24,7 @@ struct alignas(16) loss_token_factors {
   float log_sum_exp;   ///< log-sum-exp of the token's logits, natural
   float by_softmax;    ///< g + h (logit_gradient.hpp)
   float by_loss;       ///< g
-  std::int32_t label;  ///< the label's place in the backward pass; -1: no label, no gradient
+  std::int32_t label;  ///< the label's slot in the backward pass; -1: no label, no gradient
   float by_entropy;    ///< k
   float entropy;       ///< entropy of the token's softmax, in nats
   float unused[2];     ///< padding to 32 bytes
@@ -39,7 +39,7 @@ struct place_loss_factors {
   loss_token_list list;                      ///< which tokens have a label
   array_view<loss_row_gradient const> rows;  ///< the factors of the list's rows
   matrix_view<T const> hidden;               ///< tokens x channels
-  std::int32_t const* place_of;              ///< the place of each entry in the backward pass; null: its own number
+  std::int32_t const* slot_of;               ///< the slot of each entry in the backward pass; null: its own number
   array_view<loss_token_factors> factors;    ///< one for each token
   /// For each block, 1: a token without a label has hidden states that are not finite.
   array_view<std::uint8_t> unclean;
@@ -84,7 +84,7 @@ struct place_loss_factors {
     return {from.log_sum_exp,
             from.by_loss + from.by_log_sum_exp,
             from.by_loss,
-            place_of != nullptr ? place_of[label] : label,
+            slot_of != nullptr ? slot_of[label] : label,
             from.by_entropy,
             from.entropy,
             {}};

@@ -47,9 +47,9 @@ namespace detail {
 inline constexpr float not_a_number = bit_cast<float>(0x7fffffffU);
 
 template <class T>
-TESSERA_FN constexpr void write_if_asked(array_view<T> list, std::int64_t place, T value) {
+TESSERA_FN constexpr void write_if_asked(array_view<T> list, std::int64_t index, T value) {
   if (list.data != nullptr) {
-    list[place] = value;
+    list[index] = value;
   }
 }
 
@@ -131,11 +131,11 @@ struct select_loss_tokens {
   template <Group G>
   TESSERA_FN std::int64_t list_some(G const& group, std::int64_t first, std::int64_t before,
                                     scratch_type& scratch) const {
-    per_lane<std::int32_t, G> place;
+    per_lane<std::int32_t, G> rank;
     for (int lane : group) {
       verdict const judged = judge(first + lane);
       kind const what = judged.what;
-      place[lane] = what == kind::label ? 1 : 0;
+      rank[lane] = what == kind::label ? 1 : 0;
       if (what == kind::bad) {
         group.atomic_add(scratch.bad, 1U);
         group.report(status, status_code::bad_label, first + lane + rule.shift, {judged.label, rule.vocabulary});
@@ -144,15 +144,15 @@ struct select_loss_tokens {
         detail::write_all(outputs, first + lane, what == kind::bad ? detail::not_a_number : 0.0F);
       }
     }
-    std::int32_t const found = exclusive_sum(group, place);
+    std::int32_t const found = exclusive_sum(group, rank);
     for (int lane : group) {
       verdict const judged = judge(first + lane);
       if (first + lane < given.size()) {
-        tokens.row_of[first + lane] = judged.what == kind::label ? before + place[lane] : -1;
+        tokens.row_of[first + lane] = judged.what == kind::label ? before + rank[lane] : -1;
       }
       if (judged.what == kind::label) {
-        tokens.order[before + place[lane]] = first + lane;
-        tokens.labels[before + place[lane]] = static_cast<std::int32_t>(judged.label);
+        tokens.order[before + rank[lane]] = first + lane;
+        tokens.labels[before + rank[lane]] = static_cast<std::int32_t>(judged.label);
       }
     }
     return found;

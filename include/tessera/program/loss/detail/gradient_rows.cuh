@@ -37,10 +37,10 @@ inline constexpr int staged_registers = 96;  ///< registers of a lane for its wa
 inline constexpr int staged_boxes = 6;       ///< boxes of 32 channels
 
 /// A lane's row and first channel within a box.
-struct lane_place {
+struct lane_coordinate {
   std::int32_t row;
   std::int32_t channel;
-  __device__ __forceinline__ static lane_place mine() {
+  __device__ __forceinline__ static lane_coordinate mine() {
     auto const lane = static_cast<std::int32_t>(thread_index() % 32);
     return {lane / 2, lane % 2 * channels_of_lane};
   }
@@ -174,13 +174,13 @@ __device__ __forceinline__ void each_box(F const& f, std::integer_sequence<int, 
 template <class Gradient>
 struct write_classifier_rows {
   matrix_view<Gradient> target;  ///< vocabulary x channels; rows begin at multiples of 16 bytes
-  std::int32_t const* order;     ///< the entry in each place of the backward pass; null: entries are in their own order
+  std::int32_t const* order;     ///< the entry in each slot of the backward pass; null: entries are in their own order
   float const* scale;            ///< the last factor of all gradients
 
   __device__ __forceinline__ void operator()(loss_part_range const& range,
                                              float const (&sums)[detail::staged_registers], std::int32_t row,
                                              std::int32_t channel, sum_staging& staging) const {
-    detail::lane_place const mine = detail::lane_place::mine();
+    detail::lane_coordinate const mine = detail::lane_coordinate::mine();
     std::int64_t const in_part = row + mine.row;
     bool const is_there = in_part < range.width();
     std::int64_t entry = range.first + in_part;
@@ -218,7 +218,7 @@ struct add_hidden_rows {
                                              array_view<loss_token_factors const> const& tokens,
                                              float const (&sums)[detail::staged_registers], std::int32_t row,
                                              std::int32_t channel, sum_staging& staging) const {
-    detail::lane_place const mine = detail::lane_place::mine();
+    detail::lane_coordinate const mine = detail::lane_coordinate::mine();
     std::int64_t const token = row + mine.row;
     bool const is_there = token < tokens.size();
     bool const is_cleared = is_there && range.is_last() && tokens[token].label < 0;
