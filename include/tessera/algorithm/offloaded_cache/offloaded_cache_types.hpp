@@ -33,8 +33,8 @@ struct offload_shape {
 /// and for small batches.
 enum class value_store : std::uint8_t { host, device };
 
-/// The options of a cache. Those of directions, `renewal_growth`, `renewal_until`, `keeps_products` and `search`, are for
-/// keys in low_rank<rank>; other key stores have none.
+/// The options of a cache. Those of directions, `renewal_growth`, `renewal_until`, `keeps_products` and `search`, are
+/// for keys in low_rank<rank>; other key stores have none.
 struct offload_options {
   /// The size of the ring, a multiple of the chunk: the latest ring - chunk + 1 to ring tokens are exact.
   std::int64_t ring = 64;
