@@ -29,8 +29,8 @@ struct offload_shape {
 };
 
 /// Where values of archived chunks, and exact_keys, are kept: in pinned memory of the host, which the device reads, or
-/// on the device. There they cross no bus, but take the memory that the method is to save; this is for hosts that cannot
-/// pin so much, and for small batches.
+/// on the device. There they cross no bus, but take the memory that the method is to save; this is for hosts that
+/// cannot pin so much, and for small batches.
 enum class value_store : std::uint8_t { host, device };
 
 /// The options of a cache. Those of directions, `renewal_growth`, `renewal_until`, `keeps_products` and `search`, are
