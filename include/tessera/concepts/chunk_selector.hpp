@@ -7,7 +7,7 @@
 ///
 ///     struct my_selector {
 ///       static constexpr int chunk = 8;                               // keys
-///       using group_type = group_max;                                 // how query heads agree: select/query_group.hpp
+///       using group_type = group_max;              // how query heads agree, without state: select/query_group.hpp
 ///       using element_type = bfloat16;                                // of what is kept
 ///       TESSERA_FN std::int64_t elements(std::int64_t channels) const;    // of a chunk
 ///       TESSERA_FN std::int64_t pieces(std::int64_t channels) const;      // that can be made at the same time
@@ -58,6 +58,8 @@ template <class S>
 concept ChunkSelector =
     (requires { requires S::chunk >= 1; typename S::group_type; }
         || because<"a ChunkSelector has static constexpr int chunk = ...; and using group_type = group_max;">) &&
+    (requires { requires std::is_empty_v<typename S::group_type>; }
+        || because<"the group_type of a ChunkSelector has no state; the selector may have some">) &&
     (requires(S const& s, std::int64_t candidates) {
        requires std::is_same_v<decltype(s.budget(candidates)), std::int64_t>;
      } || because<"a ChunkSelector has budget(): std::int64_t budget(std::int64_t candidates) const">) &&

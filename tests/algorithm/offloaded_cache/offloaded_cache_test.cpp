@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <tessera/algorithm/offloaded_cache/exact_keys.hpp>
 #include <tessera/algorithm/offloaded_cache/low_rank_keys.hpp>
 #include <tessera/algorithm/offloaded_cache/offloaded_cache.hpp>
 #include <tessera/exec/cpu.hpp>
@@ -33,6 +34,7 @@ namespace {
 using full_rank = offloaded_cache<low_rank<32>, landmark_selector<8>, keep_outliers<3>>;
 using few_directions = offloaded_cache<low_rank<16>, landmark_selector<8>, keep_outliers<3>>;
 using with_codes = offloaded_cache<low_rank<16>, coded_landmark_selector<8>, keep_outliers<3>>;
+using with_exact_keys = offloaded_cache<exact_keys, coded_landmark_selector<8>, keep_outliers<3>>;
 
 constexpr offload_heads small_heads{4, 2, 16};
 
@@ -197,7 +199,8 @@ TEST_CASE("a ragged batch has the bits that its sequences have alone", "[host]")
   exec.wait();
 }
 
-TEMPLATE_TEST_CASE("a prompt in pieces has the bits of a prompt at once", "[host]", few_directions, with_codes) {
+TEMPLATE_TEST_CASE("a prompt in pieces has the bits of a prompt at once", "[host]", few_directions, with_codes,
+                   with_exact_keys) {
   cpu const exec{.threads = 2};
   auto const s = make_sequence<bfloat16>(small_heads, 330, 8);
   host_cache<TestType, bfloat16> whole(small_heads, {330}, embedding(), {}, {.chunks = 4});
@@ -220,7 +223,7 @@ TEMPLATE_TEST_CASE("a prompt in pieces has the bits of a prompt at once", "[host
 }
 
 TEMPLATE_TEST_CASE("a sequence that was generated is kept as one that was a prompt", "[host]", few_directions,
-                   with_codes) {
+                   with_codes, with_exact_keys) {
   cpu const exec{.threads = 2};
   auto const s = make_sequence<bfloat16>(small_heads, 480, 9);
   offload_options options;
@@ -253,7 +256,7 @@ TEMPLATE_TEST_CASE("a sequence that was generated is kept as one that was a prom
 }
 
 TEMPLATE_TEST_CASE("a NaN among keys makes its sequence's results NaN and no other's", "[host]", few_directions,
-                   with_codes) {
+                   with_codes, with_exact_keys) {
   cpu const exec{.threads = 2};
   auto broken = make_sequence<bfloat16>(small_heads, 420, 11);
   auto const whole = make_sequence<bfloat16>(small_heads, 420, 12);
@@ -367,7 +370,7 @@ TEST_CASE("parts of a step are all of its sequences, one after the other", "[hos
   }
 }
 
-TEMPLATE_TEST_CASE("steps keep the rules for programs", "[host]", few_directions, with_codes) {
+TEMPLATE_TEST_CASE("steps keep the rules for programs", "[host]", few_directions, with_codes, with_exact_keys) {
   auto const s = make_sequence<float>(small_heads, 92, 12);
   offload_options options;
   options.ring = 16;

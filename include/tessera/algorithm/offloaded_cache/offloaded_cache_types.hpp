@@ -28,13 +28,13 @@ struct offload_shape {
   std::vector<std::int64_t> tokens;  ///< the tokens that each sequence has room for
 };
 
-/// Where values of archived chunks, and exact_keys, are kept: in pinned memory of the host, which the device reads, or on the device.
-/// There they cross no bus, but take the memory that the method is to save; this is for hosts that cannot pin so much,
-/// and for small batches.
+/// Where values of archived chunks, and exact_keys, are kept: in pinned memory of the host, which the device reads, or
+/// on the device. There they cross no bus, but take the memory that the method is to save; this is for hosts that
+/// cannot pin so much, and for small batches.
 enum class value_store : std::uint8_t { host, device };
 
-/// The options of a cache. Those of directions, `renewal_growth`, `renewal_until`, `keeps_products` and `search`, are for
-/// keys in low_rank<rank>; other key stores have none.
+/// The options of a cache. Those of directions, `renewal_growth`, `renewal_until`, `keeps_products` and `search`, are
+/// for keys in low_rank<rank>; other key stores have none.
 struct offload_options {
   /// The size of the ring, a multiple of the chunk: the latest ring - chunk + 1 to ring tokens are exact.
   std::int64_t ring = 64;

@@ -36,11 +36,13 @@ struct alignas(16) record_words {
 };
 
 // clang-format off
-/// A codec of the values of a cache: exact_values or a Quantizer.
+/// A codec of the values of a cache: exact_values or a Quantizer, which programs make where they need it.
 template <class C>
 concept ValueCodec =
-    std::is_same_v<C, exact_values> || Quantizer<C>
-        || because<"a codec of values is exact_values or a Quantizer: symmetric_quantizer<4, 64>">;
+    (std::is_same_v<C, exact_values> || Quantizer<C>
+        || because<"a codec of values is exact_values or a Quantizer: symmetric_quantizer<4, 64>">) &&
+    (std::is_empty_v<C>
+        || because<"a codec of values has no state, which a cache would not keep">);
 // clang-format on
 
 template <ValueCodec Codec, Scalar T>
@@ -71,7 +73,8 @@ struct value_record<exact_values, T> {
 };
 
 /// The record of coded values.
-template <Quantizer Q, Scalar T>
+template <ValueCodec Q, Scalar T>
+requires Quantizer<Q>
 struct value_record<Q, T> {
   using code_type = typename Q::code_type;
   /// The parameters that a group shares.
