@@ -22,6 +22,11 @@ namespace {
 
 constexpr float infinite = std::numeric_limits<float>::infinity();
 
+/// Takes half of the chunks that there are to choose from.
+struct half_selector : landmark_selector<8> {
+  TESSERA_FN std::int64_t budget(std::int64_t candidates) const { return candidates / 2; }
+};
+
 /// A sequence of two key heads with three query heads each, whose chunks have scores. Exact chunks have minus infinity.
 struct select_problem {
   static constexpr std::int64_t heads = 2;
@@ -158,6 +163,9 @@ TEST_CASE("exact chunks are not selected and do not count as candidates", "[host
   problem.select(cpu{.threads = 1}, landmark_selector<8>{1000});
   CHECK(problem.counts == std::vector<std::int32_t>{18, 19});
   CHECK(problem.wrong_heads(20) == 0);
+  problem.select(cpu{.threads = 1}, half_selector{});
+  CHECK(problem.counts == std::vector<std::int32_t>{9, 9});
+  CHECK(problem.wrong_heads(9) == 0);
 }
 
 TEST_CASE("a sequence without room for its token or without chunks selects none", "[host]") {
