@@ -119,12 +119,10 @@ FIGURES_OF_FILE = {
         "host.attention.us": ("largest", "us_beyond", ["host/attention/forward/1024", "host/attention/forward/1"]),
         "host.loss.us": ("value", "us_beyond", ["host/cut_cross_entropy/forward_backward"]),
     },
-    # The repository itself (bench/house.py).
-    "house.json": {
+    "house.json": {  # the repository itself, by bench/house.py
         "ci.cold.minutes": ("value", "minutes", ["house/ci"]),
         "house.concepts_unused": ("value", "unused", ["house/concepts"]),
-        "house.headers_in_largest_folder": ("value", "headers", ["house/folders"]),
-    },
+        "house.headers_in_largest_folder": ("value", "headers", ["house/folders"])},
     "loss_reducers.json": {"swap.loss_statistics": ("value", "vs_plain", [
         "cut_cross_entropy/reducers/statistics/forward_backward_exact/bf16/spread/8192x128256x4096"])},
     "minicache.json": minicache_figures(),

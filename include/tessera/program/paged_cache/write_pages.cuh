@@ -8,7 +8,6 @@
 ///
 ///     products of keys and of values -> | lengths, angles, weights; a thread a row -> | merged keys, their ranges
 ///     -> | scales -> | codes and lengths of keys; values to registers -> | codes and lengths of values -> |
-///
 /// where | is a barrier of the whole block; blocks that share a multiprocessor fill these gaps.
 ///
 /// Which tokens are retained may depend on the angles of all pages and on how many were retained before. A page is made
