@@ -56,8 +56,8 @@
 ///
 /// CUDA, on sm_90: pages of 4 bits with 64, 128 or 256 channels are made and read by kernels of their own. Pages of 96
 /// channels are read by such a kernel, but made by the portable programs, which are several times slower. A line on
-/// stderr says so once (exec/run.hpp), programs_of() of a cache says which programs a part gets and why, and an executor
-/// with `.options = {.refuses_slower_programs = true}` throws where a portable one would run.
+/// stderr says so once (exec/run.hpp), programs_of() of a cache says which programs a part gets and why, and an
+/// executor with `.options = {.refuses_slower_programs = true}` throws where a portable one would run.
 ///
 /// Tokens with infinities or NaNs are retained; where there is no room for that, they come back as NaN. Vectors of
 /// zeros come back as zeros. Keys may be kept before or after RoPE, since RoPE turns both layers' keys alike.

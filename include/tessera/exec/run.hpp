@@ -5,8 +5,8 @@
 ///     run(exec, attention_call<Method, T>{...});      // a call that is not one program: it has run_portably()
 ///
 /// A call is a Program that knows its number of groups(), or a type with an overload of run_portably(exec, call). Where
-/// groups() are 0, or the call says that it is_empty(), nothing runs. An executor's faster programs for it are listed, in
-/// the order in which they are asked, next to these programs:
+/// groups() are 0, or the call says that it is_empty(), nothing runs. An executor's faster programs for it are listed,
+/// in the order in which they are asked, next to these programs:
 ///
 ///     template <class Architectures, class S>                                                        // in a .cuh
 ///     struct models_for<basic_cuda<Architectures>, score_chunks<bfloat16, S>> {

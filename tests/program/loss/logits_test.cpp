@@ -61,7 +61,7 @@ TEST_CASE("logits of a tile are those of a loop in double, whatever the extents"
 
 TEST_CASE("logits are bent by a cap, and their slope is the derivative", "[host]") {
   for (float const cap : {0.0F, 2.0F, 30.0F}) {
-    logit_map<float> const map{{}, cap, 1.25F};
+    logit_scaling<float> const map{{}, cap, 1.25F};
     for (float const sum : {-40.0F, -3.0F, -0.1F, 0.0F, 0.7F, 5.0F, 90.0F}) {
       CAPTURE(cap, sum);
       auto const exact = [&](double x) {
@@ -78,7 +78,7 @@ TEST_CASE("logits are bent by a cap, and their slope is the derivative", "[host]
     }
   }
   float const infinite = std::numeric_limits<float>::infinity();
-  CHECK(logit_map<float>{{}, 0.0F, 2.0F}(-infinite, 0) == -infinite);
-  CHECK(logit_map<float>{{}, 5.0F, 2.0F}(-infinite, 0) == -10.0F);
-  CHECK(std::isnan(logit_map<float>{{}, 5.0F, 2.0F}.slope(std::nanf(""))));
+  CHECK(logit_scaling<float>{{}, 0.0F, 2.0F}(-infinite, 0) == -infinite);
+  CHECK(logit_scaling<float>{{}, 5.0F, 2.0F}(-infinite, 0) == -10.0F);
+  CHECK(std::isnan(logit_scaling<float>{{}, 5.0F, 2.0F}.slope(std::nanf(""))));
 }
