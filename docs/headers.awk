@@ -183,8 +183,10 @@ BEGIN {
   rule("program", "^ *using softmax =", "How rows of scores are reduced.")
   rule("program", "^ *using row_type =", "The state of a row of scores.")
   rule("program", "^ *using shape =", "Extents and shared memory.")
-  rule("program", "^ *using (pieces|stages)_type =", "Extents, pipeline stages, and the loads into them.")
-  rule("program", "^ *using place_type =", "A position in the pipeline: the stage, and its parity.")
+  rule("program", "^ *using (pipeline_type = attention_pipeline|stages_type =)",
+       "Extents, pipeline stages, and the loads into them.")
+  rule("program", "^ *using [a-z]+_type = (typename )?(pipeline_state|[a-z_]+::pipeline_type|[a-z_]+::place_type)",
+       "A position in the pipeline: the stage, and its parity.")
   rule("program", "^ *using ahead_type =", "What is known of the next work items.")
   rule("program", "^ *using split_type =", "What a warp has added up of a work item.")
   rule("program", "^ *using columns_type =", "What a warp keeps of its rows.")
@@ -232,7 +234,7 @@ BEGIN {
   rule("program", "^ *float z_factor;", "Of the squared log-sum-exp.")
   rule("program", "^ *std::int64_t vocabulary;", "Entries of the vocabulary.")
   rule("program", "^ *matrix_view<Output> target;", "Rows x columns of results.")
-  rule("program", "^ *works_type works;", "The schedule of work items.")
+  rule("program", "^ *schedule_type schedule;", "The schedule of work items.")
   rule("program", "^ *ahead_type ahead;", "What warps need to know of the next work items.")
   rule("program", "^ *tile_summaries summaries;", "Sums and ranges of tiles.")
   rule("program", "^ *array_view<subspace_measures> measures;", "Of the search for directions.")
