@@ -167,10 +167,11 @@ TEMPLATE_TEST_CASE("products of parts are added in fp32 and rounded once, after 
   std::vector<std::int64_t> order{2, -1, 0};
   float const scale = 0.5F;
   float total = 0;
-  for (int part = 0; part < 3; ++part) {
-    accumulate_tokens<TestType> const add{
-        {target.data(), {4, 3}}, {remains.data(), {4, 3}}, order, &scale, part == 0, part == 2};
-    float const sum = 1.0F + 0x1p-20F * static_cast<float>(part + 1);
+  constexpr int parts = 21;
+  for (int part = 0; part < parts; ++part) {
+    accumulate_tokens<TestType> const add{{target.data(), {4, 3}}, {remains.data(), {4, 3}}, order, &scale, part == 0,
+                                          part + 1 == parts};
+    float const sum = part == 0 ? 1.0F + 0x1p-20F : 0x1p-10F;  // which 16 bits would lose
     add(0, 1, sum);
     add(1, 1, 100.0F);  // of no token
     add(2, 2, -sum);
