@@ -26,7 +26,6 @@ concept can_be_summed = requires(T a, T b) {
   a + b;
 };
 
-
 }  // namespace
 
 TEST_CASE("every pattern of bfloat16 has the value of its sign and exponent and mantissa", "[host][precision]") {
@@ -34,8 +33,8 @@ TEST_CASE("every pattern of bfloat16 has the value of its sign and exponent and 
   for (std::uint32_t bits = 0; bits <= 0xffffU; ++bits) {
     double const expected = value_of_bfloat16(bits);
     auto const found = static_cast<double>(tessera::load(tessera::bfloat16{static_cast<std::uint16_t>(bits)}));
-    bool const same = std::isnan(expected) ? std::isnan(found)
-                                           : found == expected && std::signbit(found) == std::signbit(expected);
+    bool const same =
+        std::isnan(expected) ? std::isnan(found) : found == expected && std::signbit(found) == std::signbit(expected);
     wrong += same ? 0 : 1;
   }
   CHECK(wrong == 0);

@@ -49,8 +49,8 @@ TEMPLATE_TEST_CASE("every pattern of an 8-bit float has the value that OFP8 give
     TestType const value{static_cast<std::uint8_t>(bits)};
     double const expected = value_of_float8(value);
     auto const found = static_cast<double>(tessera::load(value));
-    bool const same = std::isnan(expected) ? std::isnan(found)
-                                           : found == expected && std::signbit(found) == std::signbit(expected);
+    bool const same =
+        std::isnan(expected) ? std::isnan(found) : found == expected && std::signbit(found) == std::signbit(expected);
     wrong += same ? 0 : 1;
   }
   CHECK(wrong == 0);

@@ -49,8 +49,8 @@ TEST_CASE("options begin as those of an executor that nobody watches and that ru
 
 TEST_CASE("an executor's options are found and one without options has the defaults", "[host]") {
   line_observer watching;
-  tessera::cpu const exec{
-      .threads = 1, .options = {.refuses_slower_programs = true, .watched_by = &watching, .is_dry = true}};
+  tessera::cpu const exec{.threads = 1,
+                          .options = {.refuses_slower_programs = true, .watched_by = &watching, .is_dry = true}};
   auto const found = tessera::detail::options_of(exec);
   CHECK(found.refuses_slower_programs);
   CHECK(found.watched_by == &watching);

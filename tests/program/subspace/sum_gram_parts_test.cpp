@@ -19,7 +19,8 @@ float part_number(std::int64_t part, std::int64_t row, std::int64_t column) {
   return static_cast<float>((part + 1) * 100 + row % 37 * 3 + column % 41);
 }
 
-/// Adds parts to a matrix of 0.5. Memory of parts below the diagonal holds what nobody may read. Returns how many elements are wrong.
+/// Adds parts to a matrix of 0.5. Memory of parts below the diagonal holds what nobody may read. Returns how many
+/// elements are wrong.
 template <class Executor>
 int wrong_sums_of_parts(Executor const& exec, std::int32_t width, std::int32_t tokens) {
   gram_works const works{64, width, 0, tokens};
