@@ -31,14 +31,14 @@ struct two_to_a_byte : Q {
 namespace detail {
 
 template <Quantizer Q>
-struct code_coordinates {
+struct stored_code_of {
   using type = typename Q::code_type;
 };
 template <Quantizer Q>
 requires requires {
   typename Q::pair_type;
 }
-struct code_coordinates<Q> {
+struct stored_code_of<Q> {
   using type = typename Q::pair_type;
 };
 
@@ -46,7 +46,7 @@ struct code_coordinates<Q> {
 
 /// The type that holds codes of queries and keys: Q's codes, or pairs where Q, or what it adapts, is two_to_a_byte.
 template <Quantizer Q>
-using stored_code = typename detail::code_coordinates<Q>::type;
+using stored_code = typename detail::stored_code_of<Q>::type;
 
 }  // namespace v0
 }  // namespace tessera

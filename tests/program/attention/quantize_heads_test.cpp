@@ -134,6 +134,10 @@ TEST_CASE("the largest magnitude of a head is that of its tokens, and the bits o
   cpu const exec{.threads = 2};
   for (std::int64_t const tokens : {1, 7, 127, 128, 129}) {
     quantized_problem problem(tokens);
+    for (std::int64_t list = 0; list < 4; ++list) {
+      std::int64_t const last = std::max<std::int64_t>(problem.length(list) - 1, 0);  // of the head's tokens
+      problem.values[static_cast<std::size_t>((list * tokens + last) * 6 + 2)] = store<bfloat16>(-50.0F);
+    }
     problem.measure(exec);
     for (std::int64_t list = 0; list < 4; ++list) {
       float const found = bit_cast<float>(problem.magnitudes[static_cast<std::size_t>(list)]);
@@ -175,7 +179,7 @@ TEST_CASE("values are coded channel after channel by the scales that are given",
   for (std::int64_t list = 0; list < 4; ++list) {
     for (std::int64_t token = 0; token < 256; ++token) {
       for (std::int64_t channel = 0; channel < 6; ++channel) {
-        std::int64_t const place = ((list * 2 + token / 128) * 6 + channel) * 128 + value_place(token % 128);
+        std::int64_t const place = ((list * 2 + token / 128) * 6 + channel) * 128 + value_slot(token % 128);
         double const found = codes[static_cast<std::size_t>(place)];
         auto const scale = static_cast<double>(scales[static_cast<std::size_t>(list * 6 + channel)]);
         bool const exists = token < problem.length(list) && scale > 0;

@@ -68,6 +68,7 @@ struct small_logits {
     }
     return {{{hidden.data(), {tokens, channels}}, order},
             {{classifier.data(), {vocabulary, channels}}},
+            {},
             {added, cap, inverse_temperature}};
   }
   [[nodiscard]] tessera::loss_token_list list() { return {order, row_of, labels, count}; }

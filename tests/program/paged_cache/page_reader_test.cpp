@@ -34,18 +34,18 @@ struct written_page {
       return some_code(2, row / 16 * 16 + column, 16 * strip + row % 16, format.value_bits);
     });
     for (int channel = 0; channel < format.channels; ++channel) {
-      put(format.key_scales(), channel_place(channel), 0.01F * static_cast<float>(channel + 1));
-      put(format.key_minima(), channel_place(channel), -0.5F * static_cast<float>(channel % 9));
+      put(format.key_scales(), channel_slot(channel), 0.01F * static_cast<float>(channel + 1));
+      put(format.key_minima(), channel_slot(channel), -0.5F * static_cast<float>(channel % 9));
     }
     for (int token = 0; token < 64; ++token) {
       for (int layer = 0; layer < format.layers; ++layer) {
-        put(format.key_norms(layer), token_place(token), norm(layer, token));
+        put(format.key_norms(layer), token_slot(token), norm(layer, token));
         for (int group = 0; group < format.value_groups; ++group) {
-          put(format.value_scales(layer), group * 64 + token_place(token), scale(layer, token, group));
+          put(format.value_scales(layer), group * 64 + token_slot(token), scale(layer, token, group));
         }
       }
       for (int group = 0; group < format.value_groups; ++group) {
-        put(format.value_ratios(), group * 64 + token_place(token), ratio(token, group));
+        put(format.value_ratios(), group * 64 + token_slot(token), ratio(token, group));
       }
     }
     cache_page_header header{};
@@ -73,12 +73,12 @@ struct written_page {
         lane_codes codes;
         for (int field = 0; field < lane_codes::fields; ++field) {
           for (int half = 0; half < 2; ++half) {
-            code_place const place{lane, field, half};
-            codes.put(bits, field, half, code_at(16 * place.tile() + place.row(), place.column(), strip));
+            code_coordinates const at{lane, field, half};
+            codes.put(bits, field, half, code_at(16 * at.tile() + at.row(), at.column(), strip));
           }
         }
         for (int word = 0; word < bits; ++word) {
-          memory[static_cast<std::size_t>(offset / 4 + lane_codes::place(bits, strip, lane, word))] = codes.words[word];
+          memory[static_cast<std::size_t>(offset / 4 + lane_codes::slot(bits, strip, lane, word))] = codes.words[word];
         }
       }
     }

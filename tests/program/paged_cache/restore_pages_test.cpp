@@ -4,7 +4,9 @@
 #include <string>
 #include <vector>
 
+#include <tessera/algorithm/paged_cache/direction_codec.hpp>
 #include <tessera/exec/cpu.hpp>
+#include <tessera/program/paged_cache/page_reader.hpp>
 #include <tessera/program/paged_cache/restore_pages.hpp>
 #include <tessera/testing/adversary.hpp>
 
@@ -31,12 +33,12 @@ struct restored_cache : tessera_test::small_cache {
   }
   template <class Executor>
   void restore(Executor const& exec, int layer) {
-    restore_pages<bfloat16, Result> const program{memory,
-                                                  sequences(),
-                                                  layer,
-                                                  {keys.data(), {3, heads, room, channels}},
-                                                  {values.data(), {3, heads, room, channels}},
-                                                  exec.status()};
+    restore_pages<bfloat16, Result, direction_codec<>> const program{memory,
+                                                                     sequences(),
+                                                                     layer,
+                                                                     {keys.data(), {3, heads, room, channels}},
+                                                                     {values.data(), {3, heads, room, channels}},
+                                                                     exec.status()};
     exec.run(program, program.groups());
   }
   /// How many elements are not those of the tail, of retained rows or of pages, or were written beyond the length.

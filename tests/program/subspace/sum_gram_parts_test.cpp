@@ -19,33 +19,33 @@ float part_number(std::int64_t part, std::int64_t row, std::int64_t column) {
   return static_cast<float>((part + 1) * 100 + row % 37 * 3 + column % 41);
 }
 
-/// Adds parts to a matrix of 0.5. Memory of parts below the diagonal holds what nobody may read. Returns how
-/// many elements are wrong.
+/// Adds parts to a matrix of 0.5. Memory of parts below the diagonal holds what nobody may read. Returns how many
+/// elements are wrong.
 template <class Executor>
 int wrong_sums_of_parts(Executor const& exec, std::int32_t width, std::int32_t tokens) {
-  gram_works const works{64, width, 0, tokens};
-  std::vector<float> parts(static_cast<std::size_t>(works.count() * gram_works::tile_elements), -1e9F);
-  for (std::int32_t index = 0; index < works.count(); ++index) {
-    head_work_item const work = works.at(index);
-    for (std::int32_t row = 0; row < gram_works::tile; ++row) {
-      for (std::int32_t column = 0; column < gram_works::tile; ++column) {
-        std::int64_t const all_row = work.row * gram_works::tile + row;
-        std::int64_t const all_column = work.column * gram_works::tile + column;
+  gram_schedule const schedule{64, width, 0, tokens};
+  std::vector<float> parts(static_cast<std::size_t>(schedule.count() * gram_schedule::tile_elements), -1e9F);
+  for (std::int32_t index = 0; index < schedule.count(); ++index) {
+    head_work_item const item = schedule.at(index);
+    for (std::int32_t row = 0; row < gram_schedule::tile; ++row) {
+      for (std::int32_t column = 0; column < gram_schedule::tile; ++column) {
+        std::int64_t const all_row = item.row * gram_schedule::tile + row;
+        std::int64_t const all_column = item.column * gram_schedule::tile + column;
         if (all_row <= all_column && all_column < width) {
-          parts[static_cast<std::size_t>(works.element(work, row, column))] =
-              part_number(work.part, all_row, all_column);
+          parts[static_cast<std::size_t>(schedule.element(item, row, column))] =
+              part_number(item.part, all_row, all_column);
         }
       }
     }
   }
   std::vector<float> gram(static_cast<std::size_t>(width) * static_cast<std::size_t>(width), 0.5F);
-  add_gram_parts const program{works, parts, {gram.data(), {width, width}}};
+  add_gram_parts const program{schedule, parts, {gram.data(), {width, width}}};
   exec.run(program, program.groups());
   int wrong = 0;
   for (std::int64_t row = 0; row < width; ++row) {
     for (std::int64_t column = 0; column < width; ++column) {
       float expected = 0.5F;
-      for (std::int32_t part = 0; part < works.parts(); ++part) {
+      for (std::int32_t part = 0; part < schedule.parts(); ++part) {
         expected += row <= column ? part_number(part, row, column) : part_number(part, column, row);
       }
       wrong += gram[static_cast<std::size_t>(row * width + column)] == expected ? 0 : 1;

@@ -90,11 +90,13 @@ struct loss_logits {
   using layout = loss_tile<Tile>;
   using value_type = typename layout::value_type;
 
-  gathered<value_type> hidden;    ///< hidden states, in rows of the list of tokens
-  dense<value_type> classifier;   ///< vocabulary x channels
-  [[no_unique_address]] Map map;  ///< from what the options make of sums to logits; not last, where nvcc 13.0 miscounts
+  gathered<value_type> hidden;   ///< hidden states, in rows of the list of tokens
+  dense<value_type> classifier;  ///< vocabulary x channels
+  /// From what the options make of sums to logits. It is not the last member: nvcc 13.0 miscounts an empty one there.
+  [[no_unique_address]] Map map;
   logit_scaling<value_type> scaling;  ///< from sums to the map's arguments
-                                      /// How many tiles cover the tokens.
+
+  /// How many tiles cover the tokens.
   TESSERA_FN constexpr std::int64_t row_tiles() const { return divide_up(hidden.rows(), std::int64_t{layout::rows}); }
   /// How many tiles cover the vocabulary.
   TESSERA_FN constexpr std::int64_t column_tiles() const {
