@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -89,7 +90,8 @@ TEST_CASE("a tensor that is stored as it is comes back bit for bit, whole or in 
     stored_tensor tensor(count);
     tensor.store(exec);
     CHECK(tensor.bytes == 64 + 2 * count);
-    CHECK(std::memcmp(tensor.stream() + 64, tensor.weights.data(), static_cast<std::size_t>(2 * count)) == 0);
+    CHECK(std::equal(tensor.weights.begin(), tensor.weights.end(),
+                     reinterpret_cast<bfloat16 const*>(tensor.stream() + 64)));
     CHECK(tensor.stream()[64 + 2 * count] == 0xee);
     tensor.load_blocks(exec, 0, (count + 1023) / 1024);
     CHECK(tensor.has_loaded(0, static_cast<std::size_t>(count)));
