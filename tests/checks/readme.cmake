@@ -228,7 +228,7 @@ tessera_check_pieces(algorithm "${pieces}"
   algorithm/weights/compressed_weights.hpp "std::vector<tessera::bfloat16>& weights"
   algorithm/subspace/factorize_keys.hpp "${exec}, std::int64_t width, tessera::matrix_view<float> gram, \
     tessera::array_view<float> room, tessera::view<tessera::bfloat16 const, 3> keys, \
-    tessera::workspace const& space, ${rows}> directions, ${rows}> coefficients"
+    ${rows}> directions, ${rows}> coefficients"
   algorithm/weights/inspect_weight_stream.hpp "std::vector<std::byte> const& bytes"
   algorithm/gemm/linear.hpp "${exec}, ${rows} const> inputs, ${rows} const> weights, ${rows}> outputs, \
     tessera::array_view<float const> bias"
