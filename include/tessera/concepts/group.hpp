@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Group: some lanes that work on one tile together, and all that a program knows of threads.
+/// Group: the lanes that work on one tile together. It is the only way in which a program uses threads.
 ///
 ///     for (int lane : group) { scratch.values[lane] = ...; }    // each lane once: in a row, or all at a time
 ///     group.sync();                                             // what lanes wrote before, all lanes see after

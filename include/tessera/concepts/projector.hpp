@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Projector: writes rows as a few coefficients in a basis that was fitted to them, and brings the rows back.
+/// Projector: writes rows as a few coefficients in a basis that was fitted to them, and reconstructs the rows.
 ///
 /// Fitting happens once for each tensor, on the host's side of the call; `project` and `reconstruct` work on one row.
 ///

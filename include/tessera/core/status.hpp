@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The status word, by which a group that cannot throw says what went wrong: 64 bits that all groups of a call share,
-/// beside the numbers for a sentence about it.
+/// The status word, by which programs, which cannot throw, report an error: 64 bits that all groups of a call share,
+/// and the numbers for the error message.
 ///
 /// The word starts with all bits set, which means "nothing failed". A failing group atomically writes the minimum of
 /// the word and `position << 8 | code`. So in whatever order the groups run, the lowest position remains, and of two

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Memory resources: where memory comes from. A memory resource is any type with
+/// Memory resources: where executors, buffers and stores get memory from. A memory resource is any type with
 ///
 ///     void* allocate(std::size_t bytes, std::size_t alignment, stream_handle stream);   // throws when it cannot
 ///     void deallocate(void* pointer, std::size_t bytes, std::size_t alignment, stream_handle stream) noexcept;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The softmax of a row of scores that come in pieces, while the vectors that it weighs are summed: the state that
-/// attention keeps of a row. Scores are in base 2: natural scores times log2(e).
+/// The online softmax of a row of scores, which arrive tile by tile, while the weighted vectors are summed: the state
+/// that attention keeps for a row. Scores are in base 2: natural scores times log2(e).
 ///
 ///     tessera::online_softmax<float> softmax;
 ///     auto state = softmax.identity();

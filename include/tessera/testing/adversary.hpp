@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `testing::adversary`: an executor that is as unkind to programs as their rules allow, for tests of programs.
+/// `testing::adversary`: an executor that runs programs in the most adverse ways that their rules allow, for tests of
+/// programs.
 ///
 ///     testing::adversary exec{.seed = 7};
 ///     exec.run(program, tiles);         // the same results as on tessera::cpu, or the program is wrong

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Finds the places of the largest scores with all lanes of a group: by the digits of the scores, from the highest on,
-/// with counters in scratch. It gives the same answer as `top_k` in select/top_k.hpp, on every executor.
+/// Finds the indices of the largest scores with all lanes of a group, by radix selection with counters in scratch. It
+/// gives the same answer as `top_k` in select/top_k.hpp, on every executor.
 ///
 ///     struct keys {                                          // of place i; 0: not to be taken
 ///       array_view<float const> scores;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `quantized_codec`: a PageCodec of codes of any Quantizer, keys' and values' apart. Vectors are coded as they are or,
-/// like MiniCache's, as directions beside lengths.
+/// `quantized_codec`: a PageCodec that codes keys by one Quantizer and values by another, which may be any. Vectors are
+/// coded directly or, as in MiniCache, as directions and lengths.
 ///
 ///     using two = tessera::asymmetric_quantizer<2, 32>;
 ///     using eight = tessera::symmetric_quantizer<8, 64>;
@@ -10,8 +10,8 @@
 ///
 /// A group of keys is that many neighbouring tokens of a channel, because channels of keys differ in size; a group of
 /// values is that many neighbouring channels of a token. whole_tensor means all 64 tokens of the page, or all channels.
-/// Each group has the quantizer's parameters as they are, and codes of as many bits as the quantizer says (`bits`), or
-/// of all bits of code_type. Quantizers may have a state, which the codec brings along.
+/// Each group has the quantizer's params_type, and codes of as many bits as the quantizer says (`bits`), or of all bits
+/// of code_type. Quantizers may have a state, which the codec holds.
 ///
 /// Pages are written and read by portable programs, on every executor. Parts of a page, from its start, each from a
 /// multiple of 32 bytes on; D channels, K and G groups of keys and values:
@@ -63,7 +63,7 @@ TESSERA_FN constexpr int groups_in(int count) {
   return Q::group == whole_tensor ? 1 : count / Q::group;
 }
 
-/// Whether a quantizer asks more of programs than its concept says, as adaptors and granularities of tokens do.
+/// Whether a quantizer requires more of programs than its concept says, as adaptors and granularities of tokens do.
 template <class Q>
 concept AsksForMore = requires {
   typename Q::quantizer_type;
@@ -74,7 +74,8 @@ concept AsksForMore = requires {
 
 }  // namespace detail
 
-/// KeyQuantizer, ValueQuantizer: code groups of keys and of values. Vectors: what is coded.
+/// KeyQuantizer, ValueQuantizer: code groups of keys and of values. Vectors: whether vectors are coded directly or as
+/// directions and lengths.
 template <Quantizer KeyQuantizer, Quantizer ValueQuantizer = KeyQuantizer, page_vectors Vectors = page_vectors::plain>
 struct quantized_codec {
   static_assert(!detail::AsksForMore<KeyQuantizer> && !detail::AsksForMore<ValueQuantizer>,

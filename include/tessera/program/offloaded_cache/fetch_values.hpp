@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `fetch_records`: a fetch_values (program/offloaded_cache/rebuild_keys.hpp) by few groups, for executors whose groups
-/// wait for memory. 32 lanes issue all loads of the record of a missed chunk before they wait for the first of them.
-/// Groups go through one list of all missed chunks, so that all have the same amount to do, however many each head
-/// misses.
+/// `fetch_records`: a fetch_values (program/offloaded_cache/rebuild_keys.hpp) with few groups, for executors whose
+/// groups wait for memory. 32 lanes issue all loads of the record of a missed chunk before they wait for the first of
+/// them. Groups go through one list of all missed chunks, so that all have the same amount to do, however many each
+/// head misses.
 ///
 /// A bus of 55 GB/s with a latency of 2 us is busy with 110 KB in flight. 64 groups of 8 records of 2 KB have 1 MB in
 /// flight, and take a tenth of a device, the rest of which is left to concurrent work. On an H200 they were measured to
