@@ -115,8 +115,8 @@ function(declared_names text result)
 endfunction()
 
 set(text "# Quick reference\n
-Every public header, what it declares, and what it is for. [Which slot takes what](slots.md) says which of these types an
-algorithm takes where.\n
+Every public header, what it declares, and what it is for. [Which slot takes what](slots.md) says which of these
+types an algorithm takes where.\n
 This page is made from the headers by `cmake -D INCLUDE=include -D WRITE=ON -P tests/checks/quick_reference.cmake`.\n")
 set(count 0)
 set(listed "")

@@ -6,10 +6,10 @@
 /// rows that begin at multiples of 16 bytes. The first launch reads keys and values, or samples of them, and summarizes
 /// tiles of 128 tokens (program/attention/channel_statistics.cuh). The second merges the tiles of each head
 /// (attention/detail/finish_channel_statistics.cuh). The third reads everything and writes codes
-/// (attention/quantize_heads.cuh). Where values were sampled, a fourth makes the codes of heads again that had values
-/// without room (attention/detail/quantize_heads_again.cuh); for other heads it reads one word and ends. There are
-/// programs of 64, 128 and 256 channels; a call takes the next one that is large enough. Everything else runs in the
-/// portable programs.
+/// (attention/quantize_heads.cuh). Where values were sampled, a fourth recomputes the codes of heads in which values
+/// exceeded the range of their sample (attention/detail/quantize_heads_again.cuh); for other heads it reads one word
+/// and ends. There are programs of 64, 128 and 256 channels; a call takes the next one that is large enough. Everything
+/// else runs in the portable programs.
 ///
 /// H200, 8 x 16 heads of 4096 tokens of 128 channels, with samples: 155 us; inputs read once and codes written once
 /// would take 142 us at the rate of a copy. The third launch takes 141 us, the first 13 us (1/8 of keys and values;
