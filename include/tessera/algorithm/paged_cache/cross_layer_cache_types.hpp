@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The types of calls of a cross_layer_cache: how it keeps layers, and how many tokens a call brings.
+/// The types of calls of a cross_layer_cache: how it keeps layers, and how many tokens a call adds.
 ///
 ///     tessera::minicache::options_type const options{.parts = tessera::minicache::half_merged(32)};
 ///     tessera::cache_tokens const prompt{.tokens = 1000};
@@ -51,7 +51,7 @@ struct cross_layer_cache_options {
     return parts;
   }
 
-  std::vector<cache_layers> parts{single()};  ///< all layers of the model, in order; one layer unless it is said
+  std::vector<cache_layers> parts{single()};  ///< all layers of the model, in order; by default one layer
   M merger = {};                              ///< merges the vectors of pairs
   C codec = {};                               ///< codes pages
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Finds the directions that hold most of the keys of all heads, without a singular value decomposition: it adds up the
-/// products of all pairs of channels as keys come, on tensor cores, and finds a subspace from the sums.
+/// products of all pairs of channels as keys arrive, on tensor cores, and finds a subspace from the sums.
 ///
 ///     key_factorization const factorization(width, 160);          // {.iterations = 4, .oversampling = 32}
 ///     workspace_plan const plan = factorization.plan_find(exec);
