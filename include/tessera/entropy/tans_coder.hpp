@@ -190,7 +190,7 @@ struct tans_coder {
   TESSERA_FN static constexpr std::uint32_t inverse_step() {
     std::uint32_t inverse = step;
     for (int i = 0; i < 4; ++i) {
-      inverse *= 2 - step * inverse;  // doubles the number of right bits, of which there are three at first
+      inverse *= 2 - step * inverse;  // doubles the number of right bits, at first three
     }
     return inverse & (places - 1);
   }

@@ -86,7 +86,7 @@ struct retain_most_different {
   }
 };
 
-/// The same for vectors that are whole tokens, of all heads together, as in the paper.
+/// The rule for vectors that hold all heads of a token together, as in the paper.
 struct retain_most_different_tokens : retain_most_different {
   static constexpr bool whole_tokens = true;  ///< all heads of a token are one vector
 };

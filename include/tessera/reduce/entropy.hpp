@@ -56,7 +56,7 @@ struct entropy_reducer {
   }
 
  private:
-  /// The same sums, relative to another largest value.
+  /// The sums relative to another largest value.
   TESSERA_FN static state_type moved(state_type const& state, T largest) {
     if (state.largest == largest) {
       return state;

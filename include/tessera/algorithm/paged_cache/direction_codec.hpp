@@ -36,7 +36,7 @@ struct direction_codec {
   /// Whether pages have the format of direction_codec, for which devices have programs of their own.
   static constexpr bool has_page_format = true;
 
-  /// Why no program can make such a page, if that is so.
+  /// Why no program can make such a page, or none.
   [[nodiscard]] TESSERA_FN static constexpr page_format_fault fault(cache_page_format const& format) {
     if (format.channels < 32 || format.channels > 256 || format.channels % 32 != 0) {
       return {"heads have ", format.channels, " channels but must have a multiple of 32 up to ", 256};
@@ -58,7 +58,7 @@ struct direction_codec {
 
   /// The bytes of a page.
   [[nodiscard]] TESSERA_FN static constexpr int page_bytes(cache_page_format const& format) { return format.bytes(); }
-  /// The bytes of a page, by what they hold.
+  /// The bytes of a page, by use.
   [[nodiscard]] static constexpr page_byte_counts counts(cache_page_format const& format) {
     std::int64_t const of_tokens = 2 * cache_page_format::tokens;
     return {format.key_code_bytes() + format.value_code_bytes(),

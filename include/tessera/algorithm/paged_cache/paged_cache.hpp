@@ -134,7 +134,7 @@ void run_portably(Exec const& exec, cache_restore_call<T, Result, C> const& call
   exec.run(program, program.groups());
 }
 
-/// Into how many splits the tokens of a sequence are divided, each for a group, but none of fewer than four
+/// The number of splits into which the tokens of a sequence are divided. Each is for a group, and has at least four
 /// pages.
 [[nodiscard]] inline std::int64_t cached_attention_splits(attention_shape const& s) {
   return decode_splits("cross_layer_cache.attend", s, cached_attention_rows, 4 * cache_page_format::tokens);

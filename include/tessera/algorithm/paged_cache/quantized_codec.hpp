@@ -101,7 +101,7 @@ struct quantized_codec {
   KeyQuantizer keys = {};      ///< codes keys
   ValueQuantizer values = {};  ///< codes values
 
-  /// Why a format is not this codec's, if that is so.
+  /// Why a format is not one of this codec, or none.
   [[nodiscard]] TESSERA_FN static constexpr page_format_fault fault(cache_page_format const& format) {
     if (format.channels < 32 || format.channels > 256 || format.channels % 32 != 0) {
       return {"heads have ", format.channels, " channels but must have a multiple of 32 up to ", 256};
@@ -158,7 +158,7 @@ struct quantized_codec {
   [[nodiscard]] TESSERA_FN static constexpr int page_bytes(cache_page_format const& f) {
     return lengths(f) + (has_lengths ? f.layers * 2 * tokens * size_of<float16> : 0);
   }
-  /// The bytes of a page, by what they hold.
+  /// The bytes of a page, by use.
   [[nodiscard]] static constexpr page_byte_counts counts(cache_page_format const& f) {
     page_byte_counts found;
     found.codes = tokens / 8 * f.channels * (key_bits + value_bits);

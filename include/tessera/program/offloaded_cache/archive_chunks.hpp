@@ -7,7 +7,8 @@
 ///     finish_steps        the new token counts, and new directions where it is time for them
 ///
 /// The outliers of a head are always those of its archived chunks whose least cosines are the least. A chunk is a stray
-/// if the directions do not hold much of it; the strays of a head are those of which they hold least.
+/// if a large part of its keys lies outside of the directions; the strays of a head are the chunks with the largest
+/// such parts.
 #pragma once
 
 #include <cstdint>
