@@ -75,7 +75,7 @@ concept Merger =
 // clang-format on
 
 /// Whether a Merger merges two vectors. It does unless it says `static constexpr bool merges_pairs = false`: then it is
-/// for layers that are kept by themselves.
+/// for layers that are in no pair.
 template <class M>
 inline constexpr bool merges_pairs = true;
 /// The merger's own answer.

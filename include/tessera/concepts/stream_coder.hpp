@@ -23,7 +23,7 @@
 ///      share a list of words find theirs by this.
 ///   3. The model that is fitted to counts can code the most frequent symbol. Symbols that it cannot code are listed in
 ///      the stream one by one, 32 bits each.
-///   4. load_model takes what store_model wrote, and both models code alike. Equal counts make equal bytes everywhere.
+///   4. load_model takes what store_model wrote, and both models code in the same way. Equal counts make equal bytes everywhere.
 ///   5. is_state holds for start() and for the state after every push.
 #pragma once
 

@@ -20,7 +20,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What a group found. Codes from 16 on have sentences of their own (is_sentence); codes from 128 on are for users' own
+/// What a group found. Codes from 16 on have their own sentences (is_sentence); codes from 128 on are for users' own
 /// programs.
 enum class status_code : std::uint8_t {
   corrupt_stream = 1,      ///< encoded bytes that lead outside of the stream or the tables

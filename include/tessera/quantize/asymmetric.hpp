@@ -68,7 +68,7 @@ TESSERA_FN constexpr Number stored_not_below(float value) {
 ///
 /// The minimum is rounded down and the scale up, so that the codes reach all values of the group. encode() rounds to
 /// the nearest code, ties to even. Values beyond the range saturate, infinities too; NaN becomes code 0. With
-/// parameters in float a group of equal values comes back exactly. Magnitudes above 1.7e38, or above 65504 with
+/// parameters in float a group of equal values is restored exactly. Magnitudes above 1.7e38, or above 65504 with
 /// parameters in fp16, saturate, so that the width of a range is finite.
 ///
 /// Steps are never narrower than the smallest normal float, nor than the smallest Number, nor than 2^-21 of the largest

@@ -39,7 +39,7 @@ struct keep_mantissa {
   static constexpr int kept_bits = K;                      ///< bits of the mantissa that are kept
   static constexpr mantissa_rounding rounding = Rounding;  ///< how the other bits are rounded away
 
-  /// Whether values of `T` come back bit for bit.
+  /// Whether values of `T` are restored bit for bit.
   template <class T>
   static constexpr bool is_lossless = K == scalar_traits<T>::mantissa_bits;
 

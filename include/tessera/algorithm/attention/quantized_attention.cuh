@@ -19,7 +19,7 @@
 ///
 /// Without samples: 202 us. A kernel that only reads as many bytes as the first launch takes 62 us, and launching a
 /// kernel 3 us. The L2 hint takes 3 us off the first launch, and adds 13 us to the third. Sections of heads that are
-/// summarized and then encoded while they are in L2, by launches of their own, take 242 us with sections of 32 MiB, 254
+/// summarized and then encoded while they are in L2, by separate launches, take 242 us with sections of 32 MiB, 254
 /// with 16 and 443 with 4, since each waits 4 us or more for its summaries. The third launch with 3 thread blocks a
 /// multiprocessor instead of 4: 202 us; with 96 channels, where lanes are idle, 160 us instead of 155.
 #pragma once

@@ -10,8 +10,8 @@
 ///
 /// low_rank<rank> is low_rank_keys<low_rank_projector<rank>>. It finds the directions of low_rank_projector up to the
 /// error of a few rounds of subspace iteration, from sums of products as keys come (key_factorization), on any
-/// executor. If keys have fewer channels than the rank, the rank is the number of channels. Steps renew directions
-/// (offload_options::renewal_until), and refit() finds them anew.
+/// executor. If keys have fewer channels than the rank, the rank is the number of channels. Steps may renew directions
+/// (offload_options::renewal_until), and refit() finds new ones.
 ///
 /// Any other Projector is called on the host, so that the executor must be one of the host: fit() once for each prompt,
 /// with its rows, which are memory of the workspace; project() once for each archived token; reconstruct() once for

@@ -125,7 +125,7 @@ struct offload_plan : offload_workspaces {
     return first_rows[at + 1] - first_rows[at];
   }
 
-  /// The rule by which steps find directions anew.
+  /// The rule by which steps renew directions.
   [[nodiscard]] renewal_rule rule() const {
     return {options.renewal_growth, Keys::renews ? options.renewal_until : 0.0F};
   }

@@ -77,12 +77,12 @@ class cross_layer_cache {
   /// How layers are kept.
   using options_type = cross_layer_cache_options<M, Retention, C>;
 
-  /// A layer that is kept by itself.
+  /// A single layer, which is not in a pair.
   [[nodiscard]] static cache_layers single() { return options_type::single(); }
   /// Two neighbouring layers that share directions.
   [[nodiscard]] static cache_layers pair() { return options_type::pair(); }
-  /// The paper's choice: the first half of the layers by themselves, then pairs; if an odd number is left, its first
-  /// layer is by itself.
+  /// The paper's choice: the first half of the layers are single, the others pairs; if their number is odd, the first
+  /// of them is single, too.
   [[nodiscard]] static std::vector<cache_layers> half_merged(int layers) { return options_type::half_merged(layers); }
 
   /// The memory that a cache takes.
@@ -115,7 +115,7 @@ class cross_layer_cache {
   [[nodiscard]] cache_extents const& extents() const { return extents_; }
   /// The number of layers of the model.
   [[nodiscard]] int layers() const { return static_cast<int>(part_of_.size()); }
-  /// The number of parts: pairs of layers, and layers by themselves.
+  /// The number of parts: pairs of layers, and single layers.
   [[nodiscard]] int parts() const { return static_cast<int>(parts_.size()); }
   /// How the layers of a part are kept.
   [[nodiscard]] cache_layers const& layers_of(int part) const { return parts_[checked("part", part, parts())]; }

@@ -33,7 +33,7 @@ struct direction_codec {
   static constexpr int key_bits = Bits;           ///< bits of a key's code
   static constexpr int value_bits = ValueBits;    ///< bits of a value's code
   static constexpr int value_group = ValueGroup;  ///< channels of a value that share a scale
-  /// Whether pages have the format of direction_codec, for which devices have programs of their own.
+  /// Whether pages have the format of direction_codec, for which devices have special programs.
   static constexpr bool has_page_format = true;
 
   /// Why no program can make such a page, or none.

@@ -28,8 +28,7 @@
 ///
 /// Errors are those of minicache.hpp. Pairs of layers are also refused (pair() and half_merged() do not compile), and
 /// so are save_cache() and load_cache(). Magnitudes above 65504 saturate. Keys and values with infinities or NaNs are
-/// restored as NaNs, unless there is room to retain them (cache_layers::row_capacity, which is 0 for layers by
-/// themselves).
+/// restored as NaNs, unless there is room to retain them (cache_layers::row_capacity, which is 0 for single layers).
 #pragma once
 
 #include <tessera/algorithm/paged_cache/cross_layer_cache.hpp>

@@ -51,7 +51,7 @@ inline namespace v0 {
 
 /// What a page of a quantized_codec holds of vectors.
 enum class page_vectors : std::uint8_t {
-  plain,      ///< the vectors as they are; layers are kept by themselves
+  plain,      ///< vectors are coded directly; layers are not paired
   directions  ///< directions, which pairs of layers may share, and lengths
 };
 
@@ -93,7 +93,7 @@ struct quantized_codec {
   static constexpr int most_layers = has_lengths ? 2 : 1;                   ///< plain vectors of layers share nothing
   static constexpr int key_bits = key_codes_type::bits;                     ///< bits of a key's code
   static constexpr int value_bits = value_codes_type::bits;                 ///< bits of a value's code
-  /// Whether pages have the format of direction_codec, for which devices have programs of their own.
+  /// Whether pages have the format of direction_codec, for which devices have special programs.
   static constexpr bool has_page_format = false;
   /// Channels of a value that share parameters; 256, the most channels, for all of them.
   static constexpr int value_group = ValueQuantizer::group == whole_tensor ? 256 : ValueQuantizer::group;

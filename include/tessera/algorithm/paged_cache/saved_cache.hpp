@@ -51,7 +51,7 @@ struct saved_cache_header {
   std::uint16_t version;           ///< expected_version
   std::uint8_t scalar;             ///< 0: bfloat16, 1: float16
   std::uint8_t coder;              ///< saved_cache_coder
-  std::uint32_t parts;             ///< parts of the cache: pairs of layers, and layers by themselves
+  std::uint32_t parts;             ///< parts of the cache: pairs of layers, and single layers
   std::uint32_t heads;             ///< key heads
   std::uint32_t channels;          ///< channels of a head
   std::uint32_t window;            ///< newest tokens that are not compressed

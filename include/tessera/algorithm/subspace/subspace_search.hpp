@@ -179,8 +179,8 @@ struct subspace_rounds {
     tessera::run(exec, solve_blocks{on.factor, from, on.columns});
   }
 
-  /// Factors the inner products. Columns beyond the matrix count as orthonormal, so that fewer blocks need no program
-  /// of their own.
+  /// Factors the inner products. Columns beyond the matrix count as orthonormal, so that fewer blocks need no separate
+  /// program.
   template <Executor Exec>
   static void factor(Exec const& exec, memory const& on) {
     std::int64_t const columns = on.columns.extent(1);

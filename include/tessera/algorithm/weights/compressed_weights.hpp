@@ -107,7 +107,7 @@ void run_write_codebook(Exec const& exec, weight_encoding<T, Coder> const& encod
 }  // namespace detail
 
 /// The encoding of tensors, as run() takes it; the workspace's counters must be zero. Coder is the table_coder of a
-/// codec. An executor with programs of its own specialises placement_needs, too.
+/// codec. An executor with other programs also specialises placement_needs.
 template <class Mantissa, class T, class Coder = pair_coder>
 struct encode_weights_call {
   /// How many bits of mantissas are kept.

@@ -186,7 +186,7 @@ class parameter_store {
     return true;
   }
 
-  /// Keeps the current weights of the lease: encodes them anew into the parameter's slot. The lease stays valid.
+  /// Keeps the current weights of the lease: encodes them into the parameter's slot. The lease stays valid.
   void update(parameter_id id, lease const& held) {
     static_assert(Codec::is_lossless,
                   "tessera: a parameter_store is updated with a lossless codec only, since every update of a "

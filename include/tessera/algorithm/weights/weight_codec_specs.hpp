@@ -61,7 +61,7 @@ TESSERA_FN constexpr std::uint8_t codebook_units_of() {
 /// part.
 template <class T, WeightCoder Coder, class Mantissa>
 struct weight_codec_specs {
-  /// Whether every weight comes back bit for bit.
+  /// Whether every weight is decoded bit for bit.
   static constexpr bool is_lossless = Mantissa::template is_lossless<T>;
 
   static_assert(

@@ -4,9 +4,9 @@
 ///     tessera::weight_coder_of<tessera::tans_coder>;             // weight_coder::tans_exponents
 ///     template <tessera::WeightCoder Coder> struct ...;
 ///
-/// Streams of rans_coder<12> and fixed_coder hold pairs of 4-bit codes, for which there are programs of their own on
-/// every executor. Every other coder, including a user's, is a StreamCoder of whole exponents, and runs in the portable
-/// programs. A user's coder has a number from 128 to 255.
+/// Streams of rans_coder<12> and fixed_coder hold pairs of 4-bit codes, for which every executor has special programs.
+/// Every other coder, including a user's, is a StreamCoder of whole exponents, and runs in the portable programs. A
+/// user's coder has a number from 128 to 255.
 #pragma once
 
 #include <type_traits>

@@ -41,7 +41,8 @@ struct decode_split {
   float totals[decode_rows][padded_channels];           ///< sums of weighted values
 };
 
-/// What warps need when they begin a work item, loaded ahead with its first keys, for `Slots` work items in turn.
+/// The data that warps need when they begin a work item, loaded ahead with its first keys; `Slots` work items
+/// alternate.
 template <int Channels, int Slots>
 struct decode_ahead {
   static constexpr int row_bytes = 2 * Channels;                          ///< bytes of a query

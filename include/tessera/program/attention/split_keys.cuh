@@ -28,7 +28,7 @@ struct join_decoded {
   using state_type = typename softmax_type::state_type;
   using row_type = attention_row<state_type>;
   static_assert(sizeof(row_type) == sizeof(float4), "tessera: join_decoded loads rows as four words");
-  static constexpr int parts = 4;  ///< warps, which take splits in turn
+  static constexpr int parts = 4;  ///< warps, which take splits round-robin
   static constexpr int lanes = 32 * parts;
   static constexpr int columns = 32;                                 ///< channels of a group
   static constexpr int lane_rows = most_attention_splits / 32;       ///< splits whose states a lane loads

@@ -59,7 +59,7 @@ concept LogitMap =
 struct identity_logits {
   /// The logit itself.
   TESSERA_FN constexpr float operator()(float logit, std::int64_t, std::int64_t) const { return logit; }
-  /// The derivative of the logit by itself.
+  /// The derivative of the identity.
   TESSERA_FN constexpr float slope(float, std::int64_t, std::int64_t) const { return 1.0F; }
   /// The largest slope.
   TESSERA_FN constexpr float steepest() const { return 1.0F; }

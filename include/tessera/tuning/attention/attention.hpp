@@ -28,7 +28,7 @@ struct warpgroup_attention_policy {
 ///
 /// H200, TFLOP/s of the program alone, counting 4 * queries * keys * channels operations a head (half of them if
 /// causal), for 8 x 16 heads of 4096 and 2 x 16 heads of 16384 tokens of 128 channels, twice as many heads of 64
-/// channels, 16 heads of 256. The columns are from one run on one card, with softmaxes and layouts in turn; between
+/// channels, 16 heads of 256. The columns are from one run on one card, with softmaxes and layouts alternating; between
 /// runs the same program varies by up to 5 %. "this" is the policy below:
 ///
 ///     128 channels                               4K     16K   causal 4K    16K
@@ -61,7 +61,7 @@ struct warpgroup_attention_policy {
 /// warpgroups of 240 registers) 0.90, a cluster of two that shares keys 0.97, 3 stages 0.96.
 ///
 /// At 64 channels the card's power is the limit (16K: 690 of 700 W, at 1845 to 1890 of 1980 MHz), so that the number of
-/// instructions counts, whatever their pipe. Speed at 16K and causal 16K, ways in turn on one card, relative to
+/// instructions counts, whatever their pipe. Speed at 16K and causal 16K, alternating variants on one card, relative to
 /// descriptors made in each tile and arrivals of a chosen lane (330 instructions a tile):
 ///
 ///     64 channels                                        full   causal
