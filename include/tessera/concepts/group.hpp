@@ -11,7 +11,7 @@
 ///   3. sync() and the collectives stand outside of loops over lanes, and all lanes reach them.
 ///   4. Collectives (free functions: reduce, sum, maximum, minimum, exclusive_sum, broadcast, any, all, ballot,
 ///      count_below) give every lane the same bits on every executor; tile/per_lane.hpp documents the order of sums.
-/// `testing::adversary` catches programs that rely on more.  Models: serial_group, cuda_warp, cuda_block.
+/// `testing::adversary` catches programs that rely on more. Models: serial_group, cuda_warp, cuda_block.
 #pragma once
 
 #include <concepts>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Program: the body of a kernel, which says what one group does with one tile.  Any executor runs it, once for each
+/// Program: the body of a kernel, which says what one group does with one tile. Any executor runs it, once for each
 /// tile.
 ///
 ///     struct doubled {

@@ -11,7 +11,7 @@
 /// Laws, checked by `tessera::testing::check_laws<P>(rows, width, tolerance)`:
 ///   1. project undoes reconstruct: coefficients survive the round trip.
 ///   2. Reconstruction is a projection: doing it twice is doing it once.
-///   3. Rows that lie in a space of `rank` dimensions come back as they were.
+///   3. Rows that lie in a space of `rank` dimensions are reconstructed without loss.
 ///   4. project is linear.
 #pragma once
 

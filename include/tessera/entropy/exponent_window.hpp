@@ -3,7 +3,7 @@
 /// escape.
 ///
 /// The exponents of trained weights lie within a narrow window: fifteen neighbours cover 99.93 to 99.99 percent of
-/// them. The exponent from anywhere is for tensors with many exact zeros; in all other tensors it is the fifteenth
+/// them. The code for one other exponent is for tensors with many exact zeros; in all other tensors it is the fifteenth
 /// neighbour.
 #pragma once
 

@@ -16,9 +16,9 @@
 ///     float const lse = softmax.value(state);                  // natural: log of the sum of 2^score
 ///
 /// Weights are relative to a reference. The reference of a piece is the largest score of that piece, not of all so far,
-/// so that weights which are rounded to 8 bits use their whole range in every piece, whatever came before. But it is at
-/// most 64 below the largest score of all, a factor of 2^64, so that sums in fp32 cannot overflow. turn() gives the
-/// factor that moves earlier sums to the new reference; it may be greater than 1.
+/// so that weights which are rounded to 8 bits use their whole range in every piece, whatever the earlier scores are.
+/// But it is at most 64 below the largest score of all, a factor of 2^64, so that sums in fp32 cannot overflow. turn()
+/// gives the factor that moves earlier sums to the new reference; it may be greater than 1.
 #pragma once
 
 #include <type_traits>

@@ -8,8 +8,8 @@
 ///     };
 ///     auto const taken = top_k(group, keys{scores}, scores.size(), 256, scratch.digits, write);   // write(rank, i)
 ///
-/// It takes five passes over the keys, which may be computed anew each time, and no memory but the counters, however
-/// many scores there are. Most scores have the same few exponents, so that neighbouring lanes would often add to one
+/// It takes five passes over the keys, which may be computed again in each pass, and no memory but the counters, for
+/// any number of scores. Most scores have the same few exponents, so that neighbouring lanes would often add to one
 /// counter and wait for each other. So each of 32 neighbours has its own counters.
 #pragma once
 
