@@ -16,7 +16,7 @@
 ///
 ///     e   = sin((1 - t) W) / sin W * x / |x|  +  sin(t W) / sin W * y / |y|                 (equation 3)
 ///     x'  = |x| e,   y' = |y| e                                                           (equation 2)
-///     kept as they were: pairs whose W is at least Wmax - 0.05 (Wmax - Wmin)                (equation 4, turned round)
+///     not merged: pairs whose W is at least Wmax - 0.05 (Wmax - Wmin)                       (equation 4, reversed)
 ///
 /// Layout: e has 4 bits an element, in groups of 64 tokens of a channel for keys and of 64 channels of a token for
 /// values. The lengths |x|, |y| are corrected for the change of |e| by rounding. A layer that is not merged is kept in
