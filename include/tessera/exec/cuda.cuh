@@ -230,7 +230,8 @@ struct basic_cuda {
   cudaStream_t stream = nullptr;
   /// The resource of buffers and workspaces; read it as `exec.memory()`.
   memory_handle memory = std::make_shared<device_memory>();
-  /// Who is told of launches and choices of programs, and whether slower programs run: exec/execution_options.hpp.
+  /// The options of the executor: the observer of launches, and whether slower programs run
+  /// (exec/execution_options.hpp).
   execution_options options = {};
   /// Not for users: the device (the one that is current here) and the status word, shared by copies of an executor.
   std::shared_ptr<detail::cuda_state> state = detail::make_cuda_state<Architectures>();

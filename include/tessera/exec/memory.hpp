@@ -29,8 +29,8 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A `cudaStream_t` for code that knows nothing of CUDA; null where there is no stream. Memory that is given back "on"
-/// a stream is used again only by work that comes later on that stream.
+/// A `cudaStream_t` for code that does not include CUDA; null if there is no stream. Memory that is freed "on" a stream
+/// is used again only by later work on that stream.
 using stream_handle = void*;
 
 /// A source of memory, which takes memory back in the order of a stream.

@@ -121,7 +121,7 @@ bool try_model(Exec const& exec, Call const& call, refused_list<Most>& refused) 
   }
 }
 
-/// Says on stderr that a portable program runs, once for each type of call: nobody has to search for what is slow.
+/// Says on stderr, once for each type of call, that a portable program runs, and why.
 template <Executor Exec, class Call>
 void say_once(program_choice const& choice) {
   static std::atomic_flag was_said;
