@@ -75,7 +75,7 @@ TESSERA_FN constexpr Number stored_not_below(float value) {
 /// magnitude: otherwise neighbouring codes would decode to the same float. The last matters only for groups far away
 /// from zero whose values differ in their last bits.
 ///
-/// Codes are the same on every backend. Decoded values may differ in the last bit, because a compiler may contract the
+/// Codes are the same on every executor. Decoded values may differ in the last bit, because a compiler may contract the
 /// product and the sum.
 template <int Bits, int Neighbours = 64, class Number = float>
 struct asymmetric_quantizer {

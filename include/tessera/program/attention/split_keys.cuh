@@ -4,7 +4,7 @@
 ///
 /// A thread block takes 32 channels of a row, and each of its four warps every fourth split, so that all splits of a
 /// row are loaded at once, by as many blocks as there are multiprocessors. Blocks are small enough to be resident, and
-/// to have their rows' addresses, before the blocks that compute the splits have ended. The order of additions depends
+/// to know which rows they merge, before the blocks that compute the splits have ended. The order of additions depends
 /// on the number of splits alone.
 #pragma once
 
