@@ -112,7 +112,8 @@ struct archive_chunks {
   offloaded_memory<T, element_type> memory;
   offload_step<T> step;
   S selector;
-  /// A chunk is a stray if the directions leave more than so many times what they left at their last fit.
+  /// A chunk is a stray if the part of its keys outside of the directions is more than so many times that at their last
+  /// fit.
   float residual_limit;
   static constexpr float least_residual = 0x1p-10F;  ///< the least residual that counts; smaller ones are rounding
 
