@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The report's part about caches that keep keys in few directions and read only the chunks that a selector chooses.
+/// The report's part about caches that keep keys in a low-rank basis and read only the chunks that a selector chooses.
 #pragma once
 
 #include <cstdint>

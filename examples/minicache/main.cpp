@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The history of a compressed cache: prompt, generated tokens, saving and loading, on three layers of a real model.
 ///
-/// Layer 14 is kept by itself in 4 bits; layers 15 and 16 share directions, though neighbours of this model have little
-/// in common. minicache.hpp says when merging is worth it, and the errors here show that it is not for this model.
+/// Layer 14 is kept as a single layer in 4 bits. Layers 15 and 16 share directions, though neighbouring layers of this
+/// model have little in common. minicache.hpp says when to merge; the errors here show that this model's layers should
+/// not be merged.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

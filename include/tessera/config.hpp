@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What library code asks of the compiler: which functions run on host and device, and whether CUDA programs are
-/// compiled.
+/// Macros for the compiler: which functions run on host and device, and whether CUDA programs are compiled.
 #pragma once
 
 #if __cplusplus < 202002L

@@ -3,8 +3,8 @@
 /// values as 8-bit floats (e4m3).
 ///
 /// Zhang, Huang, Zhang, Wei, Zhu, Chen: "SageAttention2: Efficient Attention with Thorough Outlier Smoothing and
-/// Per-thread INT4 Quantization" (arXiv 2411.10958). The paper's names, how its text was read, what differs from the
-/// authors' code and why, errors and limits: docs/papers/sage_attention2.md.
+/// Per-thread INT4 Quantization" (arXiv 2411.10958). The page docs/papers/sage_attention2.md has the paper's names,
+/// differences from the authors' code, errors and limits.
 ///
 ///     #include <tessera/exec/buffer.hpp>
 ///     #include <tessera/exec/cpu.hpp>
@@ -23,19 +23,18 @@
 /// With a tessera::cuda executor, in a source for nvcc, nothing else changes; algorithm/attention/attention.cuh says
 /// what its fast programs do.
 ///
-/// For query i and key j of a head, s is the scale (1 / sqrt(channels), or the user's). k is the mean key: a mean of
-/// middles, which outliers do not move (program/attention/channel_statistics.hpp), of a sample of the keys where there
-/// are 1024 or more. q is the mean of the 64 queries of i's block, which sage_attention2_int4 subtracts, too; in
-/// sage_attention2 it is 0.
+/// For query i and key j of a head, s is the scale (1 / sqrt(channels), or the user's). k is the mean key: a robust
+/// mean (program/attention/channel_statistics.hpp) of all keys, or of a sample if there are 1024 keys or more. q is the
+/// mean of the 64 queries of i's block, which only sage_attention2_int4 subtracts; in sage_attention2 it is 0.
 ///
 ///     S_ij  = s ((Q_i - q) . (K_j - k) + q . (K_j - k)) + bias_ij     the first product of codes, the second in fp32
 ///     O_i   = sum_j exp(S_ij) V_j / sum_j exp(S_ij)                   over the keys that i sees
 ///     lse_i = log sum_j exp(S_ij) + s Q_i . k                         the last term in fp32
 ///
-/// Scales: one for each group of 2 queries and of 32 keys, the tokens that one thread of a tensor core's product meets
-/// (per_thread, quantize/granularity.hpp), and one for each channel of values. Weights exp(S_ij) become e4m3 codes
-/// relative to the largest of a tile of 128 keys. Results are divided by the sum of what the codes stand for, so that
-/// they are weighted means of values; sums of a tile are added up in fp32 (the paper's two-level accumulation).
+/// Scales: one for each group of 2 queries and each group of 32 keys, which are the tokens of one thread of a tensor
+/// core product (per_thread, quantize/granularity.hpp), and one for each channel of values. Weights exp(S_ij) become
+/// e4m3 codes relative to the largest of a tile of 128 keys. Results are divided by the sum of the decoded codes, so
+/// that they are weighted means of values. The sums of tiles are added up in fp32 (the paper's two-level accumulation).
 /// sage_attention2 makes a weight's code by one multiply-add, without an exponential
 /// (reduce/piecewise_linear_softmax.hpp): weights are then within 3.1 % rms instead of 2.6 %. sage_attention2_int4
 /// rounds exponentials (online_softmax), as either method can. Formats of codes:
@@ -44,35 +43,35 @@
 /// Layouts: queries, keys, values and results are batch x heads x tokens x channels, of any strides (tokens before
 /// heads: view.transposed(1, 2)), in bfloat16, float16 or float. The number of key heads divides that of query heads.
 /// Channels (the head dimension): a multiple of 16 up to 256. Tokens: any number, 0 included. Lengths cut the sequences
-/// of a padded batch; with starts, too, sequences lie one behind the other (attention_inputs).
-/// Masks: is_causal (aligned to the bottom right, for queries that are fewer than keys), window_left, window_right,
+/// of a padded batch; with lengths and starts, sequences are packed one behind the other (attention_inputs).
+/// Masks: is_causal (aligned to the bottom right if there are fewer queries than keys), window_left, window_right,
 /// block_list (the tiles of 64 queries x 128 keys that are seen), and a bias, any function object of (sequence, head,
-/// query, key). `sinks` holds a score for each head, which takes weight and has no value. Queries and keys may come
-/// through functions, such as a rotary embedding (attention_functions). Rows without keys are zeros with a log-sum-exp
-/// of minus infinity.
-/// Few queries: groups split the keys of a query, and their results are merged. Up to 16 queries a sequence are for
-/// decoding: on sm_90 all query heads of a key head share one read of its codes.
+/// query, key). `sinks` holds a score for each head, which adds to the sum of weights but has no value. Queries and
+/// keys may come through functions, such as a rotary embedding (attention_functions). Rows without keys are zeros with
+/// a log-sum-exp of minus infinity.
+/// Few queries: several groups share the keys of a query, and their results are merged (split-KV). Up to 16 queries of
+/// a sequence run in a decoding kernel on sm_90, in which all query heads of a key head share one read of its codes.
 ///
 /// Kept codes: quantize() makes the codes of the inputs that it is given, and forward() of an attention_call attends
 /// over them. Keys take channels + 0.125 bytes a token and values channels bytes, with float scales of 4 * channels
 /// bytes a head: half of bf16. Keys of sage_attention2_int4 take channels / 2 + 0.125 bytes: 0.375 of bf16 with the
 /// values.
-/// INT4: sm_90 and later have no INT4 product, so that sage_attention2_int4 saves memory there, not time. Whether 4
-/// bits are enough for a layer: attention_score.
+/// INT4: sm_90 and later have no INT4 product, so that sage_attention2_int4 saves memory there, not time.
+/// attention_score tells whether 4 bits are enough for a layer.
 ///
 /// Infinities and NaNs: program/attention/quantized_operands.hpp. A NaN among queries makes the results of its group of
-/// 2 NaN; a NaN among keys the results of the queries that see any key of its group of 32; a NaN among values its
-/// channel of the head. A score over 3e38 makes its row NaN. What lies beyond the length of a sequence is never looked
-/// at.
+/// 2 queries NaN. A NaN among keys makes the results NaN of all queries that see any key of its group of 32 keys. A NaN
+/// among values makes its channel of the head NaN. A score over 3e38 makes the result of its query NaN. Elements beyond
+/// the length of a sequence are never read.
 /// Errors: shape_error and value_error, which name the function and show both values. No call waits or allocates, so
 /// that every call can be captured in a CUDA graph.
 /// Determinism: the same bits each time and for any number of threads. Codes and scales are the same on every executor;
 /// results differ by rounding. Samples depend on a sequence's length alone.
 ///
-/// Cost: 4 * queries * keys * channels operations a head, half of them in INT8, less what masks leave out in whole
-/// tiles. Memory: plan.describe() says what each region takes, about channels * (queries of query heads + 2.2 keys of
-/// key heads) bytes. For INT4 it is half of that for queries and 1.7 instead of 2.2, and 4 bytes for every 64 scores.
-/// Few queries of many keys take 4 bytes for each channel of at most 32768 rows.
+/// Cost: 4 * queries * keys * channels operations for each head, half of them in INT8, less the tiles that masks
+/// exclude as a whole. Memory: plan.describe() says what each region takes, about channels * (queries of query heads +
+/// 2.2 keys of key heads) bytes. For INT4 it is half of that for queries and 1.7 instead of 2.2, and 4 bytes for every
+/// 64 scores. Few queries over many keys take 4 bytes for each channel of at most 32768 rows.
 #pragma once
 
 #include <tessera/algorithm/attention/attention.hpp>
@@ -90,7 +89,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The paper's 8-bit method, the one for Hopper.
+/// The paper's 8-bit method, which is the faster one on Hopper.
 using sage_attention2 = attention<smoothed<symmetric_quantizer<8, per_thread>, sampled_mean>,
                                   sampled_range<float8_quantizer<float8_e4m3>>, piecewise_linear_softmax>;
 

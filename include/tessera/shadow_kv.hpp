@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// ShadowKV: a KV cache for long contexts that keeps keys on the GPU in few directions and values in memory of the
-/// host, and of which each step reads a small part, chosen by landmarks.
+/// ShadowKV: a key-value cache for long contexts that keeps keys on the GPU in a low-rank basis and values in host
+/// memory, and of which each step reads only a small part, chosen by landmarks.
 ///
 /// Sun, Chang, Bao, Zheng, Zheng, Liu, Dong, Chi, Chen: "ShadowKV: KV Cache in Shadows for High-Throughput Long-Context
 /// LLM Inference" (arXiv 2410.21465).
@@ -66,27 +66,28 @@
 ///     rank of chunk c = max_h (s q_h . L_c - log sum_c' exp(s q_h . L_c'))
 ///
 /// A step attends to the 256 chunks with the highest ranks (of equal ones the earlier), with keys rotation(a Q^T) and
-/// values from the host, to the latest tokens, and to 48 chunks of each head that their mean does not stand for: those
-/// with the least cosine between a key and the mean. Attention is exact over all of these.
+/// values from the host, to the latest tokens, and to the 48 chunks of each head whose mean represents them worst:
+/// those with the least cosine between a key and the mean. Attention is exact over all of these.
 ///
-/// Selected chunks stay in slots of the GPU until others need the slots, so that a step fetches and rebuilds only what
-/// is new. Results do not depend on slots: the bits are the same with any number of slots and with none kept.
+/// Selected chunks stay in slots of the GPU until others need the slots, so that a step fetches and rebuilds only the
+/// chunks that were in no slot. Results do not depend on slots: the bits are the same with any number of slots and with
+/// none kept.
 ///
-/// Other methods are other template arguments. The first may be exact_keys, which keeps keys as they are, or
+/// Other methods are other template arguments. The first may be exact_keys, which keeps keys uncompressed, or
 /// low_rank_keys<P>, which calls a Projector P of yours on the CPU. The second may be landmark_selector,
 /// quest_selector, key_code_selector, oracle_selector, recent_selector or random_selector (select/), where group_mean
-/// may take the place of group_max, or given_chunks, for which the caller gives the chunks of each step. A Quantizer
-/// as the fourth argument of offloaded_cache codes the values. With value_store::device values stay
-/// on the GPU, where pinned memory is short: memory that cannot be pinned is an error of the allocation, and
-/// plan.host.bytes() says in advance how much it is.
+/// may replace group_max, or given_chunks, for which the caller gives the chunks of each step. A Quantizer as the
+/// fourth argument of offloaded_cache codes the values. With value_store::device values stay on the GPU, for machines
+/// with too little pinned memory: if memory cannot be pinned, the allocation fails, and plan.host.bytes() says in
+/// advance how much is needed.
 ///
 /// docs/papers/shadow_kv.md says what differs from the paper, and has the measured errors by rank, selector and number
 /// of chunks. In short: the relative error of a real layer's results is 0.12 with 16 of about 53 chunks, and 0.013 with
 /// all of them.
 ///
-/// What the method does not do: a mean does not see a token that is alone in its chunk and unlike the tokens around it
-/// (the page says which heads find such a needle). A text of which every token matters needs dense attention, not a
-/// fixed number of chunks.
+/// A limit of the method: a mean hardly shows a single token whose key differs from those of its neighbours (the page
+/// says which heads find such a needle). A text of which every token matters needs dense attention, not a fixed number
+/// of chunks.
 ///
 /// Memory for 8 key heads of 128 channels and 131072 tokens, in bf16: 71 MB on the GPU instead of 537 (7.59 times less;
 /// shadow_kv_paper: 87 MB, 6.17 times), 268 MB on the host. plan.describe() lists all of it.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// ScaleQuantizer and ScoreQuantizer: what attention asks of the quantizers of its operands.
+/// ScaleQuantizer and ScoreQuantizer: what attention requires of the quantizers of its operands.
 ///
 /// A ScaleQuantizer codes values, and the weights of the softmax. It is a Quantizer whose groups share one scale,
 /// fitted to their largest magnitude, so that products of codes can be added up before they are multiplied by scales. A

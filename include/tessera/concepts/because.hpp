@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Gives a requirement its sentence: what to write, shown by the compiler when a type lacks it.
+/// `because`: gives a requirement of a concept a sentence that says what to write, and that the compiler shows when a
+/// type does not meet the requirement.
 ///
 ///     template <class T>
 ///     concept Named = requires(T const& thing) { thing.name(); } || because<"a Named has name()">;
 ///
 ///     static_assert(Named<int>);   // error: … because<"a Named has name()"> … evaluated to false
 ///
-/// Every compiler reports both sides of a failed `A || because<"…">`, so the sentence stands beside the expression it
-/// explains. Keep `|| because<"…">` on one line: g++ shows that line at its default depth, and the expression
+/// Every compiler reports both sides of a failed `A || because<"…">`, so the sentence is shown beside the expression
+/// that it explains. Keep `|| because<"…">` on one line: g++ shows that line at its default depth, and the expression
 /// at fault with `-fconcepts-diagnostics-depth=2`. nvcc shows the line for class templates, not for functions.
 #pragma once
 

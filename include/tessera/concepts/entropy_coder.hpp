@@ -3,7 +3,7 @@
 ///
 /// A lane is a stack. Symbols are pushed from the last one to the first; now and then a push spills a 16-bit word.
 /// Popping gives the symbols from the first one to the last, and is fed the same words, the latest one first. Where the
-/// words of many lanes go is settled by the stream format, not by the coder, so all backends write the same bytes.
+/// words of many lanes go is settled by the stream format, not by the coder, so all executors write the same bytes.
 ///
 ///     auto const encode = C::make_encode_table(model);
 ///     auto state = C::start();

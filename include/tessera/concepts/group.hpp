@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Group: some lanes that work on one tile together, and all that a program knows of threads.
+/// Group: the lanes that work on one tile together. It is the only way in which a program uses threads.
 ///
 ///     for (int lane : group) { scratch.values[lane] = ...; }    // each lane once: in a row, or all at a time
 ///     group.sync();                                             // what lanes wrote before, all lanes see after
@@ -11,7 +11,7 @@
 ///   3. sync() and the collectives stand outside of loops over lanes, and all lanes reach them.
 ///   4. Collectives (free functions: reduce, sum, maximum, minimum, exclusive_sum, broadcast, any, all, ballot,
 ///      count_below) give every lane the same bits on every executor; tile/per_lane.hpp documents the order of sums.
-/// `testing::adversary` catches programs that rely on more.  Models: serial_group, cuda_warp, cuda_block.
+/// `testing::adversary` catches programs that rely on more. Models: serial_group, cuda_warp, cuda_block.
 #pragma once
 
 #include <concepts>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Merger: makes one vector out of two, and gives the factors that restore either from it.
 ///
-/// The three products of a pair (reduce/pair_products.hpp) decide everything: the two weights of the mixture, and the
-/// factor by which the mixture is multiplied to restore each vector. So merging is one reduction and one weighted sum,
-/// whatever the rule is. Caches that are compressed across layers (algorithm/paged_cache/cross_layer_cache.hpp) measure
-/// the products, code the mixture's direction and store the factors, rounded as their pages have them.
+/// The three products of a pair (reduce/pair_products.hpp) determine the result: the two weights of the mixture, and
+/// the factor by which the mixture is multiplied to restore each vector. So merging is one reduction and one weighted
+/// sum, whatever the rule is. Caches that are compressed across layers (algorithm/paged_cache/cross_layer_cache.hpp)
+/// measure the products, code the mixture's direction and store the factors, rounded as their pages have them.
 ///
 ///     tessera::slerp_merger<float> merger{.share = 0.6F};
 ///     tessera::pair_products_reducer const reducer;
@@ -75,7 +75,7 @@ concept Merger =
 // clang-format on
 
 /// Whether a Merger merges two vectors. It does unless it says `static constexpr bool merges_pairs = false`: then it is
-/// for layers that are kept by themselves.
+/// for layers that are in no pair.
 template <class M>
 inline constexpr bool merges_pairs = true;
 /// The merger's own answer.

@@ -2,8 +2,8 @@
 /// PageCodec: how the keys and values of a page of a compressed cache are coded and read.
 ///
 /// A page has 64 tokens of a key head. A codec says how many bytes it takes, makes the program that writes pages, and
-/// makes the reader by which attention and restoring read one. Headers of pages, retained tokens, the uncompressed tail
-/// and block tables are the cache's own (algorithm/paged_cache/cross_layer_cache.hpp).
+/// makes the reader that attention and restoring use. Headers of pages, retained tokens, the uncompressed tail and
+/// block tables belong to the cache (algorithm/paged_cache/cross_layer_cache.hpp).
 ///
 ///     tessera::quantized_codec<tessera::asymmetric_quantizer<2, 32>> const codec;
 ///     tessera::cache_page_format const format{128, 2, 2, 4, 1};            // 128 channels, groups of 32, one layer

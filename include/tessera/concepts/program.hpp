@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Program: what one group does with one tile.  Any executor runs it, once for each tile.
+/// Program: the body of a kernel, which says what one group does with one tile. Any executor runs it, once for each
+/// tile.
 ///
 ///     struct doubled {
 ///       static constexpr int lanes = 32;                    // the size of its group; 32 is a warp on a GPU

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Projector: writes rows as a few coefficients in a basis that was fitted to them, and brings the rows back.
+/// Projector: writes rows as a few coefficients in a basis that was fitted to them, and reconstructs the rows.
 ///
 /// Fitting happens once for each tensor, on the host's side of the call; `project` and `reconstruct` work on one row.
 ///
@@ -11,7 +11,7 @@
 /// Laws, checked by `tessera::testing::check_laws<P>(rows, width, tolerance)`:
 ///   1. project undoes reconstruct: coefficients survive the round trip.
 ///   2. Reconstruction is a projection: doing it twice is doing it once.
-///   3. Rows that lie in a space of `rank` dimensions come back as they were.
+///   3. Rows that lie in a space of `rank` dimensions are reconstructed without loss.
 ///   4. project is linear.
 #pragma once
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Reducer: folds any number of values into one state, in pieces that can be merged later.
 ///
-/// It is the keystone of the library: quantizer ranges, merge measures, selector summaries and the log-sum-exp of an
-/// online softmax are all Reducers, so a program that reduces rows works with each of them.
+/// It is the most used concept of the library: quantizer ranges, merge measures, selector summaries and the log-sum-exp
+/// of an online softmax are all Reducers, so a program that reduces rows works with each of them.
 ///
 ///     struct longest {                                       // a user's own Reducer
 ///       using state_type = int;

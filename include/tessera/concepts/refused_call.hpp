@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Types and concepts for overloads that take wrong calls of a function, to say in one line what the function takes.
-/// For the function
+/// Types and concepts for overloads that catch wrong calls of a function, so that the compiler says in one line what
+/// the function takes. For the function
 ///
 ///     template <class Executor, class T = bfloat16>
 ///     static void forward(Executor const& exec, inputs<T> const& in, options const& chosen, workspace const& space);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Selector: says which chunks of a long sequence deserve to be read, from one landmark for each chunk.
+/// Selector: says which chunks of a long sequence are read, by scores of one landmark for each chunk.
 ///
 /// A chunk of keys is summarised channel by channel (by a Reducer); the summary becomes a landmark; a query scores a
 /// landmark as the sum over channels; the chunks with the best scores are taken, as many as the budget says.

@@ -2,8 +2,8 @@
 /// StreamCoder: an EntropyCoder of exponents that streams of compressed weights can carry.
 ///
 /// A stream has a codebook, from which decoders make their table, and blocks of 32 lanes that share one list of words.
-/// Beyond pushing and popping, a StreamCoder says which number streams know it by, how its model is made from counts of
-/// symbols, which bytes of the codebook hold the model, and which 32-bit numbers are states of a lane.
+/// Beyond pushing and popping, a StreamCoder says which number names it in streams, how its model is made from counts
+/// of symbols, which bytes of the codebook hold the model, and which 32-bit numbers are states of a lane.
 ///
 ///     static constexpr std::uint8_t stream_id = 200;              // 128 to 255 are for the coders of users
 ///     static constexpr int codebook_bytes = 512;                  // up to 16,320
@@ -23,7 +23,8 @@
 ///      share a list of words find theirs by this.
 ///   3. The model that is fitted to counts can code the most frequent symbol. Symbols that it cannot code are listed in
 ///      the stream one by one, 32 bits each.
-///   4. load_model takes what store_model wrote, and both models code alike. Equal counts make equal bytes everywhere.
+///   4. load_model reads what store_model wrote, and both models give the same codes. Equal counts make equal bytes
+///      on every executor.
 ///   5. is_state holds for start() and for the state after every push.
 #pragma once
 

@@ -2,7 +2,7 @@
 /// TileMma: the block matrix product `sums += a * b` that a group of lanes carries out together.
 ///
 /// The tiles are opaque: registers of a warp, shared memory of a block, or plain arrays on a CPU. A program fills them,
-/// multiplies, and stores the sums, and never learns where an element lives.
+/// multiplies, and stores the sums, and does not know where an element is.
 ///
 ///     M::clear(group, sums);
 ///     for (step = 0; step < depth; step += M::depth) {

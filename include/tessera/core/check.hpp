@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Host-side checks whose messages are built only when they fail, arithmetic on sizes that refuses to wrap, and the
-/// step from a status word to an exception.
+/// Host-side checks whose messages are built only when they fail, arithmetic on sizes that throws instead of
+/// overflowing, and the conversion of a status word to an exception.
 ///
 ///     check<shape_error>(keys.extent(1) == queries.extent(1), "attention.forward: keys have ", keys.extent(1),
 ///                        " channels but queries have ", queries.extent(1));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The exceptions that tessera throws.  Every message names the function and shows the values that clash:
+/// The exceptions that tessera throws. Every message names the function and shows the values that clash:
 /// `attention.forward: keys have 96 channels but queries have 128`.
 ///
 ///     try { codec.decode(exec, stream, weights); exec.wait(); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Two 4-bit integers in one byte: the unit in which 4-bit codes lie in memory, the first one in the low nibble.
+/// Two 4-bit integers in one byte: the unit in which 4-bit codes are stored, with the first one in the low nibble.
 ///
 ///     tessera::int4x2 pair = tessera::pack_int4(-8, 7);   // bits 0x78
 ///     int first  = tessera::low(pair);                    // -8

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Unsigned integers as bytes, the lowest first, whatever the machine's own order is: at any address, on host and
-/// device.
+/// Loads and stores unsigned integers as bytes, lowest byte first, on any machine, at any address, on host and device.
 ///
 ///     std::byte bytes[4];
 ///     tessera::store_little_endian(bytes, std::uint32_t{0x01020304});             // 4, 3, 2, 1

@@ -13,7 +13,7 @@
 ///   * load of a NaN gives 0x7fffffff from fp16 and both 8-bit types; from bf16 the payload and sign are kept.
 /// They are integer code for any compiler. CUDA tiles convert with the GPU's instructions instead.
 ///
-/// A user's own storage type joins in by specialising `scalar_traits` with the same members.
+/// For a storage type of your own, specialise `scalar_traits` with the same members.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The status word, by which a group that cannot throw says what went wrong: 64 bits that all groups of a call share,
-/// beside the numbers for a sentence about it.
+/// The status word, by which programs, which cannot throw, report an error: 64 bits that all groups of a call share,
+/// and the numbers for the error message.
 ///
 /// The word starts with all bits set, which means "nothing failed". A failing group atomically writes the minimum of
 /// the word and `position << 8 | code`. So in whatever order the groups run, the lowest position remains, and of two
@@ -20,7 +20,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What a group found. Codes from 16 on have sentences of their own (is_sentence); codes from 128 on are for users' own
+/// What a group found. Codes from 16 on have their own sentences (is_sentence); codes from 128 on are for users' own
 /// programs.
 enum class status_code : std::uint8_t {
   corrupt_stream = 1,      ///< encoded bytes that lead outside of the stream or the tables

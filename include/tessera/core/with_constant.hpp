@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `with_constant`: from a number that is known at run time to a compile-time constant, for programs that are compiled
-/// for a few numbers.
+/// `with_constant`: turns a number that is known at run time into a compile-time constant, for programs that are
+/// compiled for a few numbers.
 ///
 ///     tessera::with_constant<64, 128, 256>(channels, [&](auto constant) { run<constant.value>(call); });
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Planes of bits: where the bits of many equally wide numbers lie, so that 32 lanes read and write whole aligned
+/// Bit planes: the layout of the bits of many equally wide numbers, in which 32 lanes read and write whole aligned
 /// words.
 ///
 /// A lane handles 16 bytes of values at a time (8 bf16, 4 fp32, 16 fp8). A *row* is what 32 lanes handle at a time.

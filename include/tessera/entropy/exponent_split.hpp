@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Splits a floating-point value into its exponent, which is worth entropy coding, and the rest, which is not.
+/// Splits a floating-point value into its exponent, which entropy coding makes smaller, and the rest, which it does
+/// not.
 ///
 /// NeuZip (arXiv 2410.20650, section 2.1): the exponents of trained weights carry 2.5 to 2.9 bits of information; signs
 /// and mantissas are incompressible.

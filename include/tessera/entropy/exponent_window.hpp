@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Names an exponent with four bits: fourteen neighbouring exponents, one exponent from anywhere, and an escape.
+/// Codes an exponent in four bits: there are codes for fourteen neighbouring exponents, one other exponent, and an
+/// escape.
 ///
 /// The exponents of trained weights lie within a narrow window: fifteen neighbours cover 99.93 to 99.99 percent of
-/// them. The exponent from anywhere is for tensors with many exact zeros; in all other tensors it is the fifteenth
+/// them. The code for one other exponent is for tensors with many exact zeros; in all other tensors it is the fifteenth
 /// neighbour.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Makes a coder's frequencies from how often each of 256 symbols was counted.
+/// Computes a coder's frequencies from the counts of 256 symbols.
 ///
 ///     tessera::frequency_table<12> table;
 ///     tessera::fit_frequencies(counts, table);    // counts: 256 numbers, of a sum below 2^47
@@ -61,9 +61,9 @@ TESSERA_FN constexpr slot_shares give_single_slots(std::uint64_t const* counts,
 
 }  // namespace detail
 
-/// Writes the frequencies of symbols with these counts, of which there are 256, of a sum below 2^47. If nothing was
-/// counted, all symbols get the same frequency. A symbol that occurs alone leaves one slot to its neighbour, because no
-/// frequency of a valid table is the sum of all. Cost: about 2,000 operations, by one lane.
+/// Writes the frequencies of 256 symbols with these counts, whose sum is below 2^47. If nothing was counted, all
+/// symbols get the same frequency. A symbol that occurs alone leaves one slot to its neighbour, because no frequency of
+/// a valid table is the sum of all. Cost: about 2,000 operations, by one lane.
 template <int ProbabilityBits>
 TESSERA_FN constexpr void fit_frequencies(std::uint64_t const* counts, frequency_table<ProbabilityBits>& table) {
   detail::slot_shares const shares = detail::give_single_slots(counts, table);

@@ -59,7 +59,7 @@ struct tans_coder {
     encode_entry entry[alphabet];  ///< indexed by symbol
     std::uint16_t next[places];    ///< each symbol's places ascend
   };
-  /// For each place: symbol | bits that come back << 8 | lowest next place << 16.
+  /// For each place of the table: symbol | bits that the step reads << 8 | lowest next place << 16.
   struct decode_table {
     std::uint32_t entry[places];   ///< indexed by place
     std::uint16_t next[alphabet];  ///< room for counters while the table is made
@@ -190,7 +190,7 @@ struct tans_coder {
   TESSERA_FN static constexpr std::uint32_t inverse_step() {
     std::uint32_t inverse = step;
     for (int i = 0; i < 4; ++i) {
-      inverse *= 2 - step * inverse;  // doubles the number of right bits, of which there are three at first
+      inverse *= 2 - step * inverse;  // doubles the number of right bits, at first three
     }
     return inverse & (places - 1);
   }

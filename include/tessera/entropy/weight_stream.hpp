@@ -13,7 +13,7 @@
 ///     payload       coded exponents, in the order of blocks, each block from a multiple of 16 bytes
 ///
 /// Sizes of all sections but the payload follow from the header, so only the payload needs an index. A *block* is
-/// 2^log2_block weights (the last may be shorter) and decodes on its own. A block's payload is one of
+/// 2^log2_block weights (the last may be shorter) and can be decoded alone. A block's payload is one of
 ///
 ///     rANS:   32 32-bit lane states; 16-bit words in the order in which the lanes want them; zero to 4 bytes; escapes
 ///     fixed:  one 4-bit plane of exponent codes; escapes
@@ -36,7 +36,7 @@
 /// If a block's entry or payload contradicts itself (parts beyond the stream; states that do not fit; words too many or
 /// too few; exponents that the type does not have; escapes beyond the block, or out of order), the status is
 /// corrupt_stream with the block's number, and its weights are zeros. If only its checksum is wrong, the status is
-/// bad_checksum with its number, or at position 0 for a tensor that is stored as it is.
+/// bad_checksum with its number, or at position 0 for a tensor that is stored uncoded.
 ///
 /// A block's checksum covers the last 4 bytes of its index entry, its normalizers, its planes and its payload. The
 /// header's covers its first 60 bytes. A tensor too small to gain has coder `stored`: the bytes of the values follow

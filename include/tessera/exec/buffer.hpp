@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `buffer<T>`: elements in memory of an executor, given back when the buffer is destroyed. A buffer can be moved, not
-/// copied, converts to `array_view<T>`, and starts with unspecified contents.
+/// `buffer<T>`: elements in an executor's memory, which is freed when the buffer is destroyed. A buffer can be moved,
+/// not copied, converts to `array_view<T>`, and starts with unspecified contents.
 ///
 ///     buffer<float> losses(exec, tokens);
 ///     exec.run(program{.losses = losses}, tokens);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `check_reach`: refuses a list in memory that an executor's programs do not read, in one sentence. A std::vector
-/// given to tessera::cuda does not compile, and a view or a buffer of the host's memory is a value_error.
+/// `check_reach`: refuses a list in memory that an executor's programs cannot read, with an error message. A
+/// std::vector given to tessera::cuda does not compile, and a view or a buffer of the host's memory is a value_error.
 ///
 ///     check_reach(exec, "compressed_weights.encode", "weights", weights);
 ///
-/// It asks the CUDA runtime, and so stands in functions that wait. Functions that only enqueue work do not call it.
+/// It asks the CUDA runtime, so it is called only in functions that wait, and not in those that only enqueue work.
 #pragma once
 
 #include <array>

@@ -85,7 +85,7 @@ struct cpu {
   int threads = 0;
   /// The resource of buffers and workspaces; read it as `exec.memory()`.
   memory_handle memory = {};
-  /// Who is told of launches, see exec/execution_options.hpp.
+  /// The options of the executor, such as the observer of launches: exec/execution_options.hpp.
   execution_options options = {};
   /// Not for users: the threads and the status word, shared by copies of an executor.
   std::shared_ptr<detail::cpu_state> state = std::make_shared<detail::cpu_state>();

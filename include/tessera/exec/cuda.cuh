@@ -28,9 +28,9 @@
 /// capability 8.0 or later.
 ///
 /// The first executor on a device of compute capability 9.0 says on standard error if its source was not compiled for
-/// sm_90a: without the "a" no program may use wgmma, and portable programs run instead. (nvcc cannot say it: with
-/// -arch=sm_90a it compiles for sm_90, too, and does not tell sources why.) Define TESSERA_ACCEPT_SM_90 where that is
-/// intended.
+/// sm_90a: without the "a" no program may use wgmma, and portable programs run instead. (nvcc cannot report this: with
+/// -arch=sm_90a it also compiles for sm_90, and sources cannot tell the two cases apart.) Define TESSERA_ACCEPT_SM_90
+/// if sm_90 is intended.
 #pragma once
 
 #if !defined(__CUDACC__)
@@ -230,7 +230,8 @@ struct basic_cuda {
   cudaStream_t stream = nullptr;
   /// The resource of buffers and workspaces; read it as `exec.memory()`.
   memory_handle memory = std::make_shared<device_memory>();
-  /// Who is told of launches and choices of programs, and whether slower programs run: exec/execution_options.hpp.
+  /// The options of the executor: the observer of launches, and whether slower programs run
+  /// (exec/execution_options.hpp).
   execution_options options = {};
   /// Not for users: the device (the one that is current here) and the status word, shared by copies of an executor.
   std::shared_ptr<detail::cuda_state> state = detail::make_cuda_state<Architectures>();

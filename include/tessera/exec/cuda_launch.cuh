@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(launch_shape<P>::threads, launch_shape<P>::blo
 /// program.
 template <class Architectures, class P>
 inline std::atomic<std::uint64_t> devices_with_program{0};
-/// The same for devices on which the program has been given the shared memory that it needs beyond 48 KiB.
+/// As devices_with_program, for devices on which the program is allowed the shared memory that it needs beyond 48 KiB.
 template <class Architectures, class P>
 inline std::atomic<std::uint64_t> devices_with_shared_memory{0};
 

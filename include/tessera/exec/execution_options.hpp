@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `execution_options`: what executors are asked to do beside running programs.
+/// `execution_options`: the options of executors: whether slower programs are refused or reported, and who observes
+/// launches.
 ///
 ///     tessera::cuda const exec{.options = {.refuses_slower_programs = true}};
 #pragma once

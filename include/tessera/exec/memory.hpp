@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Memory resources: where memory comes from. A memory resource is any type with
+/// Memory resources: where executors, buffers and stores get memory from. A memory resource is any type with
 ///
 ///     void* allocate(std::size_t bytes, std::size_t alignment, stream_handle stream);   // throws when it cannot
 ///     void deallocate(void* pointer, std::size_t bytes, std::size_t alignment, stream_handle stream) noexcept;
@@ -29,8 +29,8 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A `cudaStream_t` for code that knows nothing of CUDA; null where there is no stream. Memory that is given back "on"
-/// a stream is used again only by work that comes later on that stream.
+/// A `cudaStream_t` for code that does not include CUDA; null if there is no stream. Memory that is freed "on" a stream
+/// is used again only by later work on that stream.
 using stream_handle = void*;
 
 /// A source of memory, which takes memory back in the order of a stream.

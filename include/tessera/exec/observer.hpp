@@ -10,7 +10,7 @@
 ///     tessera::cuda const exec{.options = {.watched_by = &prints}};
 ///
 /// Its functions are called by the host thread that enqueues, before the launch; work on the device may still be
-/// running then. What they throw leaves the call, and nothing more of it is enqueued.
+/// running then. If one of them throws, the exception leaves the call, and no more of its work is enqueued.
 #pragma once
 
 #include <cstddef>

@@ -15,9 +15,9 @@
 ///
 /// A model has a `name`, and three static functions: `refuses_types<Executor, Call>()`, a constant expression;
 /// `refuses(exec, call)`; and `run(exec, call)`, which is compiled only for types that are not refused. The same
-/// functions answer explain() (exec/explain.hpp). Where all models refuse, the portable program runs, which a line on
-/// stderr says once for each type of call, or, if the executor refuses_slower_programs, the call throws slower_program.
-/// Both say why.
+/// functions answer explain() (exec/explain.hpp). Where all models refuse, the portable program runs, and a line on
+/// stderr says so once for each type of call. If the executor refuses_slower_programs, the call throws slower_program
+/// instead. The line and the exception say why.
 #pragma once
 
 #include <atomic>
@@ -121,7 +121,7 @@ bool try_model(Exec const& exec, Call const& call, refused_list<Most>& refused) 
   }
 }
 
-/// Says on stderr that a portable program runs, once for each type of call: nobody has to search for what is slow.
+/// Says on stderr, once for each type of call, that a portable program runs, and why.
 template <Executor Exec, class Call>
 void say_once(program_choice const& choice) {
   static std::atomic_flag was_said;

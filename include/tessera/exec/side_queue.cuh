@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `side_queue` for CUDA: a stream of its own, or one of the caller's, tied to the executor's stream by events. Only
-/// wait() waits on the host. It can be captured in a graph, where follow, mark and join of one piece of work belong
-/// into the same capture.
+/// wait() waits on the host. It can be captured in a graph; follow, mark and join of the same work must then be in the
+/// same capture.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `side_queue`: a second queue beside an executor, for work that may overlap with later work on the executor. For CUDA
-/// it is a stream (exec/side_queue.cuh, which this header includes where nvcc compiles). The one here is for executors
-/// whose work is done when run returns.
+/// it is a stream (exec/side_queue.cuh, which this header includes where nvcc compiles). The class in this header is
+/// for executors whose work is done when run returns.
 ///
 ///     side_queue<Executor> side(exec, 2);
 ///     side.follow();                             // what comes now on the side sees all that exec was given so far
@@ -11,9 +11,9 @@
 ///     side.join(0);                              // what comes now on exec sees all up to the mark
 ///
 /// side_queue<cuda> side(exec, stream, 2) is on a stream of the caller's.
-/// side_queue<Executor> side(exec, 2, true) goes first: where work of both could begin, the side's does. It is for work
-/// that takes few blocks and waits long, such as copies over a bus, and would wait for the other work's blocks to
-/// leave.
+/// side_queue<Executor> side(exec, 2, true) has priority: where work of both queues could begin, that of the side queue
+/// does. This is for work that takes few blocks and waits long, such as copies over a bus, and that would otherwise
+/// wait for the other work's blocks to end.
 #pragma once
 
 #include <tessera/concepts/executor.hpp>

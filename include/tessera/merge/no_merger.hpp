@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `no_merger` is for caches in which every layer is kept by itself: it makes a direction and a length of each vector,
-/// and merges none. Caches with another merger use it for layers that are in no pair.
+/// `no_merger`: the merger of caches that merge no layers: it makes a direction and a length of each vector, and merges
+/// no two vectors. Caches with another merger use it for layers that are in no pair.
 ///
 ///     tessera::no_merger const merger;
 ///     auto const weights = merger.mix({25.0, 0.0, 0.0});       // of a vector of length 5: {0.2, 0}

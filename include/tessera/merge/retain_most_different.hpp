@@ -12,8 +12,7 @@
 ///
 /// Every rule comes down to a threshold on the angle, which can be kept: later pairs are judged by it alone. So the
 /// rules `none` and `angle` choose the same tokens whether a cache is filled at once or token by token. With `range`
-/// and `fraction` this holds from where their threshold is known, and which angles the threshold follows from depends
-/// on how many tokens come first.
+/// and `fraction` this holds once their threshold is known, and the threshold depends on how many tokens come first.
 #pragma once
 
 #include <cstdint>
@@ -86,7 +85,7 @@ struct retain_most_different {
   }
 };
 
-/// The same for vectors that are whole tokens, of all heads together, as in the paper.
+/// The rule for vectors that hold all heads of a token together, as in the paper.
 struct retain_most_different_tokens : retain_most_different {
   static constexpr bool whole_tokens = true;  ///< all heads of a token are one vector
 };

@@ -86,7 +86,7 @@ struct norm_weighted_rule {
 /// the first and (1 - `share`) * W from the second; a restored vector has its own length and is that far off in angle.
 /// `Length` is the storage type of the kept lengths; with another `Magnitude` other factors are kept.
 ///
-/// Finite vectors longer than the largest float are restored to that length; an infinity or a NaN comes back as NaN.
+/// Finite vectors longer than the largest float are restored to that length; an infinity or a NaN is restored as NaN.
 template <class Length, class Magnitude = preserve_length>
 using slerp_merger = direction_merger<detail::spherical_rule, Length, Magnitude>;
 

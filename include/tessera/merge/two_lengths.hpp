@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Two lengths, which mergers of directions keep, and the lengths and the angle that follow from the products of a
-/// pair. Every backend gives the same bits.
+/// pair. Every executor gives the same bits.
 ///
 ///     tessera::pair_products const measured = ...;                          // of the vectors a and b
 ///     float const angle = tessera::angle_between(measured);                // 0 to pi

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Rotary position embeddings: pairs of channels turned by an angle that grows with the position of the token.
+/// Rotary position embeddings: pairs of channels are rotated by an angle that grows with the position of the token.
 ///
 ///     tessera::rotary_tables const tables(tessera::rotary_frequencies(10000.0, 128), 131072);   // on the host, once
 ///     auto const rotary = tables.embedding(tessera::rotary_pairs::halves);                       // views, by value

@@ -68,14 +68,14 @@ TESSERA_FN constexpr Number stored_not_below(float value) {
 ///
 /// The minimum is rounded down and the scale up, so that the codes reach all values of the group. encode() rounds to
 /// the nearest code, ties to even. Values beyond the range saturate, infinities too; NaN becomes code 0. With
-/// parameters in float a group of equal values comes back exactly. Magnitudes above 1.7e38, or above 65504 with
+/// parameters in float a group of equal values is restored exactly. Magnitudes above 1.7e38, or above 65504 with
 /// parameters in fp16, saturate, so that the width of a range is finite.
 ///
 /// Steps are never narrower than the smallest normal float, nor than the smallest Number, nor than 2^-21 of the largest
 /// magnitude: otherwise neighbouring codes would decode to the same float. The last matters only for groups far away
 /// from zero whose values differ in their last bits.
 ///
-/// Codes are the same on every backend. Decoded values may differ in the last bit, because a compiler may contract the
+/// Codes are the same on every executor. Decoded values may differ in the last bit, because a compiler may contract the
 /// product and the sum.
 template <int Bits, int Neighbours = 64, class Number = float>
 struct asymmetric_quantizer {

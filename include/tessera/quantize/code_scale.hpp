@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The scale of a group of values that small codes stand for, and its reciprocal; the same bits on every backend.
+/// The scale of a group of quantized values, and its reciprocal, with the same bits on every executor.
 ///
 ///     auto const fitted = tessera::fit_scale(largest, 127.0F);          // largest magnitude -> code 127
 ///     int const code = tessera::nearest_code(value * fitted.reciprocal, -127, 127);

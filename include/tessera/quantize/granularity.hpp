@@ -30,8 +30,8 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Every `Tokens` neighbouring tokens have `Groups` groups. Runs of `Neighbours` tokens belong to these groups in turn.
-/// `whole_tensor` means that all tokens of a head are one group.
+/// Every `Tokens` neighbouring tokens have `Groups` groups. Runs of `Neighbours` tokens belong to these groups
+/// round-robin. `whole_tensor` means that all tokens of a head are one group.
 template <int Tokens, int Groups = 1, int Neighbours = 1>
 struct token_groups {
   static_assert(Tokens >= 0 && Groups > 0 && Neighbours > 0 && Tokens % (Groups * Neighbours) == 0,

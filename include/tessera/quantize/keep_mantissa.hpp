@@ -39,7 +39,7 @@ struct keep_mantissa {
   static constexpr int kept_bits = K;                      ///< bits of the mantissa that are kept
   static constexpr mantissa_rounding rounding = Rounding;  ///< how the other bits are rounded away
 
-  /// Whether values of `T` come back bit for bit.
+  /// Whether values of `T` are restored bit for bit.
   template <class T>
   static constexpr bool is_lossless = K == scalar_traits<T>::mantissa_bits;
 
@@ -58,9 +58,9 @@ struct keep_mantissa {
     }
   }
 
-  /// The same as quantize, for the value divided by 1 + normalizer / 256, rounded once. The quotient of a value below
-  /// twice the smallest normal number may be subnormal. Then the bound is absolute: 2^-K of the smallest normal number
-  /// after restore_normalized.
+  /// Does what quantize does, for the value divided by 1 + normalizer / 256, rounded once. The quotient of a value
+  /// below twice the smallest normal number may be subnormal. Then the bound is absolute: 2^-K of the smallest normal
+  /// number after restore_normalized.
   template <class T>
   TESSERA_FN static constexpr kept_value quantize_normalized(std::uint32_t bits, std::uint32_t normalizer,
                                                              std::uint32_t random = 0) {

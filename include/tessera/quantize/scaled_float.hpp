@@ -40,7 +40,7 @@ struct scaled_float_params {
 /// (quantize/granularity.hpp), it says which tokens of an attention head share one, and `group` is then whole_tensor.
 ///
 /// encode() rounds to the nearest code, ties to even. Values beyond the range saturate, infinities too; NaN stays NaN.
-/// Codes are the same on every backend.
+/// Codes are the same on every executor.
 template <class T, auto Grouping = whole_tensor>
 struct scaled_float_quantizer {
   static_assert(std::is_same_v<T, float8_e4m3> || std::is_same_v<T, float8_e5m2> || std::is_same_v<T, float16>,

@@ -35,7 +35,7 @@ struct symmetric_params {
 /// granularity (quantize/granularity.hpp), it says which tokens do, and `group` is then whole_tensor.
 ///
 /// encode() rounds to the nearest code, ties to even. Values beyond the range saturate, infinities too; NaN becomes 0.
-/// Codes are the same on every backend.
+/// Codes are the same on every executor.
 template <int Bits, auto Grouping = 64>
 struct symmetric_quantizer {
   static_assert(Bits == 8 || Bits == 4, "tessera: symmetric_quantizer has 8 or 4 bits");

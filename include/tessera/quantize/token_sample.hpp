@@ -7,9 +7,9 @@
 ///
 /// The sample has one token of every `step`. The step is a power of two and so short that the sample has 512 tokens or
 /// more: sequences of fewer than 1024 tokens are taken whole. In step i the sample takes token 11 i mod step, so that
-/// it meets all places of a pattern alike that repeats every 2, 4, 8 or 16 tokens, as columns of images and rotary
-/// embeddings may. A remainder shorter than a step has no token in the sample. The sample depends on the sequence's
-/// length alone: it is the same on every executor, and whatever else is in the batch.
+/// it takes equally many tokens from each position of a pattern that repeats every 2, 4, 8 or 16 tokens, as columns of
+/// images and rotary embeddings may. A remainder shorter than a step has no token in the sample. The sample depends on
+/// the sequence's length alone: it is the same on every executor, and whatever else is in the batch.
 #pragma once
 
 #include <cstdint>

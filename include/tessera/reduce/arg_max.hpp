@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The place of the largest value: the first of equal values, in whatever order pieces are merged.
+/// The index of the largest value, or of the first of several equal ones, in whatever order partial results are merged.
 ///
 ///     tessera::arg_max_reducer<float> reducer;
 ///     auto best = reducer.identity();

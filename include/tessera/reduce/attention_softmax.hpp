@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// AttentionSoftmax: what attention asks of the softmax of a row of scores that come in pieces, and of the codes of its
-/// weights. Models: online_softmax<float> for codes of any quantizer, piecewise_linear_softmax for codes in e4m3.
+/// AttentionSoftmax: what attention requires of the online softmax of a row of scores, and of the codes of its weights.
+/// Models: online_softmax<float> for codes of any quantizer, piecewise_linear_softmax for codes in e4m3.
 ///
 ///     auto state = softmax.identity();
 ///     for (auto const& piece : pieces) {

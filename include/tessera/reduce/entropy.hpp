@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The entropy of a softmax together with its log-sum-exp, in one pass and in pieces.
+/// The entropy of a softmax together with its log-sum-exp, in one pass; partial results can be merged.
 ///
 ///     tessera::entropy_reducer<float> reducer;
 ///     auto state = reducer.identity();
@@ -56,7 +56,7 @@ struct entropy_reducer {
   }
 
  private:
-  /// The same sums, relative to another largest value.
+  /// The sums relative to another largest value.
   TESSERA_FN static state_type moved(state_type const& state, T largest) {
     if (state.largest == largest) {
       return state;

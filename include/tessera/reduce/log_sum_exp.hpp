@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The logarithm of the sum of exponentials, without overflow: the normaliser of a softmax, found in one pass and in
-/// pieces. The pieces of a long attention row, or of a vocabulary, merge to the same value.
+/// The logarithm of the sum of exponentials, without overflow: the normaliser of a softmax, found in one pass; partial
+/// results can be merged. The pieces of a long attention row, or of a vocabulary, merge to the same value.
 ///
 ///     tessera::lse_reducer<float> reducer;
 ///     auto state = reducer.identity();

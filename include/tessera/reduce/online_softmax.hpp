@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The softmax of a row of scores that come in pieces, while the vectors that it weighs are summed: the state that
-/// attention keeps of a row. Scores are in base 2: natural scores times log2(e).
+/// The online softmax of a row of scores, which arrive tile by tile, while the weighted vectors are summed: the state
+/// that attention keeps for a row. Scores are in base 2: natural scores times log2(e).
 ///
 ///     tessera::online_softmax<float> softmax;
 ///     auto state = softmax.identity();
@@ -16,9 +16,9 @@
 ///     float const lse = softmax.value(state);                  // natural: log of the sum of 2^score
 ///
 /// Weights are relative to a reference. The reference of a piece is the largest score of that piece, not of all so far,
-/// so that weights which are rounded to 8 bits use their whole range in every piece, whatever came before. But it is at
-/// most 64 below the largest score of all, a factor of 2^64, so that sums in fp32 cannot overflow. turn() gives the
-/// factor that moves earlier sums to the new reference; it may be greater than 1.
+/// so that weights which are rounded to 8 bits use their whole range in every piece, whatever the earlier scores are.
+/// But it is at most 64 below the largest score of all, a factor of 2^64, so that sums in fp32 cannot overflow. turn()
+/// gives the factor that moves earlier sums to the new reference; it may be greater than 1.
 #pragma once
 
 #include <type_traits>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `piecewise_linear_softmax`: online_softmax whose weights are e4m3 codes. One multiply-add makes a code of a score,
-/// without an exponential.
+/// `piecewise_linear_softmax`: an online softmax whose weights are e4m3 codes, each of which takes one multiply-add and
+/// no exponential.
 ///
 ///     tessera::piecewise_linear_softmax softmax;
 ///     auto state = softmax.identity();

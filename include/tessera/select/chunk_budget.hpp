@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `chunk_budget`: how many chunks a selector takes that wants a fixed number of chunks.
+/// `chunk_budget`: the number of chunks that a selector of a fixed number of chunks takes.
 ///
 ///     TESSERA_FN constexpr std::int64_t budget(std::int64_t candidates) const {
 ///       return chunk_budget(chunks, candidates);

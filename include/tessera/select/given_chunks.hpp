@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Selects the chunks that the caller gives for each key head of each step, for selections that are made elsewhere: by
-/// an index, by another layer, or by hand.
+/// Selects the chunks that the caller gives for each key head of each step, for selections that come from elsewhere,
+/// such as an index, another layer or a test.
 ///
 ///     using method = tessera::offloaded_cache<exact_keys, given_chunks<16>, keep_outliers<0>>;
 ///     method::decode(exec, side, cache, {queries, keys, values, {}, {.chunks = numbers}}, outputs, space);
 ///
-/// offload_tokens::given (algorithm/offloaded_cache/offloaded_cache_types.hpp) has the numbers, and says what they are
-/// checked for.
+/// offload_tokens::given (algorithm/offloaded_cache/offloaded_cache_types.hpp) holds the chunk numbers, and lists the
+/// faults that they are checked for.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Selects chunks of keys by two bits for each channel of each key. A chunk's score is that of its keys together, so a
-/// single key that matters is found among others, where a mean has it divided by their number.
+/// Selects chunks of keys by two bits for each channel of each key. A chunk's score takes each of its keys into
+/// account, so that a single important key is found; in a mean its part would be divided by the number of keys.
 ///
 ///     tessera::key_code_selector<8> selector{.chunks = 256};
 ///

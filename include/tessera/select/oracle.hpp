@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Selects the chunks that take most of the attention, by looking at all keys: the best that any selector of whole
-/// chunks could do, for comparisons. It reads all that a cache exists to avoid reading.
+/// chunks could do, for comparisons. It reads all the keys that a cache should avoid reading.
 ///
 ///     tessera::oracle_selector<8> selector{.chunks = 256};
 #pragma once

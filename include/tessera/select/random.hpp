@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Selects chunks at random, for each head and each position of a query anew, and the same ones each time: the baseline
-/// that every selector has to beat.
+/// Selects chunks at random, independently for each head and each position of a query, but the same chunks in each run:
+/// the baseline that every selector has to beat.
 ///
 ///     tessera::random_selector<8> selector{.chunks = 256, .seed = 7};
 #pragma once

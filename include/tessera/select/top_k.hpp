@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Finds the places of the highest scores.
+/// Finds the indices of the highest scores.
 ///
 ///     float const scores[] = {0.1F, 0.9F, 0.5F, 0.9F};
 ///     std::int64_t taken[2];

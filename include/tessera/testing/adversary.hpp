@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `testing::adversary`: an executor that is as unkind to programs as their rules allow, for tests of programs.
+/// `testing::adversary`: an executor that runs programs in the most adverse ways that their rules allow, for tests of
+/// programs.
 ///
 ///     testing::adversary exec{.seed = 7};
 ///     exec.run(program, tiles);         // the same results as on tessera::cpu, or the program is wrong
 ///
-/// Tiles come in any order, and so do lanes, anew in each loop; scratch and `per_lane` variables start with garbage.
-/// What one lane writes to scratch, the others see only after `group.sync()`. It throws `testing::broken_rule` when
-/// lanes write different values to one place between two syncs, when `variable[lane]` is not the variable of the lane
-/// that the loop visits, when a collective or a sync stands inside of a loop over lanes, and when such a loop is nested
-/// or left early.
+/// Tiles run in any order, and so do lanes, in another order in each loop; scratch and `per_lane` variables start with
+/// garbage. What one lane writes to scratch, the others see only after `group.sync()`. It throws `testing::broken_rule`
+/// when lanes write different values to one place between two syncs, when `variable[lane]` is not the variable of the
+/// lane that the loop visits, when a collective or a sync stands inside of a loop over lanes, and when such a loop is
+/// nested or left early.
 #pragma once
 
 #include <cstddef>

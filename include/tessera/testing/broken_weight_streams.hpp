@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Makes streams of weights that no encoder wrote from one that an encoder wrote. It changes data that decoders rely
-/// on, with checksums recomputed, so that the stream passes first checks.
+/// Makes damaged streams of weights from a valid one, for tests of decoders. It changes data that decoders rely on,
+/// with checksums recomputed, so that the stream passes first checks.
 ///
 ///     std::vector<std::byte> stream = ...;                      // valid
 ///     tessera::testing::break_weight_stream(stream, 17);        // the same changes for 17 on every machine

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `check_laws`: whether a primitive, ours or a user's, keeps the laws of its concept. It runs on the host and needs no
-/// test framework.
+/// `check_laws`: tests whether a primitive, of the library or of a user, keeps the laws of its concept. It runs on the
+/// host and needs no test framework.
 ///
 ///     using longest = ...;                                            // a user's own Reducer
 ///     auto const report = tessera::testing::check_laws<longest>({3, 1, 4, 1, 5});

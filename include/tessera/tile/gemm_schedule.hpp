@@ -43,7 +43,7 @@ struct dense_schedule {
 /// The schedule of some tiles, each over some of the depth. Its lists are in memory where the product runs: on a GPU,
 /// the device's.
 struct listed_schedule {
-  gemm_work_item const* items;  ///< the work items, of which there are count()
+  gemm_work_item const* items;  ///< count() work items
   std::int32_t item_count;      ///< how many work items there are
   std::int32_t const* list;     ///< numbers of k-tiles, to which work items refer
 

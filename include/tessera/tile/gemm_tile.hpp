@@ -12,9 +12,9 @@
 ///     M::each(group, sums, visit);                             // visit(row, column, sum), which may change the sum
 ///     M::each_pair(group, sums, totals, visit);                // visit(row, column, sum, total): scale, add, correct
 ///
-/// This header has plain arrays, for groups whose lanes one thread plays. tile/cuda/gemm_tile.cuh has the same product
-/// by mma.sync for groups of CUDA threads. nvcc includes it from here; under NVRTC it must be included by name.
-/// (wgmma's tiles are too large to be loaded by hand: program/gemm/gemm_cooperative.cuh.)
+/// This header has plain arrays, for groups whose lanes are executed by one thread. tile/cuda/gemm_tile.cuh has the
+/// same product by mma.sync for groups of CUDA threads. nvcc includes it from here; under NVRTC it must be included by
+/// name. (For wgmma see program/gemm/gemm_cooperative.cuh.)
 #pragma once
 
 #include <cstdint>

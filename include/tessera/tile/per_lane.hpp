@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `per_lane<T, Group>`: a variable that each lane of a group has for itself. It is an array when one thread plays all
-/// lanes, and a register when each lane is a thread.
+/// `per_lane<T, Group>`: a variable of which each lane of a group has its own copy. It is an array when one thread
+/// executes all lanes, and a register when each lane is a thread.
 ///
 ///     per_lane<float, Group> largest;
 ///     for (int lane : group) { largest[lane] = values(which, lane); }

@@ -68,7 +68,7 @@ struct row_schedule {
     return made.of_places(0, columns);
   }
 
-  /// The same schedule for the places from `first` to `end` - 1 of all rows.
+  /// This schedule restricted to the places from `first` to `end` - 1 of all rows.
   [[nodiscard]] constexpr row_schedule of_places(std::int32_t first, std::int32_t end) const {
     constexpr std::int32_t more_bands = 3;
     std::int32_t const fewest = max(divide_up(rows, workers), 1);

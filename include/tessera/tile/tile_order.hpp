@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `tile_order`: the order in which a matrix's tiles are computed: bands of a few rows of tiles, each walked column
-/// after column. So tiles that are computed at the same time share rows and columns of the operands, which then come
-/// out of a cache.
+/// after column. So tiles that are computed at the same time share rows and columns of the operands, which are then
+/// read from a cache.
 ///
 ///     tile_order const order{.rows = 32, .columns = 32, .band = 8};
 ///     order.at(9);                                      // row 1, column 1

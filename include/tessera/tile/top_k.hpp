@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Finds the places of the largest scores with all lanes of a group: by the digits of the scores, from the highest on,
-/// with counters in scratch. It gives the same answer as `top_k` in select/top_k.hpp, on every executor.
+/// Finds the indices of the largest scores with all lanes of a group, by radix selection with counters in scratch. It
+/// gives the same answer as `top_k` in select/top_k.hpp, on every executor.
 ///
 ///     struct keys {                                          // of place i; 0: not to be taken
 ///       array_view<float const> scores;
@@ -8,8 +8,8 @@
 ///     };
 ///     auto const taken = top_k(group, keys{scores}, scores.size(), 256, scratch.digits, write);   // write(rank, i)
 ///
-/// It takes five passes over the keys, which may be computed anew each time, and no memory but the counters, however
-/// many scores there are. Most scores have the same few exponents, so that neighbouring lanes would often add to one
+/// It takes five passes over the keys, which may be computed again in each pass, and no memory but the counters, for
+/// any number of scores. Most scores have the same few exponents, so that neighbouring lanes would often add to one
 /// counter and wait for each other. So each of 32 neighbours has its own counters.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The places on and above the diagonal of a square of tiles, row after row: the tiles of a symmetric matrix that must
+/// The tiles on and above the diagonal of a square matrix of tiles, row by row: those of a symmetric matrix that must
 /// be computed.
 ///
 ///     triangle_place const place = place_in_triangle(4, 3);       // {1, 2}: after (0, 0) (0, 1) (0, 2) (1, 1)

@@ -5,7 +5,8 @@
 ///     matrix_view<bfloat16 const> const weights = managed->dl_tensor;   // throws unless rank, type and packing fit
 ///
 /// Null strides mean row-major, as in old producers; `byte_offset` is honoured; strides are in elements and may be
-/// negative. The tensor's device is not looked at: whoever runs a program on the view knows where its data must lie.
+/// negative. The tensor's device is not checked: the caller must run programs on the view only where they can read its
+/// data.
 #pragma once
 
 #include <cstddef>

@@ -227,7 +227,7 @@ struct view {
     return part;
   }
 
-  /// The same elements with two dimensions exchanged.
+  /// A view of the same elements with two dimensions exchanged.
   [[nodiscard]] TESSERA_FN constexpr view transposed(int a = 0, int b = Rank - 1) const {
     view turned = *this;
     turned.extents[a] = extents[b];

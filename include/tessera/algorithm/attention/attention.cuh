@@ -4,17 +4,17 @@
 /// attention.hpp includes this header where nvcc compiles: call attention as on the CPU, with a tessera::cuda executor.
 /// No call waits or allocates. Quantization: quantized_attention.cuh.
 ///
-/// On sm_90a attention runs by warpgroups and TMA (program/attention/quantized_forward.cuh) over codes of 8 or 4 bits
-/// per_thread, in bytes, and values in e4m3, to bfloat16 or float16, for softmaxes that have lane_weights
-/// (program/attention/lane_weights.cuh). Calls with a bias or lists of tiles (of 64 queries, fewer than a block of the
-/// program has) are left to the portable programs. There are programs of 64, 128 and 256 channels; a call takes the
-/// next one that is large enough, so that 80 channels take as long as 128. The device reads the lengths of sequences,
-/// once for each block of queries; blocks behind the last query only write zeros. Several multiprocessors split the
-/// keys of the last blocks of queries, or of all blocks if they are few, so that all have work until the end.
-/// Log-sum-exps are sums of what the codes of weights stand for, by which results are divided, and so the right ones to
-/// merge results by. That holds for all programs with piecewise_linear_softmax. With online_softmax they, and what a
-/// sink leaves of results, are within 0.061 (log(17 / 16)) of those of the portable program, and usually within 0.03 /
-/// sqrt(keys that matter).
+/// On sm_90a a kernel with wgmma and TMA (program/attention/quantized_forward.cuh) runs attention over codes of 8 or 4
+/// bits with per_thread scales, one code in a byte, and values in e4m3, with results in bfloat16 or float16, for
+/// softmaxes that have lane_weights (program/attention/lane_weights.cuh). Calls with a bias or a list of tiles run in
+/// the portable programs, because a listed tile has 64 queries, fewer than a block of the kernel. There are programs of
+/// 64, 128 and 256 channels; a call takes the next one that is large enough, so that 80 channels take as long as 128.
+/// The device reads the lengths of sequences, once for each block of queries; blocks behind the last query only write
+/// zeros. Several multiprocessors share the keys of the last blocks of queries, or of all blocks if there are few, so
+/// that all multiprocessors have work until the end. Log-sum-exps are computed from the decoded codes of weights, by
+/// whose sum results are divided, so that results can be merged by them. With piecewise_linear_softmax this is so in
+/// all programs. With online_softmax the log-sum-exps, and the factor by which a sink reduces results, are within 0.061
+/// (log(17 / 16)) of those of the portable program, and usually within 0.03 / sqrt(keys that matter).
 ///
 /// On sm_90 sequences of up to 16 queries over such codes, without a bias or lists of tiles, take one read of keys and
 /// values for all query heads that share them (program/attention/quantized_decode.cuh). Everything else runs in the
@@ -46,7 +46,7 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Channels of the program that takes the call: 64, 128 or 256, the next that is large enough.
+/// The number of channels of the program for the call: the smallest of 64, 128 and 256 that is large enough.
 inline int program_channels(attention_shape const& s) {
   return s.channels > 128 ? 256 : s.channels > 64 ? 128 : 64;
 }
@@ -106,7 +106,7 @@ inline attention_work_cost cost_without_mask(attention_shape const& s) {
   return {schedule, key_band{}, queries, static_cast<std::int32_t>(s.keys), rows};
 }
 
-/// Whether it pays to split the keys of few work items. False for shapes that have no queries or not
+/// Whether splitting the keys of few work items saves time. False for shapes that have no queries or not
 /// has_room_for_warpgroups().
 inline bool has_long_work_items(attention_shape const& s) {
   constexpr attention_split_policy policy = policy_of<attention_split_tuning>(900);
@@ -114,7 +114,7 @@ inline bool has_long_work_items(attention_shape const& s) {
          cost_without_mask(s)(0) > policy.least + policy.split + policy.merging;
 }
 
-/// Floats of memory for as many splits as there may be, whatever the mask is.
+/// How many floats of memory the largest number of splits takes, for any mask.
 inline std::int64_t floats_of_work_splits(attention_shape const& s, int multiprocessors) {
   using slots = typename attention_split_output::slots_type;
   constexpr attention_split_policy policy = policy_of<attention_split_tuning>(900);
@@ -374,7 +374,8 @@ struct quantized_forward_model {
   static constexpr refusal refuses_types() {
     return detail::refuses_types_of_attention<Exec, Call>();
   }
-  /// A call whose queries have no codes yet is taken: codes_queries() has asked before it was given these.
+  /// A call whose queries have no codes yet is taken: forward() passes queries only if codes_queries() has said that
+  /// the program makes their codes.
   template <class Architectures, class Method, class T>
   static refusal refuses(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
     return call.queries.data != nullptr ? refusal{} : refuses_codes(exec, call);

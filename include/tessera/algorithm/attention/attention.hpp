@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `attention`: attention over queries, keys and values that are quantized on the way, or were quantized before.
+/// `attention`: attention over queries, keys and values that are quantized in the call, or were quantized before.
 ///
 ///     #include <tessera/algorithm/attention/attention.hpp>
 ///     #include <tessera/quantize/granularity.hpp>
@@ -54,17 +54,17 @@ struct attention_call {
   sequence_lengths query_lengths = {};   ///< queries of each sequence; null: all are whole
   sequence_lengths key_lengths = {};     ///< keys of each sequence; null: all are whole
   array_view<float const> sinks = {};    ///< a score for each query head, or null
-  Bias bias = {};                        ///< added to scores, natural
+  Bias bias = {};                        ///< added to scores, before exp()
   attention_block_list block_list = {};  ///< which tiles of keys are seen; null: all
   attention_partials<typename Method::softmax::state_type> partials = {};  ///< memory for splits of the keys, or null
-  /// Where queries and results of sequences begin.
+  /// Where the queries and the results of each sequence begin, if sequences are packed.
   sequence_starts query_starts = {};
   /// Memory by which programs hand out work items; null: the portable one runs.
   array_view<std::uint32_t> counters = {};
   array_view<float> work_splits = {};  ///< memory for work items that several groups share; null: none is shared
-  bool has_cleared_counters = false;   ///< whether `counters` are zero when what is enqueued here begins
-  /// Queries whose codes the program makes itself, which forward() sets if codes_queries() has said that the program
-  /// can; null, as users' calls have them: `heads` has their codes.
+  bool has_cleared_counters = false;   ///< whether `counters` are zero when the enqueued programs begin
+  /// Queries whose codes the program makes itself. forward() sets them if codes_queries() says that the program can.
+  /// Null, as in users' calls: `heads` has the codes of queries.
   head_view<T const> queries = {};
   float query_factor = 0;  ///< what the scales of these queries are multiplied by after codes are made
 
@@ -142,7 +142,7 @@ std::int64_t floats_of_work_splits(Exec const&, quantized_regions<Method> const&
 /// of values, which may be smoothed, and of the softmax's weights, whose scale is fixed: float8_quantizer,
 /// scaled_float_quantizer<float16> or symmetric_quantizer<8>. Products of 8-bit floats have tensor cores from sm_89 on;
 /// before, the portable program widens them to fp16 (tile/cuda/gemm_tile.cuh). On sm_90 their sums keep about 13 bits
-/// of mantissa (tile/gemm_operand.hpp), beside codes of 4.
+/// of mantissa (tile/gemm_operand.hpp), and e4m3 codes have 4.
 template <ScoreQuantizer QK, ScaleQuantizer PV, AttentionSoftmax<PV> Softmax = online_softmax<float>>
 struct attention {
   static_assert(!is_smoothed_by<block_mean, PV>, "tessera: values are smoothed by the mean of all tokens");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `attention_score`: measures how well quantized attention does on a layer, on a user's own data. `layers_in_need`
+/// `attention_score`: measures the accuracy of quantized attention on a layer, with a user's own data. `layers_in_need`
 /// tells which layers should have more bits than others.
 ///
 ///     auto const plan = attention_score::plan_measure(exec, shape);    // the shape of attention

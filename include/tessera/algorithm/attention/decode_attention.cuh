@@ -2,7 +2,8 @@
 /// Attention of a few queries over keys and values that are not quantized, on CUDA devices.
 ///
 /// decode_attention.hpp includes this header where nvcc compiles: run a call as on the CPU, with a tessera::cuda
-/// executor. On sm_90 TMA and mma.sync do it (program/attention/decode_dense.cuh), for 64, 128 or 256
+/// executor. On sm_90 a kernel with TMA and mma.sync (program/attention/decode_dense.cuh) runs calls with 64, 128 or
+/// 256
 /// channels of bfloat16 or float16 in rows that begin at multiples of 16 bytes, and heads that lie one behind the other
 /// or side by side; eight rows of the query heads of a key head share a read. Otherwise the portable program runs.
 #pragma once

@@ -8,8 +8,8 @@
 ///     tessera::decode_attention::forward(exec, inputs, {.is_causal = true}, attention_outputs<bfloat16>{result},
 ///                                        tessera::workspace(plan, memory));
 ///
-/// Scores, sums and weights are in fp32, and results do not depend on the machine, but on the program that runs:
-/// explain() says which one it is (exec/explain.hpp). No call waits or allocates.
+/// Scores, sums and weights are in fp32, and results depend on the program that runs, but not on the machine: explain()
+/// says which program runs (exec/explain.hpp). No call waits or allocates.
 #pragma once
 
 #include <cstdint>
@@ -93,7 +93,7 @@ struct decode_attention {
 
   /// Enqueues attention. Of the options, softmax_scale and is_causal may be set. Throws shape_error or value_error for
   /// arguments that do not fit together. Lists of lengths and blocks are read where the executor runs: lengths are cut
-  /// to what there is room for, and numbers of blocks must be right.
+  /// to the tokens that there is room for, and block numbers are not checked.
   template <Executor Exec, class T, class Result = T>
   static void forward(Exec const& exec, decode_attention_inputs<T> const& in, attention_options const& options,
                       attention_outputs<Result> const& out, workspace const& space) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The splits of the keys for decoding. `decode_regions` is memory for as many as keep any machine busy.
-/// `decode_partials` chooses how many of them a device uses: so many that all its thread blocks have work until the
-/// end, at the least cost of merging splits.
+/// The splits of the keys for decoding. `decode_regions` plans memory for as many splits as keep any machine busy.
+/// `decode_partials` chooses how many of them a device uses: enough that all its thread blocks have work until the end,
+/// but few enough that merging them is cheap.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Into how many splits (shares) the tokens of a sequence are divided, each for a group that takes `rows` rows of the
-/// query heads of a key head: enough for any machine, but none of fewer than `least_tokens`. The number does not depend
-/// on the machine, so that results do not depend on it either.
+/// The number of splits into which the tokens of a sequence are divided. Each is for a group that takes `rows` rows of
+/// the query heads of a key head: enough for any machine, but none of fewer than `least_tokens`. The number does not
+/// depend on the machine, so that results do not depend on it either.
 [[nodiscard]] inline std::int64_t decode_splits(char const* where, attention_shape const& s, std::int64_t rows = 16,
                                                 std::int64_t least_tokens = 256) {
   constexpr std::int64_t enough_groups = 1024;
@@ -73,9 +73,9 @@ struct decode_regions {
   }
 };
 
-/// Memory for the number of splits that costs least, at most as many as `memory` has room for; null for one split.
-/// `tokens`: how many keys a thread block takes at a time; `blocks`: how many blocks run at a time; `rows`: how many
-/// rows of queries a block takes.
+/// The part of `memory` for the number of splits with the least cost; null for one split. `tokens`: how many keys a
+/// thread block takes at a time; `blocks`: how many blocks run at a time; `rows`: how many rows of queries a block
+/// takes.
 template <class State>
 [[nodiscard]] attention_partials<State> decode_partials(attention_shape const& s,
                                                         attention_partials<State> const& memory, std::int64_t tokens,

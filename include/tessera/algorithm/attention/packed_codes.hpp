@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Packs codes of a 4-bit method that lie in bytes, two to a byte, and widens them again. So an engine keeps the codes
-/// of keys in half a byte a channel and attends over them by the programs for sm_90a, which multiply bytes. A method
-/// whose codes are two_to_a_byte has nothing to pack (quantize/two_to_a_byte.hpp).
+/// Packs codes of a 4-bit method that lie in bytes, two to a byte, and widens them again. With it an engine can keep
+/// the codes of keys in half a byte for each channel and still use the programs for sm_90a, which multiply bytes. A
+/// method whose codes are two_to_a_byte needs no packing (quantize/two_to_a_byte.hpp).
 ///
 ///     pack_int4_codes(exec, heads.keys.codes, packed);        // packed: head_view<int4x2>, half as many channels
 ///     widen_int4_codes(exec, packed, heads.keys.codes);       // before attention, which multiplies bytes

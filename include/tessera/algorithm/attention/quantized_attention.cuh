@@ -6,10 +6,10 @@
 /// rows that begin at multiples of 16 bytes. The first launch reads keys and values, or samples of them, and summarizes
 /// tiles of 128 tokens (program/attention/channel_statistics.cuh). The second merges the tiles of each head
 /// (attention/detail/finish_channel_statistics.cuh). The third reads everything and writes codes
-/// (attention/quantize_heads.cuh). Where values were sampled, a fourth makes the codes of heads again that had values
-/// without room (attention/detail/quantize_heads_again.cuh); for other heads it reads one word and ends. There are
-/// programs of 64, 128 and 256 channels; a call takes the next one that is large enough. Everything else runs in the
-/// portable programs.
+/// (attention/quantize_heads.cuh). Where values were sampled, a fourth recomputes the codes of heads in which values
+/// exceeded the range of their sample (attention/detail/quantize_heads_again.cuh); for other heads it reads one word
+/// and ends. There are programs of 64, 128 and 256 channels; a call takes the next one that is large enough. Everything
+/// else runs in the portable programs.
 ///
 /// H200, 8 x 16 heads of 4096 tokens of 128 channels, with samples: 155 us; inputs read once and codes written once
 /// would take 142 us at the rate of a copy. The third launch takes 141 us, the first 13 us (1/8 of keys and values;
@@ -19,7 +19,7 @@
 ///
 /// Without samples: 202 us. A kernel that only reads as many bytes as the first launch takes 62 us, and launching a
 /// kernel 3 us. The L2 hint takes 3 us off the first launch, and adds 13 us to the third. Sections of heads that are
-/// summarized and then encoded while they are in L2, by launches of their own, take 242 us with sections of 32 MiB, 254
+/// summarized and then encoded while they are in L2, by separate launches, take 242 us with sections of 32 MiB, 254
 /// with 16 and 443 with 4, since each waits 4 us or more for its summaries. The third launch with 3 thread blocks a
 /// multiprocessor instead of 4: 202 us; with 96 channels, where lanes are idle, 160 us instead of 155.
 #pragma once

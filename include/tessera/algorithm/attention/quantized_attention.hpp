@@ -190,7 +190,7 @@ struct quantized_regions {
   [[nodiscard]] std::int64_t key_heads() const { return shape.batch * shape.key_heads; }
 };
 
-/// All regions of the workspace: beside codes, scales and means those in which programs leave results for each other.
+/// All regions of the workspace: codes, scales and means, and the intermediate results of programs.
 template <class Method>
 struct quantization_regions : quantized_regions<Method> {
   /// Codes, scales and means.
@@ -200,7 +200,7 @@ struct quantization_regions : quantized_regions<Method> {
   region<channel_summary> key_summaries;    ///< summaries of blocks of 128 keys
   region<channel_summary> value_summaries;  ///< summaries of blocks of 128 values
   region<float> value_reciprocals;          ///< reciprocals of channels' scales
-  region<std::uint32_t> values_beyond;      ///< for channels, then heads: what has no room in the scale of a sample
+  region<std::uint32_t> values_beyond;      ///< flags of channels, then heads: have values beyond a sample's range
   region<channel_summary> query_summaries;  ///< summaries of blocks of 64 queries
   region<float> query_means;                ///< means of blocks of 64 queries
   region<std::uint32_t> magnitudes;         ///< largest magnitudes of query heads, then of key heads
@@ -309,7 +309,7 @@ struct quantize_call {
   workspace const& space;                      ///< the workspace of these regions
   Functions functions = {};                    ///< functions through which queries and keys are read
 
-  /// The same call for the programs that read queries and keys as they are.
+  /// This call with functions that read queries and keys as they are stored.
   [[nodiscard]] quantize_call<Method, T> without_functions() const {
     static_assert(has_plain_inputs);
     return {shape, softmax_scale, in, out, places, space};

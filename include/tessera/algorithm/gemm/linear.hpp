@@ -56,7 +56,7 @@ void run_portably(Exec const& exec, linear_problem<Operand, Output, Map> const& 
 template <class Operand>
 struct linear {
   using value_type = typename gemm_operand<Operand>::value_type;
-  /// Inputs and weights: elements of type Operand, float for tf32.
+  /// Views of inputs and weights, with elements of type Operand, or float for tf32.
   using operands = matrix_view<value_type const>;
 
   /// Enqueues outputs = inputs weights^T. Throws shape_error for extents that do not fit together. The call neither

@@ -4,8 +4,8 @@
 /// whose state has at most 400 bytes and for all operands but float (linear_loss::is_for_warpgroups says so), the
 /// backward pass for operands of 16 bits. Otherwise the portable programs run, with mma.sync.
 ///
-/// Reducers of the library take in a logit with a few instructions, others by their push() (row_fold.hpp). Times on an
-/// H200, bf16, 8192 tokens, medians of calls in turn with those of lse_reducer<float>, as multiples of its time:
+/// Reducers of the library take a few instructions for each logit, others call their push() (row_fold.hpp). Times on an
+/// H200, for bf16 and 8192 tokens, as multiples of the time of lse_reducer<float> (medians of alternating calls):
 ///
 ///     V, D                                         128256, 4096            256000, 2304
 ///                                                  forward   both passes   forward   both passes
@@ -13,10 +13,11 @@
 ///     log-sum-exp and a user's top 4, 48 bytes     1.005                   1.316     1.070
 ///     log-sum-exp and a user's own entropy         1.35                    1.89                  (a prototype's)
 ///
-/// The last one's push() takes two exponentials. States of more than about 72 bytes do not fit into registers.
+/// The push() of the last Reducer computes two exponentials. States of more than about 72 bytes do not fit into
+/// registers.
 ///
 /// linear_loss.hpp includes this header where nvcc compiles: call linear_loss as on the CPU, with a tessera::cuda
-/// executor. No call waits or allocates. The programs for warpgroups multiply tokens without a label, too.
+/// executor. No call waits or allocates. The programs for warpgroups also compute the logits of tokens without a label.
 #pragma once
 
 #include <cstdint>
@@ -57,8 +58,8 @@ refusal refuses_loss_operands(matrix_view<T const> hidden, matrix_view<T const> 
 }
 
 /// The launches of a forward pass that leaves marks: one for each part of the vocabulary. Between launches the workers
-/// that share a row learn from each other what they have seen of it. Parts grow, and are rounded up to what keeps all
-/// workers busy. Without marks there is one launch.
+/// that share a row exchange what they know of its log-sum-exp. Parts grow, and are rounded up so that all workers are
+/// busy. Without marks there is one launch.
 struct loss_launches {
   static constexpr int most = 8;
   row_schedule schedules[most];

@@ -49,7 +49,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What the program that reduced the rows of logits has left in memory.
+/// What the program that reduced the rows of logits has written to memory beside the states.
 struct loss_tiles_results {
   std::int64_t states;  ///< the number of states of each row, at most as many as there is room for
   loss_marks marks;     ///< the marks that were made, to be checked; null if none were made
@@ -61,14 +61,15 @@ template <LogitReducer Statistics>
 inline constexpr warpgroup_gemm_policy warpgroup_loss_policy =
     warpgroup_loss_tuning{}.beside(sizeof(loss_row_memory<typename Statistics::state_type>));
 
-/// Whether sm_90a's program exists for a Tile and a Reducer: operands are not float, and shared memory has room for
-/// enough pipeline stages beside the states of rows. A state may have 400 bytes.
+/// Whether there is a program for sm_90a for a Tile and a Reducer: operands must not be float, and shared memory must
+/// have room for enough pipeline stages beside the states of rows, which may have up to 400 bytes each.
 template <class Tile, LogitReducer Statistics>
 inline constexpr bool reduces_on_warpgroups =
     !std::is_same_v<typename loss_tile<Tile>::operand_name, float> &&
     warpgroup_loss_policy<Statistics>.stages >= warpgroup_loss_tuning::fewest_stages;
 
-/// The reduction of rows of logits, as run() takes it. Programs may leave marks and softmaxes where they are wanted.
+/// The reduction of rows of logits, as run() takes it. Programs may also write marks and softmaxes for the backward
+/// pass, if there is memory for them.
 template <class Tile, LogitReducer Statistics, LogitMap Map = identity_logits>
 struct logit_reduction {
   /// The tile of logits.
@@ -81,7 +82,7 @@ struct logit_reduction {
   loss_tiles<Tile, Statistics, Map> portable;  ///< the portable program with the operands
   loss_marks marks;                            ///< memory for marks, or null
   kept_softmaxes<value_type> kept;             ///< memory for softmaxes, or null
-  loss_tiles_results* results;                 ///< on the host; the call writes what its program leaves
+  loss_tiles_results* results;                 ///< on the host; the call describes there what its program has written
 };
 
 /// Enqueues the reduction by the portable program; run() (exec/run.hpp) may have a faster one.
@@ -94,8 +95,8 @@ void run_portably(Exec const& exec, logit_reduction<Tile, Statistics, Map> const
 /// The loss and its gradients. Tile: gemm_tile<T, shape<m, n, k>> with m and n of 64 or 128, the tile that a group
 /// computes at a time. Statistics: any LogitReducer, which is paired with an lse_reducer<float> unless it has a
 /// log-sum-exp. entropy_reducer<float> gives entropies, arg_max_reducer<float> predictions, sum_reducer<float> smoothed
-/// labels; paired_reducer joins them. Filter: gradient_filter, a number. Map: a LogitMap, which logits go through; its
-/// numbers are among the inputs.
+/// labels; paired_reducer joins them. Filter: a gradient_filter. Map: a LogitMap, which changes logits before the
+/// softmax; its object is among the inputs.
 template <class Tile, LogitReducer Statistics = lse_reducer<float>,
           class Filter = gradient_filter_for<typename loss_tile<Tile>::value_type>, LogitMap Map = identity_logits>
 struct linear_loss {
@@ -108,12 +109,12 @@ struct linear_loss {
   template <class Label>
   using inputs = linear_loss_inputs<value_type, Label, Map>;
 
-  /// Whether forward() runs by warpgroups on sm_90a where TMA can load the operands: see reduces_on_warpgroups. If not,
-  /// the portable program runs, which takes about 17 times as long.
+  /// Whether forward() runs by warpgroups on sm_90a where TMA can load the operands: see reduces_on_warpgroups.
+  /// Otherwise the portable program runs, which takes about 17 times as long.
   static constexpr bool is_for_warpgroups = reduces_on_warpgroups<Tile, reducer_type>;
 
-  /// The workspace that forward() needs alone; plan_backward() makes one for both passes. Throws shape_error or
-  /// value_error for extents or options that no call takes.
+  /// The workspace of forward() alone; plan_backward() plans one for both passes. Throws shape_error or value_error for
+  /// extents or options that no call takes.
   template <Executor Exec>
   static workspace_plan plan_forward(Exec const&, linear_loss_shape const& shape,
                                      linear_loss_options const& options = {}) {
@@ -123,9 +124,10 @@ struct linear_loss {
   }
 
   /// Enqueues the loss. exec.wait() reports a label outside of the vocabulary. Throws shape_error or value_error for
-  /// arguments that do not fit together. In a workspace of plan_backward() the forward pass may leave marks of the
-  /// entries that matter to backward(), or softmaxes. finish(row, token, state) is called where the executor runs, once
-  /// for each token with a label, with the state that `Statistics` has of the token's logits; rows count these tokens.
+  /// arguments that do not fit together. In a workspace of plan_backward() the forward pass may also mark the entries
+  /// that matter to backward(), or keep softmaxes for it. finish(row, token, state) is called where the executor runs,
+  /// once for each token with a label, with the state of `Statistics` after all of the token's logits; `row` counts the
+  /// tokens with a label.
   template <Executor Exec, class Label = std::int64_t,
             RowFinish<typename Statistics::state_type> Finish = keep_no_state>
   static void forward(Exec const& exec, inputs<Label> const& in, linear_loss_options const& options,
@@ -184,7 +186,7 @@ struct linear_loss {
     exec.run(stamp_loss<value_type, Label>{stamp, samples_of(in), space[regions.stamp]}, 1);
   }
 
-  /// The one workspace that forward() and then backward() need, both with these options. Gradient: see
+  /// The workspace that forward() and then backward() share; both must have these options. Gradient: see
   /// linear_loss_gradients. Throws as plan_forward() does.
   template <class Gradient = value_type, Executor Exec>
   static workspace_plan plan_backward(Exec const& exec, linear_loss_shape const& shape,
@@ -196,11 +198,12 @@ struct linear_loss {
         .plan;
   }
 
-  /// Enqueues the gradients of a loss, after forward() with the same inputs, options and workspace. What forward()
-  /// wrote stays as it is, so that backward() may be called again, except for kept softmaxes (see workspace_budget):
-  /// after these forward() must run again before the next backward(). If the workspace holds another forward() or none,
-  /// or its softmaxes are used up, gradients are NaN and exec.wait() throws value_error (program/loss/stamp.hpp); then
-  /// forward() must run again. `upstream`: gradients of the final result by the outputs of forward().
+  /// Enqueues the gradients of a loss, after forward() with the same inputs, options and workspace. The results of
+  /// forward() in the workspace stay valid, so that backward() may be called again, except for kept softmaxes (see
+  /// workspace_budget): if there were any, forward() must run again before the next backward(). If the workspace holds
+  /// another forward() or none, or its softmaxes are used up, gradients are NaN and exec.wait() throws value_error
+  /// (program/loss/stamp.hpp); then forward() must run again. `upstream`: gradients of the final result by the outputs
+  /// of forward().
   template <Executor Exec, class Label = std::int64_t, class Gradient = value_type>
   static void backward(Exec const& exec, inputs<Label> const& in, linear_loss_options const& options,
                        loss_upstream const& upstream, linear_loss_gradients<Gradient> const& out,
@@ -312,8 +315,8 @@ struct linear_loss {
            orders_entries(exec, std::type_identity<loss_gradient_tiles<Tile, Filter>>{});
   }
 
-  /// The number of entries whose softmaxes a forward pass keeps. It keeps some only where nothing is left out, labels
-  /// are not smoothed, no entropy can have a gradient, no map changes logits and the budget offers the memory.
+  /// The number of entries whose softmaxes a forward pass keeps. It keeps some only if nothing is left out, labels are
+  /// not smoothed, no entropy can have a gradient, no map changes logits and the budget has room for them.
   template <Executor Exec>
   static std::int64_t kept_entries(Exec const& exec, linear_loss_shape const& shape,
                                    linear_loss_options const& options) {

@@ -53,7 +53,7 @@ struct loss_gradient_call {
   linear_loss_gradients<gradient_type> const& out;  ///< where gradients go
   Regions const& regions;                           ///< regions of the workspace
   workspace const& space;                           ///< made by plan_backward()
-  status_word* status;                              ///< tells of kept softmaxes that are missing; may be null
+  status_word* status;                              ///< reports missing kept softmaxes; may be null
 };
 
 namespace detail {
@@ -107,15 +107,15 @@ void write_bias(Exec const& exec, Call const& call, loss_gradient_part<typename 
 
 }  // namespace detail
 
-/// Whether an executor takes the vocabulary of a filtered pass in another order, for which it needs memory; an executor
-/// that does has an overload. Blocks: the loss_gradient_tiles of the loss.
+/// Whether an executor takes the vocabulary of a filtered pass in another order, for which it needs memory. An executor
+/// that does so has an overload. Blocks: the loss_gradient_tiles of the loss.
 template <Executor Exec, class Blocks>
 constexpr bool orders_entries(Exec const&, std::type_identity<Blocks>) {
   return false;
 }
 
-/// Whether an executor's forward pass can leave softmaxes for its backward pass (program/loss/kept_softmaxes.hpp); an
-/// executor that does has an overload.
+/// Whether an executor's forward pass can keep softmaxes for its backward pass (program/loss/kept_softmaxes.hpp). An
+/// executor that can has an overload.
 template <Executor Exec, class Blocks>
 constexpr bool keeps_softmaxes(Exec const&, std::type_identity<Blocks>) {
   return false;

@@ -39,7 +39,7 @@ matrix_view<T> rows_of(matrix_view<T> matrix, std::int64_t first, std::int64_t c
   return {&matrix(first, 0), {count, matrix.extent(1)}, {matrix.stride(0), matrix.stride(1)}};
 }
 
-/// What the number of entries in a part is searched for.
+/// The parameters of the search for the number of entries in a part.
 struct loss_part_search {
   linear_loss_shape shape;
   std::int64_t kept;    ///< entries whose softmaxes are kept
@@ -130,7 +130,7 @@ struct loss_regions {
   }
 };
 
-/// The regions that a forward pass can fill for the backward pass, behind all that it needs itself.
+/// The regions that a forward pass can fill for the backward pass, after those that it needs itself.
 template <class Tile, LogitReducer Statistics>
 struct loss_mark_regions : loss_regions<Tile, Statistics> {
   using base = loss_regions<Tile, Statistics>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `gradient_filter`, and the other types of calls of algorithm/loss/linear_loss.hpp: extents, options, inputs, outputs
-/// and gradients.
+/// The types of calls of algorithm/loss/linear_loss.hpp: the filter of gradients, extents, options, inputs, outputs and
+/// gradients.
 ///
 ///     linear_loss_options options;
 ///     options.reduction = loss_reduction::sum;
@@ -34,8 +34,8 @@ struct gradient_filter {
   static constexpr int columns = Columns;  ///< entries of a block
 };
 
-/// The paper's filter for operands that are stored as T. Its authors take a 32nd of T's epsilon as the threshold: 2^-12
-/// for bf16, 2^-15 for fp16, 2^-28 for fp32.
+/// The paper's filter for operands that are stored as T. Its authors' threshold is 1/32 of T's epsilon: 2^-12 for bf16,
+/// 2^-15 for fp16, 2^-28 for fp32.
 template <Scalar T>
 using gradient_filter_for = gradient_filter<scalar_traits<T>::mantissa_bits + 5>;
 
@@ -43,7 +43,7 @@ using gradient_filter_for = gradient_filter<scalar_traits<T>::mantissa_bits + 5>
 enum class loss_reduction {
   none,  ///< a loss for each token
   sum,   ///< the sum of weighted losses
-  mean,  ///< that sum by the sum of weights; 0 where the weights sum to 0
+  mean,  ///< the sum of weighted losses / the sum of weights; 0 if the weights sum to 0
 };
 
 /// The extents of a problem.
@@ -61,7 +61,7 @@ struct linear_loss_options {
   std::int64_t sequence = 0;  ///< tokens of a sequence; 0: all tokens are one sequence
   float softcap = 0.0F;       ///< logits become softcap * tanh(logit / softcap); 0: no softcap
   float temperature = 1.0F;   ///< logits are divided by it, after the cap
-  float smoothing = 0.0F;     ///< label smoothing: so much probability is spread over the vocabulary
+  float smoothing = 0.0F;     ///< label smoothing: the probability that is spread over the vocabulary
   float z_factor = 0.0F;      ///< factor of the z-loss, which is the squared log-sum-exp
   // Options of the backward pass.
   /// The filter's threshold for hidden states; 0: nothing is left out; -1: Filter::threshold.
@@ -69,12 +69,13 @@ struct linear_loss_options {
   /// The filter's threshold for the classifier; 0: nothing is left out; -1: Filter::threshold. The bias is never
   /// filtered.
   float classifier_threshold = -1.0F;
-  /// The most bytes that the workspace may have; 0: 160 MiB, or what 32 MiB of gradient by the logits need. With more,
-  /// forward() may keep softmaxes, which the next backward() uses up.
+  /// The most bytes that the workspace may have; 0: 160 MiB, or what 32 MiB of gradient by the logits need. With a
+  /// larger budget forward() may keep softmaxes, which the next backward() uses up.
   std::int64_t workspace_budget = 0;
 };
 
-/// The inputs of a call. Label: std::int32_t or std::int64_t. Map: a function that logits go through after the options.
+/// The inputs of a call. Label: std::int32_t or std::int64_t. Map: a LogitMap, which is applied to logits after softcap
+/// and temperature.
 template <Scalar T, class Label, LogitMap Map = identity_logits>
 struct linear_loss_inputs {
   matrix_view<T const> hidden;           ///< tokens x channels
@@ -82,7 +83,7 @@ struct linear_loss_inputs {
   array_view<Label const> labels;        ///< a value for each token
   array_view<T const> bias = {};         ///< a value for each entry of the vocabulary, or null
   array_view<float const> weights = {};  ///< a value for each token, or null for ones
-  [[no_unique_address]] Map map = {};    ///< the map of logits, for the loss that has it as a template argument
+  [[no_unique_address]] Map map = {};    ///< the map of logits, whose type is a template argument of the loss
 };
 
 /// The outputs of the forward pass; all but the loss may be null. Tokens without a label get zeros and prediction -1.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `exact_keys`: an offloaded cache keeps the keys of archived chunks as they are, beside the values: in pinned memory
-/// of the host, or on the device where offload_options::values says so. Nothing is rebuilt: attention is exact over the
-/// chunks that are selected.
+/// `exact_keys`: the KeyStore with which an offloaded cache keeps the keys of archived chunks uncompressed, beside the
+/// values: in pinned memory of the host, or on the device if offload_options::values says so. Nothing is rebuilt:
+/// attention is exact over the chunks that are selected.
 ///
 ///     using method = tessera::offloaded_cache<exact_keys, quest_selector<16>, keep_outliers<0>>;
 ///
-/// Keys are kept after their rotation, in the type of the cache, 2 * channels bytes a token and head in bfloat16; each
-/// missed chunk brings as many bytes over the bus as its values do. There are no directions: no chunk is a stray,
-/// energy and residuals of a sequence (cached_sequence) are 0, and there is nothing to refit.
+/// Keys are kept after their rotation, in the type of the cache, 2 * channels bytes for each token and head in
+/// bfloat16. For each missed chunk, as many bytes of keys cross the bus as of values. There are no directions: no chunk
+/// is a stray, energy and residuals of a sequence (cached_sequence) are 0, and there is nothing to refit.
 #pragma once
 
 #include <cstddef>
@@ -96,7 +96,7 @@ struct exact_keys {
   void archive(Exec const& exec, Cache const& cache, offload_step<T> const& step) const {
     run(exec, archive_keys<T, element_of<Cache>>{cache.plan.extents, cache.memory, step, cache.store.keys});
   }
-  /// Keys come as values do: from records of the store to slots.
+  /// Copies keys in the same way as values: from records of the store to slots.
   template <Executor Exec, class Cache, class T>
   void load(Exec const& exec, Cache const& cache, offload_step<T> const& step) const {
     auto keys_as_values = cache.memory;

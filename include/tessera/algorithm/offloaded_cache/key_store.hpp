@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// KeyStore: how an offloaded cache keeps the keys of archived chunks, and how a step gets those of selected chunks
-/// back. Models: low_rank<rank> and low_rank_keys<Projector> (algorithm/offloaded_cache/low_rank_keys.hpp), exact_keys
-/// (algorithm/offloaded_cache/exact_keys.hpp).
+/// KeyStore: how an offloaded cache keeps the keys of archived chunks, and how a step loads the keys of selected
+/// chunks. Models: low_rank<rank> and low_rank_keys<Projector> (algorithm/offloaded_cache/low_rank_keys.hpp),
+/// exact_keys (algorithm/offloaded_cache/exact_keys.hpp).
 ///
 ///     struct my_keys {
 ///       template <Scalar T> struct parts_type;                        // its regions in the workspaces of a plan
@@ -32,8 +32,8 @@
 ///       void load(Exec const& exec, Cache const& cache, offload_step<T> const& step) const;
 ///     };
 ///
-/// Laws: load() writes of a chunk what take() or archive() were given, up to what the store loses, and the same bits
-/// whenever it is called. finish() tells what part of the keys is lost, and archive() writes that part of a chunk to
+/// Laws: load() writes the keys of a chunk that take() or archive() were given, up to the store's error, with the same
+/// bits in each call. finish() tells what part of the keys is lost, and archive() writes that part of a chunk to
 /// step.residuals, or -1 where no chunk leaves the ring.
 #pragma once
 
@@ -58,15 +58,15 @@ struct offload_workspaces {
   workspace_plan device{"offloaded_cache, on the device"};  ///< device memory of the cache
   /// Pinned memory of the cache; empty if nothing is kept on the host.
   workspace_plan host{"offloaded_cache, pinned memory of the host"};
-  /// For a prompt and for refit(): plan_prefill() and plan_refit() of the cache give it.
+  /// The workspace of a prompt and of refit(), which plan_prefill() and plan_refit() of the cache return.
   workspace_plan prompt{"offloaded_cache.prefill"};
-  /// For a step of decoding: plan_decode() of the cache gives it.
+  /// The workspace of a step of decoding, which plan_decode() of the cache returns.
   workspace_plan step{"offloaded_cache.decode"};
 };
 
 namespace detail {
 
-/// An Executor and an opened cache, to ask whether a type is a KeyStore.
+/// An Executor and an opened cache, with which the concept KeyStore checks a type.
 struct key_store_archetypes {
   struct memory_type {
     void* allocate(std::size_t, std::size_t, void*) const;

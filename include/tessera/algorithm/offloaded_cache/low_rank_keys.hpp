@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `low_rank<rank>` and `low_rank_keys<P>`: an offloaded cache keeps the coefficients of keys that a Projector finds,
-/// and rebuilds the keys of the chunks that a step selects.
+/// `low_rank<rank>` and `low_rank_keys<P>`: KeyStores with which an offloaded cache keeps the coefficients of keys that
+/// a Projector finds, and rebuilds the keys of the chunks that a step selects.
 ///
 ///     using method = tessera::offloaded_cache<low_rank<160>, landmark_selector<8>, keep_outliers<48>>;
 ///     using own = tessera::offloaded_cache<low_rank_keys<my_projector>, landmark_selector<8>, keep_outliers<48>>;
@@ -10,14 +10,14 @@
 ///
 /// low_rank<rank> is low_rank_keys<low_rank_projector<rank>>. It finds the directions of low_rank_projector up to the
 /// error of a few rounds of subspace iteration, from sums of products as keys come (key_factorization), on any
-/// executor. Where keys have fewer channels than the rank, the rank is their number. Steps renew directions
-/// (offload_options::renewal_until), and refit() finds them anew.
+/// executor. If keys have fewer channels than the rank, the rank is the number of channels. Steps may renew directions
+/// (offload_options::renewal_until), and refit() finds new ones.
 ///
-/// Any other Projector is called as it is, so that the executor must be one of the host: fit() once for each prompt,
+/// Any other Projector is called on the host, so that the executor must be one of the host: fit() once for each prompt,
 /// with its rows, which are memory of the workspace; project() once for each archived token; reconstruct() once for
-/// each token and head that a step misses. Its coefficients are kept rounded to the type of the cache. Its basis stays
-/// that of the prompt; where the prompt is empty, it is fitted to the ring's tokens when the first chunk leaves the
-/// ring. The bases are memory of the host, which copies of an opened cache share.
+/// each token and head that a step misses. Coefficients are rounded to the type of the cache. The basis of a sequence
+/// stays that of its prompt; if the prompt is empty, the basis is fitted to the ring's tokens when the first chunk
+/// leaves the ring. The bases are in memory of the host, and copies of an opened cache share them.
 #pragma once
 
 #include <cstddef>
@@ -63,8 +63,8 @@ struct low_rank_keys {
   template <Scalar T>
   struct parts_type {
     region<float> rows;                  ///< keys of the longest prompt
-    region<row_loss> losses;             ///< what coefficients of its archived tokens lose
-    region<subspace_measures> measures;  ///< the sums of that
+    region<row_loss> losses;             ///< the parts of the keys of its archived tokens that coefficients lose
+    region<subspace_measures> measures;  ///< the sums of these parts
   };
   /// What an opened cache has beside offloaded_memory: the bases, which copies of the cache share.
   template <Scalar T>
@@ -216,7 +216,7 @@ struct low_rank_keys<low_rank_projector<Rank>> {
     run(exec, rebuild_keys<T, typename Cache::element_type>{cache.plan.extents, cache.memory, step, cache.rotary});
   }
 
-  /// Finds directions anew from the products that the cache keeps, and turns coefficients to them.
+  /// Finds new directions from the products that the cache keeps, and writes the coefficients in these directions.
   template <Executor Exec, class Cache>
   void refit(Exec const& exec, Cache const& cache, std::int64_t sequence, workspace const& space) const {
     using T = typename Cache::value_type;

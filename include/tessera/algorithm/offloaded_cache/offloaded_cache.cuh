@@ -3,8 +3,8 @@
 /// or 128 channels.
 ///
 /// offloaded_cache.hpp includes this header where nvcc compiles: use a cache as on the CPU, with a tessera::cuda
-/// executor and a side_queue<tessera::cuda>. The kernels ask for more than that; where it is not met, the portable
-/// programs run:
+/// executor and a side_queue<tessera::cuda>. The kernels have further conditions; if one of them is not met, the
+/// portable program runs:
 ///
 ///     score_means       landmarks that are means, in bfloat16 or in codes, of a cache of bfloat16
 ///     choose_largest    sequences of up to 40960 chunks
@@ -26,10 +26,10 @@
 ///
 /// Dense attention over the whole sequence reads 537 MB, in 118 us. The transfer of values over the bus overlaps with
 /// everything except the scores and the selection of a batch's first part and the attention over the chunks that its
-/// last part selects. By these numbers a step of many sequences takes 3.6 times less time than dense attention at best,
-/// 6.5 times with e4m3, 14 times with values on the device. On an H200 16 sequences take 3.2, 4.6 and 8.9 times less.
-/// One sequence alone waits for launches most of its time: 1.5, 1.6 and 2.1 times less.
-/// bench/offloaded_cache/shadow_kv_bench.cu measures it.
+/// last part selects. By these numbers a step of many sequences can be at most 3.6 times as fast as dense attention,
+/// 6.5 times with e4m3, and 14 times with values on the device. On an H200, steps of 16 sequences are 3.2, 4.6 and 8.9
+/// times as fast. A step of a single sequence spends most of its time on launches: it is 1.5, 1.6 and 2.1 times as
+/// fast. bench/offloaded_cache/shadow_kv_bench.cu measures these ratios.
 #pragma once
 
 #include <cstdint>

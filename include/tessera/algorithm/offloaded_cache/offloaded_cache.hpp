@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// A KV cache that keeps keys in few directions or as they are, and values in host or device memory. Each step reads
-/// the ring of latest tokens, a few exact chunks, and the chunks that a selector chooses.
+/// `offloaded_cache`: a key-value cache that keeps keys in a low-rank basis or uncompressed, and values in host or
+/// device memory. Each step reads the ring of latest tokens, a few exact chunks, and the chunks that a selector
+/// chooses.
 ///
 ///     using method = tessera::offloaded_cache<low_rank<160>, landmark_selector<8>, keep_outliers<48>>;
 ///     auto const plan = method::plan<bfloat16>(exec, shape, options);
@@ -12,8 +13,8 @@
 ///     method::decode(exec, side, cache, {queries, keys, values}, offload_outputs<bfloat16>{result}, step_space);
 ///     exec.wait();
 ///
-/// Purpose, costs and accuracy: shadow_kv.hpp, which is this cache with the paper's parameters. The memory it takes:
-/// program/offloaded_cache/cache_memory.hpp. The portable programs take any executor and any strides.
+/// Purpose, costs and accuracy: shadow_kv.hpp, which is this cache with the paper's parameters. The layout of its
+/// memory: program/offloaded_cache/cache_memory.hpp. The portable programs take any executor and any strides.
 #pragma once
 
 #include <cstddef>
@@ -53,7 +54,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A cache in memory, as programs get it. Copies are the same cache.
+/// An opened cache: views of its memory, as programs get them. A copy is the same cache.
 template <Scalar T, KeyStore Keys, ChunkSelector S, ValueCodec Codec>
 struct open_cache {
   using value_type = T;
@@ -62,7 +63,7 @@ struct open_cache {
 
   offload_plan<T, Keys, S, Codec> plan;         ///< extents, places in memory, and the key store
   offloaded_memory<T, element_type> memory;     ///< views of the cache
-  typename Keys::template store_type<T> store;  ///< what the key store has beside them
+  typename Keys::template store_type<T> store;  ///< the key store's own data
   rotary_embedding rotary;                      ///< the rotation of keys and queries
   S selector;                                   ///< chooses chunks
   float scale;                                  ///< the factor of scores
@@ -73,11 +74,11 @@ struct open_cache {
 /// Quantizer.
 template <KeyStore Keys, ChunkSelector S, OutlierCount Outliers, ValueCodec Codec = exact_values>
 struct offloaded_cache {
-  /// Keeps the keys of archived chunks.
+  /// The key store, which keeps the keys of archived chunks.
   using key_store_type = Keys;
-  /// Chooses the chunks that a step attends to.
+  /// The selector, which chooses the chunks that a step attends to.
   using selector_type = S;
-  /// How values are kept.
+  /// The codec of values, which says how they are kept.
   using codec_type = Codec;
   /// The type of a plan().
   template <Scalar T>
@@ -88,8 +89,8 @@ struct offloaded_cache {
   static constexpr int side_marks = most_offload_parts;  ///< marks that the side queue of a step must have
 
   /// Plans the memory of a cache: plan.device on the device and plan.host, which is pinned memory of the host. T: the
-  /// type of keys and values: bfloat16, float16 or float. The plan holds the selector and the key store with what state
-  /// they have. Throws shape_error or value_error.
+  /// type of keys and values: bfloat16, float16 or float. The plan holds the selector and the key store with their
+  /// state. Throws shape_error or value_error.
   template <Scalar T, Executor Exec>
   static plan_type<T> plan(Exec const&, offload_shape const& shape, offload_options const& options = {},
                            S const& selector = {}, Keys const& keys = {}) {
@@ -135,8 +136,8 @@ struct offloaded_cache {
     return plan_type<T>(n, options, keys, selector, std::move(rows));
   }
 
-  /// The workspace of a prompt in a cache of this plan, which has the shape and the options: of prefill(), or of
-  /// begin(), take() and finish().
+  /// The workspace of a prompt in a cache of this plan, which has the shape and the options. It is for prefill(), or
+  /// for begin(), take() and finish().
   template <Executor Exec, class T>
   static workspace_plan plan_prefill(Exec const&, plan_type<T> const& plan) {
     return plan.prompt;
@@ -146,20 +147,21 @@ struct offloaded_cache {
   static workspace_plan plan_decode(Exec const&, plan_type<T> const& plan) {
     return plan.step;
   }
-  /// The workspace of refit() in a cache of this plan: that of a prompt.
+  /// The workspace of refit() in a cache of this plan, which is also that of a prompt.
   template <Executor Exec, class T>
   static workspace_plan plan_refit(Exec const&, plan_type<T> const& plan) {
     return plan.prompt;
   }
 
   /// Opens a cache in the caller's blocks, which begin at multiples of 256 bytes. Enqueues nothing: sequences begin
-  /// with begin() or prefill(). `host`: pinned memory; empty where all is kept on the device.
+  /// with begin() or prefill(). `host`: pinned memory; empty if everything is kept on the device.
   template <Executor Exec, class T>
   static cache_type<T> open(Exec const& exec, plan_type<T> const& plan, array_view<std::byte> device,
                             array_view<std::byte> host, rotary_embedding const& rotary = {}) {
     return open(exec, plan, device, host, rotary, plan.selector);
   }
-  /// The same with another selector than the plan's, which takes no more chunks and keeps as much of them.
+  /// Opens a cache with another selector than the plan's. It must take at most as many chunks, and its landmarks must
+  /// have as many elements.
   template <Executor Exec, class T>
   static cache_type<T> open(Exec const&, plan_type<T> const& plan, array_view<std::byte> device,
                             array_view<std::byte> host, rotary_embedding const& rotary, S const& selector) {
@@ -211,9 +213,9 @@ struct offloaded_cache {
     return {sequence, 0};
   }
 
-  /// Takes the next tokens of the prompt: a multiple of the chunk, except for the last ones; multiples of 2048 give the
-  /// same bits as all at once. Values are copied to the store on the side queue meanwhile, so that their memory must
-  /// stay until finish() has joined it.
+  /// Takes the next tokens of the prompt: a multiple of the chunk, except for the last ones; parts of multiples of 2048
+  /// tokens give the same bits as the whole prompt in one call. Values are copied to the store on the side queue at the
+  /// same time, so that their memory must stay valid until finish() has joined that queue.
   template <Executor Exec, class Side, class T>
   static void take(Exec const& exec, Side const& side, cache_type<T> const& cache, offload_prompt& prompt,
                    view<std::type_identity_t<T> const, 3> keys, view<std::type_identity_t<T> const, 3> values,
@@ -242,7 +244,8 @@ struct offloaded_cache {
     prompt.tokens += count;
   }
 
-  /// Ends a prompt, given all of it once more: finds directions, projects keys, keeps outliers and the latest tokens.
+  /// Ends a prompt, all of whose tokens must be given once more: finds directions, projects keys, and keeps outliers
+  /// and the latest tokens.
   template <Executor Exec, class Side, class T>
   static void finish(Exec const& exec, Side const& side, cache_type<T> const& cache, offload_prompt const& prompt,
                      view<std::type_identity_t<T> const, 3> keys, view<std::type_identity_t<T> const, 3> values,
@@ -269,9 +272,9 @@ struct offloaded_cache {
                             static_cast<std::int32_t>(chunks), measures});
   }
 
-  /// A step: a token for each of some sequences, which attends to itself and to the cached tokens before it, and is
-  /// cached. Sequences that are full, never begun, not of the batch, or named by two steps are reported to exec.wait()
-  /// and left as they are. Nothing waits or allocates.
+  /// Enqueues a step: appends one token to each of some sequences, and attends with it to itself and to the cached
+  /// tokens before it. Sequences that are full, never begun, not of the batch, or named by two steps are reported to
+  /// exec.wait() and left as they are. Nothing waits or allocates.
   template <Executor Exec, class Side, class T, class Result = T>
   static void decode(Exec const& exec, Side const& side, cache_type<T> const& cache,
                      offload_tokens<std::type_identity_t<T>> const& in, offload_outputs<Result> const& out,
@@ -313,9 +316,9 @@ struct offloaded_cache {
     refuse_decode<None...>();
   }
 
-  /// Finds directions anew, from all keys so far, and writes the coefficients of archived chunks in the new directions.
-  /// It is for a cache that keeps products, where the directions leave more of generated keys than of the prompt
-  /// (cached_sequence). The workspace is that of plan_refit().
+  /// Finds new directions, from all keys so far, and writes the coefficients of archived chunks in these directions.
+  /// Call it, for a cache that keeps products, when a larger part of generated keys than of the prompt's keys lies
+  /// outside of the directions (cached_sequence). The workspace is that of plan_refit().
   template <Executor Exec, class T>
   static void refit(Exec const& exec, cache_type<T> const& cache, std::int64_t sequence, workspace const& space) {
     static_assert(Keys::renews,

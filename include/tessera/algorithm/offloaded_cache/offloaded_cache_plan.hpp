@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `offload_plan`: how many bytes an offloaded cache takes in which memory, before any of them is allocated, and where
-/// its regions lie in them.
+/// `offload_plan`: how many bytes of device memory and of host memory an offloaded cache takes, and where its regions
+/// lie in them; it is made before any memory is allocated.
 ///
 ///     auto const plan = shadow_kv::plan<bfloat16>(exec, shape, options);
 ///     plan.device.bytes();                               // on the device, for good
@@ -125,7 +125,7 @@ struct offload_plan : offload_workspaces {
     return first_rows[at + 1] - first_rows[at];
   }
 
-  /// The rule by which steps find directions anew.
+  /// The rule by which steps renew directions.
   [[nodiscard]] renewal_rule rule() const {
     return {options.renewal_growth, Keys::renews ? options.renewal_until : 0.0F};
   }

@@ -29,28 +29,29 @@ struct offload_shape {
 };
 
 /// Where values of archived chunks, and exact_keys, are kept: in pinned memory of the host, which the device reads, or
-/// on the device. There they cross no bus, but take the memory that the method is to save; this is for hosts that
-/// cannot pin so much, and for small batches.
+/// on the device. On the device they cross no bus, but take the memory that the method is meant to save. This is for
+/// hosts that cannot pin enough memory, and for small batches.
 enum class value_store : std::uint8_t { host, device };
 
-/// The options of a cache. Those of directions, `renewal_growth`, `renewal_until`, `keeps_products` and `search`, are
-/// for keys in low_rank<rank>; other key stores have none.
+/// The options of a cache. The options `renewal_growth`, `renewal_until`, `keeps_products` and `search` are for keys in
+/// low_rank<rank>; other key stores do not use them.
 struct offload_options {
   /// The size of the ring, a multiple of the chunk: the latest ring - chunk + 1 to ring tokens are exact.
   std::int64_t ring = 64;
   std::int64_t slots = 0;    ///< chunks of a head that stay on the device; 0: as many as are selected
-  std::int64_t strays = 16;  ///< chunks of a head that may be kept exactly because directions do not hold them
-  /// A chunk is a stray if the directions leave more than so many times as much of it as of the prompt.
+  std::int64_t strays = 16;  ///< chunks of a head that may be kept exactly because they lie outside of the directions
+  /// A chunk is a stray if the part of its keys outside of the directions is more than so many times that of the
+  /// prompt.
   float residual_limit = 3.0F;
   float softmax_scale = 0.0F;              ///< the factor of scores; 0: 1 / sqrt(channels)
   value_store values = value_store::host;  ///< where values of archived chunks are kept
-  /// Steps find the directions of a sequence anew when it has so many times the tokens of the last fit.
+  /// Steps renew the directions of a sequence when it has so many times the tokens of the last fit.
   float renewal_growth = 1.25F;
-  /// Steps find directions anew only if the last fit had fewer tokens than so many for each direction; 0: never.
+  /// Steps renew directions only if the last fit had fewer than so many tokens for each direction; 0: never.
   float renewal_until = 8.0F;
-  /// Whether products are kept for refit(), 4 * (key_heads * channels)^2 bytes more a sequence.
+  /// Whether products are kept for refit(), which takes 4 * (key_heads * channels)^2 bytes for each sequence.
   bool keeps_products = false;
-  /// Whether slots are kept; false: each step fetches everything anew, for tests and measurements.
+  /// Whether chunks stay in slots; false: each step fetches all chunks again, for tests and measurements.
   bool keeps_slots = true;
   subspace_options search = {};  ///< the search for directions
 };
@@ -70,7 +71,8 @@ struct offload_tokens {
   chunk_lists given = {};
 };
 
-/// Outputs of a step. Steps of no sequence, or of one that decode() reports, get zeros and minus infinity.
+/// Outputs of a step. Steps of no sequence, or of a sequence that decode() reports, get results of zeros and
+/// log-sum-exps of minus infinity.
 template <Scalar Result>
 struct offload_outputs {
   view<Result, 3> result;  ///< steps x query heads x channels
@@ -78,7 +80,7 @@ struct offload_outputs {
   view<float, 2> log_sum_exp = {};
 };
 
-/// What a cache tells of its sequences and chunks.
+/// Lengths and counts of a cache's sequences and chunks.
 struct offload_statistics {
   std::vector<cached_sequence> sequences;  ///< lengths and other state of each sequence
   std::vector<chunk_usage> usage;          ///< counts of each key head of each sequence

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Which blocks of a paged cache are free, and how many sequences use each of the others. It is in host memory alone.
+/// `block_pool`: records which blocks of a paged cache are free, and how many sequences use each of the others. It is
+/// in host memory only.
 ///
 ///     tessera::block_pool pool(1000);
 ///     std::int32_t const block = pool.take();      // for one sequence
@@ -31,9 +32,9 @@ class block_pool {
 
   /// The number of all blocks.
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(users_.size()); }
-  /// The number of blocks that nobody uses.
+  /// The number of free blocks.
   [[nodiscard]] std::int64_t free() const { return static_cast<std::int64_t>(free_.size()); }
-  /// The number of sequences that use a block; 0 for a free one. Throws value_error for a number that is no block's.
+  /// The number of sequences that use a block; 0 for a free one. Throws value_error if there is no such block.
   [[nodiscard]] std::int32_t users(std::int32_t block) const { return users_[checked(block)]; }
 
   /// Takes the lowest free block. Throws shape_error if there is none.
@@ -44,12 +45,12 @@ class block_pool {
     users_[static_cast<std::size_t>(block)] = 1;
     return block;
   }
-  /// Lets one more sequence use a block. Throws value_error for a block that is not in use.
+  /// Adds a sequence that uses a block. Throws value_error for a block that is not in use.
   void share(std::int32_t block) {
     check<value_error>(users_[checked(block)] > 0, "block_pool.share: block ", block, " is in use by nobody");
     ++users_[checked(block)];
   }
-  /// Lets one sequence less use a block, which is free when no sequence uses it. Throws value_error for a block that is
+  /// Ends a sequence's use of a block, which is free when no sequence uses it. Throws value_error for a block that is
   /// not in use.
   void give_back(std::int32_t block) {
     check<value_error>(users_[checked(block)] > 0, "block_pool.give_back: block ", block, " is in use by nobody");

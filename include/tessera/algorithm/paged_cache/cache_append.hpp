@@ -32,7 +32,7 @@ struct cache_append_regions {
   region<merged_row> rows;  ///< one row for each key and value of the pages to be sealed
   region<page_mark> marks;  ///< the retained tokens of each page to be sealed
 
-  /// Throws shape_error for extents whose product is no size.
+  /// Throws shape_error for extents whose product overflows.
   cache_append_regions(char const* where, std::int64_t sequence_count, std::int64_t tokens, std::int64_t head_count)
       : sequences(sequence_count),
         pages(divide_up(tokens, std::int64_t{cache_page_format::tokens})),
@@ -57,8 +57,8 @@ struct cache_append_regions {
   }
 };
 
-/// New tokens for a cache. M merges pairs of vectors; in a layer by itself it makes directions and lengths. C writes
-/// pages.
+/// New tokens for a cache. M merges pairs of vectors; in a layer that is in no pair it makes directions and lengths. C
+/// writes pages.
 template <Merger M, class T, PageCodec C = direction_codec<>>
 struct cache_append_call {
   static constexpr char const* function = "cross_layer_cache.append";

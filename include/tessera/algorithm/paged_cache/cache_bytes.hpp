@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The bytes that a compressed cache takes, counted by what they hold: `cache_bytes`.
+/// `cache_bytes`: the bytes that a compressed cache takes, counted by use.
 ///
 ///     tessera::cache_bytes const used = cache.wait_for_statistics(exec, sequences);
 ///     double const ratio = used.ratio();        // of what the same tokens take uncompressed, to all that is used
@@ -54,7 +54,7 @@ struct cache_bytes {
   void add_pages(cache_page_format const& format, std::int64_t count) {
     add_pages(direction_codec<>::counts(format), count);
   }
-  /// A table to be read by people.
+  /// A table for people to read.
   [[nodiscard]] std::string describe() const {
     return join("codes ", codes, ", scales ", scales, ", norms ", norms, ", headers ", headers, ", retained ", retained,
                 ", tail ", tail, ", bookkeeping ", bookkeeping, ": ", used(), " bytes for ", uncompressed, " (", tokens,
@@ -137,8 +137,8 @@ std::int64_t count_blocks(Exec const& exec, cache_sequences const& s, std::vecto
 
 }  // namespace detail
 
-/// Counts what sequences use of all parts of a cache: a page that several sequences share once, retained tokens in each
-/// of their slots. C: the codec of all pages. Waits.
+/// Counts the bytes that sequences use in all parts of a cache. A page that several sequences share counts once;
+/// retained tokens count in each slot. C: the codec of all pages. Waits.
 template <Executor Exec, class T, PageCodec C = direction_codec<>>
 cache_bytes count_cache_bytes(Exec const& exec, cache_extents const& extents, std::vector<cache_memory<T>> const& parts,
                               cache_sequences const& s, C codec = {}) {

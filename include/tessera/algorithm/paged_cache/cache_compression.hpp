@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `compress_in_one_pass`: appends with a program that reads keys and values once
-/// (program/paged_cache/write_pages.cuh). The passes after it use what it found: where tokens can be retained, marks
-/// follow from the angles of all pages, and pages whose retained tokens were guessed wrong are made again.
+/// `compress_in_one_pass`: appends tokens by a program that reads keys and values once
+/// (program/paged_cache/write_pages.cuh). Later passes use the results of the first: where tokens can be retained,
+/// marks follow from the angles of all pages, and pages whose retained tokens were guessed wrong are made again.
 #pragma once
 
 #include <cstddef>

@@ -32,13 +32,13 @@ struct cache_extents {
   std::int64_t blocks;        ///< blocks of 64 tokens, for all sequences together
   std::int64_t heads;         ///< key heads
   std::int64_t channels;      ///< channels of a head (the head dimension)
-  std::int64_t window = 128;  ///< newest tokens of a sequence that stay as they are, a multiple of 64
+  std::int64_t window = 128;  ///< newest tokens of a sequence that stay uncompressed, a multiple of 64
 };
 
-/// How one layer, or a pair of neighbouring ones, is kept. Bits and groups are free with a direction_codec; with a
-/// quantized_codec they must be those of its quantizers.
+/// How one layer, or a pair of neighbouring layers, is kept. With a direction_codec, bits and groups can be chosen;
+/// with a quantized_codec they must be those of its quantizers.
 struct cache_layers {
-  int layers = 2;      ///< 1: a layer by itself; 2: a merged pair
+  int layers = 2;      ///< 1: a single layer; 2: a merged pair
   int key_bits = 4;    ///< bits of a key's code
   int value_bits = 4;  ///< bits of a value's code
   /// Channels of a value that share a scale; reduced to the next number that divides the channels.

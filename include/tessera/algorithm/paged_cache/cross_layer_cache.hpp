@@ -21,7 +21,7 @@
 ///     // ... and at the end of prefill or of a step:
 ///     cache.advance(exec, sequences, pages);
 ///
-/// Errors, costs and what merging is worth: minicache.hpp. The operations by themselves:
+/// Errors, costs and when to merge: minicache.hpp. The operations without the class:
 /// algorithm/paged_cache/paged_cache.hpp.
 #pragma once
 
@@ -63,7 +63,7 @@ namespace tessera {
 inline namespace v0 {
 
 /// M merges the vectors of a pair of layers, with the state that the options hold. Retention:
-/// retain_most_different or retain_most_different_tokens, the default of pairs for which the caller names no other. C
+/// retain_most_different or retain_most_different_tokens, the rule of pairs for which the caller gives no other. C
 /// codes and reads pages: direction_codec, or quantized_codec with any Quantizers. T: bfloat16 or float16.
 template <Merger M = slerp_merger<float>, std::derived_from<retain_most_different> Retention = retain_most_different,
           PageCodec C = direction_codec<4, 64>, class T = bfloat16>
@@ -77,12 +77,12 @@ class cross_layer_cache {
   /// How layers are kept.
   using options_type = cross_layer_cache_options<M, Retention, C>;
 
-  /// A layer that is kept by itself.
+  /// A single layer, which is not in a pair.
   [[nodiscard]] static cache_layers single() { return options_type::single(); }
   /// Two neighbouring layers that share directions.
   [[nodiscard]] static cache_layers pair() { return options_type::pair(); }
-  /// The paper's choice: the first half of the layers by themselves, then pairs; if an odd number is left, its first
-  /// layer is by itself.
+  /// The paper's choice: the first half of the layers are single, the others pairs; if their number is odd, the first
+  /// of them is single, too.
   [[nodiscard]] static std::vector<cache_layers> half_merged(int layers) { return options_type::half_merged(layers); }
 
   /// The memory that a cache takes.
@@ -92,7 +92,7 @@ class cross_layer_cache {
     return layout_of(extents, options.parts, options.codec).plan;
   }
 
-  /// Allocates all memory that the cache will ever have from the executor's memory.
+  /// Allocates all memory of the cache from the executor's memory; no other call allocates.
   template <Executor Exec>
   cross_layer_cache(Exec const& exec, cache_extents const& extents, options_type options = {})
       : extents_(extents), merger_(options.merger), codec_(options.codec), parts_(std::move(options.parts)) {
@@ -100,8 +100,8 @@ class cross_layer_cache {
     bytes_ = buffer<std::byte>(exec, places.plan.bytes());
     open(exec, places, workspace(places.plan, bytes_.view()));
   }
-  /// Makes a cache in the caller's memory: a workspace of plan() with the same extents and options, which must outlive
-  /// the cache and belong to it alone. Nothing is allocated.
+  /// Makes a cache in the caller's memory: a workspace of plan() with the same extents and options. The memory must
+  /// outlive the cache, and nothing else may use it. Nothing is allocated.
   template <Executor Exec>
   cross_layer_cache(Exec const& exec, cache_extents const& extents, options_type options, workspace const& space)
       : extents_(extents), merger_(options.merger), codec_(options.codec), parts_(std::move(options.parts)) {
@@ -115,7 +115,7 @@ class cross_layer_cache {
   [[nodiscard]] cache_extents const& extents() const { return extents_; }
   /// The number of layers of the model.
   [[nodiscard]] int layers() const { return static_cast<int>(part_of_.size()); }
-  /// The number of parts: pairs of layers, and layers by themselves.
+  /// The number of parts: pairs of layers, and single layers.
   [[nodiscard]] int parts() const { return static_cast<int>(parts_.size()); }
   /// How the layers of a part are kept.
   [[nodiscard]] cache_layers const& layers_of(int part) const { return parts_[checked("part", part, parts())]; }
@@ -124,7 +124,7 @@ class cross_layer_cache {
   /// 0 for the first layer of its part, 1 for the second.
   [[nodiscard]] int side_of(int layer) const { return layer > 0 && part_of(layer) == part_of_[as_index(layer - 1)]; }
   /// Which programs append pages to a part and attend to them with one query of each key head, as explain()
-  /// (exec/explain.hpp) says it.
+  /// (exec/explain.hpp) would.
   template <Executor Exec>
   [[nodiscard]] explanation programs_of(Exec const& exec, int part) const {
     std::int64_t const heads = extents_.heads;
@@ -139,7 +139,7 @@ class cross_layer_cache {
               shape_of(queries, one), memory(part), one, 0, queries, 1.0F, true, {}, {}, {}, nullptr, codec_.shared()});
     });
   }
-  /// What codes and reads the pages.
+  /// The codec that writes and reads the pages.
   [[nodiscard]] C const& codec() const { return codec_; }
   /// The memory of a part, for programs; the codec has the bytes of its pages.
   [[nodiscard]] cache_memory<T> const& memory(int part) const { return memory_[checked("part", part, parts())]; }
@@ -291,7 +291,8 @@ class cross_layer_cache {
                                                                codec_.shared()});
   }
 
-  /// Enqueues making slots ready for new sequences. Other sequences do not depend on these slots, not even their forks.
+  /// Enqueues the preparation of slots for new sequences. It changes no other sequence, not even forks of these slots'
+  /// sequences.
   template <Executor Exec>
   void reset(Exec const& exec, array_view<std::int32_t const> slots) const {
     check_memory("cross_layer_cache.reset", "slots", slots);
@@ -303,8 +304,8 @@ class cross_layer_cache {
 
   /// Enqueues a fork: the sequences in the slots `to` continue those in `from`, whose tails, retained tokens and
   /// thresholds are copied. The block tables of a fork hold the same sealed pages as its origin's, or the first of
-  /// them. All else is the fork's own, so that either sequence can end, and its slot be used again, while the other one
-  /// goes on. A slot that one pair writes to must be no slot of another pair.
+  /// them. A fork shares nothing else with its origin, so that either sequence can end, and its slot be used again,
+  /// while the other one continues. A slot in `to` must not be in any other pair of slots.
   template <Executor Exec>
   void fork(Exec const& exec, array_view<std::int32_t const> from, array_view<std::int32_t const> to) const {
     check<shape_error>(from.size() == to.size(), "cross_layer_cache.fork: there are ", from.size(),
@@ -336,7 +337,7 @@ class cross_layer_cache {
                   "in braces without a type Result is what queries are");
   }
   using layout = cache_layout<T, C>;
-  /// Throws for impossible extents and parts, and refuses pairs where the merger merges none.
+  /// Throws for impossible extents and parts, and for pairs if the merger merges none.
   [[nodiscard]] static layout layout_of(cache_extents const& extents, std::vector<cache_layers> const& parts,
                                         C const& codec) {
     for (std::size_t i = 0; i < parts.size(); ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The types of calls of a cross_layer_cache: how it keeps layers, and how many tokens a call brings.
+/// The types of calls of a cross_layer_cache: how it keeps layers, and how many tokens a call adds.
 ///
 ///     tessera::minicache::options_type const options{.parts = tessera::minicache::half_merged(32)};
 ///     tessera::cache_tokens const prompt{.tokens = 1000};
@@ -34,7 +34,7 @@ struct cache_append_shape {
 /// How a cross_layer_cache of these M, Retention and C keeps layers.
 template <Merger M, std::derived_from<retain_most_different> Retention, PageCodec C>
 struct cross_layer_cache_options {
-  /// A layer that is kept by itself.
+  /// A single layer, which is not in a pair.
   [[nodiscard]] static cache_layers single() { return kept_as(1); }
   /// Two neighbouring layers that share directions.
   [[nodiscard]] static cache_layers pair() {
@@ -42,8 +42,8 @@ struct cross_layer_cache_options {
     static_assert(C::most_layers == 2, "tessera: a cross_layer_cache of this codec has no pairs of layers");
     return kept_as(2);
   }
-  /// The paper's choice: the first half of the layers by themselves, then pairs; if an odd number is left, its first
-  /// layer is by itself.
+  /// The paper's choice: the first half of the layers are single, the others pairs; if their number is odd, the first
+  /// of them is single, too.
   [[nodiscard]] static std::vector<cache_layers> half_merged(int layers) {
     int const pairs = layers / 2 / 2;
     std::vector<cache_layers> parts(static_cast<std::size_t>(layers - 2 * pairs), single());
@@ -51,7 +51,7 @@ struct cross_layer_cache_options {
     return parts;
   }
 
-  std::vector<cache_layers> parts{single()};  ///< all layers of the model, in order; one layer unless it is said
+  std::vector<cache_layers> parts{single()};  ///< all layers of the model, in order; by default one layer
   M merger = {};                              ///< merges the vectors of pairs
   C codec = {};                               ///< codes pages
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `direction_codec`: a PageCodec of directions times lengths, with codes of 2, 3, 4 or 8 bits from the smallest value
-/// of a group to the largest. Its bytes are those of program/paged_cache/page_format.hpp, and its arithmetic that of
-/// program/paged_cache/page_arithmetic.hpp, which programs for one architecture have in common with the portable ones.
+/// of a group to the largest. Its format is program/paged_cache/page_format.hpp, and its arithmetic
+/// program/paged_cache/page_arithmetic.hpp, which the kernels for one architecture share with the portable programs.
 ///
 ///     using four = tessera::direction_codec<4, 64>;              // 64 channels of a value share a scale
 ///     using two_and_four = tessera::direction_codec<2, 64, 4>;   // keys of 2 bits, values of 4
 ///
-/// It takes numbers and no Quantizer, because codes are fields of a tensor core's operands, which kernels never decode
-/// one by one: other codes need other kernels. quantized_codec (algorithm/paged_cache/quantized_codec.hpp) takes any
-/// Quantizer.
+/// It takes numbers and no Quantizer, because kernels use its codes as parts of tensor core operands, without decoding
+/// them one by one: other codes need other kernels. quantized_codec (algorithm/paged_cache/quantized_codec.hpp) takes
+/// any Quantizer.
 #pragma once
 
 #include <cstddef>
@@ -25,17 +25,18 @@ namespace tessera {
 inline namespace v0 {
 
 /// Bits: bits of a key's code. ValueGroup: channels of a value that share a scale, at least 16. ValueBits: bits of a
-/// value's code. Formats of pages hold all three, so that parts of a cache may have other numbers (cache_layers).
+/// value's code. The format of a page holds all three numbers, so that a part of a cache may have other ones
+/// (cache_layers).
 template <int Bits = 4, int ValueGroup = 64, int ValueBits = Bits>
 struct direction_codec {
   static constexpr int most_layers = 2;           ///< pairs of layers share directions
   static constexpr int key_bits = Bits;           ///< bits of a key's code
   static constexpr int value_bits = ValueBits;    ///< bits of a value's code
   static constexpr int value_group = ValueGroup;  ///< channels of a value that share a scale
-  /// Whether pages have the format of direction_codec, for which devices have programs of their own.
+  /// Whether pages have the format of direction_codec, for which devices have special programs.
   static constexpr bool has_page_format = true;
 
-  /// Why no program can make such a page, if that is so.
+  /// Why no program can make such a page, or none.
   [[nodiscard]] TESSERA_FN static constexpr page_format_fault fault(cache_page_format const& format) {
     if (format.channels < 32 || format.channels > 256 || format.channels % 32 != 0) {
       return {"heads have ", format.channels, " channels but must have a multiple of 32 up to ", 256};
@@ -57,7 +58,7 @@ struct direction_codec {
 
   /// The bytes of a page.
   [[nodiscard]] TESSERA_FN static constexpr int page_bytes(cache_page_format const& format) { return format.bytes(); }
-  /// The bytes of a page, by what they hold.
+  /// The bytes of a page, by use.
   [[nodiscard]] static constexpr page_byte_counts counts(cache_page_format const& format) {
     std::int64_t const of_tokens = 2 * cache_page_format::tokens;
     return {format.key_code_bytes() + format.value_code_bytes(),
@@ -74,7 +75,7 @@ struct direction_codec {
   [[nodiscard]] static constexpr encode_pages<T, Channels> writer(pages_to_write<T> const& pages) {
     return {pages.source, pages.rows, pages.marks};
   }
-  /// All share the programs of one, since formats hold their numbers.
+  /// All direction_codecs share the programs of one, since page formats hold their numbers.
   [[nodiscard]] TESSERA_FN static constexpr direction_codec<> shared() { return {}; }
 };
 

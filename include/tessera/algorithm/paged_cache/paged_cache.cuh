@@ -11,7 +11,7 @@
 ///     with 64, 128 or 256 channels in groups of 64. Eight rows of the query heads of a key head share a read of its
 ///     pages.
 ///
-/// All else is done by the portable programs: programs_of() of a cross_layer_cache says where.
+/// Everything else runs in the portable programs; programs_of() of a cross_layer_cache tells what runs where.
 #pragma once
 
 #include <cstdint>

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The operations on a compressed cache over the caller's memory: append, attend, restore.
-/// algorithm/paged_cache/cross_layer_cache.hpp is made of them. run() (exec/run.hpp) enqueues cache_append_call,
+/// algorithm/paged_cache/cross_layer_cache.hpp uses these operations. run() (exec/run.hpp) enqueues cache_append_call,
 /// cached_attention_call and cache_restore_call by the fastest program that the executor has, which explain() names
 /// (exec/explain.hpp).
 ///
 /// Formats: program/paged_cache/page_format.hpp, program/paged_cache/cache_memory.hpp. The bytes that an append writes
-/// are the same on every executor. They are also the same whether tokens come at once or one by one, if thresholds are
-/// known (minicache.hpp says when they are not). Nothing waits or allocates: lengths are in memory of the executor, so
-/// that a call can be captured in a CUDA graph and replayed. Impossible lengths, slots and blocks are reported to the
-/// executor, and the sequences or pages concerned are left out.
+/// are the same on every executor. They are also the same whether tokens are appended one by one or many at a time,
+/// once thresholds are set (minicache.hpp has details). Nothing waits or allocates: lengths are in memory of the
+/// executor, so that a call can be captured in a CUDA graph and replayed. Impossible lengths, slots and blocks are
+/// reported to the executor, and the sequences or pages concerned are left out.
 #pragma once
 
 #include <cstdint>
@@ -134,7 +134,7 @@ void run_portably(Exec const& exec, cache_restore_call<T, Result, C> const& call
   exec.run(program, program.groups());
 }
 
-/// Into how many splits the tokens of a sequence are divided, each for a group, but none of fewer than four
+/// The number of splits into which the tokens of a sequence are divided. Each is for a group, and has at least four
 /// pages.
 [[nodiscard]] inline std::int64_t cached_attention_splits(attention_shape const& s) {
   return decode_splits("cross_layer_cache.attend", s, cached_attention_rows, 4 * cache_page_format::tokens);

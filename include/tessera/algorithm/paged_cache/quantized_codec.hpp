@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `quantized_codec`: a PageCodec of codes of any Quantizer, keys' and values' apart. Vectors are coded as they are or,
-/// like MiniCache's, as directions beside lengths.
+/// `quantized_codec`: a PageCodec that codes keys by one Quantizer and values by another, which may be any. Vectors are
+/// coded directly or, as in MiniCache, as directions and lengths.
 ///
 ///     using two = tessera::asymmetric_quantizer<2, 32>;
 ///     using eight = tessera::symmetric_quantizer<8, 64>;
@@ -10,8 +10,8 @@
 ///
 /// A group of keys is that many neighbouring tokens of a channel, because channels of keys differ in size; a group of
 /// values is that many neighbouring channels of a token. whole_tensor means all 64 tokens of the page, or all channels.
-/// Each group has the quantizer's parameters as they are, and codes of as many bits as the quantizer says (`bits`), or
-/// of all bits of code_type. Quantizers may have a state, which the codec brings along.
+/// Each group has the quantizer's params_type, and codes of as many bits as the quantizer says (`bits`), or of all bits
+/// of code_type. Quantizers may have a state, which the codec holds.
 ///
 /// Pages are written and read by portable programs, on every executor. Parts of a page, from its start, each from a
 /// multiple of 32 bytes on; D channels, K and G groups of keys and values:
@@ -51,7 +51,7 @@ inline namespace v0 {
 
 /// What a page of a quantized_codec holds of vectors.
 enum class page_vectors : std::uint8_t {
-  plain,      ///< the vectors as they are; layers are kept by themselves
+  plain,      ///< vectors are coded directly; layers are not paired
   directions  ///< directions, which pairs of layers may share, and lengths
 };
 
@@ -63,7 +63,7 @@ TESSERA_FN constexpr int groups_in(int count) {
   return Q::group == whole_tensor ? 1 : count / Q::group;
 }
 
-/// Whether a quantizer asks more of programs than its concept says, as adaptors and granularities of tokens do.
+/// Whether a quantizer requires more of programs than its concept says, as adaptors and granularities of tokens do.
 template <class Q>
 concept AsksForMore = requires {
   typename Q::quantizer_type;
@@ -74,7 +74,8 @@ concept AsksForMore = requires {
 
 }  // namespace detail
 
-/// KeyQuantizer, ValueQuantizer: code groups of keys and of values. Vectors: what is coded.
+/// KeyQuantizer, ValueQuantizer: code groups of keys and of values. Vectors: whether vectors are coded directly or as
+/// directions and lengths.
 template <Quantizer KeyQuantizer, Quantizer ValueQuantizer = KeyQuantizer, page_vectors Vectors = page_vectors::plain>
 struct quantized_codec {
   static_assert(!detail::AsksForMore<KeyQuantizer> && !detail::AsksForMore<ValueQuantizer>,
@@ -92,7 +93,7 @@ struct quantized_codec {
   static constexpr int most_layers = has_lengths ? 2 : 1;                   ///< plain vectors of layers share nothing
   static constexpr int key_bits = key_codes_type::bits;                     ///< bits of a key's code
   static constexpr int value_bits = value_codes_type::bits;                 ///< bits of a value's code
-  /// Whether pages have the format of direction_codec, for which devices have programs of their own.
+  /// Whether pages have the format of direction_codec, for which devices have special programs.
   static constexpr bool has_page_format = false;
   /// Channels of a value that share parameters; 256, the most channels, for all of them.
   static constexpr int value_group = ValueQuantizer::group == whole_tensor ? 256 : ValueQuantizer::group;
@@ -100,7 +101,7 @@ struct quantized_codec {
   KeyQuantizer keys = {};      ///< codes keys
   ValueQuantizer values = {};  ///< codes values
 
-  /// Why a format is not this codec's, if that is so.
+  /// Why a format is not one of this codec, or none.
   [[nodiscard]] TESSERA_FN static constexpr page_format_fault fault(cache_page_format const& format) {
     if (format.channels < 32 || format.channels > 256 || format.channels % 32 != 0) {
       return {"heads have ", format.channels, " channels but must have a multiple of 32 up to ", 256};
@@ -157,7 +158,7 @@ struct quantized_codec {
   [[nodiscard]] TESSERA_FN static constexpr int page_bytes(cache_page_format const& f) {
     return lengths(f) + (has_lengths ? f.layers * 2 * tokens * size_of<float16> : 0);
   }
-  /// The bytes of a page, by what they hold.
+  /// The bytes of a page, by use.
   [[nodiscard]] static constexpr page_byte_counts counts(cache_page_format const& f) {
     page_byte_counts found;
     found.codes = tokens / 8 * f.channels * (key_bits + value_bits);

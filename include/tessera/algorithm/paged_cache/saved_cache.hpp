@@ -16,10 +16,10 @@
 ///                one of the head
 ///     open       head x retained token: its row; then token of the tail x layer x head x {key, value} x channel
 ///
-/// With coder 1 byte_blocks.hpp codes each section: codes lose about 15 % of their bytes, the rest little. The
-/// checksums are CRC32C: the header's covers its first 60 bytes, the content's covers parts and sections before they
-/// are coded. Bytes of another version, kind of cache or machine word order are refused, and so are bytes that are cut
-/// off or damaged.
+/// With coder 1 each section is entropy-coded (byte_blocks.hpp), which makes codes about 15 % smaller and the other
+/// sections hardly smaller. The checksums are CRC32C: that of the header covers its first 60 bytes, that of the content
+/// covers parts and sections before they are coded. Bytes of another version, kind of cache or machine word order are
+/// refused, and so are bytes that are cut off or damaged.
 #pragma once
 
 #include <cstddef>
@@ -51,7 +51,7 @@ struct saved_cache_header {
   std::uint16_t version;           ///< expected_version
   std::uint8_t scalar;             ///< 0: bfloat16, 1: float16
   std::uint8_t coder;              ///< saved_cache_coder
-  std::uint32_t parts;             ///< parts of the cache: pairs of layers, and layers by themselves
+  std::uint32_t parts;             ///< parts of the cache: pairs of layers, and single layers
   std::uint32_t heads;             ///< key heads
   std::uint32_t channels;          ///< channels of a head
   std::uint32_t window;            ///< newest tokens that are not compressed
@@ -75,7 +75,7 @@ struct saved_cache_part {
 };
 static_assert(sizeof(saved_cache_part) == 32);
 
-/// The room that a sequence needs, for its caller to make.
+/// The number of tokens and of pages that a sequence needs in a cache.
 struct saved_cache_info {
   std::int64_t tokens;  ///< tokens of the sequence
   std::int64_t pages;   ///< pages of 64 tokens that the sequence needs
@@ -87,8 +87,8 @@ inline std::uint32_t checksum_of(saved_cache_header const& header) {
   return crc32c_host(&header, sizeof(header) - sizeof(header.header_checksum));
 }
 
-/// Checks that everything the header promises can be in the `left` bytes behind it. Nothing overflows: counts of a head
-/// are below 2^54, and heads are compared with a quotient.
+/// Checks that the `left` bytes after the header can hold everything that the header counts. Nothing overflows: counts
+/// of a head are below 2^54, and heads are compared with a quotient.
 inline void check_promises(char const* where, saved_cache_header const& header, std::byte const* parts,
                            std::uint64_t left) {
   check<corrupt_data>(header.heads >= 1 && header.channels >= 32 && header.channels <= 256, where, ": there are ",
@@ -157,7 +157,7 @@ saved_cache_header header_for(Cache const& cache, std::int32_t pages, std::int32
   return header;
 }
 
-/// Checks that a cache has room for what a header promises.
+/// Checks that a cache has room for what a header counts.
 template <class Cache>
 void check_room(char const* where, saved_cache_header const& header, Cache const& cache, std::int64_t slot,
                 std::vector<std::int32_t> const& blocks) {
@@ -181,7 +181,8 @@ void check_room(char const* where, saved_cache_header const& header, Cache const
 
 }  // namespace detail
 
-/// Checks the header and says what room the sequence needs: never more than the bytes can fill. Throws corrupt_data.
+/// Checks the header and returns how many tokens and pages the sequence needs: never more than the bytes can fill.
+/// Throws corrupt_data.
 inline saved_cache_info inspect_saved_cache(std::byte const* bytes, std::int64_t size) {
   saved_cache_header const header = detail::read_saved_header("inspect_saved_cache", bytes, size);
   return {static_cast<std::int64_t>(header.tokens), header.pages};

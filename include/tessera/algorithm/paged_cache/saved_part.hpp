@@ -69,7 +69,7 @@ class section_reader {
     checksum_ = crc32c_host(bytes, size, checksum_);
   }
   [[nodiscard]] std::vector<std::byte> read(std::size_t size) {
-    // There are at least 520 coded bytes for every 65536, so that a header asks for no more memory than its bytes
+    // There are at least 520 coded bytes for every 65536, so that a header claims no more memory than its bytes
     // account for.
     check<corrupt_data>(size / 128 <= left_, "load_cache: a section has ", size,
                         " bytes but there are coded ones: ", left_);

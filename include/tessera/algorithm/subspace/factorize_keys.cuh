@@ -8,8 +8,7 @@
 /// all of it can be captured in a CUDA graph.
 ///
 /// Launches for 131072 tokens, 1024 channels and 160 directions: 2 for each 26624 tokens, 50 for the search, 1 for the
-/// projection. Their bounds: tensor cores 0.25 + 0.07 ms; in a search the factorizations, of which there are 10, by one
-/// thread block each.
+/// projection. Their bounds: tensor cores 0.25 + 0.07 ms; in a search, the 10 factorizations, each by one thread block.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Finds the directions that hold most of the keys of all heads, without a singular value decomposition: it adds up the
-/// products of all pairs of channels as keys come, on tensor cores, and finds a subspace from the sums.
+/// products of all pairs of channels as keys arrive, on tensor cores, and finds a subspace from the sums.
 ///
 ///     key_factorization const factorization(width, 160);          // {.iterations = 4, .oversampling = 32}
 ///     workspace_plan const plan = factorization.plan_find(exec);
@@ -110,7 +110,7 @@ class key_factorization {
                        " iterations but at least 1 is needed");
   }
 
-  /// The one workspace that settle() and then find() need, and that measures() reads.
+  /// The workspace that settle() and then find() share, and that measures() reads.
   template <Executor Exec>
   [[nodiscard]] workspace_plan plan_find(Exec const&) const {
     workspace_plan plan("key_factorization.find");
@@ -145,9 +145,9 @@ class key_factorization {
     run(exec, gram_call<T>{keys, gram, room});
   }
 
-  /// Replaces products of keys that are so large that their sums in fp32 are infinite, by those of keys times a power
-  /// of two (`scale` of the measures). It takes all keys once more. It is slow where it replaces them: each of width^2
-  /// / 2 sums is in double. Call it before find(), for keys that may be as large as 1e15.
+  /// If keys are so large that sums of their products in fp32 are infinite, replaces these sums by those of keys times
+  /// a power of two (`scale` of the measures). It needs all keys once more. Replacing is slow: each of width^2 / 2 sums
+  /// is in double. Call it before find(), for keys that may be as large as 1e15.
   template <Executor Exec, class T>
   void settle(Exec const& exec, view<T const, 3> keys, matrix_view<float> gram, subspace_regions const& at,
               workspace const& space) const {

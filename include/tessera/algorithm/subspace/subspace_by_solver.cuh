@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `subspace_by_solver`: the best directions there are, from all eigenvectors of the products of channels, in double by
-/// cuSOLVER. It is there to compare other searches with, and for keys of which those leave too much (below 1e-6 of the
+/// `subspace_by_solver`: the best directions, from all eigenvectors of the products of channels, in double by cuSOLVER.
+/// Use it to compare other searches with, and for keys for which these are not accurate enough (below 1e-6 of the
 /// trace). Include it where cuSOLVER is linked: target_link_libraries(... tessera::cuda CUDA::cusolver).
 ///
 ///     subspace_by_solver solver(exec, 1024, 160);
@@ -36,7 +36,7 @@ class subspace_by_solver {
                        " but keys of all heads have ", width, " channels");
   }
 
-  /// The workspace that find() needs, and that measures() reads.
+  /// The workspace of find(), which measures() reads.
   template <class Architectures>
   [[nodiscard]] workspace_plan plan_find(basic_cuda<Architectures> const&) const {
     workspace_plan plan(where);

@@ -5,11 +5,11 @@
 ///     subspace_iteration    more columns than directions, then the eigenvectors of Y^T G Y: the reference
 ///     subspace_rounds       as many columns as directions, four times the rounds, no eigenvectors: what GPUs run
 ///
-/// Both iterate Y = orthonormal columns of (G + m) Y. The second makes only every other product orthonormal, and starts
-/// a column again if, but for rounding, it lies in the span of the columns before it (factor_blocks). The table
-/// compares the part of the keys that lies outside of the directions of either search with the part outside of the best
-/// directions, for 1024 channels and 160 directions. The first column gives eigenvalue i (in double, each product made
-/// orthonormal, m = 1e-6 of the trace):
+/// Both iterate Y = orthonormal columns of (G + m) Y. The second orthonormalizes only every other product, and starts a
+/// column again if, up to rounding, it lies in the span of the columns before it (factor_blocks). The table compares
+/// the part of the keys that lies outside of the directions of either search with the part outside of the best
+/// directions, for 1024 channels and 160 directions. The first column gives eigenvalue i. Ratios were computed in
+/// double, with each product orthonormalized and m = 1e-6 of the trace:
 ///
 ///                                        iteration, 32 more columns      rounds
 ///     rounds                                 2        4        5         4        8       12       16
@@ -24,11 +24,11 @@
 ///     1 for 150, 0.9 for 150, then 0.01    1.0354   1.0302   1.0276    1.0409   1.0304   1.0217   1.0148
 ///     normal, 2048 rows                    1.0532   1.0163   1.0101    1.0264   1.0078   1.0036   1.0020
 ///
-/// So sixteen rounds are as good as four iterations, except for 0.06 % where these are exact to 1e-5, and need no
-/// eigenvectors of a matrix, which would take one thread block milliseconds. The programs themselves, in fp32, with 16
-/// rounds and m = 1e-7 of the trace, reach the ratios of the last column, and 1.0033 for "1e4, then (i + 1)^-1". Where
-/// a mean has 1e6 times the energy of the next direction, they reach 1.38: that excess is 7e-7 of the trace, and
-/// products in fp32 have no information below 1e-6 of the trace.
+/// So sixteen rounds are as accurate as four iterations, up to 0.06 % where the iterations are exact to 1e-5. Rounds
+/// need no eigenvectors of a matrix, for which one thread block would take milliseconds. The programs themselves, in
+/// fp32, with 16 rounds and m = 1e-7 of the trace, reach the ratios of the last column, and 1.0033 for "1e4, then (i +
+/// 1)^-1". If the mean has 1e6 times the energy of the next direction, they reach 1.38: this excess is 7e-7 of the
+/// trace, and products in fp32 have no information below 1e-6 of the trace.
 #pragma once
 
 #include <cstdint>
@@ -124,8 +124,8 @@ struct subspace_iteration {
 /// The search in rounds: as many columns as directions, without eigenvectors.
 struct subspace_rounds {
   /// The number of rounds: eight for each iteration if most directions are kept, else four. The few directions that are
-  /// left out are then much alike, and it takes longer to tell them apart: with 160 of 192, (i + 1)^-1/2, 16 rounds
-  /// leave 1.0143 and 32 leave 1.0042; with 128 of 256, 16 leave 1.0041.
+  /// left out then have similar eigenvalues, so that the search converges more slowly: with 160 of 192, (i + 1)^-1/2,
+  /// 16 rounds leave 1.0143 and 32 leave 1.0042; with 128 of 256, 16 leave 1.0041.
   [[nodiscard]] static constexpr int rounds(std::int64_t width, std::int64_t rank, int iterations) {
     return (8 * rank > 5 * width ? 8 : 4) * iterations;
   }
@@ -179,8 +179,8 @@ struct subspace_rounds {
     tessera::run(exec, solve_blocks{on.factor, from, on.columns});
   }
 
-  /// Factors the inner products. Columns beyond the matrix count as orthonormal, so that fewer blocks need no program
-  /// of their own.
+  /// Factors the inner products. Columns beyond the matrix count as orthonormal, so that fewer blocks need no separate
+  /// program.
   template <Executor Exec>
   static void factor(Exec const& exec, memory const& on) {
     std::int64_t const columns = on.columns.extent(1);

@@ -9,8 +9,8 @@
 ///     linear::forward(exec, layer, inputs, outputs, tessera::workspace(plan, memory));
 ///
 /// The program is portable: any executor, any of the formats, any strides of inputs and outputs, the same bits
-/// everywhere (program/weights/linear.hpp has the order of additions). It decodes weights anew for every 16 tokens.
-/// With many tokens it is faster to decode the layer once and to multiply by `linear`.
+/// everywhere (program/weights/linear.hpp has the order of additions). It decodes the weights again for every 16
+/// tokens. For many tokens it is faster to decode the layer once and to multiply with `linear`.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Compressed weights on CUDA devices: lossless streams go through kernels of their own, all others through the
-/// portable programs.
+/// Compressed weights on CUDA devices: lossless streams of pairs of exponents have their own kernels; all other streams
+/// run in the portable programs.
 ///
 /// compressed_weights.hpp includes this header where nvcc compiles: call compressed_weights as on the CPU, with a
 /// tessera::cuda executor. Lossless encoding takes four launches for up to 32 tensors, decoding one. Nothing waits,
@@ -112,7 +112,8 @@ void in_parts(array_view<Element> list, std::int64_t most, Run&& run) {
 
 }  // namespace detail
 
-/// The workspace in which CUDA devices place lossless blocks as they are coded: a word for each tile.
+/// The workspace in which CUDA devices compute the positions of lossless blocks while they encode: a word for each
+/// tile.
 template <class Architectures, class T, class Mantissa>
 requires(Mantissa::template is_lossless<T>) struct placement_needs<basic_cuda<Architectures>, T, Mantissa> {
   /// Words for the tiles' running sum, and one to count tiles.

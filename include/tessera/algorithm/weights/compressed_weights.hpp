@@ -7,15 +7,15 @@
 ///     auto stream = codec::encode(exec, weights);               // two thirds of the bytes
 ///     codec::decode(exec, stream, weights);                     // the same bits
 ///
-/// On a GPU keep the spec, from which all sizes follow, whatever the stream holds:
+/// On a GPU keep the spec. All sizes follow from it, whatever the weights are:
 ///
 ///     auto spec = codec::spec(count);
 ///     auto plan = codec::plan_encode(exec, spec);               // plan.bytes() of workspace; made once
 ///     codec::encode(exec, spec, weights, stream, stream_bytes, tessera::workspace(plan, memory));
 ///
-/// For a stream that comes from elsewhere, decode() takes the result of inspect_weight_stream in the place of the spec.
-/// Either way the codec throws value_error for a spec that is not its own: another type, coder or number of mantissa
-/// bits, or sizes of blocks that no spec() gives.
+/// For a stream that comes from elsewhere, decode() takes the result of inspect_weight_stream instead of the spec. In
+/// both cases the codec throws value_error for a spec of another codec: another type, coder or number of mantissa bits,
+/// or block sizes that spec() never returns.
 #pragma once
 
 #include <cstddef>
@@ -80,8 +80,8 @@ void with_steps_of(Exec const& exec, Use&& use) {
   }
 }
 
-/// The workspace that an executor needs to place coded blocks: words for its tiles, or room for every block. Coder is
-/// the table_coder of a codec.
+/// The workspace that an executor needs to put coded blocks next to each other: words for its tiles, or room for every
+/// block. Coder is the table_coder of a codec.
 template <Executor Exec, class T, class Mantissa, class Coder = pair_coder>
 struct placement_needs {
   /// 64-bit words for a running sum over tiles.
@@ -107,7 +107,7 @@ void run_write_codebook(Exec const& exec, weight_encoding<T, Coder> const& encod
 }  // namespace detail
 
 /// The encoding of tensors, as run() takes it; the workspace's counters must be zero. Coder is the table_coder of a
-/// codec. An executor with programs of its own specialises placement_needs, too.
+/// codec. An executor with other programs also specialises placement_needs.
 template <class Mantissa, class T, class Coder = pair_coder>
 struct encode_weights_call {
   /// How many bits of mantissas are kept.
@@ -177,13 +177,14 @@ void run_portably(Exec const& exec, decode_weights_call<Mantissa, T, Coder> cons
 
 /// The codec of a split of the values, a coder for exponents, and a choice of the mantissa bits to keep.
 ///
-/// Coder: rans_coder<12> and fixed_coder name each exponent by four bits, which suits weights whose exponents are
-/// neighbours. tans_coder and every StreamCoder of a user code whole exponents, which suits wide distributions, by the
-/// portable programs on every executor. The stream has the coder's number, and a codec refuses other coders' streams.
+/// Coder: rans_coder<12> and fixed_coder first turn each exponent into a 4-bit code, which suits weights whose
+/// exponents are neighbours. tans_coder and every StreamCoder of a user code whole exponents, which suits wide
+/// distributions; they run in the portable programs on every executor. The stream has the coder's number, and a codec
+/// refuses other coders' streams.
 ///
 /// It is lossless for every bit pattern if Mantissa keeps all bits. Determinism: the stream's bytes depend on the
-/// weights, the spec and the seed alone, never on the executor or the number of threads. Nothing here waits or
-/// allocates, except the two functions marked so.
+/// weights, the spec and the seed alone, never on the executor or the number of threads. No function waits or
+/// allocates, except those whose comments say so.
 template <class Split, WeightCoder Coder, class Mantissa>
 struct compressed_weights {
   using value_type = typename Split::value_type;
@@ -195,7 +196,7 @@ struct compressed_weights {
   using table_coder_type = table_coder<Coder>;
   /// The layouts of the codec's streams.
   using specs = weight_codec_specs<value_type, Coder, Mantissa>;
-  /// Whether every weight comes back bit for bit.
+  /// Whether every weight is decoded bit for bit.
   static constexpr bool is_lossless = specs::is_lossless;
 
   /// The layout of a tensor's stream. Throws shape_error for a count and value_error for options out of range.
@@ -251,8 +252,8 @@ struct compressed_weights {
     return plan_decode(exec, array_view<target const>(&alone, 1));
   }
 
-  /// Writes the streams of many tensors, on a GPU in a few launches for all of them. exec.wait() reports a stream that
-  /// does not fit its room; the weights are only read, so that nothing is lost.
+  /// Enqueues the encoding of many tensors, on a GPU in a few launches for all of them. exec.wait() reports a stream
+  /// that does not fit into the memory given for it; the weights are only read, so that nothing is lost.
   template <Executor Exec>
   static void encode(Exec const& exec, array_view<source const> sources, workspace const& space) {
     auto const regions = encode_regions<Exec>(sources);
@@ -287,7 +288,7 @@ struct compressed_weights {
     encode(exec, array_view<source const>(&alone, 1), space);
   }
 
-  /// Writes the weights of many streams, on a GPU in a few launches for all of them. exec.wait() reports a corrupt
+  /// Enqueues the decoding of many streams, on a GPU in a few launches for all of them. exec.wait() reports a corrupt
   /// stream with the number of the first corrupt block; the weights of corrupt blocks become zeros.
   template <Executor Exec>
   static void decode(Exec const& exec, array_view<target const> targets, workspace const& space) {
@@ -319,7 +320,7 @@ struct compressed_weights {
   }
 
   /// Writes the weights of `blocks` blocks from `first_block` on; `weights` begins with the first block's. The
-  /// workspace is that for the whole stream. A tensor that is stored raw counts as blocks, too.
+  /// workspace is that for the whole stream. A tensor that is stored raw is also counted in blocks.
   template <Executor Exec>
   static void decode(Exec const& exec, expected_weight_stream const& spec, array_view<std::byte const> stream,
                      std::int64_t first_block, std::int64_t blocks, array_view<value_type> weights,
@@ -347,7 +348,7 @@ struct compressed_weights {
     return stream;
   }
 
-  /// Decodes a stream of any options. Allocates and waits. Throws corrupt_data.
+  /// Decodes a stream that was encoded with any options. Allocates and waits. Throws corrupt_data.
   template <Executor Exec, class Weights = array_view<value_type>>
   static void decode(Exec const& exec, array_view<std::byte const> stream, Weights&& weights) {
     constexpr char const* where = "compressed_weights.decode";
@@ -369,7 +370,7 @@ struct compressed_weights {
 
   static constexpr std::int64_t histogram_counts = 256;
 
-  /// What the header of a stream says, which need not be in memory of the host. Waits.
+  /// Reads the header of a stream, which need not be in host memory. Waits.
   template <Executor Exec>
   static inspected_weight_stream wait_for_header(Exec const& exec, array_view<std::byte const> stream) {
     std::byte header[sizeof(weight_stream_header)] = {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Reads and checks the header of a stream of compressed weights, before anything relies on it.
+/// Reads and checks the header of a stream of compressed weights that is not trusted yet.
 ///
 ///     auto const found = tessera::inspect_weight_stream(bytes.data(), std::ssize(bytes));
 ///     found.spec().count;                                      // weights, all sections of which lie in the bytes
@@ -17,13 +17,13 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What inspect_weight_stream found in a stream. No other function makes one, so that its contents were read and
-/// checked. A decoder that is given one refuses any stream but the one that was inspected.
+/// What inspect_weight_stream found in a stream. Only that function makes such an object, so that its contents are
+/// always checked. A decoder that is given one refuses any stream but the one that was inspected.
 class inspected_weight_stream {
  public:
   /// The layout of the stream.
   [[nodiscard]] weight_stream_spec const& spec() const { return spec_; }
-  /// The layout of the stream, for functions that take no more.
+  /// The layout of the stream, for functions that take only a layout.
   operator weight_stream_spec const&() const { return spec_; }  // NOLINT: it is what was inspected for
   /// Bytes of the stream, as its header says; those after them are not read.
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
@@ -40,8 +40,8 @@ class inspected_weight_stream {
   std::uint32_t header_checksum_;
 };
 
-/// What a decoder is told of a stream before it has seen it: the layout that the codec's spec() gave for encoding, or
-/// what inspect_weight_stream found in it.
+/// What a decoder expects of a stream: the layout that the codec's spec() gave for encoding, or what
+/// inspect_weight_stream found in it.
 class expected_weight_stream {
  public:
   /// Expects any stream of this layout.

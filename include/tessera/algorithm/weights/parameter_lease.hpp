@@ -102,7 +102,7 @@ class parameter_lease {
 
   /// The leased parameter.
   [[nodiscard]] parameter_id parameter() const { return parameter_; }
-  /// Whether a parameter is leased, so that weights() has some.
+  /// Whether a parameter is leased, so that weights() is not empty.
   [[nodiscard]] bool is_held() const { return table_ != nullptr; }
   /// The decoded weights, in memory of the store's executor, for work enqueued on that executor while the lease is
   /// held. Changes to them are lost unless the store's update() keeps them.

@@ -14,8 +14,8 @@
 ///     store.resolve();                                              // once a step or so: waits, grows small slots
 ///
 /// On CUDA acquire, prefetch, update and sgd_update wait for nothing, allocate no memory of the executor, and can be
-/// captured in a CUDA graph (a prefetch together with the acquire that uses it). A graph keeps addresses: after an add,
-/// or a resolve that made slots larger, capture anew.
+/// captured in a CUDA graph (a prefetch together with the acquire that uses it). A graph keeps addresses: capture it
+/// again after an add, or after a resolve that made slots larger.
 ///
 /// Memory, all of it from exec.memory(), counted in bytes(), and known beforehand by plan(exec, counts, options):
 ///     streams     a slot for each parameter: 64 bytes + its first encoded size * (1 + slack) + headroom, at most the
@@ -26,15 +26,15 @@
 ///     overflow    overflow_tensors times the blocks of the largest parameter, decoded; and 16 bytes
 ///     workspace   that of one encoding and of scratch_slots decodings
 ///
-/// Overflow: frequencies and codes are made anew in each update, and the new stream may be larger than the slot. Then
-/// the blocks that do not fit are kept as plain weights in the overflow arena, from which acquire takes them: nothing
-/// is lost, and nothing waits. resolve() gives such parameters larger slots. If the arena is full before that, the
-/// update is refused: the parameter keeps the weights of the update before, and the next wait() or resolve() throws
+/// Overflow: each update encodes a parameter again, and the new stream may be larger than the slot. Then the blocks
+/// that do not fit are kept as uncompressed weights in the overflow arena, from which acquire reads them: nothing is
+/// lost, and nothing waits. resolve() gives such parameters larger slots. If the arena is full before that, the update
+/// is refused: the parameter keeps the weights of its previous update, and the next wait() or resolve() throws
 /// shape_error with the parameter's number.
 ///
 /// An add that throws, for instance because there is no memory, leaves all parameters as they were and the store
-/// usable. Memory that parameters share stays as large as it had become by then. A resolve that throws has made some
-/// slots larger; the next resolve continues.
+/// usable. Shared memory stays as large as it had become by then. A resolve that throws may have made some slots
+/// larger; the next resolve continues.
 ///
 /// A store and its leases are for one thread at a time. The store cannot be moved, and must outlive the work that uses
 /// its weights.
@@ -74,7 +74,7 @@ class parameter_store {
   using lease = parameter_lease<value_type>;
 
   /// The most memory that a store of parameters with so many weights takes, whatever their values are; streams usually
-  /// take two thirds of their room here. While parameters are added or grow, one buffer is there twice.
+  /// take two thirds of what is counted for them. While parameters are added or grow, one buffer exists twice.
   [[nodiscard]] static workspace_plan plan(Exec const& exec, std::vector<std::int64_t> const& counts,
                                            parameter_store_options options = {}) {
     checked(options);
@@ -186,7 +186,7 @@ class parameter_store {
     return true;
   }
 
-  /// Keeps the current weights of the lease: encodes them anew into the parameter's slot. The lease stays valid.
+  /// Keeps the current weights of the lease: encodes them into the parameter's slot. The lease stays valid.
   void update(parameter_id id, lease const& held) {
     static_assert(Codec::is_lossless,
                   "tessera: a parameter_store is updated with a lossless codec only, since every update of a "
@@ -433,8 +433,8 @@ class parameter_store {
     return copy;
   }
 
-  /// Makes all memory that parameters share large enough for one more; what the shared buffers hold is lost. If there
-  /// is no memory for one of them, all are still large enough for the parameters that are there.
+  /// Makes all shared memory large enough for one more parameter; the contents of the shared buffers are lost. If one
+  /// of the allocations fails, all buffers are still large enough for the parameters in the store.
   void reserve_for(parameter const& added) {
     shared_sizes wanted;
     wanted.cover(added);
@@ -456,8 +456,8 @@ class parameter_store {
       overflow_ = std::move(empty);
     }
   }
-  /// Makes a buffer larger. Frees the old memory after the new memory is there: the other parameters always have
-  /// theirs, and at most one buffer is there twice at a time.
+  /// Makes a buffer larger. Frees the old memory only after the new memory is allocated, so that a failure leaves the
+  /// store usable. At most one buffer exists twice at a time.
   template <class T>
   void enlarge(buffer<T>& memory, std::int64_t size) {
     if (memory.size() < size) {

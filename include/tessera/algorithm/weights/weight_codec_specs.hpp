@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The layouts of streams that belong to a codec of weights: makes them, and tells them from the layouts of other
-/// codecs.
+/// Makes the layouts of the streams of a weight codec, and checks that a layout is not that of another codec.
 ///
 ///     using coder = tessera::rans_coder<12>;
 ///     using specs = tessera::weight_codec_specs<tessera::bfloat16, coder, tessera::keep_mantissa<7>>;
@@ -21,7 +20,8 @@ inline namespace v0 {
 
 /// The options of a stream.
 struct weight_stream_options {
-  /// Weights in a block: 1024 to 8192, a power of two. A block adds 1,100 bits to its entropy and decodes on its own.
+  /// Weights in a block: 1024 to 8192, a power of two. A block takes 1,100 bits more than its entropy, and can be
+  /// decoded alone.
   int block = 8192;
   /// Whether every block has a CRC32C, for files; costs 4 bytes a block and reading the stream once more.
   bool checksums = false;
@@ -61,7 +61,7 @@ TESSERA_FN constexpr std::uint8_t codebook_units_of() {
 /// part.
 template <class T, WeightCoder Coder, class Mantissa>
 struct weight_codec_specs {
-  /// Whether every weight comes back bit for bit.
+  /// Whether every weight is decoded bit for bit.
   static constexpr bool is_lossless = Mantissa::template is_lossless<T>;
 
   static_assert(
@@ -79,7 +79,7 @@ struct weight_codec_specs {
   static constexpr std::int64_t smallest_coded_bytes = 4096;
   /// The most weights of a stream. Payloads, of up to nine bits a weight, have 32-bit positions in units of 16 bytes.
   static constexpr std::int64_t most_weights = std::int64_t{1} << 35;
-  /// T as streams name it.
+  /// The number of T in streams.
   static constexpr weight_type type = static_cast<weight_type>(detail::weight_type_number<T>);
 
   /// The layout of a tensor's stream. Throws shape_error for a count and value_error for options out of range.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// WeightCoder: the entropy coders that compressed_weights takes, and the numbers that streams know them by.
+/// WeightCoder: the entropy coders that compressed_weights takes, and the numbers by which streams name them.
 ///
 ///     tessera::weight_coder_of<tessera::tans_coder>;             // weight_coder::tans_exponents
 ///     template <tessera::WeightCoder Coder> struct ...;
 ///
-/// Streams of rans_coder<12> and fixed_coder hold pairs of 4-bit codes, for which there are programs of their own on
-/// every executor. Every other coder is a StreamCoder of whole exponents, a user's too, and runs by the portable
-/// programs. It has a number from 128 to 255, if it is not the library's.
+/// Streams of rans_coder<12> and fixed_coder hold pairs of 4-bit codes, for which every executor has special programs.
+/// Every other coder, including a user's, is a StreamCoder of whole exponents, and runs in the portable programs. A
+/// user's coder has a number from 128 to 255.
 #pragma once
 
 #include <type_traits>
@@ -49,7 +49,7 @@ concept WeightCoder = EntropyCoder<Coder> &&
      || because<"the stream_id of a user's coder is from 128 to 255; lower numbers are those of the library's coders">);
 // clang-format on
 
-/// The number by which streams know a coder.
+/// The number by which streams name a coder.
 template <WeightCoder Coder>
 inline constexpr weight_coder weight_coder_of = static_cast<weight_coder>(Coder::stream_id);
 /// The number of rANS over pairs of codes.

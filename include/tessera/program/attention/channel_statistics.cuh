@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `summarize_tiles`: makes the sums of keys, for means of middles, and the ranges of values, of each tile of 128
-/// tokens or of 128 tokens of a sample. They have the bits of summarize_heads, and finish_tiles merges them. A thread
+/// `summarize_tiles`: computes the sums of keys, for robust means, and the ranges of values, for each tile of 128
+/// tokens of a sequence or of a sample. They have the bits of summarize_heads, and finish_tiles merges them. A thread
 /// block takes a tile.
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `summarize_heads` and `finish_summaries`: make the means of attention heads' channels, and the scales of values. The
 /// first sums and ranges channels over blocks of tokens, the second merges blocks. The tokens may be those of a sample
-/// (`sampled_heads`); then `settle_scales` enlarges the scales that have no room for all tokens.
+/// (`sampled_heads`); then `settle_scales` enlarges the scales whose range does not hold all tokens.
 ///
 /// The order of additions is part of the format, because codes depend on means: any program that makes the same codes
 /// adds in this order, in fp32. A block of 64 or 128 tokens has sixteen sums: sum i adds tokens i, i + 16, i + 32 ...
@@ -9,14 +9,14 @@
 /// are then added in pairs at half their number apart, again and again: i + 8, i + 4, i + 2, i + 1. Infinities and NaNs
 /// count as zeros.
 ///
-/// The mean of keys must not be moved by a few tokens far from all others. It is a mean of middles: of the sums i, i +
-/// 4, i + 8 and i + 12 of a block, for i from 0 to 3, the two in the middle are added to each other. Of the four
-/// results the two in the middle are added again, and four times that is the block's sum. Where three tokens of each
-/// block are too large and three too small, whichever they are, the block's sum is still made of other tokens' sums: at
-/// worst one of the four results is too large and one too small. Nothing large is added and subtracted again, which
-/// would cost precision. The sixteen sums must have equally many tokens: a mean of middles takes whole rounds of
-/// sixteen tokens, and leaves out the up to 15 tokens at a sequence's end that make no round (tokens_of_middle). Where
-/// a sequence has fewer than sixteen tokens, sum i is token i modulo their number, so that the block counts as sixteen
+/// A few tokens far from all others must not move the mean of keys, so it is a robust mean, called mean of middles: of
+/// the sums i, i + 4, i + 8 and i + 12 of a block, for i from 0 to 3, the two in the middle are added to each other. Of
+/// the four results the two in the middle are added again, and four times that is the block's sum. If any three tokens
+/// of each block are too large and any three too small, the block's sum is still made of other tokens' sums: at worst
+/// one of the four results is too large and one too small. Nothing large is added and subtracted again, which would
+/// cost precision. The sixteen sums must have equally many tokens: a mean of middles takes whole rounds of sixteen
+/// tokens, and leaves out the up to 15 tokens at a sequence's end that make no round (tokens_of_middle). Where a
+/// sequence has fewer than sixteen tokens, sum i is token i modulo their number, so that the block counts as sixteen
 /// tokens (weight_of_middle); of four tokens or more, one may then be too large or too small.
 #pragma once
 

@@ -3,9 +3,9 @@
 /// memory bandwidth (sm_90).
 ///
 /// The kernel is persistent and warp-specialised. A work item (program/attention/decode_schedule.cuh) has keys and
-/// values in steps of a few tokens. One thread loads steps by TMA into the stages of a pipeline in shared memory,
-/// from work item to work item without a pause. Each of the other warps takes the next step in turn and keeps
-/// decode_columns of its own, so that warps wait for each other only at the end of a work item.
+/// values in steps of a few tokens. One thread loads steps by TMA into the stages of a pipeline in shared memory, from
+/// work item to work item without a pause. The other warps take the steps round-robin. Each keeps its own
+/// decode_columns, so that warps wait for each other only at the end of a work item.
 ///
 /// For each token and key head 4 * channels bytes are read: at 4.6 TB/s and 132 multiprocessors, 32 tokens of 128
 /// channels every 820 cycles. They take 32 tensor core products with keys and 32 with values, and as many matrices are

@@ -8,8 +8,8 @@
 /// With g = lane / 4 and t = lane % 4 a lane has scores and outputs of queries 2t and 2t + 1: [0] and [1] are those of
 /// row g, [2] and [3] those of row g + 8. Scores are in base 2.
 ///
-/// The reference of a query is a score that was once the largest. Only where a score is more than 8 above it (a factor
-/// of 2^8) do the warp's lanes agree on a new one and rescale the sums. Weights are at most 2^8, and one of them is 1.
+/// The reference of a query is an earlier largest score. Only if a score is more than 8 above it (a factor of 2^8), the
+/// warp's lanes agree on a new reference and rescale the sums. Weights are at most 2^8, and one of them is 1.
 #pragma once
 
 #include <cstdint>

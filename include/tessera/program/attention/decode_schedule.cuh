@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `decode_schedule`: the schedule of attention of few queries, and its end: it merges what the warps of a block have
-/// added up, and writes results. It is for programs whose warps each keep decode_columns of their own.
+/// `decode_schedule`: the schedule of attention of few queries, and its last step, which merges the partial results of
+/// a block's warps and writes results. It is for programs in which each warp keeps its own decode_columns.
 ///
 /// A work item (`decode_work_item`) is up to eight rows of a key head and a split of its keys. The rows are the queries
 /// of all query heads that share the key head, head after head. The split has steps split, split + splits, ... of the
@@ -41,7 +41,8 @@ struct decode_split {
   float totals[decode_rows][padded_channels];           ///< sums of weighted values
 };
 
-/// What warps need when they begin a work item, loaded ahead with its first keys, for `Slots` work items in turn.
+/// The data that warps need when they begin a work item, loaded ahead with its first keys; `Slots` work items
+/// alternate.
 template <int Channels, int Slots>
 struct decode_ahead {
   static constexpr int row_bytes = 2 * Channels;                          ///< bytes of a query

@@ -5,8 +5,8 @@
 ///
 /// Instructions for an element: about 6 for the code of a key or a query (widen, subtract the mean, take into the
 /// largest, multiply, round by adding 1.5 2^23, which leaves the code in the lower byte, and most of one to pack), and
-/// 3 for the code of a value. Where a value's scale is that of a sample, one more finds whether the value has room;
-/// encode_again follows for values that have none.
+/// 3 for the code of a value. If a value's scale is that of a sample, one more instruction checks whether the value is
+/// in the scale's range; encode_again follows for values that are not.
 #pragma once
 
 #include <cstdint>

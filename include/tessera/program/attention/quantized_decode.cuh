@@ -79,7 +79,7 @@ struct attention_of_few_queries {
     alignas(1024) unsigned char value[Policy.stages][shape::tile_bytes];
     alignas(16) float key_scale[Policy.stages][lane_scales];                  ///< scales of tiles of keys
     alignas(16) std::uint32_t weights[2][shape::rows * shape::weight_words];  ///< pairs of fp16, for two tiles in turn
-    /// Largest scores of rows, by warp, for two tiles in turn.
+    /// Largest scores of rows, by warp, for two alternating tiles.
     alignas(16) float largest[2][shape::rows][shape::warps];
     alignas(16) row_sums sums[2][shape::rows];  ///< sums of rows, for two work items in turn
     shared_barrier key_full[Policy.stages];

@@ -34,7 +34,7 @@
 /// Sequences of a batch may differ in length. The extents of a sequence are looked up once for a work item and kept in
 /// shared memory. Work items without a tile load nothing and write zeros.
 ///
-/// Tiles that need a mask, at the ends of what rows see, have loops of their own, because they are few.
+/// The few tiles that need a mask, at the ends of the interval of keys that rows see, are processed in separate loops.
 #pragma once
 
 #include <cstdint>

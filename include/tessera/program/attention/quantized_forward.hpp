@@ -16,11 +16,11 @@
 ///
 /// This is two-level accumulation (SageAttention2, arXiv 2411.10958, section 3.4): tensor cores that keep 13 bits of
 /// sums of 8-bit floats add up no more than a tile. Each tile has its own reference (reduce/online_softmax.hpp), so
-/// that weights are rounded with their whole range, whatever came before. Results are divided by the sum of the rounded
-/// weights, so that they are means of values: values that are all equal come back. A lane adds the weights of 64
-/// columns in order. So the order of additions depends on the extents alone.
+/// that weights use the whole range of their codes, whatever the earlier tiles are. Results are divided by the sum of
+/// the rounded weights, so that they are weighted means of values: if all values are equal, the result is that value. A
+/// lane adds the weights of 64 columns in order. So the order of additions depends on the extents alone.
 ///
-/// Where the keys are split, a group takes one split of them, and leaves its partial results to merge_attention.
+/// If the keys are split, a group takes one split of them, and merge_attention merges the partial results.
 ///
 /// Cost for each head: 4 * queries * keys * channels operations and queries * keys exponentials, less what a mask
 /// leaves out in whole tiles of 64 x 128.

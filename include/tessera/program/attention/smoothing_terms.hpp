@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The scores that smoothing takes away and attention needs back, in fp32 (SageAttention2, arXiv 2411.10958, section
-/// 3.1): `mean_scores` makes those of the mean key, for log-sum-exps, and `query_corrections` those of mean queries,
-/// for every score.
+/// Computes, in fp32, the parts of scores that smoothing subtracts and attention must add again (SageAttention2, arXiv
+/// 2411.10958, section 3.1): `mean_scores` those of the mean key, for log-sum-exps, and `query_corrections` those of
+/// mean queries, for every score.
 #pragma once
 
 #include <cstdint>

@@ -4,8 +4,8 @@
 ///
 /// A thread block takes 32 channels of a row, and each of its four warps every fourth split, so that all splits of a
 /// row are loaded at once, by as many blocks as there are multiprocessors. Blocks are small enough to be resident, and
-/// to know their rows, before the blocks that make the splits have left. The order of additions depends on the number
-/// of splits alone.
+/// to know which rows they merge, before the blocks that compute the splits have ended. The order of additions depends
+/// on the number of splits alone.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct join_decoded {
   using state_type = typename softmax_type::state_type;
   using row_type = attention_row<state_type>;
   static_assert(sizeof(row_type) == sizeof(float4), "tessera: join_decoded loads rows as four words");
-  static constexpr int parts = 4;  ///< warps, which take splits in turn
+  static constexpr int parts = 4;  ///< warps, which take splits round-robin
   static constexpr int lanes = 32 * parts;
   static constexpr int columns = 32;                                 ///< channels of a group
   static constexpr int lane_rows = most_attention_splits / 32;       ///< splits whose states a lane loads

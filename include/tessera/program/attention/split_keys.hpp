@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The end of a row of attention: `finish_attention_row` makes results and log-sum-exps when all keys are done.
-/// `merge_attention` merges rows whose keys were split among groups (split-KV, for queries that are few).
+/// `merge_attention` merges rows whose keys were split among groups (split-KV, for few queries).
 #pragma once
 
 #include <cstdint>

@@ -16,8 +16,8 @@
 /// An epilogue is a trivially copyable type with these members. `scratch_type` is a warp's own shared memory, kept from
 /// tile to tile. One thread calls prepare(). Whole warps call operator()(sums, place, scratch) for their 16 x columns
 /// sums, laid out as warpgroup_mma.cuh says, which it may change, and finish(). An epilogue with a template
-/// `deferred_type<registers>` has no operator(), but defer(sums, place, deferred), which leaves in registers what is
-/// still to be done, and run_deferred<0> and <1>(deferred, place, scratch), which do it while the tensor cores work on
+/// `deferred_type<registers>` has no operator(), but defer(sums, place, deferred), which keeps the remaining work in
+/// registers, and run_deferred<0> and <1>(deferred, place, scratch), which do that work while the tensor cores multiply
 /// the next tile: of 240 registers the sums take columns / 2, and the program about 20.
 #pragma once
 

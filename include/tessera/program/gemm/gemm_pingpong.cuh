@@ -4,15 +4,15 @@
 /// epilogue the other multiplies.
 ///
 /// Schedules and epilogues are those of gemm_cooperative (gemm_cooperative.cuh). Here each of the two consumer
-/// warpgroups has tiles of its own, of 128 x columns: a block's work items go to one and the other in turn. A warpgroup
-/// begins with a tile when the other's last k-tile is loaded, so that tensor cores are idle between tiles for no longer
-/// than between k-tiles. For 128 x 192 the sums take 192 of 240 registers. Tiles are a quarter smaller than 128 x 256,
-/// so that 17 % more bytes are loaded for each operation.
+/// warpgroups has its own tiles, of 128 x columns: a block's work items go to the two alternately. A warpgroup begins a
+/// tile when the last k-tile of the other is loaded, so that tensor cores are idle no longer between tiles than between
+/// k-tiles. For 128 x 192 the sums take 192 of 240 registers. Tiles are a quarter smaller than 128 x 256, so that 17 %
+/// more bytes are loaded for each operation.
 ///
 /// With twice as many workers as clusters, worker `i % workers` of a schedule is always the same warpgroup, which can
-/// keep what it reduces. Warp w of it has rows 16 w to 16 w + 15 and 64 + 16 w to 79 + 16 w of a block. The epilogue is
-/// called for each of these two halves, with a `scratch_type` of its own, and with the number of the work item as a
-/// fourth argument if it takes one.
+/// keep the state of a reduction. Warp w of it has rows 16 w to 16 w + 15 and 64 + 16 w to 79 + 16 w of a block. The
+/// epilogue is called for each of these two halves, with a `scratch_type` of its own, and with the number of the work
+/// item as a fourth argument if it takes one.
 #pragma once
 
 #include <cstdint>

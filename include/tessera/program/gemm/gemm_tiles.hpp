@@ -3,8 +3,8 @@
 /// is the portable program of matrix products.
 ///
 /// A group of 128 lanes, or of as many as a source needs, computes 64 x 64 sums: it loads 64 bytes of depth of 64 rows
-/// of a and of b into scratch, multiplies, and goes on, from the first to the last column of the depth, so that a sum
-/// is always added up in the same order.
+/// of a and of b into scratch and multiplies them, from the first to the last column of the depth, so that a sum is
+/// always added up in the same order.
 ///
 /// A, B: TileSources of gemm_operand<Operand>::value_type, or sources that need scratch (tile/source/open_source.hpp),
 /// both with the depth as columns. If A has is_zero(first_row, rows, first_column, columns), parts for which it returns

@@ -37,7 +37,7 @@ concept SumMap =
                   "float operator()(float sum, std::int64_t row, std::int64_t column) const">);
 // clang-format on
 
-/// Leaves sums as they are.
+/// The map that does not change sums.
 struct plain_sum {
   template <class Sum>
   TESSERA_FN constexpr Sum operator()(Sum sum, std::int64_t, std::int64_t) const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Lists of the blocks of 128 tokens x 128 entries of the logits' gradient that the backward pass on sm_90a makes and
-/// multiplies, for one part of the vocabulary. `list_loss_tiles` lists what is made, `list_loss_blocks` what is
-/// multiplied; the other types read the lists.
+/// multiplies, for one part of the vocabulary. `list_loss_tiles` lists the tiles to be made, `list_loss_blocks` the
+/// blocks to be multiplied; the other types read the lists.
 ///
 /// Clusters compute tiles of 256 rows, so that a list belongs to a panel of two rows of blocks. It names, in order, the
 /// positions along the panel where a block of either row is kept; both blocks are multiplied there.

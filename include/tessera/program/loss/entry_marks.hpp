@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `loss_marks`: which vocabulary entries may matter to which blocks of tokens, a bit each. A forward pass of a loss
-/// leaves them, while log-sum-exps are not yet known, for a backward pass that leaves small gradients out.
+/// `loss_marks`: which vocabulary entries may matter to which blocks of tokens, in one bit for each pair. The forward
+/// pass of a loss makes them, before log-sum-exps are known, for a backward pass that leaves out small gradients.
 ///
 /// Bit j % 32 of word (i / 128, j / 32) is set if softmax(i, j) >= threshold for any token i of that block that has a
-/// label; it may also be set where that is not so. Logits are compared with threshold * exp(a bound of the
-/// log-sum-exp). The bound is made of the sum over the entries known so far, and, for the others, of the least sum that
-/// as many entries were seen to have. The latter is a guess: each token's largest bound is kept, and a block gets all
-/// bits if the bound of one of its tokens turns out to be above the log-sum-exp, or if a log-sum-exp is NaN or
-/// infinite.
+/// label; it may also be set otherwise. Logits are compared with threshold * exp(a bound of the log-sum-exp). The bound
+/// is made of the sum over the entries known so far, and, for the others, of the least sum that as many entries were
+/// seen to have. The latter is a guess: each token's largest bound is kept, and a block gets all bits if the bound of
+/// one of its tokens turns out to be above the log-sum-exp, or if a log-sum-exp is NaN or infinite.
 ///
-/// Programs: `clear_loss_states` runs first. `share_loss_bounds` runs between launches, each of which does some of the
-/// vocabulary: there the workers that do parts of one row learn of each other. `check_loss_marks` runs last.
+/// Programs: `clear_loss_states` runs first. `share_loss_bounds` runs between launches, each of which processes a part
+/// of the vocabulary: with it the workers that share a row exchange their bounds. `check_loss_marks` runs last.
 #pragma once
 
 #include <cstdint>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The order in which a filtered backward pass takes the vocabulary: first the entries that matter to many blocks of
-/// tokens; entries that matter to none are left out. Six programs make the order from the marks of the forward pass
+/// tokens, and without those that matter to none. Six programs make the order from the marks of the forward pass
 /// (loss/entry_marks.hpp): `mark_labels`, `class_entries`, `place_classes`, `place_entries`, `find_alive_blocks`,
 /// `choose_order`. Then `gather_entries` copies the rows of a part of the classifier together.
 ///
 /// An entry's class is the part of the blocks of tokens that it matters to. Classes come in falling order, and the
-/// entries of a class in their own order. Where that leaves out next to nothing, all entries are taken in their own
-/// order, since copying rows together costs 1.5 % of a whole pass. So the order depends on the marks alone.
+/// entries of a class in their own order. If hardly any entry is left out, all entries are taken in the order of the
+/// vocabulary, since copying rows together costs 1.5 % of a whole pass. So the order depends on the marks alone.
 #pragma once
 
 #include <cstdint>

@@ -69,7 +69,7 @@ TESSERA_FN softmax_reading read_softmax(R const& reducer, typename R::state_type
 }
 
 // clang-format off
-/// A function that is given the state of each row of logits, to keep of it what a user wants.
+/// A function that gets the state of each row of logits, from which a user can store results.
 template <class F, class State>
 concept RowFinish =
     (std::is_trivially_copyable_v<F>

@@ -7,7 +7,7 @@
 ///
 /// For reducers whose push() is called, two lanes exchange halves, so that each has only values of its own row, and the
 /// state in registers. A loop takes 16 columns at a time, so that push() is compiled 8 times and not once for each
-/// register. Small states have copies, lest one push() wait for the one before.
+/// register. For small states each lane has several copies, so that a push() need not wait for the previous one.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 /// the vocabulary, and marks the blocks of 128 tokens x 128 entries that are kept. It is the first half of
 /// linear_loss's backward pass on sm_90a. Equations: loss/logit_gradient.hpp.
 ///
-/// Logits are made again in fp32 registers and become gradients there. TMA writes the gradients, which are rounded
+/// Logits are computed again, and turned into gradients, in fp32 registers. TMA writes the gradients, which are rounded
 /// once. Rows are all tokens; those without a label get zeros.
 #pragma once
 
@@ -175,7 +175,7 @@ struct write_loss_gradient {
     }
   }
 
-  /// Differentiates the labels, of which there are few, one by one, and leaves sums in their place whose softmax is 0.
+  /// Differentiates the few labels one by one, and leaves sums in their place whose softmax is 0.
   template <int Registers>
   __device__ __forceinline__ void take_labels(float (&sums)[Registers], tile_part& part) const {
     auto const before = static_cast<std::int32_t>(range.first) + part.place.column;

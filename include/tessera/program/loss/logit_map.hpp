@@ -12,10 +12,10 @@
 ///     using loss = tessera::cut_cross_entropy_of<bfloat16, lse_reducer<float>, adjusted>;
 ///     loss::inputs<std::int64_t> const inputs{.hidden = h, .classifier = c, .labels = l, .map = {log_prior}};
 ///
-/// The map is given what the options make of a sum (bias, softcap, temperature), the number of the token, a row of the
-/// hidden states, and the entry of the vocabulary. It is called where the executor runs, in any order, once or more for
-/// each token with a label and each entry, and may be called for tokens without one. A logit of minus infinity, an
-/// entry that the bias has masked, stays as it is: the map is not called for it.
+/// The map is given the logit after bias, softcap and temperature, the number of the token, a row of the hidden states,
+/// and the entry of the vocabulary. It is called where the executor runs, in any order, once or more for each token
+/// with a label and each entry, and may be called for tokens without one. The map is not called for a logit of minus
+/// infinity, of an entry that the bias has masked.
 ///
 /// Laws, checked by `tessera::testing::check_logit_map_laws(map, logits, entries)`:
 ///   1. The result and the slope depend on the arguments alone; a copy of the map's bytes is the same map.
@@ -55,17 +55,17 @@ concept LogitMap =
      } || because<"a map of logits bounds the magnitude of its slopes: float steepest() const">);
 // clang-format on
 
-/// Leaves logits as they are.
+/// The map that does not change logits.
 struct identity_logits {
   /// The logit itself.
   TESSERA_FN constexpr float operator()(float logit, std::int64_t, std::int64_t) const { return logit; }
-  /// The derivative of the logit by itself.
+  /// The derivative of the identity.
   TESSERA_FN constexpr float slope(float, std::int64_t, std::int64_t) const { return 1.0F; }
   /// The largest slope.
   TESSERA_FN constexpr float steepest() const { return 1.0F; }
 };
 
-/// Whether logits stay as they are, so that programs need not call the map.
+/// Whether a map does not change logits, so that programs need not call it.
 template <LogitMap M>
 inline constexpr bool leaves_logits = std::is_same_v<M, identity_logits>;
 

@@ -8,8 +8,8 @@
 ///     };
 ///     using loss = tessera::linear_loss<loss_gemm_tile<bfloat16>, largest_of_each>;
 ///
-/// Programs make the Reducer where they need it, on several threads and in several launches, so that it has no numbers
-/// of its own.
+/// Programs construct the Reducer where they need it, on several threads and in several launches, so that it must have
+/// no data members.
 #pragma once
 
 #include <type_traits>
@@ -33,7 +33,7 @@ inline constexpr bool takes_logits = std::is_same_v<Input, placed_value<float>> 
 }  // namespace detail
 
 // clang-format off
-/// A Reducer of logits, or of logits with their entries, that has no numbers of its own.
+/// A Reducer of logits, or of logits with their entries, that has no data members.
 template <class R>
 concept LogitReducer =
     Reducer<R> &&

@@ -50,7 +50,7 @@ struct logit_scaling {
   }
 };
 
-/// The extents and types of a gemm_tile, for programs that use it with groups of their own.
+/// The extents and types of a gemm_tile, for programs that use it with other groups.
 template <class Tile>
 struct loss_tile;
 /// The extents and types of a gemm_tile, of which twice its depth is staged at a time.

@@ -10,12 +10,12 @@
 ///
 /// Within a tile the four lanes that hold a row find its largest logit together. Each then adds up its exponentials
 /// relative to that, from its first to its last column; the lanes' sums are added as neighbours, then as pairs.
-/// fold_rows.cuh says what other Reducers take.
+/// fold_rows.cuh has the cost of other Reducers.
 ///
 /// Instructions for each sum of a lane: a maximum, a multiply-add to the exponent, an exponential, an addition; one
 /// more for the entropy or a sum, two for the prediction. The exponential takes a scheduler 8 cycles: 1536 for a tile
-/// of 128 x 192, while the other warpgroup multiplies for 192 cycles for each 16 channels. Warps branch around what few
-/// tiles need: tests of bounds, labels and marks.
+/// of 128 x 192, while the other warpgroup multiplies for 192 cycles for each 16 channels. Warps skip the parts that
+/// few tiles need: tests of bounds, labels and marks.
 #pragma once
 
 #include <cstdint>

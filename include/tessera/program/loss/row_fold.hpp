@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `row_fold`: makes a Reducer's state from rows of values that lanes hold in registers, with fewer instructions than
-/// push() takes. The largest value of a row is found before, and exponentials relative to it are made once for all
+/// push() takes. The largest value of a row is found first, and exponentials relative to it are computed once for all
 /// Reducers that need them.
 ///
 ///     using fold = row_fold<R>;
@@ -11,9 +11,9 @@
 ///     auto const state = fold::finish(all, facts_of_row(largest, scale, sum_of_exponentials, is_far, power));
 ///
 /// There are specialisations for lse_reducer<float>, entropy_reducer<float>, arg_max_reducer<float>, sum_reducer<float>
-/// and pairs; users may add some for their own Reducers. Any other Reducer has an empty part, and whoever folds calls
-/// its push() for each value. Results are those of push(), up to rounding: exponents are in units of log 2, relative to
-/// a reference that is rounded alike for the whole row, and finish() corrects for that rounding.
+/// and pairs; users may add some for their own Reducers. For any other Reducer the part is empty, and the caller must
+/// call its push() for each value. Results are those of push(), up to rounding: exponents are in units of log 2,
+/// relative to a reference that is rounded alike for the whole row, and finish() corrects for that rounding.
 ///
 /// `Power` is everywhere the type of a function that returns 2 to a power.
 #pragma once

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `loss_stamp`: identifies a forward pass of a loss. It lies first in the workspace, so that a backward pass finds out
-/// whether the forward pass there is its own. `stamp_loss` ends the forward pass, `check_loss_stamp` begins the
-/// backward pass.
+/// `loss_stamp`: identifies a forward pass of a loss. It is at the start of the workspace, so that a backward pass can
+/// check that the workspace holds its own forward pass. `stamp_loss` ends the forward pass, `check_loss_stamp` begins
+/// the backward pass.
 ///
-/// A stamp holds extents and reduction as they are, and a hash of 64 bits each of the options, the plan and the inputs.
-/// The hash of the inputs covers 1024 elements of each list and matrix, spread evenly, or all of them where there are
-/// fewer: it tells other data apart, but not one other element of a large matrix.
+/// A stamp holds the extents, the reduction, and 64-bit hashes of the options, the plan and the inputs. The hash of the
+/// inputs covers 1024 elements of each list and matrix, spread evenly, or all of them where there are fewer: it detects
+/// other data, but not the change of a single element of a large matrix.
 #pragma once
 
 #include <cstdint>

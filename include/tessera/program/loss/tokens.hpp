@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `select_loss_tokens`: finds the tokens that have a label and lists them, in their order, on the device. The programs
-/// after it work on the list, so that ignored tokens cost nothing and the host never learns how many there are.
+/// after it work on the list, so that ignored tokens cost nothing and their number need not be read by the host.
 #pragma once
 
 #include <cstdint>

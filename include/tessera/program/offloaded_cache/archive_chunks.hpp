@@ -7,7 +7,8 @@
 ///     finish_steps        the new token counts, and new directions where it is time for them
 ///
 /// The outliers of a head are always those of its archived chunks whose least cosines are the least. A chunk is a stray
-/// if the directions do not hold much of it; the strays of a head are those of which they hold least.
+/// if a large part of its keys lies outside of the directions; the strays of a head are the chunks with the largest
+/// such parts.
 #pragma once
 
 #include <cstdint>
@@ -111,7 +112,8 @@ struct archive_chunks {
   offloaded_memory<T, element_type> memory;
   offload_step<T> step;
   S selector;
-  /// A chunk is a stray if the directions leave more than so many times what they left at their last fit.
+  /// A chunk is a stray if the part of its keys outside of the directions is more than so many times that at their last
+  /// fit.
   float residual_limit;
   static constexpr float least_residual = 0x1p-10F;  ///< the least residual that counts; smaller ones are rounding
 

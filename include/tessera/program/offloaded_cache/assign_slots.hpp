@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `place_chunks`: assigns slots to the selected chunks and lists those that have to be fetched. A chunk stays in its
 /// slot as long as it is selected. Missing chunks take slots that hold no selected chunk, beginning after the slot that
-/// was taken last, so that a slot that was filled longer ago is taken sooner.
+/// was taken last, so that slots that were filled longer ago are taken first.
 #pragma once
 
 #include <cstdint>

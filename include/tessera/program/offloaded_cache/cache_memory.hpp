@@ -11,9 +11,10 @@
 ///     its values         a record for each head (value_record)                             in the store: pinned memory
 ///                                                                                          of the host, or the device
 ///
-/// and, for some chunks, exact keys and values: for those whose landmark does not stand for them (places 0 to
-/// `outliers` - 1 of a head), and for those whose coefficients do not (the `strays` after them). Such a chunk is always
-/// attended to and never selected. Lately selected chunks are in `slots`, with rebuilt keys and fetched values.
+/// and, for some chunks, exact keys and values: for those that their landmark represents badly (places 0 to `outliers`
+/// - 1 of a head), and for those that their coefficients represent badly (the `strays` after them). Such a chunk is
+/// always attended to and never selected. Recently selected chunks are in `slots`, with rebuilt keys and fetched
+/// values.
 ///
 /// A sequence has room for `capacity` chunks, which are rows `first` to `first + capacity - 1` of memory that all
 /// sequences share one after the other. Everything is contiguous, with the last extent innermost. T: the type of stored

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `fetch_records`: a fetch_values (program/offloaded_cache/rebuild_keys.hpp) by few groups, for executors whose groups
-/// wait for memory. 32 lanes issue all loads of the record of a missed chunk before they wait for the first of them.
-/// Groups go through one list of all missed chunks, so that all have the same amount to do, however many each head
-/// misses.
+/// `fetch_records`: a fetch_values (program/offloaded_cache/rebuild_keys.hpp) with few groups, for executors whose
+/// groups wait for memory. 32 lanes issue all loads of the record of a missed chunk before they wait for the first of
+/// them. Groups share one list of all missed chunks, so that all have the same amount of work, however many chunks each
+/// head misses.
 ///
 /// A bus of 55 GB/s with a latency of 2 us is busy with 110 KB in flight. 64 groups of 8 records of 2 KB have 1 MB in
 /// flight, and take a tenth of a device, the rest of which is left to concurrent work. On an H200 they were measured to
@@ -51,7 +51,7 @@ struct fetch_records {
   using record = typename call_type::record;
   static constexpr int lanes = 256;
   static constexpr int records = lanes / 32;  ///< records that a group fetches at a time
-  /// Whether records hold codes, and not values as they are.
+  /// Whether records hold codes, and not uncoded values.
   static constexpr bool are_codes = !std::is_same_v<Codec, exact_values>;
   /// The most lists of missed chunks, one for each key head of each step.
   static constexpr std::int64_t most_lists = 2048;
@@ -110,7 +110,7 @@ struct fetch_records {
     T* to;
   };
 
-  /// The 16-byte words of a record that hold values: a record of values as they are may end with unused bytes.
+  /// The 16-byte words of a record that hold values: a record of uncoded values may end with unused bytes.
   TESSERA_FN constexpr std::int32_t record_count() const {
     std::int64_t const bytes = are_codes ? record::bytes(call.extents.chunk, Channels)
                                          : call.extents.chunk * Channels * static_cast<std::int64_t>(sizeof(T));

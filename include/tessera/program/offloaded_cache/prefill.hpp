@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The programs that write a prompt, or a piece of one, to an offloaded cache
+/// The programs that write a prompt, or a part of one, to an offloaded cache
 /// (program/offloaded_cache/cache_memory.hpp):
 ///
 ///     open_sequence       forgets what was there

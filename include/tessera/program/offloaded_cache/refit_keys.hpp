@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The programs by which an offloaded cache changes to other directions when its caller asks for it: relate_directions,
-/// turn_coefficients, finish_refit. (Steps change them by program/offloaded_cache/renew_directions.hpp.) What the old
-/// directions did not hold stays lost; the new ones hold later keys.
+/// The programs by which an offloaded cache changes to new directions when its caller asks for them: relate_directions,
+/// turn_coefficients, finish_refit. (Steps change them by program/offloaded_cache/renew_directions.hpp.) The parts of
+/// keys outside of the old directions stay lost; the new directions are better for later keys.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `renew_directions`: how a step of an offloaded cache gives a sequence better directions, where a short prompt had
-/// too few keys to find those of a long text. One group does it, with what the cache holds, and waits for nothing.
+/// `renew_directions`: how a step of an offloaded cache finds better directions for a sequence whose short prompt had
+/// too few keys. One group computes them from the keys and coefficients in the cache, and waits for nothing.
 ///
-/// It happens at the end of a step if the next step's token will drive a chunk out of the ring to which the directions
-/// were not fitted (renewal_rule). The ring's tokens are exact. With Q the directions and k a key of the ring:
+/// Directions are renewed at the end of a step if a chunk to which they were not fitted leaves the ring in the next
+/// step (renewal_rule). The ring's tokens are exact. With Q the directions and k a key of the ring:
 ///
 ///     k = Q d + W b        W: orthonormal columns, what the ring's keys have beside Q      add_columns
 ///     C = sum of a a^T over archived keys, whose coefficients are a = (a, 0), and of those of the ring, a = (d, b)
@@ -13,7 +13,7 @@
 ///
 /// So nothing is lost as long as there are no more tokens than directions. V comes from (C + 1e-7 of its trace)^-1 by
 /// subspace iteration; the small matrices are in double. With 160 directions of 1024 channels and 1280 tokens this
-/// takes 0.5 GFLOP by one thread block. It happens in one step of each quarter that the text grows by, and in none once
+/// takes 0.5 GFLOP by one thread block. There is one renewal whenever the text has grown by a quarter, and none after
 /// directions were fitted to eight tokens for each of them.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `score_chunks`: scores of queries and the landmarks of archived chunks, and sums of their exponentials.
+/// `score_chunks`: computes the scores of queries and the landmarks of archived chunks, and sums of their exponentials.
 #pragma once
 
 #include <cstdint>

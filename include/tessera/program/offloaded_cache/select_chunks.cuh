@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `choose_largest`: select_chunks (program/offloaded_cache/select_chunks.hpp) with as many lanes as a thread block can
 /// have. It keeps the sort keys of all chunks in shared memory, so that scores are read once. It selects the same
-/// chunks, to the last tie.
+/// chunks, also among equal scores.
 ///
 /// For each chunk and key head 4 * group bytes are read: at 128K tokens in chunks of 8, 8 key heads and 32 query heads
 /// 2.1 MB for a sequence, 64 KB * group for each block, of which 64 KB are in flight at a time. On an H200 16 sequences

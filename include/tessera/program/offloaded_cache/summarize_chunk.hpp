@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Summarises a chunk of keys of one head for an offloaded cache: `staged_keys` holds the keys in scratch, and
-/// `summarize_chunk` writes their landmark and finds how well their mean stands for them.
+/// `summarize_chunk` writes their landmark and computes how well their mean represents them.
 ///
 /// Results have the same bits on every executor: a mean is the sum of the keys in order, divided by their number. Of
 /// the products of keys and means, lane i of 32 adds up channels i, i + 32, i + 64 ... in order, each with one

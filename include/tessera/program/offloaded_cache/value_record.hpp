@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `value_record`: the layout of a chunk's values of one head in the store: as they are, or coded by a quantizer, in
-/// one contiguous record, so that one transfer fetches all of it.
+/// `value_record`: the layout of a chunk's values of one head in the store: one contiguous record of uncoded values, or
+/// of a quantizer's codes, so that one transfer fetches all of it.
 ///
 ///     using record = value_record<symmetric_quantizer<4, 64>, bfloat16>;
 ///     record::bytes(8, 128);                                // 576 instead of 2048
 ///     for (piece : record::pieces(8, 128)) { record::put(values, piece, 8, 128, to); }
 ///     bfloat16 const value = record::get(from, 8, 128, token, channel);
 ///
-/// A record of values as they are: tokens x channels. A record of codes: tokens x channels, where 4-bit codes are two a
+/// A record of uncoded values: tokens x channels. A record of codes: tokens x channels, where 4-bit codes are two a
 /// byte with the even channel in the low half; then the parameters of the groups, in the order of the values, 4 or 8
 /// bytes each. Groups are neighbouring channels of a token: as many as the quantizer says, or all. The size is a
 /// multiple of 64 bytes.
@@ -27,7 +27,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The codec that keeps values as they are.
+/// The codec that does not code values.
 struct exact_values {};
 
 /// The part of a record that a lane moves at a time.
@@ -48,7 +48,7 @@ concept ValueCodec =
 template <ValueCodec Codec, Scalar T>
 struct value_record;
 
-/// The record of values as they are.
+/// The record of uncoded values.
 template <Scalar T>
 struct value_record<exact_values, T> {
   /// The bytes of a record, a multiple of 64.

@@ -4,15 +4,15 @@
 ///
 /// A work item (program/attention/decode_schedule.cuh) has pages of 64 tokens, and uncompressed tokens. The kernel is
 /// warp-specialised. One warp issues TMA copies of pages into a ring in shared memory, from work item to work item
-/// without a pause; each page is one copy. It loads the first queries before the first pages: behind a whole ring of
-/// pages they would arrive 4 us later. Each of the other warps takes the next page in turn, by page_columns
-/// (program/paged_cache/detail/page_fragments.cuh), and keeps sums of its own, so that warps wait for each other only
-/// at the end of a work item. Retained tokens and those of the tail are loaded 16 at a time into memory of the warp
-/// that has their page, or whose turn it is, while it schedule on other pages.
+/// without a pause; each page is one copy. It loads the first queries before the first pages: after a whole ring of
+/// pages they would arrive 4 us later. The other warps take the pages round-robin, by page_columns
+/// (program/paged_cache/detail/page_fragments.cuh). Each keeps its own sums, so that warps wait for each other only at
+/// the end of a work item. Retained tokens and those of the tail are loaded 16 at a time into shared memory of the warp
+/// that has their page, or that is next, while it works on other pages.
 ///
 /// The loading warp checks the lists of a work item before it loads anything. Rows of an impossible sequence are NaN,
-/// and so are those of a sequence with an impossible block. The other warps learn it from the length, or from the
-/// header that it writes in place of the page.
+/// and so are those of a sequence with an impossible block. The other warps see this from the length, or from the
+/// header that the loading warp writes in place of the page.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@
 ///     w_j  = 2^(x_j - r)            r: the tile's largest x
 ///     O_d += w_j * scale_j * (code_jd + ratio_j)                               retained and tail: w_j * v_jd
 ///
-/// so that no key or value is formed. Pages of a codec other than direction_codec are read by its score() and add().
+/// so that no key or value is restored. Pages of a codec other than direction_codec are read by its score() and add().
 /// merge_attention (program/attention/split_keys.hpp) merges the splits. The order of additions depends on the extents
 /// alone. Rows of an impossible sequence, or of one with an impossible block, are NaN.
 #pragma once

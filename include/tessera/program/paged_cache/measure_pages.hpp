@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `measure_pages` finds lengths, angles and weights of the pairs of keys and of values of pages to be sealed, and
-/// `fit_thresholds` the angles from which on they are retained. Then paged_cache/retain_tokens.hpp decides where
-/// retained tokens go, and paged_cache/write_pages.hpp writes the pages.
+/// `fit_thresholds` finds the least angles with which pairs are retained. Then paged_cache/retain_tokens.hpp decides
+/// where retained tokens go, and paged_cache/write_pages.hpp writes the pages.
 #pragma once
 
 #include <cstdint>

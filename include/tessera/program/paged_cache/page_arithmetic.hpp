@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The arithmetic behind the bytes of a page (program/paged_cache/page_format.hpp), the same on every backend.
+/// The arithmetic behind the bytes of a page (program/paged_cache/page_format.hpp), with the same bits on every
+/// executor.
 ///
 /// All arithmetic is in fp32, each operation rounded once, with multiply-adds where it says fma. `e` is a channel of
 /// the merged vector:

@@ -22,7 +22,7 @@ inline namespace v0 {
 
 namespace detail {
 
-/// The bits of a quantizer's codes: what it says, or all bits of their type.
+/// The bits of a quantizer's codes: its member `bits`, or all bits of the codes' type.
 template <class Q>
 inline constexpr int bits_of_code = 8 * static_cast<int>(sizeof(typename Q::code_type));
 template <class Q>

@@ -138,7 +138,7 @@ struct page_format_fault {
   [[nodiscard]] TESSERA_FN constexpr bool is_none() const { return begin == nullptr; }
 };
 
-/// The bytes of a page, by what they hold.
+/// The bytes of a page, by use.
 struct page_byte_counts {
   std::int64_t codes = 0;    ///< codes of keys and values
   std::int64_t scales = 0;   ///< parameters of codes

@@ -72,7 +72,7 @@ struct quantized_page_reader {
         C::value_codes_type::get(bytes(codec.value_codes(format)), token * format.channels + channel),
         params[token * groups + channel / of_group]);
   }
-  /// The factor of a token's coded key or value in this layer: its length, or 1 if vectors are coded as they are. It is
+  /// The factor of a token's coded key or value in this layer: its length, or 1 if vectors are coded directly. It is
   /// NaN for a vector that is not finite.
   [[nodiscard]] TESSERA_FN float length(int part, int token) const {
     if ((header().not_finite[part] >> token & 1U) != 0) {

@@ -18,8 +18,9 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Restores keys and values. Tokens that are retained or in the tail come back bit for bit, if `Result` is T. Nothing
-/// is written beyond the length of a sequence, nor for an impossible sequence. A group takes 64 tokens of a head.
+/// Restores keys and values. Tokens that are retained or in the tail are restored bit for bit, if `Result` is T.
+/// Nothing is written beyond the length of a sequence, nor for an impossible sequence. A group takes 64 tokens of a
+/// head.
 template <class T, class Result, PageCodec C>
 struct restore_pages {
   static constexpr int lanes = 128;

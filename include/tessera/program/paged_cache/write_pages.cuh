@@ -11,8 +11,8 @@
 /// where | is a barrier of the whole block; blocks that share a multiprocessor fill these gaps.
 ///
 /// Which tokens are retained may depend on the angles of all pages and on how many were retained before. A page is made
-/// with what is known when it is read: earlier thresholds, NaNs, nearly opposite directions, and as if there were room
-/// for all. After marks are made (measure_pages.hpp) the program `corrects` the pages that were guessed wrong.
+/// with what is known when it is read: earlier thresholds, NaNs and nearly opposite directions, as if all retained
+/// tokens had room. After marks are made (measure_pages.hpp) the program `corrects` the pages that were wrong.
 ///
 /// With 128 channels a page is 64 KiB in and 9760 bytes out, which a copy at 4.2 TB/s moves for each of 132
 /// multiprocessors every 2.4 us: time for 17 000 warp instructions at 1.76 GHz. The instructions for each of its 16 384
@@ -104,7 +104,7 @@ struct compress_pages {
     mix_weights weights[2][tokens];  ///< weights of both layers' keys, and values, of each token
     key_place keys[tokens];          ///< products or lengths of each token's keys
   };
-  /// Whether it fits where the codes of values are written last.
+  /// Whether row_memory fits into the memory where the codes of values are written last.
   static constexpr bool has_room = static_cast<int>(sizeof(row_memory)) <= format.value_code_bytes();
 
   struct scratch_type {

@@ -6,7 +6,7 @@
 ///     product_splits    Z^T Z in double, on and above its diagonal, a few splits of the rows apart
 ///
 /// 256 lanes compute a block. 64 rows of a and of b are staged at a time, a quarter of them for each 64 lanes, which
-/// have 4 x 4 sums each; the next rows are loaded meanwhile. The sums of the four quarters are added in order.
+/// have 4 x 4 sums each; the next rows are loaded at the same time. The sums of the four quarters are added in order.
 #pragma once
 
 #include <cstdint>

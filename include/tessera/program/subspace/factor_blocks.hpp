@@ -2,9 +2,9 @@
 /// `factor_blocks`: Cholesky's factor R of products W = R^T R, above its diagonal blocks of 32 x 32, and the inverses
 /// of these blocks. From them solve_blocks (program/subspace/iterate_in_blocks.hpp) makes columns orthonormal.
 ///
-/// One group does it all, in double and in scratch. For each row of blocks it eliminates the diagonal block, a step for
-/// each of the block's rows. Then it solves for the other blocks of the row and for the inverse, a lane for each
-/// column. Then it updates all blocks below. Scratch: 8 KiB for each block on or above the diagonal, of which 160
+/// One group computes all of it, in double and in scratch. For each row of blocks it eliminates the diagonal block, a
+/// step for each of the block's rows. Then it solves for the other blocks of the row and for the inverse, a lane for
+/// each column. Then it updates all blocks below. Scratch: 8 KiB for each block on or above the diagonal, of which 160
 /// columns (`Blocks` = 5) have 15 and 192 have 21.
 ///
 /// 160 columns take an H200 61 us, most of it waiting for one value after the other: about 9 to load products, 21 to

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The programs by which algorithm/subspace/factorize_keys.hpp finds the directions that hold most of some rows, from
-/// the products of the rows' columns: block subspace iteration, and then Rayleigh and Ritz's choice of directions.
+/// the products of the rows' columns: block subspace iteration, followed by the Rayleigh-Ritz method.
 ///
 ///     Z = (G + m) Y        multiply_gram         m: a little, so that no column vanishes
 ///     W = Z^T Z = R^T R    inner_products, factor_products

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The programs that compute products of keys anew where keys are so large that sums in fp32 overflow, as those of 1e25
+/// The programs that compute products of keys again if keys are so large that sums in fp32 overflow, as those of 1e25
 /// in bfloat16 or float do. They take the whole prompt. If the products on the diagonal are small enough, they change
 /// nothing.
 ///
@@ -26,7 +26,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The largest sum of products of keys that is not computed anew.
+/// The largest sum of products of keys that is not computed again.
 inline constexpr float most_key_product = 1e30F;
 
 /// The factor of keys in their products: 1, or for a larger sum of their squares a power of two that leaves less than

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The programs behind algorithm/weights/parameter_store.hpp: they move a newly encoded stream to the slot of its
-/// parameter, also when it is too large for it, without the host looking.
+/// parameter, even when it is too large for the slot, without reading anything back to the host.
 ///
 /// A slot is a stream_record and room for a stream. If the new stream fits, it is copied. If not, the blocks whose
 /// payloads fit are copied, and the blocks from there on go to the overflow arena, which all slots share, as plain

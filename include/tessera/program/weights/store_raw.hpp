@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Stores and loads streams of tensors too small to gain from coding: the header, then the values as they are. One
-/// group for one tensor.
+/// Stores and loads streams of tensors too small to gain from coding: the header, then the uncoded values. One group
+/// for one tensor.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,7 @@ namespace testing {
 
 namespace detail {
 
-/// Pushes `message` from its end, pops it again, and checks the symbols that come back.
+/// Pushes `message` from its end, pops it again, and checks the popped symbols.
 template <EntropyCoder C>
 void check_message(law_report& report, typename C::encode_table const& encode, typename C::decode_table const& decode,
                    std::vector<typename C::symbol_type> const& message) {

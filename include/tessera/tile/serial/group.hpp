@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `serial_group<N>`: a group whose N lanes one thread of the host plays, one after the other.
+/// `serial_group<N>`: a group whose N lanes are executed by one thread of the host, one after the other.
 ///
 ///     serial_group<32> group;
 ///     per_lane<int, serial_group<32>> odd;

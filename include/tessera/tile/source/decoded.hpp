@@ -117,7 +117,7 @@ struct decoded {
   }
 };
 
-/// The same matrix before a group has scratch for it: programs take it as an argument and open it, see
+/// The matrix of `decoded` before a group has scratch for it: programs take it as an argument and open it, see
 /// tile/source/open_source.hpp.
 ///
 ///     gemm_tiles<bfloat16, dense<bfloat16>, decoded_matrix<reader>, Epilogue> const program{

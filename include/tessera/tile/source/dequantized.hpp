@@ -19,7 +19,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Value: the type to which decoded codes are rounded. Groups begin anew with each row; a quantizer for whole tensors
+/// Value: the type to which decoded codes are rounded. A new group begins with each row; a quantizer for whole tensors
 /// has its parameters at params(0, 0).
 template <Quantizer Q, Scalar Value>
 struct dequantized {

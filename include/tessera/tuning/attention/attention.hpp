@@ -28,7 +28,7 @@ struct warpgroup_attention_policy {
 ///
 /// H200, TFLOP/s of the program alone, counting 4 * queries * keys * channels operations a head (half of them if
 /// causal), for 8 x 16 heads of 4096 and 2 x 16 heads of 16384 tokens of 128 channels, twice as many heads of 64
-/// channels, 16 heads of 256. The columns are from one run on one card, with softmaxes and layouts in turn; between
+/// channels, 16 heads of 256. The columns are from one run on one card, with softmaxes and layouts alternating; between
 /// runs the same program varies by up to 5 %. "this" is the policy below:
 ///
 ///     128 channels                               4K     16K   causal 4K    16K
@@ -42,26 +42,26 @@ struct warpgroup_attention_policy {
 ///     this, piecewise_linear_softmax                    1227             1190
 ///     this, online_softmax                              1054             1025
 ///
-/// Ways to make codes of scores, 128 channels, 4K and 16K tokens, before NaNs and large scales were handled.
-/// Conversions to bytes with saturation (F2IP, half an instruction a score): 1001 and 1148, with products undivided
-/// 1031 and 1179. Conversions to bf16 around 128, whose mantissa is the code, with a maximum of pairs: 935 and 1058.
-/// Scores cut off below first, so that a byte of the sum is the code: 911 and 1023. Scores converted by I2F: 997 and
-/// 1126. Sums of products that begin at 1.5 * 2^23: 990 and 1108 (56 bytes spilled). Exponentials: 835 and 932. So
-/// fewer instructions of one kind are not faster where they take the pipe of maxima. Samples of a warp with the first
-/// way: 34 % wait for tensor cores, 16 % issue, 16 % are held back by the register file's ports, 13 % by other warps, 9
-/// % by latencies. Tensor cores are busy in 62 % of cycles, schedulers issue in 47 %. In a long run the clock drops for
-/// power, to about 1.7 GHz.
+/// TFLOP/s of several ways to compute codes from scores, for 128 channels and 4K and 16K tokens, measured before NaNs
+/// and large scales were handled: Conversions to bytes with saturation (F2IP, half an instruction a score): 1001 and
+/// 1148, with products undivided 1031 and 1179. Conversions to bf16 around 128, whose mantissa is the code, with a
+/// maximum of pairs: 935 and 1058. Scores cut off below first, so that a byte of the sum is the code: 911 and 1023.
+/// Scores converted by I2F: 997 and 1126. Sums of products that begin at 1.5 * 2^23: 990 and 1108 (56 bytes spilled).
+/// Exponentials: 835 and 932. So fewer instructions are not faster if they run in the same pipe as the maxima. Samples
+/// of a warp with the first way: 34 % wait for tensor cores, 16 % issue, 16 % are held back by the register file's
+/// ports, 13 % by other warps, 9 % by latencies. Tensor cores are busy in 62 % of cycles, schedulers issue in 47 %. In
+/// a long run the clock drops for power, to about 1.7 GHz.
 ///
 /// With a branch for large scales in each tile the program takes 2 % more at 128 channels and 3 % more at 64 (of the
-/// time with exponentials, in two runs), so that blocks of queries with large scales have code of their own. Products
-/// of 64 of 128 channels at a time are 4 % slower than undivided ones, 3 warpgroups for 64 channels 5 % slower than 4.
-/// Large scores whose codes are rounded after the first tile's second line, and not before it too, spill two registers
-/// more in the loop of 64 channels; with that, and keys' scales in a ring twice as long, it was 1.8 % slower.
-/// Earlier, with exponentials, relative to this policy: products overlapped with the softmax of one warpgroup (2
-/// warpgroups of 240 registers) 0.90, a cluster of two that shares keys 0.97, 3 stages 0.96.
+/// time with exponentials, in two runs), so that blocks of queries with large scales have separate code. Products of 64
+/// of 128 channels at a time are 4 % slower than undivided ones, 3 warpgroups for 64 channels 5 % slower than 4. Large
+/// scores whose codes are rounded after the first tile's second line, and not before it too, spill two registers more
+/// in the loop of 64 channels; with that, and keys' scales in a ring twice as long, it was 1.8 % slower. Earlier, with
+/// exponentials, relative to this policy: products overlapped with the softmax of one warpgroup (2 warpgroups of 240
+/// registers) 0.90, a cluster of two that shares keys 0.97, 3 stages 0.96.
 ///
 /// At 64 channels the card's power is the limit (16K: 690 of 700 W, at 1845 to 1890 of 1980 MHz), so that the number of
-/// instructions counts, whatever their pipe. Speed at 16K and causal 16K, ways in turn on one card, relative to
+/// instructions counts, whatever their pipe. Speed at 16K and causal 16K, alternating variants on one card, relative to
 /// descriptors made in each tile and arrivals of a chosen lane (330 instructions a tile):
 ///
 ///     64 channels                                        full   causal
@@ -75,15 +75,16 @@ struct warpgroup_attention_policy {
 ///     descriptors kept, an elected lane arrives           .992    .983
 ///     an elected lane arrives                             .995    .996
 ///
-/// The warpgroups of 256 channels in turn by named barriers, so that products of one run beside the softmax of the
-/// other: products of values and the next scores in a turn .91, causal .90; scores in a turn .97, causal .97.
+/// With 256 channels, warpgroups that alternate by named barriers, so that products of one run beside the softmax of
+/// the other, are slower: .91 and causal .90 if a turn has the products of values and the next scores, .97 and causal
+/// .97 if it has scores alone.
 ///
-/// Codes of queries made by the program itself, from bf16 to bf16, speed relative to codes made before, in turn on one
-/// card: 128 channels 4K 1.013, causal 1.033; 16K 1.012, causal 1.007; 32K 0.998, causal 0.997; 64 channels 4K 1.020,
-/// 16K 1.004, causal 1.009; 256 channels 0.996, causal 1.005. At 4K quantization takes 95 us in place of 141, this
-/// program 1049 in place of 1023, with 8 % more instructions (counted when loops of codes were 15 % longer). Causal 4K
-/// with one load of each row of a pair at a time: 0.965; two, and the thread block's first block made by three warps
-/// like the others: 1.010; with rows prefetched to L2, too: 1.000.
+/// Codes of queries made by the program itself, from bf16 to bf16, speed relative to codes that were made before,
+/// measured alternately on one card: 128 channels 4K 1.013, causal 1.033; 16K 1.012, causal 1.007; 32K 0.998, causal
+/// 0.997; 64 channels 4K 1.020, 16K 1.004, causal 1.009; 256 channels 0.996, causal 1.005. At 4K quantization takes 95
+/// us in place of 141, this program 1049 in place of 1023, with 8 % more instructions (counted when loops of codes were
+/// 15 % longer). Causal 4K with one load of each row of a pair at a time: 0.965; two, and the thread block's first
+/// block made by three warps like the others: 1.010; with rows prefetched to L2, too: 1.000.
 ///
 /// The programs of 64 and 128 channels spill some registers for a part of a tile (ptxas: 216 and 48 bytes, most of them
 /// where tiles are masked).
@@ -132,7 +133,7 @@ struct few_queries_policy {
 /// H200, 8 key heads, 131072 tokens of 128 channels, 268 MB: 76.2 us; 64 sequences of 4096 tokens: 137 us. Of the 76.2
 /// us the launch takes 3.4, and 1.6 to 4 pass before a block has its first tile. Multiprocessors are done 45 to 69 us
 /// after the launch began (62 in the mean: they do not get the same part of the bandwidth). Merging the splits takes 4,
-/// 0.7 of which pass until its blocks go on. With the tiles of a head's splits in turn: 77; with 2 stages: 77; with
+/// 0.7 of which pass until its blocks go on. With alternating tiles of a head's splits: 77; with 2 stages: 77; with
 /// tiles that leave L2 first: 77. 64 channels: 6 stages and 2 blocks 48.1, 4 stages and 3 blocks 48.6. With 16 rows (4
 /// queries of 16 query heads, 4 sequences of 32K tokens) the softmax counts: 116 us with integer scores and masks only
 /// where they are needed, 129 with scores converted and masked one by one.

@@ -15,8 +15,8 @@ inline namespace v0 {
 /// The policy of the forward pass, which is the ping-pong kernel gemm_pingpong. `band` is not used: a row_schedule
 /// walks the rows.
 ///
-/// H200 at its power limit, bf16, 8192 tokens, medians in ms of runs that took all variants in turn, beside linear's
-/// product of the same extents and cuBLAS's (its default / the faster of its first two proposals):
+/// H200 at its power limit, bf16, 8192 tokens, medians in ms of runs that alternated between all variants, beside
+/// linear's product of the same extents and cuBLAS's (its default / the faster of its first two proposals):
 ///
 ///     V, D             128 x 256 by both warpgroups   the same, with what is below   in turns   linear   cuBLAS
 ///     256000, 2304     16.73                          14.7 to 15.0                   13.84      14.15    14.77 / 14.61

@@ -70,7 +70,8 @@ struct shared_barrier {
                  : "memory");
     return ended != 0;
   }
-  /// The same for a thread that has other things to do: it does not wait, where try_wait may take a while to say no.
+  /// Whether the phase of this parity has ended, tested without suspending the thread, for threads that have other
+  /// work.
   [[nodiscard]] __device__ __forceinline__ bool has_ended_by_now(unsigned parity) {
     unsigned ended;
     asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }"

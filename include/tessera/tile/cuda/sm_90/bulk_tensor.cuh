@@ -85,7 +85,7 @@ struct cache_policy {
   }
 };
 
-/// The same as load_bytes() above; `policy` says how long L2 keeps the bytes.
+/// Does what load_bytes() above does; `policy` says how long L2 keeps the bytes.
 __device__ __forceinline__ void load_bytes(void* shared, void const* global, int bytes, shared_barrier& done,
                                            cache_policy policy) {
   asm volatile(
@@ -104,7 +104,7 @@ __device__ __forceinline__ void store_box(tensor_map const& map, void const* sha
                : "memory");
 }
 
-/// The same as store_box() above; `policy` says how long L2 keeps the box.
+/// Does what store_box() above does; `policy` says how long L2 keeps the box.
 __device__ __forceinline__ void store_box(tensor_map const& map, void const* shared, box_place place,
                                           cache_policy policy) {
   asm volatile(

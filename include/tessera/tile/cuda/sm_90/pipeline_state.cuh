@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `pipeline_state`: the state of a pipeline in shared memory: the stage at which a producer or a consumer is, and the
-/// parity of that stage's barriers (barrier.cuh). Producers and consumers each have one and count alike.
+/// parity of that stage's barriers (barrier.cuh). Producers and consumers each have one and count in the same way.
 ///
 ///     pipeline_state<4> place;
 ///     full[place.stage].wait(place.phase);          // a consumer; a producer waits for empty[] and the other parity

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The text of wgmma for each number of columns: one statement for a from shared memory, one for a from registers.
-/// Programs use warpgroup_mma.cuh.
+/// The asm text of wgmma for each number of columns: one statement for an operand a in shared memory, one for a in
+/// registers. Programs use warpgroup_mma.cuh.
 ///
 /// A statement has to list its registers one by one, 4 to 128 sums; a macro does so and is undefined at the end of the
 /// file.

@@ -61,7 +61,7 @@ struct matrix_descriptor {
     std::uint32_t const low = static_cast<std::uint32_t>(bits) + static_cast<std::uint32_t>(bytes / 16);
     return {bits >> 32 << 32 | low};
   }
-  /// The same operand, whose address the compiler keeps in a register: it would make it again at each use.
+  /// This operand, with its address pinned in a register; otherwise the compiler recomputes the address at each use.
   [[nodiscard]] __device__ __forceinline__ matrix_descriptor kept() const {
     auto low = static_cast<std::uint32_t>(bits);
     asm volatile("mov.b32 %0, %0;" : "+r"(low));
