@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// expect: a workspace of plan\(\), and perhaps attention_functions
+// expect: a workspace of plan_forward\(\), and perhaps attention_functions
 #include <cstddef>
 #include <vector>
 

@@ -22,5 +22,5 @@ using merger_type = of_two_lengths;
 #endif
 
 tessera::cross_layer_cache<merger_type> make_cache(tessera::cpu const& exec) {
-  return {exec, {1, 64, 1, 1, 64}, {tessera::cross_layer_cache<merger_type>::pair()}};
+  return {exec, {1, 64, 1, 1, 64}, {.parts = {tessera::cross_layer_cache<merger_type>::pair()}}};
 }

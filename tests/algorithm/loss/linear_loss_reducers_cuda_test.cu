@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -232,12 +233,11 @@ TEST_CASE("where no entropy can have a gradient softmaxes are kept on a GPU, wha
   using large = paired_reducer<lse, many_sums<99>>;
   std::int64_t const softmaxes = std::int64_t{300} * 2000 * 2;
   auto const planned = [&](auto loss) { return decltype(loss)::plan_backward(exec, shape, problem.options).bytes(); };
-  auto const unkept = [&](auto loss) {
-    linear_loss_options options = problem.options;
-    options.smoothing = 0.1F;
-    return decltype(loss)::plan_backward(exec, shape, options).bytes();
+  auto const keeps = [&](auto loss) {
+    auto const plan = decltype(loss)::plan_backward(exec, shape, problem.options);
+    return std::any_of(plan.entries().begin(), plan.entries().end(),
+                       [](auto const& region) { return region.name == "softmaxes" && region.bytes > 0; });
   };
-  auto const keeps = [&](auto loss) { return planned(loss) != unkept(loss); };
   CHECK(planned(alias{}) >= softmaxes);
   CHECK(keeps(alias{}));
   CHECK(keeps(exact_cross_entropy_of<bfloat16, with_prediction>{}));

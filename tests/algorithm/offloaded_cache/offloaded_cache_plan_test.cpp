@@ -110,7 +110,7 @@ TEST_CASE("values are where the options say, and products are kept once", "[host
   CHECK(bytes_of(here.prompt, "products of channels") == 0);
   CHECK(bytes_of(here.device, "products of channels") == 3 * 128 * 128 * 4);
   CHECK(bytes_of(here.device, "coefficients of keys") == 148 * chunk * rank * 2);
-  CHECK_THAT(here.describe(), contains("pinned memory of the host") && contains("workspace of a step"));
+  CHECK_THAT(here.describe(), contains("pinned memory of the host") && contains("offloaded_cache.decode"));
 }
 
 TEST_CASE("parts of a step follow each other and leave none out", "[host]") {

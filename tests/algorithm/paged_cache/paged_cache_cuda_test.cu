@@ -176,7 +176,7 @@ TEST_CASE("it is explained for which pages a GPU has programs of its own", "[cud
   layers = minicache::pair();
   layers.value_bits = 3;
   CHECK(programs(128, layers).choices[1].is_slower());
-  CHECK(programs(160, minicache::pair()).choices[1].is_slower());
+  CHECK(programs(192, minicache::pair()).choices[1].is_slower());
   layers = minicache::single();
   layers.key_bits = layers.value_bits = 3;
   explanation const three = programs(64, layers);

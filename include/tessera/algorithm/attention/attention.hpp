@@ -272,7 +272,7 @@ struct attention {
   }
 
   /// Refuses calls of forward() with arguments that it does not take, and says at compile time what it takes.
-  template <Executor Exec, class In = anything, class Options = attention_options, class Out = anything, class... More>
+  template <class Exec, class In = anything, class Options = attention_options, class Out = anything, class... More>
   requires(!(MadeOrBraces<In, attention_inputs> && IsFirst<attention_options, Options> &&
              MadeOrBraces<Out, attention_outputs> &&
              IsFirst<workspace, More...>)) static void forward(Exec const&, In const&, Options const&, Out const&,
@@ -280,7 +280,7 @@ struct attention {
     refuse<In>();
   }
   /// Refuses calls of forward() that give outputs before options, and says at compile time what it takes.
-  template <Executor Exec, class In = anything, class Out = attention_outputs<bfloat16>, class... More>
+  template <class Exec, class In = anything, class Out = attention_outputs<bfloat16>, class... More>
   requires Made<Out, attention_outputs>
   static void forward(Exec const&, In const&, Out const&, attention_options const&, More const&...) { refuse<In>(); }
   /// Refuses calls of forward() with braces that hold other things, and says at compile time what it takes.

@@ -244,7 +244,7 @@ struct linear_loss {
   }
 
   /// Refuses calls of forward() with arguments that it does not take, and says at compile time what it takes.
-  template <Executor Exec, class In = anything, class Options = linear_loss_options, class Out = linear_loss_outputs,
+  template <class Exec, class In = anything, class Options = linear_loss_options, class Out = linear_loss_outputs,
             class... More>
   requires(!(MadeOrBraces<In, linear_loss_inputs, value_type> && IsFirst<linear_loss_options, Options> &&
              IsFirst<linear_loss_outputs, Out> &&
@@ -253,7 +253,7 @@ struct linear_loss {
     refuse_forward<In>();
   }
   /// Refuses calls of forward() that give outputs before options, and says at compile time what it takes.
-  template <Executor Exec, class In = anything, class Out = linear_loss_outputs, class... More>
+  template <class Exec, class In = anything, class Out = linear_loss_outputs, class... More>
   requires IsFirst<linear_loss_outputs, Out>
   static void forward(Exec const&, In const&, Out const&, linear_loss_options const&, More const&...) {
     refuse_forward<In>();
@@ -265,7 +265,7 @@ struct linear_loss {
   }
 
   /// Refuses calls of backward() with arguments that it does not take, and says at compile time what it takes.
-  template <Executor Exec, class In = anything, class Options = linear_loss_options, class Upstream = loss_upstream,
+  template <class Exec, class In = anything, class Options = linear_loss_options, class Upstream = loss_upstream,
             class Out = anything, class... More>
   requires(!(MadeOrBraces<In, linear_loss_inputs, value_type> && IsFirst<linear_loss_options, Options> &&
              IsFirst<loss_upstream, Upstream> && MadeOrBraces<Out, linear_loss_gradients> &&

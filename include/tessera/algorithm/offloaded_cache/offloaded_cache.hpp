@@ -304,7 +304,7 @@ struct offloaded_cache {
     run(exec, finish_steps<T, element>{n, memory, step, cache.plan.rule()});
   }
   /// Refuses calls of decode() with arguments that it does not take, and says at compile time what it takes.
-  template <Executor Exec, class Side, class Cache, class In = anything, class Out = anything, class... More>
+  template <class Exec, class Side, class Cache, class In = anything, class Out = anything, class... More>
   requires(!(Made<Cache, open_cache> && MadeOrBraces<In, offload_tokens> && MadeOrBraces<Out, offload_outputs> &&
              IsFirst<workspace, More...>)) static void decode(Exec const&, Side const&, Cache const&, In const&,
                                                               Out const&, More const&...) {

@@ -245,7 +245,7 @@ class cross_layer_cache {
     run(exec, call);
   }
   /// Refuses calls of attend() with arguments that it does not take, and says at compile time what it takes.
-  template <Executor Exec, class Queries = head_view<T const>, class Sequences = cache_sequences,
+  template <class Exec, class Queries = head_view<T const>, class Sequences = cache_sequences,
             class Options = attention_options, class Out = anything, class... More>
   requires(!(IsFirst<head_view<T const>, Queries> && IsFirst<cache_sequences, Sequences> &&
              IsFirst<attention_options, Options> && MadeOrBraces<Out, attention_outputs> &&
@@ -254,7 +254,7 @@ class cross_layer_cache {
     refuse_attend<Queries>();
   }
   /// Refuses calls of attend() that give outputs before options, and says at compile time what it takes.
-  template <Executor Exec, class Queries = head_view<T const>, class Sequences = cache_sequences,
+  template <class Exec, class Queries = head_view<T const>, class Sequences = cache_sequences,
             class Out = attention_outputs<T>, class... More>
   requires Made<Out, attention_outputs>
   void attend(Exec const&, int, Queries const&, Sequences const&, Out const&, attention_options const&,

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <tessera/core/bits.hpp>
 #include <tessera/program/loss/logit_map.hpp>
 #include <tessera/testing/laws/law_report.hpp>
 
@@ -21,7 +22,7 @@ namespace testing {
 /// corner of the map may lie in between. They agree to a 200th of steepest(), beside the difference's own rounding.
 template <LogitMap M>
 law_report check_logit_map_laws(M const& map, std::vector<float> const& logits, std::int64_t entries) {
-  auto const is_same = [](float a, float b) { return std::memcmp(&a, &b, sizeof a) == 0; };
+  auto const is_same = [](float a, float b) { return bit_cast<std::uint32_t>(a) == bit_cast<std::uint32_t>(b); };
   auto const size = static_cast<std::int64_t>(logits.size());
   law_report report;
   std::vector<float> found;
