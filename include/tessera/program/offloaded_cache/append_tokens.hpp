@@ -87,7 +87,8 @@ struct append_tokens {
 
   /// Writes the sequence of the step for later programs, or -1 if there is a fault, and reports the fault. Where a
   /// sequence was never begun, it makes the ring look full, by which later programs know. Groups of other heads find
-  /// the same fault before and after.
+  /// the same fault before and after, and do not read what is raised: only `first`, `capacity` or `chunks` can be wrong
+  /// where the ring has room.
   template <Group G>
   TESSERA_FN void admit(G const& group, std::int64_t at, std::int64_t sequence, step_fault fault) const {
     for (int lane : group) {

@@ -203,7 +203,9 @@ struct offload_step {
         return step_fault::repeated;
       }
     }
-    cached_sequence const known = all[found];
+    // A reference, not a copy: is_sound() reads `tokens` last, and another group of this step may be raising it where
+    // what it reads before is wrong (append_tokens::admit).
+    cached_sequence const& known = all[found];
     if (!known.is_sound(n)) {
       return step_fault::never_begun;
     }
