@@ -2,7 +2,6 @@
 /// NeuZip on the GPU. TBps counts the bytes of the weights; encoding includes the histogram and the codebook. Every
 /// result is checked on the device: decoded weights against the original ones, a stream against that of another run.
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -16,8 +15,6 @@
 #include "support/cuda.cuh"
 #include "support/real_weights.hpp"
 #include "support/verify.cuh"
-// The tests count these differences as well.
-#include "../../tests/support/stream_differences.cuh"
 
 namespace {
 
@@ -284,20 +281,6 @@ void decode(benchmark::State& state, Make const& make, calls how) {
   report(state, device, seconds, how, weights, sizes);
 }
 
-/// Counts how many of 100,000 broken streams the GPU treats differently from the CPU: `gpu_differences`, which the
-/// tests want to be 0.
-void count_differences(benchmark::State& state) {
-  for (auto iteration : state) {
-    static_cast<void>(iteration);
-    auto const begin = std::chrono::steady_clock::now();
-    tessera_test::stream_tally const found = tessera_test::compare_broken_streams(tessera::cuda{}, 100'000);
-    state.SetIterationTime(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-    state.counters["broken_streams"] = static_cast<double>(found.streams);
-    state.counters["refused_streams"] = static_cast<double>(found.refused);
-    state.counters["gpu_differences"] = static_cast<double>(found.differences);
-  }
-}
-
 /// Normal weights of which one in a hundred is an exact zero.
 struct gauss_with_zeros {
   tessera::testing::gauss others;
@@ -358,7 +341,6 @@ bench::registration const registered([] {
   add_large<tessera::neuzip_fixed<bfloat16>>("_fixed", "gauss", weights);
   add_both<neuzip>("", "bf16/minilm/512MiB", repeated_minilm{256 * mebibyte}, {});
   add_both<neuzip>("", "bf16/minilm/all", minilm_tensors{}, {.as_graph = true});  // small tensors, all together
-  bench::add_cuda("neuzip/broken_streams", count_differences)->Repetitions(1);
 });
 
 }  // namespace
