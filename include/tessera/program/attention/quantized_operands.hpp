@@ -31,23 +31,14 @@
 #include <tessera/core/int4.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/view/array_view.hpp>
+#include <tessera/view/attention_block_list.hpp>
+#include <tessera/view/attention_shape.hpp>
 #include <tessera/view/head_view.hpp>
+#include <tessera/view/sequence_lengths.hpp>
+#include <tessera/view/sequence_starts.hpp>
 
 namespace tessera {
 inline namespace v0 {
-
-/// The extents of attention. Query head h belongs to key head h / (query_heads / key_heads). Values have as many
-/// channels as keys.
-struct attention_shape {
-  std::int64_t batch;        ///< sequences of the batch
-  std::int64_t query_heads;  ///< query heads of a sequence
-  std::int64_t key_heads;    ///< key heads of a sequence, a divisor of the query heads
-  std::int64_t queries;      ///< queries of the longest sequence
-  std::int64_t keys;         ///< keys of the longest sequence
-  std::int64_t channels;     ///< channels of a head: the head dimension
-
-  friend constexpr bool operator==(attention_shape const&, attention_shape const&) = default;
-};
 
 /// The tokens of codes and scales are padded to a multiple of this.
 inline constexpr std::int64_t attention_padding = 128;
@@ -71,43 +62,6 @@ template <detail::Integer I>
   I const s = token % 16;
   return token - s + s / 8 * 2 + s / 2 % 4 * 4 + s % 2;
 }
-
-/// Lengths of the sequences of a padded batch; null: all are as long as the extent. A longer length counts as the
-/// extent.
-using sequence_lengths = array_view<std::int32_t const>;
-
-/// Tokens of a sequence, between 0 and `extent`.
-[[nodiscard]] TESSERA_FN constexpr std::int64_t length_of(sequence_lengths const& lengths, std::int64_t sequence,
-                                                          std::int64_t extent) {
-  return lengths.data == nullptr ? extent : clamp(std::int64_t{lengths[sequence]}, std::int64_t{0}, extent);
-}
-
-/// The tiles of 128 keys that each block of 64 queries sees, within the mask: the first counts() of each list. Numbers
-/// that are no tile of keys are passed over; a tile that is listed twice counts twice.
-struct attention_block_list {
-  view<std::int32_t const, 3> counts = {};  ///< batch x query heads x blocks of 64 queries; null: all tiles
-  view<std::int32_t const, 4> tiles = {};   ///< batch x query heads x blocks of 64 queries x the most tiles of a list
-
-  /// The number of tiles in the list of a block of queries.
-  [[nodiscard]] TESSERA_FN std::int64_t count(std::int64_t sequence, std::int64_t head, std::int64_t block) const {
-    return clamp(std::int64_t{counts(sequence, head, block)}, std::int64_t{0}, tiles.extent(3));
-  }
-};
-
-/// Where sequences begin that lie one behind the other, so that a head_view's stride from sequence to sequence is 0.
-struct sequence_starts {
-  array_view<std::int32_t const> first = {};  ///< the first token of each sequence; null: sequences have strides
-  std::int64_t total = 0;                     ///< tokens of all sequences; nothing is read or written beyond them
-
-  /// Where token `token` of a sequence lies; -1 for nowhere.
-  [[nodiscard]] TESSERA_FN constexpr std::int64_t row_of(std::int64_t sequence, std::int64_t token) const {
-    if (first.data == nullptr) {
-      return token;
-    }
-    std::int64_t const at = first[sequence] + token;
-    return at >= 0 && at < total ? at : -1;
-  }
-};
 
 /// How many codes an element of a view of queries' or keys' codes holds: 1 for bytes, 2 for pairs.
 template <class Code>
