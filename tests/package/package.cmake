@@ -105,7 +105,8 @@ endif()
 
 # An example is a project of its own as well.  Built host only here, whatever it would find, and as it comes: the
 # consumer above covers CUDA for less time, and the build tree the optimised program.  A copy is built, so that nothing
-# but the installed tree and the examples' own folders can be what it uses.
+# but the installed tree and the examples' own folders can be what it uses.  One example is built to a program, and the
+# sources of the others are only read (read_only.sh).
 set(examples "${package_work}/examples")
 add_test(NAME "package: examples are copied"
   COMMAND "${CMAKE_COMMAND}" -E copy_directory "${PROJECT_SOURCE_DIR}/examples" "${examples}")
@@ -114,6 +115,11 @@ file(GLOB example_files RELATIVE "${PROJECT_SOURCE_DIR}/examples" CONFIGURE_DEPE
   "${PROJECT_SOURCE_DIR}/examples/*/CMakeLists.txt")
 foreach(example_file IN LISTS example_files)
   get_filename_component(name "${example_file}" DIRECTORY)
+  set(reads_only "")
+  if(NOT name STREQUAL "custom_quantizer" AND UNIX)
+    set(reads_only "-DCMAKE_CXX_COMPILER_LAUNCHER=${package}/read_only.sh"
+      "-DCMAKE_CXX_LINKER_LAUNCHER=${package}/read_only.sh")
+  endif()
   tessera_package_test("example ${name} alone" "${examples}/${name}" installed OPTIONS "-DCMAKE_CUDA_COMPILER="
-    -DCMAKE_BUILD_TYPE=None)
+    -DCMAKE_BUILD_TYPE=None ${reads_only})
 endforeach()

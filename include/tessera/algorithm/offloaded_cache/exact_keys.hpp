@@ -33,7 +33,9 @@ inline namespace v0 {
 
 /// A KeyStore that loses nothing.
 struct exact_keys {
+  /// Whether keys are coefficients in directions that offloaded_memory holds.
   static constexpr bool has_directions = false;
+  /// Whether steps find new directions after short prompts.
   static constexpr bool renews = false;
 
   /// The regions of a plan.
@@ -64,6 +66,7 @@ struct exact_keys {
     return {where.template add<std::byte>("keys", checked_multiply(here, n.rows, n.key_heads, bytes)),
             to.prompt.add<subspace_measures>("measures of keys", 1), bytes};
   }
+  /// The store in the memory that add_to() has planned.
   template <Scalar T>
   store_type<T> open(offload_extents const& n, offload_options const& chosen, parts_type<T> const& parts,
                      workspace const& device, workspace const& host) const {
@@ -72,9 +75,11 @@ struct exact_keys {
     return {{first, {n.rows, n.key_heads, parts.record_bytes}}, is_offloaded};
   }
 
+  /// Begins a prompt of a sequence.
   template <Executor Exec, class Cache>
   void begin(Exec const&, Cache const&, std::int64_t, workspace const&) const {}
 
+  /// Takes the keys of the next tokens of a prompt.
   template <Executor Exec, class Cache, class T>
   void take(Exec const& exec, Cache const& cache, offload_prompt const& prompt, view<T const, 3> keys,
             workspace const&) const {
@@ -85,6 +90,7 @@ struct exact_keys {
     std::int64_t const row = cache.plan.first_rows[static_cast<std::size_t>(prompt.sequence)] + before;
     run(exec, put_keys<T>{keys, cache.rotary, prompt.tokens, chunk, row, chunks, cache.store.keys});
   }
+  /// Ends a prompt. Returns how much of its keys is lost, on the executor.
   template <Executor Exec, class Cache, class T>
   array_view<subspace_measures const> finish(Exec const& exec, Cache const& cache, offload_prompt const&,
                                              view<T const, 3>, workspace const& space) const {
@@ -92,6 +98,7 @@ struct exact_keys {
     run(exec, note_exact_keys{measures});
     return measures;
   }
+  /// Keeps the keys of the chunk that leaves the ring in a step, if one does.
   template <Executor Exec, class Cache, class T>
   void archive(Exec const& exec, Cache const& cache, offload_step<T> const& step) const {
     run(exec, archive_keys<T, element_of<Cache>>{cache.plan.extents, cache.memory, step, cache.store.keys});

@@ -85,6 +85,7 @@ struct key_store_archetypes {
 }  // namespace detail
 
 // clang-format off
+/// How an offloaded cache keeps the keys of archived chunks, and gets those of selected chunks back.
 template <class K>
 concept KeyStore =
     (requires(K const& k, std::int64_t width) {

@@ -54,7 +54,9 @@ inline constexpr bool runs_host_functions = true;
 /// A KeyStore of coefficients by any Projector, which is called through its concept.
 template <Projector P>
 struct low_rank_keys {
+  /// Whether keys are coefficients in directions that offloaded_memory holds.
   static constexpr bool has_directions = false;
+  /// Whether steps find new directions after short prompts.
   static constexpr bool renews = false;
 
   P projector = {};  ///< a Projector with state is called with its state
@@ -87,6 +89,7 @@ struct low_rank_keys {
             to.prompt.add<row_loss>("what coefficients lose", longest),
             to.prompt.add<subspace_measures>("measures of keys", 1)};
   }
+  /// The store in the memory that add_to() has planned.
   template <Scalar T>
   store_type<T> open(offload_extents const& n, offload_options const&, parts_type<T> const&, workspace const&,
                      workspace const&) const {
@@ -95,6 +98,7 @@ struct low_rank_keys {
     return bases;
   }
 
+  /// Begins a prompt of a sequence.
   template <Executor Exec, class Cache>
   void begin(Exec const& exec, Cache const& cache, std::int64_t sequence, workspace const&) const {
     static_assert(runs_host_functions<Exec>,
@@ -102,9 +106,11 @@ struct low_rank_keys {
                   "Projector is low_rank_projector, or exact_keys");
     run(exec, fit_rows<P>{cache.store.get(), sequence, {}});
   }
+  /// Takes the keys of the next tokens of a prompt.
   template <Executor Exec, class Cache, class T>
   void take(Exec const&, Cache const&, offload_prompt const&, view<T const, 3>, workspace const&) const {}
 
+  /// Ends a prompt. Returns how much of its keys is lost, on the executor.
   template <Executor Exec, class Cache, class T>
   array_view<subspace_measures const> finish(Exec const& exec, Cache const& cache, offload_prompt const& prompt,
                                              view<T const, 3> keys, workspace const& space) const {
@@ -123,11 +129,13 @@ struct low_rank_keys {
     run(exec, sum_lost{losses, measures, prompt.tokens});
     return measures;
   }
+  /// Keeps the keys of the chunk that leaves the ring in a step, if one does.
   template <Executor Exec, class Cache, class T>
   void archive(Exec const& exec, Cache const& cache, offload_step<T> const& step) const {
     run(exec,
         project_leaving<T, typename Cache::element_type, P>{cache.plan.extents, cache.memory, step, cache.store.get()});
   }
+  /// Puts the keys of selected chunks that are in no slot into slots.
   template <Executor Exec, class Cache, class T>
   void load(Exec const& exec, Cache const& cache, offload_step<T> const& step) const {
     run(exec, reconstruct_missed<T, typename Cache::element_type, P>{cache.plan.extents, cache.memory, step,
@@ -138,7 +146,9 @@ struct low_rank_keys {
 /// A KeyStore of coefficients in the directions of low_rank_projector, found by key_factorization on any executor.
 template <int Rank>
 struct low_rank_keys<low_rank_projector<Rank>> {
+  /// Whether keys are coefficients in directions that offloaded_memory holds.
   static constexpr bool has_directions = true;
+  /// Whether steps find new directions after short prompts.
   static constexpr bool renews = true;
 
   low_rank_projector<Rank> projector = {};  ///< has no state
@@ -159,6 +169,7 @@ struct low_rank_keys<low_rank_projector<Rank>> {
   /// The directions of keys of so many channels.
   [[nodiscard]] std::int64_t rank(std::int64_t width) const { return min(std::int64_t{Rank}, width); }
 
+  /// Plans the memory of a cache of these extents, and throws value_error for options that do not fit: see KeyStore.
   template <Scalar T>
   parts_type<T> add_to(offload_extents const& n, offload_options const& chosen, offload_workspaces& to) const {
     constexpr char const* here = "offloaded_cache.plan";
@@ -170,23 +181,27 @@ struct low_rank_keys<low_rank_projector<Rank>> {
     auto const relation = to.prompt.add<float>("old directions in new ones", keeps ? n.rank * n.rank : 0);
     return {search, gram, directions, relation, search.add_to(to.prompt)};
   }
+  /// The store in the memory that add_to() has planned.
   template <Scalar T>
   store_type<T> open(offload_extents const&, offload_options const&, parts_type<T> const&, workspace const&,
                      workspace const&) const {
     return {};
   }
 
+  /// Begins a prompt of a sequence.
   template <Executor Exec, class Cache>
   void begin(Exec const& exec, Cache const& cache, std::int64_t sequence, workspace const& space) const {
     matrix_view<float> const gram = gram_of(cache, sequence, space);
     exec.clear(array_view<float>(gram.data, gram.size()));
   }
+  /// Takes the keys of the next tokens of a prompt.
   template <Executor Exec, class Cache, class T>
   void take(Exec const& exec, Cache const& cache, offload_prompt const& prompt, view<T const, 3> keys,
             workspace const& space) const {
     cache.plan.key_parts.search.accumulate(exec, keys, gram_of(cache, prompt.sequence, space),
                                            room_of<T>(cache, prompt.sequence));
   }
+  /// Ends a prompt. Returns how much of its keys is lost, on the executor.
   template <Executor Exec, class Cache, class T>
   array_view<subspace_measures const> finish(Exec const& exec, Cache const& cache, offload_prompt const& prompt,
                                              view<T const, 3> keys, workspace const& space) const {
@@ -211,6 +226,7 @@ struct low_rank_keys<low_rank_projector<Rank>> {
       run(exec, add_to_gram<T, element>{cache.plan.extents, cache.memory, step});
     }
   }
+  /// Puts the keys of selected chunks that are in no slot into slots.
   template <Executor Exec, class Cache, class T>
   void load(Exec const& exec, Cache const& cache, offload_step<T> const& step) const {
     run(exec, rebuild_keys<T, typename Cache::element_type>{cache.plan.extents, cache.memory, step, cache.rotary});

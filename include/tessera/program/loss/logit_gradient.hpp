@@ -73,7 +73,7 @@ struct loss_gradient_tiles {
     std::uint32_t for_classifier[blocks];  ///< how many elements of each block reach thresholds.classifier
   };
 
-  loss_logits<Tile, Map> logits;
+  loss_logits<Tile, Map> logits;  ///< the matrices whose products become logits
   loss_token_list tokens;
   array_view<loss_row_gradient const> rows;  ///< the factors of each row of the list
   float smoothing;

@@ -39,7 +39,7 @@ struct loss_tiles {
     state_type of_lane[lanes - layout::rows + 1];  ///< states of lanes beyond the first of each row
   };
 
-  loss_logits<Tile, Map> logits;
+  loss_logits<Tile, Map> logits;  ///< the matrices whose products become logits
   loss_token_list tokens;
   R reducer;
   matrix_view<state_type> states;  ///< splits x rows of the list of tokens

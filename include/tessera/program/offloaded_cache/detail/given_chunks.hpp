@@ -48,7 +48,7 @@ struct admit_lists {
   offload_extents extents;
   offloaded_memory<T, E> memory;
   offload_step<T> step;
-  chunk_lists lists;
+  chunk_lists lists;                   ///< the chunks that the caller gives
   array_view<std::int32_t> sequences;  ///< the sequence that each step is of from now on
   status_word* of_counts;              ///< for faults of counts; the position counts lists
   status_word* of_chunks;              ///< for faults of chunks; the position counts places of all lists

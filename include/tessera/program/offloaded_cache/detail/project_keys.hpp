@@ -99,7 +99,7 @@ struct fit_rows {
   static constexpr int lanes = 1;
   struct scratch_type {};
 
-  fitted_bases<P>* bases;
+  fitted_bases<P>* bases;         ///< the basis of each sequence
   std::int64_t sequence;          ///< number of the sequence in the batch
   matrix_view<float const> rows;  ///< tokens x width, contiguous; without tokens there is no basis afterwards
 
@@ -121,7 +121,7 @@ struct project_rows_of {
   static constexpr int lanes = 1;
   struct scratch_type {};
 
-  fitted_bases<P> const* bases;
+  fitted_bases<P> const* bases;   ///< the basis of each sequence
   std::int64_t sequence;          ///< number of the sequence in the batch
   matrix_view<float const> rows;  ///< tokens x width
   matrix_view<T> coefficients;    ///< archived tokens x rank
@@ -176,7 +176,7 @@ struct project_leaving {
   offload_extents extents;
   offloaded_memory<T, E> memory;
   offload_step<T> step;
-  fitted_bases<P>* bases;
+  fitted_bases<P>* bases;  ///< the basis of each sequence
 
   [[nodiscard]] std::int64_t groups() const { return step.steps(); }
 
@@ -229,7 +229,7 @@ struct reconstruct_missed {
   offloaded_memory<T, E> memory;
   offload_step<T> step;
   rotary_embedding rotary;
-  fitted_bases<P> const* bases;
+  fitted_bases<P> const* bases;  ///< the basis of each sequence
 
   [[nodiscard]] std::int64_t groups() const { return step.steps() * extents.key_heads * extents.budget; }
 
