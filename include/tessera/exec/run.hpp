@@ -122,12 +122,13 @@ bool try_model(Exec const& exec, Call const& call, refused_list<Most>& refused) 
 }
 
 /// Says on stderr, once for each type of call, that a portable program runs, and why.
-template <Executor Exec, class Call>
-void say_once(program_choice const& choice) {
+/// Calls after the first one make no text, and so allocate nothing.
+template <Executor Exec, class Call, std::size_t Most>
+void say_once(refused_list<Most> const& refused, std::string_view program) {
   static std::atomic_flag was_said;
   if (!was_said.test_and_set(std::memory_order_relaxed)) {
-    std::string const line =
-        "tessera: " + choice.text() + " (said once; execution_options::says_slower_programs = false says nothing)\n";
+    std::string const line = "tessera: " + refused.choice(name_of_call<Call>(), program, true).text() +
+                             " (said once; execution_options::says_slower_programs = false says nothing)\n";
     std::fputs(line.c_str(), stderr);
   }
 }
@@ -147,7 +148,7 @@ void run_first(Exec const& exec, Call const& call, model_list<Models...>) {
     throw slower_program(refused.choice(name_of_call<Call>(), portable, true).text());
   }
   if (refused.count > 0 && options.says_slower_programs && !options.is_dry) {
-    say_once<Exec, Call>(refused.choice(name_of_call<Call>(), portable, true));
+    say_once<Exec, Call>(refused, portable);
   }
   if (!options.is_dry) {
     run_portably(exec, call);
