@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <string>
 #include <vector>
 
@@ -19,6 +18,7 @@
 #include "support/catch.hpp"
 #include "support/cuda.hpp"
 #include "support/given_problem.hpp"
+#include "support/message_of.hpp"
 #include "support/offload_on_device.cuh"
 #include "support/offload_problem.hpp"
 #include "support/vectors.hpp"
@@ -28,6 +28,7 @@ using tessera_test::dense_attention;
 using tessera_test::given_lists;
 using tessera_test::host_cache;
 using tessera_test::make_sequence;
+using tessera_test::message_of;
 using tessera_test::offload_heads;
 using tessera_test::offload_sequence;
 using tessera_test::offloaded_on_device;
@@ -43,17 +44,6 @@ constexpr offload_heads heads{8, 2, 64};
 rotary_tables const& tables() {
   static rotary_tables const made(rotary_frequencies(500000.0, 64), 4096);
   return made;
-}
-
-/// The message that a call throws; empty if it throws nothing.
-template <class Call>
-std::string complaint_of(Call const& call) {
-  try {
-    call();
-  } catch (std::exception const& error) {
-    return error.what();
-  }
-  return "";
 }
 
 }  // namespace
@@ -114,11 +104,11 @@ TEST_CASE("a device gives the verdicts of the host on given chunks, and the same
     cpu const exec;
     std::vector<float> expected;
     std::vector<float> found;
-    std::string const said = complaint_of([&] {
+    std::string const said = message_of([&] {
       expected = here.decode(exec, {&first, &second}, {383, 87}, {}, nullptr, on_host);
       exec.wait();
     });
-    CHECK(complaint_of([&] { found = there.decode({&first, &second}, {383, 87}, {}, on_device); }) == said);
+    CHECK(message_of([&] { found = there.decode({&first, &second}, {383, 87}, {}, on_device); }) == said);
     CHECK(said.empty() == lists.said.empty());
     for (std::int64_t i = 0; i < 2; ++i) {
       CHECK(there.sequence(i).tokens == here.memory().sequences[i].tokens);

@@ -17,6 +17,7 @@
 
 #include "support/catch.hpp"
 #include "support/cuda.hpp"
+#include "support/message_of.hpp"
 #include "support/offload_on_device.cuh"
 #include "support/offload_problem.hpp"
 #include "support/vectors.hpp"
@@ -25,6 +26,7 @@ using namespace tessera;
 using tessera_test::dense_attention;
 using tessera_test::host_cache;
 using tessera_test::make_sequence;
+using tessera_test::message_of;
 using tessera_test::offload_heads;
 using tessera_test::offload_sequence;
 using tessera_test::offloaded_on_device;
@@ -45,16 +47,6 @@ rotary_tables const& tables() {
   return made;
 }
 
-/// The message that a call throws; empty if it throws nothing.
-template <class Call>
-std::string complaint_of(Call const& call) {
-  try {
-    call();
-  } catch (std::exception const& error) {
-    return error.what();
-  }
-  return "";
-}
 /// The message without the name of the function that waited, which differs.
 std::string verdict_of(std::string const& complaint) {
   return complaint.substr(std::min(complaint.find(": "), complaint.size()));
@@ -100,8 +92,8 @@ TEST_CASE("sequences that a step cannot be of are reported on a GPU as on the ho
       positions.push_back(sequence >= 0 && sequence < 3 ? 119 + sequence : 0);
     }
     auto const expected = here.decode(there_not, {&s, &s, &s, &s}, positions, named);
-    std::string const verdict = complaint_of([&] { there_not.wait(); });
-    std::string const found = complaint_of([&] { there.decode({&s, &s, &s, &s}, positions, named); });
+    std::string const verdict = message_of([&] { there_not.wait(); });
+    std::string const found = message_of([&] { there.decode({&s, &s, &s, &s}, positions, named); });
     CHECK(verdict_of(found) == verdict_of(verdict));
     CHECK(verdict.empty() == (named[0] == 2 && named[1] == -1));
     for (std::int64_t sequence = 0; sequence < 3; ++sequence) {
