@@ -204,7 +204,7 @@ BEGIN {
   rule("program", "^ *shared_barrier [a-z_]*empty\\[", "One a stage: what was there is not needed any more.")
   rule("program", "^ *TESSERA_FN constexpr void operator\\(\\)\\(std::int64_t row, std::int64_t column, Sum",
        "Takes the finished sum of a place.")
-  rule("program", "^ *TESSERA_FN (constexpr )?[a-zA-Z]+ operator\\(\\)\\(Sum sum, std::int64_t",
+  rule("map|program", "^ *TESSERA_FN (constexpr )?[a-zA-Z]+ operator\\(\\)\\(Sum sum, std::int64_t",
        "What is stored for a sum.")
   rule("program", "^ *TESSERA_FN float operator\\(\\)\\(std::int64_t sequence, std::int64_t head, std::int64_t token",
        "One channel of a token.")

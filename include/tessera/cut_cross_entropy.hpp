@@ -50,7 +50,7 @@
 ///
 /// Map of logits: a function of your own of a logit, its token and its entry, with its derivative, for example a prior
 /// for each entry or a temperature for each token. `cut_cross_entropy_of<bfloat16, lse_reducer<float>, M>` has an M
-/// among its inputs (program/loss/logit_map.hpp); by default map(a) = a. A map runs in the same programs, but softmaxes
+/// among its inputs (concepts/logit_map.hpp); by default map(a) = a. A map runs in the same programs, but softmaxes
 /// are kept only for logits without a map.
 ///
 /// Filter: the backward pass leaves out a block of 128 tokens x 128 entries of the vocabulary if |S - q| is below a
@@ -90,13 +90,14 @@
 #pragma once
 
 #include <tessera/algorithm/loss/linear_loss.hpp>
+#include <tessera/concepts/logit_map.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/shape.hpp>
-#include <tessera/program/loss/logit_map.hpp>
-#include <tessera/program/loss/logit_reducer.hpp>
+#include <tessera/map/identity_logits.hpp>
 #include <tessera/reduce/arg_max.hpp>
 #include <tessera/reduce/entropy.hpp>
 #include <tessera/reduce/log_sum_exp.hpp>
+#include <tessera/reduce/logit_reducer.hpp>
 #include <tessera/reduce/paired.hpp>
 #include <tessera/reduce/sum.hpp>
 #include <tessera/tile/gemm_tile.hpp>

@@ -14,9 +14,9 @@
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/side_queue.hpp>
+#include <tessera/map/scaled_sum.hpp>
 #include <tessera/minicache.hpp>
 #include <tessera/neuzip.hpp>
-#include <tessera/program/gemm/sum_maps.hpp>
 #include <tessera/sage_attention2.hpp>
 #include <tessera/shadow_kv.hpp>
 

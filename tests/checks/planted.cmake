@@ -7,8 +7,8 @@ cmake_minimum_required(VERSION 3.24...3.31)
 set(head "// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception\n#pragma once\n")
 set(failures 0)
 
-# CHECK must say SENTENCE of the file at PATH, or pass when SENTENCE is "". CMake breaks the lines of an error where they
-# get long, which depends on the name of the scratch folder: a break counts as a space.
+# CHECK must say SENTENCE of the file at PATH, or pass when SENTENCE is "". CMake breaks the lines of an error where
+# they get long, which depends on the name of the scratch folder: a break counts as a space.
 function(expect check path sentence)
   execute_process(COMMAND "${CMAKE_COMMAND}" -D "INCLUDE=${WORK}" -P "${CHECKS}/${check}.cmake"
     OUTPUT_VARIABLE out ERROR_VARIABLE out RESULT_VARIABLE result)

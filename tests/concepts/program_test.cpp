@@ -5,9 +5,9 @@
 
 #include <tessera/concepts/program.hpp>
 #include <tessera/core/bfloat16.hpp>
+#include <tessera/map/add_matrix.hpp>
 #include <tessera/program/gemm/gemm_tiles.hpp>
 #include <tessera/program/gemm/store_sums.hpp>
-#include <tessera/program/gemm/sum_maps.hpp>
 #include <tessera/testing/generators.hpp>
 #include <tessera/testing/laws/program.hpp>
 #include <tessera/tile/per_lane.hpp>

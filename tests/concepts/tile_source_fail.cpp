@@ -3,9 +3,9 @@
 #include <cstdint>
 
 #include <tessera/exec/cpu.hpp>
+#include <tessera/map/plain_sum.hpp>
 #include <tessera/program/gemm/gemm_tiles.hpp>
 #include <tessera/program/gemm/store_sums.hpp>
-#include <tessera/program/gemm/sum_maps.hpp>
 
 /// A matrix of zeros.
 struct zeros {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/map/plain_sum.hpp>
 #include <tessera/merge/slerp.hpp>
 
 namespace tessera_test {

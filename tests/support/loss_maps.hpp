@@ -8,7 +8,6 @@
 #include <math.h>  // the global names are those that nvcc has on both sides
 #include <vector>
 
-#include <tessera/program/loss/logit_map.hpp>
 #include <tessera/testing/generators.hpp>
 #include <tessera/view/array_view.hpp>
 

@@ -28,8 +28,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <tessera/concepts/because.hpp>
 #include <tessera/concepts/quantizer.hpp>
+#include <tessera/core/because.hpp>
 #include <tessera/core/precision.hpp>
 
 namespace tessera {

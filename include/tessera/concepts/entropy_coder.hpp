@@ -30,7 +30,7 @@
 #include <limits>
 #include <type_traits>
 
-#include <tessera/concepts/because.hpp>
+#include <tessera/core/because.hpp>
 
 namespace tessera {
 inline namespace v0 {

@@ -16,8 +16,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <tessera/concepts/because.hpp>
 #include <tessera/concepts/program.hpp>
+#include <tessera/core/because.hpp>
 #include <tessera/core/status.hpp>
 
 namespace tessera {

@@ -17,7 +17,7 @@
 #include <concepts>
 #include <cstdint>
 
-#include <tessera/concepts/because.hpp>
+#include <tessera/core/because.hpp>
 #include <tessera/core/status.hpp>
 
 namespace tessera {

@@ -26,8 +26,8 @@
 #include <type_traits>
 #include <utility>
 
-#include <tessera/concepts/because.hpp>
 #include <tessera/concepts/program.hpp>
+#include <tessera/core/because.hpp>
 #include <tessera/core/bfloat16.hpp>
 
 namespace tessera {

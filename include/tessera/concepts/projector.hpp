@@ -20,7 +20,7 @@
 #include <type_traits>
 #include <utility>
 
-#include <tessera/concepts/because.hpp>
+#include <tessera/core/because.hpp>
 
 namespace tessera {
 inline namespace v0 {

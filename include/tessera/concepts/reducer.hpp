@@ -24,7 +24,7 @@
 
 #include <type_traits>
 
-#include <tessera/concepts/because.hpp>
+#include <tessera/core/because.hpp>
 
 namespace tessera {
 inline namespace v0 {

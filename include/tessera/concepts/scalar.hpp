@@ -15,7 +15,7 @@
 #include <concepts>
 #include <type_traits>
 
-#include <tessera/concepts/because.hpp>
+#include <tessera/core/because.hpp>
 #include <tessera/core/precision.hpp>
 
 namespace tessera {

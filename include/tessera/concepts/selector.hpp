@@ -22,8 +22,8 @@
 #include <type_traits>
 #include <utility>
 
-#include <tessera/concepts/because.hpp>
 #include <tessera/concepts/reducer.hpp>
+#include <tessera/core/because.hpp>
 
 namespace tessera {
 inline namespace v0 {

@@ -32,8 +32,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <tessera/concepts/because.hpp>
 #include <tessera/concepts/entropy_coder.hpp>
+#include <tessera/core/because.hpp>
 
 namespace tessera {
 inline namespace v0 {

@@ -20,7 +20,7 @@
 #include <concepts>
 #include <type_traits>
 
-#include <tessera/concepts/because.hpp>
+#include <tessera/core/because.hpp>
 
 namespace tessera {
 inline namespace v0 {

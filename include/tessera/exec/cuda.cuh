@@ -51,12 +51,12 @@
 
 #include <tessera/concepts/program.hpp>
 #include <tessera/core/check.hpp>
-#include <tessera/core/refusal.hpp>
 #include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/cuda_launch.cuh>
 #include <tessera/exec/cuda_memory.cuh>
 #include <tessera/exec/execution_options.hpp>
 #include <tessera/exec/memory.hpp>
+#include <tessera/exec/refusal.hpp>
 #include <tessera/exec/status_calls.hpp>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/sm_90/dependent_launch.cuh>

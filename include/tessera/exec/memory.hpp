@@ -23,7 +23,7 @@
 #include <new>
 #include <utility>
 
-#include <tessera/concepts/because.hpp>
+#include <tessera/core/because.hpp>
 #include <tessera/core/check.hpp>
 
 namespace tessera {

@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/core/refusal.hpp>
+#include <tessera/exec/refusal.hpp>
 
 namespace tessera {
 inline namespace v0 {

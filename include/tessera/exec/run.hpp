@@ -27,13 +27,13 @@
 #include <string_view>
 #include <type_traits>
 
-#include <tessera/concepts/because.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/program.hpp>
+#include <tessera/core/because.hpp>
 #include <tessera/core/error.hpp>
-#include <tessera/core/refusal.hpp>
 #include <tessera/exec/execution_options.hpp>
 #include <tessera/exec/program_name.hpp>
+#include <tessera/exec/refusal.hpp>
 
 namespace tessera {
 inline namespace v0 {

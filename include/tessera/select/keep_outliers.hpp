@@ -7,8 +7,8 @@
 ///     // of a chunk the least cosine of its keys; the 48 chunks with the least ones are kept, ties to the earlier
 #pragma once
 
-#include <tessera/concepts/because.hpp>
 #include <tessera/config.hpp>
+#include <tessera/core/because.hpp>
 #include <tessera/core/math.hpp>
 
 namespace tessera {

@@ -7,6 +7,12 @@
 
 #include <tessera/algorithm/gemm/linear.hpp>
 #include <tessera/exec/cpu.hpp>
+#include <tessera/map/add_bias.hpp>
+#include <tessera/map/add_matrix.hpp>
+#include <tessera/map/chained.hpp>
+#include <tessera/map/plain_sum.hpp>
+#include <tessera/map/scaled_sum.hpp>
+#include <tessera/map/soft_capped.hpp>
 #include <tessera/testing/adversary.hpp>
 
 #include "support/catch.hpp"

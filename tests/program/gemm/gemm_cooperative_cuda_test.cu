@@ -6,10 +6,10 @@
 
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/map/plain_sum.hpp>
 #include <tessera/program/gemm/gemm_cooperative.cuh>
 #include <tessera/program/gemm/gemm_pingpong.cuh>
 #include <tessera/program/gemm/store_sums.cuh>
-#include <tessera/program/gemm/sum_maps.hpp>
 
 #include "support/catch.hpp"
 #include "support/cuda.hpp"

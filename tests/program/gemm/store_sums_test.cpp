@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include <tessera/map/plain_sum.hpp>
 #include <tessera/program/gemm/store_sums.hpp>
 #include <tessera/testing/generators.hpp>
 

@@ -4,9 +4,11 @@
 #include <vector>
 
 #include <tessera/core/bfloat16.hpp>
+#include <tessera/map/add_matrix.hpp>
+#include <tessera/map/plain_sum.hpp>
+#include <tessera/map/soft_capped.hpp>
 #include <tessera/program/gemm/store_sums.hpp>
 #include <tessera/program/gemm/sum_epilogue.hpp>
-#include <tessera/program/gemm/sum_maps.hpp>
 #include <tessera/testing/laws/sum_epilogue.hpp>
 #include <tessera/view/matrix_view.hpp>
 

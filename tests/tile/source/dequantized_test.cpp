@@ -5,9 +5,9 @@
 #include <vector>
 
 #include <tessera/exec/cpu.hpp>
+#include <tessera/map/plain_sum.hpp>
 #include <tessera/program/gemm/gemm_tiles.hpp>
 #include <tessera/program/gemm/store_sums.hpp>
-#include <tessera/program/gemm/sum_maps.hpp>
 #include <tessera/quantize/symmetric.hpp>
 #include <tessera/testing/laws/tile_source.hpp>
 #include <tessera/tile/source/dense.hpp>

@@ -4,10 +4,10 @@
 #include <vector>
 
 #include <tessera/exec/cpu.hpp>
+#include <tessera/map/plain_sum.hpp>
 #include <tessera/neuzip.hpp>
 #include <tessera/program/gemm/gemm_tiles.hpp>
 #include <tessera/program/gemm/store_sums.hpp>
-#include <tessera/program/gemm/sum_maps.hpp>
 #include <tessera/program/weights/reader.hpp>
 #include <tessera/testing/adversary.hpp>
 #include <tessera/testing/generators.hpp>

@@ -29,11 +29,12 @@
 #include <tessera/algorithm/attention/quantized_attention.cuh>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/core/precision.hpp>
-#include <tessera/core/refusal.hpp>
 #include <tessera/core/with_constant.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/policy_of.hpp>
+#include <tessera/exec/refusal.hpp>
 #include <tessera/exec/run.hpp>
+#include <tessera/map/no_bias.hpp>
 #include <tessera/program/attention/lane_weights.cuh>
 #include <tessera/program/attention/quantized_decode.cuh>
 #include <tessera/program/attention/quantized_forward.cuh>

@@ -32,6 +32,7 @@
 #include <tessera/core/math.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/exec/workspace.hpp>
+#include <tessera/map/no_bias.hpp>
 #include <tessera/program/attention/quantized_forward.hpp>
 #include <tessera/reduce/attention_softmax.hpp>
 #include <tessera/reduce/online_softmax.hpp>

@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <tessera/concepts/because.hpp>
 #include <tessera/concepts/scalar.hpp>
+#include <tessera/core/because.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
 #include <tessera/core/precision.hpp>

@@ -18,10 +18,10 @@
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
 #include <tessera/core/precision.hpp>
-#include <tessera/core/refusal.hpp>
 #include <tessera/core/with_constant.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/policy_of.hpp>
+#include <tessera/exec/refusal.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/program/attention/decode_dense.cuh>
 #include <tessera/program/attention/split_keys.cuh>

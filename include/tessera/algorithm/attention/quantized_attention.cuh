@@ -30,8 +30,8 @@
 #include <tessera/algorithm/attention/quantized_attention.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/core/precision.hpp>
-#include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/exec/refusal.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/program/attention/channel_statistics.cuh>
 #include <tessera/program/attention/detail/finish_channel_statistics.cuh>

@@ -17,10 +17,11 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/workspace.hpp>
+#include <tessera/map/as_stored.hpp>
+#include <tessera/map/no_bias.hpp>
 #include <tessera/program/attention/channel_statistics.hpp>
 #include <tessera/program/attention/head_source.hpp>
 #include <tessera/program/attention/quantize_heads.hpp>
-#include <tessera/program/attention/quantized_forward.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/smoothing_terms.hpp>
 #include <tessera/program/attention/split_keys.hpp>
@@ -276,8 +277,8 @@ struct quantization_regions : quantized_regions<Method> {
   }
 };
 
-/// A caller's own functions: a bias that is added to scores (see no_bias), and functions through which queries and keys
-/// are read, such as a rotary embedding or a norm (see head_source.hpp).
+/// A caller's own functions: a bias added to scores (map/no_bias.hpp), and functions through which queries and keys are
+/// read, such as a rotary embedding or a norm (map/as_stored.hpp).
 template <class Bias = no_bias, class Queries = as_stored, class Keys = as_stored>
 struct attention_functions {
   /// The function that gives what is added to scores.

@@ -12,9 +12,9 @@
 #include <tessera/algorithm/gemm/linear.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/core/precision.hpp>
-#include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/policy_of.hpp>
+#include <tessera/exec/refusal.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/program/gemm/gemm_cooperative.cuh>
 #include <tessera/program/gemm/store_sums.cuh>

@@ -4,7 +4,7 @@
 ///     using layer = tessera::linear<tessera::bfloat16>;     // or float, tf32, float16, float8_e4m3, std::int8_t, ...
 ///     layer::forward(exec, inputs, weights, outputs);       // tokens x depth, columns x depth, tokens x columns
 ///     layer::forward(exec, inputs, weights, bias, outputs);
-///     layer::forward(exec, inputs, weights, scaled_sum{0.01F}, outputs);    // any map of program/gemm/sum_maps.hpp
+///     layer::forward(exec, inputs, weights, scaled_sum{0.01F}, outputs);    // any map of concepts/sum_map.hpp
 ///
 /// Extents and strides are any, including extents of 0 and unaligned rows. Outputs have any storage type, or
 /// std::int32_t for integer operands. Sums are added up in an order that depends on the device alone, so that results
@@ -16,12 +16,14 @@
 #include <type_traits>
 
 #include <tessera/concepts/executor.hpp>
+#include <tessera/concepts/sum_map.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/run.hpp>
+#include <tessera/map/add_bias.hpp>
+#include <tessera/map/plain_sum.hpp>
 #include <tessera/program/gemm/gemm_tiles.hpp>
 #include <tessera/program/gemm/store_sums.hpp>
-#include <tessera/program/gemm/sum_maps.hpp>
 #include <tessera/tile/source/dense.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
@@ -41,7 +43,7 @@ struct linear_problem {
   matrix_view<operand_type const> inputs;   ///< tokens x depth
   matrix_view<operand_type const> weights;  ///< columns x depth
   matrix_view<Output> outputs;              ///< tokens x columns, not empty
-  Map map;                                  ///< the map that sums go through before they are stored: gemm/sum_maps.hpp
+  Map map;                                  ///< the map that sums go through before they are stored: a SumMap
 };
 
 /// Enqueues the portable program, for any executor and any strides; run() (exec/run.hpp) may have a faster one.

@@ -23,6 +23,7 @@
 #include <tessera/algorithm/loss/linear_loss_regions.hpp>
 #include <tessera/algorithm/loss/linear_loss_types.hpp>
 #include <tessera/concepts/executor.hpp>
+#include <tessera/concepts/logit_map.hpp>
 #include <tessera/concepts/refused_call.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
@@ -31,18 +32,19 @@
 #include <tessera/exec/program_name.hpp>
 #include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
+#include <tessera/map/identity_logits.hpp>
 #include <tessera/program/loss/entry_marks.hpp>
 #include <tessera/program/loss/finish_loss.hpp>
 #include <tessera/program/loss/gradient_products.hpp>
 #include <tessera/program/loss/kept_softmaxes.hpp>
 #include <tessera/program/loss/logit_gradient.hpp>
-#include <tessera/program/loss/logit_map.hpp>
-#include <tessera/program/loss/logit_reducer.hpp>
 #include <tessera/program/loss/reduce_logits.hpp>
 #include <tessera/program/loss/stamp.hpp>
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/reduce/log_sum_exp.hpp>
+#include <tessera/reduce/logit_reducer.hpp>
 #include <tessera/reduce/paired.hpp>
+#include <tessera/reduce/row_finish.hpp>
 #include <tessera/tile/source/dense.hpp>
 #include <tessera/tuning/loss/linear_loss.hpp>
 

@@ -7,16 +7,16 @@
 #include <type_traits>
 
 #include <tessera/algorithm/loss/linear_loss_types.hpp>
+#include <tessera/concepts/logit_map.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/loss/gradient_products.hpp>
-#include <tessera/program/loss/logit_map.hpp>
-#include <tessera/program/loss/logit_reducer.hpp>
 #include <tessera/reduce/arg_max.hpp>
 #include <tessera/reduce/entropy.hpp>
+#include <tessera/reduce/logit_reducer.hpp>
 #include <tessera/reduce/paired.hpp>
 #include <tessera/reduce/sum.hpp>
 #include <tessera/view/array_view.hpp>

@@ -9,9 +9,10 @@
 
 #include <tessera/algorithm/loss/linear_loss_gradients.hpp>
 #include <tessera/concepts/executor.hpp>
-#include <tessera/core/refusal.hpp>
+#include <tessera/concepts/logit_map.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/policy_of.hpp>
+#include <tessera/exec/refusal.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/program/gemm/gemm_pingpong.cuh>
 #include <tessera/program/loss/block_lists.hpp>
@@ -19,7 +20,6 @@
 #include <tessera/program/loss/gradient_products.cuh>
 #include <tessera/program/loss/kept_softmaxes.hpp>
 #include <tessera/program/loss/logit_gradient.cuh>
-#include <tessera/program/loss/logit_map.hpp>
 #include <tessera/program/loss/token_factors.hpp>
 #include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tuning/gemm/linear.hpp>

@@ -19,11 +19,11 @@
 #include <tessera/program/loss/gradient_products.hpp>
 #include <tessera/program/loss/kept_softmaxes.hpp>
 #include <tessera/program/loss/logit_gradient.hpp>
-#include <tessera/program/loss/logit_reducer.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/stamp.hpp>
 #include <tessera/program/loss/token_factors.hpp>
 #include <tessera/program/loss/tokens.hpp>
+#include <tessera/reduce/logit_reducer.hpp>
 #include <tessera/tile/tile_order.hpp>
 #include <tessera/tuning/loss/linear_loss.hpp>
 #include <tessera/view/matrix_view.hpp>

@@ -9,11 +9,12 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/logit_map.hpp>
 #include <tessera/concepts/scalar.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/precision.hpp>
+#include <tessera/map/identity_logits.hpp>
 #include <tessera/program/loss/finish_loss.hpp>
-#include <tessera/program/loss/logit_map.hpp>
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>

@@ -25,6 +25,7 @@
 #include <tessera/program/offloaded_cache/detail/store_keys.hpp>
 #include <tessera/program/offloaded_cache/rebuild_keys.hpp>
 #include <tessera/program/offloaded_cache/value_record.hpp>
+#include <tessera/quantize/value_codec.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/view.hpp>
 

@@ -42,7 +42,7 @@
 #include <cstdint>
 
 #include <tessera/algorithm/offloaded_cache/offloaded_cache_types.hpp>
-#include <tessera/concepts/because.hpp>
+#include <tessera/core/because.hpp>
 #include <tessera/core/status.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/offloaded_cache/cache_memory.hpp>

@@ -41,9 +41,9 @@
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
 #include <tessera/core/precision.hpp>
-#include <tessera/core/refusal.hpp>
 #include <tessera/core/with_constant.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/exec/refusal.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/program/offloaded_cache/archive_chunks.cuh>
 #include <tessera/program/offloaded_cache/attend_chunks.cuh>

@@ -47,9 +47,11 @@
 #include <tessera/program/offloaded_cache/rebuild_keys.hpp>
 #include <tessera/program/offloaded_cache/score_chunks.hpp>
 #include <tessera/program/offloaded_cache/select_chunks.hpp>
+#include <tessera/quantize/value_codec.hpp>
 #include <tessera/select/chunk_landmarks.hpp>
 #include <tessera/select/given_chunks.hpp>
 #include <tessera/select/keep_outliers.hpp>
+#include <tessera/view/chunk_lists.hpp>
 
 namespace tessera {
 inline namespace v0 {

@@ -27,6 +27,7 @@
 #include <tessera/program/offloaded_cache/cache_memory.hpp>
 #include <tessera/program/offloaded_cache/renew_directions.hpp>
 #include <tessera/program/offloaded_cache/value_record.hpp>
+#include <tessera/quantize/value_codec.hpp>
 #include <tessera/select/chunk_landmarks.hpp>
 #include <tessera/select/given_chunks.hpp>
 

@@ -13,8 +13,8 @@
 #include <tessera/algorithm/subspace/factorize_keys.hpp>
 #include <tessera/concepts/scalar.hpp>
 #include <tessera/program/offloaded_cache/cache_memory.hpp>
-#include <tessera/program/offloaded_cache/detail/given_chunks.hpp>
 #include <tessera/view/array_view.hpp>
+#include <tessera/view/chunk_lists.hpp>
 #include <tessera/view/view.hpp>
 
 namespace tessera {

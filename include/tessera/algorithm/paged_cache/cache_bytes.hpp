@@ -17,6 +17,7 @@
 #include <tessera/core/check.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
 #include <tessera/program/paged_cache/page_format.hpp>
+#include <tessera/view/cache_sequences.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -89,7 +90,8 @@ struct fetched_sequences {
     unlisted.pages = {};
     for (std::int64_t i = 0; i < s.size(); ++i) {
       slots.push_back(static_cast<std::int32_t>(i));
-      pages.push_back(static_cast<std::int32_t>(unlisted.sealed(i, lengths[static_cast<std::size_t>(i)], e.window)));
+      pages.push_back(
+          static_cast<std::int32_t>(sealed_pages(unlisted, i, lengths[static_cast<std::size_t>(i)], e.window)));
     }
     if (s.slots.data != nullptr) {
       slots = fetched(exec, s.slots.data, s.size());

@@ -58,6 +58,8 @@
 #include <tessera/merge/slerp.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
 #include <tessera/program/paged_cache/cache_slots.hpp>
+#include <tessera/view/cache_inputs.hpp>
+#include <tessera/view/cache_sequences.hpp>
 
 namespace tessera {
 inline namespace v0 {

@@ -28,9 +28,9 @@
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
 #include <tessera/core/precision.hpp>
-#include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/policy_of.hpp>
+#include <tessera/exec/refusal.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/program/paged_cache/attend_pages.cuh>
 #include <tessera/program/paged_cache/detail/page_fragments.cuh>

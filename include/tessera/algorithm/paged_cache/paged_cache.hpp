@@ -33,6 +33,7 @@
 #include <tessera/program/paged_cache/cache_memory.hpp>
 #include <tessera/program/paged_cache/restore_pages.hpp>
 #include <tessera/reduce/online_softmax.hpp>
+#include <tessera/view/cache_sequences.hpp>
 
 namespace tessera {
 inline namespace v0 {

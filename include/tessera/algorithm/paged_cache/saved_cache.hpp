@@ -37,6 +37,7 @@
 #include <tessera/core/crc32c_host.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
 #include <tessera/program/paged_cache/page_format.hpp>
+#include <tessera/view/cache_sequences.hpp>
 
 namespace tessera {
 inline namespace v0 {

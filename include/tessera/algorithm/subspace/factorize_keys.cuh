@@ -16,9 +16,10 @@
 #include <tessera/algorithm/subspace/factorize_keys.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/core/precision.hpp>
-#include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/exec/refusal.hpp>
 #include <tessera/exec/run.hpp>
+#include <tessera/map/plain_sum.hpp>
 #include <tessera/program/subspace/detail/key_product_epilogues.cuh>
 #include <tessera/program/subspace/key_product_schedule.hpp>
 #include <tessera/program/subspace/key_products.cuh>

@@ -34,9 +34,10 @@
 #include <tessera/core/check.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/exec/workspace.hpp>
+#include <tessera/map/add_matrix.hpp>
+#include <tessera/map/plain_sum.hpp>
 #include <tessera/program/gemm/gemm_tiles.hpp>
 #include <tessera/program/gemm/store_sums.hpp>
-#include <tessera/program/gemm/sum_maps.hpp>
 #include <tessera/program/subspace/iterate.hpp>
 #include <tessera/program/subspace/key_product_schedule.hpp>
 #include <tessera/program/subspace/large_products.hpp>

@@ -7,8 +7,8 @@
 
 #include <tessera/algorithm/subspace/subspace_search.hpp>
 #include <tessera/concepts/executor.hpp>
-#include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/exec/refusal.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/program/subspace/factor_blocks.hpp>
 

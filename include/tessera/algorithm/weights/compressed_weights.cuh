@@ -13,9 +13,9 @@
 #include <tessera/algorithm/weights/compressed_weights.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/tuning.hpp>
-#include <tessera/core/refusal.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/policy_of.hpp>
+#include <tessera/exec/refusal.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/program/weights/decode.cuh>
 #include <tessera/program/weights/encode.cuh>

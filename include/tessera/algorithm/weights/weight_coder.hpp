@@ -11,9 +11,9 @@
 
 #include <type_traits>
 
-#include <tessera/concepts/because.hpp>
 #include <tessera/concepts/entropy_coder.hpp>
 #include <tessera/concepts/stream_coder.hpp>
+#include <tessera/core/because.hpp>
 #include <tessera/entropy/fixed_coder.hpp>
 #include <tessera/entropy/rans_coder.hpp>
 #include <tessera/entropy/tans_coder.hpp>

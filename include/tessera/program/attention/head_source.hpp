@@ -4,41 +4,18 @@
 ///
 ///     head_source<bfloat16> const keys{view, lengths};
 ///     float const value = keys(sequence, head, token, channel);
-///
-///     struct rotated {                                                       // a user's function: a rotary embedding
-///       view<float const, 2> cosines;                                        // tokens x channels / 2
-///       view<float const, 2> sines;
-///       template <class Stored>
-///       TESSERA_FN float operator()(Stored const& x, std::int64_t sequence, std::int64_t head, std::int64_t token,
-///                                   std::int64_t channel) const {
-///         std::int64_t const half = cosines.extent(1);
-///         std::int64_t const i = channel % half;
-///         float const other = x(sequence, head, token, (channel + half) % (2 * half));
-///         return x(sequence, head, token, channel) * cosines(token, i) +
-///                (channel < half ? -other : other) * sines(token, i);
-///       }
-///     };
 #pragma once
 
 #include <cstdint>
 
 #include <tessera/config.hpp>
 #include <tessera/core/precision.hpp>
+#include <tessera/map/as_stored.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/view/head_view.hpp>
 
 namespace tessera {
 inline namespace v0 {
-
-/// The function that changes nothing.
-struct as_stored {
-  /// Returns the stored channel.
-  template <class Heads>
-  TESSERA_FN float operator()(Heads const& stored, std::int64_t sequence, std::int64_t head, std::int64_t token,
-                              std::int64_t channel) const {
-    return stored(sequence, head, token, channel);
-  }
-};
 
 /// Values in memory, as floats.
 template <class T>

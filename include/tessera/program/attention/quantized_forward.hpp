@@ -37,6 +37,7 @@
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/core/shape.hpp>
+#include <tessera/map/no_bias.hpp>
 #include <tessera/program/attention/mask.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/split_keys.hpp>
@@ -72,13 +73,6 @@ struct attention_method {
   using score_code = stored_code<QK>;
   /// The type of the code of a value and of a weight.
   using value_code = typename PV::code_type;
-};
-
-/// The bias that adds nothing. A user's own is a trivially copyable function object of sequence, head, query and key,
-/// whose result is added to the score (natural, scaled); minus infinity masks the score.
-struct no_bias {
-  /// Returns 0: nothing is added.
-  TESSERA_FN float operator()(std::int64_t, std::int64_t, std::int64_t, std::int64_t) const { return 0.0F; }
 };
 
 namespace detail {

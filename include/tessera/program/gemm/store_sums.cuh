@@ -2,15 +2,15 @@
 /// Epilogues of gemm_cooperative that write a matrix: `store_sums_by_boxes` through shared memory and TMA, and
 /// `store_sums_directly` for matrices whose rows do not begin at multiples of 16 bytes.
 ///
-/// Map: see program/gemm/sum_maps.hpp.
+/// Map: see concepts/sum_map.hpp.
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/concepts/sum_map.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/program/gemm/store_sums.hpp>
-#include <tessera/program/gemm/sum_maps.hpp>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/load_matrix.cuh>
 #include <tessera/tile/cuda/shared_access.cuh>

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `store_sums`: the epilogue of gemm_tiles that writes a matrix of any strides. Each sum goes through a map first
-/// (program/gemm/sum_maps.hpp).
+/// (concepts/sum_map.hpp).
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/concepts/sum_map.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/precision.hpp>
-#include <tessera/program/gemm/sum_maps.hpp>
 #include <tessera/view/matrix_view.hpp>
 
 namespace tessera {

@@ -17,7 +17,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <tessera/concepts/because.hpp>
+#include <tessera/core/because.hpp>
 
 namespace tessera {
 inline namespace v0 {

@@ -11,17 +11,17 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <tessera/concepts/because.hpp>
 #include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
-#include <tessera/program/loss/logit_reducer.hpp>
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/reduce/arg_max.hpp>
 #include <tessera/reduce/entropy.hpp>
 #include <tessera/reduce/log_sum_exp.hpp>
+#include <tessera/reduce/logit_reducer.hpp>
 #include <tessera/reduce/paired.hpp>
+#include <tessera/reduce/row_finish.hpp>
 #include <tessera/reduce/sum.hpp>
 #include <tessera/tile/per_lane.hpp>
 #include <tessera/view/array_view.hpp>
@@ -67,24 +67,6 @@ TESSERA_FN softmax_reading read_softmax(R const& reducer, typename R::state_type
     return {part.largest, log(part.scaled), 0.0F};
   }
 }
-
-// clang-format off
-/// A function that gets the state of each row of logits, from which a user can store results.
-template <class F, class State>
-concept RowFinish =
-    (std::is_trivially_copyable_v<F>
-        || because<"a finish of rows is trivially copyable, because programs carry it as bytes">) &&
-    (requires(F const& finish, std::int64_t row, std::int64_t token, State const& state) { finish(row, token, state); }
-        || because<"a finish of rows is called with the state of the loss's Reducer: "
-                   "void operator()(std::int64_t row, std::int64_t token, state_type const& state) const">);
-// clang-format on
-
-/// The finish that keeps nothing of a state.
-struct keep_no_state {
-  /// Does nothing.
-  template <class State>
-  TESSERA_FN void operator()(std::int64_t, std::int64_t, State const&) const {}
-};
 
 /// Makes the losses of tokens from the states of rows, and adds up the tokens of each group. The state of `Own`, which
 /// is R or a part of it, goes to `finish` with the row and its token.

@@ -15,8 +15,8 @@
 #include <type_traits>
 
 #include <tessera/core/math.hpp>
-#include <tessera/program/loss/logit_reducer.hpp>
 #include <tessera/program/loss/row_fold.hpp>
+#include <tessera/reduce/logit_reducer.hpp>
 #include <tessera/reduce/paired.hpp>
 #include <tessera/tile/cuda/chosen_registers.cuh>
 #include <tessera/tile/cuda/exponential.cuh>

@@ -136,7 +136,7 @@ struct scale_loss_gradients {
   }
 };
 
-/// A map of sums (sum_maps.hpp): multiplies them by a number that is in memory.
+/// A map of sums (concepts/sum_map.hpp): multiplies them by a number that is in memory.
 struct scaled_by_memory {
   float const* scale;  ///< the number
 

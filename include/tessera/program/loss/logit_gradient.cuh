@@ -9,14 +9,15 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/logit_map.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
+#include <tessera/map/identity_logits.hpp>
+#include <tessera/map/plain_sum.hpp>
 #include <tessera/program/gemm/store_sums.cuh>
-#include <tessera/program/gemm/sum_maps.hpp>
 #include <tessera/program/loss/block_lists.hpp>
 #include <tessera/program/loss/logit_gradient.hpp>
-#include <tessera/program/loss/logit_map.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/token_factors.hpp>
 #include <tessera/tile/cuda/add_to_columns.cuh>

@@ -15,11 +15,12 @@
 #include <cstdint>
 
 #include <tessera/concepts/group.hpp>
+#include <tessera/concepts/logit_map.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
-#include <tessera/program/loss/logit_map.hpp>
+#include <tessera/map/identity_logits.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/view/array_view.hpp>

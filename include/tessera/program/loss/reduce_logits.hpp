@@ -13,12 +13,13 @@
 #include <cstdint>
 
 #include <tessera/concepts/group.hpp>
+#include <tessera/concepts/logit_map.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
-#include <tessera/program/loss/logit_map.hpp>
-#include <tessera/program/loss/logit_reducer.hpp>
+#include <tessera/map/identity_logits.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/tokens.hpp>
+#include <tessera/reduce/logit_reducer.hpp>
 #include <tessera/reduce/paired.hpp>
 #include <tessera/tile/per_lane.hpp>
 #include <tessera/view/array_view.hpp>

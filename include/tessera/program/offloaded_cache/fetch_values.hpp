@@ -18,6 +18,7 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/program/offloaded_cache/rebuild_keys.hpp>
 #include <tessera/program/offloaded_cache/value_record.hpp>
+#include <tessera/quantize/value_codec.hpp>
 #include <tessera/tile/per_lane.hpp>
 
 namespace tessera {

@@ -17,33 +17,20 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <tessera/concepts/because.hpp>
 #include <tessera/concepts/quantizer.hpp>
 #include <tessera/concepts/scalar.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/precision.hpp>
+#include <tessera/quantize/value_codec.hpp>
 
 namespace tessera {
 inline namespace v0 {
-
-/// The codec that does not code values.
-struct exact_values {};
 
 /// The part of a record that a lane moves at a time.
 struct alignas(16) record_words {
   std::uint32_t words[4];  ///< 16 bytes of a record
 };
-
-// clang-format off
-/// A codec of the values of a cache: exact_values or a Quantizer, which programs make where they need it.
-template <class C>
-concept ValueCodec =
-    (std::is_same_v<C, exact_values> || Quantizer<C>
-        || because<"a codec of values is exact_values or a Quantizer: symmetric_quantizer<4, 64>">) &&
-    (std::is_empty_v<C>
-        || because<"a codec of values has no state, which a cache would not keep">);
-// clang-format on
 
 template <ValueCodec Codec, Scalar T>
 struct value_record;

@@ -32,6 +32,7 @@
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tuning/attention/decode.hpp>
+#include <tessera/view/cache_sequences.hpp>
 
 namespace tessera {
 inline namespace v0 {

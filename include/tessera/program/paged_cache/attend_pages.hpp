@@ -28,6 +28,8 @@
 #include <tessera/program/paged_cache/cache_memory.hpp>
 #include <tessera/program/paged_cache/page_format.hpp>
 #include <tessera/reduce/online_softmax.hpp>
+#include <tessera/view/cache_inputs.hpp>
+#include <tessera/view/cache_sequences.hpp>
 #include <tessera/view/head_view.hpp>
 
 namespace tessera {
@@ -92,7 +94,7 @@ struct cached_attention {
                    0,
                    0};
     at.row_count = static_cast<int>(min(std::int64_t{rows}, head_rows() - at.first_row));
-    at.sealed = sequences.sealed(sequence, at.length, memory.window);
+    at.sealed = sealed_pages(sequences, sequence, at.length, memory.window);
     sequence_fault fault =
         memory.fault_of({at.slot, at.length, at.length, at.sealed, at.sealed}, most, sequences.blocks.extent(1));
     begin(group, at, scratch);

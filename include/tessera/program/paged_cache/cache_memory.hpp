@@ -29,16 +29,13 @@
 #include <tessera/program/paged_cache/page_format.hpp>
 #include <tessera/tile/per_lane.hpp>
 #include <tessera/view/array_view.hpp>
+#include <tessera/view/cache_inputs.hpp>
+#include <tessera/view/cache_sequences.hpp>
 #include <tessera/view/head_view.hpp>
 #include <tessera/view/matrix_view.hpp>
 
 namespace tessera {
 inline namespace v0 {
-
-/// The index of keys in lists of keys and values.
-inline constexpr int key_part = 0;
-/// The index of values in lists of keys and values.
-inline constexpr int value_part = 1;
 
 /// The contradiction between a sequence and its cache's memory or the call. Programs report such a sequence, and leave
 /// it out, or the page whose block is impossible.
@@ -71,33 +68,12 @@ struct sequence_extent {
   std::int64_t end;     ///< sealed pages after the call
 };
 
-/// The sequences of a batch. A sequence of no tokens is left out of all calls: its slot, pages and blocks may be
-/// anything.
-struct cache_sequences {
-  static constexpr std::int64_t all = -1;  ///< as `count`: as many sequences as block tables
-
-  matrix_view<std::int32_t const> blocks;       ///< the block of each page: sequence x page
-  array_view<std::int32_t const> slots = {};    ///< the slot of each sequence; null: its own number
-  array_view<std::int32_t const> lengths = {};  ///< tokens of each sequence, with the new ones of a call; null: no list
-  array_view<std::int32_t const> pages = {};    ///< sealed pages of each sequence; null: as many as there can be
-  std::int64_t count = all;                     ///< sequences of the batch
-
-  /// The number of sequences.
-  [[nodiscard]] TESSERA_FN constexpr std::int64_t size() const { return count == all ? blocks.extent(0) : count; }
-  /// The slot of a sequence.
-  [[nodiscard]] TESSERA_FN constexpr std::int64_t slot(std::int64_t sequence) const {
-    return slots.data == nullptr ? sequence : slots[sequence];
-  }
-  /// The tokens of a sequence, with the new ones of the call.
-  [[nodiscard]] TESSERA_FN constexpr std::int64_t length(std::int64_t sequence) const {
-    return lengths.data == nullptr ? 0 : lengths[sequence];
-  }
-  /// The sealed pages of a sequence after `length_then` tokens; if there is a list, whatever the list says.
-  [[nodiscard]] TESSERA_FN constexpr std::int64_t sealed(std::int64_t sequence, std::int64_t length_then,
-                                                         std::int64_t window) const {
-    return pages.data == nullptr ? min(sealed_pages(length_then, window), blocks.extent(1)) : pages[sequence];
-  }
-};
+/// The sealed pages of a sequence after `length` tokens; if there is a list, whatever the list says.
+[[nodiscard]] TESSERA_FN constexpr std::int64_t sealed_pages(cache_sequences const& sequences, std::int64_t sequence,
+                                                             std::int64_t length, std::int64_t window) {
+  return sequences.pages.data == nullptr ? min(sealed_pages(length, window), sequences.blocks.extent(1))
+                                         : sequences.pages[sequence];
+}
 
 /// The memory of a cache. T: bfloat16 or float16, the type of uncompressed keys and values.
 template <class T>
@@ -204,18 +180,6 @@ struct cache_memory {
   }
 };
 
-/// New keys and values of both layers, of any strides; their first token is number `before` of the sequence.
-template <class T>
-struct cache_inputs {
-  head_view<T const> keys[2];    ///< keys of each layer: sequence x key head x token x channel
-  head_view<T const> values[2];  ///< values of each layer: sequence x key head x token x channel
-
-  /// The keys or values of one layer.
-  [[nodiscard]] TESSERA_FN constexpr head_view<T const> const& part(int layer, int which) const {
-    return which == key_part ? keys[layer] : values[layer];
-  }
-};
-
 /// The channels of a token, as they are stored.
 template <class T>
 struct stored_row {
@@ -292,7 +256,7 @@ struct cache_source {
   }
   /// The first page that is sealed in this call.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t first_page(std::int64_t sequence) const {
-    return sequences.sealed(sequence, before(sequence), memory.window);
+    return sealed_pages(sequences, sequence, before(sequence), memory.window);
   }
   /// The end of the pages that are sealed in this call; a sequence with a fault has none.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t end_page(std::int64_t sequence) const {

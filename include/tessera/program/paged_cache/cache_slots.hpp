@@ -14,6 +14,8 @@
 #include <tessera/program/paged_cache/page_format.hpp>
 #include <tessera/tile/per_lane.hpp>
 #include <tessera/view/array_view.hpp>
+#include <tessera/view/cache_inputs.hpp>
+#include <tessera/view/cache_sequences.hpp>
 
 namespace tessera {
 inline namespace v0 {

@@ -13,6 +13,7 @@
 #include <tessera/core/precision.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
 #include <tessera/program/paged_cache/page_format.hpp>
+#include <tessera/view/cache_inputs.hpp>
 
 namespace tessera {
 inline namespace v0 {

@@ -13,6 +13,8 @@
 #include <tessera/core/status.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
 #include <tessera/program/paged_cache/page_format.hpp>
+#include <tessera/view/cache_inputs.hpp>
+#include <tessera/view/cache_sequences.hpp>
 #include <tessera/view/head_view.hpp>
 
 namespace tessera {
@@ -47,7 +49,7 @@ struct restore_pages {
     std::int64_t const head = which / tiles() % memory.heads;
     std::int64_t const sequence = which / tiles() / memory.heads;
     std::int64_t const length = sequences.length(sequence);
-    std::int64_t const sealed = sequences.sealed(sequence, length, memory.window);
+    std::int64_t const sealed = sealed_pages(sequences, sequence, length, memory.window);
     std::int64_t const slot = sequences.slot(sequence);
     std::int64_t const end = min((page + 1) * tokens, min(length, keys.extent(2)));
     sequence_fault fault =

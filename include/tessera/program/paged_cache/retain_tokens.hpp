@@ -13,6 +13,7 @@
 #include <tessera/program/paged_cache/measure_pages.hpp>
 #include <tessera/program/paged_cache/page_format.hpp>
 #include <tessera/tile/per_lane.hpp>
+#include <tessera/view/cache_inputs.hpp>
 #include <tessera/view/view.hpp>
 
 namespace tessera {

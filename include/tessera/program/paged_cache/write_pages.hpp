@@ -20,6 +20,7 @@
 #include <tessera/program/paged_cache/page_format.hpp>
 #include <tessera/reduce/minimum_maximum.hpp>
 #include <tessera/tile/per_lane.hpp>
+#include <tessera/view/cache_inputs.hpp>
 #include <tessera/view/view.hpp>
 
 namespace tessera {

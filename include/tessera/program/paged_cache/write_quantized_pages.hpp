@@ -22,6 +22,7 @@
 #include <tessera/program/paged_cache/page_format.hpp>
 #include <tessera/program/paged_cache/quantized_page_reader.hpp>
 #include <tessera/tile/per_lane.hpp>
+#include <tessera/view/cache_inputs.hpp>
 
 namespace tessera {
 inline namespace v0 {

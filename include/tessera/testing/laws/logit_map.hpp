@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include <tessera/concepts/logit_map.hpp>
 #include <tessera/core/bits.hpp>
-#include <tessera/program/loss/logit_map.hpp>
 #include <tessera/testing/laws/law_report.hpp>
 
 namespace tessera {

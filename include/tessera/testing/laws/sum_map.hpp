@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <tessera/program/gemm/sum_maps.hpp>
+#include <tessera/concepts/sum_map.hpp>
 #include <tessera/testing/laws/law_report.hpp>
 
 namespace tessera {

@@ -13,9 +13,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <tessera/concepts/because.hpp>
 #include <tessera/concepts/tile_source.hpp>
 #include <tessera/config.hpp>
+#include <tessera/core/because.hpp>
 
 namespace tessera {
 inline namespace v0 {

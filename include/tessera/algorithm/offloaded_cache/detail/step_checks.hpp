@@ -10,6 +10,7 @@
 #include <tessera/program/offloaded_cache/cache_memory.hpp>
 #include <tessera/program/offloaded_cache/detail/given_chunks.hpp>
 #include <tessera/select/given_chunks.hpp>
+#include <tessera/view/chunk_lists.hpp>
 #include <tessera/view/view.hpp>
 
 namespace tessera {

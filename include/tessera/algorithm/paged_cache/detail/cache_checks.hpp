@@ -13,6 +13,7 @@
 #include <tessera/core/math.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
 #include <tessera/view/array_view.hpp>
+#include <tessera/view/cache_sequences.hpp>
 #include <tessera/view/head_view.hpp>
 
 namespace tessera {

@@ -20,6 +20,7 @@
 #include <tessera/program/offloaded_cache/value_record.hpp>
 #include <tessera/program/subspace/iterate.hpp>
 #include <tessera/project/rotary.hpp>
+#include <tessera/quantize/value_codec.hpp>
 #include <tessera/tile/per_lane.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/view.hpp>

@@ -21,6 +21,7 @@
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
+#include <tessera/view/cache_inputs.hpp>
 #include <tessera/view/head_view.hpp>
 #include <tessera/view/view.hpp>
 

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
+#include <tessera/map/plain_sum.hpp>
 #include <tessera/program/gemm/store_sums.cuh>
-#include <tessera/program/gemm/sum_maps.hpp>
 #include <tessera/program/subspace/key_product_schedule.hpp>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // expect: a Named has name\(\)
-#include <tessera/concepts/because.hpp>
+#include <tessera/core/because.hpp>
 
 // clang-format off
 template <class T>

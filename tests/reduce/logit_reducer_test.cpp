@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <tessera/program/loss/logit_reducer.hpp>
+#include <tessera/reduce/logit_reducer.hpp>
 #include <tessera/reduce/sum.hpp>
 
 #include "support/catch.hpp"

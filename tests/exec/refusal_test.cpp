@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/core/refusal.hpp>
+#include <tessera/exec/refusal.hpp>
 
 #include "support/catch.hpp"
 

@@ -17,6 +17,8 @@
 /// with a label and each entry, and may be called for tokens without one. The map is not called for a logit of minus
 /// infinity, of an entry that the bias has masked.
 ///
+/// Models: identity_logits, and users' own.
+///
 /// Laws, checked by `tessera::testing::check_logit_map_laws(map, logits, entries)`:
 ///   1. The result and the slope depend on the arguments alone; a copy of the map's bytes is the same map.
 ///   2. `slope` is the derivative of the result by the logit.
@@ -28,8 +30,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <tessera/concepts/because.hpp>
-#include <tessera/config.hpp>
+#include <tessera/core/because.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -54,20 +55,6 @@ concept LogitMap =
        { map.steepest() } -> std::same_as<float>;
      } || because<"a map of logits bounds the magnitude of its slopes: float steepest() const">);
 // clang-format on
-
-/// The map that does not change logits.
-struct identity_logits {
-  /// The logit itself.
-  TESSERA_FN constexpr float operator()(float logit, std::int64_t, std::int64_t) const { return logit; }
-  /// The derivative of the identity.
-  TESSERA_FN constexpr float slope(float, std::int64_t, std::int64_t) const { return 1.0F; }
-  /// The largest slope.
-  TESSERA_FN constexpr float steepest() const { return 1.0F; }
-};
-
-/// Whether a map does not change logits, so that programs need not call it.
-template <LogitMap M>
-inline constexpr bool leaves_logits = std::is_same_v<M, identity_logits>;
 
 }  // namespace v0
 }  // namespace tessera

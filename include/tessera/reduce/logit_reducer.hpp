@@ -14,8 +14,8 @@
 
 #include <type_traits>
 
-#include <tessera/concepts/because.hpp>
 #include <tessera/concepts/reducer.hpp>
+#include <tessera/core/because.hpp>
 #include <tessera/reduce/arg_max.hpp>
 #include <tessera/reduce/entropy.hpp>
 #include <tessera/reduce/log_sum_exp.hpp>

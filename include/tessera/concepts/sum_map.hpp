@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// SumMap: a function that a sum of a matrix product goes through in a register, before it is stored.
+///
+///     struct rectified {                                // a user's own: any trivially copyable function object
+///       TESSERA_FN float operator()(float sum, std::int64_t, std::int64_t) const { return sum > 0 ? sum : 0; }
+///     };
+///     linear<bfloat16>::forward(exec, inputs, weights, chained<add_bias<float>, rectified>{{bias}, {}}, outputs);
+///     linear<bfloat16>::forward(exec, inputs, weights, soft_capped{30.0F}, outputs);
+///
+/// Models: plain_sum, add_bias, add_matrix, soft_capped, scaled_sum, and chained, which joins two of them.
+///
+/// Laws, checked by `tessera::testing::check_map_laws(map, sums, columns)`:
+///   1. The result depends on the sum, the row and the column alone, in whatever order and however often it is called.
+///   2. A copy of its bytes is the same map: programs carry it to a GPU as bytes.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/core/because.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+// clang-format off
+/// A map of sums: a trivially copyable function of a sum, its row and its column.
+template <class M>
+concept SumMap =
+    (std::is_trivially_copyable_v<M>
+        || because<"a map of sums is trivially copyable, because programs carry it as bytes">) &&
+    (requires(M const& map, float sum, std::int64_t row, std::int64_t column) {
+       requires std::is_arithmetic_v<decltype(map(sum, row, column))>;
+     } || because<"a map of sums gives a number for a sum at (row, column): "
+                  "float operator()(float sum, std::int64_t row, std::int64_t column) const">);
+// clang-format on
+
+}  // namespace v0
+}  // namespace tessera

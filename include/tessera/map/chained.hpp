@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `chained`: the map of sums (concepts/sum_map.hpp) that is two maps, one after the other. Three are chained by
+/// `chained<chained<A, B>, C>`.
+///
+///     linear<bfloat16>::forward(exec, inputs, weights, chained<scaled_sum, add_bias<float>>{{0.5F}, {bias}}, outputs);
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/concepts/sum_map.hpp>
+#include <tessera/config.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Applies one map after the other.
+template <SumMap First, SumMap Second>
+struct chained {
+  First first;    ///< the map that sums go through first
+  Second second;  ///< the map that the results of `first` go through
+  template <class Sum>
+  TESSERA_FN constexpr auto operator()(Sum sum, std::int64_t row, std::int64_t column) const {
+    return second(first(sum, row, column), row, column);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `no_bias`: the bias of attention's scores that adds nothing.
+///
+///     struct later_is_better {                               // a user's own: each head prefers later keys
+///       array_view<float const> slopes;
+///       TESSERA_FN float operator()(std::int64_t, std::int64_t head, std::int64_t, std::int64_t key) const {
+///         return slopes[head] * static_cast<float>(key);
+///       }
+///     };
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// The bias that adds nothing. A user's own is a trivially copyable function object of sequence, head, query and key,
+/// whose result is added to the score (natural, scaled); minus infinity masks the score.
+struct no_bias {
+  /// Returns 0: nothing is added.
+  TESSERA_FN float operator()(std::int64_t, std::int64_t, std::int64_t, std::int64_t) const { return 0.0F; }
+};
+
+}  // namespace v0
+}  // namespace tessera

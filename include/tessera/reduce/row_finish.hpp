@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// RowFinish: a function that a loss calls with the state of its Reducer for each row of logits.
+///
+///     struct keep_largest {                                         // a user's own, for arg_max_reducer<float>
+///       array_view<float> largest;                                  // a value for each token
+///       TESSERA_FN void operator()(std::int64_t, std::int64_t token, placed_value<float> const& state) const {
+///         largest[token] = state.value;
+///       }
+///     };
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/config.hpp>
+#include <tessera/core/because.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+// clang-format off
+/// A function that gets the state of each row of logits, from which a user can store results.
+template <class F, class State>
+concept RowFinish =
+    (std::is_trivially_copyable_v<F>
+        || because<"a finish of rows is trivially copyable, because programs carry it as bytes">) &&
+    (requires(F const& finish, std::int64_t row, std::int64_t token, State const& state) { finish(row, token, state); }
+        || because<"a finish of rows is called with the state of the loss's Reducer: "
+                   "void operator()(std::int64_t row, std::int64_t token, state_type const& state) const">);
+// clang-format on
+
+/// The finish that keeps nothing of a state.
+struct keep_no_state {
+  /// Does nothing.
+  template <class State>
+  TESSERA_FN void operator()(std::int64_t, std::int64_t, State const&) const {}
+};
+
+}  // namespace v0
+}  // namespace tessera
