@@ -48,10 +48,10 @@ struct int4_linear {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
     using tile = gemm_tile<bfloat16, shape<Rows, Columns, 16>, Group>;
-    auto const place = order().at(which % order().count());
+    auto const coordinate = order().at(which % order().count());
     std::int64_t const part = which / order().count();
-    std::int64_t const row = std::int64_t{place.row} * Rows;
-    std::int64_t const column = std::int64_t{place.column} * Columns;
+    std::int64_t const row = std::int64_t{coordinate.row} * Rows;
+    std::int64_t const column = std::int64_t{coordinate.column} * Columns;
     std::int64_t const end = scales.extent(0) * (part + 1) / parts;
     typename tile::sum_tile totals;
     tile::clear(group, totals);
@@ -67,7 +67,7 @@ struct int4_linear {
     fetch(k);
     while (k < end) {
       group.sync();  // the codes and inputs of the step before have been read
-      weights.place(group, codes, scratch.w);
+      weights.store(group, codes, scratch.w);
       for (int lane : group) {
         scratch.scales[lane] = scale[lane];
       }

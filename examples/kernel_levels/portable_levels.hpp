@@ -67,8 +67,8 @@ struct tiles_of_product {
     std::int64_t column;
   };
   [[nodiscard]] TESSERA_FN constexpr corner at(std::int64_t which) const {
-    tile_order::place const place = order().at(which);
-    return {std::int64_t{place.row} * Rows, std::int64_t{place.column} * Columns};
+    tile_coordinate const coordinate = order().at(which);
+    return {std::int64_t{coordinate.row} * Rows, std::int64_t{coordinate.column} * Columns};
   }
   /// Rounds the sums of a tile and writes them.
   template <class Tile, class Group, class Sums>
@@ -146,7 +146,7 @@ struct tile_on_its_way {
       }
     }
   }
-  TESSERA_FN void place(Group const& group, Tile& tile) const {
+  TESSERA_FN void store(Group const& group, Tile& tile) const {
     for (int lane : group) {
       for (int i = 0; i < of_lane; ++i) {
         int const which = lane + i * Group::size;
@@ -181,8 +181,8 @@ struct pipelined_level : tiles_of_product<128, 128> {
     b.fetch(group, of.b, first.column, 0);
     int buffer = 0;
     for (std::int64_t k = 0; k < of.a.extent(1); k += depth) {
-      a.place(group, scratch.a[buffer]);
-      b.place(group, scratch.b[buffer]);
+      a.store(group, scratch.a[buffer]);
+      b.store(group, scratch.b[buffer]);
       group.sync();  // one sync for each step: lanes that are late still read the other buffer
       a.fetch(group, of.a, first.row, k + depth);
       b.fetch(group, of.b, first.column, k + depth);

@@ -81,12 +81,12 @@ struct warpgroup_level {
   __device__ void produce(scratch_type& scratch, tiles::corner first, int pieces) const {
     auto const row = static_cast<std::int32_t>(first.row);
     auto const column = static_cast<std::int32_t>(first.column);
-    pipeline_state<stages> place;
-    for (int piece = 0; piece < pieces; ++piece, place.advance()) {
-      scratch.empty[place.stage].wait(place.phase ^ 1);
-      scratch.full[place.stage].arrive_and_expect((rows + columns) * 128);
-      load_box(scratch.a[place.stage], a, scratch.full[place.stage], {piece * depth, row});
-      load_box(scratch.b[place.stage], b, scratch.full[place.stage], {piece * depth, column});
+    pipeline_state<stages> state;
+    for (int piece = 0; piece < pieces; ++piece, state.advance()) {
+      scratch.empty[state.stage].wait(state.phase ^ 1);
+      scratch.full[state.stage].arrive_and_expect((rows + columns) * 128);
+      load_box(scratch.a[state.stage], a, scratch.full[state.stage], {piece * depth, row});
+      load_box(scratch.b[state.stage], b, scratch.full[state.stage], {piece * depth, column});
     }
   }
 
@@ -96,17 +96,17 @@ struct warpgroup_level {
     for (float& sum : sums) {
       sum = 0;
     }
-    pipeline_state<stages> place;
+    pipeline_state<stages> state;
     for (int piece = 0; piece < pieces; ++piece) {
-      scratch.full[place.stage].wait(place.phase);
+      scratch.full[state.stage].wait(state.phase);
       begin_multiply(sums);
-      multiply_piece(scratch, place.stage, consumer, sums);
+      multiply_piece(scratch, state.stage, consumer, sums);
       commit_multiply();
       if (piece > 0) {
         await_multiply<1>();
-        give_back(scratch, (place.stage + stages - 1) % stages, lane);
+        give_back(scratch, (state.stage + stages - 1) % stages, lane);
       }
-      place.advance();
+      state.advance();
     }
     await_multiply<0>(sums);
     write(sums, {first.row + consumer * mma::rows, first.column}, lane);

@@ -30,12 +30,12 @@ struct self_aware {
   float operator()(float sum, std::int64_t, std::int64_t) const { return self == this ? sum : -sum; }
 };
 
-struct without_place {
+struct without_coordinate {
   float operator()(float sum) const { return sum; }
 };
 
 static_assert(SumMap<plain_sum> && SumMap<soft_capped> && SumMap<chained<scaled_sum, rectified>>);
-static_assert(!SumMap<without_place>);
+static_assert(!SumMap<without_coordinate>);
 
 std::vector<float> some_sums() {
   std::vector<float> sums;
@@ -63,6 +63,6 @@ TEST_CASE("maps of sums of the library and a user's own keep the laws", "[host]"
 }
 
 TEST_CASE("a map that depends on earlier calls, or on where it lies, is caught", "[host]") {
-  CHECK(check_map_laws(counting{}, some_sums(), 4).mentions("the result depends on the sum and its place alone"));
+  CHECK(check_map_laws(counting{}, some_sums(), 4).mentions("the result depends on the sum and its coordinate alone"));
   CHECK(check_map_laws(self_aware{}, some_sums(), 4).mentions("a copy of the bytes is the same map"));
 }

@@ -42,7 +42,7 @@ key_block make_keys(std::int64_t heads, std::int64_t tokens, std::int64_t channe
 }
 
 /// Reads as TMA does: zeros outside.
-float read(view<float const, 3> heads, head_place at, std::int64_t row, std::int64_t column) {
+float read(view<float const, 3> heads, head_coordinate at, std::int64_t row, std::int64_t column) {
   std::int64_t const at_row = at.row + row;
   std::int64_t const at_column = at.column + column;
   bool const is_inside = at.head < heads.extent(0) && at_row < heads.extent(1) && at_column < heads.extent(2);

@@ -75,11 +75,11 @@ struct loss_launches {
       if (end >= whole.columns) {
         break;
       }
-      schedules[count++] = whole.of_places(first, end);
+      schedules[count++] = whole.of_positions(first, end);
       first = end;
       goal = max(goal, end) * (goal < soon ? 4 : 2);
     }
-    schedules[count++] = whole.of_places(first, whole.columns);
+    schedules[count++] = whole.of_positions(first, whole.columns);
   }
   [[nodiscard]] std::int64_t states() const {
     std::int32_t states = 1;

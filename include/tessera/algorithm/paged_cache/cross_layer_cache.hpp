@@ -96,19 +96,19 @@ class cross_layer_cache {
   template <Executor Exec>
   cross_layer_cache(Exec const& exec, cache_extents const& extents, options_type options = {})
       : extents_(extents), merger_(options.merger), codec_(options.codec), parts_(std::move(options.parts)) {
-    layout const places = layout_of(extents_, parts_, codec_);
-    bytes_ = buffer<std::byte>(exec, places.plan.bytes());
-    open(exec, places, workspace(places.plan, bytes_.view()));
+    layout const planned = layout_of(extents_, parts_, codec_);
+    bytes_ = buffer<std::byte>(exec, planned.plan.bytes());
+    open(exec, planned, workspace(planned.plan, bytes_.view()));
   }
   /// Makes a cache in the caller's memory: a workspace of plan() with the same extents and options. The memory must
   /// outlive the cache, and nothing else may use it. Nothing is allocated.
   template <Executor Exec>
   cross_layer_cache(Exec const& exec, cache_extents const& extents, options_type options, workspace const& space)
       : extents_(extents), merger_(options.merger), codec_(options.codec), parts_(std::move(options.parts)) {
-    layout const places = layout_of(extents_, parts_, codec_);
-    space.check_room("cross_layer_cache", places.plan.bytes(), parts_.size(), " parts of ", extents_.slots,
+    layout const planned = layout_of(extents_, parts_, codec_);
+    space.check_room("cross_layer_cache", planned.plan.bytes(), parts_.size(), " parts of ", extents_.slots,
                      " slots and ", extents_.blocks, " blocks");
-    open(exec, places, space);
+    open(exec, planned, space);
   }
 
   /// The extents that the cache has room for.
@@ -235,10 +235,10 @@ class cross_layer_cache {
         options.softmax_scale > 0 ? options.softmax_scale : static_cast<float>(plain),
         options.is_causal,
         out};
-    cached_attention_regions const places(where, shape);
-    space.check_room(where, places.plan.bytes(), shape.batch, " sequences of ", shape.query_heads, " heads and ",
+    cached_attention_regions const planned(where, shape);
+    space.check_room(where, planned.plan.bytes(), shape.batch, " sequences of ", shape.query_heads, " heads and ",
                      shape.queries, " queries");
-    call.partials = places.partials(space);
+    call.partials = planned.partials(space);
     call.query_lengths = query_lengths;
     call.status = status_of(exec, {where, "sequence"});
     call.codec = codec_.shared();
@@ -297,7 +297,7 @@ class cross_layer_cache {
   void reset(Exec const& exec, array_view<std::int32_t const> slots) const {
     check_memory("cross_layer_cache.reset", "slots", slots);
     for (cache_memory<T> const& of : memory_) {
-      reset_slots<T> const program{of, slots, slots.size(), status_of(exec, {"cross_layer_cache.reset", "place"})};
+      reset_slots<T> const program{of, slots, slots.size(), status_of(exec, {"cross_layer_cache.reset", "index"})};
       exec.run(program, program.groups());
     }
   }
@@ -348,10 +348,10 @@ class cross_layer_cache {
   }
   /// Makes views of all parts, and enqueues making slots ready.
   template <Executor Exec>
-  void open(Exec const& exec, layout const& places, workspace const& space) {
-    reserved_ = places.plan.bytes();
+  void open(Exec const& exec, layout const& planned, workspace const& space) {
+    reserved_ = planned.plan.bytes();
     for (std::size_t i = 0; i < parts_.size(); ++i) {
-      memory_.push_back(places.memory(i, extents_, space));
+      memory_.push_back(planned.memory(i, extents_, space));
       for (int layer = 0; layer < parts_[i].layers; ++layer) {
         part_of_.push_back(static_cast<int>(i));
       }
@@ -375,12 +375,12 @@ class cross_layer_cache {
   template <Executor Exec>
   void run_append(Exec const& exec, char const* where, int part, cache_inputs<T> const& inputs,
                   cache_sequences const& sequences, cache_tokens const& brings, workspace const& space) const {
-    cache_append_regions const places = regions(where, sequences.size(), brings.tokens);
-    space.check_room(where, places.plan.bytes(), sequences.size(), " sequences of ", brings.tokens, " new tokens");
+    cache_append_regions const planned = regions(where, sequences.size(), brings.tokens);
+    space.check_room(where, planned.plan.bytes(), sequences.size(), " sequences of ", brings.tokens, " new tokens");
     enqueue_append(exec, part,
-                   {memory(part), inputs, sequences, brings.tokens, places.pages, brings.new_tokens,
+                   {memory(part), inputs, sequences, brings.tokens, planned.pages, brings.new_tokens,
                     status_of(exec, {where, "sequence"})},
-                   places.rows_in(space), places.marks_in(space));
+                   planned.rows_in(space), planned.marks_in(space));
   }
   template <Executor Exec>
   void enqueue_append(Exec const& exec, int part, cache_source<T> const& source, view<merged_row, 5> rows,

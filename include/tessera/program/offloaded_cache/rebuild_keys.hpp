@@ -24,17 +24,17 @@ struct brought_chunk {
   missed_chunk missed;    ///< the chunk and its slot
 };
 
-/// The missed chunk of group `which`. Groups count places of the list first, then key heads, then steps.
+/// The missed chunk of group `which`. Groups count entries of the list first, then key heads, then steps.
 template <class T, class E>
 TESSERA_FN brought_chunk brought_by(offload_extents const& extents, offloaded_memory<T, E> const& memory,
                                     offload_step<T> const& step, std::int64_t which) {
-  std::int64_t const place = which % extents.budget;
+  std::int64_t const index = which % extents.budget;
   std::int64_t const head = which / extents.budget % extents.key_heads;
   std::int64_t const at = which / extents.budget / extents.key_heads;
-  if (place >= step.missed_counts(at, head)) {
+  if (index >= step.missed_counts(at, head)) {
     return {-1, head, {}};
   }
-  return {step.sequence(extents, memory.sequences, at), head, step.missed(at, head, place)};
+  return {step.sequence(extents, memory.sequences, at), head, step.missed(at, head, index)};
 }
 
 /// Fetches values of missed chunks to their slots. A group for each chunk that may be missed.

@@ -20,8 +20,8 @@
 ///
 ///     products     2 conversions, 3 multiply-adds                                                             5
 ///     merging      2 conversions, 2 multiply-adds                                                             4
-///     keys         bounds 1.25 (in pairs of fp16), code 1, its place in a word 0.9, |e'|^2 3                  6.2
-///     values       bounds 1.75, code 1, its place in a word 1.3, sums of codes and squares 0.6                4.7
+///     keys         bounds 1.25 (in pairs of fp16), code 1, its bits in a word 0.9,  |e'|^2 3                  6.2
+///     values       bounds 1.75, code 1, its bits in a word 1.3,  sums of codes and squares 0.6                4.7
 ///
 /// These are 7400 warp instructions, and about 1800 for four warps of rows, in double: no program of this arithmetic
 /// has fewer than 9200. 15 700 are executed, 2.75 a cycle (one H200): the rest are loads, addresses and exchanges.
@@ -91,7 +91,7 @@ struct compress_pages {
   /// Products of keys and values, and then the lengths, weights and parameters that follow from them.
   struct row_memory {
     /// The products of a token's keys, and then lengths.
-    union key_place {
+    union key_slot {
       float_products products;  ///< products of both layers over all channels
       merged_length length;     ///< what follows from them
     };
@@ -102,7 +102,7 @@ struct compress_pages {
     };
     value_slot values;               ///< see value_slot
     mix_weights weights[2][tokens];  ///< weights of both layers' keys, and values, of each token
-    key_place keys[tokens];          ///< products or lengths of each token's keys
+    key_slot keys[tokens];           ///< products or lengths of each token's keys
   };
   /// Whether row_memory fits into the memory where the codes of values are written last.
   static constexpr bool has_room = static_cast<int>(sizeof(row_memory)) <= format.value_code_bytes();

@@ -18,10 +18,11 @@ void check_every_row(few_query_schedule const& works) {
   for (std::uint32_t i = 0; i < works.count(); ++i) {
     few_query_work_item const work = works.at(i);
     for (int row = 0; row < 16; ++row) {
-      few_query_row const place = works.row_of(work, row);
-      if (place.is_inside) {
-        CHECK(place.head / (s.query_heads / s.key_heads) == work.key_head);
-        found[static_cast<std::size_t>((work.sequence * s.query_heads + place.head) * s.queries + place.query)] += 1;
+      few_query_row const found_row = works.row_of(work, row);
+      if (found_row.is_inside) {
+        CHECK(found_row.head / (s.query_heads / s.key_heads) == work.key_head);
+        found[static_cast<std::size_t>((work.sequence * s.query_heads + found_row.head) * s.queries +
+                                       found_row.query)] += 1;
       }
     }
   }

@@ -58,7 +58,7 @@ struct watch_phases : of_sm_90 {
   }
 };
 
-/// The last warp produces numbers, the others add them up, over and over in the same place.
+/// The last warp produces numbers, the others add them up, over and over at the same address.
 struct hand_over : of_sm_90 {
   static constexpr int pieces = 64;
   struct scratch_type {
@@ -131,7 +131,7 @@ TEST_CASE("a phase of a barrier ends with the last arrival and none before", "[c
   CHECK(notes.download() == std::vector<std::int32_t>{1, 0, 0, 1, 0, 0, 1, 0});
 }
 
-TEST_CASE("a producer and its consumers hand a place over by two barriers", "[cuda]") {
+TEST_CASE("a producer and its consumers hand a buffer over by two barriers", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   if (tessera_test::compute_capability_major() < 9) {
     WARN("the device has no barriers for copies");

@@ -16,8 +16,8 @@ namespace {
 /// Counts the lanes whose state is not that of their number of pieces.
 template <int Stages>
 __global__ void walk_stages(std::int32_t* wrong) {
-  auto const is_at = [](pipeline_state<Stages> const& place, int pieces) {
-    return place.stage == pieces % Stages && place.phase == static_cast<unsigned>(pieces / Stages % 2);
+  auto const is_at = [](pipeline_state<Stages> const& state, int pieces) {
+    return state.stage == pieces % Stages && state.phase == static_cast<unsigned>(pieces / Stages % 2);
   };
   int const lane = static_cast<int>(threadIdx.x);
   pipeline_state<Stages> one_by_one;

@@ -47,27 +47,27 @@ struct add_pieces {
       }
       fence_barrier_init();
     });
-    pipeline_state<stages> place;
+    pipeline_state<stages> state;
     if (own.warp == workers) {
       for (int piece = 0; piece < pieces; ++piece) {
-        scratch.empty[place.stage].wait(place.phase ^ 1U);
-        scratch.numbers[place.stage][own.lane] = from[(which * pieces + piece) * 32 + own.lane];
-        scratch.full[place.stage].arrive();
-        place.advance();
+        scratch.empty[state.stage].wait(state.phase ^ 1U);
+        scratch.numbers[state.stage][own.lane] = from[(which * pieces + piece) * 32 + own.lane];
+        scratch.full[state.stage].arrive();
+        state.advance();
       }
       return;
     }
     block_warps::wait_for_barriers();
     std::int32_t sum = 0;
     for (int piece = 0; piece < pieces; ++piece) {
-      scratch.full[place.stage].wait(place.phase);
-      sum += scratch.numbers[place.stage][31 - own.lane] * (own.warp + 1);
+      scratch.full[state.stage].wait(state.phase);
+      sum += scratch.numbers[state.stage][31 - own.lane] * (own.warp + 1);
       if (readers > 0) {
-        block_warps::release(scratch.empty[place.stage], own.lane, readers);
+        block_warps::release(scratch.empty[state.stage], own.lane, readers);
       } else {
-        block_warps::release(scratch.empty[place.stage], own.lane);
+        block_warps::release(scratch.empty[state.stage], own.lane);
       }
-      place.advance();
+      state.advance();
     }
     scratch.sums[own.warp][own.lane] = sum;
     block_warps::sync();

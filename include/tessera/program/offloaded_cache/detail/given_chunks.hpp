@@ -20,24 +20,24 @@ inline namespace v0 {
 
 /// Lists of chunks, one for each key head of each step.
 struct chunk_lists {
-  /// Steps x key heads x places: numbers of chunks in their sequence, in any order; -1: no chunk. Chunk c begins with
+  /// Steps x key heads x entries: numbers of chunks in their sequence, in any order; -1: no chunk. Chunk c begins with
   /// the sequence's token c * chunk. It must be archived: chunk c is once the sequence has ring + c * chunk tokens, the
   /// new token not counted. Chunks that the cache keeps exactly are attended to in any case, and are no fault.
   view<std::int32_t const, 3> chunks = {};
-  /// Steps x key heads: how many places count, which are the first ones; null: all of them.
+  /// Steps x key heads: how many entries count, which are the first ones; null: all of them.
   view<std::int32_t const, 2> counts = {};
 
   /// The lists of some of the steps.
   [[nodiscard]] constexpr chunk_lists part(std::int64_t from, std::int64_t count) const {
     return {chunks.slice(0, from, count), counts.data == nullptr ? counts : counts.slice(0, from, count)};
   }
-  /// How many places of a list count.
+  /// How many entries of a list count.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t count(std::int64_t at, std::int64_t head) const {
     return counts.data == nullptr ? chunks.extent(2) : std::int64_t{counts(at, head)};
   }
 };
 
-/// Finds the steps whose lists are without fault. A list has a fault if its count is negative or more than its places,
+/// Finds the steps whose lists are without fault. A list has a fault if its count is negative or more than its entries,
 /// a number is below -1 or that of no archived chunk, or a chunk occurs twice. Faults are reported, and the step is
 /// then of no sequence; steps with a step_fault, which append_tokens reports, pass. A group for each step.
 template <class T, class E>
@@ -51,7 +51,7 @@ struct admit_lists {
   chunk_lists lists;                   ///< the chunks that the caller gives
   array_view<std::int32_t> sequences;  ///< the sequence that each step is of from now on
   status_word* of_counts;              ///< for faults of counts; the position counts lists
-  status_word* of_chunks;              ///< for faults of chunks; the position counts places of all lists
+  status_word* of_chunks;              ///< for faults of chunks; the position counts entries of all lists
 
   TESSERA_FN constexpr std::int64_t groups() const { return step.steps(); }
 
@@ -77,12 +77,12 @@ struct admit_lists {
   template <Group G>
   TESSERA_FN std::int32_t faults_of(G const& group, std::int64_t at, std::int64_t head, std::int64_t archived) const {
     std::int64_t const list = at * extents.key_heads + head;
-    std::int64_t const places = lists.chunks.extent(2);
+    std::int64_t const entries = lists.chunks.extent(2);
     std::int64_t const count = lists.count(at, head);
-    if (count < 0 || count > places) {
+    if (count < 0 || count > entries) {
       for (int lane : group) {
         if (is_first(lane)) {
-          group.report(of_counts, status_code::out_of_range, list, {count, places + 1});
+          group.report(of_counts, status_code::out_of_range, list, {count, entries + 1});
         }
       }
       return 1;
@@ -90,22 +90,22 @@ struct admit_lists {
     per_lane<std::int32_t, G> own;
     for (int lane : group) {
       own[lane] = 0;
-      for (std::int64_t place = lane; place < count; place += lanes) {
-        std::int64_t const chunk = lists.chunks(at, head, place);
+      for (std::int64_t index = lane; index < count; index += lanes) {
+        std::int64_t const chunk = lists.chunks(at, head, index);
         if (chunk < -1 || chunk >= archived) {
-          group.report(of_chunks, status_code::out_of_range, list * places + place, {chunk, archived});
+          group.report(of_chunks, status_code::out_of_range, list * entries + index, {chunk, archived});
           ++own[lane];
-        } else if (chunk >= 0 && is_repeated(at, head, place)) {
-          group.report(of_chunks, status_code::repeated_index, list * places + place);
+        } else if (chunk >= 0 && is_repeated(at, head, index)) {
+          group.report(of_chunks, status_code::repeated_index, list * entries + index);
           ++own[lane];
         }
       }
     }
     return exclusive_sum(group, own);
   }
-  TESSERA_FN bool is_repeated(std::int64_t at, std::int64_t head, std::int64_t place) const {
-    for (std::int64_t before = 0; before < place; ++before) {
-      if (lists.chunks(at, head, before) == lists.chunks(at, head, place)) {
+  TESSERA_FN bool is_repeated(std::int64_t at, std::int64_t head, std::int64_t index) const {
+    for (std::int64_t before = 0; before < index; ++before) {
+      if (lists.chunks(at, head, before) == lists.chunks(at, head, index)) {
         return true;
       }
     }
@@ -136,8 +136,8 @@ struct take_lists {
     per_lane<std::int32_t, G> own;
     for (int lane : group) {
       own[lane] = 0;
-      for (std::int64_t place = lane; place < count; place += lanes) {
-        std::int32_t const chunk = lists.chunks(at, head, place);
+      for (std::int64_t index = lane; index < count; index += lanes) {
+        std::int32_t const chunk = lists.chunks(at, head, index);
         if (is_taken(row, head, chunk)) {
           step.selected(at, head, rank_of(row, at, head, count, chunk)) = chunk;
           ++own[lane];
@@ -157,14 +157,14 @@ struct take_lists {
 
  private:
   TESSERA_FN bool is_taken(std::int64_t row, std::int64_t head, std::int32_t chunk) const {
-    return chunk >= 0 && memory.places(row + chunk, head) != static_cast<std::int16_t>(chunk_place::exact);
+    return chunk >= 0 && memory.chunk_slots(row + chunk, head) != static_cast<std::int16_t>(chunk_slot::exact);
   }
   /// How many chunks of the list that are taken come before a chunk.
   TESSERA_FN std::int64_t rank_of(std::int64_t row, std::int64_t at, std::int64_t head, std::int64_t count,
                                   std::int32_t chunk) const {
     std::int64_t before = 0;
-    for (std::int64_t place = 0; place < count; ++place) {
-      std::int32_t const other = lists.chunks(at, head, place);
+    for (std::int64_t index = 0; index < count; ++index) {
+      std::int32_t const other = lists.chunks(at, head, index);
       before += other < chunk && is_taken(row, head, other) ? 1 : 0;
     }
     return before;
