@@ -102,7 +102,7 @@ inline std::vector<product_data> products_to_check() {
 template <class Executor, class Level>
 bool check_level(Executor const& exec, std::string const& device, product_data const& data, Level const& level,
                  product_there<Executor> const& there, text_table& table) {
-  exec.run(level, level.works());
+  exec.run(level, level.groups());
   double const error = error_of(data, there.result(exec));
   bool const is_right = error <= 1;
   table.add({Level::name, device, std::to_string(data.rows), std::to_string(data.columns), std::to_string(data.depth),

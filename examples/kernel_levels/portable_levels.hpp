@@ -34,7 +34,7 @@ struct plain_level {
   product of;
 
   /// How many groups of lanes the level takes.
-  [[nodiscard]] std::int64_t works() const { return divide_up(of.c.size(), std::int64_t{lanes}); }
+  [[nodiscard]] std::int64_t groups() const { return divide_up(of.c.size(), std::int64_t{lanes}); }
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
@@ -104,7 +104,7 @@ struct tiled_level : tiles_of_product<64, 64> {
     staged_tile<bfloat16, 64, depth> b;
   };
 
-  [[nodiscard]] std::int64_t works() const { return order().count(); }
+  [[nodiscard]] std::int64_t groups() const { return order().count(); }
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
@@ -167,7 +167,7 @@ struct pipelined_level : tiles_of_product<128, 128> {
     staged b[2];
   };
 
-  [[nodiscard]] std::int64_t works() const { return order().count(); }
+  [[nodiscard]] std::int64_t groups() const { return order().count(); }
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {

@@ -37,7 +37,7 @@ inline std::vector<hostile_list> hostile_lists() {
   for (auto const operation : {cache_operation::append, cache_operation::write, cache_operation::seal,
                                cache_operation::attend, cache_operation::restore}) {
     bool const reads = operation == cache_operation::attend || operation == cache_operation::restore;
-    bool const brings = operation == cache_operation::append || operation == cache_operation::write;
+    bool const appends = operation == cache_operation::append || operation == cache_operation::write;
     auto const add = [&](auto list, std::size_t index, std::vector<std::int32_t> const& values, status_code expected) {
       for (std::int32_t const value : values) {
         all.push_back({operation, list, index, value, expected});
@@ -46,14 +46,14 @@ inline std::vector<hostile_list> hostile_lists() {
     add(&cache_lists::slots, 1, {-1, 3, least, most}, status_code::bad_slot);
     add(&cache_lists::lengths, 1, {-1, 641, least, most}, status_code::bad_length);
     add(&cache_lists::pages, 1, {-1, 5, least, most}, status_code::bad_page_count);
-    if (brings) {  // calls that only read may read fewer tokens than there are
+    if (appends) {  // calls that only read may read fewer tokens than there are
       add(&cache_lists::pages, 1, {4}, status_code::bad_page_count);
     }
     add(&cache_lists::pages, 1, {0}, status_code::full_tail);
     if (operation != cache_operation::write) {  // write has no pages
       add(&cache_lists::blocks, reads ? 5 : 6, {-1, 12, least, most}, status_code::bad_block);
     }
-    if (brings) {
+    if (appends) {
       add(&cache_lists::fresh, 1, {-1, 61, least, most}, status_code::bad_new_tokens);
       add(&cache_lists::lengths, 1, {59}, status_code::bad_new_tokens);
     }

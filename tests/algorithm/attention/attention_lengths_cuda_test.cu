@@ -122,7 +122,7 @@ TEST_CASE("sequences of a padded batch have lengths on a GPU, at every edge of b
   }
 }
 
-TEST_CASE("works of sequences of different lengths are shared on a GPU", "[cuda]") {
+TEST_CASE("work items of sequences of different lengths are shared on a GPU", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   for (std::int64_t const channels : {64, 128}) {
     for (bool const is_causal : {false, true}) {

@@ -84,7 +84,8 @@ void check_lists(std::int32_t rows, std::int32_t columns, std::uint64_t every) {
 
 }  // namespace
 
-TEST_CASE("lists name the blocks that are kept for a panel, and works go through each list once a tile", "[host]") {
+TEST_CASE("lists name the blocks that are kept for a panel, and work items go through each list once a tile",
+          "[host]") {
   check_lists(1, 1, 1);
   check_lists(1, 2, 2);
   check_lists(5, 3, 2);

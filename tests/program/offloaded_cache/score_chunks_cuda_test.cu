@@ -250,7 +250,7 @@ TEMPLATE_TEST_CASE("scores of landmarks are those in double", "[cuda]", bfloat16
   }
 }
 
-TEMPLATE_TEST_CASE("a block scores many works of many sequences", "[cuda]", bfloat16_lines, coded_lines) {
+TEMPLATE_TEST_CASE("a block scores many work items of many sequences", "[cuda]", bfloat16_lines, coded_lines) {
   TESSERA_NEEDS_CUDA();
   std::vector<std::int32_t> sixteen;
   for (std::int32_t i = 0; i < 16; ++i) {

@@ -148,7 +148,7 @@ TEST_CASE("adding parts keeps the rules for programs", "[host]") {
   CHECK(one == other);
 }
 
-TEST_CASE("works of a prompt are all tiles of all parts, each once, in the room there is", "[host]") {
+TEST_CASE("work items of a prompt are all tiles of all parts, each once, in the room there is", "[host]") {
   for (std::int32_t const width : {64, 256, 320, 512, 1024, 2048, 4096}) {
     for (std::int32_t const tokens : {1, 2048, 2049, 26624}) {
       std::int64_t const most = gram_schedule::parts_at_a_time(width) * gram_schedule::part_tokens;

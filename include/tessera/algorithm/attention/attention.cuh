@@ -156,7 +156,7 @@ refusal refuses_extras(attention_call<Method, T> const& call) {
                   unless(s.keys > 0, "there are no keys"));
 }
 
-/// Why attention_on_warpgroups does not take a call whose types it takes, but for its codes, or none.
+/// Why warpgroup_attention does not take a call whose types it takes, but for its codes, or none.
 template <class Method, class T>
 refusal refuses_warpgroups(attention_call<Method, T> const& call, int multiprocessors) {
   if (refusal const why = refuses_extras(call)) {
@@ -271,10 +271,10 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
   }
 }
 
-/// attention_on_warpgroups for `Channels` channels or fewer.
+/// warpgroup_attention for `Channels` channels or fewer.
 template <int Channels, class Method, class T>
-using warpgroup_program = attention_on_warpgroups<Channels, typename Method::softmax, T,
-                                                  policy_of<warpgroup_attention_tuning<Channels>>(900)>;
+using warpgroup_program =
+    warpgroup_attention<Channels, typename Method::softmax, T, policy_of<warpgroup_attention_tuning<Channels>>(900)>;
 
 /// Why TMA cannot load the codes of a call's heads, or none.
 template <class Method, class T>
@@ -366,7 +366,7 @@ struct quantized_decode_model {
   }
 };
 
-/// attention_on_warpgroups: sm_90a.
+/// warpgroup_attention: sm_90a.
 struct quantized_forward_model {
   static constexpr char const* name = "quantized_forward (TMA, wgmma)";
 
@@ -416,7 +416,7 @@ std::int64_t floats_of_work_splits(basic_cuda<Architectures> const& exec, quanti
   return detail::floats_of_work_splits(s, exec.state->multiprocessors());
 }
 
-/// On sm_90a attention_on_warpgroups makes codes of queries itself where they lie in whole vectors and neither
+/// On sm_90a warpgroup_attention makes codes of queries itself where they lie in whole vectors and neither
 /// log-sum-exps nor sinks need their scores against the mean key.
 template <class Architectures, class Method, class T>
 bool codes_queries(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call,

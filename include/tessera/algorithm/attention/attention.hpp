@@ -310,7 +310,7 @@ struct attention {
     checks::check_shape(function, shape);
     regions const layout(function, shape, parts);
     workspace_plan plan = layout.plan;
-    plan.template add<float>("splits of works", parts.queries ? floats_of_work_splits(exec, layout) : 0);
+    plan.template add<float>("splits of work items", parts.queries ? floats_of_work_splits(exec, layout) : 0);
     return plan;
   }
 

@@ -149,7 +149,7 @@ struct reduce_logits_model {
     constexpr bool is_float = std::is_same_v<typename loss_tile<tile>::operand_name, float>;
     return first_of(unless(Exec::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
                     unless(!is_float, "wgmma does not multiply fp32"),
-                    unless(reduces_on_warpgroups<tile, typename Call::reducer>,
+                    unless(has_warpgroup_loss<tile, typename Call::reducer>,
                            "shared memory has no room for states of this Reducer beside the pipeline"));
   }
   template <class Architectures, class Tile, LogitReducer Statistics, LogitMap Map>

@@ -164,30 +164,30 @@ class cross_layer_cache {
   /// Enqueues the compression of new tokens of all layers of a part; tokens that are not sealed yet go to the tail.
   template <Executor Exec>
   void append(Exec const& exec, int part, cache_inputs<T> const& inputs, cache_sequences const& sequences,
-              cache_tokens const& brings, workspace const& space) const {
+              cache_tokens const& added, workspace const& space) const {
     constexpr char const* where = "cross_layer_cache.append";
     detail::check_cache_sequences(where, extents_, sequences);
     for (int layer = 0; layer < layers_of(part).layers; ++layer) {
-      detail::check_cache_heads(where, "keys", extents_, inputs.keys[layer], sequences, brings.tokens);
-      detail::check_cache_heads(where, "values", extents_, inputs.values[layer], sequences, brings.tokens);
+      detail::check_cache_heads(where, "keys", extents_, inputs.keys[layer], sequences, added.tokens);
+      detail::check_cache_heads(where, "values", extents_, inputs.values[layer], sequences, added.tokens);
     }
-    run_append(exec, where, part, inputs, sequences, brings, space);
+    run_append(exec, where, part, inputs, sequences, added, space);
   }
 
   /// Enqueues the copy of new tokens of one layer to the tail: at most 64 of a sequence before the next seal().
   template <Executor Exec>
   void write(Exec const& exec, int layer, head_view<T const> keys, head_view<T const> values,
-             cache_sequences const& sequences, cache_tokens const& brings) const {
+             cache_sequences const& sequences, cache_tokens const& added) const {
     constexpr char const* where = "cross_layer_cache.write";
     detail::check_cache_sequences(where, extents_, sequences);
-    check<shape_error>(brings.tokens <= cache_page_format::tokens, where, ": there are ", brings.tokens,
+    check<shape_error>(added.tokens <= cache_page_format::tokens, where, ": there are ", added.tokens,
                        " new tokens but the tail has room for ", cache_page_format::tokens);
-    detail::check_cache_heads(where, "keys", extents_, keys, sequences, brings.tokens);
-    detail::check_cache_heads(where, "values", extents_, values, sequences, brings.tokens);
+    detail::check_cache_heads(where, "keys", extents_, keys, sequences, added.tokens);
+    detail::check_cache_heads(where, "values", extents_, values, sequences, added.tokens);
     cache_inputs<T> inputs;
     inputs.keys[side_of(layer)] = keys;
     inputs.values[side_of(layer)] = values;
-    keep_tail<T> const keep{{memory(part_of(layer)), inputs, sequences, brings.tokens, 0, brings.new_tokens,
+    keep_tail<T> const keep{{memory(part_of(layer)), inputs, sequences, added.tokens, 0, added.new_tokens,
                              status_of(exec, {where, "sequence"})},
                             false};
     exec.run(keep, keep.groups());
@@ -374,11 +374,11 @@ class cross_layer_cache {
 
   template <Executor Exec>
   void run_append(Exec const& exec, char const* where, int part, cache_inputs<T> const& inputs,
-                  cache_sequences const& sequences, cache_tokens const& brings, workspace const& space) const {
-    cache_append_regions const planned = regions(where, sequences.size(), brings.tokens);
-    space.check_room(where, planned.plan.bytes(), sequences.size(), " sequences of ", brings.tokens, " new tokens");
+                  cache_sequences const& sequences, cache_tokens const& added, workspace const& space) const {
+    cache_append_regions const planned = regions(where, sequences.size(), added.tokens);
+    space.check_room(where, planned.plan.bytes(), sequences.size(), " sequences of ", added.tokens, " new tokens");
     enqueue_append(exec, part,
-                   {memory(part), inputs, sequences, brings.tokens, planned.pages, brings.new_tokens,
+                   {memory(part), inputs, sequences, added.tokens, planned.pages, added.new_tokens,
                     status_of(exec, {where, "sequence"})},
                    planned.rows_in(space), planned.marks_in(space));
   }

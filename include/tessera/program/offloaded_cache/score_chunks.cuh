@@ -79,7 +79,7 @@ struct score_means {
   };
 
   call_type call;           ///< extents, memory, step, selector and scale
-  std::int32_t works;       ///< work items of all steps
+  std::int32_t work_items;  ///< work items of all steps
   std::int32_t heads;       ///< key heads of a work item
   std::int32_t blocks;      ///< blocks of scored_chunks chunks of a work item
   std::int32_t key_heads;   ///< key heads of a step
@@ -103,7 +103,7 @@ struct score_means {
     std::int64_t const fitting = min(warps / made.heads, stage_bytes / (tile / half * made.half_pitch));
     std::int64_t const neighbours = clamp(single / multiprocessors, std::int64_t{1}, fitting);
     std::int64_t const ranges = divide_up(call.blocks(), neighbours);
-    made.works = static_cast<std::int32_t>(call.step.steps() * sets * ranges);
+    made.work_items = static_cast<std::int32_t>(call.step.steps() * sets * ranges);
     made.blocks = static_cast<std::int32_t>(neighbours);
     made.by_sets = fast_divisor::of(static_cast<std::uint32_t>(sets));
     made.by_ranges = fast_divisor::of(static_cast<std::uint32_t>(ranges));
@@ -126,7 +126,7 @@ struct score_means {
     if (warp < warps) {
       multiply(scratch, warp, group.lane % 32);
     } else {
-      bring(scratch, group.lane % 32);
+      produce(scratch, group.lane % 32);
     }
   }
 
@@ -186,9 +186,9 @@ struct score_means {
   }
 
   /// The copying warp: each lane issues copies of the landmarks of some chunks, for all heads of the work item.
-  __device__ __forceinline__ void bring(scratch_type& scratch, int lane) const {
+  __device__ __forceinline__ void produce(scratch_type& scratch, int lane) const {
     state_type state;
-    for (std::int32_t number = static_cast<std::int32_t>(block_index()); number < works;
+    for (std::int32_t number = static_cast<std::int32_t>(block_index()); number < work_items;
          number += static_cast<std::int32_t>(blocks_in_grid())) {
       work_type const work = work_at(scratch, number);
       for (std::int32_t stage = 0; stage < work.stages_of_it(); ++stage) {
@@ -253,7 +253,7 @@ struct score_means {
     state_type state;
     part_type next = part_at(scratch, static_cast<std::int32_t>(block_index()), warp, lane);
     bool is_new = load_queries(next, held, raw, lane);
-    for (std::int32_t number = static_cast<std::int32_t>(block_index()); number < works;
+    for (std::int32_t number = static_cast<std::int32_t>(block_index()); number < work_items;
          number += static_cast<std::int32_t>(blocks_in_grid())) {
       part_type const part = next;
       if (is_new) {
@@ -270,7 +270,7 @@ struct score_means {
   __device__ __forceinline__ part_type part_at(scratch_type const& scratch, std::int32_t number, int warp,
                                                int lane) const {
     part_type part{};
-    if (number < works) {
+    if (number < work_items) {
       part.work = work_at(scratch, number);
       std::int32_t const block = warp / heads;
       std::int32_t const head = warp - block * heads;

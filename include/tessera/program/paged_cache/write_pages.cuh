@@ -135,17 +135,17 @@ struct compress_pages {
     }
     fence_barrier_init();
     group.sync();
-    if (brings(group.lane)) {
+    if (is_producer(group.lane)) {
       rows.look_up_first(scratch.work_items[0], group.lane % 32);
-      bring(scratch, 0, key_part, group.lane % 32);
-      bring(scratch, 0, value_part, group.lane % 32);
+      fetch(scratch, 0, key_part, group.lane % 32);
+      fetch(scratch, 0, value_part, group.lane % 32);
     }
     group.sync();
     auto const own_slots = slots_type::of({thread_here()});
     for (unsigned turn = 0; scratch.work_items[turn % 2].page != nullptr; ++turn) {
       compress(group, scratch, turn, own_slots);
     }
-    if (brings(group.lane)) {
+    if (is_producer(group.lane)) {
       await_box_stores<0>();
     }
   }
@@ -169,13 +169,13 @@ struct compress_pages {
   [[nodiscard]] __device__ __forceinline__ static int thread_here() {
     return static_cast<int>(thread_index_here() % static_cast<unsigned>(lanes));
   }
-  [[nodiscard]] __device__ __forceinline__ static bool brings(int lane) { return lane / 32 == warps - 1; }
+  [[nodiscard]] __device__ __forceinline__ static bool is_producer(int lane) { return lane / 32 == warps - 1; }
 
   /// Loads a part of the page of a turn, if there is one. One warp.
-  __device__ __forceinline__ void bring(scratch_type& scratch, unsigned turn, int part, int lane) const {
+  __device__ __forceinline__ void fetch(scratch_type& scratch, unsigned turn, int part, int lane) const {
     work_type const& work = scratch.work_items[turn % 2];
     if (work.page != nullptr) {
-      rows.bring(work, part, scratch.stage[part][0], scratch.stage[part][1], scratch.full[part], lane);
+      rows.fetch(work, part, scratch.stage[part][0], scratch.stage[part][1], scratch.full[part], lane);
     }
   }
 
@@ -186,7 +186,7 @@ struct compress_pages {
     group.sync();
     {
       auto const lane = thread_here();
-      if (brings(lane)) {
+      if (is_producer(lane)) {
         rows.look_up_next(scratch.work_items[(turn + 1) % 2], work, lane % 32);
       }
       if (lane < 2 * tokens) {
@@ -203,14 +203,14 @@ struct compress_pages {
       fit_channel(scratch, thread_here(), turn);
     }
     group.sync();
-    if (brings(thread_here())) {
-      bring(scratch, turn + 1, key_part, thread_here() % 32);
+    if (is_producer(thread_here())) {
+      fetch(scratch, turn + 1, key_part, thread_here() % 32);
     }
     encode_keys(scratch, {thread_here()}, merged, odds.retained, turn);
     merge<value_part>(scratch, odds, own_slots, merged);
     group.sync();
-    if (brings(thread_here())) {
-      bring(scratch, turn + 1, value_part, thread_here() % 32);
+    if (is_producer(thread_here())) {
+      fetch(scratch, turn + 1, value_part, thread_here() % 32);
     }
     encode_values(scratch, {thread_here()}, own_slots, merged, odds.retained);
     if (thread_here() == 0) {
@@ -218,7 +218,7 @@ struct compress_pages {
     }
     fence_async_proxy();
     group.sync();
-    if (brings(thread_here())) {
+    if (is_producer(thread_here())) {
       if (thread_here() % 32 == 0) {
         std::uint32_t const after_next =
             rows.number_after(scratch.work_items[(turn + 1) % 2].number);  // while TMA reads
