@@ -14,11 +14,11 @@ namespace {
 
 struct visits {
   std::vector<int> of_tile;
-  std::vector<int> of_split;  ///< how often a row's share is opened at some positions
+  std::vector<int> of_split;  ///< how often a split of a row is opened
   std::int64_t wrong = 0;
 };
 
-/// What one worker does: it opens a share, walks it and closes it before the next.
+/// What one worker does: it opens a split, walks it and closes it before the next.
 void walk(row_schedule const& schedule, std::int32_t worker, visits& seen) {
   row_split before{};
   bool is_open = false;

@@ -236,8 +236,8 @@ std::int64_t ranges_in_memory(attention_call<Method, T> const& call, int rows, i
 }
 
 template <class Kernel, class Architectures, class Method, class T>
-void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call,
-                                 int multiprocessors) {
+void run_warpgroup_attention(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call,
+                             int multiprocessors) {
   using shape = typename Kernel::shape;
   using slots = typename attention_split_output::slots_type;
   auto const& heads = call.heads;
@@ -393,7 +393,7 @@ struct quantized_forward_model {
   static void run(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
     with_constant<64, 128, 256>(detail::program_channels(call.shape), [&](auto channels) {
       using program_type = detail::warpgroup_program<channels.value, Method, T>;
-      detail::run_attention_on_warpgroups<program_type>(exec, call, exec.state->multiprocessors());
+      detail::run_warpgroup_attention<program_type>(exec, call, exec.state->multiprocessors());
     });
   }
 };

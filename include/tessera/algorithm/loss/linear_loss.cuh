@@ -92,7 +92,7 @@ struct loss_launches {
 
 /// Enqueues the forward pass's program for warpgroups. The marks of the call have room for as many bounds as states.
 template <class Kernel, class Architectures, class Call>
-loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec, Call const& call) {
+loss_tiles_results run_warpgroup_loss(basic_cuda<Architectures> const& exec, Call const& call) {
   using statistics = typename Call::reducer;
   auto const& portable = call.portable;
   loss_marks marks = call.marks;
@@ -160,7 +160,7 @@ struct reduce_logits_model {
   }
   template <class Architectures, class Tile, LogitReducer Statistics, LogitMap Map>
   static void run(basic_cuda<Architectures> const& exec, logit_reduction<Tile, Statistics, Map> const& call) {
-    *call.results = detail::run_loss_on_warpgroups<program<Tile, Statistics, Map>>(exec, call);
+    *call.results = detail::run_warpgroup_loss<program<Tile, Statistics, Map>>(exec, call);
   }
 };
 

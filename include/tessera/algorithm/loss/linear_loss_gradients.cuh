@@ -31,7 +31,7 @@ namespace detail {
 
 /// The launches of one call.
 template <class Architectures, class Call>
-struct loss_gradients_on_warpgroups {
+struct warpgroup_loss_gradients {
   using value_type = typename Call::value_type;
   using gradient_type = typename Call::gradient_type;
   static constexpr warpgroup_gemm_policy policy = policy_of<warpgroup_loss_gradient_tuning>(900);
@@ -345,8 +345,8 @@ struct loss_gradient_model {
 
  private:
   template <class Architectures, class Call>
-  static detail::loss_gradients_on_warpgroups<Architectures, Call> launches(basic_cuda<Architectures> const& exec,
-                                                                            Call const& call) {
+  static detail::warpgroup_loss_gradients<Architectures, Call> launches(basic_cuda<Architectures> const& exec,
+                                                                        Call const& call) {
     return {exec, call, max(exec.state->multiprocessors() / 2, 1) * 2, detail::can_order_entries(call)};
   }
 };

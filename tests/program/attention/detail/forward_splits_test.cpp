@@ -33,7 +33,7 @@ handed_out hand_out(attention_splits const& splits, std::vector<std::int32_t> co
   for (std::int32_t const count : tiles) {
     found.tiles.emplace_back(static_cast<std::size_t>(count), 0);
   }
-  std::vector<int> pieces(costs.size(), 0);
+  std::vector<int> split_counts(costs.size(), 0);
   std::vector<bool> has_slots(costs.size(), false);
   for (std::int32_t turn = 0; turn < splits.turns(); ++turn) {
     found.turns.push_back(0);
@@ -44,7 +44,7 @@ handed_out hand_out(attention_splits const& splits, std::vector<std::int32_t> co
       for (std::int32_t tile = range.begin; tile < range.end; ++tile) {
         ++found.tiles[work][static_cast<std::size_t>(tile)];
       }
-      ++pieces[work];
+      ++split_counts[work];
       if (split.slot >= 0) {
         has_slots[work] = true;
         CHECK(split.slot < 2 * splits.ranges);
@@ -56,10 +56,10 @@ handed_out hand_out(attention_splits const& splits, std::vector<std::int32_t> co
   CHECK(splits.first(splits.turns()) == -1);
   for (std::size_t work = 0; work < costs.size(); ++work) {
     auto const number = static_cast<std::int32_t>(work) - splits.whole;
-    CHECK(pieces[work] >= 1);
-    CHECK(has_slots[work] == (pieces[work] > 1));
+    CHECK(split_counts[work] >= 1);
+    CHECK(has_slots[work] == (split_counts[work] > 1));
     CHECK((number >= 0 && splits.is_cut(number)) == has_slots[work]);
-    CHECK((number < 0 || splits.last_range(number) - splits.first_range(number) + 1 == pieces[work]));
+    CHECK((number < 0 || splits.last_range(number) - splits.first_range(number) + 1 == split_counts[work]));
   }
   return found;
 }
