@@ -342,17 +342,17 @@ def decoding_table():
 
 def offloaded_table():
     """Steps over a cache whose values are on the host, and the programs of a step."""
-    stores = [("host", "values of the host"), ("fp8", "values of the host in e4m3"), ("device", "values on the device")]
-    rows = [(f"step, {label}, {hits}% in slots", f"shadow/decode/{store}/hit{hits}/128k")
-            for store, label in stores for hits in [0, 30, 60, 80]]
-    rows += [(f"step, {label}, 60% in slots, one sequence", f"shadow/decode/{store}/hit60/128k/1_sequence")
-             for store, label in stores]
+    places = [("host", "values of the host"), ("fp8", "values of the host in e4m3"), ("device", "values on the device")]
+    rows = [(f"step, {label}, {hits}% in slots", f"shadow/decode/{place}/hit{hits}/128k")
+            for place, label in places for hits in [0, 30, 60, 80]]
+    rows += [(f"step, {label}, 60% in slots, one sequence", f"shadow/decode/{place}/hit60/128k/1_sequence")
+             for place, label in places]
     rows += [("scores of landmarks", "shadow/score/128k"), ("selection", "shadow/select/128k"),
              ("values from the host", "shadow/fetch/host/128k"),
              ("values from the host in e4m3", "shadow/fetch/fp8/128k"), ("keys", "shadow/rebuild/128k"),
              ("attention over what is selected", "shadow/attend/128k")]
-    rows += [(f"landmarks in bf16: step, {label}, 60% in slots", f"shadow/paper/decode/{store}/hit60/128k")
-             for store, label in stores]
+    rows += [(f"landmarks in bf16: step, {label}, 60% in slots", f"shadow/paper/decode/{place}/hit60/128k")
+             for place, label in places]
     rows += [("landmarks in bf16: scores", "shadow/paper/score/128k")]
     return Table("16 sequences of 128K tokens, 32 query heads, 8 key heads of 128 channels",
                  ["us", "times dense decoding", "of read speed", "of copies from the host", "error, L1"], rows)

@@ -23,7 +23,7 @@ def percent(digits=2):
 
 @dataclass(frozen=True)
 class Column:
-    """benchmark: a name with a gap for the implementation's name. kind: a key of NOTICED; empty: no comparison."""
+    """benchmark: a name with a place for the implementation's name. kind: a key of NOTICED; empty: no comparison."""
     heading: str
     benchmark: str
     counter: str
@@ -260,7 +260,7 @@ def overviews():
     return [weights(), losses(), attention(), *caches()]
 
 
-# The line of figures: (text with gaps, [(benchmark, counter, form)]). A part is left out while a figure is missing.
+# The line of figures: (text with places, [(benchmark, counter, form)]). A part is left out while a figure is missing.
 HEADLINE = [
     ("**{} of 16 bits** for a bf16 weight, decoded at {} TB/s, bit for bit",
      [("neuzip/decode/bf16/gauss/512MiB", "bits_per_weight", plain(2)),
