@@ -142,7 +142,7 @@ BEGIN {
   rule("tile|program", "gemm_work_item at\\(std::int32_t index\\) const",
        "The work item at `index`, from 0 to count() - 1.")
   rule("tile|program", "std::int32_t k_tile\\(std::int32_t k\\) const",
-       "The number of the k-tile at place `k` of the list.")
+       "The number of the k-tile at index `k` of the list.")
   rule("testing", " value\\(std::uint64_t seed, std::uint64_t index\\) const",
        "The number at `index`; the same on every machine.")
   # Members that many programs have; the type says what they are for.
@@ -185,7 +185,7 @@ BEGIN {
   rule("program", "^ *using shape =", "Extents and shared memory.")
   rule("program", "^ *using (pipeline_type = attention_pipeline|stages_type =)",
        "Extents, pipeline stages, and the loads into them.")
-  rule("program", "^ *using [a-z]+_type = (typename )?(pipeline_state|[a-z_]+::pipeline_type|[a-z_]+::place_type)",
+  rule("program", "^ *using [a-z]+_type = (typename )?(pipeline_state|[a-z_]+::pipeline_type|stages_type::state_type)",
        "A position in the pipeline: the stage, and its parity.")
   rule("program", "^ *using ahead_type =", "What is known of the next work items.")
   rule("program", "^ *using split_type =", "What a warp has added up of a work item.")
@@ -203,7 +203,7 @@ BEGIN {
   rule("program", "^ *shared_barrier [a-z_]*full\\[", "One a stage: what was asked for is there.")
   rule("program", "^ *shared_barrier [a-z_]*empty\\[", "One a stage: what was there is not needed any more.")
   rule("program", "^ *TESSERA_FN constexpr void operator\\(\\)\\(std::int64_t row, std::int64_t column, Sum",
-       "Takes the finished sum of a place.")
+       "Takes the finished sum of a coordinate.")
   rule("map|program", "^ *TESSERA_FN (constexpr )?[a-zA-Z]+ operator\\(\\)\\(Sum sum, std::int64_t",
        "What is stored for a sum.")
   rule("program", "^ *TESSERA_FN float operator\\(\\)\\(std::int64_t sequence, std::int64_t head, std::int64_t token",

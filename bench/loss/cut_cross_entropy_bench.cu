@@ -268,9 +268,9 @@ void add_gradients(std::string const& operation, loss_data data, std::string con
 /// A user's own reducer: the four largest logits and where they stood, the first of equal ones first.
 struct top_four {
   struct state_type {
-    placed_value<float> best[4];
+    indexed_value<float> best[4];
   };
-  using input_type = placed_value<float>;
+  using input_type = indexed_value<float>;
 
   TESSERA_FN constexpr state_type identity() const {
     constexpr input_type none{-infinity, -1};
@@ -278,7 +278,7 @@ struct top_four {
   }
   TESSERA_FN constexpr void push(state_type& state, input_type value) const {
     for (input_type& best : state.best) {
-      bool const is_earlier = static_cast<std::uint32_t>(value.place) < static_cast<std::uint32_t>(best.place);
+      bool const is_earlier = static_cast<std::uint32_t>(value.index) < static_cast<std::uint32_t>(best.index);
       if (value.value > best.value || (value.value == best.value && is_earlier)) {
         input_type const next = best;
         best = value;

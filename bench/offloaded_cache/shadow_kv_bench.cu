@@ -132,7 +132,7 @@ void measure_selection(benchmark::State& state, bench::offload_setup const& setu
       state, problem, [&] { problem.restore(); },
       [&] {
         problem.select();
-        problem.place();
+        problem.assign();
       });
 }
 

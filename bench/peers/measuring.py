@@ -269,6 +269,6 @@ def use_packages(packages, folder):
         if package.suffix == ".whl":
             with zipfile.ZipFile(package) as archive:
                 archive.extractall(installed)  # Triton reads the source of its kernels, which it cannot in an archive
-    for place in [*(package for package in packages if package.suffix != ".whl"), installed]:
-        sys.path.insert(0, str(place.resolve()))
-        site.addsitedir(str(place.resolve()))
+    for folder in [*(package for package in packages if package.suffix != ".whl"), installed]:
+        sys.path.insert(0, str(folder.resolve()))
+        site.addsitedir(str(folder.resolve()))

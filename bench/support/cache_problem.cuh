@@ -100,7 +100,7 @@ class cache_problem {
     auto const memory = cache();
     tessera::reset_slots<value_type> const reset{memory, {}, s.batch, exec_.status()};
     exec_.run(reset, reset.groups());
-    tessera::workspace const space(append_places_.plan, append_space_);
+    tessera::workspace const space(append_regions_.plan, append_space_);
     auto const view = [&](int layer, int part) {
       return tessera::head_view<value_type const>(inputs_[layer][part].data(),
                                                   {s.batch, s.key_heads, s.keys, s.channels});
@@ -111,9 +111,9 @@ class cache_problem {
             {},
             rule(),
             false,
-            {memory, {{view(0, 0), view(1, 0)}, {view(0, 1), view(1, 1)}}, sequences(), s.keys, append_places_.pages},
-            append_places_.rows_in(space),
-            append_places_.marks_in(space)});
+            {memory, {{view(0, 0), view(1, 0)}, {view(0, 1), view(1, 1)}}, sequences(), s.keys, append_regions_.pages},
+            append_regions_.rows_in(space),
+            append_regions_.marks_in(space)});
   }
   void attend(tessera::cuda const& exec, int layer = 1) {
     tessera::run(
@@ -232,7 +232,7 @@ class cache_problem {
     return {restored_[1].data(), {s.batch, s.key_heads, s.keys, s.channels}};
   }
   tessera::attention_partials<tessera::online_softmax<float>::state_type> partials() {
-    return attention_places_.partials(tessera::workspace(attention_places_.plan, attention_space_));
+    return attention_regions_.partials(tessera::workspace(attention_regions_.plan, attention_space_));
   }
   float scale() const { return 1.0F / std::sqrt(static_cast<float>(setup_.shape.channels)); }
   std::size_t query_size() const {
@@ -262,10 +262,10 @@ class cache_problem {
   device_array<float> thresholds_{memory_, 2 * counts_.size()};
   device_array<std::int32_t> blocks_{memory_, size(setup_.shape.batch* pages_each())};
   device_array<std::int32_t> lengths_{memory_, size(setup_.shape.batch)};
-  tessera::cache_append_regions append_places_{"bench", setup_.shape.batch, setup_.shape.keys, setup_.shape.key_heads};
-  tessera::buffer<std::byte> append_space_{exec_, append_places_.plan.bytes()};
-  tessera::cached_attention_regions attention_places_{"bench", setup_.shape};
-  tessera::buffer<std::byte> attention_space_{exec_, attention_places_.plan.bytes()};
+  tessera::cache_append_regions append_regions_{"bench", setup_.shape.batch, setup_.shape.keys, setup_.shape.key_heads};
+  tessera::buffer<std::byte> append_space_{exec_, append_regions_.plan.bytes()};
+  tessera::cached_attention_regions attention_regions_{"bench", setup_.shape};
+  tessera::buffer<std::byte> attention_space_{exec_, attention_regions_.plan.bytes()};
 };
 
 }  // namespace bench

@@ -26,7 +26,7 @@
 
 namespace bench {
 
-/// Takes the chunks from the first `evicted` slots of each head; places of these chunks say that they are archived.
+/// Takes the chunks from the first `evicted` slots of each head; `chunk_slots` says that these chunks are archived.
 template <class T, class E>
 __global__ void evict_slots(tessera::offload_extents extents, tessera::offloaded_memory<T, E> memory,
                             std::int64_t evicted) {
@@ -35,8 +35,8 @@ __global__ void evict_slots(tessera::offload_extents extents, tessera::offloaded
   for (std::int64_t slot = threadIdx.x; slot < evicted; slot += blockDim.x) {
     std::int32_t& id = memory.slot_ids(sequence, head, slot);
     if (id >= 0) {
-      memory.places(memory.sequences[sequence].first + id, head) =
-          static_cast<std::int16_t>(tessera::chunk_place::archived);
+      memory.chunk_slots(memory.sequences[sequence].first + id, head) =
+          static_cast<std::int16_t>(tessera::chunk_slot::archived);
     }
     id = -1;
   }
@@ -115,7 +115,7 @@ class offload_problem {
     tessera::attention_shape const s = dense_shape();
     auto const keys = heads(dense_keys_);
     auto const values = heads(dense_values_);
-    tessera::workspace const space(dense_places_.plan, dense_space_);
+    tessera::workspace const space(dense_regions_.plan, dense_space_);
     tessera::run(exec_,
                  tessera::decode_attention_call<value_type, value_type>{
                      s,
@@ -124,7 +124,7 @@ class offload_problem {
                      cache_.scale,
                      true,
                      {tessera::head_view<value_type>(dense_results_.data(), {s.batch, s.query_heads, 1, s.channels})},
-                     dense_places_.partials(space)});
+                     dense_regions_.partials(space)});
   }
 
   // The programs of a step, each by itself; after a step their inputs are in memory.
@@ -136,8 +136,8 @@ class offload_problem {
     tessera::run(exec_,
                  tessera::select_chunks<value_type, selector>{plan_.extents, cache_.memory, latest(), cache_.selector});
   }
-  void place() {
-    tessera::run(exec_, tessera::place_chunks<value_type, element>{plan_.extents, cache_.memory, latest(), true});
+  void assign() {
+    tessera::run(exec_, tessera::assign_slots<value_type, element>{plan_.extents, cache_.memory, latest(), true});
   }
   void fetch() {
     bool const crosses_bus = setup_.store == tessera::value_store::host;
@@ -183,7 +183,7 @@ class offload_problem {
     return apart / size;
   }
 
-  /// Bytes of scoring: landmarks and places of chunks that are read, scores that are written.
+  /// Bytes of scoring: landmarks and `chunk_slots` that are read, scores that are written.
   double score_bytes() const {
     std::int64_t const line = plan_.elements * static_cast<std::int64_t>(sizeof(element));
     return static_cast<double>(plan_.extents.rows * (key_heads * (line + 2) + query_heads * 4));
@@ -271,23 +271,23 @@ class offload_problem {
                                                                       static_cast<std::int32_t>(plan_.capacity(i))});
     }
     std::vector<std::int32_t> ids;
-    std::vector<std::int16_t> places(static_cast<std::size_t>(n.rows * n.key_heads), -1);
+    std::vector<std::int16_t> chunk_slots(static_cast<std::size_t>(n.rows * n.key_heads), -1);
     for (std::int64_t list = 0; list < setup_.sequences * n.key_heads; ++list) {
       std::int64_t const first = plan_.first_rows[static_cast<std::size_t>(list / n.key_heads)];
-      for (std::int64_t place = 0; place < n.exact(); ++place) {
-        std::int64_t const chunk = (place * 331 + list) % chunks;
-        ids.push_back(place < n.outliers ? static_cast<std::int32_t>(chunk) : -1);
-        if (place < n.outliers) {
-          places[static_cast<std::size_t>((first + chunk) * n.key_heads + list % n.key_heads)] =
-              static_cast<std::int16_t>(tessera::chunk_place::exact);
+      for (std::int64_t index = 0; index < n.exact(); ++index) {
+        std::int64_t const chunk = (index * 331 + list) % chunks;
+        ids.push_back(index < n.outliers ? static_cast<std::int32_t>(chunk) : -1);
+        if (index < n.outliers) {
+          chunk_slots[static_cast<std::size_t>((first + chunk) * n.key_heads + list % n.key_heads)] =
+              static_cast<std::int16_t>(tessera::chunk_slot::exact);
         }
       }
     }
     exec_.copy(ids, tessera::array_view<std::int32_t>(m.exact_ids.data, m.exact_ids.size()));
-    exec_.copy(places, tessera::array_view<std::int16_t>(m.places.data, m.places.size()));
+    exec_.copy(chunk_slots, tessera::array_view<std::int16_t>(m.chunk_slots.data, m.chunk_slots.size()));
     memory_.wait();
     set_tokens(false);
-    keep(m.places);
+    keep(m.chunk_slots);
     keep(m.slot_ids);
     keep(m.hands);
     keep(m.sequences);
@@ -354,8 +354,8 @@ class offload_problem {
   device_array<value_type> results_{memory_, count_of(query_heads* channels)};
   device_array<value_type> expected_{memory_, count_of(query_heads* channels)};
   device_array<value_type> dense_results_{memory_, count_of(query_heads* channels)};
-  tessera::cached_attention_regions dense_places_{"bench", dense_shape()};
-  tessera::buffer<std::byte> dense_space_{exec_, dense_places_.plan.bytes()};
+  tessera::cached_attention_regions dense_regions_{"bench", dense_shape()};
+  tessera::buffer<std::byte> dense_space_{exec_, dense_regions_.plan.bytes()};
   std::vector<kept_part> kept_;
 };
 

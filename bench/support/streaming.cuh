@@ -68,7 +68,7 @@ __global__ void read_kernel(uint4 const* __restrict__ from, std::uint32_t* sink)
   }
 }
 
-/// Writes words that differ from place to place, since equal ones might be written faster.
+/// Writes words that differ from one to the next, since equal ones might be written faster.
 template <class Unused = void>
 __global__ void write_kernel(uint4* to, std::uint32_t seed) {
 #pragma unroll

@@ -32,7 +32,7 @@ inline int verify_blocks() {
   return 8 * device_attribute(cudaDevAttrMultiProcessorCount);
 }
 
-/// Waits for the device, then throws unless `bytes` bytes at both places are the same.
+/// Waits for the device, then throws unless `bytes` bytes at both addresses are the same.
 inline void require_same_bytes(void const* a, void const* b, std::size_t bytes, device_memory& memory,
                                std::string const& what) {
   device_array<unsigned long long> differing(memory, 1);

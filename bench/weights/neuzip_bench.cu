@@ -120,8 +120,8 @@ class encoder {
     for (buffer<value_type> const& one : weights) {
       auto const spec = Codec::spec(one.size());
       streams_.emplace_back(exec, Codec::largest_bytes(spec));
-      auto const place = static_cast<std::int64_t>(sources_.size());
-      sources_.push_back({spec, one.view(), streams_.back().view(), {sizes_.data() + place, 1}});
+      auto const index = static_cast<std::int64_t>(sources_.size());
+      sources_.push_back({spec, one.view(), streams_.back().view(), {sizes_.data() + index, 1}});
     }
     plan_ = Codec::plan_encode(exec, call(0));
     space_ = buffer<std::byte>(exec, plan_.bytes());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The file that compress_weights makes: a safetensors file with the tensors of another one, compressed.
 ///
-/// Version 1. Every tensor keeps its name and its place in the order of bytes.
+/// Version 1. Every tensor keeps its name and its position in the order of bytes.
 ///
 /// - BF16, F16, F32, F8_E4M3 and F8_E5M2 tensors become U8 tensors of one extent (of two, 1 and the number of bytes,
 ///   where the original has one extent: so the rank always differs, and a program which takes this file for the
@@ -142,7 +142,7 @@ class container_reader {
     }
   }
 
-  /// The stored entry of tensor i. Both headers are sorted by offsets; tensors of no bytes may change places.
+  /// The stored entry of tensor i. Both headers are sorted by offsets; tensors of no bytes may swap positions.
   [[nodiscard]] tensor_entry const& find_stored(std::size_t i) const {
     std::string const& wanted = original_.tensors[i].name;
     tensor_entry const& here = file_.tensors()[i];
@@ -213,11 +213,11 @@ void decode_streams(weight_engine& engine, std::string const& where, container_t
   try {
     tessera::buffer<std::byte> weight_room;
     tessera::buffer<std::byte> stream_room;
-    for_each_stream(where, tensor, [&](tessera::weight_stream_spec const& wanted, byte_range place) {
-      std::span<std::byte> const stream = room_in(stream_room, place.size);
-      place.read(0, stream);
+    for_each_stream(where, tensor, [&](tessera::weight_stream_spec const& wanted, byte_range range) {
+      std::span<std::byte> const stream = room_in(stream_room, range.size);
+      range.read(0, stream);
       // The bytes in memory count: the file may have changed since its header was read.
-      tessera::inspected_weight_stream const found = tessera::inspect_weight_stream(stream.data(), place.size);
+      tessera::inspected_weight_stream const found = tessera::inspect_weight_stream(stream.data(), range.size);
       tessera::weight_stream_spec const& spec = found.spec();
       require(exit_code::unsound, spec.type == wanted.type && spec.count == wanted.count, where,
               " is corrupt: a stream has ", spec.count, " weights but had ", wanted.count, " a moment ago");
@@ -246,9 +246,9 @@ void decode_tensor(weight_engine& engine, std::string const& file, container_ten
     decode_streams(engine, where, tensor, pass_on);
   } else {
     tessera::buffer<std::byte> room;
-    for_each_segment(tensor.stored, [&](byte_range place) {
-      std::span<std::byte> const piece = room_in(room, place.size);
-      place.read(0, piece);
+    for_each_segment(tensor.stored, [&](byte_range range) {
+      std::span<std::byte> const piece = room_in(room, range.size);
+      range.read(0, piece);
       pass_on(piece);
     });
   }
@@ -321,11 +321,11 @@ class container_writer {
     std::int64_t compressed = 0;
     std::uint32_t checksum = 0;
     bool gets_smaller = true;
-    for_each_segment(model_.data(tensor), [&](byte_range place) {
+    for_each_segment(model_.data(tensor), [&](byte_range range) {
       if (!gets_smaller) {
         return;
       }
-      std::span<std::byte> const piece = read(place);
+      std::span<std::byte> const piece = read(range);
       weight_engine& engine = engine_.supports(choice) ? engine_ : fallback_;
       std::span<std::byte const> const stream = engine.encode(choice, piece);
       std::size_t const padding = (stream_alignment - stream.size() % stream_alignment) % stream_alignment;
@@ -335,11 +335,11 @@ class container_writer {
         return;
       }
       checksum = choice.is_lossless() ? checksum_of(piece, checksum)
-                                      : checksum_of(decoded(engine, stream, place.size), checksum);
+                                      : checksum_of(decoded(engine, stream, range.size), checksum);
       writer_.append(stream);
       writer_.append(std::span(zeros_).first(padding));
       compressed += static_cast<std::int64_t>(stream.size() + padding);
-      progress_(place.size);
+      progress_(range.size);
     });
     if (!gets_smaller) {
       return write_plain(tensor);
@@ -350,20 +350,20 @@ class container_writer {
 
   std::uint32_t write_plain(tensor_entry const& tensor) {
     std::uint32_t checksum = 0;
-    for_each_segment(model_.data(tensor), [&](byte_range place) {
-      std::span<std::byte const> const piece = read(place);
+    for_each_segment(model_.data(tensor), [&](byte_range range) {
+      std::span<std::byte const> const piece = read(range);
       writer_.append(piece);
       checksum = checksum_of(piece, checksum);
-      progress_(place.size);
+      progress_(range.size);
     });
     writer_.end(tensor.dtype, tensor.shape);
     return checksum;
   }
 
   /// The bytes of a range, valid until the next call.
-  std::span<std::byte> read(byte_range place) {
-    std::span<std::byte> const piece = room_in(piece_, place.size);
-    place.read(0, piece);
+  std::span<std::byte> read(byte_range range) {
+    std::span<std::byte> const piece = room_in(piece_, range.size);
+    range.read(0, piece);
     return piece;
   }
 

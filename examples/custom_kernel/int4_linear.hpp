@@ -26,11 +26,11 @@ template <int Rows, int Columns, int Lanes, class Output>
 struct int4_linear {
   static constexpr int lanes = Lanes;
   static constexpr int blocks_per_multiprocessor = lanes == 32 ? 5 : 2;  // with enough registers for so many blocks
-  static constexpr int piece = quantizer::group;
+  static constexpr int k_tile = quantizer::group;
   static_assert(Columns <= Lanes, "a lane fetches the scale of a column");
   struct scratch_type {
-    staged_tile<bfloat16, Rows, piece> x;
-    staged_tile<bfloat16, Columns, piece> w;
+    staged_tile<bfloat16, Rows, k_tile> x;
+    staged_tile<bfloat16, Columns, k_tile> w;
     float scales[Lanes];  // scales of the columns; the other elements are not used
   };
 
@@ -48,17 +48,17 @@ struct int4_linear {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
     using tile = gemm_tile<bfloat16, shape<Rows, Columns, 16>, Group>;
-    auto const place = order().at(which % order().count());
+    auto const coordinate = order().at(which % order().count());
     std::int64_t const part = which / order().count();
-    std::int64_t const row = std::int64_t{place.row} * Rows;
-    std::int64_t const column = std::int64_t{place.column} * Columns;
+    std::int64_t const row = std::int64_t{coordinate.row} * Rows;
+    std::int64_t const column = std::int64_t{coordinate.column} * Columns;
     std::int64_t const end = scales.extent(0) * (part + 1) / parts;
     typename tile::sum_tile totals;
     tile::clear(group, totals);
     int4_codes::fetched<Group, decltype(scratch.w)> codes;
     per_lane<float, Group> scale;
     auto const fetch = [&](std::int64_t k) {
-      weights.fetch(group, codes, column, k * piece);
+      weights.fetch(group, codes, column, k * k_tile);
       for (int lane : group) {
         scale[lane] = lane < Columns && column + lane < weights.rows() ? scales(k, column + lane).scale : 0.0F;
       }
@@ -67,17 +67,17 @@ struct int4_linear {
     fetch(k);
     while (k < end) {
       group.sync();  // the codes and inputs of the step before have been read
-      weights.place(group, codes, scratch.w);
+      weights.store(group, codes, scratch.w);
       for (int lane : group) {
         scratch.scales[lane] = scale[lane];
       }
-      inputs.load(group, scratch.x, row, k * piece);
+      inputs.load(group, scratch.x, row, k * k_tile);
       if (++k < end) {
         fetch(k);  // loaded while this step is multiplied
       }
       typename tile::sum_tile sums;
       tile::clear(group, sums);
-      for (int at = 0; at < piece; at += tile::depth) {
+      for (int at = 0; at < k_tile; at += tile::depth) {
         typename tile::a_tile x;
         typename tile::b_tile w;
         tile::load_a(group, x, scratch.x.values + at, scratch.x.stride);

@@ -140,14 +140,14 @@ layer_errors check_layer(Executor const& exec, layer_data const& data) {
 
 /// Checks every layer at several batch sizes and adds a row of the table for each. Returns whether all were right.
 template <class Executor>
-bool check_layers(Executor const& exec, std::string const& place, std::vector<layer_data> const& layers,
+bool check_layers(Executor const& exec, std::string const& device, std::vector<layer_data> const& layers,
                   text_table& table) {
   bool right = true;
   for (layer_data const& whole : layers) {
     for (std::int64_t const tokens : {std::int64_t{1}, std::int64_t{16}, whole.tokens}) {
       layer_errors const errors = check_layer(exec, whole.first_tokens(tokens));
       right = right && errors.are_within_bounds();
-      table.add({whole.name, place, std::to_string(tokens), std::to_string(whole.columns), std::to_string(whole.depth),
+      table.add({whole.name, device, std::to_string(tokens), std::to_string(whole.columns), std::to_string(whole.depth),
                  fixed(errors.codes, 3), fixed(errors.outputs, 3), errors.are_within_bounds() ? "ok" : "WRONG"});
     }
   }

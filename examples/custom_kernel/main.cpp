@@ -91,7 +91,7 @@ std::vector<layer_data> layers_to_check() {
 
 bool run(options const& asked) {
   auto const layers = layers_to_check();
-  text_table table({"layer", "place", "tokens", "columns", "depth", "codes / bound", "outputs / bound", ""}, 2);
+  text_table table({"layer", "device", "tokens", "columns", "depth", "codes / bound", "outputs / bound", ""}, 2);
   bool right = check_layers(cpu{}, "CPU", layers, table);
   bool const on_gpu = !asked.cpu_only && has_gpu();
   right = (!on_gpu || check_on_gpu(layers, table)) && right;

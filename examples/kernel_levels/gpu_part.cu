@@ -22,7 +22,7 @@ void add_time(text_table& table, char const* name, product const& whole, double 
 
 template <class Level>
 void time_level(cuda const& exec, text_table& table, product const& whole, Level const& level) {
-  add_time(table, Level::name, whole, seconds_on_stream(exec.stream, 1, 3, [&] { exec.run(level, level.works()); }));
+  add_time(table, Level::name, whole, seconds_on_stream(exec.stream, 1, 3, [&] { exec.run(level, level.groups()); }));
 }
 
 }  // namespace

@@ -100,28 +100,28 @@ inline std::vector<product_data> products_to_check() {
 
 /// Checks one level, with a row of the table for each product. Returns whether all were right.
 template <class Executor, class Level>
-bool check_level(Executor const& exec, std::string const& place, product_data const& data, Level const& level,
+bool check_level(Executor const& exec, std::string const& device, product_data const& data, Level const& level,
                  product_there<Executor> const& there, text_table& table) {
-  exec.run(level, level.works());
+  exec.run(level, level.groups());
   double const error = error_of(data, there.result(exec));
   bool const is_right = error <= 1;
-  table.add({Level::name, place, std::to_string(data.rows), std::to_string(data.columns), std::to_string(data.depth),
+  table.add({Level::name, device, std::to_string(data.rows), std::to_string(data.columns), std::to_string(data.depth),
              fixed(error, 3), is_right ? "ok" : "WRONG"});
   return is_right;
 }
 
 /// Checks the levels that every executor has.
 template <class Executor>
-bool check_portable_levels(Executor const& exec, std::string const& place, text_table& table) {
+bool check_portable_levels(Executor const& exec, std::string const& device, text_table& table) {
   bool right = true;
   for (product_data const& data : products_to_check()) {
     product_there<Executor> const plain(exec, data);
-    right = check_level(exec, place, data, plain_level{plain.whole()}, plain, table) && right;
+    right = check_level(exec, device, data, plain_level{plain.whole()}, plain, table) && right;
     product_there<Executor> const tiled(exec, data);
-    right = check_level(exec, place, data, tiled_level{{tiled.whole()}}, tiled, table) && right;
+    right = check_level(exec, device, data, tiled_level{{tiled.whole()}}, tiled, table) && right;
     product_there<Executor> const pipelined(exec, data);
     if (has_aligned_rows(pipelined.whole().a) && has_aligned_rows(pipelined.whole().b)) {
-      right = check_level(exec, place, data, pipelined_level{{pipelined.whole()}}, pipelined, table) && right;
+      right = check_level(exec, device, data, pipelined_level{{pipelined.whole()}}, pipelined, table) && right;
     }
   }
   return right;

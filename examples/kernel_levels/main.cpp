@@ -14,7 +14,7 @@
 int main() {
   using namespace tessera_examples;
   return run_example("kernel_levels", [] {
-    text_table table({"level", "place", "rows", "columns", "depth", "error / bound", ""}, 2);
+    text_table table({"level", "device", "rows", "columns", "depth", "error / bound", ""}, 2);
     bool right = check_portable_levels(cpu{}, "CPU", table);
     right = (!has_gpu() || check_on_gpu(table)) && right;
     table.print(stdout);

@@ -34,7 +34,7 @@ struct plain_level {
   product of;
 
   /// How many groups of lanes the level takes.
-  [[nodiscard]] std::int64_t works() const { return divide_up(of.c.size(), std::int64_t{lanes}); }
+  [[nodiscard]] std::int64_t groups() const { return divide_up(of.c.size(), std::int64_t{lanes}); }
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
@@ -67,8 +67,8 @@ struct tiles_of_product {
     std::int64_t column;
   };
   [[nodiscard]] TESSERA_FN constexpr corner at(std::int64_t which) const {
-    tile_order::place const place = order().at(which);
-    return {std::int64_t{place.row} * Rows, std::int64_t{place.column} * Columns};
+    tile_coordinate const coordinate = order().at(which);
+    return {std::int64_t{coordinate.row} * Rows, std::int64_t{coordinate.column} * Columns};
   }
   /// Rounds the sums of a tile and writes them.
   template <class Tile, class Group, class Sums>
@@ -104,7 +104,7 @@ struct tiled_level : tiles_of_product<64, 64> {
     staged_tile<bfloat16, 64, depth> b;
   };
 
-  [[nodiscard]] std::int64_t works() const { return order().count(); }
+  [[nodiscard]] std::int64_t groups() const { return order().count(); }
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
@@ -146,7 +146,7 @@ struct tile_on_its_way {
       }
     }
   }
-  TESSERA_FN void place(Group const& group, Tile& tile) const {
+  TESSERA_FN void store(Group const& group, Tile& tile) const {
     for (int lane : group) {
       for (int i = 0; i < of_lane; ++i) {
         int const which = lane + i * Group::size;
@@ -167,7 +167,7 @@ struct pipelined_level : tiles_of_product<128, 128> {
     staged b[2];
   };
 
-  [[nodiscard]] std::int64_t works() const { return order().count(); }
+  [[nodiscard]] std::int64_t groups() const { return order().count(); }
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
@@ -181,8 +181,8 @@ struct pipelined_level : tiles_of_product<128, 128> {
     b.fetch(group, of.b, first.column, 0);
     int buffer = 0;
     for (std::int64_t k = 0; k < of.a.extent(1); k += depth) {
-      a.place(group, scratch.a[buffer]);
-      b.place(group, scratch.b[buffer]);
+      a.store(group, scratch.a[buffer]);
+      b.store(group, scratch.b[buffer]);
       group.sync();  // one sync for each step: lanes that are late still read the other buffer
       a.fetch(group, of.a, first.row, k + depth);
       b.fetch(group, of.b, first.column, k + depth);

@@ -22,7 +22,7 @@ struct warpgroup_level {
   static constexpr int from_architecture = 900;
   static constexpr int before_architecture = 1000;
   static constexpr bool needs_specific_architecture = true;  // only sm_90a has wgmma
-  // Called once a block, as register budgets need; works() is the number of blocks.
+  // Called once a block, as register budgets need; groups() is the number of blocks.
   static constexpr bool is_persistent = true;
 
   static constexpr int rows = 128;
@@ -51,7 +51,7 @@ struct warpgroup_level {
             make_tensor_map("warpgroup_level", problem.a, {rows, depth}),
             make_tensor_map("warpgroup_level", problem.b, {columns, depth})};
   }
-  [[nodiscard]] std::int64_t works() const { return all.order().count(); }
+  [[nodiscard]] std::int64_t groups() const { return all.order().count(); }
 
   __device__ void operator()(cuda_block<lanes> const& group, std::int64_t which, scratch_type& scratch) const {
     if (group.lane == 0) {
@@ -63,56 +63,56 @@ struct warpgroup_level {
     }
     group.sync();
     tiles::corner const first = all.at(which);
-    auto const pieces = static_cast<int>(divide_up(all.of.a.extent(1), std::int64_t{depth}));
+    auto const k_tiles = static_cast<int>(divide_up(all.of.a.extent(1), std::int64_t{depth}));
     int const warpgroup = __shfl_sync(0xffffffffU, group.lane / 128, 0);
     if (warpgroup == 0) {
       lower_registers<40>();
       if (group.lane == 0) {
-        produce(scratch, first, pieces);
+        produce(scratch, first, k_tiles);
       }
     } else {
       raise_registers<232>();
-      consume(scratch, first, pieces, warpgroup - 1, group.lane % 128);
+      consume(scratch, first, k_tiles, warpgroup - 1, group.lane % 128);
     }
   }
 
  private:
   /// The producer: one thread has TMA fill whichever stage is empty.
-  __device__ void produce(scratch_type& scratch, tiles::corner first, int pieces) const {
+  __device__ void produce(scratch_type& scratch, tiles::corner first, int k_tiles) const {
     auto const row = static_cast<std::int32_t>(first.row);
     auto const column = static_cast<std::int32_t>(first.column);
-    pipeline_state<stages> place;
-    for (int piece = 0; piece < pieces; ++piece, place.advance()) {
-      scratch.empty[place.stage].wait(place.phase ^ 1);
-      scratch.full[place.stage].arrive_and_expect((rows + columns) * 128);
-      load_box(scratch.a[place.stage], a, scratch.full[place.stage], {piece * depth, row});
-      load_box(scratch.b[place.stage], b, scratch.full[place.stage], {piece * depth, column});
+    pipeline_state<stages> state;
+    for (int k_tile = 0; k_tile < k_tiles; ++k_tile, state.advance()) {
+      scratch.empty[state.stage].wait(state.phase ^ 1);
+      scratch.full[state.stage].arrive_and_expect((rows + columns) * 128);
+      load_box(scratch.a[state.stage], a, scratch.full[state.stage], {k_tile * depth, row});
+      load_box(scratch.b[state.stage], b, scratch.full[state.stage], {k_tile * depth, column});
     }
   }
 
   /// A consumer: a warpgroup multiplies 64 of the rows. While it multiplies a stage it releases the one before.
-  __device__ void consume(scratch_type& scratch, tiles::corner first, int pieces, int consumer, int lane) const {
+  __device__ void consume(scratch_type& scratch, tiles::corner first, int k_tiles, int consumer, int lane) const {
     typename mma::sum_type sums[mma::registers];
     for (float& sum : sums) {
       sum = 0;
     }
-    pipeline_state<stages> place;
-    for (int piece = 0; piece < pieces; ++piece) {
-      scratch.full[place.stage].wait(place.phase);
+    pipeline_state<stages> state;
+    for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
+      scratch.full[state.stage].wait(state.phase);
       begin_multiply(sums);
-      multiply_piece(scratch, place.stage, consumer, sums);
+      multiply_stage(scratch, state.stage, consumer, sums);
       commit_multiply();
-      if (piece > 0) {
+      if (k_tile > 0) {
         await_multiply<1>();
-        give_back(scratch, (place.stage + stages - 1) % stages, lane);
+        give_back(scratch, (state.stage + stages - 1) % stages, lane);
       }
-      place.advance();
+      state.advance();
     }
     await_multiply<0>(sums);
     write(sums, {first.row + consumer * mma::rows, first.column}, lane);
   }
 
-  __device__ static void multiply_piece(scratch_type& scratch, int stage, int consumer, float (&sums)[mma::registers]) {
+  __device__ static void multiply_stage(scratch_type& scratch, int stage, int consumer, float (&sums)[mma::registers]) {
     auto const shared = [](void const* at) { return static_cast<std::uint32_t>(__cvta_generic_to_shared(at)); };
     auto const a = matrix_descriptor::rows_of_128_bytes(shared(scratch.a[stage]) +
                                                         static_cast<std::uint32_t>(consumer * mma::rows * 128));

@@ -79,10 +79,10 @@ layer_problem read_layer(std::string const& path) {
 /// Bytes of codes, scales and means of keys and values.
 template <class Attention>
 std::int64_t kept_bytes(attention_shape const& shape) {
-  typename Attention::regions const places("memory_report", shape, {false, true, true, false});
-  return places.key_codes.count + places.value_codes.count +
+  typename Attention::regions const layout("memory_report", shape, {false, true, true, false});
+  return layout.key_codes.count + layout.value_codes.count +
          std::int64_t{sizeof(float)} *
-             (places.key_scales.count + places.key_mean.count + places.value_scales.count + places.value_mean.count);
+             (layout.key_scales.count + layout.key_mean.count + layout.value_scales.count + layout.value_mean.count);
 }
 
 std::int64_t key_value_elements(attention_shape const& shape) {
@@ -180,7 +180,7 @@ report_rows as_report_rows(attention_report const& report) {
     rows.push_back({.algorithm = "SageAttention2",
                     .data = "SmolLM2",
                     .mode = row.mode,
-                    .place = "keys and values",
+                    .setting = "keys and values",
                     .elements = row.elements,
                     .bytes_before = row.plain_bytes,
                     .bytes_after = row.bytes});

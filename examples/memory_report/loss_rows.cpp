@@ -216,7 +216,7 @@ report_rows as_report_rows(loss_report const& report) {
     rows.push_back({.algorithm = "Cut cross-entropy",
                     .data = "SmolLM2",
                     .mode = row.mode,
-                    .place = "beside a dense loss",
+                    .setting = "beside a dense loss",
                     .elements = row.logit_bytes / std::int64_t{sizeof(float)},
                     .bytes_before = row.dense_bytes,
                     .bytes_after = row.bytes});

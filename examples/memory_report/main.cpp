@@ -90,7 +90,7 @@ void print(report_rows const& rows, bool quick) {
                    4);
   for (report_row const& row : rows) {
     bool const has_bound = row.bound_bits > 0;
-    table.add({row.algorithm, row.data, row.mode, row.place, readable_bytes(row.bytes_before),
+    table.add({row.algorithm, row.data, row.mode, row.setting, readable_bytes(row.bytes_before),
                readable_bytes(row.bytes_after), fixed(row.ratio(), 3), fixed(row.bits_after(), 3),
                has_bound ? fixed(row.bound_bits, 3) : "-",
                has_bound ? fixed(100 * (row.bits_after() / row.bound_bits - 1), 2) + " %" : "-",
@@ -138,7 +138,7 @@ void run(std::vector<std::string> const& words) {
   file.commit();
   for (report_row const& row : rows) {
     bool const is_right = row.bound_bits < 0 || row.largest_error == 0;
-    require(exit_code::unsound, is_right, row.mode, " on ", row.place, ": is lossless but an error is ",
+    require(exit_code::unsound, is_right, row.mode, " on ", row.setting, ": is lossless but an error is ",
             row.largest_error);
   }
   require_right(loss);

@@ -208,17 +208,17 @@ minicache_plan plan_of(cache_mode mode, tessera::cache_extents const& extents) {
   for (cache_layers& part : mode.parts) {
     part.row_capacity = part.layers == 2 ? std::llround(planned_share * static_cast<double>(extents.tokens)) : 0;
   }
-  tessera::cache_layout<bfloat16> const places(extents, mode.parts);
+  tessera::cache_layout<bfloat16> const layout(extents, mode.parts);
   tessera::cache_bytes used;
-  for (auto const& place : places.places) {
+  for (auto const& part : layout.regions) {
     std::int64_t const token_bytes =
-        2 * place.format.layers * extents.heads * extents.channels * std::int64_t{sizeof(bfloat16)};
-    used.add_pages(place.format, extents.heads * extents.blocks);
-    used.retained += place.row_capacity * token_bytes;
+        2 * part.format.layers * extents.heads * extents.channels * std::int64_t{sizeof(bfloat16)};
+    used.add_pages(part.format, extents.heads * extents.blocks);
+    used.retained += part.row_capacity * token_bytes;
     used.tail += (extents.tokens - extents.blocks * tessera::cache_page_format::tokens) * token_bytes;
     used.uncompressed += extents.tokens * token_bytes;
   }
-  minicache_plan plan{mode.name, {}, places.plan.bytes()};
+  minicache_plan plan{mode.name, {}, layout.plan.bytes()};
   add(plan.bytes, used);
   return plan;
 }
@@ -353,7 +353,7 @@ report_rows as_report_rows(minicache_report const& report) {
     rows.push_back({.algorithm = "MiniCache",
                     .data = "SmolLM2",
                     .mode = row.mode,
-                    .place = "keys and values; attention off by " + percent(row.mean_error()),
+                    .setting = "keys and values; attention off by " + percent(row.mean_error()),
                     .elements = row.elements,
                     .bytes_before = row.bytes.plain,
                     .bytes_after = row.bytes.all});

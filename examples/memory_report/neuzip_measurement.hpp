@@ -139,12 +139,12 @@ class codec_bench {
 
 /// Compresses all tensors of a file one by one. The speed is that with its weights repeated to `bytes_for_speed`.
 template <class Codec, class Executor>
-report_row measure_neuzip(Executor const& exec, std::string const& mode, std::string const& place,
+report_row measure_neuzip(Executor const& exec, std::string const& mode, std::string const& setting,
                           std::vector<named_weights<typename Codec::value_type>> const& tensors,
                           tessera::weight_stream_options options, std::int64_t bytes_for_speed,
                           report_options const& report) {
   using value_type = typename Codec::value_type;
-  report_row row{.algorithm = "NeuZip", .data = "", .mode = mode, .place = place};
+  report_row row{.algorithm = "NeuZip", .data = "", .mode = mode, .setting = setting};
   row.largest_error = 0;
   exponent_histogram<value_type> histogram;
   std::vector<value_type> all;
@@ -189,14 +189,14 @@ report_row measure_neuzip(Executor const& exec, std::string const& mode, std::st
 
 /// Rows of lossless coding in the three precisions; names and dtypes as in tests/data.
 template <class Executor>
-report_rows lossless_neuzip_rows(Executor const& exec, std::string const& place, report_options const& options,
+report_rows lossless_neuzip_rows(Executor const& exec, std::string const& setting, report_options const& options,
                                  std::int64_t bytes_for_speed) {
   report_rows rows;
   auto const measure = [&]<class T>(std::string const& file, std::string const& dtype, T) {
     auto const weights = read_weights<T>(options.data_folder + "/" + file, dtype);
     rows.push_back(measure_neuzip<tessera::neuzip_of<T>>(exec,
                                                          tessera::scalar_traits<T>::name() + std::string(" lossless"),
-                                                         place, weights, {}, bytes_for_speed, options));
+                                                         setting, weights, {}, bytes_for_speed, options));
     rows.back().data = "MiniLM";
   };
   measure("minilm_fp32.safetensors", "F32", float{});

@@ -20,7 +20,7 @@ struct report_row {
   std::string algorithm;
   std::string data;
   std::string mode;
-  std::string place;
+  std::string setting;
   std::int64_t elements = 0;
   std::int64_t bytes_before = 0;
   std::int64_t bytes_after = 0;

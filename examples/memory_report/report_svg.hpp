@@ -98,7 +98,7 @@ inline std::string report_svg(report_rows const& rows) {
         fixed(row.bits_before(), 0) + " → " + fixed(row.bits_after(), 2) + " bits, " + fixed(row.ratio(), 2) + "×");
     std::string const speed =
         row.decode_gbps > 0 ? fixed(row.decode_gbps, row.decode_gbps < 10 ? 2 : 0) + " GB/s decode, " : "";
-    svg += detail::svg_text(left + width + 12, y + 24, "small", speed + row.place);
+    svg += detail::svg_text(left + width + 12, y + 24, "small", speed + row.setting);
     y += row_height;
   }
   return svg + "</svg>\n";

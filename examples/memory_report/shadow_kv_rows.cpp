@@ -102,8 +102,8 @@ class layer_cache {
     auto const& memory = cache_.memory;
     std::vector<bool> tokens(static_cast<std::size_t>(memory.sequences[0].tokens + 1), false);
     std::fill(tokens.begin() + memory.sequences[0].chunks * landmarks::chunk, tokens.end(), true);
-    for (std::int64_t place = 0; place < plan_.extents.exact(); ++place) {
-      add_chunk(tokens, memory.exact_ids(0, head, place));
+    for (std::int64_t index = 0; index < plan_.extents.exact(); ++index) {
+      add_chunk(tokens, memory.exact_ids(0, head, index));
     }
     return tokens;
   }
@@ -302,7 +302,7 @@ report_rows as_report_rows(shadow_kv_report const& report) {
   return {{.algorithm = "ShadowKV",
            .data = "Llama 3 8B",
            .mode = "128K tokens, as planned",
-           .place = "on the GPU; values on the host",
+           .setting = "on the GPU; values on the host",
            .elements = plan.elements,
            .bytes_before = plan.plain_bytes,
            .bytes_after = plan.device_bytes}};

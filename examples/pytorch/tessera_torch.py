@@ -39,14 +39,14 @@ def _built():
 _extension = _built()
 
 
-def _place(device):
+def _named_device(device):
     """A device with its number: "cuda" is the current one."""
     return str(torch.empty(0, device=device).device)
 
 
 def wait(device="cpu"):
     """Waits for the current stream, and raises what programs reported since the last call."""
-    _extension.wait(_place(device))
+    _extension.wait(_named_device(device))
 
 
 def compress(weights):
@@ -107,7 +107,7 @@ class MiniCache:
     """
 
     def __init__(self, sequences, tokens, heads, channels, parts, device="cpu"):
-        self._cache = _extension.make_kv_cache(sequences, tokens, heads, channels, parts, _place(device))
+        self._cache = _extension.make_kv_cache(sequences, tokens, heads, channels, parts, _named_device(device))
         for name in ["append", "begin_token", "write_and_attend", "end_token", "bytes"]:
             setattr(self, name, getattr(self._cache, name))
 
@@ -123,6 +123,6 @@ class ShadowKV:
 
     def __init__(self, query_heads, key_heads, channels, tokens, chunks=256, rotary_base=10000.0, device="cpu"):
         self._cache = _extension.make_long_cache(query_heads, key_heads, channels, tokens, chunks, rotary_base,
-                                                 _place(device))
+                                                 _named_device(device))
         for name in ["prefill", "decode", "bytes", "hit_rate"]:
             setattr(self, name, getattr(self._cache, name))

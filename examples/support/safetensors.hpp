@@ -174,11 +174,11 @@ class header_events : public nlohmann::json_sax<nlohmann::json> {
     return in_metadata_ ? file_ + ": __metadata__" : file_ + ": tensor " + shown(name_);
   }
   bool refuse(std::string const& what) const {
-    std::string const place = depth_ == 0   ? file_ + ": the header"
-                              : depth_ == 1 ? file_ + ": " + shown(name_)
-                                            : where();
+    std::string const subject = depth_ == 0   ? file_ + ": the header"
+                                : depth_ == 1 ? file_ + ": " + shown(name_)
+                                              : where();
     std::string const key = depth_ == 2 ? ", key " + shown(key_) + "," : "";
-    throw failure(exit_code::unsound, place + key + " has " + what + " where the format allows none");
+    throw failure(exit_code::unsound, subject + key + " has " + what + " where the format allows none");
   }
 
   std::string const& file_;

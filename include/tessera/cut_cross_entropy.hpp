@@ -72,8 +72,8 @@
 /// gradients the token is ignored. Tokens without a label have gradients of zero, whatever their hidden states hold.
 ///
 /// Infinities and NaNs: a NaN or a plus infinity among the logits makes the loss of its token NaN and its log-sum-exp
-/// NaN or infinite. Gradients that depend on the token are NaN, on every executor at the same places: all of its hidden
-/// gradient and that of the classifier. Minus infinities (a vocabulary masked by the bias) have probability 0.
+/// NaN or infinite. Gradients that depend on the token are NaN, on every executor in the same elements: all of its
+/// hidden gradient and that of the classifier. Minus infinities (a vocabulary masked by the bias) have probability 0.
 ///
 /// Errors: shape_error and value_error, which name the function and show both values. If the workspace of a backward()
 /// does not hold a forward() of the same extents, reduction, options, inputs and plan, gradients are NaN and

@@ -91,9 +91,9 @@ concept CachesTokens = PlansItself<A, Exec, cache_extents, typename A::options_t
     std::constructible_from<A, Exec const&, cache_extents const&, typename A::options_type> &&
     std::constructible_from<A, Exec const&, cache_extents const&, typename A::options_type, workspace const&> &&
     requires(A const& cache, Exec const& exec, cache_inputs<bfloat16> const& in, cache_sequences const& sequences,
-             cache_tokens const& brings, attention_options const& options, workspace const& space) {
+             cache_tokens const& added, attention_options const& options, workspace const& space) {
   { cache.plan_append(exec, cache_append_shape{1, 2}) } -> std::same_as<workspace_plan>;
-  { cache.append(exec, 0, in, sequences, brings, space) } -> std::same_as<void>;
+  { cache.append(exec, 0, in, sequences, added, space) } -> std::same_as<void>;
   { cache.plan_seal(exec, 1) } -> std::same_as<workspace_plan>;
   { cache.seal(exec, 0, sequences, space) } -> std::same_as<void>;
   { cache.plan_attend(exec, attention_shape{}) } -> std::same_as<workspace_plan>;

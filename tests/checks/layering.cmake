@@ -28,7 +28,7 @@ set(family_paged_cache attention)
 set(family_offloaded_cache attention subspace)
 set(most_headers 20)
 # Where CUDA's own headers, PTX, __CUDA_ARCH__ and CUDA's words for threads, blocks and warps may stand.
-set(cuda_places "^(tile/cuda/|exec/cuda(_launch|_memory|_eigenvectors)?\\.cuh$)")
+set(cuda_files "^(tile/cuda/|exec/cuda(_launch|_memory|_eigenvectors)?\\.cuh$)")
 # CUDA's words for threads, blocks, warps and masks of lanes, for which tile/cuda/thread_index.cuh and warp.cuh have
 # the library's.
 string(JOIN "|" cuda_words threadIdx blockIdx blockDim gridDim warpSize whole_warp "__[a-z_]+_sync" "__syncwarp"
@@ -194,7 +194,7 @@ macro(check_foreign_include)
   elseif(target MATCHES "^cub/" AND NOT file MATCHES "^tile/cuda/")
     complain("includes <${target}>, which only tile/cuda/ may")
   elseif(target MATCHES "^(cuda|cooperative_groups|mma\\.h|nv/|nvtx3|cublas|cusolver|nccl)"
-      AND NOT file MATCHES "${cuda_places}")
+      AND NOT file MATCHES "${cuda_files}")
     complain("includes <${target}>; CUDA headers belong in tile/cuda/, exec/cuda.cuh and exec/cuda_*.cuh")
   endif()
 endmacro()
@@ -235,7 +235,7 @@ foreach(file IN LISTS files)
       check_foreign_include()
     endif()
   endforeach()
-  if(NOT file MATCHES "${cuda_places}")
+  if(NOT file MATCHES "${cuda_files}")
     if(text MATCHES "__CUDA_ARCH__")
       complain("uses __CUDA_ARCH__; overload on the group instead")
     endif()

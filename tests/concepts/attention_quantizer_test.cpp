@@ -61,7 +61,7 @@ struct careless : eight {
 static_assert(ScaleQuantizer<eight> && ScaleQuantizer<smoothed<eight>>);
 static_assert(!ScaleQuantizer<asymmetric_quantizer<4, 64>>, "its range has two ends");
 
-/// A user's own groups: every token of an odd place with the one before it.
+/// A user's own groups: every token of an odd index with the one before it.
 struct pairs {
   static constexpr bool is_whole = false;
   static constexpr std::int64_t group_of(std::int64_t token) { return token / 2; }

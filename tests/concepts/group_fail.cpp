@@ -18,7 +18,7 @@ using lanes = tessera::serial_group<32>;
 #endif
 
 struct number {
-  TESSERA_FN std::uint32_t operator()(std::int64_t place) const { return static_cast<std::uint32_t>(place); }
+  TESSERA_FN std::uint32_t operator()(std::int64_t index) const { return static_cast<std::uint32_t>(index); }
 };
 struct forget {
   TESSERA_FN void operator()(std::int64_t, std::int64_t) const {}

@@ -27,7 +27,7 @@ struct upper_bytes {
   float factor = 1.0F;
 
   /// The byte of {keys, values}, token and channel.
-  TESSERA_FN static constexpr int place(int channels, int part, int token, int channel) {
+  TESSERA_FN static constexpr int byte_of(int channels, int part, int token, int channel) {
     return 32 + (part * 64 + token) * channels + channel;
   }
 
@@ -40,7 +40,7 @@ struct upper_bytes {
     bool is_retained(int token) const { return header().is_retained(token); }
     std::int64_t row_of(int token) const { return header().row_of(token); }
     float at(int part, int token, int channel) const {
-      auto const upper = static_cast<std::uint32_t>(page[place(format.channels, part, token, channel)]);
+      auto const upper = static_cast<std::uint32_t>(page[byte_of(format.channels, part, token, channel)]);
       return factor * bit_cast<float>(upper << 24);
     }
     float key(int token, int channel) const { return at(key_part, token, channel); }

@@ -91,7 +91,7 @@ struct hasty : over_values<numbers> {
   }
 };
 
-/// Two lanes write different values to one place.
+/// Two lanes write different values to one address.
 struct quarrelling : over_values<numbers> {
   template <class Lanes>
   TESSERA_FN void operator()(Lanes const& group, std::int64_t which, numbers& scratch) const {

@@ -27,19 +27,19 @@ struct other_options {
 };
 
 /// Takes a name, and nothing that is made of one.
-struct place {
-  place(char const* /*name*/) {}  // NOLINT(google-explicit-constructor): a conversion of its own
-  place(int, int) {}
+struct location {
+  location(char const* /*name*/) {}  // NOLINT(google-explicit-constructor): a conversion of its own
+  location(int, int) {}
 };
 
 enum class chosen { function, types, braces };
 
 template <class Executor, class T = int, class Label = int>
-chosen run(Executor const&, inputs<T, Label> const&, options const&, place const&) {
+chosen run(Executor const&, inputs<T, Label> const&, options const&, location const&) {
   return chosen::function;
 }
 template <class Executor, class In = anything, class Options = options, class... More>
-requires(!(MadeOrBraces<In, inputs> && IsFirst<options, Options> && IsFirst<place, More...>)) chosen
+requires(!(MadeOrBraces<In, inputs> && IsFirst<options, Options> && IsFirst<location, More...>)) chosen
     run(Executor const&, In const&, Options const&, More const&...) {
   return chosen::types;
 }
@@ -53,7 +53,7 @@ chosen run(anything, anything, options const&, anything) {
 static_assert(Made<inputs<float>, inputs> && Made<labelled, inputs> && !Made<options, inputs> && !Made<int, inputs>);
 static_assert(Made<inputs<float, long>, inputs, float> && !Made<inputs<float, long>, inputs, int>);
 static_assert(MadeOrBraces<anything, inputs> && !Made<anything, inputs> && !MadeOrBraces<options, inputs>);
-static_assert(IsFirst<place, char const*, int> && !IsFirst<place> && !IsFirst<place, int>);
+static_assert(IsFirst<location, char const*, int> && !IsFirst<location> && !IsFirst<location, int>);
 static_assert(!never<> && !never<int, float>);
 
 TEST_CASE("a function is called wherever it can be, and else what refuses", "[host]") {
@@ -65,7 +65,7 @@ TEST_CASE("a function is called wherever it can be, and else what refuses", "[ho
   labelled of_reals;
   std::string const name = "here";
 
-  CHECK(run(exec, of_numbers, chosen_options, place("here")) == chosen::function);
+  CHECK(run(exec, of_numbers, chosen_options, location("here")) == chosen::function);
   CHECK(run(exec, of_reals, {.is_fast = true}, "here") == chosen::function);
   CHECK(run(exec, of_reals, {}, {1, 2}) == chosen::function);
   CHECK(run(exec, {&number, 2}, {}, name.c_str()) == chosen::function);

@@ -49,7 +49,7 @@ struct spoiled_by_nan {
   }
 };
 
-struct without_place {
+struct without_coordinate {
   float operator()(float sum) const { return sum; }
 };
 struct without_number {
@@ -61,7 +61,7 @@ struct with_values : rectified {
 
 static_assert(SumMap<plain_sum> && SumMap<soft_capped> && SumMap<chained<scaled_sum, rectified>>);
 static_assert(SumMap<rectified> && SumMap<is_positive>);
-static_assert(!SumMap<without_place> && !SumMap<without_number> && !SumMap<with_values> && !SumMap<float>);
+static_assert(!SumMap<without_coordinate> && !SumMap<without_number> && !SumMap<with_values> && !SumMap<float>);
 
 }  // namespace
 
@@ -73,9 +73,10 @@ TEST_CASE("maps of sums of the library and a user's own keep the laws", "[host]"
 }
 
 TEST_CASE("a map that depends on earlier calls, or on where it lies, is caught", "[host]") {
-  CHECK(check_map_laws(counting{}, some_sums(), 4).mentions("the result depends on the sum and its place alone"));
-  CHECK(check_map_laws(spoiled_by_nan{}, some_sums(), 4).mentions("the result depends on the sum and its place alone"));
+  CHECK(check_map_laws(counting{}, some_sums(), 4).mentions("the result depends on the sum and its coordinate alone"));
+  CHECK(check_map_laws(spoiled_by_nan{}, some_sums(), 4)
+            .mentions("the result depends on the sum and its coordinate alone"));
   auto const moved = check_map_laws(self_aware{}, some_sums(), 4);
   CHECK(moved.mentions("a copy of the bytes is the same map"));
-  CHECK_FALSE(moved.mentions("the result depends on the sum and its place alone"));
+  CHECK_FALSE(moved.mentions("the result depends on the sum and its coordinate alone"));
 }

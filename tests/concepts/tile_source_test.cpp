@@ -12,7 +12,7 @@ using tessera::testing::check_laws;
 
 namespace tile_source_test {
 
-/// A user's own TileSource: nothing is stored, an element is a function of its place.
+/// A user's own TileSource: nothing is stored, an element is a function of its coordinate.
 struct multiplication_table {
   using value_type = float;
   std::int64_t size;
@@ -46,7 +46,7 @@ struct leaving_the_edge : multiplication_table {
   }
 };
 
-/// Shows the place in the tile instead of the place in the source.
+/// Shows the coordinate in the tile instead of that in the source.
 struct forgetting_the_origin : multiplication_table {
   template <class Group, class Tile>
   void load(Group const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {

@@ -48,7 +48,7 @@ TEST_CASE("the iSCSI standard's test vectors come out", "[host][crc32c]") {
   CHECK(tessera::crc32c(bytes.data(), bytes.size()) == 0x46dd794eU);
 }
 
-TEST_CASE("bytes and tables take a state to the same place", "[host][crc32c]") {
+TEST_CASE("bytes and tables take a state to the same one", "[host][crc32c]") {
   constexpr tessera::crc32c_table<4> table;
   auto const bytes = random_bytes(64);
   std::uint32_t by_byte = ~0U;

@@ -27,11 +27,11 @@ void check_values() {
     std::vector<Byte> bytes(size + 16, static_cast<Byte>(0x5a));
     std::size_t const at = 1 + i % 8;
     store_little_endian(bytes.data() + at, values[i]);
-    for (std::size_t place = 0; place < bytes.size(); ++place) {
-      bool const is_of_value = place >= at && place < at + size;
+    for (std::size_t index = 0; index < bytes.size(); ++index) {
+      bool const is_of_value = index >= at && index < at + size;
       std::uint64_t const expected =
-          is_of_value ? (std::uint64_t{values[i]} / (std::uint64_t{1} << 8 * (place - at))) % 256 : 0x5a;
-      REQUIRE(static_cast<std::uint8_t>(bytes[place]) == expected);
+          is_of_value ? (std::uint64_t{values[i]} / (std::uint64_t{1} << 8 * (index - at))) % 256 : 0x5a;
+      REQUIRE(static_cast<std::uint8_t>(bytes[index]) == expected);
     }
     REQUIRE(load_little_endian<Unsigned>(bytes.data() + at) == values[i]);
   }

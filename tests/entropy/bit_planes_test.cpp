@@ -17,9 +17,9 @@ struct planes_check {
   static constexpr int row_weights = bit_plane::lanes * layout.weights_per_lane;
   static constexpr std::uint32_t mask = (1u << layout.bits) - 1;
 
-  /// Calls use(row, lane, weight, i) for each place of a block, i counting them.
+  /// Calls use(row, lane, weight, i) for each position of a block, i counting them.
   template <class Use>
-  static void for_each_place(std::int64_t weights, Use&& use) {
+  static void for_each_position(std::int64_t weights, Use&& use) {
     std::uint64_t i = 0;
     for (std::int64_t row = 0; row < weights / row_weights; ++row) {
       for (int lane = 0; lane < bit_plane::lanes; ++lane) {
@@ -36,11 +36,11 @@ struct planes_check {
 
   static void round_trip(std::int64_t weights) {
     std::vector<std::uint8_t> bytes(static_cast<std::size_t>(layout.bytes(weights)));
-    for_each_place(weights, [&](std::int64_t row, int lane, int weight, std::uint64_t i) {
+    for_each_position(weights, [&](std::int64_t row, int lane, int weight, std::uint64_t i) {
       store_planes<layout>(bytes.data(), weights, row, lane, weight, number(i));
     });
     int wrong = 0;
-    for_each_place(weights, [&](std::int64_t row, int lane, int weight, std::uint64_t i) {
+    for_each_position(weights, [&](std::int64_t row, int lane, int weight, std::uint64_t i) {
       wrong += load_planes<layout>(bytes.data(), weights, row, lane, weight) == number(i) ? 0 : 1;
     });
     CHECK(wrong == 0);
@@ -50,7 +50,7 @@ struct planes_check {
   static void partition(std::int64_t weights) {
     std::vector<int> owners(static_cast<std::size_t>(8 * layout.bytes(weights)));
     bool inside = true;
-    for_each_place(weights, [&](std::int64_t row, int lane, int weight, std::uint64_t) {
+    for_each_position(weights, [&](std::int64_t row, int lane, int weight, std::uint64_t) {
       for (int i = 0; i < layout.count(); ++i) {
         bit_plane const plane = layout.plane(i);
         std::int64_t const first = 8 * layout.offset(i, weights) + plane.bit_offset(row, lane, weight);

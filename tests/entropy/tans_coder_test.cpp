@@ -100,22 +100,23 @@ TEST_CASE("the tabled coder keeps the laws for symbols that were not fitted", "[
   CHECK(testing::check_laws<tans_coder>(model, {3, 200, 201}).text() == "");
 }
 
-TEST_CASE("every symbol takes a place to one from which the symbol and the place come back", "[host]") {
+TEST_CASE("every symbol takes a position to one from which the symbol and the position come back", "[host]") {
   tables const of(bell(3.0));
   int wrong = 0;
   for (std::uint32_t symbol = 0; symbol < 256; ++symbol) {
-    for (std::uint32_t place = 0; place < tans_coder::places && of.model.frequency[symbol] > 0; ++place) {
-      std::uint32_t state = place;
+    for (std::uint32_t position = 0; position < tans_coder::table_size && of.model.frequency[symbol] > 0; ++position) {
+      std::uint32_t state = position;
       bool const spilled = tans_coder::push(state, static_cast<std::uint8_t>(symbol), *of.encode).occurred;
       tans_coder::decode_state reader(state);
-      bool const same = tans_coder::pop(reader, *of.decode) == symbol && reader.place == place && reader.count == 0;
+      bool const same =
+          tans_coder::pop(reader, *of.decode) == symbol && reader.position == position && reader.count == 0;
       wrong += same && !spilled && !tans_coder::wants_word(reader) ? 0 : 1;
     }
   }
   CHECK(wrong == 0);
 }
 
-TEST_CASE("a symbol has as many places as its frequency says, and they ascend", "[host]") {
+TEST_CASE("a symbol has as many positions as its frequency says, and they ascend", "[host]") {
   tables const of(bell(3.0));
   std::vector<std::uint32_t> found(256);
   for (std::uint32_t entry : of.decode->entry) {

@@ -36,7 +36,7 @@ std::string refusal(Call const& call) {
 
 }  // namespace
 
-TEST_CASE("a file is read from any place", "[host]") {
+TEST_CASE("a file is read from any offset", "[host]") {
   scratch_folder const folder;
   std::ofstream(folder / "in") << "0123456789";
   input_file const file(folder / "in");

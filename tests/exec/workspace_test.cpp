@@ -71,7 +71,7 @@ TEST_CASE("a plan describes itself as a table", "[host]") {
         "  total                         768 bytes\n");
 }
 
-TEST_CASE("a plan of sizes alone gives the same places and keeps no names", "[host]") {
+TEST_CASE("a plan of sizes alone gives the same offsets and keeps no names", "[host]") {
   workspace_plan plan("test.run");
   workspace_plan sizes("test.run", workspace_plan::record::sizes);
   for (std::int64_t const count : {3, 0, 40, 256, 257}) {

@@ -28,7 +28,7 @@ struct constant_heads {
 
 }  // namespace
 
-TEST_CASE("a head that is read as it is stored gives the element of each place", "[host]") {
+TEST_CASE("a head that is read as it is stored gives the element of each coordinate", "[host]") {
   STATIC_REQUIRE(std::is_trivially_copyable_v<as_stored>);
   STATIC_REQUIRE(std::is_empty_v<as_stored>);
   CHECK(as_stored{}(numbered_heads{}, 1, 2, 3, 4) == 1234.0F);

@@ -24,7 +24,7 @@ struct rectified {
   float operator()(float sum, std::int64_t, std::int64_t) const { return sum > 0 ? sum : 0; }
 };
 
-/// Writes the place into the sum: its digits show what came first.
+/// Writes the coordinate into the sum: its digits show what came first.
 struct with_digits {
   float base;
   float operator()(float sum, std::int64_t row, std::int64_t column) const {
@@ -49,7 +49,7 @@ TEST_CASE("chained maps are applied in the order in which they stand", "[host]")
   CHECK(testing::check_map_laws(chained<scaled_sum, rectified>{{0.5F}, {}}, some_sums(), 4).text() == "");
 }
 
-TEST_CASE("three maps in a row, whichever two are chained first, are given the same place", "[host]") {
+TEST_CASE("three maps in a row, whichever two are chained first, are given the same coordinate", "[host]") {
   chained<chained<with_digits, with_digits>, scaled_sum> const from_left{{{100.0F}, {1000.0F}}, {2.0F}};
   chained<with_digits, chained<with_digits, scaled_sum>> const from_right{{100.0F}, {{1000.0F}, {2.0F}}};
   CHECK(from_left(7.0F, 1, 2) == 1424024.0F);  // 2 * (1000 * (100 * 7 + 12) + 12)

@@ -103,7 +103,7 @@ TEST_CASE("rows narrower than the rank are refused with both numbers", "[host]")
                     "low_rank_projector.fit: rank is 4 but rows have 3 columns");
 }
 
-TEST_CASE("a row that is not finite is refused with its place", "[host]") {
+TEST_CASE("a row that is not finite is refused with its index", "[host]") {
   std::vector<float> const rows{1, 2, 3, INFINITY};
   CHECK_THROWS_WITH(low_rank_projector<1>{}.fit(rows.data(), 2, 2), contains("row 1, column 1 is inf"));
 }

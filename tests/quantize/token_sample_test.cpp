@@ -19,22 +19,22 @@ static_assert(every_16.step(2047) == 2 && every_16.step(4096) == 8 && every_16.s
 static_assert(every_16.step(8192) == 16 && every_16.step(std::int64_t{1} << 40) == 16);
 static_assert(token_sample{}.step(1 << 20) == 1 && token_sample{}.count(77) == 77 && token_sample{}.most(5000) == 5000);
 
-TEST_CASE("a sample has one token of each step, of every place of a step as many", "[host]") {
+TEST_CASE("a sample has one token of each step, of every remainder of a step as many", "[host]") {
   for (std::int64_t const length : {1, 1023, 1024, 1025, 2047, 2500, 4096, 8191, 8192, 10007}) {
     std::int64_t const step = every_16.step(length);
     std::int64_t const count = every_16.count(length);
     CAPTURE(length, step, count);
     CHECK(count >= (length < 1024 ? length : 512));
-    std::vector<std::int64_t> places(static_cast<std::size_t>(step));
+    std::vector<std::int64_t> counts(static_cast<std::size_t>(step));
     bool is_one_of_each = true;
     for (std::int64_t i = 0; i < count; ++i) {
       std::int64_t const token = token_sample::token(i, step);
       is_one_of_each = is_one_of_each && token / step == i && token < length;
-      ++places[static_cast<std::size_t>(token % step)];
+      ++counts[static_cast<std::size_t>(token % step)];
     }
     CHECK(is_one_of_each);
     bool is_even = true;
-    for (std::int64_t const met : places) {
+    for (std::int64_t const met : counts) {
       is_even = is_even && (met == count / step || met == count / step + 1);
     }
     CHECK(is_even);

@@ -61,7 +61,7 @@ TEST_CASE("a loss adds a log-sum-exp to a reducer that has none", "[host]") {
   auto state = reducer.identity();
   double exponentials = 0;
   for (float const logit : {0.5F, -2.0F, 3.0F}) {
-    push_placed(reducer, state, placed_value<float>{logit, 0});
+    push_indexed(reducer, state, indexed_value<float>{logit, 0});
     exponentials += std::exp(static_cast<double>(logit));
   }
   CHECK(lse{}.value(state_of<lse>(reducer, state)) == Approx(std::log(exponentials)).epsilon(1e-6));

@@ -45,7 +45,7 @@ struct pair_of_results {
   double mean;
 };
 
-/// Pieces of `length` scores; the value of a score is its place.
+/// Pieces of `length` scores; the value of a score is its index.
 template <class T>
 pair_of_results in_pieces(std::vector<float> const& row, std::size_t length, T* greatest_factor = nullptr) {
   online_softmax<T> const softmax;

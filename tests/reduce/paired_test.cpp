@@ -21,10 +21,10 @@ TEST_CASE("a pair of reducers gives what each gives alone, however deep it is ne
   for (int i = 0; i < 9; ++i) {
     float const value = i == 4 ? 3.0F : 0.5F * static_cast<float>(i % 3);
     both.push(i < 5 ? state : other, {value, i});
-    push_placed(lse{}, alone, placed_value<float>{value, i});
+    push_indexed(lse{}, alone, indexed_value<float>{value, i});
   }
   both.merge(state, other);
-  CHECK(state_of<best>(both, state).place == 4);
+  CHECK(state_of<best>(both, state).index == 4);
   CHECK(&state_of<pair>(both, state) == &state);
   CHECK(state_of<sum>(both, state) == 7.0F);
   CHECK(lse{}.value(state_of<lse>(both, state)) == Approx(lse{}.value(alone)));

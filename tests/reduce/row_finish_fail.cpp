@@ -10,11 +10,11 @@ using loss = tessera::exact_cross_entropy_of<float, tessera::arg_max_reducer<flo
 struct keep_best {
   tessera::array_view<float> best;
 #if defined(TESSERA_FAIL)
-  void operator()(std::int64_t token, tessera::placed_value<float> const& state) const {
+  void operator()(std::int64_t token, tessera::indexed_value<float> const& state) const {
     best[token] = state.value;
   }
 #else
-  void operator()(std::int64_t, std::int64_t token, tessera::placed_value<float> const& state) const {
+  void operator()(std::int64_t, std::int64_t token, tessera::indexed_value<float> const& state) const {
     best[token] = state.value;
   }
 #endif

@@ -28,7 +28,7 @@ static_assert(known_at_compile_time());
 
 }  // namespace
 
-TEST_CASE("the best scores are taken, in the order of their places", "[host]") {
+TEST_CASE("the best scores are taken, in the order of their indices", "[host]") {
   for (std::size_t count : {1U, 2U, 7U, 64U, 1000U}) {
     std::vector<float> scores;
     for (std::uint64_t i = 0; i < count; ++i) {

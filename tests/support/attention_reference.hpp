@@ -231,7 +231,7 @@ inline attention_error error_of(std::vector<double> const& found, std::vector<do
           std::sqrt(squares / static_cast<double>(expected.size()))};
 }
 
-/// The largest difference; infinities and NaNs must be in the same places.
+/// The largest difference; infinities and NaNs must be at the same indices.
 inline double farthest(std::vector<double> const& found, std::vector<double> const& expected) {
   double most = found.size() == expected.size() ? 0.0 : std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < std::min(found.size(), expected.size()); ++i) {

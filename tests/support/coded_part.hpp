@@ -124,8 +124,8 @@ std::vector<float> coded_by_groups(Q const& quantizer, layer_pair<T> const& data
   std::int64_t const stride = are_keys ? data.channels : 1;
   for (std::int64_t head = 0; head < data.heads; ++head) {
     for (std::int64_t i = 0; i < sealed * data.channels; ++i) {
-      std::int64_t const place = are_keys ? i / data.channels : i % data.channels;
-      if (place % group != 0) {
+      std::int64_t const index = are_keys ? i / data.channels : i % data.channels;
+      if (index % group != 0) {
         continue;  // not the first of its group
       }
       std::vector<float> values;

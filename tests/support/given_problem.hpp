@@ -9,10 +9,10 @@
 
 namespace tessera_test {
 
-/// Lists for two steps of two key heads with four places each, and what a step says of them.
+/// Lists for two steps of two key heads with four entries each, and what a step says of them.
 struct given_lists {
   std::vector<std::int32_t> chunks;
-  std::vector<std::int32_t> counts;  ///< empty: all places count
+  std::vector<std::int32_t> counts;  ///< empty: all entries count
   std::string said;                  ///< part of the message; empty: there is no fault
   std::vector<bool> is_taken;        ///< whether each step is taken
 };

@@ -25,7 +25,7 @@ using cache_list = std::vector<std::int32_t> cache_lists::*;
 struct hostile_list {
   cache_operation operation;
   cache_list list;
-  std::size_t place;
+  std::size_t index;
   std::int32_t value;
   status_code expected;
 };
@@ -37,23 +37,23 @@ inline std::vector<hostile_list> hostile_lists() {
   for (auto const operation : {cache_operation::append, cache_operation::write, cache_operation::seal,
                                cache_operation::attend, cache_operation::restore}) {
     bool const reads = operation == cache_operation::attend || operation == cache_operation::restore;
-    bool const brings = operation == cache_operation::append || operation == cache_operation::write;
-    auto const add = [&](auto list, std::size_t place, std::vector<std::int32_t> const& values, status_code expected) {
+    bool const appends = operation == cache_operation::append || operation == cache_operation::write;
+    auto const add = [&](auto list, std::size_t index, std::vector<std::int32_t> const& values, status_code expected) {
       for (std::int32_t const value : values) {
-        all.push_back({operation, list, place, value, expected});
+        all.push_back({operation, list, index, value, expected});
       }
     };
     add(&cache_lists::slots, 1, {-1, 3, least, most}, status_code::bad_slot);
     add(&cache_lists::lengths, 1, {-1, 641, least, most}, status_code::bad_length);
     add(&cache_lists::pages, 1, {-1, 5, least, most}, status_code::bad_page_count);
-    if (brings) {  // calls that only read may read fewer tokens than there are
+    if (appends) {  // calls that only read may read fewer tokens than there are
       add(&cache_lists::pages, 1, {4}, status_code::bad_page_count);
     }
     add(&cache_lists::pages, 1, {0}, status_code::full_tail);
     if (operation != cache_operation::write) {  // write has no pages
       add(&cache_lists::blocks, reads ? 5 : 6, {-1, 12, least, most}, status_code::bad_block);
     }
-    if (brings) {
+    if (appends) {
       add(&cache_lists::fresh, 1, {-1, 61, least, most}, status_code::bad_new_tokens);
       add(&cache_lists::lengths, 1, {59}, status_code::bad_new_tokens);
     }
@@ -135,7 +135,7 @@ void check_hostile_lists(Executor const& exec, std::int64_t channels) {
   std::vector<std::byte> state_before;
   cache_operation known_operation = cache_operation::append;
   for (hostile_list const& one : hostile_lists()) {
-    CAPTURE(channels, static_cast<int>(one.operation), one.place, one.value, describe(one.expected));
+    CAPTURE(channels, static_cast<int>(one.operation), one.index, one.value, describe(one.expected));
     if (!known || one.operation != known_operation) {
       known.emplace(exec, tokens, one.operation);
       known_operation = one.operation;
@@ -146,7 +146,7 @@ void check_hostile_lists(Executor const& exec, std::int64_t channels) {
     hostile_problem<Executor> spoiled(exec, tokens, one.operation);
     bool const began_alike = state_before == spoiled.cache.state(true);
     REQUIRE(began_alike);
-    (spoiled.lists.*one.list)[one.place] = one.value;
+    (spoiled.lists.*one.list)[one.index] = one.value;
     std::string const words = spoiled.run(tokens, one.operation, spoiled.lists);
     char const* const calls[] = {"append", "write", "seal", "attend", "restore"};
     bool const is_tail = one.expected == status_code::full_tail;  // it may have as many tokens as follow from its pages

@@ -95,7 +95,7 @@ int heads_that_read(needle_problem const& p, std::vector<double> const& frequenc
   auto const chunk = static_cast<std::int32_t>((p.first + p.length / 2) / cache.plan().extents.chunk);
   int found = 0;
   for (std::int64_t head = 0; head < p.heads.key_heads; ++head) {
-    bool is_read = cache.memory().places(chunk, head) == static_cast<std::int16_t>(tessera::chunk_place::exact);
+    bool is_read = cache.memory().chunk_slots(chunk, head) == static_cast<std::int16_t>(tessera::chunk_slot::exact);
     for (std::int64_t rank = 0; rank < step.selected_counts(0, head); ++rank) {
       is_read = is_read || step.selected(0, head, rank) == chunk;
     }

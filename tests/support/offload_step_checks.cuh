@@ -49,7 +49,7 @@ double score_error(Problem const& p) {
   return most;
 }
 
-/// The largest difference of two lists, relative to the largest magnitude of the first; 0 for NaNs in the same places.
+/// The largest difference of two lists, relative to the largest magnitude of the first; 0 for NaNs at the same indices.
 template <class U>
 double list_error(U const* expected, U const* found, std::int64_t count) {
   double most = 0;
@@ -116,7 +116,7 @@ void check_step(step_setup const& setup) {
 
   p.run([&](blocks const& b) { return tessera::select_chunks<T, S>{n, b.cache.memory, b.step, b.cache.selector}; });
   CHECK(p.differing() == -1);
-  p.run([&](blocks const& b) { return tessera::place_chunks<T, E>{n, b.cache.memory, b.step, true}; });
+  p.run([&](blocks const& b) { return tessera::assign_slots<T, E>{n, b.cache.memory, b.step, true}; });
   CHECK(p.differing() == -1);
   for (bool const crosses_bus : {true, false}) {
     p.run([&](blocks const& b) {

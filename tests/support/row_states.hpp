@@ -20,16 +20,16 @@
 
 namespace tessera_test {
 
-/// A user's own reducer: the four largest values and their places, the first of equal ones first, the number of values,
-/// and how many were below -1/32. It knows nothing of rows; the four largest are no NaNs. With a log-sum-exp it has 48
-/// bytes of state.
+/// A user's own reducer: the four largest values and their indices, the first of equal ones first, the number of
+/// values, and how many were below -1/32. It knows nothing of rows; the four largest are no NaNs. With a log-sum-exp it
+/// has 48 bytes of state.
 struct top_four {
   struct state_type {
-    tessera::placed_value<float> best[4];
+    tessera::indexed_value<float> best[4];
     std::int32_t count;
     std::int32_t below;
   };
-  using input_type = tessera::placed_value<float>;
+  using input_type = tessera::indexed_value<float>;
 
   TESSERA_FN constexpr state_type identity() const {
     constexpr input_type none{-tessera::infinity, -1};
@@ -59,7 +59,7 @@ struct top_four {
     }
   }
   TESSERA_FN static constexpr bool comes_before(input_type const& a, input_type const& b) {
-    bool const is_earlier = static_cast<std::uint32_t>(a.place) < static_cast<std::uint32_t>(b.place);
+    bool const is_earlier = static_cast<std::uint32_t>(a.index) < static_cast<std::uint32_t>(b.index);
     return a.value > b.value || (a.value == b.value && is_earlier);
   }
 };
@@ -71,12 +71,12 @@ struct many_sums {
   struct state_type {
     float sums[Words];
   };
-  using input_type = tessera::placed_value<float>;
+  using input_type = tessera::indexed_value<float>;
 
   TESSERA_FN constexpr state_type identity() const { return {}; }
   TESSERA_FN constexpr void push(state_type& state, input_type value) const {
     for (int i = 0; i < Words; ++i) {
-      state.sums[i] += value.place % Words >= i ? 1.0F : 0.5F;
+      state.sums[i] += value.index % Words >= i ? 1.0F : 0.5F;
     }
   }
   TESSERA_FN constexpr void merge(state_type& into, state_type const& other) const {
@@ -122,7 +122,7 @@ typename R::state_type pushed(std::vector<float> const& row, float scale) {
   R const reducer;
   auto state = reducer.identity();
   for (std::size_t i = 0; i < row.size(); ++i) {
-    push_placed(reducer, state, tessera::placed_value<float>{row[i] * scale, static_cast<std::int32_t>(i)});
+    push_indexed(reducer, state, tessera::indexed_value<float>{row[i] * scale, static_cast<std::int32_t>(i)});
   }
   return state;
 }
@@ -152,10 +152,10 @@ std::string difference_of(typename R::state_type const& found, typename R::state
   } else if constexpr (std::is_same_v<R, tessera::sum_reducer<float>>) {
     return difference_of_values("sum", found, expected, 2e-5F * slack);
   } else if constexpr (std::is_same_v<R, tessera::arg_max_reducer<float>>) {
-    std::string const place = found.place == expected.place ? ""
-                                                            : "place " + std::to_string(found.place) + " and not " +
-                                                                  std::to_string(expected.place);
-    return place.empty() ? difference_of_values("largest", found.value, expected.value, 1e-6F * slack) : place;
+    std::string const index = found.index == expected.index ? ""
+                                                            : "index " + std::to_string(found.index) + " and not " +
+                                                                  std::to_string(expected.index);
+    return index.empty() ? difference_of_values("largest", found.value, expected.value, 1e-6F * slack) : index;
   } else if constexpr (std::is_same_v<R, top_four>) {
     for (int i = 0; i < 4; ++i) {
       std::string const text = difference_of<tessera::arg_max_reducer<float>>(found.best[i], expected.best[i], slack);

@@ -95,8 +95,8 @@ class selector_check {
       std::int64_t const chunks = before.sequences[at].chunks;
       auto const attended = [&](std::int64_t head, std::int64_t token) {
         bool is_read = token / 8 >= chunks;
-        for (std::int64_t place = 0; place < n.exact(); ++place) {
-          is_read = is_read || before.exact_ids(at, head, place) == token / 8;
+        for (std::int64_t index = 0; index < n.exact(); ++index) {
+          is_read = is_read || before.exact_ids(at, head, index) == token / 8;
         }
         for (std::int64_t rank = 0; rank < n.budget; ++rank) {
           is_read = is_read || p_.found->step.selected(at, head, rank) == token / 8;

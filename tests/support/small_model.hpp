@@ -68,13 +68,13 @@ struct small_model {
     auto const plan = cache.plan_append(exec, {count, tokens});
     buffer<std::byte> memory(exec, plan.bytes());
     workspace const space(plan, memory);
-    cache_tokens const brings{tokens, each};
+    cache_tokens const added{tokens, each};
     for (int part = 0; part < cache.parts(); ++part) {
       auto inputs = model[as_size(part)].inputs(first, tokens);
       for (head_view<bfloat16 const>* of : {&inputs.keys[0], &inputs.keys[1], &inputs.values[0], &inputs.values[1]}) {
         *of = of->slice(0, 0, count);
       }
-      cache.append(exec, part, inputs, sequences(), brings, space);
+      cache.append(exec, part, inputs, sequences(), added, space);
     }
     cache.advance(exec, sequences(), pages, tokens);
   }

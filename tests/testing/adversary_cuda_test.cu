@@ -40,17 +40,17 @@ struct keep_positive {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
-    per_lane<int, Group> place;
+    per_lane<int, Group> position;
     for (int lane : group) {
       scratch.kept[lane] = 0;
-      place[lane] = numbers[which * lanes + lane] > 0 ? 1 : 0;
+      position[lane] = numbers[which * lanes + lane] > 0 ? 1 : 0;
     }
     group.sync();
-    int const count = exclusive_sum(group, place);
+    int const count = exclusive_sum(group, position);
     for (int lane : group) {
       int const number = numbers[which * lanes + lane];
       if (number > 0) {
-        scratch.kept[place[lane]] = number;
+        scratch.kept[position[lane]] = number;
       }
     }
     group.sync();

@@ -186,7 +186,7 @@ TEST_CASE("collectives agree with the serial group", "[host]") {
   CHECK(expected == std::vector<std::int64_t>{10416, 961, 0, 9, 0xaaaaaaaa, 1, 0, 5, 10416, 5});
 }
 
-TEST_CASE("two lanes that write different values to one place break a rule", "[host]") {
+TEST_CASE("two lanes that write different values to one address break a rule", "[host]") {
   CHECK_THROWS_AS(run_alone([](auto const& group, auto& scratch) {
                     for (int lane : group) {
                       scratch.values[lane / 2] = lane;

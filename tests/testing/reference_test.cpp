@@ -25,7 +25,7 @@ TEST_CASE("the reference angle is exact at both ends", "[host]") {
   CHECK(reference_angle({1, 0}, {1, 1e-9}) == Approx(1e-9));
 }
 
-TEST_CASE("the reference selection prefers earlier places", "[host]") {
+TEST_CASE("the reference selection prefers earlier indices", "[host]") {
   CHECK(reference_top_k({1, 3, 3, 2}, 2) == std::vector<std::int64_t>{1, 2});
   CHECK(reference_top_k({1, 1, 1}, 1) == std::vector<std::int64_t>{0});
 }

@@ -22,8 +22,8 @@ TEST_CASE("a dense schedule has every tile over the whole depth, in the order of
 
 TEST_CASE("a listed schedule has the work items and k-tiles of its lists", "[host]") {
   std::vector<std::int32_t> const list{4, 7, 9};
-  std::vector<gemm_work_item> const works{{1, 2, 1, 2}, {0, 0, 0, 1}, {5, 5, 0, 0}};
-  listed_schedule const schedule{works.data(), 3, list.data()};
+  std::vector<gemm_work_item> const work_items{{1, 2, 1, 2}, {0, 0, 0, 1}, {5, 5, 0, 0}};
+  listed_schedule const schedule{work_items.data(), 3, list.data()};
   CHECK(schedule.count() == 3);
   CHECK(schedule.at(0).column == 2);
   CHECK(schedule.k_tile(schedule.at(0).first + 1) == 9);

@@ -14,11 +14,11 @@ namespace {
 
 struct visits {
   std::vector<int> of_tile;
-  std::vector<int> of_split;  ///< how often a row's share is opened in some places
+  std::vector<int> of_split;  ///< how often a split of a row is opened
   std::int64_t wrong = 0;
 };
 
-/// What one worker does: it opens a share, walks it and closes it before the next.
+/// What one worker does: it opens a split, walks it and closes it before the next.
 void walk(row_schedule const& schedule, std::int32_t worker, visits& seen) {
   row_split before{};
   bool is_open = false;
@@ -33,8 +33,8 @@ void walk(row_schedule const& schedule, std::int32_t worker, visits& seen) {
                            work.column < schedule.columns && part.split < schedule.states();
     seen.wrong += is_inside && work.row == part.row ? 0 : 1;
     seen.wrong += (part.before == 0) == !is_open ? 0 : 1;
-    seen.wrong += is_open && (part.row != before.row || part.split != before.split || part.place <= before.place ||
-                              part.before != before.before + 1)
+    seen.wrong += is_open && (part.row != before.row || part.split != before.split ||
+                              part.position <= before.position || part.before != before.before + 1)
                       ? 1
                       : 0;
     is_open = !part.is_last;
@@ -54,7 +54,7 @@ void check_schedule(std::int32_t rows, std::int32_t columns, std::int32_t worker
   visits seen;
   seen.of_tile.resize(static_cast<std::size_t>(rows * columns));
   for (row_schedule const& part :
-       {whole.of_places(0, std::min(cut, columns)), whole.of_places(std::min(cut, columns), columns)}) {
+       {whole.of_positions(0, std::min(cut, columns)), whole.of_positions(std::min(cut, columns), columns)}) {
     CHECK((part.workers <= workers && part.states() <= std::max(most_states, 1)));
     seen.of_split.assign(static_cast<std::size_t>(rows * part.states()), 0);
     for (std::int32_t worker = 0; worker < part.workers; ++worker) {

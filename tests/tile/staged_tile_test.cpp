@@ -12,7 +12,7 @@ using namespace tessera;
 
 namespace {
 
-/// Marks each element through its place and reads it back from memory and by chunks.
+/// Marks each element through its coordinate and reads it back from memory and by chunks.
 template <class T, int Rows, int Columns>
 void check_staged_tile() {
   using tile_type = staged_tile<T, Rows, Columns>;
@@ -60,7 +60,7 @@ int banks_of_eight_rows() {
 
 }  // namespace
 
-TEST_CASE("a staged tile keeps each element at its place and 16 bytes more in each row", "[host]") {
+TEST_CASE("a staged tile keeps each element at its coordinate and 16 bytes more in each row", "[host]") {
   check_staged_tile<float, 1, 4>();
   check_staged_tile<float, 9, 16>();
   check_staged_tile<std::int32_t, 64, 32>();

@@ -32,7 +32,7 @@ TEST_CASE("an order visits each tile once, whatever the extents and the band", "
   }
 }
 
-TEST_CASE("a band ends beside the place where the next begins", "[host]") {
+TEST_CASE("a band ends beside the tile where the next begins", "[host]") {
   tile_order const order{16, 4, 8};
   CHECK(order.at(31).column == 3);
   CHECK(order.at(32).column == 3);

@@ -7,15 +7,15 @@
 
 using namespace tessera;
 
-TEST_CASE("places of a triangle come row after row, each once, and know their number", "[host]") {
+TEST_CASE("tiles of a triangle come row after row, each once, and know their index", "[host]") {
   for (std::int64_t const rows : {1, 2, 3, 8, 33}) {
     CAPTURE(rows);
     std::int64_t index = 0;
     for (std::int64_t row = 0; row < rows; ++row) {
       for (std::int64_t column = row; column < rows; ++column) {
-        triangle_place const place = place_in_triangle(index, rows);
-        CHECK(place.row == row);
-        CHECK(place.column == column);
+        triangle_coordinate const tile = coordinate_in_triangle(index, rows);
+        CHECK(tile.row == row);
+        CHECK(tile.column == column);
         CHECK(index_in_triangle(row, column, rows) == index);
         ++index;
       }

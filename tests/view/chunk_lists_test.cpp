@@ -20,7 +20,7 @@ std::vector<std::int32_t> numbers(std::int32_t count) {
 
 }  // namespace
 
-TEST_CASE("all places of a list of chunks count unless their number is given", "[host]") {
+TEST_CASE("all entries of a list of chunks count unless their number is given", "[host]") {
   auto const chunks = numbers(4 * 2 * 3);
   std::vector<std::int32_t> const counts{0, 1, 2, 3, -1, 4, 2, 0};
   chunk_lists const whole{{chunks.data(), {4, 2, 3}}};

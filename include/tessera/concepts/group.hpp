@@ -7,7 +7,7 @@
 /// Laws:
 ///   1. A loop over the group visits 0 to size - 1, each once, in an order that is not specified.
 ///   2. What one lane writes to scratch, another may read only after a sync; two lanes write different values to one
-///      place only with a sync between, or by atomic_add().
+///      address only with a sync between, or by atomic_add().
 ///   3. sync() and the collectives stand outside of loops over lanes, and all lanes reach them.
 ///   4. Collectives (free functions: reduce, sum, maximum, minimum, exclusive_sum, broadcast, any, all, ballot,
 ///      count_below) give every lane the same bits on every executor; tile/per_lane.hpp documents the order of sums.

@@ -87,9 +87,9 @@ struct bit_planes {
 
 namespace detail {
 
-/// The place of plane Index's bits of a number, which is at a place of a block of `weights` values.
+/// Where plane Index's bits of the number at a position are, in a block of `weights` values.
 template <bit_planes Layout, int Index>
-struct plane_place {
+struct plane_position {
   static constexpr int width = Layout.plane(Index).width;
   static constexpr int shift = Layout.shift(Index);
   static constexpr std::uint32_t mask = (1u << width) - 1;
@@ -97,7 +97,7 @@ struct plane_place {
   std::int64_t byte;
   int bit;  ///< counted within the byte
 
-  TESSERA_FN constexpr plane_place(std::int64_t weights, std::int64_t row, int lane, int weight) {
+  TESSERA_FN constexpr plane_position(std::int64_t weights, std::int64_t row, int lane, int weight) {
     constexpr bit_plane plane = Layout.plane(Index);
     std::int64_t const offset = plane.bit_offset(row, lane, weight);
     byte = Layout.offset(Index, weights) + offset / 8;
@@ -107,34 +107,34 @@ struct plane_place {
 
 }  // namespace detail
 
-/// Reads the number at a place of a block's planes, from plane First on. planes: the first byte of the block's planes.
+/// Reads the number at a position of a block, from plane First on. planes: the first byte of the block's planes.
 template <bit_planes Layout, int First = 0>
 TESSERA_FN constexpr std::uint32_t load_planes(std::uint8_t const* planes, std::int64_t weights, std::int64_t row,
                                                int lane, int weight) {
   if constexpr (First == Layout.count()) {
     return 0;
   } else {
-    using place = detail::plane_place<Layout, First>;
-    place const at(weights, row, lane, weight);
+    using position = detail::plane_position<Layout, First>;
+    position const at(weights, row, lane, weight);
     std::uint32_t piece = planes[at.byte];
-    if constexpr (place::width == 16) {
+    if constexpr (position::width == 16) {
       piece |= static_cast<std::uint32_t>(planes[at.byte + 1]) << 8;
     }
-    piece = (piece >> at.bit) & place::mask;
-    return (piece << place::shift) | load_planes<Layout, First + 1>(planes, weights, row, lane, weight);
+    piece = (piece >> at.bit) & position::mask;
+    return (piece << position::shift) | load_planes<Layout, First + 1>(planes, weights, row, lane, weight);
   }
 }
 
-/// Writes the number at a place of a block's planes, which must be zero there before.
+/// Writes the number at a position of a block to its planes, which must be zero there before.
 template <bit_planes Layout, int First = 0>
 TESSERA_FN constexpr void store_planes(std::uint8_t* planes, std::int64_t weights, std::int64_t row, int lane,
                                        int weight, std::uint32_t value) {
   if constexpr (First < Layout.count()) {
-    using place = detail::plane_place<Layout, First>;
-    place const at(weights, row, lane, weight);
-    std::uint32_t const piece = (value >> place::shift) & place::mask;
+    using position = detail::plane_position<Layout, First>;
+    position const at(weights, row, lane, weight);
+    std::uint32_t const piece = (value >> position::shift) & position::mask;
     planes[at.byte] = static_cast<std::uint8_t>(planes[at.byte] | (piece << at.bit));
-    if constexpr (place::width == 16) {
+    if constexpr (position::width == 16) {
       planes[at.byte + 1] = static_cast<std::uint8_t>(planes[at.byte + 1] | (piece >> 8));
     }
     store_planes<Layout, First + 1>(planes, weights, row, lane, weight, value);

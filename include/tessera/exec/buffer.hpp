@@ -93,11 +93,11 @@ class buffer {
   // Members for buffers that the host can read.
   /// The first element, for loops on the host.
   [[nodiscard]] T* begin() { return data_; }
-  /// The place after the last element.
+  /// The address after the last element.
   [[nodiscard]] T* end() { return data_ + size_; }
   /// The first element, for loops on the host.
   [[nodiscard]] T const* begin() const { return data_; }
-  /// The place after the last element.
+  /// The address after the last element.
   [[nodiscard]] T const* end() const { return data_ + size_; }
   /// The element `i`, unchecked; for the host only if the memory is the host's.
   [[nodiscard]] T& operator[](std::int64_t i) { return data_[i]; }

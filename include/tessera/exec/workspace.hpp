@@ -36,14 +36,14 @@ class workspace_plan {
   /// The alignment of regions and of the block.
   static constexpr std::int64_t alignment = 256;
 
-  /// A region, its name and its place.
+  /// A region, its name and its offset.
   struct entry {
     std::string name;     ///< name in messages, unique in a plan
     std::int64_t offset;  ///< in bytes from the start
     std::int64_t bytes;   ///< without the padding that aligns the next region
   };
 
-  /// What a plan records of its regions. With sizes alone it allocates nothing, for calls that only look for places;
+  /// What a plan records of its regions. With sizes alone it allocates nothing, for calls that only look for offsets;
   /// the name of its function must then outlive it.
   enum class record { entries, sizes };
 
@@ -80,7 +80,7 @@ class workspace_plan {
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
   /// The function that the plan is for, in messages.
   [[nodiscard]] std::string function() const { return function_ + std::string(literal_); }
-  /// All regions in the order of their places; empty if the plan records sizes alone.
+  /// All regions in the order of their offsets; empty if the plan records sizes alone.
   [[nodiscard]] std::vector<entry> const& entries() const { return entries_; }
 
   /// A table for people: one line for each region, then the sum.

@@ -38,7 +38,7 @@ enum class retention_rule : std::uint8_t {
 inline constexpr float no_threshold = infinity;
 
 /// If the range of angles is smaller than this, the angles are equal but for rounding: angles of one padding token at
-/// different places, with bfloat16 keys, are within 2^-8 of each other.
+/// different positions, with bfloat16 keys, are within 2^-8 of each other.
 inline constexpr float least_range_of_angles = 0x1p-6F;
 
 /// Whether the most different pairs can be told from the others. They cannot where all angles are equal or NaN, or

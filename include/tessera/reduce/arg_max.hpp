@@ -3,7 +3,7 @@
 ///
 ///     tessera::arg_max_reducer<float> reducer;
 ///     auto best = reducer.identity();
-///     reducer.push(best, {3.5F, 7});                     // best.place == 7
+///     reducer.push(best, {3.5F, 7});                     // best.index == 7
 #pragma once
 
 #include <cstdint>
@@ -15,23 +15,23 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A value and its place in the sequence.
+/// A value and its index in the sequence.
 template <class T>
-struct placed_value {
+struct indexed_value {
   T value;             ///< the value to be compared
-  std::int32_t place;  ///< not negative; -1 stands for no value
+  std::int32_t index;  ///< not negative; -1 stands for no value
 };
 
-/// NaNs never win. If no value was pushed, or NaNs alone, the place is -1.
+/// NaNs never win. If no value was pushed, or NaNs alone, the index is -1.
 template <class T>
 struct arg_max_reducer {
-  using state_type = placed_value<T>;
-  using input_type = placed_value<T>;
+  using state_type = indexed_value<T>;
+  using input_type = indexed_value<T>;
 
   TESSERA_FN constexpr state_type identity() const { return {-static_cast<T>(infinity), -1}; }
   TESSERA_FN constexpr void push(state_type& state, input_type value) const { merge(state, value); }
   TESSERA_FN constexpr void merge(state_type& into, state_type const& other) const {
-    bool const is_earlier = static_cast<std::uint32_t>(other.place) < static_cast<std::uint32_t>(into.place);
+    bool const is_earlier = static_cast<std::uint32_t>(other.index) < static_cast<std::uint32_t>(into.index);
     if (other.value > into.value || (other.value == into.value && is_earlier)) {
       into = other;
     }

@@ -3,7 +3,7 @@
 ///
 ///     struct largest_of_each {                                       // a user's own
 ///       using state_type = float;
-///       using input_type = float;                     // or placed_value<float>: logits with their entries
+///       using input_type = float;                     // or indexed_value<float>: logits with their entries
 ///       ...
 ///     };
 ///     using loss = tessera::linear_loss<loss_gemm_tile<bfloat16>, largest_of_each>;
@@ -28,7 +28,7 @@ namespace detail {
 
 /// Whether an input of a Reducer is a logit, or a logit with its entry.
 template <class Input>
-inline constexpr bool takes_logits = std::is_same_v<Input, placed_value<float>> || std::is_convertible_v<float, Input>;
+inline constexpr bool takes_logits = std::is_same_v<Input, indexed_value<float>> || std::is_convertible_v<float, Input>;
 
 }  // namespace detail
 
@@ -38,7 +38,7 @@ template <class R>
 concept LogitReducer =
     Reducer<R> &&
     (detail::takes_logits<typename R::input_type>
-        || because<"a loss's Reducer takes in logits: using input_type = float; or = tessera::placed_value<float>;">) &&
+        || because<"a loss's Reducer takes logits: using input_type = float; or = tessera::indexed_value<float>;">) &&
     (std::is_empty_v<R>
         || because<"a loss's Reducer is an empty type, because programs make it where they need it">);
 // clang-format on

@@ -4,8 +4,8 @@
 ///     using statistics = paired_reducer<lse_reducer<float>, arg_max_reducer<float>>;
 ///     statistics reducer;
 ///     auto state = reducer.identity();
-///     reducer.push(state, {score, column});             // those that do not ask for the place get the value alone
-///     int const best = state_of<arg_max_reducer<float>>(reducer, state).place;
+///     reducer.push(state, {score, column});             // those that do not ask for the index get the value alone
+///     int const best = state_of<arg_max_reducer<float>>(reducer, state).index;
 #pragma once
 
 #include <type_traits>
@@ -17,10 +17,10 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Pushes a value and its place into a reducer of placed values, or the value alone into any other reducer.
+/// Pushes a value and its index into a reducer of indexed values, or the value alone into any other reducer.
 template <class R, class T>
-TESSERA_FN constexpr void push_placed(R const& reducer, typename R::state_type& state, placed_value<T> const& value) {
-  if constexpr (std::is_same_v<typename R::input_type, placed_value<T>>) {
+TESSERA_FN constexpr void push_indexed(R const& reducer, typename R::state_type& state, indexed_value<T> const& value) {
+  if constexpr (std::is_same_v<typename R::input_type, indexed_value<T>>) {
     reducer.push(state, value);
   } else {
     reducer.push(state, value.value);
@@ -35,7 +35,7 @@ struct paired_reducer {
     typename First::state_type first;    ///< the state of `First`
     typename Second::state_type second;  ///< the state of `Second`
   };
-  using input_type = placed_value<float>;
+  using input_type = indexed_value<float>;
   /// The first reducer.
   using first_type = First;
   /// The second reducer.
@@ -43,8 +43,8 @@ struct paired_reducer {
 
   TESSERA_FN constexpr state_type identity() const { return {First{}.identity(), Second{}.identity()}; }
   TESSERA_FN constexpr void push(state_type& state, input_type value) const {
-    push_placed(First{}, state.first, value);
-    push_placed(Second{}, state.second, value);
+    push_indexed(First{}, state.first, value);
+    push_indexed(Second{}, state.second, value);
   }
   TESSERA_FN constexpr void merge(state_type& into, state_type const& other) const {
     First{}.merge(into.first, other.first);

@@ -3,7 +3,7 @@
 ///
 ///     struct keep_largest {                                         // a user's own, for arg_max_reducer<float>
 ///       array_view<float> largest;                                  // a value for each token
-///       TESSERA_FN void operator()(std::int64_t, std::int64_t token, placed_value<float> const& state) const {
+///       TESSERA_FN void operator()(std::int64_t, std::int64_t token, indexed_value<float> const& state) const {
 ///         largest[token] = state.value;
 ///       }
 ///     };

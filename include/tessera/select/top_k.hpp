@@ -16,7 +16,7 @@ inline namespace v0 {
 
 namespace detail {
 
-/// Whether place `a` is dropped before place `b`: it scores less, or the same and comes later. NaN scores least.
+/// Whether candidate a is dropped before candidate b: it scores less, or the same and comes later. NaN scores least.
 struct gives_way {
   float const* scores;
   TESSERA_FN constexpr bool operator()(std::int64_t a, std::int64_t b) const {
@@ -36,33 +36,33 @@ struct comes_later {
   TESSERA_FN constexpr bool operator()(std::int64_t a, std::int64_t b) const { return a > b; }
 };
 
-/// Restores a heap, whose root is before all others, after the element at `place` changed.
+/// Restores a heap, whose root is before all others, after the element at `index` changed.
 template <class Before>
-TESSERA_FN constexpr void sift_down(std::int64_t* heap, std::int64_t size, std::int64_t place, Before before) {
-  std::int64_t const moving = heap[place];
-  for (std::int64_t child = 2 * place + 1; child < size; child = 2 * place + 1) {
+TESSERA_FN constexpr void sift_down(std::int64_t* heap, std::int64_t size, std::int64_t index, Before before) {
+  std::int64_t const moving = heap[index];
+  for (std::int64_t child = 2 * index + 1; child < size; child = 2 * index + 1) {
     if (child + 1 < size && before(heap[child + 1], heap[child])) {
       ++child;
     }
     if (!before(heap[child], moving)) {
       break;
     }
-    heap[place] = heap[child];
-    place = child;
+    heap[index] = heap[child];
+    index = child;
   }
-  heap[place] = moving;
+  heap[index] = moving;
 }
 
 template <class Before>
 TESSERA_FN constexpr void make_heap(std::int64_t* heap, std::int64_t size, Before before) {
-  for (std::int64_t place = size / 2; place-- > 0;) {
-    sift_down(heap, size, place, before);
+  for (std::int64_t index = size / 2; index-- > 0;) {
+    sift_down(heap, size, index, before);
   }
 }
 
 }  // namespace detail
 
-/// Writes the places of the `take` highest scores to `taken`, in ascending order; 0 <= take <= candidates. Of equal
+/// Writes the indices of the `take` highest scores to `taken`, in ascending order; 0 <= take <= candidates. Of equal
 /// scores the earlier one is taken, and a NaN is taken last, so the answer is unique. It needs no memory but `taken`,
 /// and O(n log take) time.
 TESSERA_FN constexpr void top_k(float const* scores, std::int64_t candidates, std::int64_t take, std::int64_t* taken) {
@@ -70,13 +70,13 @@ TESSERA_FN constexpr void top_k(float const* scores, std::int64_t candidates, st
     return;
   }
   detail::gives_way const order{scores};
-  for (std::int64_t place = 0; place < take; ++place) {
-    taken[place] = place;
+  for (std::int64_t index = 0; index < take; ++index) {
+    taken[index] = index;
   }
   detail::make_heap(taken, take, order);  // the root is the next one to drop
-  for (std::int64_t place = take; place < candidates; ++place) {
-    if (order(taken[0], place)) {
-      taken[0] = place;
+  for (std::int64_t index = take; index < candidates; ++index) {
+    if (order(taken[0], index)) {
+      taken[0] = index;
       detail::sift_down(taken, take, 0, order);
     }
   }

@@ -7,7 +7,7 @@
 ///
 /// Tiles run in any order, and so do lanes, in another order in each loop; scratch and `per_lane` variables start with
 /// garbage. What one lane writes to scratch, the others see only after `group.sync()`. It throws `testing::broken_rule`
-/// when lanes write different values to one place between two syncs, when `variable[lane]` is not the variable of the
+/// when lanes write different values to one address between two syncs, when `variable[lane]` is not the variable of the
 /// lane that the loop visits, when a collective or a sync stands inside of a loop over lanes, and when such a loop is
 /// nested or left early.
 #pragma once

@@ -63,17 +63,17 @@ inline double reference_angle(std::vector<double> const& a, std::vector<double> 
   return 2 * std::atan2(std::sqrt(apart), std::sqrt(along));
 }
 
-/// The places of the `take` highest scores in ascending order; of equal scores the earlier place is taken. No score is
+/// The indices of the `take` highest scores in ascending order; of equal scores the earlier one is taken. No score is
 /// NaN.
 inline std::vector<std::int64_t> reference_top_k(std::vector<float> const& scores, std::size_t take) {
-  std::vector<std::int64_t> places(scores.size());
-  std::iota(places.begin(), places.end(), std::int64_t{0});
-  std::stable_sort(places.begin(), places.end(), [&scores](std::int64_t a, std::int64_t b) {
+  std::vector<std::int64_t> indices(scores.size());
+  std::iota(indices.begin(), indices.end(), std::int64_t{0});
+  std::stable_sort(indices.begin(), indices.end(), [&scores](std::int64_t a, std::int64_t b) {
     return scores[static_cast<std::size_t>(a)] > scores[static_cast<std::size_t>(b)];
   });
-  places.resize(take);
-  std::sort(places.begin(), places.end());
-  return places;
+  indices.resize(take);
+  std::sort(indices.begin(), indices.end());
+  return indices;
 }
 
 }  // namespace testing

@@ -23,7 +23,7 @@ inline namespace v0 {
 struct gemm_work_item {
   std::int32_t row;      ///< of the tile, counted in tiles
   std::int32_t column;   ///< of the tile, counted in tiles
-  std::int32_t first;    ///< place of its first k-tile in the schedule's list
+  std::int32_t first;    ///< index of its first k-tile in the schedule's list
   std::int32_t k_tiles;  ///< number of its k-tiles; if 0, the sums are zeros
 };
 
@@ -34,7 +34,7 @@ struct dense_schedule {
 
   [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const { return static_cast<std::int32_t>(order.count()); }
   [[nodiscard]] TESSERA_FN constexpr gemm_work_item at(std::int32_t index) const {
-    tile_order::place const tile = order.at(index);
+    tile_coordinate const tile = order.at(index);
     return {tile.row, tile.column, 0, k_tiles};
   }
   [[nodiscard]] TESSERA_FN constexpr std::int32_t k_tile(std::int32_t k) const { return k; }

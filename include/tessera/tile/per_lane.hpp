@@ -34,7 +34,7 @@ struct per_lane {
   return lane == 0;
 }
 
-/// How many bits of `mask` are set below bit `lane`: the place of a lane among those that voted yes.
+/// How many bits of `mask` are set below bit `lane`: the rank of a lane among those that voted yes.
 [[nodiscard]] TESSERA_FN constexpr int count_below(std::uint32_t mask, int lane) {
   std::uint32_t below = mask & ((std::uint32_t{1} << lane) - 1u);
   below = below - ((below >> 1) & 0x55555555u);

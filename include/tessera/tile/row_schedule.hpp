@@ -9,11 +9,11 @@
 ///
 /// All workers walk through a band of rows together, in step, so that columns of the second operand are read from a
 /// cache. If there are more rows than workers, they then walk through the next band. `splits` workers share each row,
-/// and each takes every `splits`-th place of it. The remaining workers, fewer than a band has rows, take the last
-/// places (the tail) of all rows, one row after the other, so that all workers end at the same time; one or two of them
-/// take the tail of a row. These workers are not in step with the others: the schedule has more bands than needed if
-/// that leaves them less than half as many tiles. The first eight places of a row are columns from all parts of it; the
-/// others are in order. A worker takes every `workers`-th work item, as in gemm_cooperative.
+/// and each takes every `splits`-th position of it. The remaining workers, fewer than a band has rows, take the last
+/// positions (the tail) of all rows, one row after the other, so that all workers end at the same time; one or two of
+/// them take the tail of a row. These workers are not in step with the others: the schedule has more bands than needed
+/// if that leaves them less than half as many tiles. The first eight positions of a row are columns from all parts of
+/// it; the others are in order. A worker takes every `workers`-th work item, as in gemm_cooperative.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +25,14 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The part (`row_split`) of a row of tiles that a work item belongs to, and the item's place in it.
+/// The part (`row_split`) of a row of tiles that a work item belongs to, and the item's position in it.
 struct row_split {
-  std::int32_t row;     ///< index of the row of tiles
-  std::int32_t split;   ///< index of the split within the row
-  std::int32_t place;   ///< place in the row's order
-  std::int32_t before;  ///< how many tiles of the split come before this one
-  bool is_there;        ///< whether there is a tile; else the work item is empty
-  bool is_last;         ///< whether the tile is the last of its split
+  std::int32_t row;       ///< index of the row of tiles
+  std::int32_t split;     ///< index of the split within the row
+  std::int32_t position;  ///< position in the row's order
+  std::int32_t before;    ///< how many tiles of the split come before this one
+  bool is_there;          ///< whether there is a tile; else the work item is empty
+  bool is_last;           ///< whether the tile is the last of its split
 };
 
 /// Bands with equally many rows each.
@@ -40,8 +40,8 @@ struct row_bands {
   std::int32_t count;        ///< number of bands
   std::int32_t rows;         ///< rows of each band
   std::int32_t splits;       ///< workers that share a row, one split each
-  std::int32_t tail;         ///< places of a row that they leave to other workers
-  std::int32_t tail_length;  ///< places of tails that each of these other workers takes
+  std::int32_t tail;         ///< positions of a row that they leave to other workers
+  std::int32_t tail_length;  ///< positions of tails that each of these other workers takes
   std::int32_t steps;        ///< work items of each worker in a band
 
   /// The most splits of a row, including those of its tail.
@@ -49,27 +49,27 @@ struct row_bands {
 };
 
 struct row_schedule {
-  static constexpr std::int32_t samples = 8;  ///< first places of a row, with columns from all over it
+  static constexpr std::int32_t samples = 8;  ///< first positions of a row, with columns from all over it
 
-  std::int32_t rows;         ///< of the matrix, in tiles
-  std::int32_t columns;      ///< of the matrix, in tiles
-  std::int32_t k_tiles;      ///< k-tiles of the depth
-  std::int32_t workers;      ///< workers that take items at the same time
-  std::int32_t most_states;  ///< the most splits that a row may have
-  std::int32_t first_place;  ///< the first place of each row that is to be done
-  std::int32_t places;       ///< places of each row that are to be done
-  row_bands kinds[2];        ///< the bands; those of the second kind have one row less
-  std::int32_t items;        ///< work items of all workers
+  std::int32_t rows;            ///< of the matrix, in tiles
+  std::int32_t columns;         ///< of the matrix, in tiles
+  std::int32_t k_tiles;         ///< k-tiles of the depth
+  std::int32_t workers;         ///< workers that take items at the same time
+  std::int32_t most_states;     ///< the most splits that a row may have
+  std::int32_t first_position;  ///< the first position of each row that is to be done
+  std::int32_t positions;       ///< positions of each row that are to be done
+  row_bands kinds[2];           ///< the bands; those of the second kind have one row less
+  std::int32_t items;           ///< work items of all workers
 
   /// The schedule of all tiles of a matrix of rows x columns tiles, for at most so many workers and splits of a row.
   [[nodiscard]] static constexpr row_schedule make(std::int32_t rows, std::int32_t columns, std::int32_t k_tiles,
                                                    std::int32_t most_workers, std::int32_t most_states = 0x7fffffff) {
     row_schedule const made{rows, columns, k_tiles, most_workers, most_states, 0, 0, {}, 0};
-    return made.of_places(0, columns);
+    return made.of_positions(0, columns);
   }
 
-  /// This schedule restricted to the places from `first` to `end` - 1 of all rows.
-  [[nodiscard]] constexpr row_schedule of_places(std::int32_t first, std::int32_t end) const {
+  /// This schedule restricted to the positions from `first` to `end` - 1 of all rows.
+  [[nodiscard]] constexpr row_schedule of_positions(std::int32_t first, std::int32_t end) const {
     constexpr std::int32_t more_bands = 3;
     std::int32_t const fewest = max(divide_up(rows, workers), 1);
     row_schedule best = in_bands(fewest, first, end);
@@ -93,7 +93,7 @@ struct row_schedule {
   [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const { return items; }
   [[nodiscard]] TESSERA_FN constexpr gemm_work_item at(std::int32_t index) const {
     row_split const part = split_at(index);
-    return {part.row, column_at(part.place), 0, part.is_there ? k_tiles : 0};
+    return {part.row, column_at(part.position), 0, part.is_there ? k_tiles : 0};
   }
   [[nodiscard]] TESSERA_FN constexpr std::int32_t k_tile(std::int32_t k) const { return k; }
 
@@ -106,15 +106,15 @@ struct row_schedule {
                               : split_in(kinds[1], kinds[0].count * kinds[0].rows, worker, step - first_steps);
   }
 
-  /// The column at a place; places outside of the row have any column.
-  [[nodiscard]] TESSERA_FN constexpr std::int32_t column_at(std::int32_t place) const {
+  /// The column at a position; positions outside of the row have any column.
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t column_at(std::int32_t position) const {
     if (columns < 2 * samples) {
-      return place;
+      return position;
     }
-    if (place < samples) {
-      return sample(place);
+    if (position < samples) {
+      return sample(position);
     }
-    std::int32_t column = place - samples;
+    std::int32_t column = position - samples;
     for (std::int32_t i = 0; i < samples; ++i) {
       column += sample(i) <= column ? 1 : 0;
     }
@@ -125,13 +125,13 @@ struct row_schedule {
   [[nodiscard]] constexpr row_schedule in_bands(std::int32_t count, std::int32_t first, std::int32_t end) const {
     std::int32_t const higher = rows % count;
     row_schedule made = *this;
-    made.first_place = first;
-    made.places = end - first;
+    made.first_position = first;
+    made.positions = end - first;
     made.kinds[0] = {higher, rows / count + 1, 1, 0, 0, 0};
     made.kinds[1] = {count - higher, rows / count, 1, 0, 0, 0};
     for (row_bands& bands : made.kinds) {
       if (bands.count > 0 && bands.rows > 0) {
-        bands = with_tails(bands, made.places);
+        bands = with_tails(bands, made.positions);
       }
     }
     made.items = workers * made.steps();
@@ -160,13 +160,13 @@ struct row_schedule {
     }
     std::int32_t const row = worker / bands.splits;
     std::int32_t const split = worker - row * bands.splits;
-    std::int32_t const place = split + own_step * bands.splits;
-    std::int32_t const end = places - bands.tail;
-    return {band_row + row, split, first_place + place, own_step, place < end, place + bands.splits >= end};
+    std::int32_t const position = split + own_step * bands.splits;
+    std::int32_t const end = positions - bands.tail;
+    return {band_row + row, split, first_position + position, own_step, position < end, position + bands.splits >= end};
   }
 
-  /// A worker's places lie one after the other, and are at least as many as a row's tail has. The places that it takes
-  /// of one row are a split.
+  /// A worker's positions lie one after the other, and are at least as many as a row's tail has. The positions that it
+  /// takes of one row are a split.
   [[nodiscard]] TESSERA_FN constexpr row_split tail_split(row_bands const& bands, std::int32_t band_row,
                                                           std::int32_t which, std::int32_t step) const {
     if (bands.tail == 0) {
@@ -178,16 +178,16 @@ struct row_schedule {
     std::int32_t const begin = row * bands.tail;
     return {band_row + row,
             bands.splits + (begin < from ? 1 : 0),
-            first_place + places - bands.tail + tile - begin,
+            first_position + positions - bands.tail + tile - begin,
             tile - max(begin, from),
             step < bands.tail_length && row < bands.rows,
             tile - begin == bands.tail - 1 || step == bands.tail_length - 1};
   }
 
   /// Chooses tails so long that the workers left over take as long as the `splits` workers of a row.
-  [[nodiscard]] constexpr row_bands with_tails(row_bands bands, std::int32_t all_places) const {
-    bands.splits = clamp(workers / bands.rows, 1, max(min(all_places, most_states), 1));
-    bands.steps = divide_up(all_places, bands.splits);
+  [[nodiscard]] constexpr row_bands with_tails(row_bands bands, std::int32_t all_positions) const {
+    bands.splits = clamp(workers / bands.rows, 1, max(min(all_positions, most_states), 1));
+    bands.steps = divide_up(all_positions, bands.splits);
     bands.tail = 0;
     bands.tail_length = 0;
     std::int32_t const regular = bands.rows * bands.splits;
@@ -195,10 +195,10 @@ struct row_schedule {
     if (others <= 0 || bands.splits > most_states - 2) {
       return bands;
     }
-    auto const fair = static_cast<std::int32_t>(std::int64_t{all_places} * others / (regular + others));
-    for (std::int32_t length = max(fair, 1); length <= fair + 1 && all_places - length >= bands.splits; ++length) {
+    auto const fair = static_cast<std::int32_t>(std::int64_t{all_positions} * others / (regular + others));
+    for (std::int32_t length = max(fair, 1); length <= fair + 1 && all_positions - length >= bands.splits; ++length) {
       std::int32_t const taken = divide_up(bands.rows * length, others);
-      std::int32_t const steps = max(divide_up(all_places - length, bands.splits), taken);
+      std::int32_t const steps = max(divide_up(all_positions - length, bands.splits), taken);
       if (steps < bands.steps) {
         bands.steps = steps;
         bands.tail = length;

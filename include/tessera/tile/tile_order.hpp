@@ -15,16 +15,16 @@
 namespace tessera {
 inline namespace v0 {
 
+/// The coordinate of a tile of a matrix.
+struct tile_coordinate {
+  std::int32_t row;     ///< of the tile, counted in tiles
+  std::int32_t column;  ///< of the tile, counted in tiles
+};
+
 struct tile_order {
   std::int32_t rows;     ///< of the matrix, in tiles
   std::int32_t columns;  ///< of the matrix, in tiles
   std::int32_t band;     ///< rows of a band, at least 1
-
-  /// The coordinate of a tile.
-  struct place {
-    std::int32_t row;     ///< of the tile, counted in tiles
-    std::int32_t column;  ///< of the tile, counted in tiles
-  };
 
   /// How many tiles the matrix has.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t count() const { return std::int64_t{rows} * columns; }
@@ -33,7 +33,7 @@ struct tile_order {
   /// each begins where the one before ended. Index: std::int32_t where count() fits it, which on a GPU takes a fifth of
   /// the time of std::int64_t.
   template <class Index>
-  [[nodiscard]] TESSERA_FN constexpr place at(Index index) const {
+  [[nodiscard]] TESSERA_FN constexpr tile_coordinate at(Index index) const {
     Index const whole_band = static_cast<Index>(band) * columns;
     auto const which = static_cast<std::int32_t>(index / whole_band);
     Index const inside = index - which * whole_band;

@@ -2,7 +2,7 @@
 /// Finds the indices of the largest scores with all lanes of a group, by radix selection with counters in scratch. It
 /// gives the same answer as `top_k` in select/top_k.hpp, on every executor.
 ///
-///     struct keys {                                          // of place i; 0: not to be taken
+///     struct keys {                                          // of index i; 0: not to be taken
 ///       array_view<float const> scores;
 ///       TESSERA_FN std::uint32_t operator()(std::int64_t i) const { return ordered_key(scores[i]); }
 ///     };
@@ -133,16 +133,16 @@ TESSERA_FN void write_keys(G const& group, Keys const& keys, std::int64_t count,
                            std::uint32_t equals, Write const& write) {
   std::uint64_t before = 0;  // counts of larger keys in the upper half, of equal ones in the lower
   for (std::int64_t first = 0; first < count; first += G::size) {
-    per_lane<std::uint64_t, G> place;
+    per_lane<std::uint64_t, G> index;
     per_lane<std::uint32_t, G> key;
     for (int lane : group) {
       key[lane] = first + lane < count ? keys(first + lane) : 0;
       std::uint64_t const is_above = key[lane] > least ? std::uint64_t{1} << 32 : 0;
-      place[lane] = is_above + (key[lane] == least ? 1U : 0U);
+      index[lane] = is_above + (key[lane] == least ? 1U : 0U);
     }
-    std::uint64_t const all = exclusive_sum(group, place);
+    std::uint64_t const all = exclusive_sum(group, index);
     for (int lane : group) {
-      std::uint64_t const at = before + place[lane];
+      std::uint64_t const at = before + index[lane];
       auto const equal = static_cast<std::uint32_t>(at);
       if (key[lane] > least || (key[lane] == least && equal < equals)) {
         write(static_cast<std::int64_t>(at >> 32) + min(equal, equals), first + lane);
@@ -154,9 +154,9 @@ TESSERA_FN void write_keys(G const& group, Keys const& keys, std::int64_t count,
 
 }  // namespace detail
 
-/// Calls write(rank, i) for the `take` places with the largest keys, or for all places with a key if these are fewer,
-/// in the order of places; of equal keys the first are taken. Gives how many places were taken. Keys, Write: function
-/// objects; a key of 0 is never taken. Up to 2^32 - 1 places. Results of write() can be read after a sync.
+/// Calls write(rank, i) for the indices i of the `take` largest keys, or of all keys if these are fewer, in ascending
+/// order; of equal keys the first are taken. Gives how many were taken. Keys, Write: function objects; a key of 0 is
+/// never taken. Up to 2^32 - 1 keys. Results of write() can be read after a sync.
 template <Group G, class Keys, class Write>
 TESSERA_FN std::int64_t top_k(G const& group, Keys const& keys, std::int64_t count, std::int64_t take,
                               top_k_scratch& scratch, Write const& write) {

@@ -13,18 +13,18 @@ inline namespace v0 {
 
 /// Lists of chunks, one for each key head of each step.
 struct chunk_lists {
-  /// Steps x key heads x places: numbers of chunks in their sequence, in any order; -1: no chunk. Chunk c begins with
+  /// Steps x key heads x entries: numbers of chunks in their sequence, in any order; -1: no chunk. Chunk c begins with
   /// the sequence's token c * chunk. It must be archived: chunk c is once the sequence has ring + c * chunk tokens, the
   /// new token not counted. Chunks that the cache keeps exactly are attended to in any case, and are no fault.
   view<std::int32_t const, 3> chunks = {};
-  /// Steps x key heads: how many places count, which are the first ones; null: all of them.
+  /// Steps x key heads: how many entries count, which are the first ones; null: all of them.
   view<std::int32_t const, 2> counts = {};
 
   /// The lists of some of the steps.
   [[nodiscard]] constexpr chunk_lists part(std::int64_t from, std::int64_t count) const {
     return {chunks.slice(0, from, count), counts.data == nullptr ? counts : counts.slice(0, from, count)};
   }
-  /// How many places of a list count.
+  /// How many entries of a list count.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t count(std::int64_t at, std::int64_t head) const {
     return counts.data == nullptr ? chunks.extent(2) : std::int64_t{counts(at, head)};
   }

@@ -122,7 +122,7 @@ TEST_CASE("sequences of a padded batch have lengths on a GPU, at every edge of b
   }
 }
 
-TEST_CASE("works of sequences of different lengths are shared on a GPU", "[cuda]") {
+TEST_CASE("work items of sequences of different lengths are shared on a GPU", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   for (std::int64_t const channels : {64, 128}) {
     for (bool const is_causal : {false, true}) {
@@ -482,12 +482,12 @@ TEST_CASE("functions on the way in are for GPUs, too: a norm and then a rotation
     std::vector<float> lse(as_size(4 * queries));
     attention_outputs<bfloat16> const out{{result.data(), {1, 4, queries, 64}}, {lse.data(), {1, 4, queries}}};
     sage_attention2::forward(cpu{}, p.inputs(), p.options, out, workspace(plan, memory), maps{{}, here, here});
-    sage_attention2::regions const places("test", p.shape);
-    CHECK(is_same(found.bytes, memory.data(), places.query_codes));
-    CHECK(is_same(found.bytes, memory.data(), places.query_scales));
-    CHECK(is_same(found.bytes, memory.data(), places.key_codes));
-    CHECK(is_same(found.bytes, memory.data(), places.key_scales));
-    CHECK(is_same(found.bytes, memory.data(), places.key_mean));
+    sage_attention2::regions const layout("test", p.shape);
+    CHECK(is_same(found.bytes, memory.data(), layout.query_codes));
+    CHECK(is_same(found.bytes, memory.data(), layout.query_scales));
+    CHECK(is_same(found.bytes, memory.data(), layout.key_codes));
+    CHECK(is_same(found.bytes, memory.data(), layout.key_scales));
+    CHECK(is_same(found.bytes, memory.data(), layout.key_mean));
     CHECK(error_of(found.found.result, as_doubles(result)).relative_l1 < 4e-3);
     check_log_sum_exps(found.found.log_sum_exp, std::vector<double>(lse.begin(), lse.end()));
   }

@@ -75,7 +75,7 @@ TEST_CASE("all query heads of a key head share its keys, also where they fill mo
       check_shape({1, group, 1, 3, 700, channels}, causal());
     }
     check_shape({2, 16, 1, 16, 1500, channels}, causal());
-    check_shape({70, 8, 8, 1, 600, channels});  // more works than blocks
+    check_shape({70, 8, 8, 1, 600, channels});  // more work items than blocks
     check_shape({300, 8, 4, 2, 260, channels}, causal());
   }
 }

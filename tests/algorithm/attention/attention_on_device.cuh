@@ -186,18 +186,18 @@ bool is_same(std::vector<std::byte> const& found, std::byte const* expected, tes
 template <class Attention, class T>
 void check_codes(std::vector<std::byte> const& found, attention_problem<T> const& p) {
   auto const made = make_operands<Attention>(tessera::cpu{}, p);
-  typename Attention::regions const places("test", p.shape);
-  CHECK(is_same(found, made.memory.data(), places.query_codes));
-  CHECK(is_same(found, made.memory.data(), places.query_scales));
+  typename Attention::regions const layout("test", p.shape);
+  CHECK(is_same(found, made.memory.data(), layout.query_codes));
+  CHECK(is_same(found, made.memory.data(), layout.query_scales));
   if (p.shape.keys == 0) {
     return;
   }
-  CHECK(is_same(found, made.memory.data(), places.key_mean));
-  CHECK(is_same(found, made.memory.data(), places.key_codes));
-  CHECK(is_same(found, made.memory.data(), places.key_scales));
-  CHECK(is_same(found, made.memory.data(), places.value_mean));
-  CHECK(is_same(found, made.memory.data(), places.value_scales));
-  CHECK(is_same(found, made.memory.data(), places.value_codes));
+  CHECK(is_same(found, made.memory.data(), layout.key_mean));
+  CHECK(is_same(found, made.memory.data(), layout.key_codes));
+  CHECK(is_same(found, made.memory.data(), layout.key_scales));
+  CHECK(is_same(found, made.memory.data(), layout.value_mean));
+  CHECK(is_same(found, made.memory.data(), layout.value_scales));
+  CHECK(is_same(found, made.memory.data(), layout.value_codes));
 }
 
 }  // namespace tessera_test

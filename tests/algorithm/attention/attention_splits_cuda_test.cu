@@ -41,7 +41,7 @@ bool check_split(attention_shape const& s, attention_options const& options = {}
 
 }  // namespace
 
-TEST_CASE("few works on a GPU are shared along their keys, whatever the extents", "[cuda]") {
+TEST_CASE("few work items on a GPU are shared along their keys, whatever the extents", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   for (std::int64_t const channels : {64, 128}) {
     for (std::int64_t const queries : {17, 127, 128, 129, 191, 192, 193}) {
@@ -58,7 +58,7 @@ TEST_CASE("few works on a GPU are shared along their keys, whatever the extents"
   CHECK(check_split({1, 8, 8, 1024, 32768, 128}) == is_hopper());
 }
 
-TEST_CASE("the last works on a GPU are shared where the others fill all multiprocessors", "[cuda]") {
+TEST_CASE("the last work items on a GPU are shared where the others fill all multiprocessors", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   tessera::cuda const exec;
   std::int64_t const machine = exec.state->multiprocessors();
@@ -70,7 +70,7 @@ TEST_CASE("the last works on a GPU are shared where the others fill all multipro
   }
 }
 
-TEST_CASE("few causal works and windows on a GPU are shared, also where rows see nothing", "[cuda]") {
+TEST_CASE("few causal work items and windows on a GPU are shared, also where rows see nothing", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   for (std::int64_t const channels : {64, 128}) {
     CHECK(check_split({1, 8, 8, 2048, 2048, channels}, options_of(true)) == is_hopper());
@@ -82,7 +82,7 @@ TEST_CASE("few causal works and windows on a GPU are shared, also where rows see
   }
 }
 
-TEST_CASE("shared works on a GPU are near the formula in double", "[cuda]") {
+TEST_CASE("shared work items on a GPU are near the formula in double", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   tessera::cuda const exec;
   for (bool const is_causal : {false, true}) {
@@ -100,7 +100,7 @@ TEST_CASE("shared works on a GPU are near the formula in double", "[cuda]") {
   }
 }
 
-TEST_CASE("a NaN reaches of shared works on a GPU what it reaches of whole ones", "[cuda]") {
+TEST_CASE("a NaN reaches of shared work items on a GPU what it reaches of whole ones", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   auto p = make_attention_problem<bfloat16>({1, 2, 2, 300, 5000, 128});
   auto const at = [](std::int64_t head, std::int64_t tokens, std::int64_t token, std::int64_t channel) {
@@ -122,7 +122,7 @@ TEST_CASE("a NaN reaches of shared works on a GPU what it reaches of whole ones"
   CHECK(std::count_if(whole.result.begin(), whole.result.end(), [](double x) { return std::isnan(x); }) > 300);
 }
 
-TEST_CASE("shared causal works on a GPU repeat bit for bit, where warpgroups of a block see different tiles",
+TEST_CASE("shared causal work items on a GPU repeat bit for bit, where warpgroups of a block see different tiles",
           "[cuda]") {
   TESSERA_NEEDS_CUDA();
   for (attention_shape const& shape : {attention_shape{1, 8, 2, 3000, 3100, 128}, {1, 8, 8, 2000, 4096, 128}}) {
@@ -139,7 +139,7 @@ TEST_CASE("shared causal works on a GPU repeat bit for bit, where warpgroups of 
   }
 }
 
-TEST_CASE("shared works on a GPU repeat bit for bit, and need their memory", "[cuda]") {
+TEST_CASE("shared work items on a GPU repeat bit for bit, and need their memory", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   tessera::cuda const exec;
   auto p = make_attention_problem<bfloat16>({1, 8, 2, 1000, 9000, 128});

@@ -41,14 +41,14 @@ portable_results run_portably(cuda const& exec, attention_problem<T> const& p) {
   attention_inputs<T> const in{{queries.data(), {s.batch, s.query_heads, s.queries, s.channels}},
                                {keys.data(), {s.batch, s.key_heads, s.keys, s.channels}},
                                {values.data(), {s.batch, s.key_heads, s.keys, s.channels}}};
-  typename Attention::regions const places("test", s);
-  auto memory = to_device(exec, std::vector<std::byte>(static_cast<std::size_t>(places.plan.bytes()), std::byte{0xa5}));
-  workspace const space(places.plan, memory);
-  auto const heads = places.operands(space);
+  typename Attention::regions const layout("test", s);
+  auto memory = to_device(exec, std::vector<std::byte>(static_cast<std::size_t>(layout.plan.bytes()), std::byte{0xa5}));
+  workspace const space(layout.plan, memory);
+  auto const heads = layout.operands(space);
   buffer<T> result(exec, static_cast<std::int64_t>(p.queries.size()));
   buffer<float> lse(exec, s.batch * s.query_heads * s.queries);
   float const scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(s.channels)));
-  run_portably(exec, quantize_call<typename Attention::method, T>{s, scale, in, heads, places, space});
+  run_portably(exec, quantize_call<typename Attention::method, T>{s, scale, in, heads, layout, space});
   attention_call<typename Attention::method, T> const call{
       s,
       p.options,
@@ -82,15 +82,15 @@ void check_on_device(attention_problem<T> const& p) {
   cuda const exec;
   auto const found = run_portably<Attention, IsNarrow>(exec, p);
   auto const made = make_operands<Attention>(cpu{}, p);
-  typename Attention::regions const places("test", p.shape);
-  CHECK(same_bytes(found, made.memory.data(), places.query_codes));
-  CHECK(same_bytes(found, made.memory.data(), places.query_scales));
-  CHECK(same_bytes(found, made.memory.data(), places.key_codes));
-  CHECK(same_bytes(found, made.memory.data(), places.key_scales));
-  CHECK(same_bytes(found, made.memory.data(), places.key_mean));
-  CHECK(same_bytes(found, made.memory.data(), places.value_codes));
-  CHECK(same_bytes(found, made.memory.data(), places.value_scales));
-  CHECK(same_bytes(found, made.memory.data(), places.value_mean));
+  typename Attention::regions const layout("test", p.shape);
+  CHECK(same_bytes(found, made.memory.data(), layout.query_codes));
+  CHECK(same_bytes(found, made.memory.data(), layout.query_scales));
+  CHECK(same_bytes(found, made.memory.data(), layout.key_codes));
+  CHECK(same_bytes(found, made.memory.data(), layout.key_scales));
+  CHECK(same_bytes(found, made.memory.data(), layout.key_mean));
+  CHECK(same_bytes(found, made.memory.data(), layout.value_codes));
+  CHECK(same_bytes(found, made.memory.data(), layout.value_scales));
+  CHECK(same_bytes(found, made.memory.data(), layout.value_mean));
   auto const expected = run_attention_problem<Attention, T>(cpu{}, p);
   CHECK(error_of(found.found.result, expected.result).relative_l1 < 4e-3);
   CHECK(farthest(found.found.log_sum_exp, expected.log_sum_exp) < 1e-4);

@@ -86,10 +86,10 @@ int wrong_values(plain_head const& head, float8_e4m3 const* codes, float const* 
     wrong += scales[c] == largest / 448.0F ? 0 : 1;
     for (std::int64_t token = 0; token < padded; ++token) {
       std::int64_t const s = token % 16;
-      std::int64_t const place = token % 128 - s + (s / 8) * 2 + ((s / 2) % 4) * 4 + s % 2;
+      std::int64_t const position = token % 128 - s + (s / 8) * 2 + ((s / 2) % 4) * 4 + s % 2;
       float8_e4m3 const expected =
           token < head.tokens ? store<float8_e4m3>(head.at(token, c) * (1.0F / (largest / 448.0F))) : float8_e4m3{0};
-      wrong += codes[(token / 128 * head.channels + c) * 128 + place] == expected ? 0 : 1;
+      wrong += codes[(token / 128 * head.channels + c) * 128 + position] == expected ? 0 : 1;
     }
   }
   return wrong;

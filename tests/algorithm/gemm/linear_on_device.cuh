@@ -38,12 +38,12 @@ struct matrix_on_device {
   std::int64_t columns;
   placement at;
 
-  matrix_on_device(tessera::cuda const& exec, std::int64_t row_count, std::int64_t column_count, placement place)
-      : host(static_cast<std::size_t>(place.offset + row_count * (column_count + place.gap))),
+  matrix_on_device(tessera::cuda const& exec, std::int64_t row_count, std::int64_t column_count, placement where)
+      : host(static_cast<std::size_t>(where.offset + row_count * (column_count + where.gap))),
         device(exec, static_cast<std::int64_t>(host.size())),
         rows(row_count),
         columns(column_count),
-        at(place) {}
+        at(where) {}
   tessera::matrix_view<T> view_of(T* first) const {
     return {first + at.offset, {rows, columns}, {columns + at.gap, 1}};
   }

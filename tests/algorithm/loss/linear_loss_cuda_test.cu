@@ -42,7 +42,7 @@ struct marks_found {
 template <class Loss>
 marks_found find_marks(tessera::cuda const& exec, loss_problem<bfloat16, std::int64_t> const& p) {
   linear_loss_shape const shape{p.tokens, p.vocabulary, p.channels};
-  detail::loss_mark_regions<loss_gemm_tile<bfloat16>, lse_reducer<float>> const places("test", shape);
+  detail::loss_mark_regions<loss_gemm_tile<bfloat16>, lse_reducer<float>> const layout("test", shape);
   device_problem<bfloat16, std::int64_t> const in(exec, p);
   auto const plan = Loss::plan_backward(exec, shape, p.options);
   buffer<std::byte> memory(exec, plan.bytes());
@@ -53,13 +53,13 @@ marks_found find_marks(tessera::cuda const& exec, loss_problem<bfloat16, std::in
   Loss::forward(exec, in.inputs(), p.options, {.loss = loss.view(), .log_sum_exp = lse.view()},
                 workspace(plan, memory));
   exec.copy(memory, bytes);
-  marks_found found{false, places.words, {}, to_host(exec, lse)};
+  marks_found found{false, layout.words, {}, to_host(exec, lse)};
   exec.wait();
   std::int32_t is_marked = 0;
-  std::memcpy(&is_marked, bytes.data() + places.is_marked.offset, sizeof is_marked);
+  std::memcpy(&is_marked, bytes.data() + layout.is_marked.offset, sizeof is_marked);
   found.is_marked = is_marked == 1;
-  found.live.resize(static_cast<std::size_t>(places.live.count));
-  std::memcpy(found.live.data(), bytes.data() + places.live.offset, 4 * found.live.size());
+  found.live.resize(static_cast<std::size_t>(layout.live.count));
+  std::memcpy(found.live.data(), bytes.data() + layout.live.offset, 4 * found.live.size());
   CHECK((is_marked == 0 || is_marked == 1));
   return found;
 }
@@ -80,9 +80,9 @@ std::int64_t absent_marks(loss_problem<bfloat16, std::int64_t> const& p, marks_f
       double const softmax = std::exp(reference_logit(p, token, entry) - reference.log_sum_exp);
       if (softmax >= 1.0001 / 4096) {
         absent += found.at(token, entry) ? 0 : 1;
-        auto const place = static_cast<std::size_t>(token / 128 * p.vocabulary + entry);
-        exact += is_counted[place] ? 0 : 1;
-        is_counted[place] = true;
+        auto const index = static_cast<std::size_t>(token / 128 * p.vocabulary + entry);
+        exact += is_counted[index] ? 0 : 1;
+        is_counted[index] = true;
       }
     }
   }

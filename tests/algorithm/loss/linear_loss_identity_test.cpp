@@ -94,8 +94,8 @@ TEST_CASE("permuting the vocabulary permutes the classifier's gradient, permutin
   auto moved = problem;
   moved.classifier = reordered(problem.classifier, order, 16);
   for (std::int64_t& label : moved.labels) {
-    auto const place = std::find(order.begin(), order.end(), static_cast<std::size_t>(label));
-    label = label < 0 ? label : place - order.begin();
+    auto const found = std::find(order.begin(), order.end(), static_cast<std::size_t>(label));
+    label = label < 0 ? label : found - order.begin();
   }
   auto after = run(moved);
   CHECK(near(after.loss[0]) == Approx(near(before.loss[0])).epsilon(1e-6));

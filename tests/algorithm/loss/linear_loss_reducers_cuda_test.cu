@@ -54,15 +54,15 @@ reduced_rows<Reducer> reduce_on(Executor const& exec, problem_type const& p, boo
   using loss = linear_loss<loss_gemm_tile<bfloat16>, Reducer, Filter>;
   using state_type = typename Reducer::state_type;
   linear_loss_shape const shape{p.tokens, p.vocabulary, p.channels};
-  detail::loss_regions<loss_gemm_tile<bfloat16>, Reducer> const places("test", shape);
+  detail::loss_regions<loss_gemm_tile<bfloat16>, Reducer> const layout("test", shape);
   tessera::cuda const host;
   device_problem<bfloat16, std::int64_t> const in(host, p);
   workspace_plan const plan =
       with_marks ? loss::plan_backward(exec, shape, p.options) : loss::plan_forward(exec, shape);
   buffer<std::byte> memory(host, plan.bytes());
   std::vector<std::byte> bytes(static_cast<std::size_t>(plan.bytes()));
-  std::vector<state_type> states(static_cast<std::size_t>(places.states.count), Reducer{}.identity());
-  std::memcpy(bytes.data() + places.states.offset, states.data(), states.size() * sizeof(state_type));
+  std::vector<state_type> states(static_cast<std::size_t>(layout.states.count), Reducer{}.identity());
+  std::memcpy(bytes.data() + layout.states.offset, states.data(), states.size() * sizeof(state_type));
   host.copy(bytes, memory);
   reduced_rows<Reducer> found{loss_results(p.tokens, p.options.reduction), {}};
   loss_results& results = found.outputs;
@@ -88,14 +88,14 @@ reduced_rows<Reducer> reduce_on(Executor const& exec, problem_type const& p, boo
   results.prediction = to_host(host, predictions);
   host.copy(memory, bytes);
   host.wait();
-  std::memcpy(states.data(), bytes.data() + places.states.offset, states.size() * sizeof(state_type));
+  std::memcpy(states.data(), bytes.data() + layout.states.offset, states.size() * sizeof(state_type));
   std::int64_t rows = 0;
   for (std::int64_t token = 0; token < p.tokens; ++token) {
     rows += reference_label(p, token) >= 0 ? 1 : 0;
   }
   for (std::int64_t row = 0; row < rows; ++row) {
     found.states.push_back(Reducer{}.identity());
-    for (std::int64_t split = 0; split < places.splits; ++split) {
+    for (std::int64_t split = 0; split < layout.splits; ++split) {
       Reducer{}.merge(found.states.back(), states[static_cast<std::size_t>(split * p.tokens + row)]);
     }
   }

@@ -142,11 +142,11 @@ TEST_CASE("a user's own reducer runs beside the loss, and its states reach the u
     for (std::int64_t entry = 0; entry < problem.vocabulary; ++entry) {
       logits.push_back(reference_logit(problem, token, entry));
     }
-    for (placed_value<float> const& best : states[at].best) {
-      auto const place = std::max_element(logits.begin(), logits.end());
-      wrong += best.place == place - logits.begin() ? 0 : 1;
-      wrong += is_near(static_cast<double>(best.value), *place, 1e-5) ? 0 : 1;
-      *place = -std::numeric_limits<double>::infinity();
+    for (indexed_value<float> const& best : states[at].best) {
+      auto const largest = std::max_element(logits.begin(), logits.end());
+      wrong += best.index == largest - logits.begin() ? 0 : 1;
+      wrong += is_near(static_cast<double>(best.value), *largest, 1e-5) ? 0 : 1;
+      *largest = -std::numeric_limits<double>::infinity();
     }
   }
   CHECK(labelled > 0);
@@ -298,16 +298,16 @@ TEST_CASE("the portable forward pass says that it leaves no marks", "[host]") {
   auto const problem = make_loss_problem<float>(20, 300, 12);
   using loss = small_loss<float>;
   linear_loss_shape const extents{20, 300, 12};
-  detail::loss_mark_regions<gemm_tile<float, tessera::shape<64, 64, 8>>, lse_reducer<float>> const places("test",
+  detail::loss_mark_regions<gemm_tile<float, tessera::shape<64, 64, 8>>, lse_reducer<float>> const layout("test",
                                                                                                           extents);
   auto const plan = loss::plan_backward(exec, extents, problem.options);
   buffer<std::byte> memory(exec, plan.bytes());
   workspace const space(plan, memory);
-  space[places.is_marked][0] = 1;
+  space[layout.is_marked][0] = 1;
   std::vector<float> value(1);
   loss::forward(exec, problem.inputs(), problem.options, {value}, space);
   exec.wait();
-  CHECK(space[places.is_marked][0] == 0);
+  CHECK(space[layout.is_marked][0] == 0);
 }
 
 TEST_CASE("a loss says what does not fit together", "[host]") {

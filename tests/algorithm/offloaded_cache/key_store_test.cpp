@@ -162,8 +162,8 @@ template <class Cache>
 std::vector<std::vector<std::int64_t>> exact_ids(Cache const& cache) {
   std::vector<std::vector<std::int64_t>> ids(2);
   for (std::int64_t head = 0; head < 2; ++head) {
-    for (std::int64_t place = 0; place < cache.plan().extents.exact(); ++place) {
-      ids[static_cast<std::size_t>(head)].push_back(cache.memory().exact_ids(0, head, place));
+    for (std::int64_t index = 0; index < cache.plan().extents.exact(); ++index) {
+      ids[static_cast<std::size_t>(head)].push_back(cache.memory().exact_ids(0, head, index));
     }
   }
   return ids;
@@ -250,8 +250,8 @@ TEST_CASE("exact keys give exact attention over the chunks that a step selects",
     CHECK(known.streamed_residual == 0.0F);
     CHECK(known.energy == 0.0);
     for (std::int64_t head = 0; head < 2; ++head) {  // nothing is lost, so that no chunk is a stray
-      for (std::int64_t place = 3; place < cache.plan().extents.exact(); ++place) {
-        CHECK(cache.memory().exact_ids(0, head, place) == -1);
+      for (std::int64_t index = 3; index < cache.plan().extents.exact(); ++index) {
+        CHECK(cache.memory().exact_ids(0, head, index) == -1);
       }
     }
   }

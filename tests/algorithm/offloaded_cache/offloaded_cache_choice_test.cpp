@@ -128,8 +128,8 @@ std::vector<int> differing_choices(std::vector<ranking> const& rankings, double 
     std::int64_t const chunks = cache.memory().sequences[0].chunks;
     std::vector<std::set<std::int64_t>> exact(2);
     for (std::int64_t head = 0; head < 2; ++head) {
-      for (std::int64_t place = 0; place < 3; ++place) {
-        exact[static_cast<std::size_t>(head)].insert(cache.memory().exact_ids(0, head, place));
+      for (std::int64_t index = 0; index < 3; ++index) {
+        exact[static_cast<std::size_t>(head)].insert(cache.memory().exact_ids(0, head, index));
       }
     }
     cache.decode(exec, {&s}, {position});
@@ -159,8 +159,8 @@ std::vector<int> differing_choices(std::vector<ranking> const& rankings, double 
       }
       std::set<std::int64_t> chosen;
       REQUIRE(step.selected_counts(0, head) == taken);
-      for (std::int64_t place = 0; place < taken; ++place) {
-        chosen.insert(step.selected(0, head, place));
+      for (std::int64_t index = 0; index < taken; ++index) {
+        chosen.insert(step.selected(0, head, index));
       }
       ++*asked;
       for (std::size_t i = 0; i < rankings.size(); ++i) {
@@ -252,9 +252,9 @@ void generate_chunks(cache_of_strays& cache, offload_sequence<float> const& s, s
 
 std::set<std::int32_t> strays_of(cache_of_strays const& cache, std::int64_t head) {
   std::set<std::int32_t> found;
-  for (std::int64_t place = 0; place < cache.plan().extents.strays; ++place) {
-    if (cache.memory().exact_ids(0, head, place) >= 0) {
-      found.insert(cache.memory().exact_ids(0, head, place));
+  for (std::int64_t index = 0; index < cache.plan().extents.strays; ++index) {
+    if (cache.memory().exact_ids(0, head, index) >= 0) {
+      found.insert(cache.memory().exact_ids(0, head, index));
     }
   }
   return found;
@@ -262,7 +262,7 @@ std::set<std::int32_t> strays_of(cache_of_strays const& cache, std::int64_t head
 
 }  // namespace
 
-TEST_CASE("chunks that directions do not hold are exact, those that leave most where places are few", "[host]") {
+TEST_CASE("chunks that directions do not hold are exact, those that leave most where slots are few", "[host]") {
   auto const s = sequence_with_strays();
   offload_options options;
   options.strays = 3;
@@ -291,23 +291,23 @@ TEST_CASE("chunks that directions do not hold are exact, those that leave most w
     auto const strays = strays_of(cache, head);
     REQUIRE(strays == std::set<std::int32_t>{39, 42, 47});
     for (std::int64_t chunk = 0; chunk < 52; ++chunk) {
-      CHECK((memory.places(chunk, head) == static_cast<std::int16_t>(chunk_place::exact)) ==
+      CHECK((memory.chunk_slots(chunk, head) == static_cast<std::int16_t>(chunk_slot::exact)) ==
             (strays.count(static_cast<std::int32_t>(chunk)) == 1));
     }
-    for (std::int64_t place = 0; place < 3; ++place) {
-      std::int64_t const chunk = memory.exact_ids(0, head, place);
-      CHECK(double{memory.exact_measures(0, head, place)} == Approx(left_of_chunk(cache, s, chunk)).epsilon(1e-4));
+    for (std::int64_t index = 0; index < 3; ++index) {
+      std::int64_t const chunk = memory.exact_ids(0, head, index);
+      CHECK(double{memory.exact_measures(0, head, index)} == Approx(left_of_chunk(cache, s, chunk)).epsilon(1e-4));
       for (std::int64_t token = 0; token < 8; ++token) {
         row const key = turned(s.keys, s, head, 8 * chunk + token);
         for (std::int64_t c = 0; c < 16; ++c) {
-          CHECK(double{memory.exact_keys(0, head, place, token, c)} == key[static_cast<std::size_t>(c)]);
-          CHECK(memory.exact_values(0, head, place, token, c) ==
+          CHECK(double{memory.exact_keys(0, head, index, token, c)} == key[static_cast<std::size_t>(c)]);
+          CHECK(memory.exact_values(0, head, index, token, c) ==
                 s.values[static_cast<std::size_t>((head * s.tokens + 8 * chunk + token) * 16 + c)]);
         }
       }
     }
   }
-  // Chunks that lost their places can be selected again; exact chunks cannot.
+  // Chunks that lost their slots can be selected again; exact chunks cannot.
   cache.decode(cpu{}, {&s}, {memory.sequences[0].tokens});
   auto const step = cache.step(1);
   for (std::int64_t head = 0; head < 2; ++head) {
@@ -328,12 +328,12 @@ TEST_CASE("chunks that directions do not hold are exact, those that leave most w
   }
 }
 
-TEST_CASE("no chunk strays below the limit, nor where there is no place", "[host]") {
+TEST_CASE("no chunk strays below the limit, nor where there is no slot", "[host]") {
   auto const s = sequence_with_strays();
   offload_options options;
-  for (bool const has_places : {true, false}) {
-    options.strays = has_places ? 3 : 0;
-    options.residual_limit = has_places ? INFINITY : 4.0F;
+  for (bool const has_slots : {true, false}) {
+    options.strays = has_slots ? 3 : 0;
+    options.residual_limit = has_slots ? INFINITY : 4.0F;
     cache_of_strays cache(heads, {s.tokens}, embedding(), options, {.chunks = 40});
     cache.prefill(cpu{}, 0, s, prompt_tokens);
     generate_chunks(cache, s, 50);
@@ -345,9 +345,9 @@ TEST_CASE("no chunk strays below the limit, nor where there is no place", "[host
 
 TEST_CASE("a stray chunk is attended to as it was, where its coefficients would be wrong", "[host]") {
   auto const s = sequence_with_strays();
-  auto const error = [&](std::int64_t places) {
+  auto const error = [&](std::int64_t strays) {
     offload_options options;
-    options.strays = places;
+    options.strays = strays;
     cache_of_strays cache(heads, {s.tokens}, embedding(), options, {.chunks = 60});
     cache.prefill(cpu{}, 0, s, prompt_tokens);
     generate_chunks(cache, s, 50);

@@ -171,7 +171,7 @@ TEMPLATE_TEST_CASE("a prompt is kept on the device as it is on the host", "[cuda
     return std::equal(copy.begin(), copy.end(), here_data);
   };
   CHECK(same(a.landmarks.data, b.landmarks.data, chunks * 2 * a.landmarks.extent(2)));
-  CHECK(same(a.places.data, b.places.data, chunks * 2));
+  CHECK(same(a.chunk_slots.data, b.chunk_slots.data, chunks * 2));
   CHECK(same(a.exact_ids.data, b.exact_ids.data, a.exact_ids.size()));
   CHECK(same(a.exact_keys.data, b.exact_keys.data, 4 * 8 * 64));
   CHECK(same(a.values.data, b.values.data, chunks * 2 * a.values.extent(2)));

@@ -86,8 +86,8 @@ TEST_CASE("a step attends to the given chunks, the exact ones and the latest tok
     for (std::int64_t i = 0; i < 2; ++i) {
       auto const attended = [&](std::int64_t head, std::int64_t token) {
         bool is_exact = false;
-        for (std::int64_t place = 0; place < 2; ++place) {
-          is_exact = is_exact || before[static_cast<std::size_t>(ids.offset(i, head, place))] == token / 8;
+        for (std::int64_t index = 0; index < 2; ++index) {
+          is_exact = is_exact || before[static_cast<std::size_t>(ids.offset(i, head, index))] == token / 8;
         }
         return token / 8 >= (i == 0 ? 40 : 3) || is_exact || has(lists, i, head, token / 8);
       };

@@ -114,7 +114,7 @@ TEST_CASE("chunks are selected by boxes and by all keys on a GPU as on the host"
   check_selector<oracle_selector<8>>();
 }
 
-TEST_CASE("chunks that directions do not hold are exact on a GPU, those that leave most where places are few",
+TEST_CASE("chunks that directions do not hold are exact on a GPU, those that leave most where slots are few",
           "[cuda]") {
   TESSERA_NEEDS_CUDA();
   tessera::cuda const exec;
@@ -137,7 +137,7 @@ TEST_CASE("chunks that directions do not hold are exact on a GPU, those that lea
   auto const is_stray = [&](std::int64_t chunk) { return std::count(strays.begin(), strays.end(), chunk) > 0; };
   auto const ids = to_host(exec, memory.exact_ids.data, 2 * 7);  // 4 outliers and 3 strays
   auto const keys = to_host(exec, memory.exact_keys.data, 2 * 7 * 8 * 64);
-  auto const places = to_host(exec, memory.places.data, 52 * 2);
+  auto const chunk_slots = to_host(exec, memory.chunk_slots.data, 52 * 2);
   cache.decode({&s}, {position});
   auto const selected = to_host(exec, cache.step(1).selected.data, 2 * 40);
   for (std::int64_t head = 0; head < 2; ++head) {
@@ -148,19 +148,19 @@ TEST_CASE("chunks that directions do not hold are exact on a GPU, those that lea
     REQUIRE(found == strays);
     for (std::int64_t chunk = 0; chunk < 52; ++chunk) {
       bool const is_exact = std::count(exact.begin(), exact.end(), chunk) > 0;
-      CHECK((places[static_cast<std::size_t>(2 * chunk + head)] == -2) == is_exact);
+      CHECK((chunk_slots[static_cast<std::size_t>(2 * chunk + head)] == -2) == is_exact);
     }
     for (std::int64_t rank = 0; rank < 40; ++rank) {
       CHECK_FALSE(is_stray(selected[static_cast<std::size_t>(40 * head + rank)]));
     }
-    for (std::int64_t place = 4; place < 7; ++place) {
-      std::int64_t const chunk = exact[static_cast<std::size_t>(place)];
+    for (std::int64_t index = 4; index < 7; ++index) {
+      std::int64_t const chunk = exact[static_cast<std::size_t>(index)];
       view<T const, 2> const rows(s.keys.data() + head * s.tokens * 64, {s.tokens, 64});
       std::int64_t differing = 0;
       for (std::int64_t i = 0; i < 8 * 64; ++i) {
         std::int64_t const token = 8 * chunk + i / 64;
         T const expected = rotated<T>(rotary, token, i % 64, plain_keys<T>{rows}.at(token));
-        differing += keys[static_cast<std::size_t>(((7 * head + place) * 8 * 64) + i)] == expected ? 0 : 1;
+        differing += keys[static_cast<std::size_t>(((7 * head + index) * 8 * 64) + i)] == expected ? 0 : 1;
       }
       CHECK(differing == 0);
     }
@@ -189,7 +189,7 @@ TEST_CASE("a prompt in pieces leaves on a GPU the bits of a prompt at once", "[c
     return to_host(exec, left, count) == to_host(exec, right, count);
   };
   CHECK(same(a.landmarks.data, b.landmarks.data, chunks * 2 * 64));
-  CHECK(same(a.places.data, b.places.data, chunks * 2));
+  CHECK(same(a.chunk_slots.data, b.chunk_slots.data, chunks * 2));
   CHECK(same(a.exact_ids.data, b.exact_ids.data, a.exact_ids.size()));
   CHECK(same(a.exact_keys.data, b.exact_keys.data, 4 * 8 * 64));
   CHECK(same(a.ring_keys.data, b.ring_keys.data, prompt % 64 * 64));
@@ -351,8 +351,8 @@ TEST_CASE("new directions hold on a GPU what the prompt did not have", "[cuda]")
   for (std::int32_t const id : to_host(exec, memory.slot_ids.data, memory.slot_ids.size())) {
     CHECK(id == -1);
   }
-  for (std::int16_t const place : to_host(exec, memory.places.data, before.chunks * 2)) {
-    CHECK(place < 0);
+  for (std::int16_t const slot : to_host(exec, memory.chunk_slots.data, before.chunks * 2)) {
+    CHECK(slot < 0);
   }
   for (std::int64_t position = prompt + steps; position < s.tokens; ++position) {
     auto const expected = here.decode(cpu{}, {&s}, {position});

@@ -155,7 +155,7 @@ TEST_CASE("what a cache cannot have room for is named", "[host]") {
   options.strays = INT64_MAX;
   CHECK_THAT(complaint<value_error>(two_heads(), options), contains(std::to_string(INT64_MAX)) && contains("31 bits"));
   options.strays = -1;
-  CHECK_THAT(complaint<value_error>(two_heads(), options), contains("-1 places"));
+  CHECK_THAT(complaint<value_error>(two_heads(), options), contains("-1 slots"));
   options = {};
   options.residual_limit = std::numeric_limits<float>::quiet_NaN();
   CHECK_THAT(complaint<value_error>(two_heads(), options),

@@ -88,9 +88,9 @@ TEST_CASE("a step attends to the ring, the exact and the selected chunks and to 
     std::int64_t const chunks = cache.memory().sequences[0].chunks;
     std::vector<std::set<std::int64_t>> exact(2);
     for (std::int64_t head = 0; head < 2; ++head) {
-      for (std::int64_t place = 0; place < n.exact(); ++place) {
-        if (cache.memory().exact_ids(0, head, place) >= 0) {
-          exact[static_cast<std::size_t>(head)].insert(cache.memory().exact_ids(0, head, place));
+      for (std::int64_t index = 0; index < n.exact(); ++index) {
+        if (cache.memory().exact_ids(0, head, index) >= 0) {
+          exact[static_cast<std::size_t>(head)].insert(cache.memory().exact_ids(0, head, index));
         }
       }
       CHECK(exact[static_cast<std::size_t>(head)].size() >= 3);
@@ -216,7 +216,7 @@ TEMPLATE_TEST_CASE("a prompt in pieces has the bits of a prompt at once", "[host
   auto const& n = whole.plan().extents;
   std::int64_t const chunks = n.archived(309);
   CHECK(std::equal(a.landmarks.data, &a.landmarks(chunks, 0, 0), b.landmarks.data));
-  CHECK(std::equal(a.places.data, &a.places(chunks, 0), b.places.data));
+  CHECK(std::equal(a.chunk_slots.data, &a.chunk_slots(chunks, 0), b.chunk_slots.data));
   CHECK(std::equal(a.exact_keys.data, a.exact_keys.data + 3 * 8 * 16, b.exact_keys.data));
   CHECK(std::equal(a.values.data, &a.values(chunks, 0, 0), b.values.data));
   CHECK(std::equal(a.ring_keys.data, a.ring_keys.data + 2 * 53 * 16, b.ring_keys.data));
@@ -241,13 +241,13 @@ TEMPLATE_TEST_CASE("a sequence that was generated is kept as one that was a prom
   for (std::int64_t head = 0; head < 2; ++head) {
     std::set<std::pair<std::int32_t, float>> exact_a;
     std::set<std::pair<std::int32_t, float>> exact_b;
-    for (std::int64_t place = 0; place < 3; ++place) {
-      exact_a.insert({a.exact_ids(0, head, place), a.exact_measures(0, head, place)});
-      exact_b.insert({b.exact_ids(0, head, place), b.exact_measures(0, head, place)});
+    for (std::int64_t index = 0; index < 3; ++index) {
+      exact_a.insert({a.exact_ids(0, head, index), a.exact_measures(0, head, index)});
+      exact_b.insert({b.exact_ids(0, head, index), b.exact_measures(0, head, index)});
     }
     CHECK(exact_a == exact_b);
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-      CHECK((a.places(chunk, head) == -2) == (b.places(chunk, head) == -2));
+      CHECK((a.chunk_slots(chunk, head) == -2) == (b.chunk_slots(chunk, head) == -2));
     }
     for (std::int64_t token = 480 - 56; token < 480; ++token) {
       CHECK(a.ring_keys(0, head, token % 64, 3) == b.ring_keys(0, head, token % 64, 3));

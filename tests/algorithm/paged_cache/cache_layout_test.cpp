@@ -41,19 +41,19 @@ std::int64_t const beyond_32_bits = std::int64_t{1} << 32;
 TEST_CASE("a cache has room for its pages, tails and retained tokens", "[host]") {
   cache_extents const e = extents();
   layout const made(e, {{.layers = 1, .key_bits = 8, .value_bits = 2, .value_group = 16, .row_capacity = 7}, {}});
-  REQUIRE(made.places.size() == 2);
-  CHECK(made.places[0].format == cache_page_format{96, 8, 2, 6, 1});
-  CHECK(made.places[1].format == cache_page_format{96, 4, 4, 2, 2});
-  CHECK(made.places[0].row_capacity == 7);
-  CHECK(made.places[1].row_capacity == 50);
-  for (auto const& place : made.places) {
-    std::int64_t const vectors = 2 * place.format.layers * e.heads;  // keys and values of a token
-    CHECK(place.pages.count == 40 * 2 * place.format.bytes());
-    CHECK(place.tail.count == 3 * (128 + 64 + 64) * vectors * 96);  // the window, an open page, and one more
-    CHECK(place.rows.count == 3 * place.row_capacity * vectors * 96);
-    CHECK(place.row_counts.count == 6);
-    CHECK(place.refused.count == 6);
-    CHECK(place.thresholds.count == 12);
+  REQUIRE(made.regions.size() == 2);
+  CHECK(made.regions[0].format == cache_page_format{96, 8, 2, 6, 1});
+  CHECK(made.regions[1].format == cache_page_format{96, 4, 4, 2, 2});
+  CHECK(made.regions[0].row_capacity == 7);
+  CHECK(made.regions[1].row_capacity == 50);
+  for (auto const& part : made.regions) {
+    std::int64_t const vectors = 2 * part.format.layers * e.heads;  // keys and values of a token
+    CHECK(part.pages.count == 40 * 2 * part.format.bytes());
+    CHECK(part.tail.count == 3 * (128 + 64 + 64) * vectors * 96);  // the window, an open page, and one more
+    CHECK(part.rows.count == 3 * part.row_capacity * vectors * 96);
+    CHECK(part.row_counts.count == 6);
+    CHECK(part.refused.count == 6);
+    CHECK(part.thresholds.count == 12);
   }
 }
 
@@ -102,8 +102,8 @@ TEST_CASE("a twentieth of the tokens can be retained where nothing else is said,
     cache_extents e = extents();
     e.tokens = tokens;
     CAPTURE(tokens);
-    CHECK(layout(e, {{}}).places[0].row_capacity == capacity);
-    CHECK(layout(e, {{.row_capacity = 0}}).places[0].row_capacity == 0);
+    CHECK(layout(e, {{}}).regions[0].row_capacity == capacity);
+    CHECK(layout(e, {{.row_capacity = 0}}).regions[0].row_capacity == 0);
   }
 }
 

@@ -53,9 +53,9 @@ TEST_CASE("what is read on the host refuses lists that cannot be, too", "[host]"
   lists.lengths = lists.fresh = {200, 200};
   cache.append(lists, tokens, 0, 200);
   lists.pages = {2, 2};
-  auto const complaint = [&](std::vector<std::int32_t> cache_lists::*list, std::size_t place, std::int32_t value) {
+  auto const complaint = [&](std::vector<std::int32_t> cache_lists::*list, std::size_t index, std::int32_t value) {
     cache_lists bad = lists;
-    (bad.*list)[place] = value;
+    (bad.*list)[index] = value;
     return complaint_of([&] { static_cast<void>(cache.saved(bad, 1)); }) + "; " +
            complaint_of([&] { static_cast<void>(cache.statistics(bad)); });
   };

@@ -197,8 +197,8 @@ TEST_CASE("a cache of another kind is refused in words that name both", "[host]"
   model.append(data, 0, 200);
   auto const saved = save_cache(model.exec, model.cache, model.sequences(), 0);
   std::vector<std::int32_t> const blocks{0, 1};
-  auto const load_into = [&](auto const& cache, std::int64_t slot, std::vector<std::int32_t> const& places) {
-    load_cache(model.exec, cache, saved.data(), size_of(saved), slot, places);
+  auto const load_into = [&](auto const& cache, std::int64_t slot, std::vector<std::int32_t> const& table) {
+    load_cache(model.exec, cache, saved.data(), size_of(saved), slot, table);
   };
   minicache const two_parts(model.exec, model.extents, {.parts = {model.parts[0], model.parts[1]}});
   CHECK_THROWS_WITH(load_into(two_parts, 0, blocks), contains("the saved parts are 3 but the cache's 2"));

@@ -122,7 +122,7 @@ TEST_CASE("a section that is longer than what there is costs no memory and is na
   CHECK(in.read(0).empty());
 }
 
-TEST_CASE("pages are placed as they were saved, whatever the slot", "[host]") {
+TEST_CASE("pages are restored as they were saved, whatever the slot", "[host]") {
   marked_part marked;
   REQUIRE(marked.complaint() == "nothing was thrown");
   std::vector<std::byte> pages(marked.part.pages.size());
@@ -142,7 +142,7 @@ TEST_CASE("pages are placed as they were saved, whatever the slot", "[host]") {
     marked.part.rows.push_back(bfloat16{static_cast<std::uint16_t>(i)});
   }
   marked.part.thresholds = {0.1F, 0.2F, 0.3F, 0.4F};
-  detail::place_part(cpu{.threads = 1}, marked.memory, marked.part, {0, 1, 2}, 3, 3 * 64);
+  detail::restore_part(cpu{.threads = 1}, marked.memory, marked.part, {0, 1, 2}, 3, 3 * 64);
   CHECK(pages == marked.part.pages);
   for (std::int64_t head = 0; head < 2; ++head) {
     CHECK(counts[static_cast<std::size_t>(6 + head)] == 66);

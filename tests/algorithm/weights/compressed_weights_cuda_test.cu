@@ -152,8 +152,8 @@ bf16_array weights_with_escapes(std::vector<int> const& escapes, std::int64_t bl
   }
   for (std::size_t i = 0; i < escapes.size(); ++i) {
     for (int k = 0; k < escapes[i]; ++k) {
-      std::int64_t const place = k * block / escapes[i];
-      weights[static_cast<std::int64_t>(i) * block + place] = store<bfloat16>(std::ldexp(1.25F, -100 + k % 60));
+      std::int64_t const position = k * block / escapes[i];
+      weights[static_cast<std::int64_t>(i) * block + position] = store<bfloat16>(std::ldexp(1.25F, -100 + k % 60));
     }
   }
   return weights;

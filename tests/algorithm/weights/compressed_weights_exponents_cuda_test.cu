@@ -183,7 +183,7 @@ TEST_CASE("broken streams of whole exponents are treated alike by device and hos
   check_broken_streams<whole<bfloat16, 7>>({.block = 1024, .checksums = true});
 }
 
-TEST_CASE("lossless pairs of codes are placed as they are coded, whole exponents afterwards", "[cuda]") {
+TEST_CASE("lossless pairs of codes are stored as they are coded, whole exponents afterwards", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   weight_stream_spec const spec = neuzip::spec(100'000);
   CHECK(pair_needs::slots(spec) == 0);

@@ -77,11 +77,11 @@ struct broken_streams {
     return failure_of(exec);
   }
 
-  void break_stream(int place, int seed) {
+  void break_stream(int index, int seed) {
     stream_bytes broken = sound;
     auto const repair = options.checksums ? testing::checksum_repair::never : testing::checksum_repair::usual;
     testing::break_weight_stream(broken, static_cast<std::uint64_t>(seed), repair);
-    streams[static_cast<std::size_t>(place)].upload(broken.data(), std::ssize(broken));
+    streams[static_cast<std::size_t>(index)].upload(broken.data(), std::ssize(broken));
   }
 
   /// Decodes many streams at a time, which finds faults quickly.

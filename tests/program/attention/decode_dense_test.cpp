@@ -89,8 +89,8 @@ struct dense_decode_problem {
                           std::int64_t channel) const {
     std::int64_t const number = sequence * blocks + token / block_tokens;
     std::int64_t const block = has_table() ? table[static_cast<std::size_t>(number)] : number;
-    std::int64_t const place = (block * s.key_heads + head) * block_tokens + token % block_tokens;
-    return static_cast<double>(load(of[static_cast<std::size_t>(place * s.channels + channel)]));
+    std::int64_t const row = (block * s.key_heads + head) * block_tokens + token % block_tokens;
+    return static_cast<double>(load(of[static_cast<std::size_t>(row * s.channels + channel)]));
   }
 
   /// How many results and log-sum-exps are not those of the formula in double.

@@ -179,8 +179,8 @@ TEST_CASE("values are coded channel after channel by the scales that are given",
   for (std::int64_t list = 0; list < 4; ++list) {
     for (std::int64_t token = 0; token < 256; ++token) {
       for (std::int64_t channel = 0; channel < 6; ++channel) {
-        std::int64_t const place = ((list * 2 + token / 128) * 6 + channel) * 128 + value_slot(token % 128);
-        double const found = codes[static_cast<std::size_t>(place)];
+        std::int64_t const index = ((list * 2 + token / 128) * 6 + channel) * 128 + value_slot(token % 128);
+        double const found = codes[static_cast<std::size_t>(index)];
         auto const scale = static_cast<double>(scales[static_cast<std::size_t>(list * 6 + channel)]);
         bool const exists = token < problem.length(list) && scale > 0;
         double const highest = quantizer::highest;

@@ -73,18 +73,18 @@ void check_lists(Epilogue const& make_epilogue) {
     return;
   }
   std::vector<std::int32_t> const list{0, 1, 2, 3, 4, 5, 6, 6, 0, 3};
-  std::vector<gemm_work_item> const works{{0, 1, 0, 7}, {1, 0, 7, 2}, {0, 2, 9, 1},
-                                          {0, 0, 0, 0}, {1, 1, 2, 4}, {1, 2, 4, 1}};
+  std::vector<gemm_work_item> const work_items{{0, 1, 0, 7}, {1, 0, 7, 2}, {0, 2, 9, 1},
+                                               {0, 0, 0, 0}, {1, 1, 2, 4}, {1, 2, 4, 1}};
   buffer<std::int32_t> device_list(problem.exec, 10);
-  buffer<gemm_work_item> device_works(problem.exec, 6);
+  buffer<gemm_work_item> device_work_items(problem.exec, 6);
   std::vector<bfloat16> found(problem.rows * 504, tessera::store<bfloat16>(-77.0F));
   buffer<bfloat16> outputs(problem.exec, problem.rows * 504);
   problem.exec.copy(list, device_list);
-  problem.exec.copy(works, device_works);
+  problem.exec.copy(work_items, device_work_items);
   problem.exec.copy(found, outputs);
   std::int64_t const extents[2] = {problem.rows, 504};
   matrix_view<bfloat16> const target(outputs.data(), extents);
-  listed_schedule const schedule{device_works.data(), 6, device_list.data()};
+  listed_schedule const schedule{device_work_items.data(), 6, device_list.data()};
   program const whole{problem.template a_map<program>(), problem.template b_map<program>(), schedule,
                       make_epilogue(target)};
   problem.exec.run(whole, 2 * program::blocks_per_cluster);  // two clusters share the work
@@ -94,7 +94,7 @@ void check_lists(Epilogue const& make_epilogue) {
   for (std::int64_t row = 0; row < problem.rows; ++row) {
     for (std::int64_t column = 0; column < 504; ++column) {
       double expected = -77;
-      for (gemm_work_item const& work : works) {
+      for (gemm_work_item const& work : work_items) {
         if (row / program::rows == work.row && column / program::columns == work.column) {
           std::vector<std::int32_t> const k_tiles(list.begin() + work.first, list.begin() + work.first + work.k_tiles);
           expected = column < problem.columns ? problem.sum(row, column, k_tiles) : 0;

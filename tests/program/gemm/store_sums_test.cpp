@@ -16,7 +16,7 @@ using namespace tessera;
 namespace {
 
 /// Says where it is called.
-struct place_and_sum {
+struct coordinate_and_sum {
   TESSERA_FN float operator()(float sum, std::int64_t row, std::int64_t column) const {
     return sum + static_cast<float>(1000 * row + 10 * column);
   }
@@ -24,10 +24,10 @@ struct place_and_sum {
 
 }  // namespace
 
-TEST_CASE("sums are stored at their places, in a matrix of any strides, after their map", "[host]") {
+TEST_CASE("sums are stored at their coordinates, in a matrix of any strides, after their map", "[host]") {
   std::vector<float> memory(60, -7.0F);
   matrix_view<float> const turned(memory.data() + 3, {4, 3}, {2, 11});
-  store_sums<float, place_and_sum> const epilogue{turned, {}};
+  store_sums<float, coordinate_and_sum> const epilogue{turned, {}};
   for (std::int64_t row = 0; row < 4; ++row) {
     for (std::int64_t column = 0; column < 3; ++column) {
       epilogue(row, column, 0.5F);

@@ -45,12 +45,12 @@ struct keep_last {
   void operator()(std::int64_t row, std::int64_t, float) const { last[row] = 1.0F; }
 };
 
-struct without_place {
+struct without_coordinate {
   void operator()(float) const {}
 };
 
 static_assert(SumEpilogue<add_to_result> && SumEpilogue<store_sums<bfloat16, plain_sum>>);
-static_assert(!SumEpilogue<without_place> && !SumEpilogue<std::vector<float>>);
+static_assert(!SumEpilogue<without_coordinate> && !SumEpilogue<std::vector<float>>);
 
 std::vector<float> some_sums() {
   std::vector<float> sums;
@@ -77,12 +77,12 @@ TEST_CASE("epilogues of the library and a user's own keep the laws", "[host]") {
   CHECK(check_epilogue_laws(floats, accumulated, some_sums(), columns).text() == "");
 }
 
-TEST_CASE("an epilogue that depends on the order of sums, or writes one place for two, is caught", "[host]") {
+TEST_CASE("an epilogue that depends on the order of sums, or writes one address for two, is caught", "[host]") {
   std::vector<float> const memory(static_cast<std::size_t>(rows), -99.0F);
   auto const in_order = [](array_view<float> totals) { return add_up_rows{totals}; };
   CHECK(check_epilogue_laws(memory, in_order, some_sums(), columns).mentions("sums come in any order"));
   auto const last = [](array_view<float> totals) { return keep_last{totals}; };
   auto const report = check_epilogue_laws(memory, last, some_sums(), columns);
-  CHECK(report.mentions("no two sums write one place"));
+  CHECK(report.mentions("no two sums write one address"));
   CHECK_FALSE(report.mentions("sums come in any order"));
 }

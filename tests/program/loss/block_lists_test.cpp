@@ -84,7 +84,8 @@ void check_lists(std::int32_t rows, std::int32_t columns, std::uint64_t every) {
 
 }  // namespace
 
-TEST_CASE("lists name the blocks that are kept for a panel, and works go through each list once a tile", "[host]") {
+TEST_CASE("lists name the blocks that are kept for a panel, and work items go through each list once a tile",
+          "[host]") {
   check_lists(1, 1, 1);
   check_lists(1, 2, 2);
   check_lists(5, 3, 2);
@@ -118,7 +119,7 @@ TEST_CASE("tiles are made wherever a block of a panel pair is alive", "[host]") 
   auto const alive = some_ones(token_blocks * 40, 5, 9);
   loss_part_range const first_part{0, 11 * 128, 38 * 128 + 5, nullptr};
   for (std::int32_t const columns : {128, 192, 256}) {
-    std::vector<tile_order::place> tiles(4 * most);
+    std::vector<tile_coordinate> tiles(4 * most);
     std::vector<std::int32_t> counts(4, -1);
     list_loss_tiles program{first_part, {alive.data(), {token_blocks, 40}}, token_blocks, columns,
                             2,          {tiles.data(), {4, most}},          counts};

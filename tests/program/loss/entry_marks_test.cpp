@@ -47,7 +47,7 @@ struct split_states {
       for (std::int64_t row = 0; row < rows; ++row) {
         auto const at = static_cast<std::size_t>(split * rows + row);
         for (int i = 0; i < 3; ++i) {
-          push_placed(R{}, states[at], placed_value<float>{logit(split, row, i), i});
+          push_indexed(R{}, states[at], indexed_value<float>{logit(split, row, i), i});
         }
         bounds[at] = {static_cast<float>((split * 5 + row) % 9), 0.0F};
       }

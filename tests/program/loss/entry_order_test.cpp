@@ -79,8 +79,8 @@ struct order_problem {
     exec.run(with_labels, with_labels.groups());
     class_entries const classes{marks(), entries()};
     exec.run(classes, classes.groups());
-    exec.run(place_classes{entries()}, 1);
-    place_entries const slots{entries()};
+    exec.run(find_class_slots{entries()}, 1);
+    scatter_entries const slots{entries()};
     exec.run(slots, slots.groups());
     find_alive_blocks const found{marks(), entries(), block_view()};
     exec.run(found, found.groups());

@@ -20,12 +20,12 @@ using sum = sum_reducer<float>;
 using best = arg_max_reducer<float>;
 using all_of_them = paired_reducer<lse, paired_reducer<sum, best>>;
 
-/// Keeps the place of each row's largest logit, and counts calls.
+/// Keeps the index of each row's largest logit, and counts calls.
 struct keep_place {
-  array_view<std::int32_t> places;
+  array_view<std::int32_t> indices;
   array_view<std::int32_t> calls;
   TESSERA_FN void operator()(std::int64_t row, std::int64_t token, best::state_type const& state) const {
-    places[token] = state.place;
+    indices[token] = state.index;
     calls[row] += 1;
   }
 };
@@ -61,7 +61,7 @@ struct reduced_rows {
       for (std::int64_t const token : order) {
         auto state = reducer.identity();
         for (std::int64_t entry = 5 * piece; entry < 5 * piece + 5; ++entry) {
-          push_placed(reducer, state, placed_value<float>{logit(token, entry), static_cast<std::int32_t>(entry)});
+          push_indexed(reducer, state, indexed_value<float>{logit(token, entry), static_cast<std::int32_t>(entry)});
         }
         states.push_back(state);
       }
@@ -109,7 +109,7 @@ int wrong_losses(Executor const& exec, std::int64_t tokens, bool is_mean) {
   std::vector<float> losses(size, -7.0F);
   std::vector<float> log_sums(size, -7.0F);
   std::vector<std::int32_t> predictions(size, -7);
-  std::vector<std::int32_t> places(size, -7);
+  std::vector<std::int32_t> indices(size, -7);
   std::vector<std::int32_t> calls(size);
   std::vector<float> row_lse(size, -7.0F);
   std::vector<float> row_entropy(size, -7.0F);
@@ -124,7 +124,7 @@ int wrong_losses(Executor const& exec, std::int64_t tokens, bool is_mean) {
       {losses, log_sums, {}, {}, predictions},
       row_lse,
       row_entropy,
-      {places, calls},
+      {indices, calls},
       sums};
   exec.run(of_tokens, of_tokens.groups());
   std::vector<float> const poison{0.0F};
@@ -145,7 +145,7 @@ int wrong_losses(Executor const& exec, std::int64_t tokens, bool is_mean) {
   for (std::int64_t token = 0; token < tokens; ++token) {
     auto const at = static_cast<std::size_t>(token);
     if (rows.row_of[at] < 0) {  // what tokens without a label get is written when tokens are listed
-      wrong += losses[at] != -7.0F || log_sums[at] != -7.0F || predictions[at] != -7 || places[at] != -7 ? 1 : 0;
+      wrong += losses[at] != -7.0F || log_sums[at] != -7.0F || predictions[at] != -7 || indices[at] != -7 ? 1 : 0;
       continue;
     }
     auto const row = static_cast<std::size_t>(rows.row_of[at]);
@@ -153,7 +153,7 @@ int wrong_losses(Executor const& exec, std::int64_t tokens, bool is_mean) {
     auto const own = static_cast<double>(rows.weights[at]);
     wrong += is_near(losses[at], own * rows.loss(token)) ? 0 : 1;
     wrong += is_near(log_sums[at], reduced_rows::log_sum_exp(token)) && row_lse[row] == log_sums[at] ? 0 : 1;
-    wrong += predictions[at] == likeliest && places[at] == likeliest && calls[row] == 1 ? 0 : 1;
+    wrong += predictions[at] == likeliest && indices[at] == likeliest && calls[row] == 1 ? 0 : 1;
     expected += own * rows.loss(token);
     weight += own;
     correct += likeliest == rows.labels[row] ? 1 : 0;

@@ -47,7 +47,7 @@ int wrong_rows(Executor const& exec, small_logits& problem, std::int64_t splits)
     }
     auto const found = static_cast<double>(lse{}.value(state_of<lse>(reducer, state)));
     wrong += std::fabs(found - problem.log_sum_exp(row)) <= 2e-5 ? 0 : 1;
-    wrong += state_of<likeliest>(reducer, state).place == best ? 0 : 1;
+    wrong += state_of<likeliest>(reducer, state).index == best ? 0 : 1;
     wrong += std::fabs(static_cast<double>(targets[at]) - problem.logit(row, problem.labels[at])) <= 2e-5 ? 0 : 1;
   }
   return wrong;

@@ -178,7 +178,7 @@ TEST_CASE("a reducer that says nothing of rows is pushed, beside others that are
 }
 
 TEST_CASE("the reducers that tests bring along keep the laws", "[host]") {
-  std::vector<placed_value<float>> values;
+  std::vector<indexed_value<float>> values;
   for (std::int32_t i = 0; i < 40; ++i) {
     auto const at = static_cast<std::uint64_t>(i);
     values.push_back(

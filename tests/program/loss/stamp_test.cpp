@@ -53,7 +53,7 @@ TEST_CASE("a stamp tells numbers, their order and their part", "[host]") {
   CHECK(loss_stamp{}.set(loss_stamp::tokens, 5).set(loss_stamp::tokens, 7).words[loss_stamp::tokens] == 7);
 }
 
-TEST_CASE("of up to 1024 elements each counts, at its own place", "[host]") {
+TEST_CASE("of up to 1024 elements each counts, at its own index", "[host]") {
   for (auto const columns : {1, 3, 64}) {
     auto values = some_values(static_cast<std::size_t>(1024 / columns * columns));
     matrix_view<bfloat16 const> const matrix(values.data(), {1024 / columns, columns});
@@ -70,7 +70,7 @@ TEST_CASE("of up to 1024 elements each counts, at its own place", "[host]") {
   }
 }
 
-TEST_CASE("of more elements those of all places are looked at", "[host]") {
+TEST_CASE("of more elements those of all indices are looked at", "[host]") {
   constexpr std::size_t count = 50000;
   auto values = some_values(count);
   matrix_view<bfloat16 const> const matrix(values.data(), {500, 100});

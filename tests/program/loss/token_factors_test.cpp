@@ -24,7 +24,7 @@ struct factored_tokens {
   std::vector<std::int64_t> count{0};
   std::vector<loss_row_gradient> rows;
   std::vector<bfloat16> hidden;
-  std::vector<std::int32_t> places;  ///< of 10 entries, in reverse
+  std::vector<std::int32_t> slots;  ///< of 10 entries, in reverse
   std::vector<loss_token_factors> factors;
   std::vector<std::uint8_t> unclean;
 
@@ -44,16 +44,16 @@ struct factored_tokens {
       }
     }
     for (int entry = 0; entry < 10; ++entry) {
-      places.push_back(9 - entry);
+      slots.push_back(9 - entry);
     }
   }
   static bool has_label(std::int64_t token) { return token % 3 != 1; }
 
   template <class Executor>
   int wrong_factors(Executor const& exec, bool is_ordered) {
-    place_loss_factors<bfloat16> const program{
-        {order, row_of, labels, count},       rows,    {hidden.data(), {tokens, channels}},
-        is_ordered ? places.data() : nullptr, factors, unclean};
+    make_loss_factors<bfloat16> const program{
+        {order, row_of, labels, count},      rows,    {hidden.data(), {tokens, channels}},
+        is_ordered ? slots.data() : nullptr, factors, unclean};
     exec.run(program, program.groups());
     int wrong = 0;
     for (std::int64_t token = 0; token < tokens; ++token) {

@@ -66,8 +66,8 @@ struct labelled_tokens {
         wrong += row_of[at] == -1 && is_right(loss[at]) && is_right(entropy[at]) && prediction[at] == -1 ? 0 : 1;
         is_poisoned = is_poisoned || is_bad;
       } else {
-        auto const place = static_cast<std::size_t>(row);
-        wrong += row_of[at] == row && order[place] == token && listed[place] == label ? 0 : 1;
+        auto const index = static_cast<std::size_t>(row);
+        wrong += row_of[at] == row && order[index] == token && listed[index] == label ? 0 : 1;
         wrong += loss[at] == 7.0F && prediction[at] == 7 ? 0 : 1;
         ++row;
       }

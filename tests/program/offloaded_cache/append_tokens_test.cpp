@@ -113,14 +113,14 @@ struct append_problem {
   /// How many channels of an admitted step are wrong.
   [[nodiscard]] int wrong_step(std::int64_t step, std::int64_t sequence, std::int64_t position) const {
     int wrong = 0;
-    std::int64_t const place = position % n.ring;
+    std::int64_t const index = position % n.ring;
     for (std::int64_t channel = 0; channel < channels; ++channel) {
       for (std::int64_t head = 0; head < key_heads; ++head) {
         std::int64_t const row = step * key_heads + head;
         auto const in_ring =
-            static_cast<std::size_t>(((sequence * key_heads + head) * n.ring + place) * channels + channel);
+            static_cast<std::size_t>(((sequence * key_heads + head) * n.ring + index) * channels + channel);
         auto const source =
-            static_cast<std::size_t>((sequence * n.ring + place) * key_heads * channels + head * channels + channel);
+            static_cast<std::size_t>((sequence * n.ring + index) * key_heads * channels + head * channels + channel);
         auto const from = static_cast<std::size_t>(row * channels + channel);
         double const key = rotated_channel(keys, row, position, channel);
         wrong += std::fabs(static_cast<double>(ring_keys[in_ring]) - key) < 1e-6 ? 0 : 1;

@@ -21,7 +21,7 @@ struct slots_problem {
   static constexpr std::int64_t heads = 2;
   offload_extents n{};
   std::vector<cached_sequence> sequences;
-  std::vector<std::int16_t> places;
+  std::vector<std::int16_t> chunk_slots;
   std::vector<std::int32_t> slot_ids;
   std::vector<std::int32_t> hands;
   std::vector<chunk_usage> usage;
@@ -44,7 +44,7 @@ struct slots_problem {
       sequences.push_back({static_cast<std::int32_t>(i * chunks), count, 8 * count, count, 1.0, 0.0F, 0, 0.0F});
     }
     auto const size = [&](std::int64_t each) { return static_cast<std::size_t>(batch * heads * each); };
-    places.assign(size(chunks), -1);
+    chunk_slots.assign(size(chunks), -1);
     slot_ids.assign(size(slots), -1);
     hands.assign(size(1), 0);
     usage.assign(size(1), {0, 0});
@@ -56,9 +56,9 @@ struct slots_problem {
   }
   [[nodiscard]] std::int64_t chunks() const { return n.rows / n.batch; }
   [[nodiscard]] std::int64_t lists() const { return n.batch * heads; }
-  [[nodiscard]] std::int16_t place(std::int64_t list, std::int64_t chunk) const {
+  [[nodiscard]] std::int16_t slot_of(std::int64_t list, std::int64_t chunk) const {
     std::int64_t const row = list / heads * chunks() + chunk;
-    return places[static_cast<std::size_t>(row * heads + list % heads)];
+    return chunk_slots[static_cast<std::size_t>(row * heads + list % heads)];
   }
 
   /// Selects `count` chunks of each head, other ones for each seed.
@@ -78,7 +78,7 @@ struct slots_problem {
   void run(Executor const& exec, bool keeps) {
     offloaded_memory<bfloat16, bfloat16> memory;
     memory.sequences = sequences;
-    memory.places = {places.data(), {n.rows, heads}};
+    memory.chunk_slots = {chunk_slots.data(), {n.rows, heads}};
     memory.slot_ids = {slot_ids.data(), {n.batch, heads, n.slots}};
     memory.hands = {hands.data(), {n.batch, heads}};
     memory.usage = {usage.data(), {n.batch, heads}};
@@ -89,7 +89,7 @@ struct slots_problem {
     step.selected_counts = {selected_counts.data(), {n.batch, heads}};
     step.missed = {missed.data(), {n.batch, heads, n.budget}};
     step.missed_counts = {missed_counts.data(), {n.batch, heads}};
-    place_chunks<bfloat16, bfloat16> const program{n, memory, step, keeps};
+    assign_slots<bfloat16, bfloat16> const program{n, memory, step, keeps};
     exec.run(program, program.groups());
   }
 
@@ -105,10 +105,10 @@ struct slots_problem {
       std::int32_t const slot = selected_slots[static_cast<std::size_t>(list * n.budget + rank)];
       bool const is_in_range = slot >= 0 && slot < n.slots;
       broken += is_in_range && taken.insert(slot).second ? 0 : 1;
-      broken += place(list, chunk) == slot ? 0 : 1;
+      broken += slot_of(list, chunk) == slot ? 0 : 1;
       broken += is_in_range && slot_ids[static_cast<std::size_t>(list * n.slots + slot)] == chunk ? 0 : 1;
-      if (before.place(list, chunk) >= 0) {
-        broken += before.place(list, chunk) == slot ? 0 : 1;
+      if (before.slot_of(list, chunk) >= 0) {
+        broken += before.slot_of(list, chunk) == slot ? 0 : 1;
       } else {
         auto const at = static_cast<std::size_t>(list * n.budget) + absent.size();
         broken += missed[at].chunk == chunk && missed[at].slot == slot ? 0 : 1;
@@ -121,7 +121,7 @@ struct slots_problem {
     broken += missed_counts[static_cast<std::size_t>(list)] == static_cast<std::int32_t>(absent.size()) ? 0 : 1;
     // A chunk is at the slot that has its number, and at no other.
     for (std::int64_t chunk = 0; chunk < chunks(); ++chunk) {
-      std::int16_t const at = place(list, chunk);
+      std::int16_t const at = slot_of(list, chunk);
       auto const first = slot_ids.begin() + list * n.slots;
       auto const holders = std::count(first, first + n.slots, static_cast<std::int32_t>(chunk));
       broken += holders == (at >= 0 ? 1 : 0) ? 0 : 1;
@@ -176,9 +176,9 @@ TEST_CASE("a slot that was filled longer ago is taken sooner", "[host]") {
   CHECK(slots_of(11, 30) == std::vector<std::int32_t>{1, 4});
   CHECK(slots_of(31, 32) == std::vector<std::int32_t>{5, 0});  // chunk 10, the oldest, has to go
   CHECK(slots_of(11, 33) == std::vector<std::int32_t>{1, 2});
-  CHECK(problem.place(0, 10) == static_cast<std::int16_t>(chunk_place::archived));
-  CHECK(problem.place(0, 20) == static_cast<std::int16_t>(chunk_place::archived));
-  CHECK(problem.place(0, 21) == 3);
+  CHECK(problem.slot_of(0, 10) == static_cast<std::int16_t>(chunk_slot::archived));
+  CHECK(problem.slot_of(0, 20) == static_cast<std::int16_t>(chunk_slot::archived));
+  CHECK(problem.slot_of(0, 21) == 3);
 }
 
 TEST_CASE("where nothing is kept all selected chunks are fetched into their slots", "[host]") {

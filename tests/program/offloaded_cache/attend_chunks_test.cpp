@@ -139,9 +139,9 @@ struct attend_problem {
     for (std::int64_t token = known.chunks * 8; token <= known.tokens; ++token) {  // with the token of the step
       take(all, query, ring_keys, ring_values, list * n.ring + token % n.ring);
     }
-    for (std::int64_t place = 0; place < 3; ++place) {
-      for (std::int64_t i = 0; exact_ids[static_cast<std::size_t>(list * 3 + place)] >= 0 && i < 8; ++i) {
-        take(all, query, exact_keys, exact_values, (list * 3 + place) * 8 + i);
+    for (std::int64_t index = 0; index < 3; ++index) {
+      for (std::int64_t i = 0; exact_ids[static_cast<std::size_t>(list * 3 + index)] >= 0 && i < 8; ++i) {
+        take(all, query, exact_keys, exact_values, (list * 3 + index) * 8 + i);
       }
     }
     for (std::int64_t rank = 0; rank < n.budget; ++rank) {

@@ -8,7 +8,7 @@
 
 using namespace tessera;
 
-TEST_CASE("a part of a step is of its own sequences and in their places", "[host]") {
+TEST_CASE("a part of a step is of its own sequences, at their own indices", "[host]") {
   std::int64_t const steps = 5;
   offload_step<float> step;
   std::vector<float> queries(5 * 4 * 16);

@@ -111,10 +111,10 @@ TEST_CASE("an item of several lists is found in its list", "[host]") {
     }
     std::int32_t item = 0;
     for (std::size_t list = 0; list < counts.size(); ++list) {
-      for (std::int32_t place = 0; place < counts[list]; ++place) {
+      for (std::int32_t index = 0; index < counts[list]; ++index) {
         listed_item const found = find_item(ends.data(), static_cast<std::int32_t>(ends.size()), item++);
         CHECK(found.list == static_cast<std::int32_t>(list));
-        CHECK(found.place == place);
+        CHECK(found.index == index);
       }
     }
   }

@@ -103,10 +103,10 @@ class scores_problem {
     for (std::int64_t line = 0; line < extents_.rows * setup.key_heads; ++line) {
       Lines::make(landmarks.data() + line * elements_, setup.channels, static_cast<std::uint64_t>(line));
     }
-    places.assign(static_cast<std::size_t>(extents_.rows * setup.key_heads),
-                  static_cast<std::int16_t>(chunk_place::archived));
-    for (std::size_t i = 3; i < places.size(); i += 29) {
-      places[i] = static_cast<std::int16_t>(chunk_place::exact);
+    chunk_slots.assign(static_cast<std::size_t>(extents_.rows * setup.key_heads),
+                       static_cast<std::int16_t>(chunk_slot::archived));
+    for (std::size_t i = 3; i < chunk_slots.size(); i += 29) {
+      chunk_slots[i] = static_cast<std::int16_t>(chunk_slot::exact);
     }
     queries.resize(static_cast<std::size_t>(extents_.batch * setup.query_heads * setup.channels));
     testing::fill(testing::gauss{1.5}, 9, queries.data(), queries.size());
@@ -115,7 +115,7 @@ class scores_problem {
   void run() {
     buffer<cached_sequence> known = there(sequences);
     buffer<element> lines = there(landmarks);
-    buffer<std::int16_t> where = there(places);
+    buffer<std::int16_t> where = there(chunk_slots);
     buffer<bfloat16> rows = there(queries);
     std::int64_t const blocks = divide_up(extents_.longest, scored_chunks);
     scores.assign(static_cast<std::size_t>(extents_.rows * extents_.query_heads), poison);
@@ -125,7 +125,7 @@ class scores_problem {
     offloaded_memory<bfloat16, element> memory{};
     memory.sequences = {known.data(), extents_.batch};
     memory.landmarks = {lines.data(), {extents_.rows, extents_.key_heads, elements_}};
-    memory.places = {where.data(), {extents_.rows, extents_.key_heads}};
+    memory.chunk_slots = {where.data(), {extents_.rows, extents_.key_heads}};
     offload_step<bfloat16> step{};
     step.queries = {rows.data(), {extents_.batch, extents_.query_heads, extents_.channels}};
     step.scores = {made.data(),
@@ -158,7 +158,7 @@ class scores_problem {
 
   std::vector<cached_sequence> sequences;
   std::vector<element> landmarks;
-  std::vector<std::int16_t> places;
+  std::vector<std::int16_t> chunk_slots;
   std::vector<bfloat16> queries;
   std::vector<float> scores;
   std::vector<scaled_exponentials<float>> sums;
@@ -190,8 +190,8 @@ class scores_problem {
         most = found == poison ? most : 1e30;
         continue;
       }
-      if (places[static_cast<std::size_t>(row * extents_.key_heads + key_head)] ==
-          static_cast<std::int16_t>(chunk_place::exact)) {
+      if (chunk_slots[static_cast<std::size_t>(row * extents_.key_heads + key_head)] ==
+          static_cast<std::int16_t>(chunk_slot::exact)) {
         most = found == -INFINITY ? most : 1e30;
         continue;
       }
@@ -250,7 +250,7 @@ TEMPLATE_TEST_CASE("scores of landmarks are those in double", "[cuda]", bfloat16
   }
 }
 
-TEMPLATE_TEST_CASE("a block scores many works of many sequences", "[cuda]", bfloat16_lines, coded_lines) {
+TEMPLATE_TEST_CASE("a block scores many work items of many sequences", "[cuda]", bfloat16_lines, coded_lines) {
   TESSERA_NEEDS_CUDA();
   std::vector<std::int32_t> sixteen;
   for (std::int32_t i = 0; i < 16; ++i) {

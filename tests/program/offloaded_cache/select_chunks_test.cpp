@@ -35,7 +35,7 @@ struct select_problem {
   std::vector<cached_sequence> sequences;
   std::vector<float> scores;  ///< rows x heads x group
   std::vector<scaled_exponentials<float>> sums;
-  std::vector<std::int16_t> places;
+  std::vector<std::int16_t> chunk_slots;
   std::vector<std::int32_t> exact_ids;
   std::vector<std::int32_t> selected;
   std::vector<std::int32_t> counts{-9, -9};
@@ -54,14 +54,14 @@ struct select_problem {
     for (std::int64_t i = 0; i < chunks * heads * group; ++i) {
       scores.push_back(step * std::round(testing::gauss{}.value(1, static_cast<std::uint64_t>(i)) / step));
     }
-    places.assign(static_cast<std::size_t>(chunks * heads), static_cast<std::int16_t>(chunk_place::archived));
+    chunk_slots.assign(static_cast<std::size_t>(chunks * heads), static_cast<std::int16_t>(chunk_slot::archived));
     exact_ids.assign(heads * 2, -1);
     selected.assign(static_cast<std::size_t>(heads * budget), -9);
   }
   [[nodiscard]] std::int64_t chunks() const { return n.rows; }
-  void make_exact(std::int64_t head, std::int64_t place, std::int32_t chunk) {
-    exact_ids[static_cast<std::size_t>(2 * head + place)] = chunk;
-    places[static_cast<std::size_t>(chunk * heads + head)] = static_cast<std::int16_t>(chunk_place::exact);
+  void make_exact(std::int64_t head, std::int64_t index, std::int32_t chunk) {
+    exact_ids[static_cast<std::size_t>(2 * head + index)] = chunk;
+    chunk_slots[static_cast<std::size_t>(chunk * heads + head)] = static_cast<std::int16_t>(chunk_slot::exact);
     for (std::int64_t i = 0; i < group; ++i) {
       scores[static_cast<std::size_t>((chunk * heads + head) * group + i)] = -infinite;
     }
@@ -86,7 +86,7 @@ struct select_problem {
     std::int64_t const blocks = (chunks() + 127) / 128;
     offloaded_memory<bfloat16, bfloat16> memory;
     memory.sequences = sequences;
-    memory.places = {places.data(), {chunks(), heads}};
+    memory.chunk_slots = {chunk_slots.data(), {chunks(), heads}};
     memory.exact_ids = {exact_ids.data(), {1, heads, 2}};
     offload_step<bfloat16> step;
     step.queries = {nullptr, {1, heads * group, 1}};

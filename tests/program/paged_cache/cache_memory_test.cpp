@@ -15,13 +15,13 @@ using namespace tessera;
 namespace {
 
 /// Memory whose elements have addresses but no values.
-struct places {
+struct some_memory {
   cache_memory<bfloat16> memory{{32, 4, 2, 2, 2}, 3, 128, 5, 2, 1000, 4, {}, {}, {}, {}, {}, {}};
   std::vector<bfloat16> tail;
   std::vector<bfloat16> rows;
   std::vector<std::byte> pages;
 
-  places(std::int64_t slots, std::int64_t blocks)
+  some_memory(std::int64_t slots, std::int64_t blocks)
       : tail(static_cast<std::size_t>(memory.tail_values(slots))),
         rows(static_cast<std::size_t>(memory.row_values(slots))),
         pages(static_cast<std::size_t>(memory.page_bytes(blocks))) {
@@ -33,10 +33,10 @@ struct places {
 
 /// Checks that every `step`-th address from `first` on was found exactly once.
 template <class T>
-void check_places(std::set<T*> const& found, T* first, std::int64_t step, std::size_t count) {
+void check_pointers(std::set<T*> const& found, T* first, std::int64_t step, std::size_t count) {
   REQUIRE(found.size() == count);
-  for (T* place : found) {
-    REQUIRE(place == first);
+  for (T* row : found) {
+    REQUIRE(row == first);
     first += step;
   }
 }
@@ -44,7 +44,7 @@ void check_places(std::set<T*> const& found, T* first, std::int64_t step, std::s
 }  // namespace
 
 TEST_CASE("keys and values of a tail, and retained ones, fill their memory", "[host]") {
-  places const p(2, 4);
+  some_memory const p(2, 4);
   std::set<bfloat16*> tail;
   std::set<bfloat16*> rows;
   for (int layer = 0; layer < 2; ++layer) {
@@ -61,24 +61,24 @@ TEST_CASE("keys and values of a tail, and retained ones, fill their memory", "[h
       }
     }
   }
-  check_places(tail, p.memory.tail, 32, p.tail.size() / 32);
-  check_places(rows, p.memory.rows, 32, p.rows.size() / 32);
+  check_pointers(tail, p.memory.tail, 32, p.tail.size() / 32);
+  check_pointers(rows, p.memory.rows, 32, p.rows.size() / 32);
   std::set<std::byte*> pages;
   for (std::int64_t block = 0; block < 4; ++block) {
     for (std::int64_t head = 0; head < 3; ++head) {
       pages.insert(p.memory.page(block, head));
     }
   }
-  check_places(pages, p.memory.pages, p.memory.format.bytes(), 12);
+  check_pointers(pages, p.memory.pages, p.memory.format.bytes(), 12);
 }
 
-TEST_CASE("tokens of a tail come back to their places after all of its blocks", "[host]") {
-  places const p(2, 1);
+TEST_CASE("tokens of a tail come back to their rows after all of its blocks", "[host]") {
+  some_memory const p(2, 1);
   REQUIRE(p.memory.tail_blocks() == 4);
   for (std::int64_t token : {0, 63, 64, 255}) {
-    auto* const place = p.memory.tail_row(1, 1, value_part, 2, token);
-    CHECK(p.memory.tail_row(1, 1, value_part, 2, token + 256) == place);
-    CHECK(p.memory.tail_row(1, 1, value_part, 2, token + 128) != place);
+    auto* const row = p.memory.tail_row(1, 1, value_part, 2, token);
+    CHECK(p.memory.tail_row(1, 1, value_part, 2, token + 256) == row);
+    CHECK(p.memory.tail_row(1, 1, value_part, 2, token + 128) != row);
   }
   CHECK(p.memory.tail_row(0, 1, key_part, 2, 70) - p.memory.tail_row(0, 1, key_part, 2, 6) ==
         p.memory.tail_block_stride());
@@ -103,7 +103,7 @@ TEST_CASE("pages that follow from lengths stay within block tables, and listed o
 }
 
 TEST_CASE("what of a sequence cannot be is named, with its number and its limit", "[host]") {
-  places const p(2, 4);  // at most 1000 tokens, a tail of 256
+  some_memory const p(2, 4);  // at most 1000 tokens, a tail of 256
   struct expected {
     sequence_extent has;
     status_code code;
@@ -143,7 +143,7 @@ TEST_CASE("what of a sequence cannot be is named, with its number and its limit"
 }
 
 TEST_CASE("a threshold that is not known is one that no angle reaches", "[host]") {
-  places p(2, 4);
+  some_memory p(2, 4);
   std::vector<float> thresholds(12, bit_cast<float>(0x7fffffffU));
   thresholds[2 * 4 + 1] = 0.5F;
   p.memory.thresholds = thresholds.data();

@@ -34,7 +34,7 @@ TEST_CASE("the parts of a page follow each other without gaps", "[host]") {
   }
 }
 
-TEST_CASE("places of tokens and channels are permutations", "[host]") {
+TEST_CASE("slots of tokens and channels are permutations", "[host]") {
   std::set<int> tokens;
   for (int token = 0; token < 64; ++token) {
     tokens.insert(token_slot(token));
@@ -58,16 +58,16 @@ TEST_CASE("a lane holds what a tensor core's first operand asks of it", "[host]"
         int const row = lane / 4 + 8 * (a % 2);
         int const column = 2 * (lane % 4) + 8 * (a / 2) + half;
         for (int tile = 0; tile < 4; ++tile) {
-          code_coordinates const place = code_coordinates::of(tile, row, column);
-          CHECK((place.lane == lane && place.field == 4 * tile + a && place.half == half));
-          CHECK((place.tile() == tile && place.row() == row && place.column() == column));
+          code_coordinates const coordinate = code_coordinates::of(tile, row, column);
+          CHECK((coordinate.lane == lane && coordinate.field == 4 * tile + a && coordinate.half == half));
+          CHECK((coordinate.tile() == tile && coordinate.row() == row && coordinate.column() == column));
         }
       }
     }
   }
 }
 
-TEST_CASE("every code comes back from its place, and no two share a bit", "[host]") {
+TEST_CASE("every code comes back from its bits, and no two share a bit", "[host]") {
   for (int bits : {2, 3, 4, 8}) {
     CAPTURE(bits);
     constexpr int strips = 4;
@@ -89,8 +89,9 @@ TEST_CASE("every code comes back from its place, and no two share a bit", "[host
     }
     int wrong = 0;
     for (int i = 0; i < strips * 32 * 32; ++i) {
-      code_coordinates const place{i / 32 % 32, i / 2 % 16, i % 2};
-      wrong += read_code(words.data(), bits, i / 1024, place) != code(i / 1024, place.lane, place.field, place.half);
+      code_coordinates const coordinate{i / 32 % 32, i / 2 % 16, i % 2};
+      wrong += read_code(words.data(), bits, i / 1024, coordinate) !=
+               code(i / 1024, coordinate.lane, coordinate.field, coordinate.half);
     }
     CHECK(wrong == 0);
   }

@@ -61,9 +61,9 @@ struct written_page {
   static float ratio(int token, int group) { return -0.25F * static_cast<float>((token * 5 + group) % 11); }
 
   [[nodiscard]] std::byte* bytes() { return reinterpret_cast<std::byte*>(memory.data()); }
-  void put(int offset, int place, float value) {
+  void put(int offset, int index, float value) {
     float16 const half = store<float16>(value);
-    std::memcpy(bytes() + offset + 2 * place, &half, sizeof half);
+    std::memcpy(bytes() + offset + 2 * index, &half, sizeof half);
   }
   /// Writes code_at(row, column, strip) for the 64 rows and 16 columns of each strip.
   template <class CodeAt>

@@ -39,9 +39,9 @@ void check_marks(std::int64_t pages, std::int64_t capacity, std::uint64_t rare) 
   std::vector<float> const angles = make_angles(slots * pages * heads * 128, rare);
   std::vector<page_mark> marks(as_size(slots * pages * heads), page_mark{~0ULL, 77, 77});
   view<float const, 5> const rows(angles.data(), {slots, pages, heads, 2, 64});
-  view<page_mark, 3> const places(marks.data(), {slots, pages, heads});
-  find_apart<bfloat16, float> const find{source, rows, places};
-  mark_rows<bfloat16> const mark{source, places};
+  view<page_mark, 3> const all_marks(marks.data(), {slots, pages, heads});
+  find_apart<bfloat16, float> const find{source, rows, all_marks};
+  mark_rows<bfloat16> const mark{source, all_marks};
   std::vector<std::uint32_t> taken = cache.row_counts;
   std::vector<std::uint32_t> refused(taken.size());
   cpu{.threads = 1}.run(find, find.groups());
@@ -65,14 +65,14 @@ void check_marks(std::int64_t pages, std::int64_t capacity, std::uint64_t rare) 
             ++refused[at];
           }
         }
-        page_mark const& found = places(slot, page, head);
+        page_mark const& found = all_marks(slot, page, head);
         CHECK((found.retained == retained && found.rows == count && found.first_row == (count > 0 ? first : 0)));
       }
     }
   }
   CHECK(cache.row_counts == taken);
   CHECK(cache.refused == refused);
-  page_mark const& beyond = places(1, pages - 1, 0);
+  page_mark const& beyond = all_marks(1, pages - 1, 0);
   CHECK(beyond.first_row == 77);  // there is no such page in the shorter sequence
 }
 

@@ -42,7 +42,7 @@ key_block make_keys(std::int64_t heads, std::int64_t tokens, std::int64_t channe
 }
 
 /// Reads as TMA does: zeros outside.
-float read(view<float const, 3> heads, head_place at, std::int64_t row, std::int64_t column) {
+float read(view<float const, 3> heads, head_coordinate at, std::int64_t row, std::int64_t column) {
   std::int64_t const at_row = at.row + row;
   std::int64_t const at_column = at.column + column;
   bool const is_inside = at.head < heads.extent(0) && at_row < heads.extent(1) && at_column < heads.extent(2);
@@ -148,7 +148,7 @@ TEST_CASE("adding parts keeps the rules for programs", "[host]") {
   CHECK(one == other);
 }
 
-TEST_CASE("works of a prompt are all tiles of all parts, each once, in the room there is", "[host]") {
+TEST_CASE("work items of a prompt are all tiles of all parts, each once, in the room there is", "[host]") {
   for (std::int32_t const width : {64, 256, 320, 512, 1024, 2048, 4096}) {
     for (std::int32_t const tokens : {1, 2048, 2049, 26624}) {
       std::int64_t const most = gram_schedule::parts_at_a_time(width) * gram_schedule::part_tokens;

@@ -83,8 +83,8 @@ TEMPLATE_TEST_CASE("products of huge keys are those of keys times a power of two
           double whole = 0;
           for (std::int64_t token = 0; token < tokens; ++token) {
             auto const at = [&](std::int64_t i) {
-              auto const place = static_cast<std::size_t>((i / channels * tokens + token) * channels + i % channels);
-              return static_cast<double>(load(keys[place])) * double{found.scale};
+              auto const index = static_cast<std::size_t>((i / channels * tokens + token) * channels + i % channels);
+              return static_cast<double>(load(keys[index])) * double{found.scale};
             };
             expected += at(a) * at(b);
             whole += std::abs(at(a) * at(b));

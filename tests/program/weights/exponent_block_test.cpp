@@ -85,7 +85,7 @@ TEST_CASE("exponents that the model cannot code are escapes, with another in the
   CHECK(joined[255].bits == 0x3f80);
 }
 
-TEST_CASE("weights added to fill a row are coded like the place holder, with no residual and no escape", "[host]") {
+TEST_CASE("weights added to fill a row are coded like the placeholder, with no residual and no escape", "[host]") {
   std::vector<bfloat16> const weights(5, bfloat16{0xffff});
   split_block<bfloat16, 7> const split(weights, 256, {10, 24});
   CHECK(split.escapes == 5);

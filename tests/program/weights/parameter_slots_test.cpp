@@ -63,7 +63,7 @@ struct staged_parameter {
     stream.staged = reinterpret_cast<std::uint8_t*>(staged.data());
   }
   template <class Executor>
-  void place(Executor const& by) {
+  void settle(Executor const& by) {
     by.run(settle_stream<bfloat16>{stream}, 1);
     move_stream<bfloat16> const move{stream};
     by.run(move, move.groups());
@@ -105,7 +105,7 @@ struct staged_parameter {
 TEST_CASE("a stream that fits its slot is copied to it", "[host]") {
   for (double const share : {1.0, 1.5}) {
     staged_parameter at(share, 5);
-    at.place(at.exec);
+    at.settle(at.exec);
     CHECK(std::memcmp(at.stream.slot, at.staged.data(), static_cast<std::size_t>(at.staged_bytes)) == 0);
     CHECK(at.is_untouched_behind());
     CHECK(at.record.bytes == at.staged_bytes);
@@ -121,7 +121,7 @@ TEST_CASE("blocks that do not fit a slot go to the arena, and the slot holds a s
   for (double const share : {0.98, 0.9, 0.8, 0.0}) {
     CAPTURE(share);
     staged_parameter at(share, 5);
-    at.place(at.exec);
+    at.settle(at.exec);
     CHECK(at.record.bytes == at.staged_bytes);
     CHECK(at.record.first_over >= 0);
     CHECK(at.record.first_over < 5);
@@ -139,36 +139,36 @@ TEST_CASE("blocks that do not fit a slot go to the arena, and the slot holds a s
 TEST_CASE("a parameter keeps its part of the arena, and the last one's part grows", "[host]") {
   staged_parameter at(0.0, 20);
   at.overflow.used_blocks = 3;  // of other parameters
-  at.place(at.exec);
+  at.settle(at.exec);
   auto const used = at.overflow.used_blocks;
   CHECK(at.record.arena_block == 3);
   at.encode(2);
-  at.place(at.exec);
+  at.settle(at.exec);
   CHECK(at.record.arena_block == 3);
   CHECK(at.overflow.used_blocks == used);
   CHECK(at.restored(at.exec) == at.weights);
   at.record.arena_blocks = 1;  // as if it had needed less before
   at.overflow.used_blocks = 4;
   at.encode(3);
-  at.place(at.exec);
+  at.settle(at.exec);
   CHECK(at.record.arena_block == 3);
   CHECK(at.overflow.used_blocks == used);
   at.record.arena_blocks = 1;
   at.overflow.used_blocks = 9;  // its part is not the last one any more
   at.encode(4);
-  at.place(at.exec);
+  at.settle(at.exec);
   CHECK(at.record.arena_block == 9);
   CHECK(at.restored(at.exec) == at.weights);
 }
 
 TEST_CASE("where the arena is full a slot keeps its stream, and the parameter is named", "[host]") {
   staged_parameter at(1.0, 0);
-  at.place(at.exec);
+  at.settle(at.exec);
   auto const before = at.weights;
   at.stream.capacity = parameter_stream<bfloat16>::smallest_capacity(at.stream.spec);
   at.encode(5);
   std::string message;
-  at.place(at.exec);
+  at.settle(at.exec);
   try {
     at.exec.wait();
   } catch (error const& e) {
@@ -183,7 +183,7 @@ TEST_CASE("where the arena is full a slot keeps its stream, and the parameter is
 TEST_CASE("placing streams in slots keeps the rules for programs", "[host]") {
   staged_parameter at(0.8, 5);
   testing::adversary const by{.seed = 6};
-  at.place(by);
+  at.settle(by);
   CHECK(at.restored(by) == at.weights);
   CHECK(at.overflow.overflows == 1);
 }

@@ -64,10 +64,10 @@ __global__ void count_wrong_conversions(std::uint64_t floats, std::int32_t* wron
           is_same_float(of_fp16.x, load(float16{low})) && is_same_float(of_fp16.y, load(float16{high}));
       uint2 const halves = unpack_four_e4m3(pair);
       bool e4m3_right = true;
-      for (int place = 0; place < 4; ++place) {
-        std::uint32_t const word = place < 2 ? halves.x : halves.y;
-        float16 const half{static_cast<std::uint16_t>(word >> 16 * (place % 2))};
-        float8_e4m3 const code{static_cast<std::uint8_t>(pair >> 8 * place)};
+      for (int index = 0; index < 4; ++index) {
+        std::uint32_t const word = index < 2 ? halves.x : halves.y;
+        float16 const half{static_cast<std::uint16_t>(word >> 16 * (index % 2))};
+        float8_e4m3 const code{static_cast<std::uint8_t>(pair >> 8 * index)};
         e4m3_right = e4m3_right && is_same_float(load(half), load(code));
       }
       atomicAdd(wrong + bf16_unpacked, bf16_right ? 0 : 1);

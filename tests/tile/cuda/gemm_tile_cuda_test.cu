@@ -18,16 +18,16 @@ using namespace tessera;
 namespace {
 
 /// How b lies: depth x columns or columns x depth, in global memory or staged in shared memory.
-enum class b_place { rows, staged_rows, transposed, staged_transposed };
+enum class b_layout { rows, staged_rows, transposed, staged_transposed };
 
 /// sums = a * b + a * b by one tile.
-template <class T, class Shape, int Lanes, b_place Place>
+template <class T, class Shape, int Lanes, b_layout Layout>
 struct one_tile {
   using value_type = typename gemm_operand<T>::value_type;
   using sum_type = typename gemm_operand<T>::sum_type;
   static constexpr int lanes = Lanes;
-  static constexpr bool is_staged = Place == b_place::staged_rows || Place == b_place::staged_transposed;
-  static constexpr bool is_transposed = Place == b_place::transposed || Place == b_place::staged_transposed;
+  static constexpr bool is_staged = Layout == b_layout::staged_rows || Layout == b_layout::staged_transposed;
+  static constexpr bool is_transposed = Layout == b_layout::transposed || Layout == b_layout::staged_transposed;
   static constexpr int b_rows = is_transposed ? Shape::n : Shape::k;
   static constexpr int b_columns = is_transposed ? Shape::k : Shape::n;
   struct scratch_type {
@@ -96,9 +96,9 @@ T whole_number(double const* numbers, std::size_t stride = 1) {
   }
 }
 
-template <class T, class Shape, int Lanes, b_place Place>
+template <class T, class Shape, int Lanes, b_layout Layout>
 void check_tile() {
-  using program = one_tile<T, Shape, Lanes, Place>;
+  using program = one_tile<T, Shape, Lanes, Layout>;
   using value = typename program::value_type;
   using sum = typename program::sum_type;
   constexpr std::int64_t gap = 3;
@@ -149,24 +149,24 @@ void check_tile() {
 
 TEST_CASE("a warp multiplies tiles of every operand", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  check_tile<float, shape<16, 16, 8>, 32, b_place::transposed>();
-  check_tile<tf32, shape<16, 16, 8>, 32, b_place::staged_transposed>();
-  check_tile<bfloat16, shape<32, 16, 32>, 32, b_place::staged_rows>();
-  check_tile<bfloat16, shape<16, 16, 16>, 32, b_place::transposed>();
-  check_tile<float16, shape<16, 8, 16>, 32, b_place::rows>();
-  check_tile<float8_e4m3, shape<16, 16, 32>, 32, b_place::staged_transposed>();
-  check_tile<float8_e5m2, shape<16, 16, 64>, 32, b_place::staged_rows>();
-  check_tile<std::int8_t, shape<16, 16, 32>, 32, b_place::rows>();
-  check_tile<int4x2, shape<16, 16, 64>, 32, b_place::rows>();
-  check_tile<int4x2, shape<16, 8, 32>, 32, b_place::staged_transposed>();
+  check_tile<float, shape<16, 16, 8>, 32, b_layout::transposed>();
+  check_tile<tf32, shape<16, 16, 8>, 32, b_layout::staged_transposed>();
+  check_tile<bfloat16, shape<32, 16, 32>, 32, b_layout::staged_rows>();
+  check_tile<bfloat16, shape<16, 16, 16>, 32, b_layout::transposed>();
+  check_tile<float16, shape<16, 8, 16>, 32, b_layout::rows>();
+  check_tile<float8_e4m3, shape<16, 16, 32>, 32, b_layout::staged_transposed>();
+  check_tile<float8_e5m2, shape<16, 16, 64>, 32, b_layout::staged_rows>();
+  check_tile<std::int8_t, shape<16, 16, 32>, 32, b_layout::rows>();
+  check_tile<int4x2, shape<16, 16, 64>, 32, b_layout::rows>();
+  check_tile<int4x2, shape<16, 8, 32>, 32, b_layout::staged_transposed>();
 }
 
 TEST_CASE("the warps of a block share a tile", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  check_tile<float, shape<64, 64, 8>, 128, b_place::rows>();
-  check_tile<bfloat16, shape<64, 64, 32>, 128, b_place::staged_transposed>();
-  check_tile<bfloat16, shape<32, 64, 16>, 64, b_place::staged_rows>();
-  check_tile<std::int8_t, shape<64, 128, 32>, 256, b_place::staged_transposed>();
-  check_tile<int4x2, shape<64, 128, 32>, 128, b_place::staged_transposed>();
-  check_tile<int4x2, shape<32, 64, 64>, 64, b_place::transposed>();
+  check_tile<float, shape<64, 64, 8>, 128, b_layout::rows>();
+  check_tile<bfloat16, shape<64, 64, 32>, 128, b_layout::staged_transposed>();
+  check_tile<bfloat16, shape<32, 64, 16>, 64, b_layout::staged_rows>();
+  check_tile<std::int8_t, shape<64, 128, 32>, 256, b_layout::staged_transposed>();
+  check_tile<int4x2, shape<64, 128, 32>, 128, b_layout::staged_transposed>();
+  check_tile<int4x2, shape<32, 64, 64>, 64, b_layout::transposed>();
 }

@@ -28,21 +28,21 @@ struct find_largest {
   };
   struct write {
     std::int32_t* to;
-    __device__ void operator()(std::uint32_t rank, std::int32_t place) const { to[rank] += place; }
+    __device__ void operator()(std::uint32_t rank, std::int32_t index) const { to[rank] += index; }
   };
 
   std::uint32_t const* keys;  ///< of all lists
   std::int32_t count;         ///< of a list
   std::int32_t take;
-  std::int32_t* taken;   ///< of all lists; twice the place
+  std::int32_t* taken;   ///< of all lists; twice the index
   std::int32_t* counts;  ///< of each list
 
   __device__ void operator()(cuda_block<Lanes> const& group, std::int64_t which, scratch_type& scratch) const {
-    key_places<Lanes> const own(group.lane, count);
+    key_indices<Lanes> const own(group.lane, count);
     std::uint32_t largest = 0;
-    for (std::int32_t place = own.first; place < own.end; place += 32) {
-      std::uint32_t const key = keys[which * count + place];
-      scratch.keys[place] = key;
+    for (std::int32_t index = own.first; index < own.end; index += 32) {
+      std::uint32_t const key = keys[which * count + index];
+      scratch.keys[index] = key;
       largest = max(largest, key);
     }
     for (int turn = 0; turn < 2; ++turn) {
@@ -57,13 +57,13 @@ struct find_largest {
 };
 
 std::vector<std::int32_t> expected(std::uint32_t const* keys, std::int32_t count, std::int32_t take) {
-  std::vector<std::int32_t> places(static_cast<std::size_t>(count));
-  std::iota(places.begin(), places.end(), 0);
-  std::erase_if(places, [&](std::int32_t place) { return keys[place] == 0; });
-  std::stable_sort(places.begin(), places.end(), [&](std::int32_t a, std::int32_t b) { return keys[a] > keys[b]; });
-  places.resize(std::min(places.size(), static_cast<std::size_t>(std::max(take, 0))));
-  std::sort(places.begin(), places.end());
-  return places;
+  std::vector<std::int32_t> indices(static_cast<std::size_t>(count));
+  std::iota(indices.begin(), indices.end(), 0);
+  std::erase_if(indices, [&](std::int32_t index) { return keys[index] == 0; });
+  std::stable_sort(indices.begin(), indices.end(), [&](std::int32_t a, std::int32_t b) { return keys[a] > keys[b]; });
+  indices.resize(std::min(indices.size(), static_cast<std::size_t>(std::max(take, 0))));
+  std::sort(indices.begin(), indices.end());
+  return indices;
 }
 
 /// Lists that differ from what is expected.
@@ -86,7 +86,7 @@ int wrong_lists(std::vector<std::uint32_t> const& keys, std::int32_t count, std:
   for (std::int64_t list = 0; list < lists; ++list) {
     auto const right = expected(keys.data() + list * count, count, take);
     std::vector<std::int32_t> own(static_cast<std::size_t>(count), 0);
-    std::transform(right.begin(), right.end(), own.begin(), [](std::int32_t place) { return 2 * place; });
+    std::transform(right.begin(), right.end(), own.begin(), [](std::int32_t index) { return 2 * index; });
     bool const is_right = found_counts[static_cast<std::size_t>(list)] == static_cast<std::int32_t>(right.size()) &&
                           std::equal(own.begin(), own.end(), found.begin() + list * count);
     wrong += is_right ? 0 : 1;

@@ -16,9 +16,9 @@ using tessera_test::device_values;
 
 namespace load_matrix_test {  // not anonymous: for old architectures nothing refers to store_four
 
-/// Rows of 16 bytes; row number r of all matrices lies at place place_of(r), so that an address counts.
+/// Rows of 16 bytes; row number r of all matrices lies at position position_of(r), so that an address counts.
 constexpr int matrix_rows = 32;
-__host__ __device__ constexpr int place_of(int row) {
+__host__ __device__ constexpr int position_of(int row) {
   return row * 5 % matrix_rows;
 }
 
@@ -40,7 +40,7 @@ struct load_all_ways {
       scratch.rows[i] = from[i];
     }
     group.sync();
-    std::uint32_t const address = shared_address(scratch.rows + 4 * place_of(lane));
+    std::uint32_t const address = shared_address(scratch.rows + 4 * position_of(lane));
     std::uint32_t two[2];
     std::uint32_t four[4];
     std::uint32_t* const to = results + words * lane;
@@ -77,7 +77,7 @@ struct store_four {
   __device__ void operator()(Group const& group, std::int64_t, scratch_type& scratch) const {
     int const lane = group.lane;
     std::uint32_t const* const own = from + 4 * lane;
-    store_matrix_x4(shared_address(scratch.rows + 4 * place_of(lane)), own[0], own[1], own[2], own[3]);
+    store_matrix_x4(shared_address(scratch.rows + 4 * position_of(lane)), own[0], own[1], own[2], own[3]);
     group.sync();
     for (int i = lane; i < matrix_rows * 4; i += lanes) {
       to[i] = scratch.rows[i];
@@ -87,8 +87,8 @@ struct store_four {
 
 /// Element (row, column) of matrix `which`, of 16 bits, as the host sees the rows.
 inline std::uint32_t element(std::vector<std::uint32_t> const& rows, int which, int row, int column) {
-  auto const place = static_cast<std::size_t>(4 * place_of(8 * which + row) + column / 2);
-  return rows[place] >> (16 * (column % 2)) & 0xffffU;
+  auto const word = static_cast<std::size_t>(4 * position_of(8 * which + row) + column / 2);
+  return rows[word] >> (16 * (column % 2)) & 0xffffU;
 }
 
 inline std::vector<std::uint32_t> numbered_rows() {

@@ -36,15 +36,15 @@ struct one_multiplication {
     std::uint32_t const of_b[2] = {word(b, lane / 4, lane % 4), word(b, lane / 4, lane % 4 + 4)};
     std::int32_t four[4];
     for (int i = 0; i < 4; ++i) {
-      four[i] = sums[place(lane, i)];
+      four[i] = sums[index_of(lane, i)];
     }
     warp_mma<T>::multiply(four, of_a, of_b);
     warp_mma<T>::multiply(four, of_a, of_b);
     for (int i = 0; i < 4; ++i) {
-      sums[place(lane, i)] = four[i];
+      sums[index_of(lane, i)] = four[i];
     }
   }
-  __device__ static int place(int lane, int i) { return (lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2; }
+  __device__ static int index_of(int lane, int i) { return (lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2; }
   __device__ static std::uint32_t word(T const* from, int row, int column) {
     std::uint32_t bits;
     memcpy(&bits, from + row * 32 + column * 4, sizeof bits);

@@ -15,8 +15,8 @@ using tessera_test::device_values;
 namespace {
 
 __global__ void note_indices(std::uint32_t* to) {
-  unsigned const place = (blockIdx.x * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
-  to[place] = 1 + thread_index_here();
+  unsigned const index = (blockIdx.x * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+  to[index] = 1 + thread_index_here();
 }
 
 }  // namespace

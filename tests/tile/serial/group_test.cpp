@@ -23,12 +23,12 @@ struct first_digits {
   TESSERA_FN constexpr std::uint64_t operator()(std::uint64_t a, std::uint64_t b) const { return a * 31 + b; }
 };
 
-constexpr int sum_of_places() {
+constexpr int sum_of_ranks() {
   serial_group<8> group;
   auto values = lanes_times<int, 8>(1);
   return exclusive_sum(group, values) * 100 + values[7];
 }
-static_assert(sum_of_places() == 28 * 100 + 21);
+static_assert(sum_of_ranks() == 28 * 100 + 21);
 static_assert(serial_group<32>::size == 32);
 
 }  // namespace
@@ -69,7 +69,7 @@ TEST_CASE("lanes are combined in pairs at distance 16, 8, 4, 2, 1, and 32s from 
   CHECK(reduce(three_warps, many, f) == f(f(parts[0], parts[1]), parts[2]));
 }
 
-TEST_CASE("votes become masks, and a mask gives each lane its place", "[host]") {
+TEST_CASE("votes become masks, and a mask gives each lane its rank", "[host]") {
   serial_group<32> const group;
   per_lane<bool, serial_group<32>> votes{};
   CHECK_FALSE(any(group, votes));

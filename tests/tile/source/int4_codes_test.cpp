@@ -70,7 +70,7 @@ void check_codes(some_codes const& codes) {
   }
 }
 
-/// Fetches a tile and places it afterwards.
+/// Fetches a tile and stores it afterwards.
 struct copy_tile {
   static constexpr int lanes = 32;
   struct scratch_type {
@@ -83,7 +83,7 @@ struct copy_tile {
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
     int4_codes::fetched<Group, tile_type> codes;
     source.fetch(group, codes, which * tile_type::rows, 0);
-    source.place(group, codes, scratch.tile);
+    source.store(group, codes, scratch.tile);
     group.sync();
     for (int lane : group) {
       for (int i = lane; i < tile_type::rows * tile_type::columns; i += lanes) {
@@ -105,18 +105,18 @@ TEST_CASE("a matrix of 4-bit codes keeps the laws of a tile source and shows eve
   check_codes({1, 66, 0, 0});
 }
 
-TEST_CASE("all sixteen codes are widened exactly, in each of the eight places", "[host]") {
-  for (int place = 0; place < 8; ++place) {
+TEST_CASE("all sixteen codes are widened exactly, in each of the eight slots", "[host]") {
+  for (int slot = 0; slot < 8; ++slot) {
     for (int code = -8; code < 8; ++code) {
-      auto const values = widen_int4(serial_group<1>{}, (static_cast<std::uint32_t>(code) & 15U) << (4 * place));
+      auto const values = widen_int4(serial_group<1>{}, (static_cast<std::uint32_t>(code) & 15U) << (4 * slot));
       for (int i = 0; i < 8; ++i) {
-        CHECK(to_bits(values.values[i]) == to_bits(store<bfloat16>(static_cast<float>(i == place ? code : 0))));
+        CHECK(to_bits(values.values[i]) == to_bits(store<bfloat16>(static_cast<float>(i == slot ? code : 0))));
       }
     }
   }
 }
 
-TEST_CASE("codes that are fetched before they are placed keep the rules for programs", "[host]") {
+TEST_CASE("codes that are fetched before they are stored keep the rules for programs", "[host]") {
   some_codes const codes(12, 64, 0, 0);
   std::vector<tile_type> tiles(3);
   testing::adversary const exec{.seed = 3};

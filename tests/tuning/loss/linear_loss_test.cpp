@@ -19,9 +19,9 @@ double cost_of_part(double tokens, double channels, double entries) {
   double const across = std::ceil(channels / 192);
   double const panels = std::ceil(entries / 256);
   double const logits = std::ceil(rows * std::ceil(entries / 192) / 66) * std::ceil(channels / 64) * 192;
-  double const pieces = across * (panels * std::ceil(tokens / 64) + rows * std::ceil(entries / 64));
+  double const k_tiles = across * (panels * std::ceil(tokens / 64) + rows * std::ceil(entries / 64));
   double const products = (panels + rows) * across;
-  double const gradients = std::ceil(products / 66) * 192 * (pieces / products);
+  double const gradients = std::ceil(products / 66) * 192 * (k_tiles / products);
   return (logits + gradients + 38400) / entries;
 }
 

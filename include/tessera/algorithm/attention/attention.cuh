@@ -157,7 +157,7 @@ refusal refuses_extras(attention_call<Method, T> const& call) {
                   unless(s.keys > 0, "there are no keys"));
 }
 
-/// Why attention_on_warpgroups does not take a call whose types it takes, but for its codes, or none.
+/// Why warpgroup_attention does not take a call whose types it takes, but for its codes, or none.
 template <class Method, class T>
 refusal refuses_warpgroups(attention_call<Method, T> const& call, int multiprocessors) {
   if (refusal const why = refuses_extras(call)) {
@@ -237,8 +237,8 @@ std::int64_t ranges_in_memory(attention_call<Method, T> const& call, int rows, i
 }
 
 template <class Kernel, class Architectures, class Method, class T>
-void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call,
-                                 int multiprocessors) {
+void run_warpgroup_attention(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call,
+                             int multiprocessors) {
   using shape = typename Kernel::shape;
   using slots = typename attention_split_output::slots_type;
   auto const& heads = call.heads;
@@ -272,10 +272,10 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
   }
 }
 
-/// attention_on_warpgroups for `Channels` channels or fewer.
+/// warpgroup_attention for `Channels` channels or fewer.
 template <int Channels, class Method, class T>
-using warpgroup_program = attention_on_warpgroups<Channels, typename Method::softmax, T,
-                                                  policy_of<warpgroup_attention_tuning<Channels>>(900)>;
+using warpgroup_program =
+    warpgroup_attention<Channels, typename Method::softmax, T, policy_of<warpgroup_attention_tuning<Channels>>(900)>;
 
 /// Why TMA cannot load the codes of a call's heads, or none.
 template <class Method, class T>
@@ -367,7 +367,7 @@ struct quantized_decode_model {
   }
 };
 
-/// attention_on_warpgroups: sm_90a.
+/// warpgroup_attention: sm_90a.
 struct quantized_forward_model {
   static constexpr char const* name = "quantized_forward (TMA, wgmma)";
 
@@ -394,7 +394,7 @@ struct quantized_forward_model {
   static void run(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
     with_constant<64, 128, 256>(detail::program_channels(call.shape), [&](auto channels) {
       using program_type = detail::warpgroup_program<channels.value, Method, T>;
-      detail::run_attention_on_warpgroups<program_type>(exec, call, exec.state->multiprocessors());
+      detail::run_warpgroup_attention<program_type>(exec, call, exec.state->multiprocessors());
     });
   }
 };
@@ -417,7 +417,7 @@ std::int64_t floats_of_work_splits(basic_cuda<Architectures> const& exec, quanti
   return detail::floats_of_work_splits(s, exec.state->multiprocessors());
 }
 
-/// On sm_90a attention_on_warpgroups makes codes of queries itself where they lie in whole vectors and neither
+/// On sm_90a warpgroup_attention makes codes of queries itself where they lie in whole vectors and neither
 /// log-sum-exps nor sinks need their scores against the mean key.
 template <class Architectures, class Method, class T>
 bool codes_queries(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call,

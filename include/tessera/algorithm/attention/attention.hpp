@@ -202,18 +202,18 @@ struct attention {
   static void forward(Exec const& exec, attention_inputs<T> const& in, attention_options const& options,
                       attention_outputs<Result> const& out, workspace const& space, Functions const& functions = {}) {
     attention_shape const shape = checks::check_inputs(where, in);
-    regions const places(where, shape, {}, workspace_plan::record::sizes);
-    check_room(where, places, space);
-    heads quantized = places.operands(space);
+    regions const layout(where, shape, {}, workspace_plan::record::sizes);
+    check_room(where, layout, space);
+    heads quantized = layout.operands(space);
     if (out.log_sum_exp.data == nullptr && in.sinks.data == nullptr) {
       quantized.queries.mean_scores = {};
     }
     attention_call<method, Result, typename Functions::bias_type> call{
         shape,          options,  quantized,      out,           in.query_lengths,
-        in.key_lengths, in.sinks, functions.bias, in.block_list, places.partials(space),
+        in.key_lengths, in.sinks, functions.bias, in.block_list, layout.partials(space),
         in.query_starts};
-    call.counters = space[places.counters];
-    call.work_splits = work_splits(exec, places, space);
+    call.counters = space[layout.counters];
+    call.work_splits = work_splits(exec, layout, space);
     checks::check_call(where, call);
     exec.clear(call.counters);  // first: between codes and attention it would keep their launches apart
     call.has_cleared_counters = true;
@@ -225,7 +225,7 @@ struct attention {
         uncoded.queries = {};
       }
     }
-    make_codes(exec, where, places, uncoded, options.softmax_scale, quantized, space, functions);
+    make_codes(exec, where, layout, uncoded, options.softmax_scale, quantized, space, functions);
     run(exec, call);
   }
 
@@ -252,9 +252,9 @@ struct attention {
     }
     checks::check_operands(here, shape, out, in.queries.data != nullptr, in.keys.data != nullptr || needs_keys,
                            in.values.data != nullptr);
-    regions const places(here, shape, options.parts, workspace_plan::record::sizes);
-    check_room(here, places, space);
-    make_codes(exec, here, places, in, options.softmax_scale, out, space, functions);
+    regions const layout(here, shape, options.parts, workspace_plan::record::sizes);
+    check_room(here, layout, space);
+    make_codes(exec, here, layout, in, options.softmax_scale, out, space, functions);
   }
 
   /// Enqueues attention over operands that quantize() made.
@@ -309,33 +309,33 @@ struct attention {
   static workspace_plan plan_of(Exec const& exec, char const* function, attention_shape const& shape,
                                 quantized_parts const& parts) {
     checks::check_shape(function, shape);
-    regions const places(function, shape, parts);
-    workspace_plan plan = places.plan;
-    plan.template add<float>("splits of works", parts.queries ? floats_of_work_splits(exec, places) : 0);
+    regions const layout(function, shape, parts);
+    workspace_plan plan = layout.plan;
+    plan.template add<float>("splits of work items", parts.queries ? floats_of_work_splits(exec, layout) : 0);
     return plan;
   }
 
-  static void check_room(char const* function, regions const& places, workspace const& space) {
-    attention_shape const& s = places.shape;
-    space.check_room(function, places.plan.bytes(), s.batch, " sequences of ", s.query_heads, " and ", s.key_heads,
+  static void check_room(char const* function, regions const& layout, workspace const& space) {
+    attention_shape const& s = layout.shape;
+    space.check_room(function, layout.plan.bytes(), s.batch, " sequences of ", s.query_heads, " and ", s.key_heads,
                      " heads, ", s.queries, " queries and ", s.keys, " keys, of ", s.channels, " channels,");
   }
 
   template <Executor Exec>
-  static array_view<float> work_splits(Exec const& exec, regions const& places, workspace const& space) {
-    std::int64_t const floats = places.parts.queries ? floats_of_work_splits(exec, places) : 0;
-    return floats > 0 ? space[region<float>{places.plan.bytes(), floats}] : array_view<float>{};
+  static array_view<float> work_splits(Exec const& exec, regions const& layout, workspace const& space) {
+    std::int64_t const floats = layout.parts.queries ? floats_of_work_splits(exec, layout) : 0;
+    return floats > 0 ? space[region<float>{layout.plan.bytes(), floats}] : array_view<float>{};
   }
 
   template <Executor Exec, class T, class Functions>
-  static void make_codes(Exec const& exec, char const* function, regions const& places, attention_inputs<T> const& in,
+  static void make_codes(Exec const& exec, char const* function, regions const& layout, attention_inputs<T> const& in,
                          float softmax_scale, heads const& out, workspace const& space, Functions const& functions) {
-    attention_shape const& shape = places.shape;
+    attention_shape const& shape = layout.shape;
     checks::check_starts(function, shape, in.query_starts, in.key_starts);
     check<value_error>(softmax_scale >= 0 && softmax_scale < infinity, function, ": the scale of the softmax is ",
                        softmax_scale, " but must be finite and not negative");
     run(exec,
-        quantize_call<method, T, Functions>{shape, scale_of(shape, softmax_scale), in, out, places, space, functions});
+        quantize_call<method, T, Functions>{shape, scale_of(shape, softmax_scale), in, out, layout, space, functions});
   }
   /// The factor of scores, natural.
   static float scale_of(attention_shape const& shape, float softmax_scale) {

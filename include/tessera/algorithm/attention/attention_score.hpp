@@ -53,10 +53,10 @@ struct attention_score {
     check_memory(where, "heads that were expected", expected);
     check_memory(where, "scores", score);
     check<shape_error>(score.size() == 1, where, ": the score has ", score.size(), " elements but needs 1");
-    regions const places(found.extent(0), found.extent(1), found.extent(2), found.extent(3));
-    space.check_room(where, places.plan.bytes(), found.extent(0), " x ", found.extent(1), " heads of ", found.extent(2),
+    regions const layout(found.extent(0), found.extent(1), found.extent(2), found.extent(3));
+    space.check_room(where, layout.plan.bytes(), found.extent(0), " x ", found.extent(1), " heads of ", found.extent(2),
                      " tokens of ", found.extent(3), " channels");
-    auto const sums = space[places.sums];
+    auto const sums = space[layout.sums];
     compare_heads<std::remove_const_t<T>, std::remove_const_t<Better>> const compare{found, expected, sums};
     exec.run(compare, compare.groups());
     exec.run(finish_comparison{sums, score}, 1);
@@ -89,8 +89,8 @@ inline std::vector<bool> layers_in_need(std::vector<float> const& scores, float 
   std::stable_sort(order.begin(), order.end(), [&key](std::size_t a, std::size_t b) { return key(a) < key(b); });
   double const lowest = std::ceil(static_cast<double>(fraction) * static_cast<double>(scores.size()));
   std::vector<bool> needs(scores.size());
-  for (std::size_t place = 0; place < order.size(); ++place) {
-    needs[order[place]] = static_cast<double>(place) < lowest || !(scores[order[place]] >= threshold);
+  for (std::size_t rank = 0; rank < order.size(); ++rank) {
+    needs[order[rank]] = static_cast<double>(rank) < lowest || !(scores[order[rank]] >= threshold);
   }
   return needs;
 }

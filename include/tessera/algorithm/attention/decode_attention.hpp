@@ -100,13 +100,13 @@ struct decode_attention {
     attention_shape const shape = check_inputs(in);
     check_options(options);
     check_outputs(shape, out);
-    decode_regions const places(where, shape);
-    space.check_room(where, places.plan.bytes(), shape.batch, " sequences of ", shape.query_heads, " heads, ",
+    decode_regions const layout(where, shape);
+    space.check_room(where, layout.plan.bytes(), shape.batch, " sequences of ", shape.query_heads, " heads, ",
                      shape.queries, " queries and ", shape.keys, " keys");
     double const plain = 1.0 / ::sqrt(static_cast<double>(shape.channels));
     float const scale = options.softmax_scale > 0 ? options.softmax_scale : static_cast<float>(plain);
     run(exec, decode_attention_call<T, Result>{shape, in.source, in.queries, scale, options.is_causal, out,
-                                               places.partials(space), in.query_lengths});
+                                               layout.partials(space), in.query_lengths});
   }
 
  private:

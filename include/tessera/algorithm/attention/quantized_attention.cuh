@@ -82,11 +82,11 @@ refusal refuses_tiles(quantize_call<Method, T> const& call) {
   std::int64_t const queries = s.batch * s.query_heads * padded_tokens(s.queries);
   std::int64_t const keys = s.batch * s.key_heads * padded_tokens(s.keys);
   auto const& out = call.out;
-  bool const has_places = is_aligned(out.queries.codes.data) && is_aligned(out.keys.codes.data) &&
-                          is_aligned(out.keys.mean.data) && is_aligned(out.values.codes.data) &&
-                          is_aligned(out.values.mean.data);
+  bool const are_aligned = is_aligned(out.queries.codes.data) && is_aligned(out.keys.codes.data) &&
+                           is_aligned(out.keys.mean.data) && is_aligned(out.values.codes.data) &&
+                           is_aligned(out.values.mean.data);
   return first_of(
-      unless(has_places, "codes or means do not begin at multiples of 16 bytes"),
+      unless(are_aligned, "codes or means do not begin at multiples of 16 bytes"),
       unless(call.in.query_starts.first.data == nullptr && call.in.key_starts.first.data == nullptr,
              "sequences are packed"),
       unless(s.keys > 0, "there are no keys"), unless(s.batch > 0, "there are no sequences"),
@@ -139,8 +139,8 @@ struct tile_programs {
 
   void prepare_summaries(quantize_call<Method, T> const& call) {
     attention_shape const& s = call.shape;
-    auto* const of_keys = reinterpret_cast<float*>(call.space[call.places.key_summaries].data);
-    auto* const of_values = reinterpret_cast<float*>(call.space[call.places.value_summaries].data);
+    auto* const of_keys = reinterpret_cast<float*>(call.space[call.regions.key_summaries].data);
+    auto* const of_values = reinterpret_cast<float*>(call.space[call.regions.value_summaries].data);
     summarize.keys = means.of_keys ? encode.keys : tiled_heads<T>{};
     summarize.values = encode.values;
     summarize.heads = static_cast<std::int32_t>(s.batch * s.key_heads);
@@ -163,10 +163,10 @@ struct tile_programs {
     finish.key_mean = call.out.keys.mean.data;
     finish.value_mean = call.out.values.mean.data;
     finish.value_scales = call.out.values.scales.data;
-    finish.value_reciprocals = call.space[call.places.value_reciprocals].data;
+    finish.value_reciprocals = call.space[call.regions.value_reciprocals].data;
     if constexpr (means.samples_values) {
       finish.room = Method::value_quantizer::room;
-      finish.beyond = call.space[call.places.values_beyond].data;
+      finish.beyond = call.space[call.regions.values_beyond].data;
     }
   }
 

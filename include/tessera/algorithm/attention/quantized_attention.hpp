@@ -302,18 +302,18 @@ struct quantize_call {
       std::is_same_v<decltype(Functions::queries), decltype(attention_functions<>::queries)> &&
       std::is_same_v<decltype(Functions::keys), decltype(attention_functions<>::keys)>;
 
-  attention_shape shape;                       ///< extents of the operands
-  float softmax_scale;                         ///< the softmax's scale, which goes into the scales of queries
-  attention_inputs<T> in;                      ///< what is quantized; inputs that are null are not
-  quantized_heads<Method> out;                 ///< where codes, scales and means go
-  quantization_regions<Method> const& places;  ///< regions of the workspace
-  workspace const& space;                      ///< the workspace of these regions
-  Functions functions = {};                    ///< functions through which queries and keys are read
+  attention_shape shape;                        ///< extents of the operands
+  float softmax_scale;                          ///< the softmax's scale, which goes into the scales of queries
+  attention_inputs<T> in;                       ///< what is quantized; inputs that are null are not
+  quantized_heads<Method> out;                  ///< where codes, scales and means go
+  quantization_regions<Method> const& regions;  ///< regions of the workspace
+  workspace const& space;                       ///< the workspace of these regions
+  Functions functions = {};                     ///< functions through which queries and keys are read
 
   /// This call with functions that read queries and keys as they are stored.
   [[nodiscard]] quantize_call<Method, T> without_functions() const {
     static_assert(has_plain_inputs);
-    return {shape, softmax_scale, in, out, places, space};
+    return {shape, softmax_scale, in, out, regions, space};
   }
   /// The queries, read through the caller's function.
   [[nodiscard]] auto queries() const {
@@ -394,10 +394,10 @@ void quantize_keys(Exec const& exec, Call const& call) {
     finish_summaries finish{{}, {}, 0, attention_padding, blocks, as_only_mean(call.out.keys.mean), {}, 0.0F, 1};
     finish.sample = quantized_regions<method>::key_sample;
     finish.is_of_middle = true;
-    summarize(exec, call.keys(), finish, call.space[call.places.key_summaries]);
+    summarize(exec, call.keys(), finish, call.space[call.regions.key_summaries]);
   }
   std::int64_t const before = call.shape.batch * call.shape.query_heads;
-  auto const magnitudes = call.space[call.places.magnitudes];
+  auto const magnitudes = call.space[call.regions.magnitudes];
   encode<typename method::score_quantizer, typename method::key_groups>(
       exec, smoothed_keys(call), magnitudes.slice(0, before, magnitudes.size() - before), 1.0F, call.out.keys.codes,
       call.out.keys.scales);
@@ -411,7 +411,7 @@ void quantize_values(Exec const& exec, Call const& call) {
   std::int64_t const blocks = max(divide_up(call.shape.keys, attention_padding), std::int64_t{1});
   auto const means = regions::smooths_values ? as_only_mean(out.mean) : view<float, 4>{};
   auto const source = call.values();
-  auto const memory = call.space[call.places.value_summaries];
+  auto const memory = call.space[call.regions.value_summaries];
   float const highest = static_cast<float>(pv::highest);
   finish_summaries finish{{}, {}, 0, attention_padding, blocks, means, as_only_mean(out.scales), highest, 1};
   if constexpr (regions::samples_values) {
@@ -460,15 +460,15 @@ void quantize_queries(Exec const& exec, Call const& call) {
   using source_type = std::remove_const_t<decltype(source)>;
   view<float, 4> means;
   if constexpr (quantized_regions<method>::smooths_queries) {
-    std::int64_t const blocks = call.places.query_blocks();
-    means = view_of(call.space[call.places.query_means],
+    std::int64_t const blocks = call.regions.query_blocks();
+    means = view_of(call.space[call.regions.query_means],
                     {call.shape.batch, call.shape.query_heads, blocks, call.shape.channels});
     summarize(exec, source, {{}, {}, 0, block_mean::tokens, 1, means, {}, 0.0F, blocks},
-              call.space[call.places.query_summaries]);
+              call.space[call.regions.query_summaries]);
     correct_queries(exec, call, means, factor);
   }
   encode<typename method::score_quantizer, typename method::query_groups>(
-      exec, smoothed_heads<source_type>{source, means, block_mean::tokens}, call.space[call.places.magnitudes], factor,
+      exec, smoothed_heads<source_type>{source, means, block_mean::tokens}, call.space[call.regions.magnitudes], factor,
       out.codes, out.scales);
   if (out.mean_scores.data != nullptr) {
     mean_scores<source_type> const scores{source, call.out.keys.mean, call.softmax_scale, out.mean_scores};

@@ -76,11 +76,11 @@ struct loss_launches {
       if (end >= whole.columns) {
         break;
       }
-      schedules[count++] = whole.of_places(first, end);
+      schedules[count++] = whole.of_positions(first, end);
       first = end;
       goal = max(goal, end) * (goal < soon ? 4 : 2);
     }
-    schedules[count++] = whole.of_places(first, whole.columns);
+    schedules[count++] = whole.of_positions(first, whole.columns);
   }
   [[nodiscard]] std::int64_t states() const {
     std::int32_t states = 1;
@@ -93,7 +93,7 @@ struct loss_launches {
 
 /// Enqueues the forward pass's program for warpgroups. The marks of the call have room for as many bounds as states.
 template <class Kernel, class Architectures, class Call>
-loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec, Call const& call) {
+loss_tiles_results run_warpgroup_loss(basic_cuda<Architectures> const& exec, Call const& call) {
   using statistics = typename Call::reducer;
   auto const& portable = call.portable;
   loss_marks marks = call.marks;
@@ -150,7 +150,7 @@ struct reduce_logits_model {
     constexpr bool is_float = std::is_same_v<typename loss_tile<tile>::operand_name, float>;
     return first_of(unless(Exec::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
                     unless(!is_float, "wgmma does not multiply fp32"),
-                    unless(reduces_on_warpgroups<tile, typename Call::reducer>,
+                    unless(has_warpgroup_loss<tile, typename Call::reducer>,
                            "shared memory has no room for states of this Reducer beside the pipeline"));
   }
   template <class Architectures, class Tile, LogitReducer Statistics, LogitMap Map>
@@ -161,7 +161,7 @@ struct reduce_logits_model {
   }
   template <class Architectures, class Tile, LogitReducer Statistics, LogitMap Map>
   static void run(basic_cuda<Architectures> const& exec, logit_reduction<Tile, Statistics, Map> const& call) {
-    *call.results = detail::run_loss_on_warpgroups<program<Tile, Statistics, Map>>(exec, call);
+    *call.results = detail::run_warpgroup_loss<program<Tile, Statistics, Map>>(exec, call);
   }
 };
 

@@ -66,7 +66,7 @@ inline constexpr warpgroup_gemm_policy warpgroup_loss_policy =
 /// Whether there is a program for sm_90a for a Tile and a Reducer: operands must not be float, and shared memory must
 /// have room for enough pipeline stages beside the states of rows, which may have up to 400 bytes each.
 template <class Tile, LogitReducer Statistics>
-inline constexpr bool reduces_on_warpgroups =
+inline constexpr bool has_warpgroup_loss =
     !std::is_same_v<typename loss_tile<Tile>::operand_name, float> &&
     warpgroup_loss_policy<Statistics>.stages >= warpgroup_loss_tuning::fewest_stages;
 
@@ -111,9 +111,9 @@ struct linear_loss {
   template <class Label>
   using inputs = linear_loss_inputs<value_type, Label, Map>;
 
-  /// Whether forward() runs by warpgroups on sm_90a where TMA can load the operands: see reduces_on_warpgroups.
+  /// Whether forward() runs by warpgroups on sm_90a where TMA can load the operands: see has_warpgroup_loss.
   /// Otherwise the portable program runs, which takes about 17 times as long.
-  static constexpr bool is_for_warpgroups = reduces_on_warpgroups<Tile, reducer_type>;
+  static constexpr bool is_for_warpgroups = has_warpgroup_loss<Tile, reducer_type>;
 
   /// The workspace of forward() alone; plan_backward() plans one for both passes. Throws shape_error or value_error for
   /// extents or options that no call takes.

@@ -31,7 +31,7 @@ namespace detail {
 
 /// The launches of one call.
 template <class Architectures, class Call>
-struct loss_gradients_on_warpgroups {
+struct warpgroup_loss_gradients {
   using value_type = typename Call::value_type;
   using gradient_type = typename Call::gradient_type;
   static constexpr warpgroup_gemm_policy policy = policy_of<warpgroup_loss_gradient_tuning>(900);
@@ -68,13 +68,13 @@ struct loss_gradients_on_warpgroups {
     if (is_ordered) {
       order_entries();
     }
-    place_loss_factors<value_type> const place{call.tokens,
-                                               space[regions.rows],
-                                               call.hidden,
-                                               is_ordered ? space[regions.slot_of].data : nullptr,
-                                               space[regions.factors],
-                                               space[regions.unclean]};
-    exec.run(place, place.groups());
+    make_loss_factors<value_type> const factors{call.tokens,
+                                                space[regions.rows],
+                                                call.hidden,
+                                                is_ordered ? space[regions.slot_of].data : nullptr,
+                                                space[regions.factors],
+                                                space[regions.unclean]};
+    exec.run(factors, factors.groups());
     exec.clear(space[regions.kept_blocks()]);
     operand_maps const maps = map_operands();
     if (regions.kept > 0) {
@@ -135,8 +135,8 @@ struct loss_gradients_on_warpgroups {
     exec.run(labels, labels.groups());
     class_entries const classes{marks, order};
     exec.run(classes, classes.groups());
-    exec.run(place_classes{order}, 1);
-    place_entries const entries{order};
+    exec.run(find_class_slots{order}, 1);
+    scatter_entries const entries{order};
     exec.run(entries, entries.groups());
     find_alive_blocks const blocks_of_marks{marks, order, alive_blocks()};
     exec.run(blocks_of_marks, blocks_of_marks.groups());
@@ -176,7 +176,7 @@ struct loss_gradients_on_warpgroups {
             is_ordered ? call.space[call.regions.alive].data : nullptr,
             is_ordered ? call.space[call.regions.in_order].data : nullptr};
   }
-  matrix_view<tile_order::place> tile_lists() const {
+  matrix_view<tile_coordinate> tile_lists() const {
     auto const& regions = call.regions;
     return {call.space[regions.tiles].data,
             {regions.parts, regions.hidden_panels(call.shape) * regions.tiles_across()}};
@@ -345,8 +345,8 @@ struct loss_gradient_model {
 
  private:
   template <class Architectures, class Call>
-  static detail::loss_gradients_on_warpgroups<Architectures, Call> launches(basic_cuda<Architectures> const& exec,
-                                                                            Call const& call) {
+  static detail::warpgroup_loss_gradients<Architectures, Call> launches(basic_cuda<Architectures> const& exec,
+                                                                        Call const& call) {
     return {exec, call, max(exec.state->multiprocessors() / 2, 1) * 2, detail::can_order_entries(call)};
   }
 };

@@ -232,7 +232,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
   region<std::uint8_t> unclean;
   region<std::int32_t> list_counts;
   region<std::int32_t> lists;
-  region<tile_order::place> tiles;
+  region<tile_coordinate> tiles;
   region<std::int32_t> tile_count;
   // Regions of a filtered pass that takes the vocabulary in another order.
   region<std::int32_t> entry_of;
@@ -344,7 +344,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
         lists(this->plan.template add<std::int32_t>(
             "lists of blocks", checked_add(where, checked_multiply(where, hidden_panels(shape), entry_blocks()),
                                            checked_multiply(where, entry_panels(), this->token_blocks)))),
-        tiles(this->plan.template add<tile_order::place>(
+        tiles(this->plan.template add<tile_coordinate>(
             "lists of tiles", checked_multiply(where, parts, hidden_panels(shape), tiles_across()))),
         tile_count(this->plan.template add<std::int32_t>("lengths of the lists of tiles", parts)),
         entry_of(this->plan.template add<std::int32_t>("order of entries", orders ? shape.vocabulary : 0)),

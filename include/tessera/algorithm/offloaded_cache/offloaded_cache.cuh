@@ -180,7 +180,7 @@ struct score_means_model {
     detail::with_score_means(call, [&]<class Kernel>(std::type_identity<Kernel>) {
       std::int64_t const most = exec.state->multiprocessors();
       Kernel const program = Kernel::of(call, most);
-      exec.run(program, min(std::int64_t{program.works}, most));
+      exec.run(program, min(std::int64_t{program.work_items}, most));
     });
   }
 };

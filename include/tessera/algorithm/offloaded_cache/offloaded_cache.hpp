@@ -63,7 +63,7 @@ struct open_cache {
   /// The type of a landmark's elements.
   using element_type = typename chunk_landmarks<S>::element_type;
 
-  offload_plan<T, Keys, S, Codec> plan;         ///< extents, places in memory, and the key store
+  offload_plan<T, Keys, S, Codec> plan;         ///< extents, regions of memory, and the key store
   offloaded_memory<T, element_type> memory;     ///< views of the cache
   typename Keys::template store_type<T> store;  ///< the key store's own data
   rotary_embedding rotary;                      ///< the rotation of keys and queries
@@ -110,9 +110,9 @@ struct offloaded_cache {
     n.strays = options.strays;
     check<value_error>(n.ring >= 2 * n.chunk && n.ring % n.chunk == 0, here, ": the ring has ", n.ring,
                        " tokens but needs a multiple of the chunk of ", n.chunk, ", and at least two of them");
-    check<value_error>(n.strays >= 0, here, ": there are ", n.strays, " places for strays but that is no number");
+    check<value_error>(n.strays >= 0, here, ": there are ", n.strays, " slots for strays but that is no number");
     check<value_error>(n.ring <= 0x7fffffff && n.strays <= 0x7fffffff / n.chunk, here, ": the ring has ", n.ring,
-                       " tokens and there are places for ", n.strays, " strays but numbers of tokens have 31 bits");
+                       " tokens and there are slots for ", n.strays, " strays but numbers of tokens have 31 bits");
     std::vector<std::int64_t> rows{0};
     for (std::int64_t const tokens : shape.tokens) {
       check<shape_error>(tokens >= 0, here, ": a sequence has room for ", tokens, " tokens but that is no number");
@@ -388,7 +388,7 @@ struct offloaded_cache {
       run(exec, score_chunks<T, S>{n, cache.memory, part, cache.selector, cache.scale});
       run(exec, select_chunks<T, S>{n, cache.memory, part, cache.selector});
     }
-    run(exec, place_chunks<T, element_of<T>>{n, cache.memory, part, cache.plan.options.keeps_slots});
+    run(exec, assign_slots<T, element_of<T>>{n, cache.memory, part, cache.plan.options.keeps_slots});
   }
 
   /// Attention with values on the host: the values of one part cross the bus while chunks of the next part are scored

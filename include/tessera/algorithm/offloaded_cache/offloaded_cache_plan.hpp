@@ -41,7 +41,7 @@ template <class T, class E>
 struct offload_regions {
   region<cached_sequence> sequences;
   region<E> landmarks;
-  region<std::int16_t> places;
+  region<std::int16_t> chunk_slots;
   region<T> coefficients;
   region<T> directions;
   region<T> ring_keys;
@@ -171,7 +171,7 @@ struct offload_plan : offload_workspaces {
     offloaded_memory<T, element_type> made;
     made.sequences = on_device[parts.sequences];
     made.landmarks = {at(parts.landmarks), {n.rows, n.key_heads, elements}};
-    made.places = {at(parts.places), {n.rows, n.key_heads}};
+    made.chunk_slots = {at(parts.chunk_slots), {n.rows, n.key_heads}};
     made.coefficients = {at(parts.coefficients), {n.rows * n.chunk, n.rank}};
     made.directions = {at(parts.directions), {n.batch, n.width(), Keys::has_directions ? n.rank : 0}};
     made.values = {is_offloaded ? on_host[parts.values].data : at(parts.values), {n.rows, n.key_heads, record_bytes}};
@@ -233,7 +233,7 @@ struct offload_plan : offload_workspaces {
     std::int64_t const elements_of_chunk = n.chunk * n.channels;
     made.sequences = device.add<cached_sequence>("sequences", n.batch);
     made.landmarks = device.add<element_type>("landmarks", size(n.rows, n.key_heads, elements));
-    made.places = device.add<std::int16_t>("places of chunks", size(n.rows, n.key_heads));
+    made.chunk_slots = device.add<std::int16_t>("slots of chunks", size(n.rows, n.key_heads));
     made.coefficients = device.add<T>("coefficients of keys", size(n.rows, n.chunk, n.rank));
     made.directions = device.add<T>("directions of keys", Keys::has_directions ? size(n.batch, n.width(), n.rank) : 0);
     made.ring_keys = device.add<T>("ring, keys", size(heads, n.ring, n.channels));

@@ -66,8 +66,8 @@ struct offload_tokens {
   array_view<std::int32_t const> sequences = {};
   /// The chunks that each step reads, where executors run, for a cache whose selector is given_chunks; else empty. A
   /// step with a list that has a fault is reported to exec.wait(), and its sequence left as it is. Faults are: a count
-  /// that is negative or more than there are places; a number below -1, or of a chunk that is not archived; the same
-  /// chunk twice.
+  /// that is negative or more than the list has entries; a number below -1, or of a chunk that is not archived; the
+  /// same chunk twice.
   chunk_lists given = {};
 };
 

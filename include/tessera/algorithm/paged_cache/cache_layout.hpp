@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The extents of a whole model's compressed cache, how its layers are kept, and where they lie in memory.
 ///
-///     tessera::cache_layout<bfloat16> const places(extents, parts);
-///     places.plan.describe();                                          // what takes how much
-///     auto const memory = places.memory(0, extents, tessera::workspace(places.plan, block));
+///     tessera::cache_layout<bfloat16> const layout(extents, parts);
+///     layout.plan.describe();                                          // what takes how much
+///     auto const memory = layout.memory(0, extents, tessera::workspace(layout.plan, block));
 #pragma once
 
 #include <cstddef>
@@ -53,7 +53,7 @@ struct cache_layers {
 template <class T, PageCodec C = direction_codec<>>
 struct cache_layout {
   /// The regions of one part.
-  struct place {
+  struct part_regions {
     cache_page_format format;          ///< the format of the part's pages
     std::int64_t row_capacity;         ///< room for retained tokens of a head of a sequence
     region<std::byte> pages;           ///< the pages, blocks x heads
@@ -65,7 +65,7 @@ struct cache_layout {
     region<float> thresholds;
   };
   workspace_plan plan{"cross_layer_cache"};  ///< all regions
-  std::vector<place> places;                 ///< the regions of each part
+  std::vector<part_regions> regions;         ///< the regions of each part
 
   /// Throws shape_error or value_error for impossible extents and parts.
   cache_layout(cache_extents const& e, std::vector<cache_layers> const& parts, C codec = {}) {
@@ -83,7 +83,7 @@ struct cache_layout {
   }
   /// Views of one part.
   [[nodiscard]] cache_memory<T> memory(std::size_t part, cache_extents const& e, workspace const& space) const {
-    place const& at = places[part];
+    part_regions const& at = regions[part];
     return {at.format,
             e.heads,
             e.window,
@@ -122,11 +122,11 @@ struct cache_layout {
                        " retained tokens of a head need numbers of more than 31 bits");
     cache_memory<T> const sizes{format, e.heads, e.window, capacity, e.slots, e.tokens, e.blocks,
                                 {},     {},      {},       {},       {},      {}};
-    std::string const name = "part " + std::to_string(places.size());
+    std::string const name = "part " + std::to_string(regions.size());
     std::int64_t const head_tail = std::int64_t{2} * format.layers * cache_page_format::tokens * format.channels;
     std::int64_t const tails = checked_multiply(where, heads, sizes.tail_blocks());
     std::int64_t const pages = checked_multiply(where, e.blocks, e.heads);
-    place added{format, capacity, {}, {}, {}, {}, {}, {}};
+    part_regions added{format, capacity, {}, {}, {}, {}, {}, {}};
     added.pages =
         plan.template add<std::byte>(name + ": pages", checked_multiply(where, pages, codec.page_bytes(format)));
     added.tail = plan.template add<T>(name + ": tail", checked_multiply(where, tails, head_tail));
@@ -134,7 +134,7 @@ struct cache_layout {
     added.row_counts = plan.template add<std::uint32_t>(name + ": counts of retained", heads);
     added.refused = plan.template add<std::uint32_t>(name + ": counts of refused", heads);
     added.thresholds = plan.template add<float>(name + ": thresholds", checked_multiply(where, heads, 2));
-    places.push_back(added);
+    regions.push_back(added);
   }
 };
 

@@ -98,19 +98,19 @@ class cross_layer_cache {
   template <Executor Exec>
   cross_layer_cache(Exec const& exec, cache_extents const& extents, options_type options = {})
       : extents_(extents), merger_(options.merger), codec_(options.codec), parts_(std::move(options.parts)) {
-    layout const places = layout_of(extents_, parts_, codec_);
-    bytes_ = buffer<std::byte>(exec, places.plan.bytes());
-    open(exec, places, workspace(places.plan, bytes_.view()));
+    layout const planned = layout_of(extents_, parts_, codec_);
+    bytes_ = buffer<std::byte>(exec, planned.plan.bytes());
+    open(exec, planned, workspace(planned.plan, bytes_.view()));
   }
   /// Makes a cache in the caller's memory: a workspace of plan() with the same extents and options. The memory must
   /// outlive the cache, and nothing else may use it. Nothing is allocated.
   template <Executor Exec>
   cross_layer_cache(Exec const& exec, cache_extents const& extents, options_type options, workspace const& space)
       : extents_(extents), merger_(options.merger), codec_(options.codec), parts_(std::move(options.parts)) {
-    layout const places = layout_of(extents_, parts_, codec_);
-    space.check_room("cross_layer_cache", places.plan.bytes(), parts_.size(), " parts of ", extents_.slots,
+    layout const planned = layout_of(extents_, parts_, codec_);
+    space.check_room("cross_layer_cache", planned.plan.bytes(), parts_.size(), " parts of ", extents_.slots,
                      " slots and ", extents_.blocks, " blocks");
-    open(exec, places, space);
+    open(exec, planned, space);
   }
 
   /// The extents that the cache has room for.
@@ -166,30 +166,30 @@ class cross_layer_cache {
   /// Enqueues the compression of new tokens of all layers of a part; tokens that are not sealed yet go to the tail.
   template <Executor Exec>
   void append(Exec const& exec, int part, cache_inputs<T> const& inputs, cache_sequences const& sequences,
-              cache_tokens const& brings, workspace const& space) const {
+              cache_tokens const& added, workspace const& space) const {
     constexpr char const* where = "cross_layer_cache.append";
     detail::check_cache_sequences(where, extents_, sequences);
     for (int layer = 0; layer < layers_of(part).layers; ++layer) {
-      detail::check_cache_heads(where, "keys", extents_, inputs.keys[layer], sequences, brings.tokens);
-      detail::check_cache_heads(where, "values", extents_, inputs.values[layer], sequences, brings.tokens);
+      detail::check_cache_heads(where, "keys", extents_, inputs.keys[layer], sequences, added.tokens);
+      detail::check_cache_heads(where, "values", extents_, inputs.values[layer], sequences, added.tokens);
     }
-    run_append(exec, where, part, inputs, sequences, brings, space);
+    run_append(exec, where, part, inputs, sequences, added, space);
   }
 
   /// Enqueues the copy of new tokens of one layer to the tail: at most 64 of a sequence before the next seal().
   template <Executor Exec>
   void write(Exec const& exec, int layer, head_view<T const> keys, head_view<T const> values,
-             cache_sequences const& sequences, cache_tokens const& brings) const {
+             cache_sequences const& sequences, cache_tokens const& added) const {
     constexpr char const* where = "cross_layer_cache.write";
     detail::check_cache_sequences(where, extents_, sequences);
-    check<shape_error>(brings.tokens <= cache_page_format::tokens, where, ": there are ", brings.tokens,
+    check<shape_error>(added.tokens <= cache_page_format::tokens, where, ": there are ", added.tokens,
                        " new tokens but the tail has room for ", cache_page_format::tokens);
-    detail::check_cache_heads(where, "keys", extents_, keys, sequences, brings.tokens);
-    detail::check_cache_heads(where, "values", extents_, values, sequences, brings.tokens);
+    detail::check_cache_heads(where, "keys", extents_, keys, sequences, added.tokens);
+    detail::check_cache_heads(where, "values", extents_, values, sequences, added.tokens);
     cache_inputs<T> inputs;
     inputs.keys[side_of(layer)] = keys;
     inputs.values[side_of(layer)] = values;
-    keep_tail<T> const keep{{memory(part_of(layer)), inputs, sequences, brings.tokens, 0, brings.new_tokens,
+    keep_tail<T> const keep{{memory(part_of(layer)), inputs, sequences, added.tokens, 0, added.new_tokens,
                              status_of(exec, {where, "sequence"})},
                             false};
     exec.run(keep, keep.groups());
@@ -237,10 +237,10 @@ class cross_layer_cache {
         options.softmax_scale > 0 ? options.softmax_scale : static_cast<float>(plain),
         options.is_causal,
         out};
-    cached_attention_regions const places(where, shape);
-    space.check_room(where, places.plan.bytes(), shape.batch, " sequences of ", shape.query_heads, " heads and ",
+    cached_attention_regions const planned(where, shape);
+    space.check_room(where, planned.plan.bytes(), shape.batch, " sequences of ", shape.query_heads, " heads and ",
                      shape.queries, " queries");
-    call.partials = places.partials(space);
+    call.partials = planned.partials(space);
     call.query_lengths = query_lengths;
     call.status = status_of(exec, {where, "sequence"});
     call.codec = codec_.shared();
@@ -299,7 +299,7 @@ class cross_layer_cache {
   void reset(Exec const& exec, array_view<std::int32_t const> slots) const {
     check_memory("cross_layer_cache.reset", "slots", slots);
     for (cache_memory<T> const& of : memory_) {
-      reset_slots<T> const program{of, slots, slots.size(), status_of(exec, {"cross_layer_cache.reset", "place"})};
+      reset_slots<T> const program{of, slots, slots.size(), status_of(exec, {"cross_layer_cache.reset", "index"})};
       exec.run(program, program.groups());
     }
   }
@@ -350,10 +350,10 @@ class cross_layer_cache {
   }
   /// Makes views of all parts, and enqueues making slots ready.
   template <Executor Exec>
-  void open(Exec const& exec, layout const& places, workspace const& space) {
-    reserved_ = places.plan.bytes();
+  void open(Exec const& exec, layout const& planned, workspace const& space) {
+    reserved_ = planned.plan.bytes();
     for (std::size_t i = 0; i < parts_.size(); ++i) {
-      memory_.push_back(places.memory(i, extents_, space));
+      memory_.push_back(planned.memory(i, extents_, space));
       for (int layer = 0; layer < parts_[i].layers; ++layer) {
         part_of_.push_back(static_cast<int>(i));
       }
@@ -376,13 +376,13 @@ class cross_layer_cache {
 
   template <Executor Exec>
   void run_append(Exec const& exec, char const* where, int part, cache_inputs<T> const& inputs,
-                  cache_sequences const& sequences, cache_tokens const& brings, workspace const& space) const {
-    cache_append_regions const places = regions(where, sequences.size(), brings.tokens);
-    space.check_room(where, places.plan.bytes(), sequences.size(), " sequences of ", brings.tokens, " new tokens");
+                  cache_sequences const& sequences, cache_tokens const& added, workspace const& space) const {
+    cache_append_regions const planned = regions(where, sequences.size(), added.tokens);
+    space.check_room(where, planned.plan.bytes(), sequences.size(), " sequences of ", added.tokens, " new tokens");
     enqueue_append(exec, part,
-                   {memory(part), inputs, sequences, brings.tokens, places.pages, brings.new_tokens,
+                   {memory(part), inputs, sequences, added.tokens, planned.pages, added.new_tokens,
                     status_of(exec, {where, "sequence"})},
-                   places.rows_in(space), places.marks_in(space));
+                   planned.rows_in(space), planned.marks_in(space));
   }
   template <Executor Exec>
   void enqueue_append(Exec const& exec, int part, cache_source<T> const& source, view<merged_row, 5> rows,

@@ -272,7 +272,7 @@ void load_cache(Exec const& exec, Cache const& cache, std::byte const* bytes, st
     detail::check_rows(parts[static_cast<std::size_t>(part)], cache.memory(part));
   }
   for (int part = 0; part < cache.parts(); ++part) {
-    detail::place_part(exec, cache.memory(part), parts[static_cast<std::size_t>(part)], blocks, slot, tokens);
+    detail::restore_part(exec, cache.memory(part), parts[static_cast<std::size_t>(part)], blocks, slot, tokens);
   }
 }
 

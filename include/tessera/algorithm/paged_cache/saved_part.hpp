@@ -269,8 +269,8 @@ void check_rows(saved_part<T> const& part, cache_memory<T> const& memory) {
 
 /// Copies a part into a slot and blocks of a cache. Waits.
 template <class T, Executor Exec>
-void place_part(Exec const& exec, cache_memory<T> const& memory, saved_part<T> const& part,
-                std::vector<std::int32_t> const& table, std::int64_t slot, std::int64_t tokens) {
+void restore_part(Exec const& exec, cache_memory<T> const& memory, saved_part<T> const& part,
+                  std::vector<std::int32_t> const& table, std::int64_t slot, std::int64_t tokens) {
   cache_page_format const& f = memory.format;
   std::int64_t const block_bytes = memory.page_bytes(1);
   auto const send = [&](auto const* from, std::int64_t count, auto* to) {

@@ -57,8 +57,8 @@ struct compressed_linear {
   static void forward(Exec const& exec, layer const& weights, view<Input, 2> inputs, view<Output, 2> outputs,
                       workspace const& space) {
     check_shapes(weights, inputs, outputs);
-    linear_workspace const places = regions();
-    space.check_room("compressed_linear.forward", places.plan.bytes(), weights.spec.spec().count, " weights");
+    linear_workspace const layout = regions();
+    space.check_room("compressed_linear.forward", layout.plan.bytes(), weights.spec.spec().count, " weights");
     if (inputs.extent(0) == 0 || outputs.extent(1) == 0) {
       return;
     }
@@ -68,7 +68,7 @@ struct compressed_linear {
     decoding.stream_bytes = weights.stream.size();
     decoding.is_inspected = weights.spec.is_inspected();
     decoding.header_checksum = weights.spec.header_checksum();
-    decoding.table = space[places.table].data;
+    decoding.table = space[layout.table].data;
     decoding.status = status_of(exec, {"compressed_linear.forward", "block"});
     exec.run(open_weights<value_type, coder>{decoding}, 1);
     with_steps_of<value_type, typename Codec::mantissa_type, coder>(exec, [&](auto steps) {

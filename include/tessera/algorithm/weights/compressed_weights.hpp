@@ -155,7 +155,7 @@ void run_portably(Exec const& exec, encode_weights_call<Mantissa, T, Coder> cons
       detail::run_write_codebook(exec, encoding);
       exec.run(encode_weights<T, Mantissa, decltype(steps)>{encoding}, blocks);
     });
-    exec.run(place_blocks<T, Coder>{encoding}, 1);
+    exec.run(locate_payloads<T, Coder>{encoding}, 1);
     exec.run(move_payloads<T, Coder>{encoding}, blocks);
     if (encoding.spec.block_checksums) {
       exec.run(checksum_blocks<T, Coder>{encoding}, blocks);

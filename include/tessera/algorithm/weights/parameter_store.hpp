@@ -128,7 +128,7 @@ class parameter_store {
     reserve_for(added);
     encode(added, weights);
     std::int64_t const bytes = staged_size();
-    place(added, size(), weights, bytes);
+    move_to_new_slot(added, size(), weights, bytes);
     exec_.wait();
     parameters_.push_back(std::move(added));
     return {size() - 1};
@@ -220,14 +220,14 @@ class parameter_store {
     }
     std::int64_t grown = 0;
     for (std::int64_t i = 0; i < size(); ++i) {
-      array_view<stream_record> const place(record_of(at(i)), 1);
-      std::vector<stream_record> record = read(place);
+      array_view<stream_record> const kept(record_of(at(i)), 1);
+      std::vector<stream_record> record = read(kept);
       if (record[0].first_over < at(i).spec.block_count()) {
         grow(parameters_[static_cast<std::size_t>(i)], {i});
         ++grown;
       } else if (record[0].arena_blocks > 0) {  // it fits again, so that its blocks in the arena are freed for others
         record[0].arena_blocks = 0;
-        exec_.copy(record, place);
+        exec_.copy(record, kept);
         exec_.wait();
       }
     }
@@ -398,7 +398,7 @@ class parameter_store {
   }
 
   /// Moves the staged stream to a new slot.
-  void place(parameter& p, std::int64_t number, array_view<value_type const> weights, std::int64_t bytes) {
+  void move_to_new_slot(parameter& p, std::int64_t number, array_view<value_type const> weights, std::int64_t bytes) {
     buffer<std::byte> slot(record_bytes + capacity_for(p.spec, bytes), tracking_, exec_.stream);
     exec_.clear(slot);
     p.slot = std::move(slot);
@@ -417,7 +417,7 @@ class parameter_store {
     decode(exec_, p, id, slot);
     encode(p, weights_in(slot, p));
     std::int64_t const bytes = staged_size();
-    place(p, id.number, weights_in(slot, p), bytes);
+    move_to_new_slot(p, id.number, weights_in(slot, p), bytes);
     exec_.wait();
   }
 

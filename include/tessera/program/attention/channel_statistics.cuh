@@ -90,7 +90,7 @@ struct summarize_tiles : head_lanes<T, Channels> {
   /// Loads tokens row, row + 16 ... of a tile of a sample, and returns how many tokens the tile has. Lanes beyond the
   /// channels get zeros.
   template <bool IsOfMiddle>
-  __device__ __forceinline__ std::int32_t bring(tiled_heads<T> const& of, token_sample sample, std::int32_t head,
+  __device__ __forceinline__ std::int32_t fetch(tiled_heads<T> const& of, token_sample sample, std::int32_t head,
                                                 std::int32_t at, int row, int channel, pair (&words)[passes][4]) const {
     std::int32_t const length = of.length(head);
     auto const step = static_cast<std::int32_t>(sample.step(length));
@@ -118,7 +118,7 @@ struct summarize_tiles : head_lanes<T, Channels> {
     int const row = group.lane / row_lanes;
     int const channel = group.lane % row_lanes * vector;
     pair words[passes][4];
-    std::int32_t const tokens = bring<true>(keys, key_sample, head, tile, row, channel, words);
+    std::int32_t const tokens = fetch<true>(keys, key_sample, head, tile, row, channel, words);
     float sums[vector];
     base::add_tokens(words, sums);
     leave(row, channel, sums, scratch);
@@ -131,7 +131,7 @@ struct summarize_tiles : head_lanes<T, Channels> {
     int const row = group.lane / row_lanes;
     int const channel = group.lane % row_lanes * vector;
     pair words[passes][4];
-    std::int32_t const tokens = bring<false>(values, value_sample, head, tile, row, channel, words);
+    std::int32_t const tokens = fetch<false>(values, value_sample, head, tile, row, channel, words);
     std::int64_t const to = index_of(head, tile);
     if constexpr (Means.of_values) {
       float lowest[vector];

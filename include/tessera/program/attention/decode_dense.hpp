@@ -76,8 +76,8 @@ struct decode_heads {
   TESSERA_FN void operator()(G const& group, std::int64_t number, scratch_type& scratch) const {
     std::int64_t const which = number / partials.splits();
     std::int64_t const head = which / results.shape.queries;
-    place const at{number % partials.splits(), head / results.shape.query_heads, head % results.shape.query_heads,
-                   which % results.shape.queries};
+    work_coordinate const at{number % partials.splits(), head / results.shape.query_heads,
+                             head % results.shape.query_heads, which % results.shape.queries};
     for (int lane : group) {
       for (std::int64_t channel = lane; channel < results.shape.channels; channel += lanes) {
         scratch.query[channel] = load(queries(at.sequence, at.head, at.query, channel)) * (scale * log2_e);
@@ -97,14 +97,14 @@ struct decode_heads {
   }
 
  private:
-  struct place {
+  struct work_coordinate {
     std::int64_t split;
     std::int64_t sequence;
     std::int64_t head;
     std::int64_t query;
   };
 
-  TESSERA_FN std::int64_t seen_by(place const& at) const {
+  TESSERA_FN std::int64_t seen_by(work_coordinate const& at) const {
     std::int64_t const length = length_of(source.lengths, at.sequence, results.shape.keys);
     std::int64_t const count = length_of(results.query_lengths, at.sequence, results.shape.queries);
     std::int64_t const behind = max(count - 1 - at.query, std::int64_t{0});
@@ -113,8 +113,8 @@ struct decode_heads {
 
   /// Adds a tile of keys and values to the row, of which all lanes get the same copy. Ends with a sync.
   template <Group G>
-  TESSERA_FN void attend(G const& group, place const& at, std::int64_t first, std::int64_t seen, row_type& row,
-                         scratch_type& scratch) const {
+  TESSERA_FN void attend(G const& group, work_coordinate const& at, std::int64_t first, std::int64_t seen,
+                         row_type& row, scratch_type& scratch) const {
     softmax_type const softmax;
     std::int64_t const key_head = at.head / (results.shape.query_heads / results.shape.key_heads);
     per_lane<float, G> scores;
@@ -150,7 +150,8 @@ struct decode_heads {
   }
 
   template <Group G>
-  TESSERA_FN void finish(G const& group, place const& at, row_type const& row, scratch_type const& scratch) const {
+  TESSERA_FN void finish(G const& group, work_coordinate const& at, row_type const& row,
+                         scratch_type const& scratch) const {
     finished_row const done = results.finish(at.sequence, at.head, at.query, row);
     bool const is_split = partials.rows.data != nullptr;
     for (int lane : group) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `attention_on_warpgroups`: attention over quantized queries, keys and values by sm_90a's tensor cores: int8 for
+/// `warpgroup_attention`: attention over quantized queries, keys and values by sm_90a's tensor cores: int8 for
 /// scores and e4m3 for products with values (SageAttention2, arXiv 2411.10958).
 ///
 /// The kernel is persistent and warp-specialised. A work item (`attention_work_item`) is a block of queries of one
@@ -60,7 +60,7 @@ inline namespace v0 {
 
 /// Attends over quantized operands. Softmax: one with lane_weights. Output: the type of results.
 template <int Channels, class Softmax, class Output, warpgroup_attention_policy Policy>
-struct attention_on_warpgroups {
+struct warpgroup_attention {
   using shape = warpgroup_attention_shape<Channels, Policy>;
   using pipeline_type = attention_pipeline<Channels, Policy>;
   using scratch_type = typename pipeline_type::scratch_type;

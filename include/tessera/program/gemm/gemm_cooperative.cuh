@@ -14,11 +14,11 @@
 /// A schedule is one of tile/gemm_schedule.hpp; its rows are those of clusters: 128 or 256 rows of a.
 ///
 /// An epilogue is a trivially copyable type with these members. `scratch_type` is a warp's own shared memory, kept from
-/// tile to tile. One thread calls prepare(). Whole warps call operator()(sums, place, scratch) for their 16 x columns
-/// sums, laid out as warpgroup_mma.cuh says, which it may change, and finish(). An epilogue with a template
-/// `deferred_type<registers>` has no operator(), but defer(sums, place, deferred), which keeps the remaining work in
-/// registers, and run_deferred<0> and <1>(deferred, place, scratch), which do that work while the tensor cores multiply
-/// the next tile: of 240 registers the sums take columns / 2, and the program about 20.
+/// tile to tile. One thread calls prepare(). Whole warps call operator()(sums, coordinate, scratch) for their
+/// 16 x columns sums, laid out as warpgroup_mma.cuh says, which it may change, and finish(). An epilogue with a
+/// template `deferred_type<registers>` has no operator(), but defer(sums, coordinate, deferred), which keeps the
+/// remaining work in registers, and run_deferred<0> and <1>(deferred, coordinate, scratch), which do that work while
+/// the tensor cores multiply the next tile: of 240 registers the sums take columns / 2, and the program about 20.
 #pragma once
 
 #include <cstdint>
@@ -57,17 +57,17 @@ template <class Epilogue, int Registers>
 requires is_deferring<Epilogue>
 struct deferred_epilogue<Epilogue, Registers> {
   typename Epilogue::template deferred_type<Registers> state;
-  box_place place{0, -1};  // no tile begins in row -1: there is none yet
+  box_coordinate coordinate{0, -1};  // no tile begins in row -1: there is none yet
 
   template <class Sums>
-  __device__ __forceinline__ void take(Epilogue const& epilogue, Sums const& sums, box_place first) {
+  __device__ __forceinline__ void take(Epilogue const& epilogue, Sums const& sums, box_coordinate first) {
     epilogue.defer(sums, first, state);
-    place = first;
+    coordinate = first;
   }
   template <int Half, class Scratch>
   __device__ __forceinline__ void run(Epilogue const& epilogue, Scratch& scratch) const {
-    if (place.row >= 0) {
-      epilogue.template run_deferred<Half>(state, place, scratch);
+    if (coordinate.row >= 0) {
+      epilogue.template run_deferred<Half>(state, coordinate, scratch);
     }
   }
 };
@@ -128,7 +128,7 @@ struct gemm_cooperative {
   }
 
  private:
-  using place_type = typename stages_type::place_type;
+  using state_type = typename stages_type::state_type;
   __device__ __forceinline__ void prepare(scratch_type& scratch) const {
     prefetch_tensor_map(a);
     prefetch_tensor_map(b);
@@ -146,16 +146,16 @@ struct gemm_cooperative {
     int const warp = uniform(lane / 32);
     std::int32_t const first_row = stages_type::rank() * shape::block_rows + consumer * mma::rows + warp * 16;
     typename Epilogue::scratch_type& own = scratch.of_warp[4 * consumer + warp];
-    place_type place;
+    state_type state;
     typename mma::sum_type sums[mma::registers];
     detail::deferred_epilogue<Epilogue, mma::registers> deferred;
     std::int32_t index = first_item;
     gemm_work_item item = look_up(index);
     while (index < schedule.count()) {
       index += stages_type::stride();
-      box_place const first{item.column * columns, item.row * rows + first_row};
+      box_coordinate const first{item.column * columns, item.row * rows + first_row};
       if (item.k_tiles > 0) {
-        item = multiply_tile(scratch, consumer, place, sums, deferred, own, item.k_tiles, index);
+        item = multiply_tile(scratch, consumer, state, sums, deferred, own, item.k_tiles, index);
       } else {
         deferred.template run<0>(epilogue, own);
         deferred.template run<1>(epilogue, own);
@@ -176,7 +176,7 @@ struct gemm_cooperative {
   /// Multiplies the k-tiles of a tile. One k-tile is multiplied while the next is awaited; a stage is released when the
   /// next k-tile's multiplications have begun. After the first two k-tiles come the halves of what the epilogue of the
   /// tile before has deferred. Returns work item number `next`, which is looked up while tensor cores are busy.
-  __device__ __forceinline__ gemm_work_item multiply_tile(scratch_type& scratch, int consumer, place_type& place,
+  __device__ __forceinline__ gemm_work_item multiply_tile(scratch_type& scratch, int consumer, state_type& state,
                                                           typename mma::sum_type (&sums)[mma::registers],
                                                           detail::deferred_epilogue<Epilogue, mma::registers>& deferred,
                                                           typename Epilogue::scratch_type& own, std::int32_t k_tiles,
@@ -186,18 +186,18 @@ struct gemm_cooperative {
                                              static_cast<std::uint32_t>(consumer * mma::rows * shape::depth_bytes)),
         matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.b[0]))};
     pin_registers(sums);
-    int before = place.stage;
-    multiply_stage(scratch, operands, place, sums, false);
+    int before = state.stage;
+    multiply_stage(scratch, operands, state, sums, false);
     gemm_work_item const item = look_up(next);
     deferred.template run<0>(epilogue, own);
     std::int32_t k = 1;
     if (detail::is_deferring<Epilogue> && k_tiles > 1) {
-      before = multiply_next_stage(scratch, operands, place, sums, before);
+      before = multiply_next_stage(scratch, operands, state, sums, before);
       ++k;
     }
     deferred.template run<1>(epilogue, own);
     for (; k < k_tiles; ++k) {
-      before = multiply_next_stage(scratch, operands, place, sums, before);
+      before = multiply_next_stage(scratch, operands, state, sums, before);
     }
     await_multiply<0>(sums);
     stages_type::release(scratch, before);
@@ -226,28 +226,28 @@ struct gemm_cooperative {
     matrix_descriptor b;
   };
 
-  /// Starts to multiply the k-tile at `place` and advances it. Without `add` the old sums count as zero.
-  __device__ __forceinline__ static void multiply_stage(scratch_type& scratch, operand_pair operands, place_type& place,
+  /// Starts to multiply the k-tile at `state` and advances it. Without `add` the old sums count as zero.
+  __device__ __forceinline__ static void multiply_stage(scratch_type& scratch, operand_pair operands, state_type& state,
                                                         typename mma::sum_type (&sums)[mma::registers], bool add) {
-    scratch.full[place.stage].wait(place.phase);
+    scratch.full[state.stage].wait(state.phase);
     begin_multiply();
-    matrix_descriptor const a_stage = operands.a.further(place.stage * a_bytes);
-    matrix_descriptor const b_stage = operands.b.further(place.stage * b_bytes);
+    matrix_descriptor const a_stage = operands.a.further(state.stage * a_bytes);
+    matrix_descriptor const b_stage = operands.b.further(state.stage * b_bytes);
 #pragma unroll
     for (int bytes = 0; bytes < shape::depth_bytes; bytes += 32) {
       mma::multiply(sums, a_stage.further(bytes), b_stage.further(bytes), add || bytes != 0);
     }
     commit_multiply();
-    place.advance();
+    state.advance();
   }
 
   /// Multiplies a k-tile after the first one, and releases stage `before`. Returns the stage of the k-tile.
   __device__ __forceinline__ static int multiply_next_stage(scratch_type& scratch, operand_pair operands,
-                                                            place_type& place,
+                                                            state_type& state,
                                                             typename mma::sum_type (&sums)[mma::registers],
                                                             int before) {
-    int const stage = place.stage;
-    multiply_stage(scratch, operands, place, sums, true);
+    int const stage = state.stage;
+    multiply_stage(scratch, operands, state, sums, true);
     await_multiply<1>();
     stages_type::release(scratch, before);
     return stage;

@@ -92,7 +92,7 @@ struct gemm_pingpong {
   }
 
  private:
-  using place_type = typename stages_type::place_type;
+  using state_type = typename stages_type::state_type;
   /// The type of the sums of a tile.
   using sum_type = typename mma::sum_type;
 
@@ -125,11 +125,11 @@ struct gemm_pingpong {
     int const warp = uniform(lane / 32);
     std::int32_t const first_row = stages_type::rank() * shape::block_rows + warp * 16;
     std::int32_t const count = schedule.count();
-    place_type place;
+    state_type state;
     unsigned turn = consumer == 0 ? 1 : 0;  // the first consumer's first turn has come
     sum_type sums[halves][mma::registers];
     if (consumer == 1) {
-      place.skip(k_tiles_of(first_item));
+      state.skip(k_tiles_of(first_item));
     }
     for (std::int32_t index = first_item + consumer * stages_type::stride(); index < count;
          index += 2 * stages_type::stride()) {
@@ -138,16 +138,16 @@ struct gemm_pingpong {
       scratch.turn[consumer].wait(turn);
       turn ^= 1;
       if (k_tiles > 0) {
-        place.agree();
-        multiply_tile(scratch, consumer, place, sums, k_tiles);
+        state.agree();
+        multiply_tile(scratch, consumer, state, sums, k_tiles);
       } else {
         give_turn(scratch, consumer);
         clear(sums);
       }
-      place.skip(k_tiles_of(index + stages_type::stride()));
+      state.skip(k_tiles_of(index + stages_type::stride()));
 #pragma unroll
       for (int half = 0; half < halves; ++half) {
-        box_place const first{item.column * columns, item.row * rows + first_row + half * mma::rows};
+        box_coordinate const first{item.column * columns, item.row * rows + first_row + half * mma::rows};
         if constexpr (requires { epilogue(sums[half], first, scratch.of_rows[consumer][warp][half], index); }) {
           epilogue(sums[half], first, scratch.of_rows[consumer][warp][half], index);
         } else {
@@ -164,24 +164,24 @@ struct gemm_pingpong {
 
   /// Multiplies the k-tiles of a tile. One k-tile is multiplied while the next is awaited; a stage is released when the
   /// next k-tile's multiplications have begun. When the last k-tile is loaded it is the other warpgroup's turn.
-  __device__ __forceinline__ void multiply_tile(scratch_type& scratch, int consumer, place_type& place,
+  __device__ __forceinline__ void multiply_tile(scratch_type& scratch, int consumer, state_type& state,
                                                 sum_type (&sums)[halves][mma::registers], std::int32_t k_tiles) const {
     operand_pair const operands{matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.a[0])),
                                 matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.b[0]))};
     pin(sums);
-    int before = place.stage;
-    scratch.full[place.stage].wait(place.phase);
+    int before = state.stage;
+    scratch.full[state.stage].wait(state.phase);
     if (k_tiles == 1) {
       give_turn(scratch, consumer);
     }
-    multiply_stage(operands, place, sums, false);
+    multiply_stage(operands, state, sums, false);
     for (std::int32_t k = 1; k < k_tiles; ++k) {
-      int const stage = place.stage;
-      scratch.full[stage].wait(place.phase);
+      int const stage = state.stage;
+      scratch.full[stage].wait(state.phase);
       if (k == k_tiles - 1) {
         give_turn(scratch, consumer);
       }
-      multiply_stage(operands, place, sums, true);
+      multiply_stage(operands, state, sums, true);
       await_multiply<1>();
       stages_type::release(scratch, before);
       before = stage;
@@ -216,13 +216,13 @@ struct gemm_pingpong {
     matrix_descriptor b;
   };
 
-  /// Starts to multiply the k-tile at `place`, which is loaded, and advances it. Without `add` the old sums count as
+  /// Starts to multiply the k-tile at `state`, which is loaded, and advances it. Without `add` the old sums count as
   /// zero.
-  __device__ __forceinline__ static void multiply_stage(operand_pair operands, place_type& place,
+  __device__ __forceinline__ static void multiply_stage(operand_pair operands, state_type& state,
                                                         sum_type (&sums)[halves][mma::registers], bool add) {
     begin_multiply();
-    matrix_descriptor const a_stage = operands.a.further(place.stage * a_bytes);
-    matrix_descriptor const b_stage = operands.b.further(place.stage * b_bytes);
+    matrix_descriptor const a_stage = operands.a.further(state.stage * a_bytes);
+    matrix_descriptor const b_stage = operands.b.further(state.stage * b_bytes);
 #pragma unroll
     for (int bytes = 0; bytes < shape::depth_bytes; bytes += 32) {
 #pragma unroll
@@ -232,7 +232,7 @@ struct gemm_pingpong {
       }
     }
     commit_multiply();
-    place.advance();
+    state.advance();
   }
 };
 

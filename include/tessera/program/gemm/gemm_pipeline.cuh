@@ -29,7 +29,7 @@ struct warpgroup_gemm_shape {
 template <class Operand, warpgroup_gemm_policy Policy>
 struct gemm_stages {
   using shape = warpgroup_gemm_shape;
-  using place_type = pipeline_state<Policy.stages>;
+  using state_type = pipeline_state<Policy.stages>;
   static_assert(Policy.blocks == 1 || Policy.blocks == 2, "tessera: clusters of this program have 1 or 2 blocks");
   static constexpr int lanes = shape::warpgroup * (1 + shape::consumers);
   static constexpr int rows = shape::block_rows * Policy.blocks;     ///< rows of a cluster's tile
@@ -68,25 +68,25 @@ struct gemm_stages {
                                                  Schedule const& schedule, std::int32_t first_item) {
     std::int32_t const own = rank();
     std::int32_t const count = schedule.count();
-    place_type place;
+    state_type state;
     for (std::int32_t index = first_item; index < count; index += stride()) {
       gemm_work_item const item = schedule.at(index);
       std::int32_t const row = item.row * rows + own * shape::block_rows;
       std::int32_t const column = item.column * columns + own * b_box_rows;
       for (std::int32_t k = 0; k < item.k_tiles; ++k) {
         std::int32_t const first = schedule.k_tile(item.first + k) * depth;
-        shared_barrier& full = scratch.full[place.stage];
-        scratch.empty[place.stage].wait(place.phase ^ 1);
+        shared_barrier& full = scratch.full[state.stage];
+        scratch.empty[state.stage].wait(state.phase ^ 1);
         full.arrive_and_expect(a_bytes + b_bytes);
-        load_box(scratch.a[place.stage], a, full, {first, row});
+        load_box(scratch.a[state.stage], a, full, {first, row});
         if constexpr (Policy.blocks == 1) {
-          load_box(scratch.b[place.stage], b, full, {first, column});
+          load_box(scratch.b[state.stage], b, full, {first, column});
         } else {
           constexpr std::uint16_t everyone = (1 << Policy.blocks) - 1;
-          load_box_for_cluster(scratch.b[place.stage] + own * (b_bytes / Policy.blocks), b, full, {first, column},
+          load_box_for_cluster(scratch.b[state.stage] + own * (b_bytes / Policy.blocks), b, full, {first, column},
                                everyone);
         }
-        place.advance();
+        state.advance();
       }
     }
   }

@@ -60,7 +60,7 @@ struct gemm_tiles {
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     using mma = gemm_tile<Operand, shape<rows, columns, step>, G>;
-    tile_order::place const tile = order().at(which);
+    tile_coordinate const tile = order().at(which);
     std::int64_t const first_row = std::int64_t{tile.row} * rows;
     std::int64_t const first_column = std::int64_t{tile.column} * columns;
     auto const& a_source = open_source(group, a, scratch.of_a);

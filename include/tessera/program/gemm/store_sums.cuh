@@ -66,9 +66,9 @@ struct box_stores {
   }
   /// Starts to store the box that the lanes have written.
   template <class... Policy>
-  __device__ __forceinline__ void close_box(scratch_type const& scratch, int box, box_place place,
+  __device__ __forceinline__ void close_box(scratch_type const& scratch, int box, box_coordinate coordinate,
                                             Policy... policy) const {
-    box_place const at{place.column + box * box_columns, place.row};
+    box_coordinate const at{coordinate.column + box * box_columns, coordinate.row};
     fence_async_proxy();
     sync_warp();
     if (thread_index() % 32 == 0) {
@@ -92,12 +92,12 @@ requires(sizeof(Output) == 4) struct store_sums_by_boxes<Output, Map> : detail::
   using scratch_type = typename base::scratch_type;
 
   template <class Sum, int Registers>
-  __device__ __forceinline__ void operator()(Sum const (&sums)[Registers], box_place place,
+  __device__ __forceinline__ void operator()(Sum const (&sums)[Registers], box_coordinate coordinate,
                                              scratch_type& scratch) const {
     constexpr int eighths = base::box_columns / 8;
     constexpr int boxes = 2 * Registers / base::box_columns;
     int const lane = static_cast<int>(thread_index() % 32);
-    box_place const own{place.column + 2 * (lane % 4), place.row + lane / 4};
+    box_coordinate const own{coordinate.column + 2 * (lane % 4), coordinate.row + lane / 4};
 #pragma unroll
     for (int box = 0; box < boxes; ++box) {
       std::uint32_t const shared = base::open_box(scratch, box);
@@ -114,7 +114,7 @@ requires(sizeof(Output) == 4) struct store_sums_by_boxes<Output, Map> : detail::
             bit_cast<std::uint32_t>(detail::stored_sum<Output>(this->mapped(sums[reg + 1], row, column + 1)))};
         store_shared_u32x2(shared + in_box * 128U + chunk * 16U + static_cast<std::uint32_t>(lane % 2) * 8U, pair);
       }
-      this->close_box(scratch, box, place);
+      this->close_box(scratch, box, coordinate);
     }
   }
 };
@@ -134,10 +134,10 @@ requires(sizeof(Output) == 2) struct store_sums_by_boxes<Output, Map> : detail::
 
   /// Rounds the sums of a warp to pairs of results, to be stored later.
   template <class Sum, int Registers>
-  __device__ __forceinline__ void defer(Sum const (&sums)[Registers], box_place place,
+  __device__ __forceinline__ void defer(Sum const (&sums)[Registers], box_coordinate coordinate,
                                         deferred_type<Registers>& deferred) const {
     int const lane = static_cast<int>(thread_index() % 32);
-    box_place const own{place.column + 2 * (lane % 4), place.row + lane / 4};
+    box_coordinate const own{coordinate.column + 2 * (lane % 4), coordinate.row + lane / 4};
 #pragma unroll
     for (int part = 0; part < Registers / 2; part += 16) {
       std::uint32_t words[16];
@@ -159,7 +159,7 @@ requires(sizeof(Output) == 2) struct store_sums_by_boxes<Output, Map> : detail::
 
   /// Stores half of the deferred results.
   template <int Half, int Registers>
-  __device__ __forceinline__ void run_deferred(deferred_type<Registers> const& deferred, box_place place,
+  __device__ __forceinline__ void run_deferred(deferred_type<Registers> const& deferred, box_coordinate coordinate,
                                                scratch_type& scratch) const {
     constexpr int eighths = base::box_columns / 8;
     constexpr int boxes = 2 * Registers / base::box_columns;
@@ -174,7 +174,7 @@ requires(sizeof(Output) == 2) struct store_sums_by_boxes<Output, Map> : detail::
             static_cast<std::uint32_t>(eighth + lane / 16) ^ static_cast<std::uint32_t>(lane % 8);
         store_matrix_x4(row + chunk * 16U, words[0], words[1], words[2], words[3]);
       }
-      this->close_box(scratch, box, place);
+      this->close_box(scratch, box, coordinate);
     }
   }
 };
@@ -191,10 +191,11 @@ struct store_sums_directly {
   __device__ __forceinline__ void prepare() const {}
 
   template <class Sum, int Registers>
-  __device__ __forceinline__ void operator()(Sum const (&sums)[Registers], box_place place, scratch_type&) const {
+  __device__ __forceinline__ void operator()(Sum const (&sums)[Registers], box_coordinate coordinate,
+                                             scratch_type&) const {
     int const lane = static_cast<int>(thread_index() % 32);
-    std::int64_t const first_row = place.row + lane / 4;
-    std::int64_t const first_column = place.column + 2 * (lane % 4);
+    std::int64_t const first_row = coordinate.row + lane / 4;
+    std::int64_t const first_column = coordinate.column + 2 * (lane % 4);
 #pragma unroll
     for (int reg = 0; reg < Registers; ++reg) {
       std::int64_t const row = first_row + reg / 2 % 2 * 8;

@@ -11,7 +11,7 @@
 ///
 /// Laws, checked by `tessera::testing::check_epilogue_laws(memory, make, sums, columns)`:
 ///   1. What it leaves in memory does not depend on the order in which sums come: tiles come in any order.
-///   2. Sums of different elements may come at the same time: no two of them write one place, unless by atomic_add.
+///   2. Sums of different elements may come at the same time: no two of them write one address, unless by atomic_add.
 #pragma once
 
 #include <cstdint>

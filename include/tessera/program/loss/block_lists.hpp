@@ -95,7 +95,7 @@ struct loss_product_schedule {
     std::int32_t const of_classifier = classifier_panels * channel_tiles;
     bool const is_hidden = index >= of_classifier;
     tile_order const order{channel_tiles, is_hidden ? hidden_panels : classifier_panels, band};
-    tile_order::place const tile = order.at(is_hidden ? index - of_classifier : index);
+    tile_coordinate const tile = order.at(is_hidden ? index - of_classifier : index);
     std::int32_t const panel = tile.column;
     std::int32_t const list = is_hidden ? classifier_panels + panel : panel;
     std::int32_t const count = counts[list];
@@ -140,20 +140,20 @@ struct list_loss_blocks {
     std::int32_t found = 0;
     bool is_unclean = false;
     for (std::int32_t first = 0; first < blocks; first += lanes) {
-      per_lane<std::int32_t, G> place_in_list;
+      per_lane<std::int32_t, G> index_in_list;
       per_lane<bool, G> is_kept;
       per_lane<bool, G> must_clean;
       for (int lane : group) {
         std::int32_t const block = first + lane;
         is_kept[lane] = block < blocks && (is_hidden ? take_hidden(panel, block) : take_classifier(panel, block));
         must_clean[lane] = is_kept[lane] && !is_hidden && unclean[block] != 0;
-        place_in_list[lane] = is_kept[lane] ? 1 : 0;
+        index_in_list[lane] = is_kept[lane] ? 1 : 0;
       }
-      std::int32_t const some = exclusive_sum(group, place_in_list);
+      std::int32_t const some = exclusive_sum(group, index_in_list);
       is_unclean = any(group, must_clean) || is_unclean;
       for (int lane : group) {
         if (is_kept[lane]) {
-          lists[begin + found + place_in_list[lane]] = loss_list_entry::make(first + lane, must_clean[lane]);
+          lists[begin + found + index_in_list[lane]] = loss_list_entry::make(first + lane, must_clean[lane]);
         }
       }
       found += some;
@@ -186,13 +186,13 @@ struct list_loss_blocks {
 
 /// The tiles of 256 tokens that are made, as a schedule of gemm_pingpong.
 struct listed_loss_tiles {
-  tile_order::place const* tiles;  ///< coordinates of the part's tiles
+  tile_coordinate const* tiles;    ///< coordinates of the part's tiles
   std::int32_t const* tile_count;  ///< how many tiles there are
   std::int32_t k_tiles;            ///< k-tiles of the depth, one for each pipeline stage
 
   [[nodiscard]] TESSERA_FN std::int32_t count() const { return *tile_count; }
   [[nodiscard]] TESSERA_FN gemm_work_item at(std::int32_t index) const {
-    tile_order::place const tile = tiles[index];
+    tile_coordinate const tile = tiles[index];
     return {tile.row, tile.column, 0, k_tiles};
   }
   [[nodiscard]] TESSERA_FN constexpr std::int32_t k_tile(std::int32_t k) const { return k; }
@@ -209,7 +209,7 @@ struct list_loss_tiles {
   std::int64_t token_blocks;              ///< blocks of 128 tokens
   std::int32_t columns;                   ///< entries of a tile
   std::int32_t band;                      ///< rows of tiles that are taken together
-  matrix_view<tile_order::place> tiles;   ///< the lists: parts x all tiles of a part
+  matrix_view<tile_coordinate> tiles;     ///< the lists: parts x all tiles of a part
   array_view<std::int32_t> tile_count;    ///< how many tiles each part lists
 
   TESSERA_FN constexpr std::int64_t groups() const { return tile_count.size(); }
@@ -244,7 +244,7 @@ struct list_loss_tiles {
   }
 
  private:
-  TESSERA_FN bool is_alive(loss_part_range const& range, tile_order::place tile) const {
+  TESSERA_FN bool is_alive(loss_part_range const& range, tile_coordinate tile) const {
     std::int64_t const before = range.first / 128;
     std::int64_t const first = before + std::int64_t{tile.column} * columns / 256 * 2;
     std::int64_t const last = before + ((std::int64_t{tile.column} + 1) * columns - 1) / 256 * 2 + 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The order in which a filtered backward pass takes the vocabulary: first the entries that matter to many blocks of
 /// tokens, and without those that matter to none. Six programs make the order from the marks of the forward pass
-/// (loss/entry_marks.hpp): `mark_labels`, `class_entries`, `place_classes`, `place_entries`, `find_alive_blocks`,
+/// (loss/entry_marks.hpp): `mark_labels`, `class_entries`, `find_class_slots`, `scatter_entries`, `find_alive_blocks`,
 /// `choose_order`. Then `gather_entries` copies the rows of a part of the classifier together.
 ///
 /// An entry's class is the part of the blocks of tokens that it matters to. Classes come in falling order, and the
@@ -148,7 +148,7 @@ struct class_entries {
 };
 
 /// Turns the counts of classes into first slots. Run with one group.
-struct place_classes {
+struct find_class_slots {
   static constexpr int lanes = 1024;
   struct scratch_type {};
 
@@ -181,7 +181,7 @@ struct place_classes {
 };
 
 /// Gives each entry its slot. Run with a group for each 1024 entries, which takes 128 at a time.
-struct place_entries {
+struct scatter_entries {
   static constexpr int lanes = 128;
   static constexpr int words = 4;  ///< words of counts, each with 16 bits for each of four classes
   struct scratch_type {
@@ -201,7 +201,7 @@ struct place_entries {
     }
     group.sync();
     for (int i = 0; i < loss_entry_order::group_entries; i += lanes) {
-      place_some(group, which * loss_entry_order::group_entries + i, scratch);
+      scatter_some(group, which * loss_entry_order::group_entries + i, scratch);
     }
   }
 
@@ -211,7 +211,7 @@ struct place_entries {
   }
 
   template <Group G>
-  TESSERA_FN void place_some(G const& group, std::int64_t first, scratch_type& scratch) const {
+  TESSERA_FN void scatter_some(G const& group, std::int64_t first, scratch_type& scratch) const {
     per_lane<std::int32_t, G> own;
     for (int lane : group) {
       own[lane] = first + lane < order.class_of.size() ? order.class_of[first + lane] : -1;

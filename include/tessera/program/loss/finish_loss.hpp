@@ -132,7 +132,7 @@ struct finish_loss_tokens {
     finish(row, token, state_of<Own>(reducer, state));
     double correct = 0;
     if constexpr (has_reducer<arg_max_reducer<float>, R>) {
-      std::int32_t const best = state_of<arg_max_reducer<float>>(reducer, state).place;
+      std::int32_t const best = state_of<arg_max_reducer<float>>(reducer, state).index;
       detail::write_if_asked(outputs.prediction, token, best);
       correct = best == tokens.labels[row] ? 1 : 0;
     }

@@ -96,7 +96,7 @@ struct pushed_rows {
       for (int i = 0; i < 8; ++i) {
         std::int32_t const at = column + i / 4 * 8 + i % 4;
         if (at < coordinate.end) {
-          push_placed(reducer, states[i % copies], placed_value<float>{own[i] * coordinate.scale, at});
+          push_indexed(reducer, states[i % copies], indexed_value<float>{own[i] * coordinate.scale, at});
         }
       }
     }

@@ -104,7 +104,7 @@ struct loss_gradient_products {
   }
 
  private:
-  using place_type = pipeline_state<Policy.stages>;
+  using state_type = pipeline_state<Policy.stages>;
   using sums_type = float[halves][channels / 2];
   static constexpr operand_order along = operand_order::along_depth;
   static constexpr operand_order across = operand_order::across_depth;
@@ -138,13 +138,13 @@ struct loss_gradient_products {
     auto const own = static_cast<std::int32_t>(rank_in_cluster());
     std::int32_t const count = turns();
     tensor_map const& entries = range.is_in_order() ? classifier : gathered;
-    place_type place;
+    state_type state;
     for (std::int32_t turn = 0; turn < count; ++turn) {
       loss_product_item const item = item_at(turn, worker);
       if (item.is_hidden) {
-        load_stages<true>(scratch, item, entries, own, place);
+        load_stages<true>(scratch, item, entries, own, state);
       } else {
-        load_stages<false>(scratch, item, hidden, own, place);
+        load_stages<false>(scratch, item, hidden, own, state);
       }
     }
   }
@@ -152,13 +152,13 @@ struct loss_gradient_products {
   /// Loads the stages of a work item. Compiled for each kind of product, since the producer has few registers.
   template <bool IsHidden>
   __device__ __forceinline__ void load_stages(scratch_type& scratch, loss_product_item const& item, tensor_map const& b,
-                                              std::int32_t own, place_type& place) const {
+                                              std::int32_t own, state_type& state) const {
     std::int32_t const first = item.panel * rows + own * halves * box;
     std::int32_t const channel = item.channel_tile * channels;
     for (std::int32_t k_tile = 0; k_tile < 2 * item.count; ++k_tile) {
       std::int32_t const k = (loss_list_entry::block(item.list[k_tile / 2]) * 2 + k_tile % 2) * box;
-      load_stage<IsHidden>(scratch, b, first, channel, k, own, place.stage, place.phase);
-      place.advance();
+      load_stage<IsHidden>(scratch, b, first, channel, k, own, state.stage, state.phase);
+      state.advance();
     }
   }
 
@@ -174,7 +174,7 @@ struct loss_gradient_products {
     full.arrive_and_expect((halves + boxes) * box_bytes);
 #pragma unroll
     for (int i = 0; i < halves; ++i) {
-      box_place const at = IsHidden ? box_place{k, first + i * box} : box_place{first + i * box, k};
+      box_coordinate const at = IsHidden ? box_coordinate{k, first + i * box} : box_coordinate{first + i * box, k};
       load_box(scratch.a[stage][i], gradient, full, at);
     }
 #pragma unroll
@@ -188,26 +188,26 @@ struct loss_gradient_products {
     auto const own = static_cast<std::int32_t>(rank_in_cluster());
     int const warp = uniform(lane / 32);
     std::int32_t const count = turns();
-    place_type place;
+    state_type state;
     unsigned turn_phase = consumer == 0 ? 1 : 0;  // the first consumer's first turn has come
     sums_type sums;
     if (consumer == 1) {
-      place.skip(k_tiles_at(0, worker));
+      state.skip(k_tiles_at(0, worker));
     }
     for (std::int32_t turn = consumer; turn < count; turn += 2) {
       loss_product_item const item = same_for_warp(item_at(turn, worker));
       scratch.turn[consumer].wait(turn_phase);
       turn_phase ^= 1;
-      place.agree();
+      state.agree();
       if (item.count == 0) {
         give_turn(scratch, consumer);
         clear(sums);
       } else if (item.is_hidden) {
-        multiply_tile<along>(scratch, item, consumer, place, sums);
+        multiply_tile<along>(scratch, item, consumer, state, sums);
       } else {
-        multiply_tile<across>(scratch, item, consumer, place, sums);
+        multiply_tile<across>(scratch, item, consumer, state, sums);
       }
-      place.skip(k_tiles_at(turn + 1, worker));
+      state.skip(k_tiles_at(turn + 1, worker));
       if (item.panel >= 0) {
         write(item, sums, own * halves * box + warp * 16, scratch.of_warp[consumer][warp]);
       }
@@ -249,19 +249,19 @@ struct loss_gradient_products {
   /// stage is loaded it is the other warpgroup's turn.
   template <operand_order Order>
   __device__ __forceinline__ void multiply_tile(scratch_type& scratch, loss_product_item const& item, int consumer,
-                                                place_type& place, sums_type& sums) const {
+                                                state_type& state, sums_type& sums) const {
     std::int32_t const k_tiles = 2 * item.count;
     pin(sums);
-    int before = place.stage;
-    await_stage<Order>(scratch, item, 0, place);
-    multiply_stage<Order>(scratch, place, sums, false);
+    int before = state.stage;
+    await_stage<Order>(scratch, item, 0, state);
+    multiply_stage<Order>(scratch, state, sums, false);
     for (std::int32_t k = 1; k < k_tiles; ++k) {
-      int const stage = place.stage;
-      await_stage<Order>(scratch, item, k, place);
+      int const stage = state.stage;
+      await_stage<Order>(scratch, item, k, state);
       if (k == k_tiles - 1) {
         give_turn(scratch, consumer);
       }
-      multiply_stage<Order>(scratch, place, sums, true);
+      multiply_stage<Order>(scratch, state, sums, true);
       await_multiply<1>();
       release(scratch, before);
       before = stage;
@@ -273,26 +273,26 @@ struct loss_gradient_products {
 
   template <operand_order Order>
   __device__ __forceinline__ void await_stage(scratch_type& scratch, loss_product_item const& item, std::int32_t k,
-                                              place_type const& place) const {
-    scratch.full[place.stage].wait(place.phase);
+                                              state_type const& state) const {
+    scratch.full[state.stage].wait(state.phase);
     if (Order == across && item.is_unclean) {
       std::int32_t const entry = schedule.lists[schedule.first_of(false, item.panel) + k / 2];
       if (loss_list_entry::is_unclean(entry)) {
-        clear_unlabelled_rows(scratch, place.stage, loss_list_entry::block(entry) * 2 + k % 2);
+        clear_unlabelled_rows(scratch, state.stage, loss_list_entry::block(entry) * 2 + k % 2);
       }
     }
   }
 
-  /// Starts to multiply the stage at `place` and advances it. Without `add` the old sums count as zero.
+  /// Starts to multiply the stage at `state` and advances it. Without `add` the old sums count as zero.
   template <operand_order Order>
-  __device__ __forceinline__ static void multiply_stage(scratch_type& scratch, place_type& place, sums_type& sums,
+  __device__ __forceinline__ static void multiply_stage(scratch_type& scratch, state_type& state, sums_type& sums,
                                                         bool add) {
     using mma = warpgroup_mma<T, channels, Order, operand_order::across_depth>;
     constexpr int rows_of_depth = 16 * 128;  // bytes: a multiplication takes 16 rows of a box
     std::uint32_t const a_address =
-        detail::plain_shared_address(scratch.a) + static_cast<std::uint32_t>(place.stage * halves * box_bytes);
+        detail::plain_shared_address(scratch.a) + static_cast<std::uint32_t>(state.stage * halves * box_bytes);
     std::uint32_t const b_address =
-        detail::plain_shared_address(scratch.b) + static_cast<std::uint32_t>(place.stage * boxes * box_bytes);
+        detail::plain_shared_address(scratch.b) + static_cast<std::uint32_t>(state.stage * boxes * box_bytes);
     matrix_descriptor const a = Order == along ? matrix_descriptor::rows_of_128_bytes(a_address)
                                                : matrix_descriptor::with_strides(a_address, box_bytes, 1024);
     matrix_descriptor const b = matrix_descriptor::with_strides(b_address, box_bytes, 1024);
@@ -306,7 +306,7 @@ struct loss_gradient_products {
       }
     }
     commit_multiply();
-    place.advance();
+    state.advance();
   }
 
   /// Clears rows of E in shared memory that belong to tokens without a label: their zeros in G cannot undo a NaN or an

@@ -69,13 +69,13 @@ struct write_loss_gradient {
   __device__ __forceinline__ void finish() const { target.finish(); }
 
   template <int Registers>
-  __device__ __forceinline__ void operator()(float (&sums)[Registers], box_place place, scratch_type& scratch,
+  __device__ __forceinline__ void operator()(float (&sums)[Registers], box_coordinate coordinate, scratch_type& scratch,
                                              std::int32_t) const {
     auto const lane = static_cast<std::int32_t>(thread_index() % 32);
-    tile_part part{place,
-                   static_cast<std::int32_t>(range.width()) - place.column,
+    tile_part part{coordinate,
+                   static_cast<std::int32_t>(range.width()) - coordinate.column,
                    2 * (lane % 4),
-                   {row_of(place.row + lane / 4), row_of(place.row + lane / 4 + 8)},
+                   {row_of(coordinate.row + lane / 4), row_of(coordinate.row + lane / 4 + 8)},
                    {}};
     scale_sums(sums, part);
     clear_unused(sums, part);
@@ -112,12 +112,12 @@ struct write_loss_gradient {
     float apart;
   };
   struct tile_part {
-    box_place place;      ///< the warp's first token, the tile's first entry in the part
-    std::int32_t width;   ///< how many entries exist from the tile's first one on
-    std::int32_t lane;    ///< the lane's first column
-    row_factors rows[2];  ///< the lane's rows: row lane / 4 of the warp's 16 and the one 8 further
-    own_label labels[2];  ///< labels of these rows
-    bool has_labels;      ///< whether some lane of the warp has a label
+    box_coordinate coordinate;  ///< the warp's first token, the tile's first entry in the part
+    std::int32_t width;         ///< how many entries exist from the tile's first one on
+    std::int32_t lane;          ///< the lane's first column
+    row_factors rows[2];        ///< the lane's rows: row lane / 4 of the warp's 16 and the one 8 further
+    own_label labels[2];        ///< labels of these rows
+    bool has_labels;            ///< whether some lane of the warp has a label
   };
 
   __device__ __forceinline__ row_factors row_of(std::int32_t token) const {
@@ -135,7 +135,7 @@ struct write_loss_gradient {
     if (scaling.bias.data != nullptr) {
       add_to_columns(sums, [&](std::int32_t further) {
         std::int32_t const at = part.lane + further;
-        return at < part.width ? static_cast<float>(load(scaling.bias[entry_at(part.place.column + at)])) : 0.0F;
+        return at < part.width ? static_cast<float>(load(scaling.bias[entry_at(part.coordinate.column + at)])) : 0.0F;
       });
     }
     if (scaling.cap > 0.0F) {
@@ -179,7 +179,7 @@ struct write_loss_gradient {
   /// Differentiates the few labels one by one, and leaves sums in their place whose softmax is 0.
   template <int Registers>
   __device__ __forceinline__ void take_labels(float (&sums)[Registers], tile_part& part) const {
-    auto const before = static_cast<std::int32_t>(range.first) + part.place.column;
+    auto const before = static_cast<std::int32_t>(range.first) + part.coordinate.column;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       std::int32_t const column = part.rows[half].label - before;
@@ -244,7 +244,7 @@ struct write_loss_gradient {
       for (own_label const& label : part.labels) {
         largest = label.column / 64 == box && label.column >= 0 ? maximum_or_nan(largest, label.apart) : largest;
       }
-      keep_block(largest, part.place.row, part.place.column + 64 * box);
+      keep_block(largest, part.coordinate.row, part.coordinate.column + 64 * box);
     }
   }
 
@@ -272,7 +272,7 @@ struct write_loss_gradient {
         }
       }
     }
-    target.close_box(scratch, box, part.place, cache_policy::evict_first());
+    target.close_box(scratch, box, part.coordinate, cache_policy::evict_first());
   }
 
   /// The coordinate of a sum in the tile.
@@ -293,8 +293,8 @@ struct write_loss_gradient {
     if (part.rows[at.half].label < 0 || scaled == -infinity || at.column < 0) {
       return {scaled, 1.0F};
     }
-    std::int32_t const token = part.place.row + static_cast<std::int32_t>(thread_index() % 32 / 4) + 8 * at.half;
-    std::int64_t const entry = entry_at(part.place.column + at.column);
+    std::int32_t const token = part.coordinate.row + static_cast<std::int32_t>(thread_index() % 32 / 4) + 8 * at.half;
+    std::int64_t const entry = entry_at(part.coordinate.column + at.column);
     return {map(scaled, token, entry), map.slope(scaled, token, entry)};
   }
 
@@ -314,7 +314,7 @@ struct write_loss_gradient {
     float gradient = row.by_softmax * softmax - row.by_loss * wanted;
     if (has_entropies && is_used) {
       loss_token_factors const& token =
-          tokens[part.place.row + static_cast<std::int32_t>(thread_index() % 32 / 4) + 8 * half];
+          tokens[part.coordinate.row + static_cast<std::int32_t>(thread_index() % 32 / 4) + 8 * half];
       gradient -= softmax == 0.0F ? 0.0F : token.by_entropy * softmax * (log_softmax + token.entropy);
     }
     float const slope =

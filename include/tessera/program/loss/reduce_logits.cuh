@@ -71,41 +71,41 @@ struct reduce_loss_rows {
 
   /// Reduces a tile of sums. Register 4 j + 2 h + i holds row lane / 4 + 8 h, column 8 j + 2 (lane % 4) + i.
   template <int Registers>
-  __device__ __forceinline__ void operator()(float (&sums)[Registers], box_place place, scratch_type& scratch,
+  __device__ __forceinline__ void operator()(float (&sums)[Registers], box_coordinate coordinate, scratch_type& scratch,
                                              std::int32_t index) const {
     row_split const part = schedule.split_at(index);
     if (!part.is_there) {
       return;
     }
     if (part.before == 0) {
-      open(place.row, scratch);
+      open(coordinate.row, scratch);
     }
-    scale_sums(sums, place.column);
+    scale_sums(sums, coordinate.column);
     if constexpr (!leaves_logits<Map>) {
-      map_logits(sums, place);
+      map_logits(sums, coordinate);
     }
     float largest_of_group[2][groups<Registers>];
     find_largest(sums, largest_of_group);
     float largest[2];
     find_largest_of_rows(largest_of_group, largest);
-    row_coordinate const values{place.column + 2 * static_cast<std::int32_t>(thread_index() % 4), vocabulary,
+    row_coordinate const values{coordinate.column + 2 * static_cast<std::int32_t>(thread_index() % 4), vocabulary,
                                 steepness()};
     state_type const found = fold_rows<R>(sums, largest, values, scratch.of_row[own_row()].state);
-    pick_targets(sums, place, scratch);
+    pick_targets(sums, coordinate, scratch);
     keep(part, found, scratch);
     if (marks.are_wanted()) {
       if constexpr (row_fold<R>::is_pushed) {  // push() needs the registers in between
         pin_registers(sums);
         find_largest(sums, largest_of_group);
       }
-      mark(sums, largest_of_group, largest, place, scratch);
+      mark(sums, largest_of_group, largest, coordinate, scratch);
     }
     if (part.is_last) {
-      close(part, place.row, scratch);
+      close(part, coordinate.row, scratch);
     }
     if constexpr (sizeof(T) == 2 && leaves_logits<Map>) {
       if (softmaxes.are_wanted()) {
-        keep_exponentials(sums, largest, place);
+        keep_exponentials(sums, largest, coordinate);
       }
     }
   }
@@ -134,7 +134,7 @@ struct reduce_loss_rows {
       memory_type memory{R{}.identity(), {infinity, -infinity}, -infinity, infinity, -1};
       if (row >= 0) {
         memory.label = tokens.labels[row];
-        if (marks.are_wanted() && schedule.first_place > 0) {
+        if (marks.are_wanted() && schedule.first_position > 0) {
           known_loss const known = marks.known[row];
           memory.known = known.sum;
           memory.bound.least = known.least;
@@ -173,11 +173,11 @@ struct reduce_loss_rows {
 
   /// Gives logits to the map, except for minus infinities. Rows beyond the last token get what the map makes of it.
   template <int Registers>
-  __device__ __forceinline__ void map_logits(float (&sums)[Registers], box_place place) const {
+  __device__ __forceinline__ void map_logits(float (&sums)[Registers], box_coordinate coordinate) const {
     auto const lane = static_cast<std::int32_t>(thread_index() % 32);
     auto const last = static_cast<std::int32_t>(tokens.row_of.size()) - 1;
-    std::int32_t const token[2] = {min(place.row + lane / 4, last), min(place.row + lane / 4 + 8, last)};
-    std::int32_t const entry = place.column + 2 * (lane % 4);
+    std::int32_t const token[2] = {min(coordinate.row + lane / 4, last), min(coordinate.row + lane / 4 + 8, last)};
+    std::int32_t const entry = coordinate.column + 2 * (lane % 4);
 #pragma unroll
     for (int i = 0; i < Registers; ++i) {
       float const scaled = sums[i] * scaling.inverse_temperature;
@@ -249,10 +249,10 @@ struct reduce_loss_rows {
 
   /// Writes the logits of labels that are in this tile.
   template <int Registers>
-  __device__ __forceinline__ void pick_targets(float const (&sums)[Registers], box_place place,
+  __device__ __forceinline__ void pick_targets(float const (&sums)[Registers], box_coordinate coordinate,
                                                scratch_type const& scratch) const {
     auto const lane = static_cast<std::int32_t>(thread_index() % 32);
-    std::int32_t const column = place.column + 2 * (lane % 4);
+    std::int32_t const column = coordinate.column + 2 * (lane % 4);
     std::int32_t const beyond[2] = {scratch.of_row[lane / 4].label - column,
                                     scratch.of_row[lane / 4 + 8].label - column};
     auto const is_here = [](std::int32_t at) { return at >= 0 && at < 2 * Registers && at % 8 < 2; };
@@ -267,7 +267,7 @@ struct reduce_loss_rows {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (is_here(beyond[half])) {
-        targets[row_of(place.row + lane / 4 + 8 * half)] = target[half] * steepness();
+        targets[row_of(coordinate.row + lane / 4 + 8 * half)] = target[half] * steepness();
       }
     }
   }
@@ -290,7 +290,7 @@ struct reduce_loss_rows {
   __device__ __forceinline__ void update_bound(row_split const& part, state_type const& found, state_type const& total,
                                                memory_type& kept) const {
     constexpr float caution = 0.8F;  // sampled tiles of equal sums can all be a little above the mean
-    std::int32_t const seen = schedule.first_place + part.before + 1;
+    std::int32_t const seen = schedule.first_position + part.before + 1;
     float const least = minimum(kept.bound.least, log2_of(found));
     float const guess = seen >= row_schedule::samples
                             ? least + fast_log2(caution * static_cast<float>(max(schedule.columns - seen, 0)))
@@ -312,7 +312,7 @@ struct reduce_loss_rows {
   template <int Registers>
   __device__ __forceinline__ void mark(float const (&sums)[Registers],
                                        float const (&largest_of_group)[2][groups<Registers>], float const (&largest)[2],
-                                       box_place place, scratch_type const& scratch) const {
+                                       box_coordinate coordinate, scratch_type const& scratch) const {
     auto const lane = static_cast<std::int32_t>(thread_index() % 32);
     memory_type const* const row[2] = {&scratch.of_row[lane / 4], &scratch.of_row[lane / 4 + 8]};
     float const floor[2] = {row[0]->floor, row[1]->floor};
@@ -338,7 +338,7 @@ struct reduce_loss_rows {
           int const at = group * group_columns / 2 + i / 2 * 4 + i % 2;
           word |= is_below(sums[at], sums[at + 2]) ? 0 : std::uint32_t{1} << (i / 2 * 8 + i % 2);
         }
-        add_word(place, group, bits_of_warp(word << (2 * (lane % 4))));
+        add_word(coordinate, group, bits_of_warp(word << (2 * (lane % 4))));
       }
     }
   }
@@ -346,20 +346,20 @@ struct reduce_loss_rows {
   /// multiplies.
   template <int Registers>
   __device__ __forceinline__ void keep_exponentials(float const (&sums)[Registers], float const (&largest)[2],
-                                                    box_place place) const {
+                                                    box_coordinate coordinate) const {
     static_assert(2 * Registers == kept_softmaxes<T>::tile_entries);
-    if (place.column >= softmaxes.values.extent(1)) {
+    if (coordinate.column >= softmaxes.values.extent(1)) {
       return;
     }
     auto const lane = static_cast<std::int32_t>(thread_index() % 32);
     float const factor = scaling.inverse_temperature * log2_e;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      std::int32_t const token = place.row + lane / 4 + 8 * half;
+      std::int32_t const token = coordinate.row + lane / 4 + 8 * half;
       bool const is_there = token < softmaxes.values.extent(0);
       float const reference = reference_of_row(largest[half], factor);
       if (is_there && lane % 4 == 0) {
-        softmaxes.references(place.column / kept_softmaxes<T>::tile_entries, token) = largest[half] * factor;
+        softmaxes.references(coordinate.column / kept_softmaxes<T>::tile_entries, token) = largest[half] * factor;
       }
 #pragma unroll
       for (int group = 0; group < groups<Registers>; ++group) {
@@ -371,7 +371,7 @@ struct reduce_loss_rows {
                                   fast_exp2(multiply_add(sums[at + 1], factor, -reference)));
         }
         transpose_of_four(words);
-        std::int32_t const column = place.column + group * group_columns + 8 * (lane % 4);
+        std::int32_t const column = coordinate.column + group * group_columns + 8 * (lane % 4);
         if (is_there && column < softmaxes.values.extent(1)) {
           __stcs(reinterpret_cast<uint4*>(&softmaxes.values(token, column)),
                  uint4{words[0], words[1], words[2], words[3]});
@@ -394,12 +394,12 @@ struct reduce_loss_rows {
       }
     }
   }
-  __device__ __forceinline__ void add_word(box_place place, int group, std::uint32_t word) const {
-    std::int32_t const column = place.column + group * group_columns;
+  __device__ __forceinline__ void add_word(box_coordinate coordinate, int group, std::uint32_t word) const {
+    std::int32_t const column = coordinate.column + group * group_columns;
     std::int32_t const left = vocabulary - column;
     std::uint32_t const inside = left >= 32 ? word : left > 0 ? word & ((std::uint32_t{1} << left) - 1) : 0;
     if (thread_index() % 32 == 0 && inside != 0) {
-      atomicOr(&marks.live(place.row / loss_marks::block_tokens, column / group_columns), inside);
+      atomicOr(&marks.live(coordinate.row / loss_marks::block_tokens, column / group_columns), inside);
     }
   }
 };

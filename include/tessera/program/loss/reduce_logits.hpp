@@ -29,7 +29,7 @@ namespace tessera {
 inline namespace v0 {
 
 /// Reduces rows of logits and picks the labels' logits. Tile: see program/loss/logits.hpp. R: a Reducer of floats or of
-/// placed_value<float>.
+/// indexed_value<float>.
 template <class Tile, LogitReducer R, LogitMap Map = identity_logits>
 struct loss_tiles {
   using layout = loss_tile<Tile>;
@@ -94,10 +94,10 @@ struct loss_tiles {
         static_cast<int>(min(logits.classifier.rows() - first_column - first, std::int64_t{layout::part_columns}));
     std::int64_t const label = tokens.labels[first_row + row] - first_column - first;
     for (int i = 0; i < left; ++i) {
-      push_placed(
+      push_indexed(
           reducer, state,
-          placed_value<float>{logits.mapped(scratch.logit(row, first + i), first_row + row, first_column + first + i),
-                              static_cast<std::int32_t>(first_column + first + i)});
+          indexed_value<float>{logits.mapped(scratch.logit(row, first + i), first_row + row, first_column + first + i),
+                               static_cast<std::int32_t>(first_column + first + i)});
     }
     if (label >= 0 && label < left) {
       float const scaled = scratch.logit(row, first + static_cast<int>(label));

@@ -190,25 +190,25 @@ struct row_fold<entropy_reducer<float>> : known_row_fold {
 /// The fold of arg_max_reducer, which finds the first column whose value is the largest.
 template <>
 struct row_fold<arg_max_reducer<float>> : known_row_fold {
-  using state_type = placed_value<float>;
+  using state_type = indexed_value<float>;
   struct part {
-    std::int32_t place = -1;  ///< column, counted from the lane's first, and from the row's once settled; -1: none
+    std::int32_t index = -1;  ///< column, counted from the lane's first, and from the row's once settled; -1: none
   };
 
   TESSERA_FN static void take(part& lane, row_value const& value) {
-    lane.place = value.value == value.largest && lane.place < 0 ? value.column : lane.place;
+    lane.index = value.value == value.largest && lane.index < 0 ? value.column : lane.index;
   }
   TESSERA_FN static void settle(part& lane, row_coordinate const& coordinate) {
-    std::int32_t const column = coordinate.column + lane.place;
-    lane.place = lane.place >= 0 && column < coordinate.end ? column : -1;
+    std::int32_t const column = coordinate.column + lane.index;
+    lane.index = lane.index >= 0 && column < coordinate.end ? column : -1;
   }
   /// Keeps the earlier column; -1, which means none, comes after all others.
   TESSERA_FN static void join(part& into, part const& other) {
-    into.place =
-        static_cast<std::int32_t>(min(static_cast<std::uint32_t>(into.place), static_cast<std::uint32_t>(other.place)));
+    into.index =
+        static_cast<std::int32_t>(min(static_cast<std::uint32_t>(into.index), static_cast<std::uint32_t>(other.index)));
   }
   TESSERA_FN static state_type finish(part const& all, row_facts const& row) {
-    return {all.place < 0 ? -infinity : row.largest, all.place};
+    return {all.index < 0 ? -infinity : row.largest, all.index};
   }
   template <class Power>
   TESSERA_FN static void add(state_type& into, state_type const& found, Power const&) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `loss_token_factors`: what a token's gradients depend on, indexed by token, for programs that go through all tokens
-/// and not through the list of tokens with a label. `place_loss_factors` makes them from the list.
+/// and not through the list of tokens with a label. `make_loss_factors` makes them from the list.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct alignas(16) loss_token_factors {
 
 /// Makes the factors of all tokens. Run with a group for each block of 128 tokens.
 template <class T>
-struct place_loss_factors {
+struct make_loss_factors {
   static constexpr int lanes = 128;
   struct scratch_type {};
 

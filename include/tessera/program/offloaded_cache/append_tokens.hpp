@@ -60,16 +60,16 @@ struct append_tokens {
   template <Group G>
   TESSERA_FN void append(G const& group, std::int64_t at, std::int64_t head, std::int64_t sequence) const {
     std::int64_t const position = memory.sequences[sequence].tokens;
-    std::int64_t const place = position % extents.ring;
+    std::int64_t const index = position % extents.ring;
     plain_keys<T> const key{keys[at]};
     for (int lane : group) {
       for (std::int64_t channel = lane; channel < extents.channels; channel += lanes) {
         T const value = values(at, head, channel);
         T const source = keys(at, head, channel);
         T const turned = rotated<T>(rotary, position, channel, key.at(head));
-        memory.ring_keys(sequence, head, place, channel) = turned;
-        memory.ring_values(sequence, head, place, channel) = value;
-        memory.ring_sources(sequence, place, head * extents.channels + channel) = source;
+        memory.ring_keys(sequence, head, index, channel) = turned;
+        memory.ring_values(sequence, head, index, channel) = value;
+        memory.ring_sources(sequence, index, head * extents.channels + channel) = source;
       }
     }
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `archive_rows`: a faster archive_chunks (program/offloaded_cache/archive_chunks.hpp) for 16 bits. Four warps load
 /// the keys and values of a chunk and head at once, 16 bytes a lane. Then one warp finds the landmark and the chunk's
-/// place, while the others code the values. The results have the same bits.
+/// exact slot, while the others code the values. The results have the same bits.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ struct archive_rows {
     alignas(16) staged_keys<T> staged;          ///< keys of the chunk and head, after their rotation, and their mean
     alignas(16) T values[most_chunk_elements];  ///< values of the chunk and head
     record_words record[words];                 ///< the record of the values
-    typename call_type::exact_place taken;      ///< the exact place that the chunk takes
+    typename call_type::exact_slot taken;       ///< the exact slot that the chunk takes
   };
 
   call_type call;  ///< extents, memory, step and selector
@@ -85,11 +85,11 @@ struct archive_rows {
     return static_cast<int>(call.extents.chunk * call.extents.channels) / 8;
   }
 
-  /// Loads the chunk's tokens, which are neighbours in the ring, from `place` on.
-  __device__ __forceinline__ void load(std::int64_t sequence, std::int64_t head, std::int64_t place,
+  /// Loads the chunk's tokens, which are neighbours in the ring, from `index` on.
+  __device__ __forceinline__ void load(std::int64_t sequence, std::int64_t head, std::int64_t index,
                                        scratch_type& scratch, int lane) const {
-    auto const* const keys = reinterpret_cast<uint4 const*>(&call.memory.ring_keys(sequence, head, place, 0));
-    auto const* const values = reinterpret_cast<uint4 const*>(&call.memory.ring_values(sequence, head, place, 0));
+    auto const* const keys = reinterpret_cast<uint4 const*>(&call.memory.ring_keys(sequence, head, index, 0));
+    auto const* const values = reinterpret_cast<uint4 const*>(&call.memory.ring_values(sequence, head, index, 0));
     for (int i = lane; i < words; i += lanes) {
       scratch.record[i] = {};
     }
@@ -109,10 +109,10 @@ struct archive_rows {
     for (int i = lane; i < count; i += lanes) {
       store[i] = scratch.record[i];
     }
-    if (scratch.taken.place >= 0) {
-      auto* const keys = reinterpret_cast<uint4*>(&call.memory.exact_keys(sequence, head, scratch.taken.place, 0, 0));
+    if (scratch.taken.index >= 0) {
+      auto* const keys = reinterpret_cast<uint4*>(&call.memory.exact_keys(sequence, head, scratch.taken.index, 0, 0));
       auto* const values =
-          reinterpret_cast<uint4*>(&call.memory.exact_values(sequence, head, scratch.taken.place, 0, 0));
+          reinterpret_cast<uint4*>(&call.memory.exact_values(sequence, head, scratch.taken.index, 0, 0));
       for (int i = lane; i < pieces(); i += lanes) {
         keys[i] = reinterpret_cast<uint4 const*>(scratch.staged.keys)[i];
         values[i] = reinterpret_cast<uint4 const*>(scratch.values)[i];

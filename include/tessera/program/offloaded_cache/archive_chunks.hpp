@@ -63,8 +63,8 @@ struct project_archived {
         held[lane] += static_cast<double>(total) * static_cast<double>(total);
       }
       for (std::int64_t at = lane; at < extents.chunk * extents.width(); at += lanes) {
-        std::int64_t const place = (first + at / extents.width()) % extents.ring;
-        auto const key = static_cast<double>(load(memory.ring_sources(sequence, place, at % extents.width())));
+        std::int64_t const index = (first + at / extents.width()) % extents.ring;
+        auto const key = static_cast<double>(load(memory.ring_sources(sequence, index, at % extents.width())));
         whole[lane] += key * key;
       }
     }
@@ -74,10 +74,10 @@ struct project_archived {
   }
 
  private:
-  TESSERA_FN float coefficient(std::int64_t sequence, std::int64_t place, std::int64_t k) const {
+  TESSERA_FN float coefficient(std::int64_t sequence, std::int64_t index, std::int64_t k) const {
     float total = 0.0F;
     for (std::int64_t i = 0; i < extents.width(); ++i) {
-      total = multiply_add(static_cast<float>(load(memory.ring_sources(sequence, place, i))),
+      total = multiply_add(static_cast<float>(load(memory.ring_sources(sequence, index, i))),
                            static_cast<float>(load(memory.directions(sequence, i, k))), total);
     }
     return total;
@@ -143,8 +143,8 @@ struct archive_chunks {
     group.sync();
     for (int lane : group) {
       for (std::int64_t i = lane; i < extents.chunk * extents.channels; i += lanes) {
-        std::int64_t const place = (known.chunks * extents.chunk + i / extents.channels) % extents.ring;
-        scratch.staged.keys[i] = memory.ring_keys(sequence, head, place, i % extents.channels);
+        std::int64_t const index = (known.chunks * extents.chunk + i / extents.channels) % extents.ring;
+        scratch.staged.keys[i] = memory.ring_keys(sequence, head, index, i % extents.channels);
       }
       for (std::int64_t piece = lane; piece < record::pieces(extents.chunk, extents.channels); piece += lanes) {
         record::put(values, piece, extents.chunk, extents.channels, to);
@@ -157,41 +157,40 @@ struct archive_chunks {
         store[i] = scratch.record[i];
       }
     }
-    exact_place const taken = choose(group, sequence, head, least, step.residuals[at], known.residual);
+    exact_slot const taken = choose(group, sequence, head, least, step.residuals[at], known.residual);
     group.sync();  // all have chosen
     keep(group, sequence, head, known, taken, values, scratch);
   }
 
   /// Where a chunk is kept exactly, and by which measure.
-  struct exact_place {
-    std::int64_t place;  ///< the place among the head's exact chunks; -1: the chunk is not kept exactly
+  struct exact_slot {
+    std::int64_t index;  ///< index among the head's exact chunks; -1: the chunk is not kept exactly
     float measure;       ///< least cosine of an outlier, residual of a stray
   };
-  /// Finds a place among the exact chunks for the head's oldest chunk in the ring, if it gets one. `usual`: the
+  /// Finds a slot among the exact chunks for the head's oldest chunk in the ring, if it gets one. `usual`: the
   /// residual of the last fit.
   template <Group G>
-  TESSERA_FN exact_place choose(G const& group, std::int64_t sequence, std::int64_t head, float cosine, float residual,
-                                float usual) const {
-    exact_place const outlier = find(group, sequence, head, 0, extents.outliers, cosine, is_more{}, worse_outlier{});
-    if (outlier.place >= 0 || !(residual > residual_limit * max(usual, least_residual))) {
+  TESSERA_FN exact_slot choose(G const& group, std::int64_t sequence, std::int64_t head, float cosine, float residual,
+                               float usual) const {
+    exact_slot const outlier = find(group, sequence, head, 0, extents.outliers, cosine, is_more{}, worse_outlier{});
+    if (outlier.index >= 0 || !(residual > residual_limit * max(usual, least_residual))) {
       return outlier;
     }
     return find(group, sequence, head, extents.outliers, extents.exact(), residual, is_less{}, worse_stray{});
   }
 
-  /// Notes the place of the chunk, and that the chunk that was there before is archived.
-  TESSERA_FN void note(std::int64_t sequence, std::int64_t head, cached_sequence const& known,
-                       exact_place taken) const {
-    auto const archived = static_cast<std::int16_t>(chunk_place::archived);
-    auto const exact = static_cast<std::int16_t>(chunk_place::exact);
-    memory.places(known.first + known.chunks, head) = taken.place >= 0 ? exact : archived;
-    if (taken.place >= 0) {
-      std::int32_t& id = memory.exact_ids(sequence, head, taken.place);
+  /// Notes the slot of the chunk, and that the chunk that was there before is archived.
+  TESSERA_FN void note(std::int64_t sequence, std::int64_t head, cached_sequence const& known, exact_slot taken) const {
+    auto const archived = static_cast<std::int16_t>(chunk_slot::archived);
+    auto const exact = static_cast<std::int16_t>(chunk_slot::exact);
+    memory.chunk_slots(known.first + known.chunks, head) = taken.index >= 0 ? exact : archived;
+    if (taken.index >= 0) {
+      std::int32_t& id = memory.exact_ids(sequence, head, taken.index);
       if (id >= 0) {
-        memory.places(known.first + id, head) = archived;
+        memory.chunk_slots(known.first + id, head) = archived;
       }
       id = known.chunks;
-      memory.exact_measures(sequence, head, taken.place) = taken.measure;
+      memory.exact_measures(sequence, head, taken.index) = taken.measure;
     }
   }
 
@@ -205,52 +204,52 @@ struct archive_chunks {
     }
   };
 
-  /// A place that a chunk may take: an empty one if there is any, else that of the chunk that deserves its place least.
+  /// A slot that a chunk may take: an empty one if there is any, else that of the chunk that deserves its slot least.
   struct candidate {
-    std::int32_t place = -1;  ///< number of the place; -1: no place
-    std::int32_t id = -1;     ///< the chunk at this place; -1: the place is empty
+    std::int32_t index = -1;  ///< index of the slot; -1: no slot
+    std::int32_t id = -1;     ///< the chunk in this slot; -1: the slot is empty
     float measure = 0.0F;
   };
   /// The outlier to be replaced: the one with the larger cosine; of equal cosines the later chunk.
   struct worse_outlier {
     TESSERA_FN candidate operator()(candidate const& a, candidate const& b) const {
-      if (a.place < 0 || b.place < 0) {
-        return a.place < 0 ? b : a;
+      if (a.index < 0 || b.index < 0) {
+        return a.index < 0 ? b : a;
       }
       if (a.id < 0 || b.id < 0) {
-        return a.id < 0 && (b.id >= 0 || a.place < b.place) ? a : b;
+        return a.id < 0 && (b.id >= 0 || a.index < b.index) ? a : b;
       }
       return a.measure > b.measure || (a.measure == b.measure && a.id > b.id) ? a : b;
     }
   };
   struct worse_stray {
     TESSERA_FN candidate operator()(candidate const& a, candidate const& b) const {
-      if (a.place < 0 || b.place < 0) {
-        return a.place < 0 ? b : a;
+      if (a.index < 0 || b.index < 0) {
+        return a.index < 0 ? b : a;
       }
       if (a.id < 0 || b.id < 0) {
-        return a.id < 0 && (b.id >= 0 || a.place < b.place) ? a : b;
+        return a.id < 0 && (b.id >= 0 || a.index < b.index) ? a : b;
       }
-      return a.measure < b.measure || (a.measure == b.measure && a.place < b.place) ? a : b;
+      return a.measure < b.measure || (a.measure == b.measure && a.index < b.index) ? a : b;
     }
   };
 
-  /// Finds a place from `first` to `end` that is empty, or else whose chunk's measure is_worse than the new one.
+  /// Finds a slot from `first` to `end` that is empty, or else whose chunk's measure is_worse than the new one.
   template <Group G, class IsWorse, class Worse>
-  TESSERA_FN exact_place find(G const& group, std::int64_t sequence, std::int64_t head, std::int64_t first,
-                              std::int64_t end, float measure, IsWorse const& is_worse, Worse const& worse) const {
+  TESSERA_FN exact_slot find(G const& group, std::int64_t sequence, std::int64_t head, std::int64_t first,
+                             std::int64_t end, float measure, IsWorse const& is_worse, Worse const& worse) const {
     per_lane<candidate, G> own;
     for (int lane : group) {
       own[lane] = {};
-      for (std::int64_t place = first + lane; place < end; place += lanes) {
-        std::int32_t const id = memory.exact_ids(sequence, head, place);
-        float const known = memory.exact_measures(sequence, head, place);
+      for (std::int64_t index = first + lane; index < end; index += lanes) {
+        std::int32_t const id = memory.exact_ids(sequence, head, index);
+        float const known = memory.exact_measures(sequence, head, index);
         if (id < 0 || is_worse(known, measure)) {
-          own[lane] = worse(own[lane], {static_cast<std::int32_t>(place), id, known});
+          own[lane] = worse(own[lane], {static_cast<std::int32_t>(index), id, known});
         }
       }
     }
-    return {reduce(group, own, worse).place, measure};
+    return {reduce(group, own, worse).index, measure};
   }
   struct is_more {
     TESSERA_FN bool operator()(float known, float measure) const { return known > measure; }
@@ -261,13 +260,13 @@ struct archive_chunks {
 
   template <Group G>
   TESSERA_FN void keep(G const& group, std::int64_t sequence, std::int64_t head, cached_sequence const& known,
-                       exact_place taken, ring_part const& values, scratch_type const& scratch) const {
+                       exact_slot taken, ring_part const& values, scratch_type const& scratch) const {
     for (int lane : group) {
-      for (std::int64_t i = lane; taken.place >= 0 && i < extents.chunk * extents.channels; i += lanes) {
+      for (std::int64_t i = lane; taken.index >= 0 && i < extents.chunk * extents.channels; i += lanes) {
         std::int64_t const token = i / extents.channels;
         std::int64_t const channel = i % extents.channels;
-        memory.exact_keys(sequence, head, taken.place, token, channel) = scratch.staged.keys[i];
-        memory.exact_values(sequence, head, taken.place, token, channel) = values(token, channel);
+        memory.exact_keys(sequence, head, taken.index, token, channel) = scratch.staged.keys[i];
+        memory.exact_values(sequence, head, taken.index, token, channel) = values(token, channel);
       }
       if (is_first(lane)) {
         note(sequence, head, known, taken);
@@ -296,12 +295,12 @@ struct add_to_gram {
     if (sequence < 0) {
       return;
     }
-    std::int64_t const place = memory.sequences[sequence].tokens % extents.ring;
+    std::int64_t const index = memory.sequences[sequence].tokens % extents.ring;
     float const scale = memory.sequences[sequence].scale;
-    float const own = scale * static_cast<float>(load(memory.ring_sources(sequence, place, row)));
+    float const own = scale * static_cast<float>(load(memory.ring_sources(sequence, index, row)));
     for (int lane : group) {
       for (std::int64_t column = lane; column < extents.width(); column += lanes) {
-        float const other = scale * static_cast<float>(load(memory.ring_sources(sequence, place, column)));
+        float const other = scale * static_cast<float>(load(memory.ring_sources(sequence, index, column)));
         float& sum = memory.gram(sequence, row, column);
         float const added = multiply_add(own, other, sum);
         bool const is_too_large = absolute(added) > most_key_product;  // such a key outweighs all others anyway

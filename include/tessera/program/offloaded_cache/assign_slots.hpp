@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `place_chunks`: assigns slots to the selected chunks and lists those that have to be fetched. A chunk stays in its
+/// `assign_slots`: assigns slots to the selected chunks and lists those that have to be fetched. A chunk stays in its
 /// slot as long as it is selected. Missing chunks take slots that hold no selected chunk, beginning after the slot that
 /// was taken last, so that slots that were filled longer ago are taken first.
 #pragma once
@@ -18,7 +18,7 @@ inline namespace v0 {
 /// Assigns slots. A group for each key head of each step. Laws: every selected chunk is in one slot; those that were in
 /// a slot stay there; the missed ones are listed in the order of the selection.
 template <class T, class E>
-struct place_chunks {
+struct assign_slots {
   static constexpr int lanes = 256;
 
   struct scratch_type {
@@ -43,7 +43,7 @@ struct place_chunks {
       set_missed(group, at, head, 0);
       return;
     }
-    place_of_head const where{at, head, sequence, memory.sequences[sequence].first};
+    step_head const where{at, head, sequence, memory.sequences[sequence].first};
     std::int64_t const count = step.selected_counts(at, head);
     // Loaded early, as is the usage, so that nothing waits for them later.
     std::int64_t const hand = memory.hands(sequence, head);
@@ -68,7 +68,7 @@ struct place_chunks {
   }
 
  private:
-  struct place_of_head {
+  struct step_head {
     std::int64_t at;
     std::int64_t head;
     std::int64_t sequence;
@@ -85,7 +85,7 @@ struct place_chunks {
   }
 
   template <Group G>
-  TESSERA_FN void find_slots(G const& group, place_of_head const& p, std::int64_t count, scratch_type& scratch) const {
+  TESSERA_FN void find_slots(G const& group, step_head const& p, std::int64_t count, scratch_type& scratch) const {
     group.sync();  // all lanes have read the scratch
     for (int lane : group) {
       for (std::int64_t slot = lane; slot < extents.slots; slot += lanes) {
@@ -95,7 +95,7 @@ struct place_chunks {
     group.sync();
     for (int lane : group) {
       for (std::int64_t rank = lane; rank < count; rank += lanes) {
-        std::int16_t const slot = memory.places(p.row + step.selected(p.at, p.head, rank), p.head);
+        std::int16_t const slot = memory.chunk_slots(p.row + step.selected(p.at, p.head, rank), p.head);
         scratch.slots[rank] = slot;
         if (slot >= 0) {
           scratch.is_used[slot] = 1;
@@ -110,14 +110,14 @@ struct place_chunks {
   TESSERA_FN std::int64_t list_absent(G const& group, std::int64_t count, scratch_type& scratch) const {
     std::int64_t before = 0;
     for (std::int64_t first = 0; first < count; first += lanes) {
-      per_lane<std::int32_t, G> place;
+      per_lane<std::int32_t, G> position;
       for (int lane : group) {
-        place[lane] = first + lane < count && scratch.slots[first + lane] < 0 ? 1 : 0;
+        position[lane] = first + lane < count && scratch.slots[first + lane] < 0 ? 1 : 0;
       }
-      std::int32_t const found = exclusive_sum(group, place);
+      std::int32_t const found = exclusive_sum(group, position);
       for (int lane : group) {
         if (first + lane < count && scratch.slots[first + lane] < 0) {
-          scratch.absent[before + place[lane]] = static_cast<std::int16_t>(first + lane);
+          scratch.absent[before + position[lane]] = static_cast<std::int16_t>(first + lane);
         }
       }
       before += found;
@@ -127,17 +127,17 @@ struct place_chunks {
 
   /// Gives the first `absent` listed chunks a free slot each.
   template <Group G>
-  TESSERA_FN void give_slots(G const& group, place_of_head const& p, std::int64_t hand, std::int64_t absent,
+  TESSERA_FN void give_slots(G const& group, step_head const& p, std::int64_t hand, std::int64_t absent,
                              scratch_type& scratch) const {
     std::int64_t before = 0;
     for (std::int64_t first = 0; first < extents.slots && before < absent; first += lanes) {
-      per_lane<std::int32_t, G> place;
+      per_lane<std::int32_t, G> position;
       for (int lane : group) {
-        place[lane] = first + lane < extents.slots && scratch.is_used[slot_after(hand, first + lane)] == 0 ? 1 : 0;
+        position[lane] = first + lane < extents.slots && scratch.is_used[slot_after(hand, first + lane)] == 0 ? 1 : 0;
       }
-      std::int32_t const found = exclusive_sum(group, place);
+      std::int32_t const found = exclusive_sum(group, position);
       for (int lane : group) {
-        std::int64_t const mine = before + place[lane];
+        std::int64_t const mine = before + position[lane];
         if (first + lane < extents.slots && scratch.is_used[slot_after(hand, first + lane)] == 0 && mine < absent) {
           std::int64_t const slot = slot_after(hand, first + lane);
           std::int16_t const rank = scratch.absent[mine];
@@ -156,14 +156,14 @@ struct place_chunks {
     return slot + by < extents.slots ? slot + by : slot + by - extents.slots;
   }
 
-  TESSERA_FN void fill(place_of_head const& p, std::int32_t chunk, std::int64_t slot, missed_chunk& missed) const {
+  TESSERA_FN void fill(step_head const& p, std::int32_t chunk, std::int64_t slot, missed_chunk& missed) const {
     missed = {chunk, static_cast<std::int32_t>(slot)};
     std::int32_t& id = memory.slot_ids(p.sequence, p.head, slot);
     if (id >= 0) {
-      memory.places(p.row + id, p.head) = static_cast<std::int16_t>(chunk_place::archived);
+      memory.chunk_slots(p.row + id, p.head) = static_cast<std::int16_t>(chunk_slot::archived);
     }
     id = chunk;
-    memory.places(p.row + chunk, p.head) = static_cast<std::int16_t>(slot);
+    memory.chunk_slots(p.row + chunk, p.head) = static_cast<std::int16_t>(slot);
   }
 };
 

@@ -11,10 +11,10 @@
 ///     its values         a record for each head (value_record)                             in the store: pinned memory
 ///                                                                                          of the host, or the device
 ///
-/// and, for some chunks, exact keys and values: for those that their landmark represents badly (places 0 to `outliers`
-/// - 1 of a head), and for those that their coefficients represent badly (the `strays` after them). Such a chunk is
-/// always attended to and never selected. Recently selected chunks are in `slots`, with rebuilt keys and fetched
-/// values.
+/// and, for some chunks, exact keys and values: for those that their landmark represents badly (exact slots 0 to
+/// `outliers` - 1 of a head), and for those that their coefficients represent badly (the `strays` after them). Such a
+/// chunk is always attended to and never selected. Recently selected chunks are in `slots`, with rebuilt keys and
+/// fetched values.
 ///
 /// A sequence has room for `capacity` chunks, which are rows `first` to `first + capacity - 1` of memory that all
 /// sequences share one after the other. Everything is contiguous, with the last extent innermost. T: the type of stored
@@ -110,8 +110,8 @@ struct cached_sequence {
   }
 };
 
-/// Where a chunk of a head is: in a slot, or at one of these places.
-enum class chunk_place : std::int16_t { archived = -1, exact = -2 };
+/// What `chunk_slots` says of a chunk of a head that is in no slot.
+enum class chunk_slot : std::int16_t { archived = -1, exact = -2 };
 
 /// Counts of the chunks that a head has selected.
 struct chunk_usage {
@@ -125,20 +125,20 @@ template <class T, class E>
 struct offloaded_memory {
   array_view<cached_sequence> sequences;  ///< the state of each sequence of the batch
 
-  view<E, 3> landmarks;          ///< rows x key heads x elements
-  view<std::int16_t, 2> places;  ///< rows x key heads: a slot or a chunk_place
-  matrix_view<T> coefficients;   ///< rows * chunk (tokens) x rank
-  view<T, 3> directions;         ///< batch x key heads * channels x rank
-  view<std::byte, 3> values;     ///< rows x key heads x bytes of a record; the store
+  view<E, 3> landmarks;               ///< rows x key heads x elements
+  view<std::int16_t, 2> chunk_slots;  ///< rows x key heads: the chunk's slot, or a chunk_slot
+  matrix_view<T> coefficients;        ///< rows * chunk (tokens) x rank
+  view<T, 3> directions;              ///< batch x key heads * channels x rank
+  view<std::byte, 3> values;          ///< rows x key heads x bytes of a record; the store
 
   view<T, 4> ring_keys;     ///< batch x key heads x ring x channels; token n at n % ring
   view<T, 4> ring_values;   ///< batch x key heads x ring x channels; token n at n % ring
   view<T, 3> ring_sources;  ///< batch x ring x key heads * channels: keys before their rotation
 
-  view<T, 5> exact_keys;            ///< batch x key heads x places x chunk x channels
-  view<T, 5> exact_values;          ///< batch x key heads x places x chunk x channels
-  view<std::int32_t, 3> exact_ids;  ///< batch x key heads x places: number of the chunk in its sequence, or -1
-  view<float, 3> exact_measures;    ///< batch x key heads x places: least cosine of an outlier, residual of a stray
+  view<T, 5> exact_keys;            ///< batch x key heads x exact slots x chunk x channels
+  view<T, 5> exact_values;          ///< batch x key heads x exact slots x chunk x channels
+  view<std::int32_t, 3> exact_ids;  ///< batch x key heads x exact slots: number of the chunk in its sequence, or -1
+  view<float, 3> exact_measures;  ///< batch x key heads x exact slots: least cosine of an outlier, residual of a stray
 
   view<T, 5> slot_keys;            ///< batch x key heads x slots x chunk x channels
   view<T, 5> slot_values;          ///< batch x key heads x slots x chunk x channels

@@ -27,7 +27,7 @@ inline namespace v0 {
 /// An item in one of several lists.
 struct listed_item {
   std::int32_t list;   ///< the list that has the item
-  std::int32_t place;  ///< its index in that list
+  std::int32_t index;  ///< its index in that list
 };
 /// Finds item `item` of all lists, one after the other. `ends`: the number of items in each list and all lists before
 /// it.
@@ -84,7 +84,7 @@ struct fetch_records {
         group.sync();  // all lanes have read the scratch
         for (int lane : group) {
           if (first + lane / 32 < total) {
-            record_place const found = find(scratch, first + lane / 32);
+            record_copy const found = find(scratch, first + lane / 32);
             move(found.from, scratch.staged[lane / 32], record_count(), lane % 32);
           }
         }
@@ -97,7 +97,7 @@ struct fetch_records {
       } else {
         for (int lane : group) {
           if (first + lane / 32 < total) {
-            record_place const found = find(scratch, first + lane / 32);
+            record_copy const found = find(scratch, first + lane / 32);
             move(found.from, reinterpret_cast<record_words*>(found.to), record_count(), lane % 32);
           }
         }
@@ -106,7 +106,7 @@ struct fetch_records {
   }
 
  private:
-  struct record_place {
+  struct record_copy {
     record_words const* from;
     T* to;
   };
@@ -126,16 +126,16 @@ struct fetch_records {
     group.sync();  // all lanes have read the scratch
     for (std::int64_t first = 0; first < lists; first += lanes) {
       per_lane<std::int32_t, G> own;
-      per_lane<std::int32_t, G> place;
+      per_lane<std::int32_t, G> position;
       for (int lane : group) {
         std::int64_t const list = first + lane;
         own[lane] = list < lists ? call.step.missed_counts(list / heads, list % heads) : 0;
-        place[lane] = own[lane];
+        position[lane] = own[lane];
       }
-      std::int32_t const found = exclusive_sum(group, place);
+      std::int32_t const found = exclusive_sum(group, position);
       for (int lane : group) {
         if (first + lane < lists) {
-          scratch.ends[first + lane] = before + place[lane] + own[lane];
+          scratch.ends[first + lane] = before + position[lane] + own[lane];
         }
       }
       before += found;
@@ -144,13 +144,13 @@ struct fetch_records {
     return before;
   }
 
-  TESSERA_FN record_place find(scratch_type const& scratch, std::int32_t item) const {
+  TESSERA_FN record_copy find(scratch_type const& scratch, std::int32_t item) const {
     auto const heads = static_cast<std::int32_t>(call.extents.key_heads);
     auto const lists = static_cast<std::int32_t>(call.step.steps()) * heads;
     listed_item const found = find_item(scratch.ends, lists, item);
     std::int64_t const at = found.list / heads;
     std::int64_t const head = found.list % heads;
-    missed_chunk const missed = call.step.missed(at, head, found.place);
+    missed_chunk const missed = call.step.missed(at, head, found.index);
     std::int64_t const sequence = call.step.named(at);
     std::int64_t const row = call.memory.sequences[sequence].first + missed.chunk;
     return {reinterpret_cast<record_words const*>(&call.memory.values(row, head, 0)),

@@ -47,13 +47,13 @@ struct open_sequence {
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     for (int lane : group) {
       for (std::int64_t chunk = lane; chunk < capacity; chunk += lanes) {
-        memory.places(first + chunk, which) = static_cast<std::int16_t>(chunk_place::archived);
+        memory.chunk_slots(first + chunk, which) = static_cast<std::int16_t>(chunk_slot::archived);
       }
       for (std::int64_t slot = lane; slot < extents.slots; slot += lanes) {
         memory.slot_ids(sequence, which, slot) = -1;
       }
-      for (std::int64_t place = lane; place < extents.exact(); place += lanes) {
-        memory.exact_ids(sequence, which, place) = -1;
+      for (std::int64_t index = lane; index < extents.exact(); index += lanes) {
+        memory.exact_ids(sequence, which, index) = -1;
       }
       if (is_first(lane)) {
         memory.hands(sequence, which) = 0;
@@ -160,8 +160,8 @@ struct choose_outliers {
         top_k(group, worst{cosines[which]}, chunks, extents.outliers, scratch, keep{*this, which});
     group.sync();
     for (int lane : group) {
-      for (std::int64_t place = taken + lane; place < extents.exact(); place += lanes) {
-        memory.exact_ids(sequence, which, place) = -1;
+      for (std::int64_t index = taken + lane; index < extents.exact(); index += lanes) {
+        memory.exact_ids(sequence, which, index) = -1;
       }
     }
   }
@@ -177,12 +177,12 @@ struct choose_outliers {
     TESSERA_FN void operator()(std::int64_t rank, std::int64_t chunk) const {
       program.memory.exact_ids(program.sequence, head, rank) = static_cast<std::int32_t>(chunk);
       program.memory.exact_measures(program.sequence, head, rank) = program.cosines(head, chunk);
-      program.memory.places(program.row + chunk, head) = static_cast<std::int16_t>(chunk_place::exact);
+      program.memory.chunk_slots(program.row + chunk, head) = static_cast<std::int16_t>(chunk_slot::exact);
     }
   };
 };
 
-/// Copies keys and values of the outliers. A group for each outlier place of each head.
+/// Copies keys and values of the outliers. A group for each outlier of each head.
 template <class T, class E>
 struct copy_exact {
   static constexpr int lanes = 128;
@@ -200,16 +200,16 @@ struct copy_exact {
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const head = which / extents.outliers;
-    std::int64_t const place = which % extents.outliers;
-    std::int64_t const chunk = memory.exact_ids(sequence, head, place);
+    std::int64_t const index = which % extents.outliers;
+    std::int64_t const chunk = memory.exact_ids(sequence, head, index);
     plain_keys<T> const source{keys[head]};
     for (int lane : group) {
       for (std::int64_t at = lane; chunk >= 0 && at < extents.chunk * extents.channels; at += lanes) {
         std::int64_t const token = at / extents.channels;
         std::int64_t const channel = at % extents.channels;
         std::int64_t const from = chunk * extents.chunk + token;
-        memory.exact_keys(sequence, head, place, token, channel) = rotated<T>(rotary, from, channel, source.at(from));
-        memory.exact_values(sequence, head, place, token, channel) = values(head, from, channel);
+        memory.exact_keys(sequence, head, index, token, channel) = rotated<T>(rotary, from, channel, source.at(from));
+        memory.exact_values(sequence, head, index, token, channel) = values(head, from, channel);
       }
     }
   }

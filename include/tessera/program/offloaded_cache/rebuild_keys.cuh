@@ -148,8 +148,8 @@ struct rebuild_rotated {
   __device__ __forceinline__ void rebuild(list_type const& list, std::int32_t first, scratch_type& scratch, int warp,
                                           int lane) const {
     uint4 columns[eights][most_blocks];
-    std::int32_t positions[eights];  // positions of their first tokens
-    std::int32_t places[eights];     // indices of their first tokens among all tokens of the head's slots
+    std::int32_t positions[eights];     // positions of their first tokens
+    std::int32_t first_tokens[eights];  // indices of their first tokens among all tokens of the head's slots
     auto const chunk = static_cast<std::int32_t>(call.extents.chunk);
 #pragma unroll
     for (int i = 0; i < eights; ++i) {
@@ -158,7 +158,7 @@ struct rebuild_rotated {
       auto const inside = 8 * static_cast<std::int32_t>(eight - of_list * by_eights.divisor);
       missed_chunk const missed = list.missed[of_list];
       positions[i] = missed.chunk * chunk + inside;
-      places[i] = missed.slot * chunk + inside;
+      first_tokens[i] = missed.slot * chunk + inside;
     }
 #pragma unroll
     for (int i = 0; i < eights; ++i) {
@@ -185,8 +185,8 @@ struct rebuild_rotated {
     for (int i = 0; i < eights; ++i) {
 #pragma unroll
       for (int which = 0; which < 2; ++which) {
-        std::int64_t const place = places[i] + lane % 4 * 2 + which;
-        store_token(sums[i], which, list.keys + place * Channels, lane);
+        std::int64_t const token = first_tokens[i] + lane % 4 * 2 + which;
+        store_token(sums[i], which, list.keys + token * Channels, lane);
       }
     }
   }

@@ -18,23 +18,23 @@ namespace tessera {
 inline namespace v0 {
 
 /// The missed chunk that a group loads.
-struct brought_chunk {
+struct fetched_chunk {
   std::int64_t sequence;  ///< number of the sequence in the batch; -1: the group has no chunk
   std::int64_t head;      ///< the key head
   missed_chunk missed;    ///< the chunk and its slot
 };
 
-/// The missed chunk of group `which`. Groups count places of the list first, then key heads, then steps.
+/// The missed chunk of group `which`. Groups count entries of the list first, then key heads, then steps.
 template <class T, class E>
-TESSERA_FN brought_chunk brought_by(offload_extents const& extents, offloaded_memory<T, E> const& memory,
-                                    offload_step<T> const& step, std::int64_t which) {
-  std::int64_t const place = which % extents.budget;
+TESSERA_FN fetched_chunk chunk_of_group(offload_extents const& extents, offloaded_memory<T, E> const& memory,
+                                        offload_step<T> const& step, std::int64_t which) {
+  std::int64_t const index = which % extents.budget;
   std::int64_t const head = which / extents.budget % extents.key_heads;
   std::int64_t const at = which / extents.budget / extents.key_heads;
-  if (place >= step.missed_counts(at, head)) {
+  if (index >= step.missed_counts(at, head)) {
     return {-1, head, {}};
   }
-  return {step.sequence(extents, memory.sequences, at), head, step.missed(at, head, place)};
+  return {step.sequence(extents, memory.sequences, at), head, step.missed(at, head, index)};
 }
 
 /// Fetches values of missed chunks to their slots. A group for each chunk that may be missed.
@@ -54,7 +54,7 @@ struct fetch_values {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    brought_chunk const chunk = brought_by(extents, memory, step, which);
+    fetched_chunk const chunk = chunk_of_group(extents, memory, step, which);
     if (chunk.sequence < 0) {
       return;
     }
@@ -88,7 +88,7 @@ struct rebuild_keys {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
-    brought_chunk const chunk = brought_by(extents, memory, step, which);
+    fetched_chunk const chunk = chunk_of_group(extents, memory, step, which);
     if (chunk.sequence < 0) {
       return;
     }

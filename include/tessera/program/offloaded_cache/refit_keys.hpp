@@ -116,7 +116,7 @@ struct finish_refit {
       for (std::int64_t slot = lane; slot < extents.slots; slot += lanes) {
         std::int32_t& id = memory.slot_ids(sequence, which, slot);
         if (id >= 0) {
-          memory.places(known.first + id, which) = static_cast<std::int16_t>(chunk_place::archived);
+          memory.chunk_slots(known.first + id, which) = static_cast<std::int16_t>(chunk_slot::archived);
         }
         id = -1;
       }

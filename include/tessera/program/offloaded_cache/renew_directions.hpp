@@ -474,7 +474,7 @@ struct renew_directions {
     each(group, extents.key_heads, extents.slots, [&](std::int64_t head, std::int64_t slot) {
       std::int32_t& id = memory.slot_ids(sequence, head, slot);
       if (id >= 0) {
-        memory.places(known.first + id, head) = static_cast<std::int16_t>(chunk_place::archived);
+        memory.chunk_slots(known.first + id, head) = static_cast<std::int16_t>(chunk_slot::archived);
       }
       id = -1;
     });

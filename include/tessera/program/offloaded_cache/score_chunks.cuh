@@ -12,7 +12,7 @@
 ///   arrive in half a microsecond, or in one.
 /// - Issuing a copy takes about 120 cycles. One copy loads eight chunks, where a work item has all key heads; one copy
 ///   for each chunk took a quarter more time in codes.
-/// - Queries and places of the next work item are loaded while one is scored, and the states of sequences at the start:
+/// - Queries and slots of the next work item are loaded while one is scored, and the states of sequences at the start:
 ///   waiting for them took another fifth. Scores of four queries are written together, so that lanes wait less.
 /// - L2 keeps scores, which select_chunks reads, rather than landmarks: 6 us of both programs' 110.
 ///
@@ -79,7 +79,7 @@ struct score_means {
   };
 
   call_type call;           ///< extents, memory, step, selector and scale
-  std::int32_t works;       ///< work items of all steps
+  std::int32_t work_items;  ///< work items of all steps
   std::int32_t heads;       ///< key heads of a work item
   std::int32_t blocks;      ///< blocks of scored_chunks chunks of a work item
   std::int32_t key_heads;   ///< key heads of a step
@@ -88,7 +88,7 @@ struct score_means {
   std::int32_t pitch;       ///< bytes from a chunk's lines in a stage to the next one's
   std::int32_t half_pitch;  ///< bytes from a half's lines in a stage to the next half's
   fast_divisor by_sets;     ///< sets of key heads of a step, as a divisor
-  fast_divisor by_places;   ///< work items along the longest sequence, as a divisor
+  fast_divisor by_ranges;   ///< work items along the longest sequence, as a divisor
 
   /// The program for a call of fewer than 2^31 groups.
   [[nodiscard]] static score_means of(call_type const& call, std::int64_t multiprocessors) {
@@ -102,11 +102,11 @@ struct score_means {
     std::int64_t const single = call.step.steps() * sets * call.blocks();
     std::int64_t const fitting = min(warps / made.heads, stage_bytes / (tile / half * made.half_pitch));
     std::int64_t const neighbours = clamp(single / multiprocessors, std::int64_t{1}, fitting);
-    std::int64_t const places = divide_up(call.blocks(), neighbours);
-    made.works = static_cast<std::int32_t>(call.step.steps() * sets * places);
+    std::int64_t const ranges = divide_up(call.blocks(), neighbours);
+    made.work_items = static_cast<std::int32_t>(call.step.steps() * sets * ranges);
     made.blocks = static_cast<std::int32_t>(neighbours);
     made.by_sets = fast_divisor::of(static_cast<std::uint32_t>(sets));
-    made.by_places = fast_divisor::of(static_cast<std::uint32_t>(places));
+    made.by_ranges = fast_divisor::of(static_cast<std::uint32_t>(ranges));
     return made;
   }
 
@@ -126,12 +126,12 @@ struct score_means {
     if (warp < warps) {
       multiply(scratch, warp, group.lane % 32);
     } else {
-      bring(scratch, group.lane % 32);
+      produce(scratch, group.lane % 32);
     }
   }
 
  private:
-  using place_type = pipeline_state<stages>;
+  using state_type = pipeline_state<stages>;
   using raw_type = typename lines_type::raw_type;
   using queries_type = typename lines_type::queries_type;
 
@@ -166,11 +166,11 @@ struct score_means {
   __device__ __forceinline__ work_type work_at(scratch_type const& scratch, std::int32_t number) const {
     auto const all = static_cast<std::uint32_t>(number);
     std::uint32_t const of_set = by_sets.quotient(all);
-    auto const at = static_cast<std::int32_t>(by_places.quotient(of_set));
+    auto const at = static_cast<std::int32_t>(by_ranges.quotient(of_set));
     auto const set = static_cast<std::int32_t>(all - of_set * by_sets.divisor);
-    auto const place = static_cast<std::int32_t>(of_set - static_cast<std::uint32_t>(at) * by_places.divisor);
+    auto const range = static_cast<std::int32_t>(of_set - static_cast<std::uint32_t>(at) * by_ranges.divisor);
     known_step const known = at < most_known ? scratch.known[at] : known_of(at);
-    std::int32_t const first = place * blocks * static_cast<std::int32_t>(scored_chunks);
+    std::int32_t const first = range * blocks * static_cast<std::int32_t>(scored_chunks);
     return {at,        set * heads, min(heads, key_heads - set * heads),
             known.row, first,       min(first + blocks * static_cast<std::int32_t>(scored_chunks), known.chunks)};
   }
@@ -186,20 +186,20 @@ struct score_means {
   }
 
   /// The copying warp: each lane issues copies of the landmarks of some chunks, for all heads of the work item.
-  __device__ __forceinline__ void bring(scratch_type& scratch, int lane) const {
-    place_type place;
-    for (std::int32_t number = static_cast<std::int32_t>(block_index()); number < works;
+  __device__ __forceinline__ void produce(scratch_type& scratch, int lane) const {
+    state_type state;
+    for (std::int32_t number = static_cast<std::int32_t>(block_index()); number < work_items;
          number += static_cast<std::int32_t>(blocks_in_grid())) {
       work_type const work = work_at(scratch, number);
       for (std::int32_t stage = 0; stage < work.stages_of_it(); ++stage) {
-        scratch.empty[place.stage].wait(place.phase ^ 1U);
+        scratch.empty[state.stage].wait(state.phase ^ 1U);
         int bytes = 0;
         for (std::int32_t line = lane * together; line < blocks * tile; line += 32 * together) {
           bytes += copied_bytes(work, chunk_of(work, stage, line));
         }
         bytes = static_cast<int>(sum_of_warp(static_cast<unsigned>(bytes)));
         if (lane == 0) {
-          scratch.full[place.stage].arrive_and_expect(bytes);
+          scratch.full[state.stage].arrive_and_expect(bytes);
         }
         sync_warp();
         for (std::int32_t line = lane * together; line < blocks * tile; line += 32 * together) {
@@ -207,11 +207,11 @@ struct score_means {
           int const of_copy = copied_bytes(work, chunk);
           if (of_copy > 0) {
             unsigned char const* const from = line_of(work, chunk);
-            load_bytes(scratch.landmarks[place.stage] + line / half * half_pitch + line % half * pitch,
-                       from - beyond(from), of_copy, scratch.full[place.stage], cache_policy::evict_first());
+            load_bytes(scratch.landmarks[state.stage] + line / half * half_pitch + line % half * pitch,
+                       from - beyond(from), of_copy, scratch.full[state.stage], cache_policy::evict_first());
           }
         }
-        place.advance();
+        state.advance();
       }
     }
   }
@@ -227,20 +227,21 @@ struct score_means {
     return count > 0 ? divide_up(bytes + beyond(line_of(work, chunk)), 16) * 16 : 0;
   }
 
-  /// A warp's part of a work item: some chunks of a head. Its queries and places are loaded while the part before it is
+  /// A warp's part of a work item: some chunks of a head. Its queries and slots are loaded while the part before it is
   /// scored.
   struct part_type {
     work_type work;
     std::int32_t head;
     std::int32_t first;
     std::int32_t end;
-    std::int16_t places[scored_chunks / 32];  ///< where the lane's chunks are, which says whether they can be selected
+    /// Of the lane's chunks, which says whether they can be selected.
+    std::int16_t chunk_slots[scored_chunks / 32];
 
     __device__ __forceinline__ bool is_empty() const { return first >= end; }
   };
 
   /// The step and head whose queries a warp holds.
-  struct query_place {
+  struct query_head {
     std::int32_t at = -1;
     std::int32_t head = -1;
   };
@@ -248,11 +249,11 @@ struct score_means {
   __device__ __forceinline__ void multiply(scratch_type& scratch, int warp, int lane) const {
     raw_type raw[halves];
     queries_type queries[halves];
-    query_place held;
-    place_type place;
+    query_head held;
+    state_type state;
     part_type next = part_at(scratch, static_cast<std::int32_t>(block_index()), warp, lane);
     bool is_new = load_queries(next, held, raw, lane);
-    for (std::int32_t number = static_cast<std::int32_t>(block_index()); number < works;
+    for (std::int32_t number = static_cast<std::int32_t>(block_index()); number < work_items;
          number += static_cast<std::int32_t>(blocks_in_grid())) {
       part_type const part = next;
       if (is_new) {
@@ -263,13 +264,13 @@ struct score_means {
       }
       next = part_at(scratch, number + static_cast<std::int32_t>(blocks_in_grid()), warp, lane);
       is_new = load_queries(next, held, raw, lane);
-      score(scratch, part, queries, place, warp, lane);
+      score(scratch, part, queries, state, warp, lane);
     }
   }
   __device__ __forceinline__ part_type part_at(scratch_type const& scratch, std::int32_t number, int warp,
                                                int lane) const {
     part_type part{};
-    if (number < works) {
+    if (number < work_items) {
       part.work = work_at(scratch, number);
       std::int32_t const block = warp / heads;
       std::int32_t const head = warp - block * heads;
@@ -286,23 +287,23 @@ struct score_means {
   }
 
   __device__ __forceinline__ void score(scratch_type& scratch, part_type const& part,
-                                        queries_type const (&queries)[halves], place_type& place, int warp,
+                                        queries_type const (&queries)[halves], state_type& state, int warp,
                                         int lane) const {
     std::int32_t const block = warp / heads;
     int const from = block * (tile / half) * half_pitch + (warp - block * heads) * line_bytes;
     for (std::int32_t stage = 0; stage < part.work.stages_of_it(); ++stage) {
-      scratch.full[place.stage].wait(place.phase);
+      scratch.full[state.stage].wait(state.phase);
       bool const is_part = part.first + stage * tile < part.end;
       lines_type lines;
       if (is_part) {
-        load_lines(lines, scratch.landmarks[place.stage] + from, part.work, part.first + stage * tile, lane);
+        load_lines(lines, scratch.landmarks[state.stage] + from, part.work, part.first + stage * tile, lane);
       }
       fence_async_proxy();
-      scratch.empty[place.stage].arrive();  // all lanes arrive after they have read
+      scratch.empty[state.stage].arrive();  // all lanes arrive after they have read
       if (is_part) {
         take(lines, queries, scratch.scores[warp], stage * tile, lane);
       }
-      place.advance();
+      state.advance();
     }
     if (!part.is_empty()) {
       finish(part, scratch.scores[warp], lane);
@@ -311,7 +312,7 @@ struct score_means {
   }
 
   /// Loads a part's queries, if the warp holds others. Returns whether it did; nothing waits for them yet.
-  __device__ __forceinline__ bool load_queries(part_type const& part, query_place& held, raw_type (&raw)[halves],
+  __device__ __forceinline__ bool load_queries(part_type const& part, query_head& held, raw_type (&raw)[halves],
                                                int lane) const {
     if (part.is_empty() || (held.at == part.work.at && held.head == part.head)) {
       return false;
@@ -325,15 +326,15 @@ struct score_means {
     }
     return true;
   }
-  /// Loads the places that say which chunks can be selected; nothing waits for them yet.
+  /// Loads the slots, which say which chunks can be selected; nothing waits for them yet.
   __device__ __forceinline__ void look_up(part_type& part, int lane) const {
-    auto const& all = call.memory.places;
+    auto const& all = call.memory.chunk_slots;
     std::int16_t const* const from = all.data + all.offset(part.work.row + part.first + lane, part.head);
 #pragma unroll
     for (int i = 0; i < static_cast<int>(scored_chunks) / 32; ++i) {
-      part.places[i] = static_cast<std::int16_t>(chunk_place::exact);
+      part.chunk_slots[i] = static_cast<std::int16_t>(chunk_slot::exact);
       if (part.first + 32 * i + lane < part.end) {
-        part.places[i] = from[32 * i * all.strides[0]];
+        part.chunk_slots[i] = from[32 * i * all.strides[0]];
       }
     }
   }
@@ -397,7 +398,7 @@ struct score_means {
       largest[row] = -infinity;
 #pragma unroll
       for (int i = 0; i < each; ++i) {
-        bool const is_open = part.places[i] != static_cast<std::int16_t>(chunk_place::exact);
+        bool const is_open = part.chunk_slots[i] != static_cast<std::int16_t>(chunk_slot::exact);
         values[row][i] = is_open ? call.scale * kept[first + row][32 * i + lane] : -infinity;
         if (first + row < rows && part.first + 32 * i + lane < part.end) {
           to[32 * i * scores.strides[0] + row * scores.strides[2]] = values[row][i];

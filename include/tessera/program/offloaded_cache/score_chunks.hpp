@@ -67,7 +67,7 @@ struct score_chunks {
   }
 
  private:
-  struct place {
+  struct work_coordinate {
     std::int64_t sequence;
     std::int64_t head;
     std::int64_t block;
@@ -86,7 +86,8 @@ struct score_chunks {
   };
 
   template <Group G>
-  TESSERA_FN void score_head(G const& group, place const& p, std::int64_t at, scratch_type const& scratch) const {
+  TESSERA_FN void score_head(G const& group, work_coordinate const& p, std::int64_t at,
+                             scratch_type const& scratch) const {
     cached_sequence const known = memory.sequences[p.sequence];
     std::int64_t const end = min((p.block + 1) * scored_chunks, std::int64_t{known.chunks});
     query_row const query{scratch.queries + p.query * extents.channels};
@@ -111,10 +112,10 @@ struct score_chunks {
     return step.scores(row, head, query);
   }
 
-  TESSERA_FN float score_of(cached_sequence const& known, place const& p, std::int64_t chunk,
+  TESSERA_FN float score_of(cached_sequence const& known, work_coordinate const& p, std::int64_t chunk,
                             query_row const& query) const {
     std::int64_t const row = known.first + chunk;
-    if (memory.places(row, p.head) == static_cast<std::int16_t>(chunk_place::exact)) {
+    if (memory.chunk_slots(row, p.head) == static_cast<std::int16_t>(chunk_slot::exact)) {
       return -infinity;
     }
     element_type const* const kept = memory.landmarks.data + memory.landmarks.offset(row, p.head, 0);

@@ -70,7 +70,7 @@ struct choose_largest {
   }
 
  private:
-  using places = key_places<lanes>;
+  using indices = key_indices<lanes>;
 
   struct write {
     std::int32_t* to;
@@ -92,7 +92,7 @@ struct choose_largest {
                                                      std::int64_t sequence, std::uint32_t head,
                                                      cached_sequence const& known, scratch_type& scratch) const {
     auto const& kept = call.step.scores;
-    places const own(group.lane, known.chunks);
+    indices const own(group.lane, known.chunks);
     float const* scores = kept.data + kept.offset(known.first + own.first, head, 0);
     bool const adds_up = group.lane / 32 <= group_size;
     some_scores next;
@@ -159,7 +159,7 @@ struct choose_largest {
     std::uint32_t found = 0;
     for (std::uint32_t left = which; left != 0; left &= left - 1) {
       int const i = __ffs(static_cast<int>(left)) - 1;
-      bool const is_exact = call.memory.places(row + 32 * i, head) == static_cast<std::int16_t>(chunk_place::exact);
+      bool const is_exact = call.memory.chunk_slots(row + 32 * i, head) == static_cast<std::int16_t>(chunk_slot::exact);
       found |= is_exact ? 1U << i : 0U;
     }
     return found;
@@ -182,8 +182,8 @@ struct choose_largest {
     } else {
       per_lane<std::int32_t, cuda_warp> count;
       count[warp.lane] = 0;
-      for (std::int64_t place = warp.lane; place < call.extents.exact(); place += 32) {
-        count[warp.lane] += call.memory.exact_ids(sequence, head, place) >= 0 ? 1 : 0;
+      for (std::int64_t index = warp.lane; index < call.extents.exact(); index += 32) {
+        count[warp.lane] += call.memory.exact_ids(sequence, head, index) >= 0 ? 1 : 0;
       }
       std::int32_t const exact = sum(warp, count);
       if (warp.lane == 0) {

@@ -79,7 +79,7 @@ struct select_chunks {
         is_out = is_out || score == -infinity;
         agreement.push(state, score - log_sum_exp[i]);
       }
-      if (is_out && p.memory.places(row, head) == static_cast<std::int16_t>(chunk_place::exact)) {
+      if (is_out && p.memory.chunk_slots(row, head) == static_cast<std::int16_t>(chunk_slot::exact)) {
         return 0;
       }
       return ordered_key(agreement.value(state, p.extents.group()));
@@ -136,8 +136,8 @@ struct select_chunks {
 
   TESSERA_FN std::int64_t exact_chunks(std::int64_t sequence, std::int64_t head) const {
     std::int64_t count = 0;
-    for (std::int64_t place = 0; place < extents.exact(); ++place) {
-      count += memory.exact_ids(sequence, head, place) >= 0 ? 1 : 0;
+    for (std::int64_t index = 0; index < extents.exact(); ++index) {
+      count += memory.exact_ids(sequence, head, index) >= 0 ? 1 : 0;
     }
     return count;
   }

@@ -106,9 +106,9 @@ struct fork_slots {
 
   template <Group G>
   TESSERA_FN void copy(G const& group, std::int64_t source, std::int64_t target, std::int64_t head) const {
-    std::int64_t const old_place = memory.head_of(source, head);
-    std::int64_t const new_place = memory.head_of(target, head);
-    std::int64_t const taken = min(std::int64_t{memory.row_counts[old_place]}, memory.row_capacity);
+    std::int64_t const source_index = memory.head_of(source, head);
+    std::int64_t const target_index = memory.head_of(target, head);
+    std::int64_t const taken = min(std::int64_t{memory.row_counts[source_index]}, memory.row_capacity);
     std::int64_t const row_values = std::int64_t{2} * memory.format.layers * memory.format.channels;
     std::int64_t const tail_values = std::int64_t{2} * cache_page_format::tokens * memory.format.channels;
     std::int64_t const lists = memory.tail_blocks() * memory.format.layers;
@@ -122,10 +122,10 @@ struct fork_slots {
     }
     for (int lane : group) {
       if (is_first(lane)) {
-        memory.row_counts[new_place] = memory.row_counts[old_place];
-        memory.refused_rows[new_place] = memory.refused_rows[old_place];
-        memory.thresholds[2 * new_place + key_part] = memory.thresholds[2 * old_place + key_part];
-        memory.thresholds[2 * new_place + value_part] = memory.thresholds[2 * old_place + value_part];
+        memory.row_counts[target_index] = memory.row_counts[source_index];
+        memory.refused_rows[target_index] = memory.refused_rows[source_index];
+        memory.thresholds[2 * target_index + key_part] = memory.thresholds[2 * source_index + key_part];
+        memory.thresholds[2 * target_index + value_part] = memory.thresholds[2 * source_index + value_part];
       }
     }
   }

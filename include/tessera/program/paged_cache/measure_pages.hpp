@@ -229,8 +229,8 @@ struct fit_thresholds {
     std::int64_t const pages = source.end_page(sequence) - source.first_page(sequence);
     std::int64_t const at = source.memory.head_of(source.sequences.slot(sequence), head);
     for (int part = 0; part < 2 && pages > 0; ++part) {
-      float* const place = source.memory.thresholds + 2 * at + part;
-      bool const is_known = !is_nan(*place);
+      float* const kept = source.memory.thresholds + 2 * at + part;
+      bool const is_known = !is_nan(*kept);
       group.sync();  // all lanes have read the threshold
       if (is_known) {
         continue;
@@ -238,7 +238,7 @@ struct fit_thresholds {
       float const found = threshold(group, angles{rows, sequence, head, part, pages * cache_page_format::tokens});
       for (int lane : group) {
         if (is_first(lane)) {
-          *place = found;
+          *kept = found;
         }
       }
     }

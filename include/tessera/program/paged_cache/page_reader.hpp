@@ -91,8 +91,8 @@ struct page_reader {
   }
 
  private:
-  [[nodiscard]] TESSERA_FN float16 half(int offset, int place) const {
-    return reinterpret_cast<float16 const*>(page + offset)[place];
+  [[nodiscard]] TESSERA_FN float16 half(int offset, int index) const {
+    return reinterpret_cast<float16 const*>(page + offset)[index];
   }
 };
 

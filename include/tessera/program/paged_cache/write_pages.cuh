@@ -20,8 +20,8 @@
 ///
 ///     products     2 conversions, 3 multiply-adds                                                             5
 ///     merging      2 conversions, 2 multiply-adds                                                             4
-///     keys         bounds 1.25 (in pairs of fp16), code 1, its place in a word 0.9, |e'|^2 3                  6.2
-///     values       bounds 1.75, code 1, its place in a word 1.3, sums of codes and squares 0.6                4.7
+///     keys         bounds 1.25 (in pairs of fp16), code 1, its bits in a word 0.9,  |e'|^2 3                  6.2
+///     values       bounds 1.75, code 1, its bits in a word 1.3,  sums of codes and squares 0.6                4.7
 ///
 /// These are 7400 warp instructions, and about 1800 for four warps of rows, in double: no program of this arithmetic
 /// has fewer than 9200. 15 700 are executed, 2.75 a cycle (one H200): the rest are loads, addresses and exchanges.
@@ -91,7 +91,7 @@ struct compress_pages {
   /// Products of keys and values, and then the lengths, weights and parameters that follow from them.
   struct row_memory {
     /// The products of a token's keys, and then lengths.
-    union key_place {
+    union key_slot {
       float_products products;  ///< products of both layers over all channels
       merged_length length;     ///< what follows from them
     };
@@ -102,7 +102,7 @@ struct compress_pages {
     };
     value_slot values;               ///< see value_slot
     mix_weights weights[2][tokens];  ///< weights of both layers' keys, and values, of each token
-    key_place keys[tokens];          ///< products or lengths of each token's keys
+    key_slot keys[tokens];           ///< products or lengths of each token's keys
   };
   /// Whether row_memory fits into the memory where the codes of values are written last.
   static constexpr bool has_room = static_cast<int>(sizeof(row_memory)) <= format.value_code_bytes();
@@ -135,17 +135,17 @@ struct compress_pages {
     }
     fence_barrier_init();
     group.sync();
-    if (brings(group.lane)) {
+    if (is_producer(group.lane)) {
       rows.look_up_first(scratch.work_items[0], group.lane % 32);
-      bring(scratch, 0, key_part, group.lane % 32);
-      bring(scratch, 0, value_part, group.lane % 32);
+      fetch(scratch, 0, key_part, group.lane % 32);
+      fetch(scratch, 0, value_part, group.lane % 32);
     }
     group.sync();
     auto const own_slots = slots_type::of({thread_here()});
     for (unsigned turn = 0; scratch.work_items[turn % 2].page != nullptr; ++turn) {
       compress(group, scratch, turn, own_slots);
     }
-    if (brings(group.lane)) {
+    if (is_producer(group.lane)) {
       await_box_stores<0>();
     }
   }
@@ -169,13 +169,13 @@ struct compress_pages {
   [[nodiscard]] __device__ __forceinline__ static int thread_here() {
     return static_cast<int>(thread_index_here() % static_cast<unsigned>(lanes));
   }
-  [[nodiscard]] __device__ __forceinline__ static bool brings(int lane) { return lane / 32 == warps - 1; }
+  [[nodiscard]] __device__ __forceinline__ static bool is_producer(int lane) { return lane / 32 == warps - 1; }
 
   /// Loads a part of the page of a turn, if there is one. One warp.
-  __device__ __forceinline__ void bring(scratch_type& scratch, unsigned turn, int part, int lane) const {
+  __device__ __forceinline__ void fetch(scratch_type& scratch, unsigned turn, int part, int lane) const {
     work_type const& work = scratch.work_items[turn % 2];
     if (work.page != nullptr) {
-      rows.bring(work, part, scratch.stage[part][0], scratch.stage[part][1], scratch.full[part], lane);
+      rows.fetch(work, part, scratch.stage[part][0], scratch.stage[part][1], scratch.full[part], lane);
     }
   }
 
@@ -186,7 +186,7 @@ struct compress_pages {
     group.sync();
     {
       auto const lane = thread_here();
-      if (brings(lane)) {
+      if (is_producer(lane)) {
         rows.look_up_next(scratch.work_items[(turn + 1) % 2], work, lane % 32);
       }
       if (lane < 2 * tokens) {
@@ -203,14 +203,14 @@ struct compress_pages {
       fit_channel(scratch, thread_here(), turn);
     }
     group.sync();
-    if (brings(thread_here())) {
-      bring(scratch, turn + 1, key_part, thread_here() % 32);
+    if (is_producer(thread_here())) {
+      fetch(scratch, turn + 1, key_part, thread_here() % 32);
     }
     encode_keys(scratch, {thread_here()}, merged, odds.retained, turn);
     merge<value_part>(scratch, odds, own_slots, merged);
     group.sync();
-    if (brings(thread_here())) {
-      bring(scratch, turn + 1, value_part, thread_here() % 32);
+    if (is_producer(thread_here())) {
+      fetch(scratch, turn + 1, value_part, thread_here() % 32);
     }
     encode_values(scratch, {thread_here()}, own_slots, merged, odds.retained);
     if (thread_here() == 0) {
@@ -218,7 +218,7 @@ struct compress_pages {
     }
     fence_async_proxy();
     group.sync();
-    if (brings(thread_here())) {
+    if (is_producer(thread_here())) {
       if (thread_here() % 32 == 0) {
         std::uint32_t const after_next =
             rows.number_after(scratch.work_items[(turn + 1) % 2].number);  // while TMA reads

@@ -110,9 +110,9 @@ struct block_products {
 
   TESSERA_FN static void put(int lane, staged const& from, scratch_type& scratch) {
     for (int i = 0; i < fetched; ++i) {
-      int const place = lane + lanes * i;
-      scratch.a[place / block][place % block / 4].values[place % 4] = from.a[i];
-      scratch.b[place / block][place % block / 4].values[place % 4] = from.b[i];
+      int const index = lane + lanes * i;
+      scratch.a[index / block][index % block / 4].values[index % 4] = from.a[i];
+      scratch.b[index / block][index % block / 4].values[index % 4] = from.b[i];
     }
   }
 
@@ -155,9 +155,9 @@ struct block_products {
     }
     group.sync();
     for (int lane : group) {
-      for (int place = lane; place < block * block; place += lanes) {
-        int const i = place / block;
-        int const j = place % block;
+      for (int index = lane; index < block * block; index += lanes) {
+        int const i = index / block;
+        int const j = index % block;
         double total = scratch.sums[0][i][j];
         for (int slice = 1; slice < slices; ++slice) {
           total += scratch.sums[slice][i][j];
@@ -230,11 +230,11 @@ struct product_splits {
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     std::int64_t const split = which / triangle_size(blocks());
-    triangle_place const place = place_in_triangle(which % triangle_size(blocks()), blocks());
+    triangle_coordinate const coordinate = coordinate_in_triangle(which % triangle_size(blocks()), blocks());
     std::int64_t const rows = columns.extent(0);
     std::int64_t const span = align_up(divide_up(rows, splits), std::int64_t{block_products::depth});
-    block_products::range const at{std::int64_t{place.row} * block_products::block,
-                                   std::int64_t{place.column} * block_products::block, min(split * span, rows),
+    block_products::range const at{std::int64_t{coordinate.row} * block_products::block,
+                                   std::int64_t{coordinate.column} * block_products::block, min(split * span, rows),
                                    min((split + 1) * span, rows)};
     block_products::run<product_sums::in_double>(group, columns, columns, at, scratch, writer{target[split], at});
   }

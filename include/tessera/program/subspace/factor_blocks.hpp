@@ -206,9 +206,9 @@ struct factor_blocks {
     auto const count = static_cast<int>(triangle_size(left));
     for (int lane : group) {
       for (int at = lane / 64; at < count; at += lanes / 64) {
-        triangle_place const place = place_in_triangle(at, left);
-        int const i = p + 1 + place.row;
-        int const j = p + 1 + place.column;
+        triangle_coordinate const coordinate = coordinate_in_triangle(at, left);
+        int const i = p + 1 + coordinate.row;
+        int const j = p + 1 + coordinate.column;
         subtract(scratch.blocks[index(p, i)], scratch.blocks[index(p, j)], scratch.blocks[index(i, j)],
                  lane % 64 / 8 * 4, lane % 8 * 4);
       }

@@ -314,13 +314,13 @@ struct diagonalize {
   }
 };
 
-/// Finds the places of the largest values on a diagonal, in order, and their sum. One group.
+/// Finds the indices of the largest values on a diagonal, in order, and their sum. One group.
 struct order_values {
   static constexpr int lanes = 64;
   struct scratch_type {};
 
   matrix_view<double const> values;        ///< a matrix with the values on its diagonal
-  array_view<std::int32_t> order;          ///< places by falling value
+  array_view<std::int32_t> order;          ///< indices by falling value
   array_view<subspace_measures> measures;  ///< measures of the rows
 
   template <Group G>

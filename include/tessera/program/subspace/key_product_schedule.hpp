@@ -15,7 +15,7 @@
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
-#include <tessera/tile/head_place.hpp>
+#include <tessera/tile/head_coordinate.hpp>
 #include <tessera/tile/triangle.hpp>
 
 namespace tessera {
@@ -69,29 +69,29 @@ struct gram_schedule {
   /// Work item number `index`: all tiles of a part come first, then those of the next part.
   [[nodiscard]] TESSERA_FN constexpr head_work_item at(std::int32_t index) const {
     std::int32_t const part = index / tiles();
-    triangle_place const place = place_in_triangle(index % tiles(), tiles_across());
+    triangle_coordinate const coordinate = coordinate_in_triangle(index % tiles(), tiles_across());
     std::int32_t const left = min(tokens - part * part_tokens, part_tokens);
-    return {place.row, place.column, part, divide_up(left, head_box)};
+    return {coordinate.row, coordinate.column, part, divide_up(left, head_box)};
   }
 
   /// The coordinates in a of 64 tokens by 64 channels, from channel `row` of the tile's rows on.
-  [[nodiscard]] TESSERA_FN constexpr head_place a_coordinate(head_work_item const& item, std::int32_t row,
-                                                             std::int32_t k_tile) const {
+  [[nodiscard]] TESSERA_FN constexpr head_coordinate a_coordinate(head_work_item const& item, std::int32_t row,
+                                                                  std::int32_t k_tile) const {
     return coordinate_of(item.row * tile + row, item, k_tile * head_box);
   }
   /// The coordinates in b of tokens, from token `depth` of the k-tile on, by 64 channels, from channel `column` of the
   /// tile's columns on.
-  [[nodiscard]] TESSERA_FN constexpr head_place b_coordinate(head_work_item const& item, std::int32_t column,
-                                                             std::int32_t depth, std::int32_t k_tile) const {
+  [[nodiscard]] TESSERA_FN constexpr head_coordinate b_coordinate(head_work_item const& item, std::int32_t column,
+                                                                  std::int32_t depth, std::int32_t k_tile) const {
     return coordinate_of(item.column * tile + column, item, k_tile * head_box + depth);
   }
 
   /// The coordinates in a of the next k-tile, without a division.
-  [[nodiscard]] TESSERA_FN constexpr head_place next_a(head_place at) const {
+  [[nodiscard]] TESSERA_FN constexpr head_coordinate next_a(head_coordinate at) const {
     return {at.column, at.row + head_box, at.head};
   }
   /// The coordinates in b of the next k-tile, without a division.
-  [[nodiscard]] TESSERA_FN constexpr head_place next_b(head_place at) const { return next_a(at); }
+  [[nodiscard]] TESSERA_FN constexpr head_coordinate next_b(head_coordinate at) const { return next_a(at); }
 
   /// The index of an element of a tile in the parts' sums.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t element(head_work_item const& item, std::int32_t row,
@@ -102,8 +102,8 @@ struct gram_schedule {
   }
 
  private:
-  [[nodiscard]] TESSERA_FN constexpr head_place coordinate_of(std::int32_t channel, head_work_item const& item,
-                                                              std::int32_t token) const {
+  [[nodiscard]] TESSERA_FN constexpr head_coordinate coordinate_of(std::int32_t channel, head_work_item const& item,
+                                                                   std::int32_t token) const {
     return {channel % channels, first + item.part * part_tokens + token, channel / channels};
   }
 };
@@ -123,24 +123,24 @@ struct projection_schedule {
     return {index, 0, 0, divide_up(width, head_box)};
   }
   /// The coordinates in a of 64 tokens, from token `row` of the tile on, by 64 channels.
-  [[nodiscard]] TESSERA_FN constexpr head_place a_coordinate(head_work_item const& item, std::int32_t row,
-                                                             std::int32_t k_tile) const {
+  [[nodiscard]] TESSERA_FN constexpr head_coordinate a_coordinate(head_work_item const& item, std::int32_t row,
+                                                                  std::int32_t k_tile) const {
     std::int32_t const channel = k_tile * head_box;
     return {channel % channels, item.row * tile + row, channel / channels};
   }
   /// The coordinates in b, the directions, which are one head: rows are channels, from channel `depth` of the k-tile
   /// on.
-  [[nodiscard]] TESSERA_FN constexpr head_place b_coordinate(head_work_item const&, std::int32_t column,
-                                                             std::int32_t depth, std::int32_t k_tile) const {
+  [[nodiscard]] TESSERA_FN constexpr head_coordinate b_coordinate(head_work_item const&, std::int32_t column,
+                                                                  std::int32_t depth, std::int32_t k_tile) const {
     return {column, k_tile * head_box + depth, 0};
   }
   /// The coordinates in a of the next k-tile, without a division.
-  [[nodiscard]] TESSERA_FN constexpr head_place next_a(head_place at) const {
+  [[nodiscard]] TESSERA_FN constexpr head_coordinate next_a(head_coordinate at) const {
     bool const is_last = at.column + head_box == channels;
     return {is_last ? 0 : at.column + head_box, at.row, is_last ? at.head + 1 : at.head};
   }
   /// The coordinates in b of the next k-tile, without a division.
-  [[nodiscard]] TESSERA_FN constexpr head_place next_b(head_place at) const {
+  [[nodiscard]] TESSERA_FN constexpr head_coordinate next_b(head_coordinate at) const {
     return {at.column, at.row + head_box, 0};
   }
 };

@@ -8,7 +8,7 @@
 /// every box for both. In products of keys with each other both operands lie across the depth, which wgmma takes for
 /// 16-bit elements. Products are exact in fp32; sums are fp32.
 ///
-/// An epilogue is as in gemm_cooperative, but gets the work item, and the warp's place in the tile.
+/// An epilogue is as in gemm_cooperative, but gets the work item, and the warp's coordinate in the tile.
 ///
 /// Cost of K^T K with 1024 channels: 10 tiles of the 16 of 256 x 256, 1.7e11 operations for 131072 tokens, 0.25 ms at
 /// 700 TFLOP/s. For 4.2e6 operations a block copies 32 KiB through L2.
@@ -94,7 +94,7 @@ struct head_products {
   }
 
  private:
-  using place_type = pipeline_state<Policy.stages>;
+  using state_type = pipeline_state<Policy.stages>;
 
   __device__ __forceinline__ void prepare(scratch_type& scratch) const {
     prefetch_tensor_map(a);
@@ -113,13 +113,13 @@ struct head_products {
   __device__ __forceinline__ void produce(scratch_type& scratch, std::int32_t first_item) const {
     auto const own = static_cast<std::int32_t>(rank_in_cluster());
     std::int32_t const count = schedule.count();
-    place_type place;
+    state_type state;
     for (std::int32_t index = first_item; index < count; index += stride()) {
       head_work_item const item = schedule.at(index);
       coordinates at = first_coordinates(item, own);
       for (std::int32_t k_tile = 0; k_tile < item.k_tiles; ++k_tile) {
-        load_stage(scratch, at, own, place);
-        place.advance();
+        load_stage(scratch, at, own, state);
+        state.advance();
       }
     }
   }
@@ -127,8 +127,8 @@ struct head_products {
   /// The coordinates of the boxes of the next stage. They are updated step by step, since the one thread that issues
   /// copies has no time to divide for each.
   struct coordinates {
-    head_place a[shape::consumers];
-    head_place b[boxes];
+    head_coordinate a[shape::consumers];
+    head_coordinate b[boxes];
   };
 
   __device__ __forceinline__ coordinates first_coordinates(head_work_item const& item, std::int32_t own) const {
@@ -145,19 +145,19 @@ struct head_products {
   }
 
   __device__ __forceinline__ void load_stage(scratch_type& scratch, coordinates& at, std::int32_t own,
-                                             place_type const& place) const {
+                                             state_type const& state) const {
     constexpr std::uint16_t everyone = 3;
-    shared_barrier& full = scratch.full[place.stage];
-    scratch.empty[place.stage].wait(place.phase ^ 1);
+    shared_barrier& full = scratch.full[state.stage];
+    scratch.empty[state.stage].wait(state.phase ^ 1);
     full.arrive_and_expect((shape::consumers + boxes) * box_bytes);
 #pragma unroll
     for (int i = 0; i < shape::consumers; ++i) {
-      load_head_box(scratch.a[place.stage][i], a, full, at.a[i]);
+      load_head_box(scratch.a[state.stage][i], a, full, at.a[i]);
       at.a[i] = schedule.next_a(at.a[i]);
     }
 #pragma unroll
     for (int i = 0; i < boxes; ++i) {
-      load_head_box_for_cluster(scratch.b[place.stage][i] + own * (box_bytes / 2), b, full, at.b[i], everyone);
+      load_head_box_for_cluster(scratch.b[state.stage][i] + own * (box_bytes / 2), b, full, at.b[i], everyone);
       at.b[i] = schedule.next_b(at.b[i]);
     }
   }
@@ -168,13 +168,13 @@ struct head_products {
     int const warp = uniform(lane / 32);
     std::int32_t const row = own * shape::block_rows + consumer * box + warp * 16;
     std::int32_t const count = schedule.count();
-    place_type place;
+    state_type state;
     typename mma::sum_type sums[mma::registers];
     for (std::int32_t index = first_item; index < count; index += stride()) {
       head_work_item item = schedule.at(index);
       // So that the compiler knows that it is the same in all lanes.
       item.k_tiles = uniform(item.k_tiles);
-      multiply_tile(scratch, consumer, place, sums, item.k_tiles);
+      multiply_tile(scratch, consumer, state, sums, item.k_tiles);
       epilogue(sums, item, row, scratch.of_warp[4 * consumer + warp]);
     }
     epilogue.finish();
@@ -182,15 +182,15 @@ struct head_products {
 
   /// Multiplies a tile of at least one stage. One stage is multiplied while the next is awaited, and is released when
   /// the multiplications of the next one have begun.
-  __device__ __forceinline__ static void multiply_tile(scratch_type& scratch, int consumer, place_type& place,
+  __device__ __forceinline__ static void multiply_tile(scratch_type& scratch, int consumer, state_type& state,
                                                        typename mma::sum_type (&sums)[mma::registers],
                                                        std::int32_t k_tiles) {
     pin_registers(sums);
-    int before = place.stage;
-    multiply_stage(scratch, consumer, place, sums, false);
+    int before = state.stage;
+    multiply_stage(scratch, consumer, state, sums, false);
     for (std::int32_t k = 1; k < k_tiles; ++k) {
-      int const stage = place.stage;
-      multiply_stage(scratch, consumer, place, sums, true);
+      int const stage = state.stage;
+      multiply_stage(scratch, consumer, state, sums, true);
       await_multiply<1>();
       release(scratch, before);
       before = stage;
@@ -199,16 +199,16 @@ struct head_products {
     release(scratch, before);
   }
 
-  /// Begins to multiply the stage at `place`, and moves on. If `add` is false, the old sums count as zero.
-  __device__ __forceinline__ static void multiply_stage(scratch_type& scratch, int consumer, place_type& place,
+  /// Begins to multiply the stage at `state`, and moves on. If `add` is false, the old sums count as zero.
+  __device__ __forceinline__ static void multiply_stage(scratch_type& scratch, int consumer, state_type& state,
                                                         typename mma::sum_type (&sums)[mma::registers], bool add) {
     constexpr bool is_across = Policy.order == operand_order::across_depth;
     constexpr int rows_of_depth = 16 * 128;  // bytes: a multiplication takes 16 rows of a box
-    scratch.full[place.stage].wait(place.phase);
+    scratch.full[state.stage].wait(state.phase);
     std::uint32_t const a_address = detail::plain_shared_address(scratch.a) +
-                                    static_cast<std::uint32_t>((place.stage * shape::consumers + consumer) * box_bytes);
+                                    static_cast<std::uint32_t>((state.stage * shape::consumers + consumer) * box_bytes);
     std::uint32_t const b_address =
-        detail::plain_shared_address(scratch.b) + static_cast<std::uint32_t>(place.stage * boxes * box_bytes);
+        detail::plain_shared_address(scratch.b) + static_cast<std::uint32_t>(state.stage * boxes * box_bytes);
     matrix_descriptor const first = is_across ? matrix_descriptor::with_strides(a_address, box_bytes, 1024)
                                               : matrix_descriptor::rows_of_128_bytes(a_address);
     matrix_descriptor const second = matrix_descriptor::with_strides(b_address, box_bytes, 1024);
@@ -219,7 +219,7 @@ struct head_products {
                     add || step != 0);
     }
     commit_multiply();
-    place.advance();
+    state.advance();
   }
 
   /// Releases a stage to the producers of both blocks, for a warp.

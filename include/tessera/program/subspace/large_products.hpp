@@ -108,8 +108,8 @@ struct scale_products {
       }
     }
     if (scale != 1.0F) {
-      triangle_place const place = place_in_triangle(which, blocks());
-      run(group, place.row * block, place.column * block, static_cast<double>(scale), scratch);
+      triangle_coordinate const coordinate = coordinate_in_triangle(which, blocks());
+      run(group, coordinate.row * block, coordinate.column * block, static_cast<double>(scale), scratch);
     }
   }
 

@@ -31,9 +31,9 @@ struct add_gram_parts {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
-    triangle_place const place = place_in_triangle(which, blocks());
-    std::int32_t const first_row = place.row * block;
-    std::int32_t const first_column = place.column * block;
+    triangle_coordinate const coordinate = coordinate_in_triangle(which, blocks());
+    std::int32_t const first_row = coordinate.row * block;
+    std::int32_t const first_column = coordinate.column * block;
     for (int lane : group) {
       for (std::int32_t at = lane; at < block * block; at += lanes) {
         std::int32_t const row = first_row + at / block;

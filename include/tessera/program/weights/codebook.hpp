@@ -103,8 +103,8 @@ TESSERA_FN exponent_window fit_window(G const& group, std::uint32_t largest_expo
     key[lane] = 0;
     for (int base = lane; base < candidates; base += G::size) {
       auto const candidate = window_candidate(scratch, static_cast<std::uint32_t>(base), largest_exponent);
-      auto const place = static_cast<std::uint64_t>(255 - base);
-      key[lane] = max(key[lane], (candidate.covered << 16) | (place << 8) | candidate.window.extra);
+      auto const rank = static_cast<std::uint64_t>(255 - base);
+      key[lane] = max(key[lane], (candidate.covered << 16) | (rank << 8) | candidate.window.extra);
     }
   }
   std::uint64_t const best = maximum(group, key);

@@ -29,7 +29,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Encodes blocks of up to 32 lossless tensors, one block in each warp, and places them.
+/// Encodes blocks of up to 32 lossless tensors, one block in each warp, and stores them.
 template <class T, neuzip_encode_policy Policy>
 struct encode_weights_on_warps {
   static constexpr int lanes = Policy.threads;
@@ -38,7 +38,7 @@ struct encode_weights_on_warps {
   static constexpr int before_architecture = Policy.before;
   static constexpr int warps = lanes / 32;
   static constexpr int most_tasks = 32;
-  static_assert(warps <= 32, "tessera: a tile's blocks are placed by one warp");
+  static_assert(warps <= 32, "tessera: a tile's blocks are positioned by one warp");
 
   using mantissa = keep_mantissa<scalar_traits<T>::mantissa_bits>;
   using steps = weight_block_steps<T, mantissa>;
@@ -159,7 +159,7 @@ struct encode_weights_on_warps {
     }
     group.sync();
     if (block < blocks) {
-      place_block(t, block, scratch.position + before, coded, scratch.warp[warp]);
+      store_block(t, block, scratch.position + before, coded, scratch.warp[warp]);
     }
   }
 
@@ -387,7 +387,7 @@ struct encode_weights_on_warps {
     }
   }
 
-  __device__ __forceinline__ void place_block(encode_task<T> const& t, std::int64_t block, std::int64_t position,
+  __device__ __forceinline__ void store_block(encode_task<T> const& t, std::int64_t block, std::int64_t position,
                                               coded_block const& coded, warp_scratch const& scratch) const {
     int const lane = cuda_warp{}.lane;
     int const words = coded.raw ? weight_block_index::raw : coded.words;
@@ -402,7 +402,7 @@ struct encode_weights_on_warps {
     }
     std::uint8_t* const payload = t.stream + begin;
     if (coded.raw) {
-      place_raw(t, block, coded, payload);
+      store_raw(t, block, coded, payload);
       return;
     }
     auto* const out = reinterpret_cast<std::uint32_t*>(payload);
@@ -428,7 +428,7 @@ struct encode_weights_on_warps {
     }
   }
 
-  __device__ __noinline__ static void place_raw(encode_task<T> const& t, std::int64_t block, coded_block const& coded,
+  __device__ __noinline__ static void store_raw(encode_task<T> const& t, std::int64_t block, coded_block const& coded,
                                                 std::uint8_t* payload) {
     weight_block<T> source;
     source.weights = t.weights + (block << t.log2_block);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The programs that encode weights to a stream (entropy/weight_stream.hpp), in the order in which they run:
-/// normalize_weights (if there are normalizers), count_exponents, write_codebook, encode_weights, place_blocks,
+/// normalize_weights (if there are normalizers), count_exponents, write_codebook, encode_weights, locate_payloads,
 /// move_payloads, checksum_blocks (if there are checksums).
 ///
 /// Blocks are coded in parallel into slots of the workspace, because the position of a block's payload is known only
@@ -30,7 +30,7 @@ struct weight_encoding {
   T const* weights = nullptr;       ///< spec.count weights
   std::uint8_t* stream = nullptr;   ///< where the stream goes, at a multiple of 16 bytes
   std::uint64_t* counts = nullptr;  ///< workspace: 256 counts, zero at first
-  /// Workspace of executors that place tiles as they are coded, zero at first.
+  /// Workspace of executors that store tiles at their positions as they are coded, zero at first.
   std::uint64_t* tile_sums = nullptr;
   typename Coder::encode_table* table = nullptr;  ///< workspace: the codebook's table for pushing
   std::uint8_t* slots = nullptr;                  ///< workspace of all other executors: slot_bytes() for each block
@@ -39,7 +39,7 @@ struct weight_encoding {
   std::uint64_t seed = 0;                         ///< for stochastic rounding
   status_word* status = nullptr;
 
-  /// The bytes of a slot, in which a coded block is until it is placed.
+  /// The bytes of a slot, in which a coded block is until it is moved.
   TESSERA_FN constexpr std::int64_t slot_bytes() const { return spec.raw_payload_bytes(spec.block_weights()); }
 
   /// A block of the tensor.
@@ -312,7 +312,7 @@ struct encode_weights {
 
 /// Finds the positions of payloads, the stream's size and the header's checksum. Reports capacity_exceeded. One group.
 template <class T, class Coder = pair_coder>
-struct place_blocks {
+struct locate_payloads {
   static constexpr int lanes = 32;
   struct scratch_type {};
   weight_encoding<T, Coder> encoding;

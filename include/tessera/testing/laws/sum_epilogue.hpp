@@ -21,13 +21,13 @@ namespace testing {
 
 namespace detail {
 
-/// Gives the sums to the epilogue of a copy of `memory` in the order of `places`, and gives the memory afterwards.
+/// Gives the sums to the epilogue of a copy of `memory` in the order of `indices`, and gives the memory afterwards.
 template <class T, class Make>
 std::vector<T> after_sums(std::vector<T> memory, Make const& make, std::vector<float> const& sums, std::int64_t columns,
-                          std::vector<std::int64_t> const& places) {
+                          std::vector<std::int64_t> const& indices) {
   auto const epilogue = make(array_view<T>(memory));
-  for (std::int64_t place : places) {
-    epilogue(place / columns, place % columns, sums[static_cast<std::size_t>(place)]);
+  for (std::int64_t index : indices) {
+    epilogue(index / columns, index % columns, sums[static_cast<std::size_t>(index)]);
   }
   return memory;
 }
@@ -50,23 +50,23 @@ template <class T, class Make>
 requires SumEpilogue<std::invoke_result_t<Make const&, array_view<T>>> law_report check_epilogue_laws(
     std::vector<T> const& memory, Make const& make, std::vector<float> const& sums, std::int64_t columns) {
   law_report report;
-  std::vector<std::int64_t> places(sums.size());
-  std::iota(places.begin(), places.end(), std::int64_t{0});
-  auto const expected = detail::after_sums(memory, make, sums, columns, places);
+  std::vector<std::int64_t> indices(sums.size());
+  std::iota(indices.begin(), indices.end(), std::int64_t{0});
+  auto const expected = detail::after_sums(memory, make, sums, columns, indices);
   detail::shuffler random(7);
   for (int order = 1; order <= 4; ++order) {
-    random.shuffle(places);
-    auto const found = detail::after_sums(memory, make, sums, columns, places);
+    random.shuffle(indices);
+    auto const found = detail::after_sums(memory, make, sums, columns, indices);
     for (std::size_t i = 0; i < memory.size(); ++i) {
       report.expect(std::memcmp(&found[i], &expected[i], sizeof(T)) == 0, "sums come in any order",
                     "element " + std::to_string(i) + " of the memory");
     }
   }
   std::vector<bool> written(memory.size(), false);
-  for (std::int64_t place : places) {
-    auto const changed = detail::changes(memory, detail::after_sums(memory, make, sums, columns, {place}));
+  for (std::int64_t index : indices) {
+    auto const changed = detail::changes(memory, detail::after_sums(memory, make, sums, columns, {index}));
     for (std::size_t i = 0; i < memory.size(); ++i) {
-      report.expect(!changed[i] || !written[i], "no two sums write one place",
+      report.expect(!changed[i] || !written[i], "no two sums write one address",
                     "element " + std::to_string(i) + " of the memory");
       written[i] = written[i] || changed[i];
     }

@@ -35,7 +35,7 @@ law_report check_map_laws(M const& map, std::vector<float> const& sums, std::int
   for (std::int64_t i = size; i-- > 0;) {
     std::string const name = "row " + std::to_string(i / columns) + ", column " + std::to_string(i % columns);
     result_type const first = found[static_cast<std::size_t>(i)];
-    report.expect(is_same(at(map, i), first), "the result depends on the sum and its place alone", name);
+    report.expect(is_same(at(map, i), first), "the result depends on the sum and its coordinate alone", name);
     report.expect(is_same(at(copy, i), first), "a copy of the bytes is the same map", name);
   }
   return report;

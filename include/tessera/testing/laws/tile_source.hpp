@@ -54,7 +54,8 @@ void check_tile(law_report& report, S const& source, G const& group, std::int64_
 
 }  // namespace detail
 
-/// Checks `source` with `group` on tiles of several shapes at many places, over its edges too. It is for small sources.
+/// Checks `source` with `group` on tiles of several shapes at many coordinates, over its edges too. It is for small
+/// sources.
 template <TileSource S, class G>
 law_report check_laws(S const& source, G const& group) {
   law_report report;

@@ -61,7 +61,7 @@ __device__ __forceinline__ std::uint32_t widen_half_pairs(std::uint32_t word, in
 }
 
 /// Multiplies fragments once. Fragments of 8-bit floats are multiplied as two of fp16, fragments of pairs as two of
-/// bytes. In those, lanes hold other places of the depth than the instruction's, the same ones of a and of b.
+/// bytes. In those, lanes hold other indices of the depth than the instruction's, the same ones of a and of b.
 template <class T, class Sum>
 __device__ __forceinline__ void multiply_fragments(Sum (&sums)[4], std::uint32_t const (&a)[4],
                                                    std::uint32_t const (&b)[2]) {
@@ -129,12 +129,12 @@ struct gemm_fragments {
   };
 
   /// The coordinate at which a lane's part begins.
-  struct place {
+  struct lane_coordinate {
     int lane;
     int row;
     int column;
   };
-  __device__ __forceinline__ static place of(G const& group) {
+  __device__ __forceinline__ static lane_coordinate of(G const& group) {
     int const warp = group.lane / lanes_in_a_warp;
     return {group.lane % lanes_in_a_warp, warp / grid::columns * row_tiles * 16,
             warp % grid::columns * column_tiles * 8};
@@ -162,7 +162,7 @@ struct gemm_fragments {
 
   __device__ __forceinline__ static void load_a(G const& group, a_tile& a, operand_type const* from,
                                                 std::int64_t stride) {
-    place const at = of(group);
+    lane_coordinate const at = of(group);
     bool const by_matrix = suits_load_matrix(from, stride);
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
@@ -184,7 +184,7 @@ struct gemm_fragments {
 
   __device__ __forceinline__ static void load_b_transposed(G const& group, b_tile& b, operand_type const* from,
                                                            std::int64_t stride) {
-    place const at = of(group);
+    lane_coordinate const at = of(group);
     bool const by_matrix = suits_load_matrix(from, stride);
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
@@ -206,7 +206,7 @@ struct gemm_fragments {
 
   __device__ __forceinline__ static void load_b(G const& group, b_tile& b, operand_type const* from,
                                                 std::int64_t stride) {
-    place const at = of(group);
+    lane_coordinate const at = of(group);
     bool const by_matrix = sizeof(operand_type) == 2 && suits_load_matrix(from, stride);
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
@@ -247,7 +247,7 @@ struct gemm_fragments {
   /// Visits sums. Sums: one tile, or several whose sums are visited together.
   template <class Visit, class... Sums>
   __device__ __forceinline__ static void each(G const& group, Visit const& visit, Sums&... sums) {
-    place const at = of(group);
+    lane_coordinate const at = of(group);
 #pragma unroll
     for (int row = 0; row < row_tiles; ++row) {
 #pragma unroll
@@ -408,7 +408,7 @@ struct gemm_tile<T, Shape, G> {
   __device__ __forceinline__ static void each(G const& group, sum_tile& sums, Visit const& visit) {
     registers::each(group, visit, sums);
   }
-  /// Calls visit(row, column, sum, other) for each pair of sums at the same place that this thread holds.
+  /// Calls visit(row, column, sum, other) for each pair of sums at the same coordinate that this thread holds.
   template <class Visit>
   __device__ __forceinline__ static void each_pair(G const& group, sum_tile& sums, sum_tile& others,
                                                    Visit const& visit) {

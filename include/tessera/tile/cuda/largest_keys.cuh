@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `largest_keys`: top_k (tile/top_k.hpp) for a list of keys in shared memory and a whole block. It finds the same
-/// places, ties included.
+/// indices, ties included.
 ///
-///     key_places<1024> const own(group.lane, count);
+///     key_indices<1024> const own(group.lane, count);
 ///     std::uint32_t largest = 0;
 ///     for (int i = own.first; i < own.end; i += 32) { scratch.keys[i] = key_of(i); largest = max(largest, ...); }
 ///     auto const taken = largest_keys(group, scratch.keys, count, 256, largest, scratch.found, write);
@@ -24,15 +24,15 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The places of a list that a lane has: first, first + 32, ... below `end`. A warp's places come before the next
-/// warp's.
+/// The indices of a list's keys that a lane has: first, first + 32, ... below `end`. A warp's indices come before those
+/// of the next warp.
 template <int Lanes>
-struct key_places {
-  std::int32_t first;  ///< the first place of the lane
-  std::int32_t end;    ///< the place after the warp's last
+struct key_indices {
+  std::int32_t first;  ///< the first index of the lane
+  std::int32_t end;    ///< the index after the warp's last
 
-  /// The places of a lane, in a list of `count` keys.
-  __device__ __forceinline__ key_places(int lane, std::int32_t count) {
+  /// The indices of a lane, in a list of `count` keys.
+  __device__ __forceinline__ key_indices(int lane, std::int32_t count) {
     std::int32_t const of_warp = (count + Lanes - 1) / Lanes * 32;
     std::int32_t const begin = lane / 32 * of_warp;
     first = begin + lane % 32;
@@ -114,11 +114,11 @@ __device__ __forceinline__ uint2 find_range(cuda_block<Lanes> const& group, std:
 
 /// Counts the lane's keys into bins.
 template <int Lanes>
-__device__ __forceinline__ void count_keys(key_places<Lanes> const& own, std::uint32_t const* keys,
+__device__ __forceinline__ void count_keys(key_indices<Lanes> const& own, std::uint32_t const* keys,
                                            key_bins const& bins, largest_keys_scratch<Lanes>& scratch) {
 #pragma unroll 4
-  for (std::int32_t place = own.first; place < own.end; place += 32) {
-    std::uint32_t const beyond = keys[place] - bins.low;
+  for (std::int32_t index = own.first; index < own.end; index += 32) {
+    std::uint32_t const beyond = keys[index] - bins.low;
     if (beyond <= bins.span) {
       atomicAdd(&scratch.counts[beyond >> bins.shift], 1U);
     }
@@ -166,7 +166,7 @@ struct lane_keys {
 
 /// Finds which of the lane's keys are in the last bin or above it; lists those in it if lanes are to compare them.
 template <int Lanes>
-__device__ __forceinline__ lane_keys find_candidates(key_places<Lanes> const& own, std::uint32_t const* keys,
+__device__ __forceinline__ lane_keys find_candidates(key_indices<Lanes> const& own, std::uint32_t const* keys,
                                                      key_bins const& bin, bool is_listed,
                                                      largest_keys_scratch<Lanes>& scratch) {
   lane_keys mine{};
@@ -176,8 +176,8 @@ __device__ __forceinline__ lane_keys find_candidates(key_places<Lanes> const& ow
     std::int32_t const end = min(own.end, first + 1024);
     std::uint32_t bit = 1;
 #pragma unroll 4
-    for (std::int32_t place = first; place < end; place += 32) {
-      std::uint32_t const key = keys[place];
+    for (std::int32_t index = first; index < end; index += 32) {
+      std::uint32_t const key = keys[index];
       if (key >= bin.low) {
         mine.bits[word] |= bit;
         if (is_listed && key - bin.low <= bin.span) {
@@ -274,10 +274,9 @@ __device__ __forceinline__ void write_largest(cuda_block<Lanes> const& group, st
 
 }  // namespace detail
 
-/// Calls write(rank, i) for the `take` places with the largest of fewer than 2^16 keys, up to 64 for each lane, or for
-/// all places with a key if these are fewer, in the order of places; of equal keys the first are taken. Gives how many
-/// places were taken. A key of 0 is never taken. A lane wrote the keys of its key_places; `own` is the largest of them,
-/// 0 if it has none.
+/// Calls write(rank, i) for the indices i of the `take` largest of fewer than 2^16 keys, up to 64 for each lane, or of
+/// all keys if these are fewer, in ascending order; of equal keys the first are taken. Gives how many were taken. A key
+/// of 0 is never taken. A lane wrote the keys of its key_indices; `own` is the largest of them, 0 if it has none.
 template <int Lanes, class Write>
 __device__ __forceinline__ std::int32_t largest_keys(cuda_block<Lanes> const& group, std::uint32_t const* keys,
                                                      std::int32_t count, std::int32_t take, std::uint32_t own,
@@ -295,9 +294,9 @@ __device__ __forceinline__ std::int32_t largest_keys(cuda_block<Lanes> const& gr
   auto left = static_cast<std::uint32_t>(take);
   std::uint32_t taken = 0;
   typename scratch_type::last_bin last;
-  key_places<Lanes> const places(group.lane, count);
+  key_indices<Lanes> const indices(group.lane, count);
   while (true) {
-    detail::count_keys(places, keys, bins, scratch);
+    detail::count_keys(indices, keys, bins, scratch);
     group.sync();
     detail::find_last_bin(group, left, scratch);
     last = scratch.last;
@@ -313,14 +312,14 @@ __device__ __forceinline__ std::int32_t largest_keys(cuda_block<Lanes> const& gr
   }
   bool const is_divided = left < last.within;
   bool const is_listed = is_divided && bins.shift > 0;
-  detail::lane_keys const mine = detail::find_candidates(places, keys, bins, is_listed, scratch);
+  detail::lane_keys const mine = detail::find_candidates(indices, keys, bins, is_listed, scratch);
   typename scratch_type::least_key least{bins.low - (is_divided ? 0U : 1U), is_divided ? left : 0U};
   if (is_listed) {
     detail::compare_contenders(group, left, scratch);
     least = scratch.least;
   }
-  detail::write_largest(group, keys + places.first, mine, least, scratch,
-                        [&](std::uint32_t rank, std::int32_t i) { write(rank, places.first + i); });
+  detail::write_largest(group, keys + indices.first, mine, least, scratch,
+                        [&](std::uint32_t rank, std::int32_t i) { write(rank, indices.first + i); });
   return static_cast<std::int32_t>(taken);
 }
 

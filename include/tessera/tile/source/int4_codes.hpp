@@ -11,7 +11,7 @@
 ///     int4_codes::fetched<Group, Tile> next;                  // in registers
 ///     weights.fetch(group, next, first_row, first_column);
 ///     ...
-///     weights.place(group, next, tile);                       // then sync the group
+///     weights.store(group, next, tile);                       // then sync the group
 ///
 /// Where rows lie at multiples of 16 bytes, 32 codes move at a time.
 #pragma once
@@ -92,7 +92,7 @@ struct int4_codes {
 
   /// Waits for the fetched codes and writes them to a tile of the type that they were fetched for.
   template <class G, class Tile>
-  TESSERA_FN void place(G const& group, fetched<G, Tile> const& from, Tile& tile) const {
+  TESSERA_FN void store(G const& group, fetched<G, Tile> const& from, Tile& tile) const {
     using shape = fetched<G, Tile>;
     for (int lane : group) {
       for (int i = 0; i * G::size < shape::count; ++i) {
@@ -113,7 +113,7 @@ struct int4_codes {
     if constexpr (requires { tile.chunk(0, 0); } && Tile::columns % code_chunk::size == 0) {
       fetched<G, Tile> codes;
       fetch(group, codes, first_row, first_column);
-      place(group, codes, tile);
+      store(group, codes, tile);
     } else {
       for (int lane : group) {
         for (int i = lane; i < Tile::rows * Tile::columns; i += G::size) {

@@ -10,7 +10,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The policy of attention_on_warpgroups. A thread block has 64 rows of queries for each consumer warpgroup.
+/// The policy of warpgroup_attention. A thread block has 64 rows of queries for each consumer warpgroup.
 struct warpgroup_attention_policy {
   int consumers;              ///< consumer warpgroups
   int stages;                 ///< pipeline stages, each a tile of 128 keys and a tile of 128 values

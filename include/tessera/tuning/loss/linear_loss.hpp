@@ -101,10 +101,10 @@ struct loss_part_costs {
     std::int64_t const tiles = rows * divide_up(entries, std::int64_t{192});
     std::int64_t const panels = divide_up(entries, std::int64_t{256});
     std::int64_t const products = (panels + rows) * across;
-    double const pieces =
+    double const k_tiles =
         static_cast<double>(across) *
         static_cast<double>(panels * divide_up(tokens, std::int64_t{64}) + rows * divide_up(entries, std::int64_t{64}));
-    double const depth = pieces / static_cast<double>(products > 0 ? products : 1);
+    double const depth = k_tiles / static_cast<double>(products > 0 ? products : 1);
     double const made = static_cast<double>(divide_up(tiles, clusters)) *
                         static_cast<double>(divide_up(channels, std::int64_t{64}) * 192);
     double const added = static_cast<double>(divide_up(products, clusters) * 192) * depth;

@@ -19,7 +19,7 @@ using namespace tessera_test;
 
 namespace {
 
-/// Whether results are the same numbers, or NaNs at the same places.
+/// Whether results are the same numbers, or NaNs at the same indices.
 bool are_same(std::vector<double> const& a, std::vector<double> const& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); });
@@ -27,9 +27,9 @@ bool are_same(std::vector<double> const& a, std::vector<double> const& b) {
 
 /// Whether memory that began as rubbish has codes of queries.
 bool has_query_codes(device_attention_results const& made, attention_shape const& s) {
-  sage_attention2::regions const places("test", s);
-  auto const first = made.bytes.begin() + places.query_codes.offset;
-  return std::any_of(first, first + places.query_codes.count, [](std::byte x) { return x != std::byte{0xa5}; });
+  sage_attention2::regions const layout("test", s);
+  auto const first = made.bytes.begin() + layout.query_codes.offset;
+  return std::any_of(first, first + layout.query_codes.count, [](std::byte x) { return x != std::byte{0xa5}; });
 }
 
 /// Checks that results are the same to the bit whether codes of queries are made before (they are where log-sum-exps

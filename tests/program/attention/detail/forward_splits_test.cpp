@@ -33,7 +33,7 @@ handed_out hand_out(attention_splits const& splits, std::vector<std::int32_t> co
   for (std::int32_t const count : tiles) {
     found.tiles.emplace_back(static_cast<std::size_t>(count), 0);
   }
-  std::vector<int> pieces(costs.size(), 0);
+  std::vector<int> split_counts(costs.size(), 0);
   std::vector<bool> has_slots(costs.size(), false);
   for (std::int32_t turn = 0; turn < splits.turns(); ++turn) {
     found.turns.push_back(0);
@@ -44,7 +44,7 @@ handed_out hand_out(attention_splits const& splits, std::vector<std::int32_t> co
       for (std::int32_t tile = range.begin; tile < range.end; ++tile) {
         ++found.tiles[work][static_cast<std::size_t>(tile)];
       }
-      ++pieces[work];
+      ++split_counts[work];
       if (split.slot >= 0) {
         has_slots[work] = true;
         CHECK(split.slot < 2 * splits.ranges);
@@ -56,10 +56,10 @@ handed_out hand_out(attention_splits const& splits, std::vector<std::int32_t> co
   CHECK(splits.first(splits.turns()) == -1);
   for (std::size_t work = 0; work < costs.size(); ++work) {
     auto const number = static_cast<std::int32_t>(work) - splits.whole;
-    CHECK(pieces[work] >= 1);
-    CHECK(has_slots[work] == (pieces[work] > 1));
+    CHECK(split_counts[work] >= 1);
+    CHECK(has_slots[work] == (split_counts[work] > 1));
     CHECK((number >= 0 && splits.is_cut(number)) == has_slots[work]);
-    CHECK((number < 0 || splits.last_range(number) - splits.first_range(number) + 1 == pieces[work]));
+    CHECK((number < 0 || splits.last_range(number) - splits.first_range(number) + 1 == split_counts[work]));
   }
   return found;
 }
@@ -72,19 +72,19 @@ bool is_once(handed_out const& found) {
 
 }  // namespace
 
-TEST_CASE("Each tile of each work is handed out once, whatever the works and the machine") {
+TEST_CASE("Each tile of each work item is handed out once, whatever the work items and the machine") {
   int shared = 0;
   for (int const multiprocessors : {1, 3, 16, 132, 144}) {
-    for (std::int32_t const works : {1, 2, 7, 15, 16, 17, 48, 131, 132, 133, 176, 255, 256, 300, 1368}) {
+    for (std::int32_t const work_items : {1, 2, 7, 15, 16, 17, 48, 131, 132, 133, 176, 255, 256, 300, 1368}) {
       for (std::int32_t const cost : {1, 5, 31, 256, 1000}) {
         for (bool const is_even : {false, true}) {
           std::vector<std::int32_t> costs;
-          for (std::int32_t work = 0; work < works; ++work) {
-            costs.push_back(is_even ? cost : 1 + cost * (works - work) / works);
+          for (std::int32_t work = 0; work < work_items; ++work) {
+            costs.push_back(is_even ? cost : 1 + cost * (work_items - work) / work_items);
           }
           attention_splits const splits = splits_of(costs, multiprocessors, is_even);
-          CAPTURE(multiprocessors, works, cost, is_even, splits.whole, splits.ranges, splits.length);
-          CHECK(splits.whole + splits.work_items == works);
+          CAPTURE(multiprocessors, work_items, cost, is_even, splits.whole, splits.ranges, splits.length);
+          CHECK(splits.whole + splits.work_items == work_items);
           CHECK(is_once(hand_out(splits, costs, costs)));
           shared += splits.ranges > 0 ? 1 : 0;
         }
@@ -94,7 +94,7 @@ TEST_CASE("Each tile of each work is handed out once, whatever the works and the
   CHECK(shared > 50);
 }
 
-TEST_CASE("Shares of works that have fewer tiles than was thought are all of these") {
+TEST_CASE("Splits of work items that have fewer tiles than was thought are all of these") {
   std::vector<std::int32_t> const costs(20, 64);
   attention_splits const splits = splits_of(costs, 132, true);
   REQUIRE(splits.ranges > 20);
@@ -103,7 +103,7 @@ TEST_CASE("Shares of works that have fewer tiles than was thought are all of the
   }
 }
 
-TEST_CASE("Waves of works are whole, and what is left is shared by all multiprocessors") {
+TEST_CASE("Waves of work items are whole, and what is left is shared by all multiprocessors") {
   std::vector<std::int32_t> const costs(1368, 1024);
   attention_splits const splits = splits_of(costs, 132, true, 1 << 20, attention_split_tuning{}(900));
   CHECK(splits.whole == 1320);
@@ -113,7 +113,7 @@ TEST_CASE("Waves of works are whole, and what is left is shared by all multiproc
   CHECK(*std::max_element(found.turns.begin() + splits.whole, found.turns.end()) == (48 * 1024 + 131) / 132);
 }
 
-TEST_CASE("A few works of different lengths are shared from the first one on") {
+TEST_CASE("A few work items of different lengths are shared from the first one on") {
   std::vector<std::int32_t> costs;
   for (std::int32_t block = 22; block > 0; --block) {
     costs.insert(costs.end(), 8, 6 * block);

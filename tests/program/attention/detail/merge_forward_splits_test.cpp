@@ -160,7 +160,7 @@ int check(problem const& p, int multiprocessors, std::int32_t ranges, int parts)
 
 }  // namespace
 
-TEST_CASE("Shares of works come to what the works come to, and the others are not touched") {
+TEST_CASE("Splits of work items come to what the work items come to, and the others are not touched") {
   for (int const parts : {1, 4}) {
     CHECK(check({2, 21, 30, 20}, 7, 1, parts) > 3);
     CHECK(check({3, 8, 64, 64}, 5, 1, parts) == 3);

@@ -19,7 +19,7 @@ std::uint32_t code_of(int token, int channel) {
   return static_cast<std::uint32_t>(testing::hash(3, static_cast<std::uint64_t>(token * 256 + channel)) % 16);
 }
 
-/// The words in which the codes of all elements are in their places, set one after the other.
+/// The words in which the codes of all elements are in their fields, set one after the other.
 template <int Channels>
 std::vector<std::uint32_t> expected_words(bool are_keys) {
   constexpr int strips = Channels / 16;
@@ -29,10 +29,10 @@ std::vector<std::uint32_t> expected_words(bool are_keys) {
       lane_codes codes;
       for (int field = 0; field < lane_codes::fields; ++field) {
         for (int half = 0; half < 2; ++half) {
-          code_coordinates const place{lane, field, half};
-          int const row = are_keys ? place.column() : place.row();     // row of channels
-          int const column = are_keys ? place.row() : place.column();  // column of tokens
-          codes.put(4, field, half, code_of(16 * place.tile() + column, 16 * strip + row));
+          code_coordinates const coordinate{lane, field, half};
+          int const row = are_keys ? coordinate.column() : coordinate.row();     // row of channels
+          int const column = are_keys ? coordinate.row() : coordinate.column();  // column of tokens
+          codes.put(4, field, half, code_of(16 * coordinate.tile() + column, 16 * strip + row));
         }
       }
       for (int word = 0; word < 4; ++word) {
@@ -53,7 +53,7 @@ std::uint32_t picked(std::uint32_t low, std::uint32_t high, std::uint32_t select
   return result;
 }
 
-/// Writes the words of codes of keys of a thread to their places.
+/// Writes the words of codes of keys of a thread to their slots.
 template <int Channels>
 void write_keys(std::vector<std::uint32_t>& words, page_lanes<Channels> const& at) {
   auto const code = [&](int slot, int j) { return code_of(at.key_token(slot), at.channel(j)); };
@@ -71,7 +71,7 @@ void write_keys(std::vector<std::uint32_t>& words, page_lanes<Channels> const& a
   }
 }
 
-/// Writes the words of codes of values of a thread to their places.
+/// Writes the words of codes of values of a thread to their slots.
 template <int Channels>
 void write_values(std::vector<std::uint32_t>& words, page_lanes<Channels> const& at) {
   std::uint32_t pairs[4] = {};
@@ -111,20 +111,20 @@ void check_elements() {
   std::set<int> values;
   for (int lane = 0; lane < lanes_type::lanes; ++lane) {
     lanes_type const at{lane};
-    auto const places = page_slots<Channels>::of(at);
+    auto const slots = page_slots<Channels>::of(at);
     for (int slot = 0; slot < lanes_type::slots; ++slot) {
       for (int j = 0; j < 8; ++j) {
         CHECK(keys.insert(at.key_token(slot) * 256 + at.channel(j)).second);
         CHECK(values.insert(at.value_token(slot) * 256 + at.channel(j)).second);
       }
       CHECK((at.key_token(slot) - lanes_type::first_token(at.row())) % 8 == 0);
-      CHECK(places.octet_of(slot, at.eight()) == static_cast<unsigned>(at.key_token(slot) * Channels + 8 * at.eight()));
+      CHECK(slots.octet_of(slot, at.eight()) == static_cast<unsigned>(at.key_token(slot) * Channels + 8 * at.eight()));
       for (int half = 0; half < 2; ++half) {
         int const channel = at.channel(4 * half);
-        CHECK(places.four_of(true, slot, half) == static_cast<unsigned>(at.key_token(slot) * Channels + channel));
-        CHECK(places.four_of(false, slot, half) == static_cast<unsigned>(at.value_token(slot) * Channels + channel));
+        CHECK(slots.four_of(true, slot, half) == static_cast<unsigned>(at.key_token(slot) * Channels + channel));
+        CHECK(slots.four_of(false, slot, half) == static_cast<unsigned>(at.value_token(slot) * Channels + channel));
       }
-      CHECK(places.value_word(slot / 2, slot % 2) == static_cast<unsigned>(at.value_word(slot / 2, slot % 2)));
+      CHECK(slots.value_word(slot / 2, slot % 2) == static_cast<unsigned>(at.value_word(slot / 2, slot % 2)));
       lanes_type const first{lane ^ lanes_type::distance_to(slot)};  // the thread whose slot 0 holds this token
       CHECK((first.key_token(0) == at.key_token(slot) && first.value_token(0) == at.value_token(slot)));
       CHECK((first.copy() == at.copy() && first.row() == at.row() && first.lane / 32 == lane / 32));
@@ -142,8 +142,8 @@ float sum_of_lane(std::vector<float> const& eights, int lane) {
   auto const at = [&](int which, int slot) -> float& { return slots[static_cast<std::size_t>(which * 4 + slot)]; };
   for (int which = 0; which < lanes_type::lanes; ++which) {
     for (int slot = 0; slot < 4; ++slot) {
-      lanes_type const place{which};
-      at(which, slot) = eights[static_cast<std::size_t>(place.key_token(slot) * lanes_type::eights + place.eight())];
+      lanes_type const own{which};
+      at(which, slot) = eights[static_cast<std::size_t>(own.key_token(slot) * lanes_type::eights + own.eight())];
     }
   }
   for (int distance = 1; distance < lanes_type::eights; distance *= 2) {

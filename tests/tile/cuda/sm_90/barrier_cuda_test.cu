@@ -58,9 +58,9 @@ struct watch_phases : of_sm_90 {
   }
 };
 
-/// The last warp produces numbers, the others add them up, over and over in the same place.
+/// The last warp produces numbers, the others add them up, over and over at the same address.
 struct hand_over : of_sm_90 {
-  static constexpr int pieces = 64;
+  static constexpr int steps = 64;
   struct scratch_type {
     std::int32_t value;
     shared_barrier full;
@@ -76,11 +76,11 @@ struct hand_over : of_sm_90 {
     }
     group.sync();
     std::int32_t sum = 0;
-    for (int piece = 0; piece < pieces; ++piece) {
-      unsigned const phase = static_cast<unsigned>(piece % 2);
+    for (int step = 0; step < steps; ++step) {
+      unsigned const phase = static_cast<unsigned>(step % 2);
       if (group.lane == 64) {
         scratch.empty.wait(phase ^ 1U);
-        scratch.value = (piece + 1) * (piece + 1);
+        scratch.value = (step + 1) * (step + 1);
         scratch.full.arrive();
       } else if (group.lane < 64) {
         scratch.full.wait(phase);
@@ -131,7 +131,7 @@ TEST_CASE("a phase of a barrier ends with the last arrival and none before", "[c
   CHECK(notes.download() == std::vector<std::int32_t>{1, 0, 0, 1, 0, 0, 1, 0});
 }
 
-TEST_CASE("a producer and its consumers hand a place over by two barriers", "[cuda]") {
+TEST_CASE("a producer and its consumers hand a buffer over by two barriers", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   if (tessera_test::compute_capability_major() < 9) {
     WARN("the device has no barriers for copies");

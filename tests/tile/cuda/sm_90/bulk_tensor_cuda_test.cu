@@ -16,7 +16,7 @@ using tessera_test::device_values;
 
 namespace bulk_tensor_test {  // not anonymous: for old architectures nothing refers to the programs
 
-/// Copies a box of 16 x 32 floats from one place to another, adding 1 to what lies in shared memory.
+/// Copies a box of 16 x 32 floats from one coordinate to another, adding 1 to what lies in shared memory.
 struct move_box {
   static constexpr int lanes = 64;
   static constexpr int from_architecture = 900;
@@ -28,8 +28,8 @@ struct move_box {
 
   tensor_map from;
   tensor_map to;
-  box_place source;
-  box_place target;
+  box_coordinate source;
+  box_coordinate target;
 
   __device__ void operator()(cuda_block<64> const& group, std::int64_t, scratch_type& scratch) const {
     if (group.lane == 0) {
@@ -129,8 +129,10 @@ TEST_CASE("a box is read with zeros outside of its matrix and written inside of 
   constexpr std::int64_t stride = 44;
   device_values<float> const from(numbers(rows * stride));
   tessera::cuda const exec;
-  for (box_place const source : {box_place{0, 0}, box_place{-4, -2}, box_place{20, 10}, box_place{100, 3}}) {
-    for (box_place const target : {box_place{0, 0}, box_place{4, 3}, box_place{24, 12}, box_place{0, 40}}) {
+  for (box_coordinate const source :
+       {box_coordinate{0, 0}, box_coordinate{-4, -2}, box_coordinate{20, 10}, box_coordinate{100, 3}}) {
+    for (box_coordinate const target :
+         {box_coordinate{0, 0}, box_coordinate{4, 3}, box_coordinate{24, 12}, box_coordinate{0, 40}}) {
       CAPTURE(source.column, source.row, target.column, target.row);
       device_values<float> const to(std::vector<float>(rows * stride, -5.0F));
       matrix_view<float> const a(from.data(), {rows, columns}, {stride, 1});

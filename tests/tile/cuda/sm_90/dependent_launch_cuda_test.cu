@@ -16,7 +16,7 @@ using tessera_test::device_values;
 
 namespace {
 
-/// Copies a list, turned by a place and a tile, adding one: a launch reads what other blocks of the one before wrote.
+/// Copies a list, turned by a tile and an element, plus one: a launch reads what other blocks of the one before wrote.
 struct turn_list {
   static constexpr int lanes = 128;
   static constexpr bool waits_for_stream = true;
@@ -30,8 +30,8 @@ struct turn_list {
   __device__ void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     let_next_kernel_start();
     wait_for_stream();
-    std::int64_t const place = which * lanes + group.lane;
-    to[place] = 1 + from[(place + lanes + 1) % count];
+    std::int64_t const index = which * lanes + group.lane;
+    to[index] = 1 + from[(index + lanes + 1) % count];
   }
 };
 

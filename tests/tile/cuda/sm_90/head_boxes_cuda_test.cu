@@ -36,7 +36,7 @@ struct copy_head_box {
   };
 
   tensor_map from;
-  head_place place;
+  head_coordinate coordinate;
   float* to;
 
   __device__ void operator()(cuda_block<64> const& group, std::int64_t, scratch_type& scratch) const {
@@ -47,7 +47,7 @@ struct copy_head_box {
     group.sync();
     if (group.lane == 0) {
       scratch.full.arrive_and_expect(static_cast<int>(sizeof scratch.box));
-      load_head_box(scratch.box, from, scratch.full, place);
+      load_head_box(scratch.box, from, scratch.full, coordinate);
     }
     scratch.full.wait(0);
     for (int i = group.lane; i < box_rows * box_columns; i += lanes) {
@@ -65,7 +65,7 @@ struct copy_head_box_to_both {
   using scratch_type = copy_head_box::scratch_type;
 
   tensor_map from;
-  head_place place;
+  head_coordinate coordinate;
   float* to;  ///< of each block
 
   __device__ void operator()(cuda_block<64> const& group, std::int64_t which, scratch_type& scratch) const {
@@ -76,7 +76,7 @@ struct copy_head_box_to_both {
     }
     sync_cluster();
     if (group.lane == 0 && rank_in_cluster() == 0) {
-      load_head_box_for_cluster(scratch.box, from, scratch.full, place, 3);
+      load_head_box_for_cluster(scratch.box, from, scratch.full, coordinate, 3);
     }
     scratch.full.wait(0);
     for (int i = group.lane; i < box_rows * box_columns; i += lanes) {
@@ -93,14 +93,14 @@ constexpr std::int64_t row_stride = 44;
 constexpr std::int64_t head_stride = 1000;
 
 /// Elements of a box, zeros outside of the heads.
-inline std::vector<float> box_at(std::vector<float> const& memory, head_place place) {
+inline std::vector<float> box_at(std::vector<float> const& memory, head_coordinate coordinate) {
   std::vector<float> box(box_rows * box_columns);
   for (std::size_t i = 0; i < box.size(); ++i) {
-    std::int64_t const row = place.row + static_cast<std::int64_t>(i) / box_columns;
-    std::int64_t const column = place.column + static_cast<std::int64_t>(i) % box_columns;
+    std::int64_t const row = coordinate.row + static_cast<std::int64_t>(i) / box_columns;
+    std::int64_t const column = coordinate.column + static_cast<std::int64_t>(i) % box_columns;
     bool const exists =
-        row >= 0 && row < rows && column >= 0 && column < columns && place.head >= 0 && place.head < heads;
-    auto const at = static_cast<std::size_t>(exists ? place.head * head_stride + row * row_stride + column : 0);
+        row >= 0 && row < rows && column >= 0 && column < columns && coordinate.head >= 0 && coordinate.head < heads;
+    auto const at = static_cast<std::size_t>(exists ? coordinate.head * head_stride + row * row_stride + column : 0);
     box[i] = exists ? memory[at] : 0.0F;
   }
   return box;
@@ -138,13 +138,14 @@ TEST_CASE("a box of a head's rows is read with zeros outside of the head", "[cud
   view<float, 3> const all(from.data(), {heads, rows, columns}, {head_stride, row_stride, 1});
   tensor_map const map = make_head_map("test", all, {box_rows, box_columns});
   tessera::cuda const exec;
-  for (head_place const place : {head_place{0, 0, 0}, head_place{8, 4, 1}, head_place{-4, -2, 2}, head_place{32, 10, 2},
-                                 head_place{0, 19, 1}, head_place{0, 0, 3}}) {
-    CAPTURE(place.column, place.row, place.head);
+  for (head_coordinate const coordinate :
+       {head_coordinate{0, 0, 0}, head_coordinate{8, 4, 1}, head_coordinate{-4, -2, 2}, head_coordinate{32, 10, 2},
+        head_coordinate{0, 19, 1}, head_coordinate{0, 0, 3}}) {
+    CAPTURE(coordinate.column, coordinate.row, coordinate.head);
     device_values<float> const to(box_rows * box_columns);
-    exec.run(copy_head_box{map, place, to.data()}, 1);
+    exec.run(copy_head_box{map, coordinate, to.data()}, 1);
     exec.wait();
-    CHECK(to.download() == box_at(memory, place));
+    CHECK(to.download() == box_at(memory, coordinate));
   }
 }
 
@@ -158,11 +159,11 @@ TEST_CASE("a box of a head's rows reaches both blocks of a cluster", "[cuda]") {
   device_values<float> const from(memory);
   view<float, 3> const all(from.data(), {heads, rows, columns}, {head_stride, row_stride, 1});
   tessera::cuda const exec;
-  head_place const place{4, 3, 1};
+  head_coordinate const coordinate{4, 3, 1};
   device_values<float> const to(2 * box_rows * box_columns);
-  exec.run(copy_head_box_to_both{make_head_map("test", all, {box_rows, box_columns}), place, to.data()}, 2);
+  exec.run(copy_head_box_to_both{make_head_map("test", all, {box_rows, box_columns}), coordinate, to.data()}, 2);
   exec.wait();
-  auto expected = box_at(memory, place);
+  auto expected = box_at(memory, coordinate);
   auto const once = expected;
   expected.insert(expected.end(), once.begin(), once.end());
   CHECK(to.download() == expected);

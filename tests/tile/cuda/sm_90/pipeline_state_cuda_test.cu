@@ -13,18 +13,18 @@ using tessera_test::device_values;
 
 namespace {
 
-/// Counts the lanes whose state is not that of their number of pieces.
+/// Counts the lanes whose state is not that of their number of steps.
 template <int Stages>
 __global__ void walk_stages(std::int32_t* wrong) {
-  auto const is_at = [](pipeline_state<Stages> const& place, int pieces) {
-    return place.stage == pieces % Stages && place.phase == static_cast<unsigned>(pieces / Stages % 2);
+  auto const is_at = [](pipeline_state<Stages> const& state, int steps) {
+    return state.stage == steps % Stages && state.phase == static_cast<unsigned>(steps / Stages % 2);
   };
   int const lane = static_cast<int>(threadIdx.x);
   pipeline_state<Stages> one_by_one;
-  for (int pieces = 0; pieces < 5 * Stages; ++pieces) {
+  for (int steps = 0; steps < 5 * Stages; ++steps) {
     pipeline_state<Stages> at_once = one_by_one;
     at_once.skip(lane);
-    atomicAdd(wrong, is_at(one_by_one, pieces) && is_at(at_once, pieces + lane) ? 0 : 1);
+    atomicAdd(wrong, is_at(one_by_one, steps) && is_at(at_once, steps + lane) ? 0 : 1);
     one_by_one.advance();
   }
   pipeline_state<Stages> agreed;

@@ -85,7 +85,7 @@ struct one_multiplication {
   }
 
  private:
-  /// Across the depth a box has 64 elements of the other extent to a row, and a row for each place of the depth.
+  /// Across the depth a box has 64 elements of the other extent to a row, and a row for each index of the depth.
   template <operand_order Order>
   __device__ static void fill(int lane, value_type* to, value_type const* from, int extent) {
     for (int i = lane; i < extent * depth; i += lanes) {

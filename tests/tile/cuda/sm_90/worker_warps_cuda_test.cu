@@ -18,10 +18,10 @@ namespace worker_warps_test {  // not anonymous: for old architectures nothing r
 
 constexpr int stages = 3;
 constexpr int workers = 2;
-constexpr int pieces = 50;
+constexpr int steps = 50;
 
-/// A warp loads pieces of 32 numbers; each worker adds up all of them, and the workers exchange their sums.
-struct add_pieces {
+/// A warp loads 32 numbers in each step; each worker adds up all of them, and the workers exchange their sums.
+struct add_steps {
   using block_warps = worker_warps<workers>;
   static constexpr int lanes = block_warps::lanes;
   static constexpr bool waits_for_stream = true;
@@ -34,9 +34,9 @@ struct add_pieces {
     shared_barrier empty[stages];
   };
 
-  std::int32_t const* from;  ///< blocks x pieces x 32
+  std::int32_t const* from;  ///< blocks x steps x 32
   std::int32_t* to;          ///< blocks x workers x 32: of each worker the sums that the other one made
-  int readers;               ///< lanes that release a piece; 0: one of them for all
+  int readers;               ///< lanes that release a stage; 0: one of them for all
 
   __device__ void operator()(cuda_block<lanes> const& group, std::int64_t which, scratch_type& scratch) const {
     auto const own = block_warps::of(group);
@@ -47,27 +47,27 @@ struct add_pieces {
       }
       fence_barrier_init();
     });
-    pipeline_state<stages> place;
+    pipeline_state<stages> state;
     if (own.warp == workers) {
-      for (int piece = 0; piece < pieces; ++piece) {
-        scratch.empty[place.stage].wait(place.phase ^ 1U);
-        scratch.numbers[place.stage][own.lane] = from[(which * pieces + piece) * 32 + own.lane];
-        scratch.full[place.stage].arrive();
-        place.advance();
+      for (int step = 0; step < steps; ++step) {
+        scratch.empty[state.stage].wait(state.phase ^ 1U);
+        scratch.numbers[state.stage][own.lane] = from[(which * steps + step) * 32 + own.lane];
+        scratch.full[state.stage].arrive();
+        state.advance();
       }
       return;
     }
     block_warps::wait_for_barriers();
     std::int32_t sum = 0;
-    for (int piece = 0; piece < pieces; ++piece) {
-      scratch.full[place.stage].wait(place.phase);
-      sum += scratch.numbers[place.stage][31 - own.lane] * (own.warp + 1);
+    for (int step = 0; step < steps; ++step) {
+      scratch.full[state.stage].wait(state.phase);
+      sum += scratch.numbers[state.stage][31 - own.lane] * (own.warp + 1);
       if (readers > 0) {
-        block_warps::release(scratch.empty[place.stage], own.lane, readers);
+        block_warps::release(scratch.empty[state.stage], own.lane, readers);
       } else {
-        block_warps::release(scratch.empty[place.stage], own.lane);
+        block_warps::release(scratch.empty[state.stage], own.lane);
       }
-      place.advance();
+      state.advance();
     }
     scratch.sums[own.warp][own.lane] = sum;
     block_warps::sync();
@@ -79,14 +79,14 @@ struct add_pieces {
 
 using namespace worker_warps_test;
 
-TEST_CASE("workers get the pieces that another warp loads, and meet each other", "[cuda]") {
+TEST_CASE("workers get the numbers that another warp loads, and meet each other", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   if (tessera_test::compute_capability_major() < 9) {
     WARN("the device has no barriers for copies");
     return;
   }
   constexpr std::size_t blocks = 7;
-  std::vector<std::int32_t> numbers(blocks * pieces * 32);
+  std::vector<std::int32_t> numbers(blocks * steps * 32);
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     numbers[i] = static_cast<std::int32_t>(i * 2654435761U % 1000);
   }
@@ -95,8 +95,8 @@ TEST_CASE("workers get the pieces that another warp loads, and meet each other",
     std::size_t const lane = i % 32;
     std::size_t const other = 1 - i / 32 % workers;
     std::size_t const block = i / 32 / workers;
-    for (std::size_t piece = 0; piece < pieces; ++piece) {
-      expected[i] += numbers[(block * pieces + piece) * 32 + 31 - lane] * static_cast<std::int32_t>(other + 1);
+    for (std::size_t step = 0; step < steps; ++step) {
+      expected[i] += numbers[(block * steps + step) * 32 + 31 - lane] * static_cast<std::int32_t>(other + 1);
     }
   }
   tessera::cuda const exec;
@@ -104,7 +104,7 @@ TEST_CASE("workers get the pieces that another warp loads, and meet each other",
   for (int const readers : {0, 32}) {
     CAPTURE(readers);
     device_values<std::int32_t> const to(expected.size());
-    exec.run(add_pieces{from.data(), to.data(), readers}, static_cast<std::int64_t>(blocks));
+    exec.run(add_steps{from.data(), to.data(), readers}, static_cast<std::int64_t>(blocks));
     exec.wait();
     CHECK(to.download() == expected);
   }

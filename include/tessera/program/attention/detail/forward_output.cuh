@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `attention_output`: the epilogue of attention_on_warpgroups. Once all keys are done, a warp divides its 16 rows by
+/// `attention_output`: the epilogue of warpgroup_attention. Once all keys are done, a warp divides its 16 rows by
 /// their sums of weights, those of sinks included, applies the values' scales and means, and writes results in bfloat16
 /// or float16, and log-sum-exps, where the rows of the sequence belong.
 ///

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `attention_pipeline`: extents and shared memory of attention_on_warpgroups, and its producer: the thread that hands
+/// `attention_pipeline`: extents and shared memory of warpgroup_attention, and its producer: the thread that hands
 /// out work items and loads queries, keys and values by TMA.
 ///
 /// A thread block takes one work item after the other: blocks of queries, or splits of their keys. The producer fetches
@@ -25,7 +25,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Extents of attention_on_warpgroups: threads, rows, bytes of tiles.
+/// Extents of warpgroup_attention: threads, rows, bytes of tiles.
 template <int Channels, warpgroup_attention_policy Policy>
 struct warpgroup_attention_shape {
   static constexpr int channels = Channels;  ///< channels of a head that the program multiplies

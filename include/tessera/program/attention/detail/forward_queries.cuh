@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `uncoded_queries`: queries of 16 bits whose codes attention_on_warpgroups makes itself, by the three warps of the
+/// `uncoded_queries`: queries of 16 bits whose codes warpgroup_attention makes itself, by the three warps of the
 /// producer's warpgroup that have nothing else to do, while consumers work on the block before. The codes and scales
 /// have the bits of encode_tiles (program/attention/quantize_heads.cuh).
 ///

@@ -28,17 +28,17 @@ struct attending_head {
   std::int64_t head;      ///< the key head
 };
 
-/// The token at `place` among those of the ring, which are from the first that is not archived to the new one.
+/// The token at `index` among those of the ring, which are from the first that is not archived to the new one.
 template <class T, class E>
 TESSERA_FN attended_token<T> attended_in_ring(offload_extents const& n, offloaded_memory<T, E> const& memory,
-                                              attending_head const& by, std::int32_t place) {
+                                              attending_head const& by, std::int32_t index) {
   cached_sequence const known = memory.sequences[by.sequence];
   auto const ring = static_cast<std::int32_t>(n.ring);
-  std::int32_t const age = (known.tokens - place + ring) % ring;
+  std::int32_t const age = (known.tokens - index + ring) % ring;
   if (age > known.in_ring(n.chunk)) {
     return {nullptr, nullptr};
   }
-  return {&memory.ring_keys(by.sequence, by.head, place, 0), &memory.ring_values(by.sequence, by.head, place, 0)};
+  return {&memory.ring_keys(by.sequence, by.head, index, 0), &memory.ring_values(by.sequence, by.head, index, 0)};
 }
 
 /// The token of a lane of a split. It divides only numbers of 32 bits, which takes devices a fraction of the time.
@@ -62,13 +62,13 @@ TESSERA_FN attended_token<T> attended_by(offload_extents const& n, offloaded_mem
   if (token < ring) {
     return attended_in_ring(n, memory, by, token);
   }
-  std::int32_t const place = (token - ring) / chunk;
-  std::int32_t const inside = token - ring - place * chunk;
-  if (place >= n.exact() || memory.exact_ids(by.sequence, by.head, place) < 0) {
+  std::int32_t const index = (token - ring) / chunk;
+  std::int32_t const inside = token - ring - index * chunk;
+  if (index >= n.exact() || memory.exact_ids(by.sequence, by.head, index) < 0) {
     return {nullptr, nullptr};
   }
-  return {&memory.exact_keys(by.sequence, by.head, place, inside, 0),
-          &memory.exact_values(by.sequence, by.head, place, inside, 0)};
+  return {&memory.exact_keys(by.sequence, by.head, index, inside, 0),
+          &memory.exact_values(by.sequence, by.head, index, inside, 0)};
 }
 
 }  // namespace v0

@@ -19,7 +19,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Finds the steps whose lists are without fault. A list has a fault if its count is negative or more than its places,
+/// Finds the steps whose lists are without fault. A list has a fault if its count is negative or more than its entries,
 /// a number is below -1 or that of no archived chunk, or a chunk occurs twice. Faults are reported, and the step is
 /// then of no sequence; steps with a step_fault, which append_tokens reports, pass. A group for each step.
 template <class T, class E>
@@ -33,7 +33,7 @@ struct admit_lists {
   chunk_lists lists;                   ///< the chunks that the caller gives
   array_view<std::int32_t> sequences;  ///< the sequence that each step is of from now on
   status_word* of_counts;              ///< for faults of counts; the position counts lists
-  status_word* of_chunks;              ///< for faults of chunks; the position counts places of all lists
+  status_word* of_chunks;              ///< for faults of chunks; the position counts entries of all lists
 
   TESSERA_FN constexpr std::int64_t groups() const { return step.steps(); }
 
@@ -59,12 +59,12 @@ struct admit_lists {
   template <Group G>
   TESSERA_FN std::int32_t faults_of(G const& group, std::int64_t at, std::int64_t head, std::int64_t archived) const {
     std::int64_t const list = at * extents.key_heads + head;
-    std::int64_t const places = lists.chunks.extent(2);
+    std::int64_t const entries = lists.chunks.extent(2);
     std::int64_t const count = lists.count(at, head);
-    if (count < 0 || count > places) {
+    if (count < 0 || count > entries) {
       for (int lane : group) {
         if (is_first(lane)) {
-          group.report(of_counts, status_code::out_of_range, list, {count, places + 1});
+          group.report(of_counts, status_code::out_of_range, list, {count, entries + 1});
         }
       }
       return 1;
@@ -72,22 +72,22 @@ struct admit_lists {
     per_lane<std::int32_t, G> own;
     for (int lane : group) {
       own[lane] = 0;
-      for (std::int64_t place = lane; place < count; place += lanes) {
-        std::int64_t const chunk = lists.chunks(at, head, place);
+      for (std::int64_t index = lane; index < count; index += lanes) {
+        std::int64_t const chunk = lists.chunks(at, head, index);
         if (chunk < -1 || chunk >= archived) {
-          group.report(of_chunks, status_code::out_of_range, list * places + place, {chunk, archived});
+          group.report(of_chunks, status_code::out_of_range, list * entries + index, {chunk, archived});
           ++own[lane];
-        } else if (chunk >= 0 && is_repeated(at, head, place)) {
-          group.report(of_chunks, status_code::repeated_index, list * places + place);
+        } else if (chunk >= 0 && is_repeated(at, head, index)) {
+          group.report(of_chunks, status_code::repeated_index, list * entries + index);
           ++own[lane];
         }
       }
     }
     return exclusive_sum(group, own);
   }
-  TESSERA_FN bool is_repeated(std::int64_t at, std::int64_t head, std::int64_t place) const {
-    for (std::int64_t before = 0; before < place; ++before) {
-      if (lists.chunks(at, head, before) == lists.chunks(at, head, place)) {
+  TESSERA_FN bool is_repeated(std::int64_t at, std::int64_t head, std::int64_t index) const {
+    for (std::int64_t before = 0; before < index; ++before) {
+      if (lists.chunks(at, head, before) == lists.chunks(at, head, index)) {
         return true;
       }
     }
@@ -118,8 +118,8 @@ struct take_lists {
     per_lane<std::int32_t, G> own;
     for (int lane : group) {
       own[lane] = 0;
-      for (std::int64_t place = lane; place < count; place += lanes) {
-        std::int32_t const chunk = lists.chunks(at, head, place);
+      for (std::int64_t index = lane; index < count; index += lanes) {
+        std::int32_t const chunk = lists.chunks(at, head, index);
         if (is_taken(row, head, chunk)) {
           step.selected(at, head, rank_of(row, at, head, count, chunk)) = chunk;
           ++own[lane];
@@ -139,14 +139,14 @@ struct take_lists {
 
  private:
   TESSERA_FN bool is_taken(std::int64_t row, std::int64_t head, std::int32_t chunk) const {
-    return chunk >= 0 && memory.places(row + chunk, head) != static_cast<std::int16_t>(chunk_place::exact);
+    return chunk >= 0 && memory.chunk_slots(row + chunk, head) != static_cast<std::int16_t>(chunk_slot::exact);
   }
   /// How many chunks of the list that are taken come before a chunk.
   TESSERA_FN std::int64_t rank_of(std::int64_t row, std::int64_t at, std::int64_t head, std::int64_t count,
                                   std::int32_t chunk) const {
     std::int64_t before = 0;
-    for (std::int64_t place = 0; place < count; ++place) {
-      std::int32_t const other = lists.chunks(at, head, place);
+    for (std::int64_t index = 0; index < count; ++index) {
+      std::int32_t const other = lists.chunks(at, head, index);
       before += other < chunk && is_taken(row, head, other) ? 1 : 0;
     }
     return before;

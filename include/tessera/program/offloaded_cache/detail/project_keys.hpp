@@ -235,7 +235,7 @@ struct reconstruct_missed {
 
   template <Group G>
   void operator()(G const&, std::int64_t which, scratch_type&) const {
-    brought_chunk const chunk = brought_by(extents, memory, step, which);
+    fetched_chunk const chunk = chunk_of_group(extents, memory, step, which);
     if (chunk.sequence < 0) {
       return;
     }

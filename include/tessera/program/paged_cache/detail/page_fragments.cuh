@@ -150,7 +150,7 @@ struct page_columns {
     }
   }
 
-  /// The place of uncompressed tokens in shared memory, each key next to its value.
+  /// The address of uncompressed tokens in shared memory, each key next to its value.
   template <class T>
   struct dense_tokens {
     std::uint32_t base;  ///< the first byte in shared memory

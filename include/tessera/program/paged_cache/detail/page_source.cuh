@@ -116,7 +116,7 @@ struct page_rows {
 
   /// Loads one part of a page, of both layers; one layer is loaded twice, so that no later code depends on their
   /// number. One warp.
-  __device__ __forceinline__ void bring(work_type const& work, int part, T* first, T* second, shared_barrier& full,
+  __device__ __forceinline__ void fetch(work_type const& work, int part, T* first, T* second, shared_barrier& full,
                                         int lane) const {
     int const channels = memory().format.channels;
     int const row_bytes = static_cast<int>(sizeof(T)) * channels;

@@ -54,11 +54,11 @@ struct store_coefficients {
   template <int Registers>
   __device__ __forceinline__ void operator()(float const (&sums)[Registers], head_work_item const& item,
                                              std::int32_t row, scratch_type& scratch) const {
-    box_place const place{0, item.row * projection_schedule::tile + row};
+    box_coordinate const coordinate{0, item.row * projection_schedule::tile + row};
     typename boxes_type::template deferred_type<Registers> words;
-    boxes.defer(sums, place, words);
-    boxes.template run_deferred<0>(words, place, scratch);
-    boxes.template run_deferred<1>(words, place, scratch);
+    boxes.defer(sums, coordinate, words);
+    boxes.template run_deferred<0>(words, coordinate, scratch);
+    boxes.template run_deferred<1>(words, coordinate, scratch);
   }
 };
 

@@ -82,8 +82,8 @@ struct weight_block_counter {
   static std::uint32_t value_in(std::uint64_t const* word) {
     constexpr int in_word = tables / static_cast<int>(sizeof(T));
     constexpr bool is_little_endian = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
-    constexpr int place = is_little_endian ? I % in_word : in_word - 1 - I % in_word;
-    return static_cast<std::uint32_t>(word[I / in_word] >> (place * scalar_traits<T>::bits));
+    constexpr int slot = is_little_endian ? I % in_word : in_word - 1 - I % in_word;
+    return static_cast<std::uint32_t>(word[I / in_word] >> (slot * scalar_traits<T>::bits));
   }
 };
 

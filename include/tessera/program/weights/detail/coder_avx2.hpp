@@ -23,16 +23,16 @@ namespace detail {
 struct avx2_lane_tables {
   /// Lane i of the mask gets number [i], so that numbers go to the lanes of the mask in order.
   std::uint8_t expand[256][8];
-  std::uint8_t compress[256][8];  ///< the inverse; the last of the mask's lanes goes to place 7
+  std::uint8_t compress[256][8];  ///< the inverse; the last of the mask's lanes goes to slot 7
 
   constexpr avx2_lane_tables() : expand{}, compress{} {
     for (int mask = 0; mask < 256; ++mask) {
       int below = 0;
-      int place = 8 - popcount(static_cast<std::uint32_t>(mask));
+      int slot = 8 - popcount(static_cast<std::uint32_t>(mask));
       for (int lane = 0; lane < 8; ++lane) {
         expand[mask][lane] = static_cast<std::uint8_t>(below);
         if ((mask >> lane & 1) != 0) {
-          compress[mask][place++] = static_cast<std::uint8_t>(lane);
+          compress[mask][slot++] = static_cast<std::uint8_t>(lane);
           ++below;
         }
       }
@@ -59,9 +59,9 @@ struct avx2_coder {
     __m256i const wants = _mm256_cmpgt_epi32(_mm256_set1_epi32(pair_coder::lower_bound), state);
     auto const mask = static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(wants)));
     __m256i const words = _mm256_cvtepu16_epi32(avx2_bytes::load_half(at));
-    __m256i const places = _mm256_cvtepu8_epi32(avx2_bytes::load_quarter(avx2_tables.expand[mask]));
+    __m256i const slots = _mm256_cvtepu8_epi32(avx2_bytes::load_quarter(avx2_tables.expand[mask]));
     __m256i const fed =
-        _mm256_or_si256(_mm256_slli_epi32(state, pair_coder::word_bits), _mm256_permutevar8x32_epi32(words, places));
+        _mm256_or_si256(_mm256_slli_epi32(state, pair_coder::word_bits), _mm256_permutevar8x32_epi32(words, slots));
     state = _mm256_blendv_epi8(state, fed, wants);
     at += 2 * __builtin_popcount(mask);
   }
@@ -95,8 +95,8 @@ struct avx2_coder {
   /// overwritten.
   [[gnu::target("avx2"), gnu::always_inline]] static void store_words(std::uint16_t* end, unsigned spills,
                                                                       __m256i states) {
-    __m256i const places = _mm256_cvtepu8_epi32(avx2_bytes::load_quarter(avx2_tables.compress[spills]));
-    __m256i words = _mm256_and_si256(_mm256_permutevar8x32_epi32(states, places), _mm256_set1_epi32(0xffff));
+    __m256i const slots = _mm256_cvtepu8_epi32(avx2_bytes::load_quarter(avx2_tables.compress[spills]));
+    __m256i words = _mm256_and_si256(_mm256_permutevar8x32_epi32(states, slots), _mm256_set1_epi32(0xffff));
     words = avx2_bytes::low_halves(words, words);
     avx2_bytes::store_half(end - 8, _mm256_castsi256_si128(words));
   }

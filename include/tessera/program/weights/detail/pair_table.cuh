@@ -59,8 +59,8 @@ struct pair_table {
   }
 
  private:
-  __device__ __forceinline__ static std::uint32_t frequency_of(std::uint32_t const (&words)[4], int place) {
-    return (words[place / 2] >> (16 * (place % 2))) & 0xffffu;
+  __device__ __forceinline__ static std::uint32_t frequency_of(std::uint32_t const (&words)[4], int index) {
+    return (words[index / 2] >> (16 * (index % 2))) & 0xffffu;
   }
   __device__ __forceinline__ static std::uint32_t inclusive_sum(int lane, std::uint32_t value) {
 #pragma unroll

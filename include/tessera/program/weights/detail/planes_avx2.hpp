@@ -173,14 +173,14 @@ struct avx2_row {
         constexpr int lane_bits = WeightsPerLane * plane.width;
         static_assert(lane_bits == 8 || lane_bits == 16);
         std::uint8_t* units = planes + layout.offset(Plane, coded) + row / plane.rows_per_unit() * 128;
-        int const place = row % plane.rows_per_unit();
-        __m128i const shift = _mm_cvtsi32_si128(place * lane_bits);
+        int const row_in_unit = row % plane.rows_per_unit();
+        __m128i const shift = _mm_cvtsi32_si128(row_in_unit * lane_bits);
         for (int i = 0; i < 4; ++i) {
           std::uint8_t const* const mine = buffer[Plane] + i * lane_bits;
           __m256i lanes = lane_bits == 16 ? _mm256_cvtepu16_epi32(avx2_bytes::load_half(mine))
                                           : _mm256_cvtepu8_epi32(avx2_bytes::load_quarter(mine));
           lanes = _mm256_sll_epi32(lanes, shift);
-          if (place != 0) {
+          if (row_in_unit != 0) {
             lanes = _mm256_or_si256(lanes, avx2_bytes::load(units + 32 * i));
           }
           avx2_bytes::store(units + 32 * i, lanes);

@@ -154,7 +154,7 @@ struct avx512_row {
         constexpr int lane_bits = WeightsPerLane * plane.width;
         static_assert(lane_bits == 8 || lane_bits == 16);
         std::uint8_t* units = planes + layout.offset(Plane, coded) + row / plane.rows_per_unit() * 128;
-        int const place = row % plane.rows_per_unit();
+        int const row_in_unit = row % plane.rows_per_unit();
         for (int half = 0; half < 2; ++half) {
           __m512i lanes;
           if constexpr (lane_bits == 16) {
@@ -163,8 +163,8 @@ struct avx512_row {
           } else {
             lanes = _mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<__m128i const*>(buffer[Plane] + 16 * half)));
           }
-          lanes = _mm512_sllv_epi32(lanes, _mm512_set1_epi32(place * lane_bits));
-          if (place != 0) {
+          lanes = _mm512_sllv_epi32(lanes, _mm512_set1_epi32(row_in_unit * lane_bits));
+          if (row_in_unit != 0) {
             lanes = _mm512_or_si512(lanes, _mm512_loadu_si512(units + 64 * half));
           }
           _mm512_storeu_si512(units + 64 * half, lanes);

@@ -51,7 +51,7 @@ struct shared_barrier {
   __device__ __forceinline__ void arrive_and_expect(int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
   }
-  /// Arrives at the barrier at the same place in the shared memory of thread block `rank` of the cluster. Between
+  /// Arrives at the barrier at the same address in the shared memory of thread block `rank` of the cluster. Between
   /// thread blocks it orders only what TMA and wgmma do. .release.cluster would order more, at the price of a memory
   /// barrier.
   __device__ __forceinline__ void arrive_at(unsigned rank) {

@@ -20,7 +20,7 @@ namespace tessera {
 inline namespace v0 {
 
 /// The coordinate of a box's first element; it may be negative or beyond the matrix.
-struct box_place {
+struct box_coordinate {
   std::int32_t column;  ///< column of the matrix
   std::int32_t row;     ///< row of the matrix
 };
@@ -39,22 +39,23 @@ __device__ __forceinline__ void prefetch_tensor_map(tensor_map const& map) {
 }
 
 /// Copies a box from global to shared memory. `done` counts the box's bytes, also those outside of the matrix.
-__device__ __forceinline__ void load_box(void* shared, tensor_map const& map, shared_barrier& done, box_place place) {
+__device__ __forceinline__ void load_box(void* shared, tensor_map const& map, shared_barrier& done,
+                                         box_coordinate coordinate) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(
           detail::plain_shared_address(shared)),
-      "l"(&map), "r"(detail::plain_shared_address(&done)), "r"(place.column), "r"(place.row)
+      "l"(&map), "r"(detail::plain_shared_address(&done)), "r"(coordinate.column), "r"(coordinate.row)
       : "memory");
 }
 
-/// Copies a box to the same place in all thread blocks of the cluster whose bits are set in `ranks`; each block's own
+/// Copies a box to the same address in all thread blocks of the cluster whose bits are set in `ranks`; each block's own
 /// `done` counts its bytes.
 __device__ __forceinline__ void load_box_for_cluster(void* shared, tensor_map const& map, shared_barrier& done,
-                                                     box_place place, std::uint16_t ranks) {
+                                                     box_coordinate coordinate, std::uint16_t ranks) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
       "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(detail::plain_shared_address(shared)),
-      "l"(&map), "r"(detail::plain_shared_address(&done)), "r"(place.column), "r"(place.row), "h"(ranks)
+      "l"(&map), "r"(detail::plain_shared_address(&done)), "r"(coordinate.column), "r"(coordinate.row), "h"(ranks)
       : "memory");
 }
 
@@ -95,21 +96,21 @@ __device__ __forceinline__ void load_bytes(void* shared, void const* global, int
       : "memory");
 }
 
-/// Copies a box from shared to global memory. The threads that wrote it have called fence_async_proxy() before. `place`
-/// is not negative. Where rows of the matrix do not have whole 16 bytes, the rest of the last 16 is written too (seen
-/// on sm_90).
-__device__ __forceinline__ void store_box(tensor_map const& map, void const* shared, box_place place) {
+/// Copies a box from shared to global memory. The threads that wrote it have called fence_async_proxy() before. The
+/// coordinate is not negative. Where rows of the matrix do not have whole 16 bytes, the rest of the last 16 is written
+/// too (seen on sm_90).
+__device__ __forceinline__ void store_box(tensor_map const& map, void const* shared, box_coordinate coordinate) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(&map),
-               "r"(detail::plain_shared_address(shared)), "r"(place.column), "r"(place.row)
+               "r"(detail::plain_shared_address(shared)), "r"(coordinate.column), "r"(coordinate.row)
                : "memory");
 }
 
 /// Does what store_box() above does; `policy` says how long L2 keeps the box.
-__device__ __forceinline__ void store_box(tensor_map const& map, void const* shared, box_place place,
+__device__ __forceinline__ void store_box(tensor_map const& map, void const* shared, box_coordinate coordinate,
                                           cache_policy policy) {
   asm volatile(
       "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group.L2::cache_hint [%0, {%2, %3}], [%1], %4;" ::"l"(&map),
-      "r"(detail::plain_shared_address(shared)), "r"(place.column), "r"(place.row), "l"(policy.bits)
+      "r"(detail::plain_shared_address(shared)), "r"(coordinate.column), "r"(coordinate.row), "l"(policy.bits)
       : "memory");
 }
 

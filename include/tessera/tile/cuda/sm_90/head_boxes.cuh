@@ -5,7 +5,7 @@
 ///
 ///     if (can_map_heads(keys)) {
 ///       tensor_map const map = make_head_map("factorize", keys, box_shape{64, 64});
-///       ... load_head_box(shared, map, full, head_place{.column = 0, .row = 128, .head = 3});
+///       ... load_head_box(shared, map, full, head_coordinate{.column = 0, .row = 128, .head = 3});
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/tensor_map.cuh>
-#include <tessera/tile/head_place.hpp>
+#include <tessera/tile/head_coordinate.hpp>
 #include <tessera/view/view.hpp>
 
 namespace tessera {
@@ -76,23 +76,24 @@ template <class T>
 
 /// Copies a box from global to shared memory. `done` counts the box's bytes, also those outside of the heads.
 __device__ __forceinline__ void load_head_box(void* shared, tensor_map const& map, shared_barrier& done,
-                                              head_place place) {
+                                              head_coordinate coordinate) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
       "[%2];" ::"r"(detail::plain_shared_address(shared)),
-      "l"(&map), "r"(detail::plain_shared_address(&done)), "r"(place.column), "r"(place.row), "r"(place.head)
+      "l"(&map), "r"(detail::plain_shared_address(&done)), "r"(coordinate.column), "r"(coordinate.row),
+      "r"(coordinate.head)
       : "memory");
 }
 
-/// Copies a box to the same place in all thread blocks of the cluster whose bits are set in `ranks`; each block's own
+/// Copies a box to the same address in all thread blocks of the cluster whose bits are set in `ranks`; each block's own
 /// `done` counts its bytes.
 __device__ __forceinline__ void load_head_box_for_cluster(void* shared, tensor_map const& map, shared_barrier& done,
-                                                          head_place place, std::uint16_t ranks) {
+                                                          head_coordinate coordinate, std::uint16_t ranks) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
       "[%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(detail::plain_shared_address(shared)),
-      "l"(&map), "r"(detail::plain_shared_address(&done)), "r"(place.column), "r"(place.row), "r"(place.head),
-      "h"(ranks)
+      "l"(&map), "r"(detail::plain_shared_address(&done)), "r"(coordinate.column), "r"(coordinate.row),
+      "r"(coordinate.head), "h"(ranks)
       : "memory");
 }
 

@@ -2,9 +2,9 @@
 /// `pipeline_state`: the state of a pipeline in shared memory: the stage at which a producer or a consumer is, and the
 /// parity of that stage's barriers (barrier.cuh). Producers and consumers each have one and count in the same way.
 ///
-///     pipeline_state<4> place;
-///     full[place.stage].wait(place.phase);          // a consumer; a producer waits for empty[] and the other parity
-///     place.advance();
+///     pipeline_state<4> state;
+///     full[state.stage].wait(state.phase);          // a consumer; a producer waits for empty[] and the other parity
+///     state.advance();
 #pragma once
 
 #include <cstdint>

@@ -153,7 +153,7 @@ struct warpgroup_mma {
   using name = detail::warpgroup_mma_name<T, A, B>;
 };
 
-/// Keeps the compiler from moving reads and writes of these registers across this place: it does not know that wgmma
+/// Keeps the compiler from moving reads and writes of these registers across this line: it does not know that wgmma
 /// goes on using them.
 template <class Word, int Count>
 __device__ __forceinline__ void pin_registers(Word (&words)[Count]) {
