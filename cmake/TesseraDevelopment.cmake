@@ -79,14 +79,24 @@ macro(tessera_compile_device_code_quickly)
   endif()
 endmacro()
 
-# In the calling directory, code for one architecture is enough where no GPU runs it: it shows that programs compile.
-# The tests are compiled for all of them.
-macro(tessera_compile_for_one_architecture)
+# Sets VARIABLE to the architectures for programs that need not show that every architecture compiles: the last one
+# where no GPU runs them and device code may be slow, else all.
+macro(tessera_architectures_of_programs variable)
+  set(${variable} "${CMAKE_CUDA_ARCHITECTURES}")
   if(TESSERA_HAVE_CUDA AND TESSERA_QUICK_DEVICE_CODE)
     tessera_find_gpus(tessera_capabilities)
     if(NOT tessera_capabilities)
-      list(GET CMAKE_CUDA_ARCHITECTURES -1 CMAKE_CUDA_ARCHITECTURES)
+      list(GET CMAKE_CUDA_ARCHITECTURES -1 ${variable})
     endif()
+  endif()
+endmacro()
+
+# In the calling directory, compiles for these architectures, and where that is one, to PTX alone: ptxas takes a third of
+# the time, and sees the same programs in the tests.
+macro(tessera_compile_for_one_architecture)
+  tessera_architectures_of_programs(tessera_architectures)
+  if(NOT tessera_architectures STREQUAL "${CMAKE_CUDA_ARCHITECTURES}")
+    string(REGEX REPLACE "^([0-9]+[af]?).*" "\\1-virtual" CMAKE_CUDA_ARCHITECTURES "${tessera_architectures}")
   endif()
 endmacro()
 
@@ -101,8 +111,7 @@ macro(tessera_strict_warnings)
   endif()
 endmacro()
 
-# One object library that compiles each header alone, included twice.  Both of nvcc's passes are needed: its front end
-# for the host has refused what the one for the device took.
+# One object library that compiles each header alone, included twice.
 function(tessera_check_headers target language)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "LINK;HEADERS")
   set(extension cpp)

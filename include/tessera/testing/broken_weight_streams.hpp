@@ -260,8 +260,8 @@ class weight_stream_breaker {
 
 }  // namespace detail
 
-/// Changes a valid stream at one to three positions that decoders rely on. The same stream and seed give the same changes
-/// everywhere. Throws corrupt_data for a stream that is not valid to begin with.
+/// Changes a valid stream at one to three positions that decoders rely on. The same stream and seed give the same
+/// changes everywhere. Throws corrupt_data for a stream that is not valid to begin with.
 inline void break_weight_stream(std::vector<std::byte>& stream, std::uint64_t seed,
                                 checksum_repair repair = checksum_repair::usual) {
   detail::weight_stream_breaker(stream, seed).run(repair);
