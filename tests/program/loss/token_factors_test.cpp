@@ -103,3 +103,37 @@ TEST_CASE("placing factors of tokens keeps the rules for programs", "[host]") {
   CHECK(problem.wrong_factors(testing::adversary{.seed = 11}, true) == 0);
   CHECK(problem.unclean == std::vector<std::uint8_t>{0, 1});
 }
+
+TEST_CASE("factors of tokens and lists of tiles are made in one launch", "[host]") {
+  constexpr std::int64_t most = 40;
+  for (std::int64_t const tokens : {1, 128, 129, 700}) {
+    CAPTURE(tokens);
+    factored_tokens problem(tokens);
+    factored_tokens apart(tokens);
+    CHECK(apart.wrong_factors(cpu{.threads = 2}, true) == 0);
+    std::vector<tile_order::place> tiles(3 * most, {-1, -1});
+    std::vector<std::int32_t> counts(3, -1);
+    std::int64_t const blocks = divide_up(tokens, std::int64_t{128});
+    list_loss_tiles const list{{0, 512, 1100, nullptr}, {}, blocks, 256, 2, {tiles.data(), {3, most}}, counts};
+    prepare_loss_parts<bfloat16> const program{{{problem.order, problem.row_of, problem.labels, problem.count},
+                                                problem.rows,
+                                                {problem.hidden.data(), {tokens, factored_tokens::channels}},
+                                                problem.places.data(),
+                                                problem.factors,
+                                                problem.unclean},
+                                               list};
+    CHECK(program.groups() == blocks + 3);
+    testing::adversary{.seed = 3}.run(program, program.groups());
+    int wrong = 0;
+    for (std::size_t token = 0; token < problem.factors.size(); ++token) {
+      loss_token_factors const& own = problem.factors[token];
+      loss_token_factors const& other = apart.factors[token];
+      wrong += own.log_sum_exp == other.log_sum_exp && own.label == other.label && own.by_loss == other.by_loss ? 0 : 1;
+    }
+    CHECK(wrong == 0);
+    CHECK(problem.unclean == apart.unclean);
+    auto const rows = static_cast<std::int32_t>(divide_up(blocks, std::int64_t{2}));
+    CHECK(counts == std::vector<std::int32_t>{2 * rows, 2 * rows, rows});
+    CHECK(tiles[static_cast<std::size_t>(2 * rows) - 1].row == rows - 1);
+  }
+}

@@ -31,6 +31,7 @@
 #include <tessera/exec/program_name.hpp>
 #include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
+#include <tessera/program/loss/end_loss_forward.hpp>
 #include <tessera/program/loss/entry_marks.hpp>
 #include <tessera/program/loss/finish_loss.hpp>
 #include <tessera/program/loss/gradient_products.hpp>
@@ -134,7 +135,7 @@ struct linear_loss {
                       linear_loss_outputs const& out, workspace const& space, Finish const& finish = {}) {
     linear_loss_shape const shape = arguments::check_inputs(where, in, options);
     arguments::check_outputs(shape, options, out);
-    mark_regions const regions(where, shape, kept_entries(exec, shape, options), workspace_plan::record::sizes);
+    mark_regions const regions = regions_of_forward(shape, kept_entries(exec, shape, options));
     arguments::check_room(where, space, regions.forward_bytes(), shape);
     loss_token_list const tokens = regions.token_list(space);
     bool const is_reduced = options.reduction != loss_reduction::none;
@@ -172,18 +173,15 @@ struct linear_loss {
         finish,
         space[regions.sums]};
     exec.run(finish_tokens, finish_tokens.groups());
-    if (reduced.marks.are_wanted()) {
-      check_loss_marks const check_marks{reduced.marks, tokens, space[regions.row_lse], shape.vocabulary};
-      exec.run(check_marks, check_marks.groups());
-    }
     bool const is_mean = options.reduction == loss_reduction::mean;
     loss_total_outputs const totals{is_reduced ? out.loss : array_view<float>{}, out.accuracy, out.labelled_count};
-    exec.run(
-        finish_loss{space[regions.sums], tokens.count, space[regions.poison], is_mean, totals, space[regions.scale]},
-        1);
     loss_stamp const stamp =
         stamp_of(shape, options, regions.has_marks(space), kept.are_wanted() ? kept.values.extent(1) : 0);
-    exec.run(stamp_loss<value_type, Label>{stamp, samples_of(in), space[regions.stamp]}, 1);
+    end_loss_forward<value_type, Label> const end{
+        {space[regions.sums], tokens.count, space[regions.poison], is_mean, totals, space[regions.scale]},
+        {stamp, samples_of(in), space[regions.stamp]},
+        {reduced.marks.are_wanted() ? reduced.marks : loss_marks{}, tokens, space[regions.row_lse], shape.vocabulary}};
+    exec.run(end, end.groups());
   }
 
   /// The workspace that forward() and then backward() share; both must have these options. Gradient: see
@@ -212,8 +210,8 @@ struct linear_loss {
                   "tessera: gradients of a loss are float or of the type of its inputs");
     linear_loss_shape const shape = arguments::check_inputs(back, in, options);
     arguments::check_gradients(shape, options, upstream, out);
-    gradient_regions<Gradient> const regions(back, shape, options, orders_entries_for(exec, options),
-                                             kept_entries(exec, shape, options), workspace_plan::record::sizes);
+    gradient_regions<Gradient> const regions = regions_of_backward<Gradient>(
+        shape, options, orders_entries_for(exec, options), kept_entries(exec, shape, options));
     arguments::check_room(back, space, regions.plan.bytes(), shape);
     loss_token_list const tokens = regions.token_list(space);
     array_view<float> const late_scale = space[regions.late_scale];
@@ -302,6 +300,21 @@ struct linear_loss {
   using gradient_regions = detail::loss_gradient_regions<Tile, reducer_type, Filter, Gradient>;
   static constexpr char const* where = "linear_loss.forward";
   static constexpr char const* back = "linear_loss.backward";
+
+  static mark_regions regions_of_forward(linear_loss_shape const& shape, std::int64_t kept) {
+    thread_local detail::remembered_regions<mark_regions> last;
+    return last.get({shape, kept, 0, false},
+                    [&] { return mark_regions(where, shape, kept, workspace_plan::record::sizes); });
+  }
+  template <class Gradient>
+  static gradient_regions<Gradient> regions_of_backward(linear_loss_shape const& shape,
+                                                        linear_loss_options const& options, bool orders,
+                                                        std::int64_t kept) {
+    thread_local detail::remembered_regions<gradient_regions<Gradient>> last;
+    return last.get({shape, kept, options.workspace_budget, orders}, [&] {
+      return gradient_regions<Gradient>(back, shape, options, orders, kept, workspace_plan::record::sizes);
+    });
+  }
 
   static gradient_thresholds thresholds_of(linear_loss_options const& options) {
     return {options.hidden_threshold < 0 ? Filter::threshold : options.hidden_threshold,

@@ -68,26 +68,17 @@ struct loss_gradients_on_warpgroups {
     if (is_ordered) {
       order_entries();
     }
-    place_loss_factors<value_type> const place{call.tokens,
-                                               space[regions.rows],
-                                               call.hidden,
-                                               is_ordered ? space[regions.slot_of].data : nullptr,
-                                               space[regions.factors],
-                                               space[regions.unclean]};
-    exec.run(place, place.groups());
+    prepare_loss_parts<value_type> const prepare{
+        {call.tokens, space[regions.rows], call.hidden, is_ordered ? space[regions.slot_of].data : nullptr,
+         space[regions.factors], space[regions.unclean]},
+        {range_of(regions.kept), is_ordered ? alive_blocks() : matrix_view<std::uint8_t>{}, regions.token_blocks,
+         make_gradient::columns, policy.band, tile_lists(), space[regions.tile_count]}};
+    exec.run(prepare, prepare.groups());
     exec.clear(space[regions.kept_blocks()]);
     operand_maps const maps = map_operands();
     if (regions.kept > 0) {
       differentiate_kept(maps);
     }
-    list_loss_tiles const tiles{range_of(regions.kept),
-                                is_ordered ? alive_blocks() : matrix_view<std::uint8_t>{},
-                                regions.token_blocks,
-                                make_gradient::columns,
-                                policy.band,
-                                tile_lists(),
-                                space[regions.tile_count]};
-    exec.run(tiles, tiles.groups());
     for (std::int64_t first = regions.kept; first < call.shape.vocabulary; first += regions.entries) {
       run_part(regions.part(space, call.shape, first), maps);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `loss_stamp`: identifies a forward pass of a loss. It is at the start of the workspace, so that a backward pass can
-/// check that the workspace holds its own forward pass. `stamp_loss` ends the forward pass, `check_loss_stamp` begins
-/// the backward pass.
+/// check that the workspace holds its own forward pass. `stamp_loss` is in the last launch of the forward pass,
+/// `check_loss_stamp` in the first one of the backward pass.
 ///
 /// A stamp holds the extents, the reduction, and 64-bit hashes of the options, the plan and the inputs. The hash of the
 /// inputs covers 1024 elements of each list and matrix, spread evenly, or all of them where there are fewer: it detects
@@ -120,7 +120,7 @@ struct loss_input_samples {
   }
 };
 
-/// Writes the stamp. Run with one group, when all else of the forward pass is done.
+/// Writes the stamp. Run with one group, in the forward pass's last launch.
 template <class T, class Label>
 struct stamp_loss {
   static constexpr int lanes = loss_input_samples<T, Label>::lanes;

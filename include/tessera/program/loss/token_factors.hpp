@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `loss_token_factors`: what a token's gradients depend on, indexed by token, for programs that go through all tokens
 /// and not through the list of tokens with a label. `place_loss_factors` makes them from the list.
+/// `prepare_loss_parts` also lists the tiles of parts, in the same launch.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
+#include <tessera/program/loss/block_lists.hpp>
 #include <tessera/program/loss/logit_gradient.hpp>
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/tile/per_lane.hpp>
@@ -33,7 +35,8 @@ struct alignas(16) loss_token_factors {
 /// Makes the factors of all tokens. Run with a group for each block of 128 tokens.
 template <class T>
 struct place_loss_factors {
-  static constexpr int lanes = 128;
+  static constexpr int block_tokens = 128;
+  static constexpr int lanes = list_loss_tiles::lanes;
   struct scratch_type {};
 
   loss_token_list list;                      ///< which tokens have a label
@@ -44,19 +47,19 @@ struct place_loss_factors {
   /// For each block, 1: a token without a label has hidden states that are not finite.
   array_view<std::uint8_t> unclean;
 
-  TESSERA_FN constexpr std::int64_t groups() const { return divide_up(factors.size(), std::int64_t{lanes}); }
+  TESSERA_FN constexpr std::int64_t groups() const { return divide_up(factors.size(), std::int64_t{block_tokens}); }
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    std::int64_t const first = which * lanes;
+    std::int64_t const first = which * block_tokens;
+    std::int64_t const last = min(first + block_tokens, factors.size());
     per_lane<bool, G> bad;
     for (int lane : group) {
       bad[lane] = false;
-      if (first + lane < factors.size()) {
+      if (first + lane < last) {
         factors[first + lane] = of_token(list.row_of[first + lane]);
       }
     }
-    std::int64_t const last = min(first + lanes, factors.size());
     for (std::int64_t token = first; token < last; ++token) {
       if (list.row_of[token] < 0) {
         for (int lane : group) {
@@ -88,6 +91,30 @@ struct place_loss_factors {
             from.by_entropy,
             from.entropy,
             {}};
+  }
+};
+
+/// Runs `place_loss_factors`, then with further groups `list_loss_tiles`, which reads nothing of what the first writes.
+template <class T>
+struct prepare_loss_parts {
+  static constexpr int lanes = list_loss_tiles::lanes;
+  struct scratch_type {};
+
+  place_loss_factors<T> place;  ///< factors of tokens
+  list_loss_tiles list;         ///< tiles of parts
+
+  TESSERA_FN constexpr std::int64_t groups() const { return place.groups() + list.groups(); }
+
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
+    std::int64_t const placing = place.groups();
+    if (which < placing) {
+      typename place_loss_factors<T>::scratch_type none;
+      place(group, which, none);
+    } else {
+      list_loss_tiles::scratch_type none;
+      list(group, which - placing, none);
+    }
   }
 };
 

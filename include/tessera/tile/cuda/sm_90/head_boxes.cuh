@@ -54,17 +54,18 @@ template <class T>
   std::int64_t const row_bytes =
       heads.extent(1) == 1 ? (heads.extent(2) * bytes + 15) / 16 * 16 : heads.stride(1) * bytes;
   std::int64_t const head_bytes = heads.extent(0) == 1 ? row_bytes * heads.extent(1) : heads.stride(0) * bytes;
-  cuuint64_t const extents[3] = {static_cast<cuuint64_t>(heads.extent(2)), static_cast<cuuint64_t>(heads.extent(1)),
-                                 static_cast<cuuint64_t>(heads.extent(0))};
-  cuuint64_t const strides[2] = {static_cast<cuuint64_t>(row_bytes), static_cast<cuuint64_t>(head_bytes)};
-  cuuint32_t const sizes[3] = {static_cast<cuuint32_t>(box.columns), static_cast<cuuint32_t>(box.rows), 1};
-  cuuint32_t const steps[3] = {1, 1, 1};
   using element = std::remove_const_t<T>;
-  tensor_map made{};
-  CUresult const result = detail::find_encode_tiled(function)(
-      &made.map, detail::tensor_map_type<element>(), 3, const_cast<element*>(heads.data), extents, strides, sizes,
-      steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, tensor_map_l2,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  detail::tensor_map_request const request{
+      const_cast<element*>(heads.data),
+      {static_cast<cuuint64_t>(heads.extent(2)), static_cast<cuuint64_t>(heads.extent(1)),
+       static_cast<cuuint64_t>(heads.extent(0))},
+      {static_cast<cuuint64_t>(row_bytes), static_cast<cuuint64_t>(head_bytes)},
+      {static_cast<cuuint32_t>(box.columns), static_cast<cuuint32_t>(box.rows)},
+      3,
+      detail::tensor_map_type<element>(),
+      CU_TENSOR_MAP_SWIZZLE_128B};
+  tensor_map made;
+  CUresult const result = detail::find_tensor_map(function, request, made);
   if (result != CUDA_SUCCESS) {
     throw device_error(join(function, ": cuTensorMapEncodeTiled refused ", heads.extent(0), " heads of ",
                             heads.extent(1), " x ", heads.extent(2), " with boxes of ", box.rows, " x ", box.columns,

@@ -11,6 +11,10 @@
 /// box outside of the matrix read as zeros and are not written (but see store_box). Boxes lie swizzled by 128 bytes:
 /// the 16 bytes number c of row r are at 128 r + 16 (c ^ (r % 8)). Boxes with 64 bytes a row can be swizzled by 64
 /// bytes for wgmma instead, see box_swizzle.
+///
+/// A map depends on the matrix's address and layout, the box and the type alone, never on what the memory holds. So
+/// each thread keeps the maps that it made last, and calls that are repeated with the same memory do not ask the driver
+/// again.
 #pragma once
 
 #include <cuda.h>
@@ -90,6 +94,78 @@ inline encode_tiled encode_tiled_of_driver(char const* function) {
   return found;
 }
 
+/// All that a map depends on: a matrix, or a list of matrices of one shape, and the box.
+struct tensor_map_request {
+  void* first;            ///< the first element
+  cuuint64_t extents[3];  ///< columns, rows, matrices
+  cuuint64_t strides[2];  ///< bytes from row to row and from matrix to matrix
+  cuuint32_t box[2];      ///< columns and rows of the box
+  cuuint32_t dimensions;  ///< 3, or 2 for a single matrix
+  CUtensorMapDataType type;
+  CUtensorMapSwizzle swizzle;
+
+  /// Whether all members are equal.
+  friend bool operator==(tensor_map_request const&, tensor_map_request const&) = default;
+};
+
+/// Asks the driver for a map; `made` is written only if it makes one.
+inline CUresult encode_tensor_map(char const* function, tensor_map_request const& of, tensor_map& made) {
+  cuuint32_t const box[3] = {of.box[0], of.box[1], 1};
+  cuuint32_t const steps[3] = {1, 1, 1};
+  tensor_map encoded{};
+  CUresult const result = encode_tiled_of_driver(function)(
+      &encoded.map, of.type, of.dimensions, of.first, of.extents, of.strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      of.swizzle, tensor_map_l2, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result == CUDA_SUCCESS) {
+    made = encoded;
+  }
+  return result;
+}
+
+/// The maps that a thread made last: a few for each of the numbers that requests are hashed to. A new map replaces the
+/// oldest of its few.
+class remembered_tensor_maps {
+ public:
+  /// The map of a request, which the driver is asked for unless it is remembered. What the driver refuses is not.
+  CUresult find(char const* function, tensor_map_request const& of, tensor_map& found) {
+    few& own = all_[number_of(of)];
+    for (int i = 0; i < in_few; ++i) {
+      if (own.of[i] == of) {
+        found = own.maps[i];
+        return CUDA_SUCCESS;
+      }
+    }
+    CUresult const result = encode_tensor_map(function, of, found);
+    if (result == CUDA_SUCCESS) {
+      own.of[own.oldest] = of;
+      own.maps[own.oldest] = found;
+      own.oldest = (own.oldest + 1) % in_few;
+    }
+    return result;
+  }
+
+ private:
+  static constexpr int in_few = 4;
+  static constexpr int bits = 4;
+  struct few {
+    tensor_map maps[in_few];
+    tensor_map_request of[in_few];  // zeros at first, which no request equals, since its box has rows
+    int oldest;
+  };
+  static std::uint64_t number_of(tensor_map_request const& of) {
+    std::uint64_t const place = reinterpret_cast<std::uintptr_t>(of.first) / 16 + of.extents[0] + of.extents[1];
+    return (place + of.box[0] * 5 + of.box[1] * 3) * 0x9E3779B97F4A7C15ULL >> (64 - bits);
+  }
+
+  few all_[1 << bits] = {};
+};
+
+/// As encode_tensor_map(), by the maps that this thread remembers.
+inline CUresult find_tensor_map(char const* function, tensor_map_request const& of, tensor_map& found) {
+  thread_local remembered_tensor_maps maps;
+  return maps.find(function, of, found);
+}
+
 }  // namespace detail
 
 /// Whether TMA can address a matrix: rows next to each other in memory begin at multiples of 16 bytes, elements of a
@@ -119,16 +195,17 @@ template <class T>
                      ": a row of a box has ", box.columns * bytes, " bytes but takes 16, 32, ... 128");
   std::int64_t const row_bytes =
       matrix.extent(0) == 1 ? (matrix.extent(1) * bytes + 15) / 16 * 16 : matrix.stride(0) * bytes;
-  cuuint64_t const extents[2] = {static_cast<cuuint64_t>(matrix.extent(1)), static_cast<cuuint64_t>(matrix.extent(0))};
-  cuuint64_t const strides[1] = {static_cast<cuuint64_t>(row_bytes)};
-  cuuint32_t const sizes[2] = {static_cast<cuuint32_t>(box.columns), static_cast<cuuint32_t>(box.rows)};
-  cuuint32_t const steps[2] = {1, 1};
   using element = std::remove_const_t<T>;
-  tensor_map made{};
-  CUresult const result = detail::encode_tiled_of_driver(function)(
-      &made.map, detail::tensor_map_type<element>(), 2, const_cast<element*>(matrix.data), extents, strides, sizes,
-      steps, CU_TENSOR_MAP_INTERLEAVE_NONE, detail::tensor_map_swizzle(swizzle), tensor_map_l2,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  detail::tensor_map_request const request{
+      const_cast<element*>(matrix.data),
+      {static_cast<cuuint64_t>(matrix.extent(1)), static_cast<cuuint64_t>(matrix.extent(0)), 1},
+      {static_cast<cuuint64_t>(row_bytes), 0},
+      {static_cast<cuuint32_t>(box.columns), static_cast<cuuint32_t>(box.rows)},
+      2,
+      detail::tensor_map_type<element>(),
+      detail::tensor_map_swizzle(swizzle)};
+  tensor_map made;
+  CUresult const result = detail::find_tensor_map(function, request, made);
   if (result != CUDA_SUCCESS) {
     throw device_error(
         join(function, ": cuTensorMapEncodeTiled refused a matrix of ", matrix.extent(0), " x ", matrix.extent(1),
