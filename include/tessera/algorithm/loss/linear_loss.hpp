@@ -379,11 +379,25 @@ struct linear_loss {
     return static_cast<std::int64_t>(number);
   }
 
+  /// A hash of the loss's types.
+  static constexpr std::int64_t number_of_loss() {
+    using traits = scalar_traits<value_type>;
+    loss_stamp stamp;
+    for (std::int64_t const number : {std::int64_t{traits::bits}, std::int64_t{traits::mantissa_bits},
+                                      std::int64_t{std::is_same_v<typename layout::operand_name, value_type>},
+                                      std::int64_t{layout::rows}, std::int64_t{layout::columns}, number_of_map(),
+                                      std::int64_t{has_reducer<entropy_reducer<float>, reducer_type>},
+                                      static_cast<std::int64_t>(sizeof(typename reducer_type::state_type))}) {
+      stamp.add(loss_stamp::plan, number);
+    }
+    return static_cast<std::int64_t>(stamp.words[loss_stamp::plan]);
+  }
+
   /// The stamp of a forward pass. `is_for_backward`: its workspace has room for what backward() needs, including
   /// softmaxes of `kept` entries.
   static loss_stamp stamp_of(linear_loss_shape const& shape, linear_loss_options const& options, bool is_for_backward,
                              std::int64_t kept) {
-    using traits = scalar_traits<value_type>;
+    constexpr std::int64_t number_of_types = number_of_loss();
     loss_stamp stamp;
     stamp.set(loss_stamp::tokens, shape.tokens).set(loss_stamp::entries, shape.vocabulary);
     stamp.set(loss_stamp::channels, shape.channels);
@@ -392,18 +406,11 @@ struct linear_loss {
       stamp.add(loss_stamp::options, number);
     }
     gradient_thresholds const thresholds = thresholds_of(options);
-    for (float const value : {options.softcap, options.temperature, options.smoothing, options.z_factor,
-                              thresholds.hidden, thresholds.classifier}) {
-      stamp.add(loss_stamp::options, value);
-    }
-    for (std::int64_t const number :
-         {std::int64_t{is_for_backward}, kept, std::int64_t{traits::bits}, std::int64_t{traits::mantissa_bits},
-          std::int64_t{std::is_same_v<typename layout::operand_name, value_type>}, std::int64_t{layout::rows},
-          std::int64_t{layout::columns}, number_of_map(),
-          std::int64_t{has_reducer<entropy_reducer<float>, reducer_type>},
-          static_cast<std::int64_t>(sizeof(typename reducer_type::state_type))}) {
-      stamp.add(loss_stamp::plan, number);
-    }
+    stamp.add(loss_stamp::options, options.softcap, options.temperature);
+    stamp.add(loss_stamp::options, options.smoothing, options.z_factor);
+    stamp.add(loss_stamp::options, thresholds.hidden, thresholds.classifier);
+    stamp.add(loss_stamp::plan, std::int64_t{is_for_backward}).add(loss_stamp::plan, kept);
+    stamp.add(loss_stamp::plan, number_of_types);
     return stamp;
   }
 };

@@ -55,9 +55,14 @@ struct loss_stamp {
     words[which] = mix_bits(words[which], static_cast<std::uint64_t>(value));
     return *this;
   }
-  /// Mixes a float into a word.
-  TESSERA_FN constexpr loss_stamp& add(part which, float value) {
-    return add(which, std::int64_t{bit_cast<std::uint32_t>(value + 0.0F)});  // -0 counts as 0
+  /// Mixes two floats into a word.
+  TESSERA_FN constexpr loss_stamp& add(part which, float a, float b) {
+    return add(which, static_cast<std::int64_t>(bits_of(a) << 32 | bits_of(b)));
+  }
+
+ private:
+  TESSERA_FN static constexpr std::uint64_t bits_of(float value) {
+    return bit_cast<std::uint32_t>(value + 0.0F);  // -0 counts as 0
   }
 };
 

@@ -40,10 +40,11 @@ template <class T>
   return fits;
 }
 
-/// Makes the map. Messages name `function`. Throws value_error for heads that cannot be mapped or a box that is not
-/// valid.
+namespace detail {
+
+/// Makes a map by the driver, for make_head_map().
 template <class T>
-[[nodiscard]] tensor_map make_head_map(char const* function, view<T, 3> heads, box_shape box) {
+[[nodiscard]] tensor_map encode_head_map(char const* function, view<T, 3> heads, box_shape box) {
   constexpr auto bytes = static_cast<std::int64_t>(sizeof(T));
   check<value_error>(can_map_heads(heads), function, ": heads of ", heads.extent(1), " x ", heads.extent(2),
                      " with strides ", heads.stride(0), ", ", heads.stride(1), " and ", heads.stride(2),
@@ -54,18 +55,16 @@ template <class T>
   std::int64_t const row_bytes =
       heads.extent(1) == 1 ? (heads.extent(2) * bytes + 15) / 16 * 16 : heads.stride(1) * bytes;
   std::int64_t const head_bytes = heads.extent(0) == 1 ? row_bytes * heads.extent(1) : heads.stride(0) * bytes;
+  cuuint64_t const extents[3] = {static_cast<cuuint64_t>(heads.extent(2)), static_cast<cuuint64_t>(heads.extent(1)),
+                                 static_cast<cuuint64_t>(heads.extent(0))};
+  cuuint64_t const strides[2] = {static_cast<cuuint64_t>(row_bytes), static_cast<cuuint64_t>(head_bytes)};
+  cuuint32_t const sizes[3] = {static_cast<cuuint32_t>(box.columns), static_cast<cuuint32_t>(box.rows), 1};
+  cuuint32_t const steps[3] = {1, 1, 1};
   using element = std::remove_const_t<T>;
-  detail::tensor_map_request const request{
-      const_cast<element*>(heads.data),
-      {static_cast<cuuint64_t>(heads.extent(2)), static_cast<cuuint64_t>(heads.extent(1)),
-       static_cast<cuuint64_t>(heads.extent(0))},
-      {static_cast<cuuint64_t>(row_bytes), static_cast<cuuint64_t>(head_bytes)},
-      {static_cast<cuuint32_t>(box.columns), static_cast<cuuint32_t>(box.rows)},
-      3,
-      detail::tensor_map_type<element>(),
-      CU_TENSOR_MAP_SWIZZLE_128B};
-  tensor_map made;
-  CUresult const result = detail::find_tensor_map(function, request, made);
+  tensor_map made{};
+  CUresult const result = encode_tiled_of_driver(function)(
+      &made.map, tensor_map_type<element>(), 3, const_cast<element*>(heads.data), extents, strides, sizes, steps,
+      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, tensor_map_l2, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
     throw device_error(join(function, ": cuTensorMapEncodeTiled refused ", heads.extent(0), " heads of ",
                             heads.extent(1), " x ", heads.extent(2), " with boxes of ", box.rows, " x ", box.columns,
@@ -73,6 +72,16 @@ template <class T>
                        static_cast<int>(cudaErrorInvalidValue));
   }
   return made;
+}
+
+}  // namespace detail
+
+/// Makes the map, or finds the one that this thread has made. Messages name `function`. Throws value_error for heads
+/// that cannot be mapped or a box that is not valid.
+template <class T>
+[[nodiscard]] tensor_map make_head_map(char const* function, view<T, 3> heads, box_shape box) {
+  return detail::remembered_tensor_map(detail::key_of_map(heads, box, box_swizzle::bytes_128),
+                                       [&] { return detail::encode_head_map(function, heads, box); });
 }
 
 /// Copies a box from global to shared memory. `done` counts the box's bytes, also those outside of the heads.

@@ -12,9 +12,9 @@
 /// the 16 bytes number c of row r are at 128 r + 16 (c ^ (r % 8)). Boxes with 64 bytes a row can be swizzled by 64
 /// bytes for wgmma instead, see box_swizzle.
 ///
-/// A map depends on the matrix's address and layout, the box and the type alone, never on what the memory holds. So
-/// each thread keeps the maps that it made last, and calls that are repeated with the same memory do not ask the driver
-/// again.
+/// A map depends on the matrix's address, extents and strides, on its type and on the box, and not on what the memory
+/// holds. So each thread keeps the maps that it made last, and calls that are repeated with the same memory neither
+/// check it nor ask the driver again.
 #pragma once
 
 #include <cuda.h>
@@ -94,54 +94,59 @@ inline encode_tiled encode_tiled_of_driver(char const* function) {
   return found;
 }
 
-/// All that a map depends on: a matrix, or a list of matrices of one shape, and the box.
-struct tensor_map_request {
-  void* first;            ///< the first element
-  cuuint64_t extents[3];  ///< columns, rows, matrices
-  cuuint64_t strides[2];  ///< bytes from row to row and from matrix to matrix
-  cuuint32_t box[2];      ///< columns and rows of the box
-  cuuint32_t dimensions;  ///< 3, or 2 for a single matrix
-  CUtensorMapDataType type;
-  CUtensorMapSwizzle swizzle;
+/// All that a map depends on, in words.
+struct tensor_map_key {
+  static constexpr int size = 9;
+  std::uint64_t words[size];
 
-  /// Whether all members are equal.
-  friend bool operator==(tensor_map_request const&, tensor_map_request const&) = default;
+  /// Whether all words are equal; without a branch for each.
+  friend bool operator==(tensor_map_key const& a, tensor_map_key const& b) {
+    std::uint64_t differing = 0;
+    for (int i = 0; i < size; ++i) {
+      differing |= a.words[i] ^ b.words[i];
+    }
+    return differing == 0;
+  }
 };
 
-/// Asks the driver for a map; `made` is written only if it makes one.
-inline CUresult encode_tensor_map(char const* function, tensor_map_request const& of, tensor_map& made) {
-  cuuint32_t const box[3] = {of.box[0], of.box[1], 1};
-  cuuint32_t const steps[3] = {1, 1, 1};
-  tensor_map encoded{};
-  CUresult const result = encode_tiled_of_driver(function)(
-      &encoded.map, of.type, of.dimensions, of.first, of.extents, of.strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      of.swizzle, tensor_map_l2, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (result == CUDA_SUCCESS) {
-    made = encoded;
+/// The key of the map of a matrix, or of a list of matrices. Its last word is not 0.
+template <class T, int Rank>
+tensor_map_key key_of_map(view<T, Rank> const& of, box_shape box, box_swizzle swizzle) {
+  static_assert(Rank == 2 || Rank == 3, "tessera: tensor maps are of matrices, or of lists of matrices");
+  constexpr std::uint64_t type = tensor_map_type<std::remove_const_t<T>>();
+  tensor_map_key key{};
+  key.words[0] = reinterpret_cast<std::uintptr_t>(of.data);
+  for (int r = 0; r < Rank; ++r) {
+    key.words[1 + r] = static_cast<std::uint64_t>(of.extent(r));
+    key.words[4 + r] = static_cast<std::uint64_t>(of.stride(r));
   }
-  return result;
+  key.words[7] = static_cast<std::uint64_t>(static_cast<unsigned>(box.rows)) << 32 | static_cast<unsigned>(box.columns);
+  key.words[8] = type << 16 | static_cast<std::uint64_t>(swizzle) << 8 | Rank;
+  return key;
 }
 
-/// The maps that a thread made last: a few for each of the numbers that requests are hashed to. A new map replaces the
+/// The maps that a thread made last: a few for each of the numbers that keys are hashed to. A new map replaces the
 /// oldest of its few.
 class remembered_tensor_maps {
  public:
-  /// The map of a request, which the driver is asked for unless it is remembered. What the driver refuses is not.
-  CUresult find(char const* function, tensor_map_request const& of, tensor_map& found) {
-    few& own = all_[number_of(of)];
+  /// The map of a key, or null.
+  [[nodiscard]] tensor_map const* find(tensor_map_key const& key) const {
+    few const& own = all_[number_of(key)];
     for (int i = 0; i < in_few; ++i) {
-      if (own.of[i] == of) {
-        found = own.maps[i];
-        return CUDA_SUCCESS;
+      if (own.keys[i] == key) {
+        return &own.maps[i];
       }
     }
-    CUresult const result = encode_tensor_map(function, of, found);
-    if (result == CUDA_SUCCESS) {
-      own.of[own.oldest] = of;
-      own.maps[own.oldest] = found;
-      own.oldest = (own.oldest + 1) % in_few;
-    }
-    return result;
+    return nullptr;
+  }
+  /// Remembers a map, and returns it.
+  tensor_map const& keep(tensor_map_key const& key, tensor_map const& map) {
+    few& own = all_[number_of(key)];
+    int const place = own.oldest;
+    own.keys[place] = key;
+    own.maps[place] = map;
+    own.oldest = (place + 1) % in_few;
+    return own.maps[place];
   }
 
  private:
@@ -149,21 +154,32 @@ class remembered_tensor_maps {
   static constexpr int bits = 4;
   struct few {
     tensor_map maps[in_few];
-    tensor_map_request of[in_few];  // zeros at first, which no request equals, since its box has rows
+    tensor_map_key keys[in_few];  // zeros at first, which are nobody's key
     int oldest;
   };
-  static std::uint64_t number_of(tensor_map_request const& of) {
-    std::uint64_t const place = reinterpret_cast<std::uintptr_t>(of.first) / 16 + of.extents[0] + of.extents[1];
-    return (place + of.box[0] * 5 + of.box[1] * 3) * 0x9E3779B97F4A7C15ULL >> (64 - bits);
+  static std::uint64_t number_of(tensor_map_key const& key) {
+    std::uint64_t const mixed =
+        key.words[0] / 16 + key.words[1] * 3 + (key.words[7] >> 32) * 5 + key.words[7] + key.words[8];
+    return mixed * 0x9E3779B97F4A7C15ULL >> (64 - bits);
   }
 
   few all_[1 << bits] = {};
 };
 
-/// As encode_tensor_map(), by the maps that this thread remembers.
-inline CUresult find_tensor_map(char const* function, tensor_map_request const& of, tensor_map& found) {
+/// The maps of this thread.
+inline remembered_tensor_maps& tensor_maps_of_thread() {
   thread_local remembered_tensor_maps maps;
-  return maps.find(function, of, found);
+  return maps;
+}
+
+/// The map of a key, which `make` makes unless the thread remembers it. Where `make` throws nothing is remembered.
+template <class Make>
+tensor_map remembered_tensor_map(tensor_map_key const& key, Make const& make) {
+  remembered_tensor_maps& maps = tensor_maps_of_thread();
+  if (tensor_map const* const known = maps.find(key)) {
+    return *known;
+  }
+  return maps.keep(key, make());
 }
 
 }  // namespace detail
@@ -182,10 +198,12 @@ template <class T>
          (matrix.stride(1) == 1 || matrix.extent(1) == 1) && reinterpret_cast<std::uintptr_t>(matrix.data) % 16 == 0;
 }
 
-/// Makes the map. Messages name `function`. Throws value_error for a matrix that cannot be mapped or an invalid box.
+namespace detail {
+
+/// Makes a map by the driver, for make_tensor_map().
 template <class T>
-[[nodiscard]] tensor_map make_tensor_map(char const* function, matrix_view<T> matrix, box_shape box,
-                                         box_swizzle swizzle = box_swizzle::bytes_128) {
+[[nodiscard]] tensor_map encode_tensor_map(char const* function, matrix_view<T> matrix, box_shape box,
+                                           box_swizzle swizzle) {
   constexpr auto bytes = static_cast<std::int64_t>(sizeof(T));
   check<value_error>(can_map(matrix), function, ": a matrix of ", matrix.extent(0), " x ", matrix.extent(1),
                      " with strides ", matrix.stride(0), " and ", matrix.stride(1),
@@ -195,17 +213,15 @@ template <class T>
                      ": a row of a box has ", box.columns * bytes, " bytes but takes 16, 32, ... 128");
   std::int64_t const row_bytes =
       matrix.extent(0) == 1 ? (matrix.extent(1) * bytes + 15) / 16 * 16 : matrix.stride(0) * bytes;
+  cuuint64_t const extents[2] = {static_cast<cuuint64_t>(matrix.extent(1)), static_cast<cuuint64_t>(matrix.extent(0))};
+  cuuint64_t const strides[1] = {static_cast<cuuint64_t>(row_bytes)};
+  cuuint32_t const sizes[2] = {static_cast<cuuint32_t>(box.columns), static_cast<cuuint32_t>(box.rows)};
+  cuuint32_t const steps[2] = {1, 1};
   using element = std::remove_const_t<T>;
-  detail::tensor_map_request const request{
-      const_cast<element*>(matrix.data),
-      {static_cast<cuuint64_t>(matrix.extent(1)), static_cast<cuuint64_t>(matrix.extent(0)), 1},
-      {static_cast<cuuint64_t>(row_bytes), 0},
-      {static_cast<cuuint32_t>(box.columns), static_cast<cuuint32_t>(box.rows)},
-      2,
-      detail::tensor_map_type<element>(),
-      detail::tensor_map_swizzle(swizzle)};
-  tensor_map made;
-  CUresult const result = detail::find_tensor_map(function, request, made);
+  tensor_map made{};
+  CUresult const result = encode_tiled_of_driver(function)(
+      &made.map, tensor_map_type<element>(), 2, const_cast<element*>(matrix.data), extents, strides, sizes, steps,
+      CU_TENSOR_MAP_INTERLEAVE_NONE, tensor_map_swizzle(swizzle), tensor_map_l2, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
     throw device_error(
         join(function, ": cuTensorMapEncodeTiled refused a matrix of ", matrix.extent(0), " x ", matrix.extent(1),
@@ -213,6 +229,17 @@ template <class T>
         static_cast<int>(cudaErrorInvalidValue));
   }
   return made;
+}
+
+}  // namespace detail
+
+/// Makes the map, or finds the one that this thread has made. Messages name `function`. Throws value_error for a matrix
+/// that cannot be mapped or an invalid box.
+template <class T>
+[[nodiscard]] tensor_map make_tensor_map(char const* function, matrix_view<T> matrix, box_shape box,
+                                         box_swizzle swizzle = box_swizzle::bytes_128) {
+  return detail::remembered_tensor_map(detail::key_of_map(matrix, box, swizzle),
+                                       [&] { return detail::encode_tensor_map(function, matrix, box, swizzle); });
 }
 
 }  // namespace v0
