@@ -27,6 +27,7 @@ struct factored_tokens {
   std::vector<std::int32_t> places;  ///< of 10 entries, in reverse
   std::vector<loss_token_factors> factors;
   std::vector<std::uint8_t> unclean;
+  std::vector<std::uint8_t> kept = std::vector<std::uint8_t>(1001, 3);
 
   explicit factored_tokens(std::int64_t of_tokens)
       : tokens(of_tokens),
@@ -51,9 +52,13 @@ struct factored_tokens {
 
   template <class Executor>
   int wrong_factors(Executor const& exec, bool is_ordered) {
-    place_loss_factors<bfloat16> const program{
-        {order, row_of, labels, count},       rows,    {hidden.data(), {tokens, channels}},
-        is_ordered ? places.data() : nullptr, factors, unclean};
+    place_loss_factors<bfloat16> const program{{order, row_of, labels, count},
+                                               rows,
+                                               {hidden.data(), {tokens, channels}},
+                                               is_ordered ? places.data() : nullptr,
+                                               factors,
+                                               unclean,
+                                               kept};
     exec.run(program, program.groups());
     int wrong = 0;
     for (std::int64_t token = 0; token < tokens; ++token) {
@@ -81,6 +86,7 @@ TEST_CASE("factors of tokens are those of their rows, and zeros where there is n
     CHECK(problem.wrong_factors(exec, false) == 0);
     CHECK(problem.wrong_factors(exec, true) == 0);
     CHECK(problem.unclean == std::vector<std::uint8_t>(problem.unclean.size(), 0));
+    CHECK(problem.kept == std::vector<std::uint8_t>(1001, tokens > 0 ? 0 : 3));
   }
 }
 
@@ -120,7 +126,8 @@ TEST_CASE("factors of tokens and lists of tiles are made in one launch", "[host]
                                                 {problem.hidden.data(), {tokens, factored_tokens::channels}},
                                                 problem.places.data(),
                                                 problem.factors,
-                                                problem.unclean},
+                                                problem.unclean,
+                                                problem.kept},
                                                list};
     CHECK(program.groups() == blocks + 3);
     testing::adversary{.seed = 3}.run(program, program.groups());
@@ -132,6 +139,7 @@ TEST_CASE("factors of tokens and lists of tiles are made in one launch", "[host]
     }
     CHECK(wrong == 0);
     CHECK(problem.unclean == apart.unclean);
+    CHECK(problem.kept == std::vector<std::uint8_t>(1001, 0));
     auto const rows = static_cast<std::int32_t>(divide_up(blocks, std::int64_t{2}));
     CHECK(counts == std::vector<std::int32_t>{2 * rows, 2 * rows, rows});
     CHECK(tiles[static_cast<std::size_t>(2 * rows) - 1].row == rows - 1);

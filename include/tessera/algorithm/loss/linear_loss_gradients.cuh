@@ -70,11 +70,10 @@ struct loss_gradients_on_warpgroups {
     }
     prepare_loss_parts<value_type> const prepare{
         {call.tokens, space[regions.rows], call.hidden, is_ordered ? space[regions.slot_of].data : nullptr,
-         space[regions.factors], space[regions.unclean]},
+         space[regions.factors], space[regions.unclean], space[regions.kept_blocks()]},
         {range_of(regions.kept), is_ordered ? alive_blocks() : matrix_view<std::uint8_t>{}, regions.token_blocks,
          make_gradient::columns, policy.band, tile_lists(), space[regions.tile_count]}};
     exec.run(prepare, prepare.groups());
-    exec.clear(space[regions.kept_blocks()]);
     operand_maps const maps = map_operands();
     if (regions.kept > 0) {
       differentiate_kept(maps);
@@ -126,7 +125,6 @@ struct loss_gradients_on_warpgroups {
     exec.run(labels, labels.groups());
     class_entries const classes{marks, order};
     exec.run(classes, classes.groups());
-    exec.run(place_classes{order}, 1);
     place_entries const entries{order};
     exec.run(entries, entries.groups());
     find_alive_blocks const blocks_of_marks{marks, order, alive_blocks()};

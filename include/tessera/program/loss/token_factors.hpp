@@ -32,7 +32,7 @@ struct alignas(16) loss_token_factors {
   float unused[2];     ///< padding to 32 bytes
 };
 
-/// Makes the factors of all tokens. Run with a group for each block of 128 tokens.
+/// Makes the factors of all tokens, and notes that no block is kept yet. Run with a group for each block of 128 tokens.
 template <class T>
 struct place_loss_factors {
   static constexpr int block_tokens = 128;
@@ -46,6 +46,7 @@ struct place_loss_factors {
   array_view<loss_token_factors> factors;    ///< one for each token
   /// For each block, 1: a token without a label has hidden states that are not finite.
   array_view<std::uint8_t> unclean;
+  array_view<std::uint8_t> kept;  ///< which blocks of tokens and entries are kept: cleared
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(factors.size(), std::int64_t{block_tokens}); }
 
@@ -53,11 +54,15 @@ struct place_loss_factors {
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     std::int64_t const first = which * block_tokens;
     std::int64_t const last = min(first + block_tokens, factors.size());
+    std::int64_t const share = divide_up(kept.size(), groups());
     per_lane<bool, G> bad;
     for (int lane : group) {
       bad[lane] = false;
       if (first + lane < last) {
         factors[first + lane] = of_token(list.row_of[first + lane]);
+      }
+      for (std::int64_t i = which * share + lane; i < min((which + 1) * share, kept.size()); i += lanes) {
+        kept[i] = 0;
       }
     }
     for (std::int64_t token = first; token < last; ++token) {
