@@ -33,23 +33,36 @@ struct counting_observer final : observer {
   int moves = 0;
 };
 
-/// Microseconds in which `call` returns: the median over rounds of calls, which the device's queue has room for.
-template <class Call>
-double host_microseconds(cuda const& exec, Call const& call) {
+/// Microseconds in which calls return.
+struct host_times {
+  double call;    ///< the median over rounds
+  double beyond;  ///< the median over rounds of the difference to the base
+};
+
+/// Rounds of calls, which the device's queue has room for, and rounds of the base take turns: other work of the host,
+/// and changes of its clock, meet both.
+template <class Call, class Base>
+host_times host_microseconds(cuda const& exec, Call const& call, Base const& base) {
   int const rounds = bench::only_starts() ? 1 : 60;
   constexpr int calls = 10;
-  std::vector<double> found;
-  for (int round = 0; round < rounds; ++round) {
+  auto const time_of = [&](auto const& enqueue) {
     exec.wait();
     auto const begin = std::chrono::steady_clock::now();
     for (int i = 0; i < calls; ++i) {
-      call(exec);
+      enqueue(exec);
     }
     std::chrono::duration<double, std::micro> const taken = std::chrono::steady_clock::now() - begin;
-    found.push_back(taken.count() / calls);
+    return taken.count() / calls;
+  };
+  std::vector<double> of_call;
+  std::vector<double> beyond;
+  for (int round = 0; round < rounds; ++round) {
+    double const of_base = time_of(base);
+    of_call.push_back(time_of(call));
+    beyond.push_back(of_call.back() - of_base);
   }
   exec.wait();
-  return bench::median(found);
+  return {bench::median(of_call), bench::median(beyond)};
 }
 
 template <class Call>
@@ -60,8 +73,7 @@ void measure(benchmark::State& state, Call const& call) {
   watched.options.watched_by = &counts;
   call(watched);
   buffer<std::byte> bytes(exec, 4);
-  double const call_time = host_microseconds(exec, call);
-  double const base = host_microseconds(exec, [&](cuda const& on) {
+  host_times const times = host_microseconds(exec, call, [&](cuda const& on) {
     for (int i = 0; i < counts.launches; ++i) {
       on.run(empty_program{}, 132);
     }
@@ -71,10 +83,10 @@ void measure(benchmark::State& state, Call const& call) {
   });
   for (auto const& unused : state) {
     static_cast<void>(unused);
-    state.SetIterationTime(call_time * 1e-6);
+    state.SetIterationTime(times.call * 1e-6);
   }
-  state.counters["us_a_call"] = call_time;
-  state.counters["us_beyond"] = call_time - base;
+  state.counters["us_a_call"] = times.call;
+  state.counters["us_beyond"] = times.beyond;
   state.counters["launches"] = counts.launches;
   state.counters["clears_and_copies"] = counts.moves;
 }

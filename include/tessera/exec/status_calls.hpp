@@ -7,6 +7,10 @@
 ///     exec.wait();     // "linear_loss.forward: label 12345 of token 17 is no entry of 100"
 #pragma once
 
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstring>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -32,17 +36,20 @@ class status_calls {
   /// The number of the call's word. It is always the same, so that a CUDA graph may use the word for as long as the
   /// executor lives. Calls beyond the last word share word 0.
   [[nodiscard]] int number_of(status_call const& call) {
-    std::lock_guard const lock(mutex_);
-    for (std::size_t i = 0; i < calls_.size(); ++i) {
-      if (calls_[i].function == call.function && calls_[i].unit == call.unit) {
-        return static_cast<int>(i) + 1;
-      }
+    if (int const known = find(call)) {
+      return known;
     }
-    if (calls_.size() + 1 == most) {
+    std::lock_guard const lock(mutex_);
+    if (int const known = find(call)) {
+      return known;
+    }
+    int const count = count_.load(std::memory_order_relaxed);
+    if (count + 1 == most) {
       return 0;
     }
-    calls_.push_back({call.function, call.unit});
-    return static_cast<int>(calls_.size());
+    calls_[static_cast<std::size_t>(count)] = {call.function, call.unit};
+    count_.store(count + 1, std::memory_order_release);
+    return count + 1;
   }
 
   /// Throws what the words say, in the order in which the calls were first made. The exception is that of the first
@@ -51,9 +58,10 @@ class status_calls {
     std::lock_guard const lock(mutex_);
     status_word first;
     std::string text;
+    auto const count = static_cast<std::size_t>(count_.load(std::memory_order_relaxed));
     for (std::size_t i = 0; i < words.size(); ++i) {
       if (!words[i].is_ok()) {
-        bool const is_named = i > 0 && i <= calls_.size();
+        bool const is_named = i > 0 && i <= count;
         std::string const said = detail::status_message(words[i], is_named ? calls_[i - 1].function.c_str() : wait,
                                                         is_named ? calls_[i - 1].unit.c_str() : "position");
         text += (text.empty() ? "" : "; ") + said;
@@ -70,8 +78,21 @@ class status_calls {
     std::string function;
     std::string unit;
   };
+  /// The number of a call that is known, or 0. Threads need no lock for it: known calls never change.
+  [[nodiscard]] int find(status_call const& call) const {
+    int const count = count_.load(std::memory_order_acquire);
+    for (int i = 0; i < count; ++i) {
+      known_call const& known = calls_[static_cast<std::size_t>(i)];
+      if (std::strcmp(known.function.c_str(), call.function) == 0 && std::strcmp(known.unit.c_str(), call.unit) == 0) {
+        return i + 1;
+      }
+    }
+    return 0;
+  }
+
   std::mutex mutex_;
-  std::vector<known_call> calls_;
+  std::atomic<int> count_{0};  ///< of calls that are known
+  std::array<known_call, most - 1> calls_;
 };
 
 /// The word of a call; where an executor has only one word, that one.

@@ -145,13 +145,18 @@ class workspace {
   /// The elements of a region that the same plan added.
   template <class T>
   [[nodiscard]] array_view<T> operator[](region<T> where) const {
-    check<shape_error>(where.offset + where.count * static_cast<std::int64_t>(sizeof(T)) <= bytes_,
-                       "workspace: a region ends at byte ",
-                       where.offset + where.count * static_cast<std::int64_t>(sizeof(T)), " but the plan at ", bytes_);
+    std::int64_t const end = where.offset + where.count * static_cast<std::int64_t>(sizeof(T));
+    if (end > bytes_) {  // a call looks up dozens of regions: what makes the message stays out of the way
+      refuse_region(end, bytes_);
+    }
     return {reinterpret_cast<T*>(first_ + where.offset), where.count};
   }
 
  private:
+  [[noreturn]] static void refuse_region(std::int64_t end, std::int64_t bytes) {
+    throw shape_error(join("workspace: a region ends at byte ", end, " but the plan at ", bytes));
+  }
+
   std::byte* first_;
   std::int64_t bytes_;
 };

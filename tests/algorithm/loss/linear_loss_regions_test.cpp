@@ -216,6 +216,44 @@ TEST_CASE("a search gives what it gave, whatever was searched for, found or refu
   CHECK(run(searches[0]) != run(searches[6]));
 }
 
+TEST_CASE("regions that a thread remembers are those of the call, also after other calls", "[host]") {
+  linear_loss_shape const s{1000, 30001, 72};
+  std::int64_t const half = within(s, std::int64_t{1} << 40).plan.bytes() / 2;
+  detail::loss_part_search const searches[] = {{s, 0, half, false},   {{1001, 30001, 72}, 0, half, false},
+                                               {s, 768, half, false}, {s, 0, half + (half >> 2), false},
+                                               {s, 0, half, true},    {{1000, 30002, 72}, 0, half, false},
+                                               {s, 0, 1, false}};
+  detail::remembered_regions<regions> last;
+  int planned = 0;
+  auto const fresh = [&](detail::loss_part_search const& of) {
+    ++planned;
+    return regions("test", of.shape, {.workspace_budget = of.budget}, of.orders, of.kept,
+                   workspace_plan::record::sizes);
+  };
+  for (detail::loss_part_search const& one : searches) {
+    for (detail::loss_part_search const& other : searches) {
+      for (detail::loss_part_search const* of : {&one, &other, &one}) {
+        if (of->budget == 1) {
+          CHECK_THROWS_AS(last.get(*of, [&] { return fresh(*of); }), value_error);
+          continue;
+        }
+        regions const found = last.get(*of, [&] { return fresh(*of); });
+        regions const expected = fresh(*of);
+        CHECK(found.plan.bytes() == expected.plan.bytes());
+        CHECK(found.entries == expected.entries);
+        CHECK(found.kept == expected.kept);
+        CHECK(found.gathered.offset == expected.gathered.offset);
+        CHECK(found.gathered.count == expected.gathered.count);
+      }
+    }
+  }
+  planned = 0;
+  for (int i = 0; i < 3; ++i) {
+    static_cast<void>(last.get(searches[0], [&] { return fresh(searches[0]); }));
+  }
+  CHECK(planned == 1);
+}
+
 TEST_CASE("what is cleared together are whole regions that lie next to each other", "[host]") {
   linear_loss_shape const s{1000, 5000, 96};
   regions const found = within(s, 0);

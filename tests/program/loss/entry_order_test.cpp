@@ -7,6 +7,7 @@
 
 #include <tessera/exec/cpu.hpp>
 #include <tessera/program/loss/entry_order.hpp>
+#include <tessera/testing/adversary.hpp>
 #include <tessera/testing/generators.hpp>
 
 #include "support/catch.hpp"
@@ -74,12 +75,12 @@ struct order_problem {
     return is_marked[0] == 0 || (live[at(block, entry)] >> (entry % 32) & 1U) != 0;
   }
 
-  void run(cpu const& exec) {
+  template <class Executor>
+  void run(Executor const& exec) {
     mark_labels const with_labels{marks(), {order, row_of, labels, count}};
     exec.run(with_labels, with_labels.groups());
     class_entries const classes{marks(), entries()};
     exec.run(classes, classes.groups());
-    exec.run(find_class_slots{entries()}, 1);
     scatter_entries const slots{entries()};
     exec.run(slots, slots.groups());
     find_alive_blocks const found{marks(), entries(), block_view()};
@@ -185,6 +186,14 @@ TEST_CASE("without marks all entries come, in their own order", "[host]") {
   CHECK(problem.live == before);
   CHECK(problem.alive[0] == 2000);
   check_order(problem);
+}
+
+TEST_CASE("the order of entries keeps the rules for programs", "[host]") {
+  for (std::int64_t const vocabulary : {100, 2100}) {
+    order_problem problem(300, vocabulary, 30);
+    problem.run(testing::adversary{.seed = 4});
+    check_order(problem);
+  }
 }
 
 TEST_CASE("rows of a part are brought together, and zeros where no entry is left", "[host]") {

@@ -43,13 +43,14 @@ TEST_CASE("a stamp tells numbers, their order and their part", "[host]") {
   for (auto const part : {loss_stamp::plan, loss_stamp::options}) {
     loss_stamp const one = loss_stamp{}.add(part, std::int64_t{1}).add(part, std::int64_t{2});
     loss_stamp const other = loss_stamp{}.add(part, std::int64_t{2}).add(part, std::int64_t{1});
-    loss_stamp const fraction = loss_stamp{}.add(part, 0.5F).add(part, std::int64_t{1});
+    loss_stamp const fraction = loss_stamp{}.add(part, 0.5F, 0.25F).add(part, std::int64_t{1});
+    loss_stamp const turned = loss_stamp{}.add(part, 0.25F, 0.5F).add(part, std::int64_t{1});
     CHECK(one.words[loss_stamp::mark] == loss_stamp::made);
     CHECK(one.words[part == loss_stamp::plan ? loss_stamp::options : loss_stamp::plan] == 0);
-    seen.insert({one.words[part], other.words[part], fraction.words[part]});
-    CHECK(loss_stamp{}.add(part, -0.0F).words[part] == loss_stamp{}.add(part, 0.0F).words[part]);
+    seen.insert({one.words[part], other.words[part], fraction.words[part], turned.words[part]});
+    CHECK(loss_stamp{}.add(part, -0.0F, 0.0F).words[part] == loss_stamp{}.add(part, 0.0F, -0.0F).words[part]);
   }
-  CHECK(seen.size() == 3);
+  CHECK(seen.size() == 4);
   CHECK(loss_stamp{}.set(loss_stamp::tokens, 5).set(loss_stamp::tokens, 7).words[loss_stamp::tokens] == 7);
 }
 

@@ -27,6 +27,7 @@ struct factored_tokens {
   std::vector<std::int32_t> slots;  ///< of 10 entries, in reverse
   std::vector<loss_token_factors> factors;
   std::vector<std::uint8_t> unclean;
+  std::vector<std::uint8_t> kept = std::vector<std::uint8_t>(1001, 3);
 
   explicit factored_tokens(std::int64_t of_tokens)
       : tokens(of_tokens),
@@ -51,9 +52,13 @@ struct factored_tokens {
 
   template <class Executor>
   int wrong_factors(Executor const& exec, bool is_ordered) {
-    make_loss_factors<bfloat16> const program{
-        {order, row_of, labels, count},      rows,    {hidden.data(), {tokens, channels}},
-        is_ordered ? slots.data() : nullptr, factors, unclean};
+    make_loss_factors<bfloat16> const program{{order, row_of, labels, count},
+                                              rows,
+                                              {hidden.data(), {tokens, channels}},
+                                              is_ordered ? slots.data() : nullptr,
+                                              factors,
+                                              unclean,
+                                              kept};
     exec.run(program, program.groups());
     int wrong = 0;
     for (std::int64_t token = 0; token < tokens; ++token) {
@@ -81,6 +86,7 @@ TEST_CASE("factors of tokens are those of their rows, and zeros where there is n
     CHECK(problem.wrong_factors(exec, false) == 0);
     CHECK(problem.wrong_factors(exec, true) == 0);
     CHECK(problem.unclean == std::vector<std::uint8_t>(problem.unclean.size(), 0));
+    CHECK(problem.kept == std::vector<std::uint8_t>(1001, tokens > 0 ? 0 : 3));
   }
 }
 
@@ -102,4 +108,40 @@ TEST_CASE("placing factors of tokens keeps the rules for programs", "[host]") {
   problem.hidden[199 * 19 + 3] = store<bfloat16>(std::numeric_limits<float>::infinity());
   CHECK(problem.wrong_factors(testing::adversary{.seed = 11}, true) == 0);
   CHECK(problem.unclean == std::vector<std::uint8_t>{0, 1});
+}
+
+TEST_CASE("factors of tokens and lists of tiles are made in one launch", "[host]") {
+  constexpr std::int64_t most = 40;
+  for (std::int64_t const tokens : {1, 128, 129, 700}) {
+    CAPTURE(tokens);
+    factored_tokens problem(tokens);
+    factored_tokens apart(tokens);
+    CHECK(apart.wrong_factors(cpu{.threads = 2}, true) == 0);
+    std::vector<tile_coordinate> tiles(3 * most, {-1, -1});
+    std::vector<std::int32_t> counts(3, -1);
+    std::int64_t const blocks = divide_up(tokens, std::int64_t{128});
+    list_loss_tiles const list{{0, 512, 1100, nullptr}, {}, blocks, 256, 2, {tiles.data(), {3, most}}, counts};
+    prepare_loss_parts<bfloat16> const program{{{problem.order, problem.row_of, problem.labels, problem.count},
+                                                problem.rows,
+                                                {problem.hidden.data(), {tokens, factored_tokens::channels}},
+                                                problem.slots.data(),
+                                                problem.factors,
+                                                problem.unclean,
+                                                problem.kept},
+                                               list};
+    CHECK(program.groups() == blocks + 3);
+    testing::adversary{.seed = 3}.run(program, program.groups());
+    int wrong = 0;
+    for (std::size_t token = 0; token < problem.factors.size(); ++token) {
+      loss_token_factors const& own = problem.factors[token];
+      loss_token_factors const& other = apart.factors[token];
+      wrong += own.log_sum_exp == other.log_sum_exp && own.label == other.label && own.by_loss == other.by_loss ? 0 : 1;
+    }
+    CHECK(wrong == 0);
+    CHECK(problem.unclean == apart.unclean);
+    CHECK(problem.kept == std::vector<std::uint8_t>(1001, 0));
+    auto const rows = static_cast<std::int32_t>(divide_up(blocks, std::int64_t{2}));
+    CHECK(counts == std::vector<std::int32_t>{2 * rows, 2 * rows, rows});
+    CHECK(tiles[static_cast<std::size_t>(2 * rows) - 1].row == rows - 1);
+  }
 }

@@ -33,6 +33,7 @@
 #include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/map/identity_logits.hpp>
+#include <tessera/program/loss/end_loss_forward.hpp>
 #include <tessera/program/loss/entry_marks.hpp>
 #include <tessera/program/loss/finish_loss.hpp>
 #include <tessera/program/loss/gradient_products.hpp>
@@ -136,7 +137,7 @@ struct linear_loss {
                       linear_loss_outputs const& out, workspace const& space, Finish const& finish = {}) {
     linear_loss_shape const shape = arguments::check_inputs(where, in, options);
     arguments::check_outputs(shape, options, out);
-    mark_regions const regions(where, shape, kept_entries(exec, shape, options), workspace_plan::record::sizes);
+    mark_regions const regions = regions_of_forward(shape, kept_entries(exec, shape, options));
     arguments::check_room(where, space, regions.forward_bytes(), shape);
     loss_token_list const tokens = regions.token_list(space);
     bool const is_reduced = options.reduction != loss_reduction::none;
@@ -174,18 +175,15 @@ struct linear_loss {
         finish,
         space[regions.sums]};
     exec.run(finish_tokens, finish_tokens.groups());
-    if (reduced.marks.are_wanted()) {
-      check_loss_marks const check_marks{reduced.marks, tokens, space[regions.row_lse], shape.vocabulary};
-      exec.run(check_marks, check_marks.groups());
-    }
     bool const is_mean = options.reduction == loss_reduction::mean;
     loss_total_outputs const totals{is_reduced ? out.loss : array_view<float>{}, out.accuracy, out.labelled_count};
-    exec.run(
-        finish_loss{space[regions.sums], tokens.count, space[regions.poison], is_mean, totals, space[regions.scale]},
-        1);
     loss_stamp const stamp =
         stamp_of(shape, options, regions.has_marks(space), kept.are_wanted() ? kept.values.extent(1) : 0);
-    exec.run(stamp_loss<value_type, Label>{stamp, samples_of(in), space[regions.stamp]}, 1);
+    end_loss_forward<value_type, Label> const end{
+        {space[regions.sums], tokens.count, space[regions.poison], is_mean, totals, space[regions.scale]},
+        {stamp, samples_of(in), space[regions.stamp]},
+        {reduced.marks.are_wanted() ? reduced.marks : loss_marks{}, tokens, space[regions.row_lse], shape.vocabulary}};
+    exec.run(end, end.groups());
   }
 
   /// The workspace that forward() and then backward() share; both must have these options. Gradient: see
@@ -214,8 +212,8 @@ struct linear_loss {
                   "tessera: gradients of a loss are float or of the type of its inputs");
     linear_loss_shape const shape = arguments::check_inputs(back, in, options);
     arguments::check_gradients(shape, options, upstream, out);
-    gradient_regions<Gradient> const regions(back, shape, options, orders_entries_for(exec, options),
-                                             kept_entries(exec, shape, options), workspace_plan::record::sizes);
+    gradient_regions<Gradient> const regions = regions_of_backward<Gradient>(
+        shape, options, orders_entries_for(exec, options), kept_entries(exec, shape, options));
     arguments::check_room(back, space, regions.plan.bytes(), shape);
     loss_token_list const tokens = regions.token_list(space);
     array_view<float> const late_scale = space[regions.late_scale];
@@ -305,6 +303,21 @@ struct linear_loss {
   static constexpr char const* where = "linear_loss.forward";
   static constexpr char const* back = "linear_loss.backward";
 
+  static mark_regions regions_of_forward(linear_loss_shape const& shape, std::int64_t kept) {
+    thread_local detail::remembered_regions<mark_regions> last;
+    return last.get({shape, kept, 0, false},
+                    [&] { return mark_regions(where, shape, kept, workspace_plan::record::sizes); });
+  }
+  template <class Gradient>
+  static gradient_regions<Gradient> regions_of_backward(linear_loss_shape const& shape,
+                                                        linear_loss_options const& options, bool orders,
+                                                        std::int64_t kept) {
+    thread_local detail::remembered_regions<gradient_regions<Gradient>> last;
+    return last.get({shape, kept, options.workspace_budget, orders}, [&] {
+      return gradient_regions<Gradient>(back, shape, options, orders, kept, workspace_plan::record::sizes);
+    });
+  }
+
   static gradient_thresholds thresholds_of(linear_loss_options const& options) {
     return {options.hidden_threshold < 0 ? Filter::threshold : options.hidden_threshold,
             options.classifier_threshold < 0 ? Filter::threshold : options.classifier_threshold};
@@ -368,11 +381,25 @@ struct linear_loss {
     return static_cast<std::int64_t>(number);
   }
 
+  /// A hash of the loss's types.
+  static constexpr std::int64_t number_of_loss() {
+    using traits = scalar_traits<value_type>;
+    loss_stamp stamp;
+    for (std::int64_t const number : {std::int64_t{traits::bits}, std::int64_t{traits::mantissa_bits},
+                                      std::int64_t{std::is_same_v<typename layout::operand_name, value_type>},
+                                      std::int64_t{layout::rows}, std::int64_t{layout::columns}, number_of_map(),
+                                      std::int64_t{has_reducer<entropy_reducer<float>, reducer_type>},
+                                      static_cast<std::int64_t>(sizeof(typename reducer_type::state_type))}) {
+      stamp.add(loss_stamp::plan, number);
+    }
+    return static_cast<std::int64_t>(stamp.words[loss_stamp::plan]);
+  }
+
   /// The stamp of a forward pass. `is_for_backward`: its workspace has room for what backward() needs, including
   /// softmaxes of `kept` entries.
   static loss_stamp stamp_of(linear_loss_shape const& shape, linear_loss_options const& options, bool is_for_backward,
                              std::int64_t kept) {
-    using traits = scalar_traits<value_type>;
+    constexpr std::int64_t number_of_types = number_of_loss();
     loss_stamp stamp;
     stamp.set(loss_stamp::tokens, shape.tokens).set(loss_stamp::entries, shape.vocabulary);
     stamp.set(loss_stamp::channels, shape.channels);
@@ -381,18 +408,11 @@ struct linear_loss {
       stamp.add(loss_stamp::options, number);
     }
     gradient_thresholds const thresholds = thresholds_of(options);
-    for (float const value : {options.softcap, options.temperature, options.smoothing, options.z_factor,
-                              thresholds.hidden, thresholds.classifier}) {
-      stamp.add(loss_stamp::options, value);
-    }
-    for (std::int64_t const number :
-         {std::int64_t{is_for_backward}, kept, std::int64_t{traits::bits}, std::int64_t{traits::mantissa_bits},
-          std::int64_t{std::is_same_v<typename layout::operand_name, value_type>}, std::int64_t{layout::rows},
-          std::int64_t{layout::columns}, number_of_map(),
-          std::int64_t{has_reducer<entropy_reducer<float>, reducer_type>},
-          static_cast<std::int64_t>(sizeof(typename reducer_type::state_type))}) {
-      stamp.add(loss_stamp::plan, number);
-    }
+    stamp.add(loss_stamp::options, options.softcap, options.temperature);
+    stamp.add(loss_stamp::options, options.smoothing, options.z_factor);
+    stamp.add(loss_stamp::options, thresholds.hidden, thresholds.classifier);
+    stamp.add(loss_stamp::plan, std::int64_t{is_for_backward}).add(loss_stamp::plan, kept);
+    stamp.add(loss_stamp::plan, number_of_types);
     return stamp;
   }
 };

@@ -68,26 +68,16 @@ struct warpgroup_loss_gradients {
     if (is_ordered) {
       order_entries();
     }
-    make_loss_factors<value_type> const factors{call.tokens,
-                                                space[regions.rows],
-                                                call.hidden,
-                                                is_ordered ? space[regions.slot_of].data : nullptr,
-                                                space[regions.factors],
-                                                space[regions.unclean]};
-    exec.run(factors, factors.groups());
-    exec.clear(space[regions.kept_blocks()]);
+    prepare_loss_parts<value_type> const prepare{
+        {call.tokens, space[regions.rows], call.hidden, is_ordered ? space[regions.slot_of].data : nullptr,
+         space[regions.factors], space[regions.unclean], space[regions.kept_blocks()]},
+        {range_of(regions.kept), is_ordered ? alive_blocks() : matrix_view<std::uint8_t>{}, regions.token_blocks,
+         make_gradient::columns, policy.band, tile_lists(), space[regions.tile_count]}};
+    exec.run(prepare, prepare.groups());
     operand_maps const maps = map_operands();
     if (regions.kept > 0) {
       differentiate_kept(maps);
     }
-    list_loss_tiles const tiles{range_of(regions.kept),
-                                is_ordered ? alive_blocks() : matrix_view<std::uint8_t>{},
-                                regions.token_blocks,
-                                make_gradient::columns,
-                                policy.band,
-                                tile_lists(),
-                                space[regions.tile_count]};
-    exec.run(tiles, tiles.groups());
     for (std::int64_t first = regions.kept; first < call.shape.vocabulary; first += regions.entries) {
       run_part(regions.part(space, call.shape, first), maps);
     }
@@ -135,7 +125,6 @@ struct warpgroup_loss_gradients {
     exec.run(labels, labels.groups());
     class_entries const classes{marks, order};
     exec.run(classes, classes.groups());
-    exec.run(find_class_slots{order}, 1);
     scatter_entries const entries{order};
     exec.run(entries, entries.groups());
     find_alive_blocks const blocks_of_marks{marks, order, alive_blocks()};

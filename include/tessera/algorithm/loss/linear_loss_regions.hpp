@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <type_traits>
 
 #include <tessera/algorithm/loss/linear_loss_types.hpp>
@@ -70,6 +71,27 @@ struct remembered_search {
     }
     return found;
   }
+};
+
+/// The regions of a thread's last call, as they follow from `what` and the type alone. Without it planning
+/// is nearly half of what a call does on the host beside its launches, and all steps of a training loop repeat it.
+template <class Regions>
+class remembered_regions {
+ public:
+  /// A copy of the regions that `plan()` makes for `what`, so that calls made within this call change nothing of it.
+  template <class Plan>
+  Regions get(loss_part_search const& what, Plan const& plan) {
+    if (!found_ || !(of_ == what)) {
+      found_.reset();  // stays so, where the plan throws
+      found_.emplace(plan());
+      of_ = what;
+    }
+    return *found_;
+  }
+
+ private:
+  loss_part_search of_ = {};
+  std::optional<Regions> found_;
 };
 
 /// The regions that a forward pass needs and a backward pass reads again. The stamp is first, so that a backward pass

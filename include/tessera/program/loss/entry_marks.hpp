@@ -142,7 +142,7 @@ struct share_loss_bounds {
 /// Checks the bounds against the log-sum-exps, once these are known, and sets all bits of a block where one was wrong.
 /// Run with a group for each block of tokens.
 struct check_loss_marks {
-  static constexpr int lanes = loss_marks::block_tokens;
+  static constexpr int lanes = 1024;  // as other programs that end a forward pass, see end_loss_forward
   struct scratch_type {};
 
   loss_marks marks;
@@ -156,8 +156,9 @@ struct check_loss_marks {
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     per_lane<std::int32_t, G> wrong;
     for (int lane : group) {
-      std::int64_t const token = which * lanes + lane;
-      std::int64_t const row = token < tokens.row_of.size() ? tokens.row_of[token] : -1;
+      std::int64_t const token = which * loss_marks::block_tokens + lane;
+      bool const is_token = lane < loss_marks::block_tokens && token < tokens.row_of.size();
+      std::int64_t const row = is_token ? tokens.row_of[token] : -1;
       wrong[lane] = row < 0 || is_right(row) ? 0 : 1;
     }
     std::int32_t const count = reduce(group, wrong, detail::plus{});

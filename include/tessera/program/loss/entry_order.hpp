@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The order in which a filtered backward pass takes the vocabulary: first the entries that matter to many blocks of
-/// tokens, and without those that matter to none. Six programs make the order from the marks of the forward pass
-/// (loss/entry_marks.hpp): `mark_labels`, `class_entries`, `find_class_slots`, `scatter_entries`, `find_alive_blocks`,
-/// `choose_order`. Then `gather_entries` copies the rows of a part of the classifier together.
+/// tokens, and without those that matter to none. Five programs make the order from the marks of the forward pass
+/// (loss/entry_marks.hpp): `mark_labels`, `class_entries`, `scatter_entries`, `find_alive_blocks`, `choose_order`. Then
+/// `gather_entries` copies the rows of a part of the classifier together.
 ///
 /// An entry's class is the part of the blocks of tokens that it matters to. Classes come in falling order, and the
 /// entries of a class in their own order. If hardly any entry is left out, all entries are taken in the order of the
@@ -40,11 +40,10 @@ struct loss_entry_order {
   static constexpr int classes = 16;
   static constexpr int group_entries = 1024;  ///< entries that a group sorts
 
-  array_view<std::int32_t> entry_of;  ///< the entry in each slot of the order
-  array_view<std::int32_t> slot_of;   ///< the slot of each entry
-  array_view<std::uint8_t> class_of;  ///< the class of each entry: 0 matters to no token, 15 to all blocks
-  /// For classes in falling order, for groups of entries: first how many entries there are, then the first slot.
-  array_view<std::int32_t> counts;
+  array_view<std::int32_t> entry_of;     ///< the entry in each slot of the order
+  array_view<std::int32_t> slot_of;      ///< the slot of each entry
+  array_view<std::uint8_t> class_of;     ///< the class of each entry: 0 matters to no token, 15 to all blocks
+  array_view<std::int32_t> counts;       ///< how many entries there are, for classes in falling order, for groups
   array_view<std::int64_t> alive;        ///< one element: how many slots have a class above 0
   array_view<std::int32_t> dead_blocks;  ///< one element: how many blocks of 128 tokens x 128 slots do not matter
   array_view<std::int32_t> in_order;     ///< one element: whether entries are in their own order after all
@@ -147,45 +146,14 @@ struct class_entries {
   }
 };
 
-/// Turns the counts of classes into first slots. Run with one group.
-struct find_class_slots {
-  static constexpr int lanes = 1024;
-  struct scratch_type {};
-
-  loss_entry_order order;
-
-  template <Group G>
-  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type&) const {
-    std::int64_t const all = loss_entry_order::classes * order.groups();
-    std::int32_t before = 0;
-    for (std::int64_t first = 0; first < all; first += lanes) {
-      per_lane<std::int32_t, G> slot;
-      for (int lane : group) {
-        slot[lane] = first + lane < all ? order.counts[first + lane] : 0;
-      }
-      std::int32_t const some = exclusive_sum(group, slot);
-      for (int lane : group) {
-        if (first + lane < all) {
-          order.counts[first + lane] = before + slot[lane];
-        }
-        if (first + lane == order.count_at(0, 0)) {
-          order.alive[0] = before + slot[lane];
-        }
-        if (first + lane == 0) {
-          order.dead_blocks[0] = 0;
-        }
-      }
-      before += some;
-    }
-  }
-};
-
 /// Gives each entry its slot. Run with a group for each 1024 entries, which takes 128 at a time.
 struct scatter_entries {
   static constexpr int lanes = 128;
   static constexpr int words = 4;  ///< words of counts, each with 16 bits for each of four classes
   struct scratch_type {
     std::int32_t first[loss_entry_order::classes];  ///< the first slot of each class for this group
+    std::int32_t all[lanes];                        ///< entries of a class, of the groups that a lane has counted
+    std::int32_t before[lanes];                     ///< of these, entries of groups before this one
   };
 
   loss_entry_order order;
@@ -194,18 +162,49 @@ struct scatter_entries {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
-    for (int lane : group) {
-      if (lane < loss_entry_order::classes) {
-        scratch.first[lane] = order.counts[order.count_at(lane, which)];
-      }
-    }
-    group.sync();
+    find_first_slots(group, which, scratch);
     for (int i = 0; i < loss_entry_order::group_entries; i += lanes) {
       scatter_some(group, which * loss_entry_order::group_entries + i, scratch);
     }
   }
 
  private:
+  static constexpr int lanes_of_class = lanes / loss_entry_order::classes;
+
+  /// Each group adds up the counts of classes by itself, which saves a launch.
+  template <Group G>
+  TESSERA_FN void find_first_slots(G const& group, std::int64_t which, scratch_type& scratch) const {
+    for (int lane : group) {
+      std::int32_t all = 0;
+      std::int32_t before = 0;
+      for (std::int64_t other = lane % lanes_of_class; other < order.groups(); other += lanes_of_class) {
+        std::int32_t const count = order.counts[order.count_at(lane / lanes_of_class, other)];
+        all += count;
+        before += other < which ? count : 0;
+      }
+      scratch.all[lane] = all;
+      scratch.before[lane] = before;
+    }
+    group.sync();
+    for (int lane : group) {
+      if (lane < loss_entry_order::classes) {
+        std::int32_t slot = 0;
+        for (int i = (lane + 1) * lanes_of_class; i < lanes; ++i) {  // higher classes come first
+          slot += scratch.all[i];
+        }
+        for (int i = lane * lanes_of_class; i < (lane + 1) * lanes_of_class; ++i) {
+          slot += scratch.before[i];
+        }
+        scratch.first[lane] = slot;
+        if (which == 0 && lane == 0) {
+          order.alive[0] = slot;
+          order.dead_blocks[0] = 0;
+        }
+      }
+    }
+    group.sync();
+  }
+
   TESSERA_FN static constexpr std::int32_t field(std::uint64_t const (&packed)[words], int which) {
     return static_cast<std::int32_t>(packed[which / 4] >> which % 4 * 16 & 0xffff);
   }

@@ -150,7 +150,8 @@ struct loss_total_outputs {
 
 /// Adds up the sums of groups to the loss of all tokens. Run with one group.
 struct finish_loss {
-  static constexpr int lanes = 256;
+  static constexpr int lanes = 1024;         // as other programs that end a forward pass, see end_loss_forward
+  static constexpr int summing_lanes = 256;  ///< lanes that add up sums, on which the order of additions depends
   struct scratch_type {};
 
   array_view<loss_sums const> sums;      ///< one for each group of tokens
@@ -165,7 +166,7 @@ struct finish_loss {
     per_lane<loss_sums, G> own;
     for (int lane : group) {
       own[lane] = loss_sums{0, 0, 0};
-      for (std::int64_t i = lane; i < sums.size(); i += lanes) {
+      for (std::int64_t i = lane; lane < summing_lanes && i < sums.size(); i += summing_lanes) {
         own[lane] = own[lane] + sums[i];
       }
     }

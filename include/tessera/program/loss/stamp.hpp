@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `loss_stamp`: identifies a forward pass of a loss. It is at the start of the workspace, so that a backward pass can
-/// check that the workspace holds its own forward pass. `stamp_loss` ends the forward pass, `check_loss_stamp` begins
-/// the backward pass.
+/// check that the workspace holds its own forward pass. `stamp_loss` is in the last launch of the forward pass,
+/// `check_loss_stamp` in the first one of the backward pass.
 ///
 /// A stamp holds the extents, the reduction, and 64-bit hashes of the options, the plan and the inputs. The hash of the
 /// inputs covers 1024 elements of each list and matrix, spread evenly, or all of them where there are fewer: it detects
@@ -55,9 +55,14 @@ struct loss_stamp {
     words[which] = mix_bits(words[which], static_cast<std::uint64_t>(value));
     return *this;
   }
-  /// Mixes a float into a word.
-  TESSERA_FN constexpr loss_stamp& add(part which, float value) {
-    return add(which, std::int64_t{bit_cast<std::uint32_t>(value + 0.0F)});  // -0 counts as 0
+  /// Mixes two floats into a word.
+  TESSERA_FN constexpr loss_stamp& add(part which, float a, float b) {
+    return add(which, static_cast<std::int64_t>(bits_of(a) << 32 | bits_of(b)));
+  }
+
+ private:
+  TESSERA_FN static constexpr std::uint64_t bits_of(float value) {
+    return bit_cast<std::uint32_t>(value + 0.0F);  // -0 counts as 0
   }
 };
 
@@ -120,7 +125,7 @@ struct loss_input_samples {
   }
 };
 
-/// Writes the stamp. Run with one group, when all else of the forward pass is done.
+/// Writes the stamp. Run with one group, in the forward pass's last launch.
 template <class T, class Label>
 struct stamp_loss {
   static constexpr int lanes = loss_input_samples<T, Label>::lanes;

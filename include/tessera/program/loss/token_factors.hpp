@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `loss_token_factors`: what a token's gradients depend on, indexed by token, for programs that go through all tokens
 /// and not through the list of tokens with a label. `make_loss_factors` makes them from the list.
+/// `prepare_loss_parts` also lists the tiles of parts, in the same launch.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
+#include <tessera/program/loss/block_lists.hpp>
 #include <tessera/program/loss/logit_gradient.hpp>
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/tile/per_lane.hpp>
@@ -30,10 +32,11 @@ struct alignas(16) loss_token_factors {
   float unused[2];     ///< padding to 32 bytes
 };
 
-/// Makes the factors of all tokens. Run with a group for each block of 128 tokens.
+/// Makes the factors of all tokens, and notes that no block is kept yet. Run with a group for each block of 128 tokens.
 template <class T>
 struct make_loss_factors {
-  static constexpr int lanes = 128;
+  static constexpr int block_tokens = 128;
+  static constexpr int lanes = list_loss_tiles::lanes;
   struct scratch_type {};
 
   loss_token_list list;                      ///< which tokens have a label
@@ -43,20 +46,25 @@ struct make_loss_factors {
   array_view<loss_token_factors> factors;    ///< one for each token
   /// For each block, 1: a token without a label has hidden states that are not finite.
   array_view<std::uint8_t> unclean;
+  array_view<std::uint8_t> kept;  ///< which blocks of tokens and entries are kept: cleared
 
-  TESSERA_FN constexpr std::int64_t groups() const { return divide_up(factors.size(), std::int64_t{lanes}); }
+  TESSERA_FN constexpr std::int64_t groups() const { return divide_up(factors.size(), std::int64_t{block_tokens}); }
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    std::int64_t const first = which * lanes;
+    std::int64_t const first = which * block_tokens;
+    std::int64_t const last = min(first + block_tokens, factors.size());
+    std::int64_t const share = divide_up(kept.size(), groups());
     per_lane<bool, G> bad;
     for (int lane : group) {
       bad[lane] = false;
-      if (first + lane < factors.size()) {
+      if (first + lane < last) {
         factors[first + lane] = of_token(list.row_of[first + lane]);
       }
+      for (std::int64_t i = which * share + lane; i < min((which + 1) * share, kept.size()); i += lanes) {
+        kept[i] = 0;
+      }
     }
-    std::int64_t const last = min(first + lanes, factors.size());
     for (std::int64_t token = first; token < last; ++token) {
       if (list.row_of[token] < 0) {
         for (int lane : group) {
@@ -88,6 +96,30 @@ struct make_loss_factors {
             from.by_entropy,
             from.entropy,
             {}};
+  }
+};
+
+/// Runs `make_loss_factors`, then with further groups `list_loss_tiles`, which reads nothing of what the first writes.
+template <class T>
+struct prepare_loss_parts {
+  static constexpr int lanes = list_loss_tiles::lanes;
+  struct scratch_type {};
+
+  make_loss_factors<T> make;  ///< factors of tokens
+  list_loss_tiles list;       ///< tiles of parts
+
+  TESSERA_FN constexpr std::int64_t groups() const { return make.groups() + list.groups(); }
+
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
+    std::int64_t const making = make.groups();
+    if (which < making) {
+      typename make_loss_factors<T>::scratch_type none;
+      make(group, which, none);
+    } else {
+      list_loss_tiles::scratch_type none;
+      list(group, which - making, none);
+    }
   }
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -167,6 +168,32 @@ TEST_CASE("a box of a head's rows reaches both blocks of a cluster", "[cuda]") {
   auto const once = expected;
   expected.insert(expected.end(), once.begin(), once.end());
   CHECK(to.download() == expected);
+}
+
+TEST_CASE("a map of heads that a thread remembers is the one that the driver makes", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  if (tessera_test::compute_capability_major() < 9) {
+    WARN("the device has no copy engine for tensors");
+    return;
+  }
+  device_values<float> const memory(std::vector<float>(4096));
+  float* const first = memory.data();
+  // Each differs from the first in one thing.
+  std::vector<view<float, 3>> const all{{first, {2, 8, 32}, {1024, 64, 1}},     {first, {3, 8, 32}, {1024, 64, 1}},
+                                        {first, {2, 9, 32}, {1024, 64, 1}},     {first, {2, 8, 31}, {1024, 64, 1}},
+                                        {first, {2, 8, 32}, {2048, 64, 1}},     {first, {2, 8, 32}, {1024, 128, 1}},
+                                        {first + 64, {2, 8, 32}, {1024, 64, 1}}};
+  int wrong = 0;
+  for (int turn = 0; turn < 2; ++turn) {
+    for (view<float, 3> const& heads_of : all) {
+      for (box_shape const box : {box_shape{8, 32}, box_shape{8, 16}, box_shape{4, 32}, box_shape{8, 32}}) {
+        tensor_map const found = make_head_map("test", heads_of, box);
+        tensor_map const made = detail::encode_head_map("test", heads_of, box);
+        wrong += std::memcmp(&found, &made, sizeof made) == 0 ? 0 : 1;
+      }
+    }
+  }
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("heads that the copy engine cannot address are known as such, and refused with their strides", "[cuda]") {

@@ -40,10 +40,11 @@ template <class T>
   return fits;
 }
 
-/// Makes the map. Messages name `function`. Throws value_error for heads that cannot be mapped or a box that is not
-/// valid.
+namespace detail {
+
+/// Makes a map by the driver, for make_head_map().
 template <class T>
-[[nodiscard]] tensor_map make_head_map(char const* function, view<T, 3> heads, box_shape box) {
+[[nodiscard]] tensor_map encode_head_map(char const* function, view<T, 3> heads, box_shape box) {
   constexpr auto bytes = static_cast<std::int64_t>(sizeof(T));
   check<value_error>(can_map_heads(heads), function, ": heads of ", heads.extent(1), " x ", heads.extent(2),
                      " with strides ", heads.stride(0), ", ", heads.stride(1), " and ", heads.stride(2),
@@ -61,10 +62,9 @@ template <class T>
   cuuint32_t const steps[3] = {1, 1, 1};
   using element = std::remove_const_t<T>;
   tensor_map made{};
-  CUresult const result = detail::find_encode_tiled(function)(
-      &made.map, detail::tensor_map_type<element>(), 3, const_cast<element*>(heads.data), extents, strides, sizes,
-      steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, tensor_map_l2,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  CUresult const result = encode_tiled_of_driver(function)(
+      &made.map, tensor_map_type<element>(), 3, const_cast<element*>(heads.data), extents, strides, sizes, steps,
+      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, tensor_map_l2, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
     throw device_error(join(function, ": cuTensorMapEncodeTiled refused ", heads.extent(0), " heads of ",
                             heads.extent(1), " x ", heads.extent(2), " with boxes of ", box.rows, " x ", box.columns,
@@ -72,6 +72,16 @@ template <class T>
                        static_cast<int>(cudaErrorInvalidValue));
   }
   return made;
+}
+
+}  // namespace detail
+
+/// Makes the map, or finds the one that this thread has made. Messages name `function`. Throws value_error for heads
+/// that cannot be mapped or a box that is not valid.
+template <class T>
+[[nodiscard]] tensor_map make_head_map(char const* function, view<T, 3> heads, box_shape box) {
+  return detail::remembered_tensor_map(detail::key_of_map(heads, box, box_swizzle::bytes_128),
+                                       [&] { return detail::encode_head_map(function, heads, box); });
 }
 
 /// Copies a box from global to shared memory. `done` counts the box's bytes, also those outside of the heads.

@@ -11,6 +11,10 @@
 /// box outside of the matrix read as zeros and are not written (but see store_box). Boxes lie swizzled by 128 bytes:
 /// the 16 bytes number c of row r are at 128 r + 16 (c ^ (r % 8)). Boxes with 64 bytes a row can be swizzled by 64
 /// bytes for wgmma instead, see box_swizzle.
+///
+/// A map depends on the matrix's address, extents and strides, on its type and on the box, and not on what the memory
+/// holds. So each thread keeps the maps that it made last, and calls that are repeated with the same memory neither
+/// check it nor ask the driver again.
 #pragma once
 
 #include <cuda.h>
@@ -90,6 +94,94 @@ inline encode_tiled encode_tiled_of_driver(char const* function) {
   return found;
 }
 
+/// All that a map depends on, in words.
+struct tensor_map_key {
+  static constexpr int size = 9;
+  std::uint64_t words[size];
+
+  /// Whether all words are equal; without a branch for each.
+  friend bool operator==(tensor_map_key const& a, tensor_map_key const& b) {
+    std::uint64_t differing = 0;
+    for (int i = 0; i < size; ++i) {
+      differing |= a.words[i] ^ b.words[i];
+    }
+    return differing == 0;
+  }
+};
+
+/// The key of the map of a matrix, or of a list of matrices. Its last word is not 0.
+template <class T, int Rank>
+tensor_map_key key_of_map(view<T, Rank> const& of, box_shape box, box_swizzle swizzle) {
+  static_assert(Rank == 2 || Rank == 3, "tessera: tensor maps are of matrices, or of lists of matrices");
+  constexpr std::uint64_t type = tensor_map_type<std::remove_const_t<T>>();
+  tensor_map_key key{};
+  key.words[0] = reinterpret_cast<std::uintptr_t>(of.data);
+  for (int r = 0; r < Rank; ++r) {
+    key.words[1 + r] = static_cast<std::uint64_t>(of.extent(r));
+    key.words[4 + r] = static_cast<std::uint64_t>(of.stride(r));
+  }
+  key.words[7] = static_cast<std::uint64_t>(static_cast<unsigned>(box.rows)) << 32 | static_cast<unsigned>(box.columns);
+  key.words[8] = type << 16 | static_cast<std::uint64_t>(swizzle) << 8 | Rank;
+  return key;
+}
+
+/// The maps that a thread made last: a few for each of the numbers that keys are hashed to. A new map replaces the
+/// oldest of its few.
+class remembered_tensor_maps {
+ public:
+  /// The map of a key, or null.
+  [[nodiscard]] tensor_map const* find(tensor_map_key const& key) const {
+    few const& own = all_[number_of(key)];
+    for (int i = 0; i < in_few; ++i) {
+      if (own.keys[i] == key) {
+        return &own.maps[i];
+      }
+    }
+    return nullptr;
+  }
+  /// Remembers a map, and returns it.
+  tensor_map const& keep(tensor_map_key const& key, tensor_map const& map) {
+    few& own = all_[number_of(key)];
+    int const slot = own.oldest;
+    own.keys[slot] = key;
+    own.maps[slot] = map;
+    own.oldest = (slot + 1) % in_few;
+    return own.maps[slot];
+  }
+
+ private:
+  static constexpr int in_few = 4;
+  static constexpr int bits = 4;
+  struct few {
+    tensor_map maps[in_few];
+    tensor_map_key keys[in_few];  // zeros at first, which are nobody's key
+    int oldest;
+  };
+  static std::uint64_t number_of(tensor_map_key const& key) {
+    std::uint64_t const mixed =
+        key.words[0] / 16 + key.words[1] * 3 + (key.words[7] >> 32) * 5 + key.words[7] + key.words[8];
+    return mixed * 0x9E3779B97F4A7C15ULL >> (64 - bits);
+  }
+
+  few all_[1 << bits] = {};
+};
+
+/// The maps of this thread.
+inline remembered_tensor_maps& tensor_maps_of_thread() {
+  thread_local remembered_tensor_maps maps;
+  return maps;
+}
+
+/// The map of a key, which `make` makes unless the thread remembers it. Where `make` throws nothing is remembered.
+template <class Make>
+tensor_map remembered_tensor_map(tensor_map_key const& key, Make const& make) {
+  remembered_tensor_maps& maps = tensor_maps_of_thread();
+  if (tensor_map const* const known = maps.find(key)) {
+    return *known;
+  }
+  return maps.keep(key, make());
+}
+
 }  // namespace detail
 
 /// Whether TMA can address a matrix: rows next to each other in memory begin at multiples of 16 bytes, elements of a
@@ -106,10 +198,12 @@ template <class T>
          (matrix.stride(1) == 1 || matrix.extent(1) == 1) && reinterpret_cast<std::uintptr_t>(matrix.data) % 16 == 0;
 }
 
-/// Makes the map. Messages name `function`. Throws value_error for a matrix that cannot be mapped or an invalid box.
+namespace detail {
+
+/// Makes a map by the driver, for make_tensor_map().
 template <class T>
-[[nodiscard]] tensor_map make_tensor_map(char const* function, matrix_view<T> matrix, box_shape box,
-                                         box_swizzle swizzle = box_swizzle::bytes_128) {
+[[nodiscard]] tensor_map encode_tensor_map(char const* function, matrix_view<T> matrix, box_shape box,
+                                           box_swizzle swizzle) {
   constexpr auto bytes = static_cast<std::int64_t>(sizeof(T));
   check<value_error>(can_map(matrix), function, ": a matrix of ", matrix.extent(0), " x ", matrix.extent(1),
                      " with strides ", matrix.stride(0), " and ", matrix.stride(1),
@@ -125,10 +219,9 @@ template <class T>
   cuuint32_t const steps[2] = {1, 1};
   using element = std::remove_const_t<T>;
   tensor_map made{};
-  CUresult const result = detail::encode_tiled_of_driver(function)(
-      &made.map, detail::tensor_map_type<element>(), 2, const_cast<element*>(matrix.data), extents, strides, sizes,
-      steps, CU_TENSOR_MAP_INTERLEAVE_NONE, detail::tensor_map_swizzle(swizzle), tensor_map_l2,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  CUresult const result = encode_tiled_of_driver(function)(
+      &made.map, tensor_map_type<element>(), 2, const_cast<element*>(matrix.data), extents, strides, sizes, steps,
+      CU_TENSOR_MAP_INTERLEAVE_NONE, tensor_map_swizzle(swizzle), tensor_map_l2, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
     throw device_error(
         join(function, ": cuTensorMapEncodeTiled refused a matrix of ", matrix.extent(0), " x ", matrix.extent(1),
@@ -136,6 +229,17 @@ template <class T>
         static_cast<int>(cudaErrorInvalidValue));
   }
   return made;
+}
+
+}  // namespace detail
+
+/// Makes the map, or finds the one that this thread has made. Messages name `function`. Throws value_error for a matrix
+/// that cannot be mapped or an invalid box.
+template <class T>
+[[nodiscard]] tensor_map make_tensor_map(char const* function, matrix_view<T> matrix, box_shape box,
+                                         box_swizzle swizzle = box_swizzle::bytes_128) {
+  return detail::remembered_tensor_map(detail::key_of_map(matrix, box, swizzle),
+                                       [&] { return detail::encode_tensor_map(function, matrix, box, swizzle); });
 }
 
 }  // namespace v0
