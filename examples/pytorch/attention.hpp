@@ -19,9 +19,9 @@ class attention_on final : public attention_backend {
     using method = tessera::sage_attention2;
     auto const& exec = Device::executor(queries.device());
     torch::Device const device = queries.device();
-    tessera::attention_inputs<bfloat16> const in{view_of<bfloat16, 4>(queries, device),
-                                                 view_of<bfloat16, 4>(keys, device),
-                                                 view_of<bfloat16, 4>(values, device)};
+    tessera::attention_inputs<bfloat16> const in{view_of<bfloat16, 4>(queries, device, {"attention", "queries"}),
+                                                 view_of<bfloat16, 4>(keys, device, {"attention", "keys"}),
+                                                 view_of<bfloat16, 4>(values, device, {"attention", "values"})};
     auto const plan = method::plan_forward(exec, {in.queries.extent(0), in.queries.extent(1), in.keys.extent(1),
                                                   in.queries.extent(2), in.keys.extent(2), in.queries.extent(3)});
     auto space = scratch(exec, plan);

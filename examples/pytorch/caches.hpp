@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <memory>
 #include <tuple>
 #include <vector>
@@ -38,32 +40,53 @@ class kv_cache_on final : public kv_cache {
   void append(std::vector<torch::Tensor> const& keys, std::vector<torch::Tensor> const& values) override {
     TORCH_CHECK(static_cast<int>(keys.size()) == cache_.layers() && keys.size() == values.size(), "append: there are ",
                 cache_.layers(), " layers but keys of ", keys.size(), " and values of ", values.size());
+    check_no_token("append");
     auto const& exec = Device::executor(device_);
-    std::int64_t const tokens = keys[0].size(2);
-    lengths_.add_(tokens);
-    auto const plan = cache_.plan_append(exec, {lengths_.size(0), tokens});
-    auto space = scratch(exec, plan);
-    for (int layer = 0; layer < cache_.layers(); layer += cache_.layers_of(cache_.part_of(layer)).layers) {
+    std::vector<tessera::cache_inputs<bfloat16>> parts;
+    for (int layer = 0; layer < cache_.layers(); ++layer) {
       int const part = cache_.part_of(layer);
-      tessera::cache_inputs<bfloat16> in;
-      for (int side = 0; side < cache_.layers_of(part).layers; ++side) {
-        in.keys[side] = view_of<bfloat16, 4>(keys[static_cast<std::size_t>(layer + side)], device_);
-        in.values[side] = view_of<bfloat16, 4>(values[static_cast<std::size_t>(layer + side)], device_);
+      bool const is_first = layer == 0 || cache_.part_of(layer - 1) != part;
+      if (is_first) {
+        parts.emplace_back();
       }
-      cache_.append(exec, part, in, sequences(), {.tokens = tokens}, tessera::workspace(plan, space));
+      auto const side = static_cast<std::size_t>(is_first ? 0 : 1);
+      auto const at = static_cast<std::size_t>(layer);
+      parts.back().keys[side] = view_of<bfloat16, 4>(keys[at], device_, {"append", "keys"});
+      parts.back().values[side] = view_of<bfloat16, 4>(values[at], device_, {"append", "values"});
+    }
+    std::int64_t const tokens = parts[0].keys[0].extent(2);
+    lengths_.add_(tokens);
+    try {
+      auto const plan = cache_.plan_append(exec, {lengths_.size(0), tokens});
+      auto space = scratch(exec, plan);
+      for (std::size_t part = 0; part < parts.size(); ++part) {
+        cache_.append(exec, static_cast<int>(part), parts[part], sequences(), {.tokens = tokens},
+                      tessera::workspace(plan, space));
+      }
+    } catch (...) {
+      lengths_.sub_(tokens);  // a call with right arguments can follow
+      throw;
     }
     cache_.advance(exec, sequences(), writable<std::int32_t>(pages_), tokens);
   }
 
-  void begin_token() override { lengths_.add_(1); }
+  void begin_token() override {
+    check_no_token("begin_token");
+    lengths_.add_(1);
+    written_ = 0;
+  }
 
   torch::Tensor write_and_attend(std::int64_t layer, torch::Tensor const& keys, torch::Tensor const& values,
                                  torch::Tensor const& queries) override {
+    constexpr char const* function = "write_and_attend";
+    TORCH_CHECK(written_ != none, "write_and_attend: layer ", layer, " was given before begin_token()");
+    TORCH_CHECK(layer == written_ && layer < cache_.layers(), "write_and_attend: layer ", layer,
+                " was given but the next one is ", written_, " of ", cache_.layers());
     auto const& exec = Device::executor(device_);
     auto const at = static_cast<int>(layer);
-    cache_.write(exec, at, view_of<bfloat16, 4>(keys, device_), view_of<bfloat16, 4>(values, device_), sequences(),
-                 {.tokens = 1});
-    auto const asked = view_of<bfloat16, 4>(queries, device_);
+    auto const asked = view_of<bfloat16, 4>(queries, device_, {function, "queries"});
+    cache_.write(exec, at, view_of<bfloat16, 4>(keys, device_, {function, "keys"}),
+                 view_of<bfloat16, 4>(values, device_, {function, "values"}), sequences(), {.tokens = 1});
     auto const plan = cache_.plan_attend(exec, cache_.shape_of(asked, sequences()));
     auto space = scratch(exec, plan);
     torch::Tensor result = torch::empty(queries.sizes(), queries.options());
@@ -75,10 +98,16 @@ class kv_cache_on final : public kv_cache {
       auto memory = scratch(exec, sealing);
       cache_.seal(exec, cache_.part_of(at), sequences(), tessera::workspace(sealing, memory));
     }
+    ++written_;
     return result;
   }
 
-  void end_token() override { cache_.advance(Device::executor(device_), sequences(), writable<std::int32_t>(pages_)); }
+  void end_token() override {
+    TORCH_CHECK(written_ == cache_.layers(), "end_token: ", written_ == none ? 0 : written_,
+                " layers of a token were written but there are ", cache_.layers());
+    cache_.advance(Device::executor(device_), sequences(), writable<std::int32_t>(pages_));
+    written_ = none;
+  }
 
   [[nodiscard]] std::tuple<std::int64_t, std::int64_t> bytes() const override {
     auto const found = cache_.wait_for_statistics(Device::executor(device_), sequences());
@@ -86,6 +115,10 @@ class kv_cache_on final : public kv_cache {
   }
 
  private:
+  void check_no_token(char const* function) const {
+    TORCH_CHECK(written_ == none, function, ": a token was begun, and ", written_, " of its ", cache_.layers(),
+                " layers written, but end_token() has not ended it");
+  }
   static std::vector<tessera::cache_layers> parts_of(kv_cache_shape const& shape) {
     TORCH_CHECK(!shape.parts.empty(), "minicache: there are ", shape.parts.size(), " parts but at least 1 is needed");
     std::vector<tessera::cache_layers> parts;
@@ -96,13 +129,16 @@ class kv_cache_on final : public kv_cache {
     return parts;
   }
   [[nodiscard]] tessera::cache_sequences sequences() const {
-    return {.blocks = view_of<std::int32_t, 2>(blocks_, device_),
-            .lengths = list_of<std::int32_t>(lengths_, device_),
-            .pages = list_of<std::int32_t>(pages_, device_),
+    return {.blocks = writable<std::int32_t, 2>(blocks_),
+            .lengths = writable<std::int32_t>(lengths_),
+            .pages = writable<std::int32_t>(pages_),
             .count = lengths_.size(0)};
   }
 
+  static constexpr int none = -1;
+
   torch::Device device_;
+  int written_ = none;  ///< layers of the token that was begun; none between tokens
   std::int64_t blocks_of_sequence_;
   tessera::minicache cache_;
   torch::Tensor blocks_;
@@ -135,16 +171,18 @@ class long_cache_on final : public long_cache {
 
   void prefill(std::int64_t sequence, torch::Tensor const& keys, torch::Tensor const& values) override {
     auto space = scratch(exec_, prompt_plan_);
-    method::prefill(exec_, side_, cache_, sequence, view_of<bfloat16, 3>(keys, device_),
-                    view_of<bfloat16, 3>(values, device_), tessera::workspace(prompt_plan_, space));
+    method::prefill(exec_, side_, cache_, sequence, view_of<bfloat16, 3>(keys, device_, {"prefill", "keys"}),
+                    view_of<bfloat16, 3>(values, device_, {"prefill", "values"}),
+                    tessera::workspace(prompt_plan_, space));
   }
 
   torch::Tensor decode(torch::Tensor const& queries, torch::Tensor const& keys, torch::Tensor const& values) override {
+    auto const asked = view_of<bfloat16, 3>(queries, device_, {"decode", "queries"});
     auto space = scratch(exec_, step_plan_);
     torch::Tensor result = torch::empty(queries.sizes(), queries.options());
     method::decode(exec_, side_, cache_,
-                   {view_of<bfloat16, 3>(queries, device_), view_of<bfloat16, 3>(keys, device_),
-                    view_of<bfloat16, 3>(values, device_)},
+                   {asked, view_of<bfloat16, 3>(keys, device_, {"decode", "keys"}),
+                    view_of<bfloat16, 3>(values, device_, {"decode", "values"})},
                    tessera::offload_outputs<bfloat16>{writable<bfloat16, 3>(result)},
                    tessera::workspace(step_plan_, space));
     return result;
@@ -162,6 +200,9 @@ class long_cache_on final : public long_cache {
     return *std::max_element(shape.tokens.begin(), shape.tokens.end());
   }
   static method::selector_type selector_of(long_cache_shape const& shape) {
+    TORCH_CHECK(shape.chunks >= 0, "shadow_kv: ", shape.chunks, " chunks are to be selected but at least 0 must be");
+    TORCH_CHECK(std::isfinite(shape.rotary_base) && shape.rotary_base > 0, "shadow_kv: the rotary base is ",
+                shape.rotary_base, " but must be finite and positive");
     method::selector_type selector;
     selector.chunks = shape.chunks;
     return selector;

@@ -161,9 +161,106 @@ def check_shadow_kv(device):
     expect(error < 0.02, device, f"a step over all chunks of a cache in 160 directions, error {error:.1e}")
 
 
+def refused(device, what, words, call):
+    """Expects an error of `call` in whose text all of `words` occur."""
+    try:
+        call()
+        tessera_torch.wait(device)
+        expect(False, device, f"refused, {what}")
+    except (NotImplementedError, RuntimeError, TypeError, ValueError) as error:
+        first = str(error).split("\n")[0]
+        expect(all(word in first for word in words), device, f"refused, {what}: {first}")
+
+
+def check_refusals(device):
+    def some(*shape):
+        return torch.randn(shape, dtype=torch.float32).bfloat16().to(device)
+
+    compress, attention, loss = tessera_torch.compress, tessera_torch.attention, tessera_torch.linear_cross_entropy
+    refused(device, "weights in double", ["compress", "Double", "BFloat16"], lambda: compress(some(9).double()))
+    stream = compress(some(9))
+    refused(device, "a stream of other numbers", ["decompress", "Char", "Byte"],
+            lambda: tessera_torch.decompress(stream.char(), (9,), torch.bfloat16))
+    refused(device, "another shape", ["header"], lambda: tessera_torch.decompress(stream, (8,), torch.bfloat16))
+    hidden, classifier, labels = some(6, 32), some(50, 32), torch.arange(6, device=device)
+    for what, words, inputs in [
+            ("hidden states in float", ["hidden states", "Float"], (hidden.float(), classifier, labels)),
+            ("a classifier of a dimension", ["classifier", "1 dim", "2"], (hidden, classifier[0], labels)),
+            ("labels in int", ["labels", "Int", "Long"], (hidden, classifier, labels.int())),
+            ("labels elsewhere", ["labels", "meta", device], (hidden, classifier, labels.to("meta"))),
+            ("labels of another shape", ["(6, 1)", "(6, 32)"], (hidden, classifier, labels[:, None])),
+            ("other channels", ["32", "16"], (hidden, classifier[:, :16], labels)),
+            ("a label that is no entry", ["label 50", "token 0"], (hidden, classifier, labels + 50)),
+            ("a vocabulary of 0", ["vocabulary", "0"], (hidden, classifier[:0], labels))]:
+        refused(device, what, words, lambda: loss(*inputs))
+    first, = torch.autograd.grad(loss(hidden.requires_grad_(), classifier, labels), hidden, create_graph=True)
+    refused(device, "a second derivative", ["gradient", "linear_cross_entropy", "backward"],
+            lambda: first.sum().backward())
+    strided = loss(hidden.detach(), classifier, labels.repeat_interleave(2)[::2])
+    expect(torch.equal(strided, loss(hidden.detach(), classifier, labels)), device, "labels have any stride")
+
+    q, k = some(1, 4, 20, 64), some(1, 2, 30, 64)
+    for what, words, call in [
+            ("queries of 3 dimensions", ["attention", "queries", "3", "4"], lambda: attention(q[0], k, k)),
+            ("keys elsewhere", ["keys", "meta", device], lambda: attention(q, k.to("meta"), k)),
+            ("values in half", ["values", "Half", "BFloat16"], lambda: attention(q, k, k.half())),
+            ("3 query heads for 2", ["3", "2"], lambda: attention(q[:, :3], k, k)),
+            ("a scale of 0", ["scale", "0"], lambda: attention(q, k, k, scale=0)),
+            ("its backward pass", ["attention", "backward"],
+             lambda: attention(q.clone().requires_grad_(), k, k).sum().backward())]:
+        refused(device, what, words, call)
+    nothing = attention(q, k[:, :, :0], k[:, :, :0])
+    expect(nothing.shape == q.shape and not nothing.any(), device, "attention to no keys gives zeros")
+
+
+def check_refusals_of_caches(device):
+    torch.manual_seed(6)
+    prompt = [torch.randn(2, 2, 70, 64).bfloat16().to(device) for _ in range(3)]
+    token, q = [keys[:, :, -1:] for keys in prompt], torch.randn(2, 4, 1, 64).bfloat16().to(device)
+    results = []
+    for tries_wrong_calls in [False, True]:
+        cache = tessera_torch.MiniCache(2, 96, 2, 64, [1, 2], device=device)
+        if tries_wrong_calls:
+            for what, words, keys in [("a layer in float", ["keys", "Float"], [*prompt[:2], prompt[2].float()]),
+                                      ("2 layers of 3", ["3", "2"], prompt[:2]),
+                                      ("a layer of other tokens", ["69", "70"], [*prompt[:2], prompt[2][:, :, 1:]])]:
+                refused(device, what, ["append", *words], lambda: cache.append(keys, prompt))
+            refused(device, "a token before it begins", ["begin_token"],
+                    lambda: cache.write_and_attend(0, token[0], token[0], q))
+        cache.append(prompt, prompt)
+        cache.begin_token()
+        if tries_wrong_calls:
+            refused(device, "append() within a token", ["append", "0 of its 3"], lambda: cache.append(prompt, prompt))
+            refused(device, "a token of 1 layer", ["end_token", "0", "3"], cache.end_token)
+            for layer in [1, -1, 1 << 32]:
+                refused(device, f"layer {layer} before layer 0", [f"layer {layer} ", "next", "0"],
+                        lambda: cache.write_and_attend(layer, token[0], token[0], q))
+        results.append([cache.write_and_attend(layer, token[layer], token[layer], q) for layer in range(3)])
+        cache.end_token()
+        tessera_torch.wait(device)
+        results[-1].append(torch.tensor(cache.bytes()))
+    expect(all(torch.equal(*both) for both in zip(*results)), device, "refused calls leave a cache as it was")
+    refused(device, "more tokens than there is room for", ["97", "96"],
+            lambda: cache.append(*2 * [[keys[:, :, :26] for keys in prompt]]))
+
+    for what, words, changed in [("-1 chunks", ["-1"], {"chunks": -1}), ("63 channels", ["63"], {"channels": 63}),
+                                 ("no sequence", ["0 seq"], {"tokens": []}),
+                                 ("a base of 0", ["base", "0"], {"rotary_base": 0})]:
+        shape = {"query_heads": 4, "key_heads": 2, "channels": 64, "tokens": [200], "device": device, **changed}
+        refused(device, what, words, lambda: tessera_torch.ShadowKV(**shape))
+    cache = tessera_torch.ShadowKV(4, 2, 64, [200], device=device)
+    keys = prompt[0][0]
+    refused(device, "keys in float", ["prefill", "keys", "Float"], lambda: cache.prefill(0, keys.float(), keys))
+    refused(device, "sequence 1 of 1", ["1"], lambda: cache.prefill(1, keys, keys))
+    cache.prefill(0, keys, keys)
+    refused(device, "queries of 4 dimensions", ["decode", "queries", "4", "3"],
+            lambda: cache.decode(q[:1], token[0][:1, :, 0], token[0][:1, :, 0]))
+
+
 def main():
     for device in ["cpu"] + (["cuda"] if torch.cuda.is_available() else []):
-        for check in [check_weights, check_loss, check_attention, check_minicache, check_shadow_kv]:
+        for check in [check_weights, check_loss, check_attention, check_minicache, check_shadow_kv,
+                      check_refusals, check_refusals_of_caches]:
             check(device)
     return 1 if failures else 0
 

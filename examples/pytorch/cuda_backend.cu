@@ -12,9 +12,12 @@
 namespace tessera_torch {
 namespace {
 
-/// PyTorch's allocator as a memory resource, in the order of a stream.
+/// PyTorch's allocator as a memory resource, in the order of a stream of a device, which need not be the current one.
 struct torch_memory {
-  static void* allocate(std::size_t bytes, std::size_t, tessera::stream_handle stream) {
+  c10::DeviceIndex device;
+
+  void* allocate(std::size_t bytes, std::size_t, tessera::stream_handle stream) const {
+    c10::cuda::CUDAGuard const guard(device);
     return c10::cuda::CUDACachingAllocator::raw_alloc_with_stream(bytes, static_cast<cudaStream_t>(stream));
   }
   static void deallocate(void* pointer, std::size_t, std::size_t, tessera::stream_handle) noexcept {
@@ -26,14 +29,14 @@ struct torch_memory {
 
 tessera::cuda const& cuda_device::executor(torch::Device device) {
   static std::mutex mutex;
-  static std::map<std::pair<int, cudaStream_t>, std::unique_ptr<executor_type>> known;
-  int const index = device.has_index() ? device.index() : c10::cuda::current_device();
-  c10::cuda::CUDAGuard const guard(static_cast<c10::DeviceIndex>(index));
-  cudaStream_t const stream = at::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(index));
+  static std::map<std::pair<c10::DeviceIndex, cudaStream_t>, std::unique_ptr<executor_type>> known;
+  c10::DeviceIndex const index = device.has_index() ? device.index() : c10::cuda::current_device();
+  c10::cuda::CUDAGuard const guard(index);
+  cudaStream_t const stream = at::cuda::getCurrentCUDAStream(index);
   std::lock_guard const lock(mutex);
   auto& found = known[{index, stream}];
   if (found == nullptr) {
-    found.reset(new executor_type{.stream = stream, .memory = std::make_shared<torch_memory>()});
+    found.reset(new executor_type{.stream = stream, .memory = std::make_shared<torch_memory>(torch_memory{index})});
   }
   return *found;
 }

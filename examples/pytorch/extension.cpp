@@ -13,7 +13,7 @@ backend& backend_of(torch::Device device) {
     return cuda_backend();
   }
 #endif
-  TORCH_CHECK(device.is_cpu(), "tessera_torch: a tensor is on ", device, " but the extension was built for CPUs",
+  TORCH_CHECK(device.is_cpu(), "tessera_torch: ", device, " is asked for but the extension was built for CPUs",
 #ifdef TESSERA_TORCH_WITH_CUDA
               " and CUDA",
 #endif

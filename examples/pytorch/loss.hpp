@@ -20,13 +20,13 @@ class loss_on final : public loss_backend {
     return with_loss(exact, [&]<class Loss>(Loss) {
       auto const& exec = Device::executor(hidden.device());
       auto const options = loss_options(ignore_index);
+      auto const in = loss_inputs<Loss>(hidden, classifier, labels);
       auto const shape = loss_shape(hidden, classifier);
       auto const plan =
           for_backward ? Loss::template plan_backward<bfloat16>(exec, shape, options) : Loss::plan_forward(exec, shape);
       torch::Tensor const space = bytes_on(hidden.device(), plan.bytes());
       torch::Tensor loss = torch::empty({1}, hidden.options().dtype(torch::kFloat32));
-      Loss::forward(exec, loss_inputs<Loss>(hidden, classifier, labels), options, {.loss = writable<float>(loss)},
-                    tessera::workspace(plan, aligned_bytes(space)));
+      Loss::forward(exec, in, options, {.loss = writable<float>(loss)}, tessera::workspace(plan, aligned_bytes(space)));
       return std::tuple(loss, space);
     });
   }
@@ -42,7 +42,7 @@ class loss_on final : public loss_backend {
       torch::Tensor const of_hidden = room_for(hidden, wanted.hidden);
       torch::Tensor const of_classifier = room_for(classifier, wanted.classifier);
       Loss::backward(exec, loss_inputs<Loss>(hidden, classifier, labels), options,
-                     {.loss = list_of<float>(upstream, hidden.device())},
+                     {.loss = list_of<float>(upstream, hidden.device(), {function, "upstream gradients"})},
                      tessera::linear_loss_gradients<bfloat16>{view_if_any(of_hidden), view_if_any(of_classifier)},
                      tessera::workspace(plan, aligned_bytes(space)));
       return std::tuple(of_hidden, of_classifier);
@@ -50,6 +50,8 @@ class loss_on final : public loss_backend {
   }
 
  private:
+  static constexpr char const* function = "linear_cross_entropy";
+
   template <class Use>
   static auto with_loss(bool exact, Use const& use) {
     return exact ? use(tessera::exact_cross_entropy{}) : use(tessera::cut_cross_entropy{});
@@ -70,8 +72,9 @@ class loss_on final : public loss_backend {
                                                                   torch::Tensor const& classifier,
                                                                   torch::Tensor const& labels) {
     torch::Device const device = hidden.device();
-    return {view_of<bfloat16, 2>(hidden, device), view_of<bfloat16, 2>(classifier, device),
-            list_of<std::int64_t>(labels, device)};
+    return {view_of<bfloat16, 2>(hidden, device, {function, "hidden states"}),
+            view_of<bfloat16, 2>(classifier, device, {function, "rows of the classifier"}),
+            view_of<std::int64_t, 1>(labels, device, {function, "labels"})};
   }
 };
 

@@ -11,7 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <vector>
 
 #include <tessera/core/bfloat16.hpp>
@@ -32,6 +32,8 @@ constexpr inline torch::ScalarType type_of<bfloat16> = torch::kBFloat16;
 template <>
 constexpr inline torch::ScalarType type_of<tessera::float16> = torch::kFloat16;
 template <>
+constexpr inline torch::ScalarType type_of<std::uint8_t> = torch::kUInt8;
+template <>
 constexpr inline torch::ScalarType type_of<std::int32_t> = torch::kInt32;
 template <>
 constexpr inline torch::ScalarType type_of<std::int64_t> = torch::kInt64;
@@ -41,12 +43,9 @@ T* data_of(torch::Tensor const& tensor) {
   return static_cast<T*>(tensor.data_ptr());
 }
 
-/// The view of a tensor to write, with its strides.
+/// The view of a tensor that was made here, to write, with its strides.
 template <class T, int Rank>
 tessera::view<T, Rank> writable(torch::Tensor const& tensor) {
-  TORCH_CHECK(tensor.dim() == Rank && tensor.scalar_type() == type_of<T>, "a tensor of ", tensor.dim(),
-              " dimensions of ", tensor.scalar_type(), " was given but one of ", Rank, " of ", type_of<T>,
-              " is needed");
   std::int64_t extents[Rank];
   std::int64_t strides[Rank];
   for (int i = 0; i < Rank; ++i) {
@@ -55,23 +54,41 @@ tessera::view<T, Rank> writable(torch::Tensor const& tensor) {
   }
   return tessera::view<T, Rank>(data_of<T>(tensor), extents, strides);
 }
-/// All elements of a contiguous tensor, to write.
+/// All elements of a contiguous tensor that was made here, to write.
 template <class T>
 tessera::array_view<T> writable(torch::Tensor const& tensor) {
-  TORCH_CHECK(tensor.is_contiguous() && tensor.scalar_type() == type_of<T>, "a contiguous tensor of ", type_of<T>,
-              " is needed");
   return {data_of<T>(tensor), tensor.numel()};
 }
 
-/// The view of a tensor to read, which must be on the device where the call runs.
+/// What an error calls a user's tensor: the function, and the argument in the plural.
+struct argument {
+  char const* function;
+  char const* name;
+};
+
+/// Checks a user's tensor. The call runs on `device`.
+inline void check_tensor(torch::Tensor const& tensor, torch::ScalarType type, torch::Device device,
+                         argument const& which) {
+  TORCH_CHECK(tensor.device() == device, which.function, ": the ", which.name, " are on ", tensor.device(),
+              " but the call runs on ", device);
+  TORCH_CHECK(tensor.scalar_type() == type, which.function, ": the ", which.name, " are of type ", tensor.scalar_type(),
+              " but must be of type ", type);
+}
+
+/// The view of a user's tensor to read, with its strides.
 template <class T, int Rank>
-tessera::view<T const, Rank> view_of(torch::Tensor const& tensor, torch::Device device) {
-  TORCH_CHECK(tensor.device() == device, "a tensor is on ", tensor.device(), " but the call runs on ", device);
+tessera::view<T const, Rank> view_of(torch::Tensor const& tensor, torch::Device device, argument const& which) {
+  check_tensor(tensor, type_of<T>, device, which);
+  TORCH_CHECK(tensor.dim() == Rank, which.function, ": the ", which.name, " have ", tensor.dim(),
+              " dimensions but must have ", Rank);
   return writable<T, Rank>(tensor);
 }
+/// All elements of a user's contiguous tensor, to read.
 template <class T>
-tessera::array_view<T const> list_of(torch::Tensor const& tensor, torch::Device device) {
-  TORCH_CHECK(tensor.device() == device, "a tensor is on ", tensor.device(), " but the call runs on ", device);
+tessera::array_view<T const> list_of(torch::Tensor const& tensor, torch::Device device, argument const& which) {
+  check_tensor(tensor, type_of<T>, device, which);
+  TORCH_CHECK(tensor.is_contiguous(), which.function, ": the ", which.name, " have strides ", tensor.strides(),
+              " but must be contiguous");
   return writable<T>(tensor);
 }
 

@@ -2,7 +2,6 @@
 /// NeuZip for tensors. tensors.hpp describes a Device.
 #pragma once
 
-#include <tessera/algorithm/weights/inspect_weight_stream.hpp>
 #include <tessera/neuzip.hpp>
 
 #include "backend.hpp"
@@ -14,7 +13,7 @@ template <class Device>
 class weights_on final : public weights_backend {
  public:
   torch::Tensor compress(torch::Tensor const& weights) override {
-    return with_type(weights, [&]<class T>(T) {
+    return with_type("compress", weights, [&]<class T>(T) {
       using codec = tessera::neuzip_of<T>;
       auto const& exec = Device::executor(weights.device());
       auto const spec = codec::spec(weights.numel());
@@ -22,7 +21,7 @@ class weights_on final : public weights_backend {
       auto space = scratch(exec, plan);
       torch::Tensor const room = bytes_on(weights.device(), codec::largest_bytes(spec));
       torch::Tensor const size = torch::zeros({1}, weights.options().dtype(torch::kInt64));
-      codec::encode(exec, spec, list_of<T>(weights, weights.device()), aligned_bytes(room),
+      codec::encode(exec, spec, list_of<T>(weights, weights.device(), {"compress", "weights"}), aligned_bytes(room),
                     writable<std::int64_t>(size), tessera::workspace(plan, space));
       exec.wait();
       auto const stream = aligned_bytes(room);
@@ -35,12 +34,10 @@ class weights_on final : public weights_backend {
   }
 
   void decompress(torch::Tensor const& stream, torch::Tensor const& weights) override {
-    with_type(weights, [&]<class T>(T) {
+    with_type("decompress", weights, [&]<class T>(T) {
       using codec = tessera::neuzip_of<T>;
       auto const& exec = Device::executor(weights.device());
-      TORCH_CHECK(
-          stream.is_contiguous() && stream.scalar_type() == torch::kUInt8 && stream.device() == weights.device(),
-          "decompress: the stream must be bytes, contiguous, on ", weights.device());
+      static_cast<void>(list_of<std::uint8_t>(stream, weights.device(), {"decompress", "bytes of the stream"}));
       auto const spec = codec::spec(weights.numel());
       auto const plan = codec::plan_decode(exec, spec);
       auto space = scratch(exec, plan);
@@ -51,15 +48,15 @@ class weights_on final : public weights_backend {
 
  private:
   template <class Use>
-  static auto with_type(torch::Tensor const& tensor, Use const& use) {
+  static auto with_type(char const* function, torch::Tensor const& tensor, Use const& use) {
     switch (tensor.scalar_type()) {
       case torch::kBFloat16:
         return use(bfloat16{});
       case torch::kFloat16:
         return use(tessera::float16{});
       default:
-        TORCH_CHECK(tensor.scalar_type() == torch::kFloat32, "weights are ", tensor.scalar_type(),
-                    " but must be bfloat16, float16 or float32");
+        TORCH_CHECK(tensor.scalar_type() == torch::kFloat32, function, ": the weights are of type ",
+                    tensor.scalar_type(), " but must be of type BFloat16, Half or Float");
         return use(float{});
     }
   }
