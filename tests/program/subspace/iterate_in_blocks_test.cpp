@@ -65,7 +65,7 @@ void check_start(Executor const& exec) {
   }
 }
 
-/// A factor as factor_blocks writes it: R above blocks of 32 x 32, their inverses on the diagonal, and below it garbage.
+/// A factor as factor_blocks writes it: R above blocks of 32 x 32, their inverses on the diagonal, garbage below them.
 struct blocked_factor {
   std::int64_t columns;
   std::int64_t whole;
