@@ -17,17 +17,12 @@
 
 using namespace tessera;
 using tessera_test::contains;
+using tessera_test::differing;
+using tessera_test::gaussian;
 using tessera_test::linear_reference;
 using tessera_test::message_of;
 
 namespace {
-
-template <class T>
-std::vector<T> gaussian(std::int64_t count, std::uint64_t seed, double sigma) {
-  std::vector<T> values(static_cast<std::size_t>(count));
-  testing::fill(testing::gauss{.sigma = sigma}, seed, values.data(), values.size());
-  return values;
-}
 
 template <class Output, class Codec, class Executor, class Input, class Weight>
 std::vector<Output> forward(Executor const& exec, buffer<std::byte> const& stream, weight_stream_spec const& spec,
@@ -44,16 +39,6 @@ std::vector<Output> forward(Executor const& exec, buffer<std::byte> const& strea
   linear::forward(exec, layer, matrix_view<Input const>(inputs.data(), {tokens, columns}),
                   matrix_view<Output>(outputs.data(), {tokens, rows}), workspace(plan, memory));
   return outputs;
-}
-
-template <class T>
-std::int64_t differing(std::vector<T> const& a, std::vector<T> const& b) {
-  REQUIRE(a.size() == b.size());
-  std::int64_t count = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    count += to_bits(a[i]) != to_bits(b[i]) ? 1 : 0;
-  }
-  return count;
 }
 
 /// Compares cpu with the reference, with and without a bias.
