@@ -50,12 +50,13 @@ struct adding : first_key {
   }
 };
 
-/// All pieces write the same element, so that the last one stays.
+/// All pieces write all elements, so that the last one stays.
 struct overwriting : first_key {
-  std::int64_t elements(std::int64_t) const { return 1; }
   template <class Keys>
-  void reduce(Keys const& keys, std::int64_t piece, std::int64_t, element_type* kept) const {
-    kept[0] = keys(0, piece);
+  void reduce(Keys const& keys, std::int64_t piece, std::int64_t channels, element_type* kept) const {
+    for (std::int64_t channel = 0; channel < channels; ++channel) {
+      kept[channel] = keys(0, piece);
+    }
   }
 };
 
