@@ -50,6 +50,12 @@ struct by_cutting {
   }
 };
 
+struct without_mantissa {
+  static constexpr std::uint16_t bits(float value) {
+    return static_cast<std::uint16_t>(by_cutting::bits(value) & 0xff80U);
+  }
+};
+
 struct without_sign_of_zero {
   static constexpr std::uint16_t bits(float value) {
     return value == 0.0F            ? std::uint16_t{0}
@@ -71,23 +77,9 @@ struct scalar_traits<scalar_test::unsigned_zero>
     : scalar_test::traits_of_16_bits<scalar_test::unsigned_zero, scalar_test::without_sign_of_zero> {};
 
 template <>
-struct scalar_traits<scalar_test::power_of_two> {
-  using bits_type = std::uint16_t;
-  using compute_type = float;
-  static constexpr int bits = 16;
-  static constexpr int exponent_bits = 8;
-  static constexpr int mantissa_bits = 7;
-  static constexpr int exponent_bias = 127;
-  static constexpr bool has_infinity = true;
+struct scalar_traits<scalar_test::power_of_two>
+    : scalar_test::traits_of_16_bits<scalar_test::power_of_two, scalar_test::without_mantissa> {
   static constexpr char const* name() { return "power_of_two"; }
-  static constexpr bits_type to_bits(scalar_test::power_of_two value) { return value.bits; }
-  static constexpr scalar_test::power_of_two from_bits(bits_type pattern) { return {pattern}; }
-  static constexpr float load(scalar_test::power_of_two value) {
-    return bit_cast<float>(std::uint32_t{value.bits} << 16);
-  }
-  static constexpr scalar_test::power_of_two store(float value) {
-    return {static_cast<bits_type>((bit_cast<std::uint32_t>(value) >> 16) & 0xff80U)};
-  }
 };
 
 template <>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The results that compressed_linear must give, to the last bit, from plain weights: in the order of additions of its
-/// header.
+/// header. With values to multiply, and a count of what differs.
 #pragma once
 
 #include <cmath>
@@ -9,8 +9,27 @@
 #include <vector>
 
 #include <tessera/core/precision.hpp>
+#include <tessera/testing/generators.hpp>
 
 namespace tessera_test {
+
+/// Normal values of this standard deviation.
+template <class T>
+std::vector<T> gaussian(std::int64_t count, std::uint64_t seed, double sigma) {
+  std::vector<T> values(static_cast<std::size_t>(count));
+  tessera::testing::fill(tessera::testing::gauss{.sigma = sigma}, seed, values.data(), values.size());
+  return values;
+}
+
+/// How many elements have other bits than those of the second list; -1 if the lists have different lengths.
+template <class T>
+std::int64_t differing(std::vector<T> const& a, std::vector<T> const& b) {
+  std::int64_t count = a.size() == b.size() ? 0 : -1;
+  for (std::size_t i = 0; count >= 0 && i < a.size(); ++i) {
+    count += tessera::to_bits(a[i]) != tessera::to_bits(b[i]) ? 1 : 0;
+  }
+  return count;
+}
 
 /// The expected outputs[token][row]; inputs and weights are row-major. bias: empty for none.
 template <class Output, class Input, class Weight>

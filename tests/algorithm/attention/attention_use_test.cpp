@@ -14,6 +14,7 @@
 #include "support/attention_reference.hpp"
 #include "support/attention_runs.hpp"
 #include "support/catch.hpp"
+#include "support/message_of.hpp"
 #include "support/quantized_reference.hpp"
 
 using namespace tessera;
@@ -148,15 +149,10 @@ TEST_CASE("attention says what does not fit together", "[host]") {
   head_view<bfloat16> const result(memory.data(), {2, 4, 5, 32});
   auto const message = [&](attention_inputs<bfloat16> const& in, attention_options const& options,
                            attention_outputs<bfloat16> const& out) -> std::string {
-    try {
-      sage_attention2::forward(exec, in, options, out, workspace(plan, bytes));
-    } catch (error const& e) {
-      return e.what();
-    }
-    return "nothing thrown";
+    return message_of([&] { sage_attention2::forward(exec, in, options, out, workspace(plan, bytes)); });
   };
   auto in = p.inputs();
-  CHECK(message(in, {}, {result}) == "nothing thrown");
+  CHECK(message(in, {}, {result}) == "");
   CHECK(message(in, {.softmax_scale = -1.0F}, {result}) ==
         "attention.forward: the scale of the softmax is -1.000000 but must be finite and not negative");
   CHECK(message(in, {.softmax_scale = infinity}, {result}) ==
@@ -225,17 +221,14 @@ TEST_CASE("operands that are missing or do not fit are refused", "[host]") {
   std::vector<float> lse(2 * 5);
   head_view<bfloat16 const> uncoded;
   auto const message = [&](method::heads const& heads) -> std::string {
-    try {
+    return message_of([&] {
       attention_call<method::method, bfloat16> call{
           p.shape, {}, heads, {{memory.data(), {1, 2, 5, 32}}, {lse.data(), {1, 2, 5}}}};
       call.queries = uncoded;
       method::forward(exec, call);
-    } catch (error const& e) {
-      return e.what();
-    }
-    return "nothing thrown";
+    });
   };
-  CHECK(message(made.heads) == "nothing thrown");
+  CHECK(message(made.heads) == "");
   auto heads = made.heads;
   heads.keys.codes = {};
   CHECK(message(heads) == "attention.forward: the codes of keys are null");
@@ -258,12 +251,7 @@ TEST_CASE("operands that are missing or do not fit are refused", "[host]") {
   auto const quantizing = [&](attention_inputs<bfloat16> const& in, method::heads const& out) -> std::string {
     auto const plan = method::plan_quantize(exec, p.shape);
     buffer<std::byte> bytes(exec, plan.bytes());
-    try {
-      method::quantize(exec, p.shape, in, {}, out, workspace(plan, bytes));
-    } catch (error const& e) {
-      return e.what();
-    }
-    return "nothing thrown";
+    return message_of([&] { method::quantize(exec, p.shape, in, {}, out, workspace(plan, bytes)); });
   };
   auto const in = p.inputs();
   heads = made.heads;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -21,20 +20,6 @@
 using namespace tessera;
 using namespace tessera_test;
 using namespace tessera_test::small;
-
-TEST_CASE("half of the layers are merged, from the deepest on", "[host]") {
-  for (auto [layers, singles, pairs] : {std::array<int, 3>{32, 16, 8}, {30, 16, 7}, {1, 1, 0}, {3, 3, 0}, {4, 2, 1}}) {
-    auto const parts = minicache::half_merged(layers);
-    int counts[3] = {};
-    for (auto const& part : parts) {
-      ++counts[part.layers];
-    }
-    CAPTURE(layers);
-    CHECK(counts[1] == singles);
-    CHECK(counts[2] == pairs);
-    CHECK((pairs == 0 || parts.back().layers == 2));
-  }
-}
 
 TEST_CASE("layers know their parts", "[host]") {
   small_model const model(1);

@@ -15,16 +15,11 @@
 #include "support/linear_reference.hpp"
 
 using namespace tessera;
+using tessera_test::differing;
+using tessera_test::gaussian;
 using tessera_test::linear_reference;
 
 namespace {
-
-template <class T>
-std::vector<T> gaussian(std::int64_t count, std::uint64_t seed, double sigma) {
-  std::vector<T> values(static_cast<std::size_t>(count));
-  testing::fill(testing::gauss{.sigma = sigma}, seed, values.data(), values.size());
-  return values;
-}
 
 template <class T>
 buffer<T> on_device(tessera::cuda const& exec, std::vector<T> const& values) {
@@ -32,16 +27,6 @@ buffer<T> on_device(tessera::cuda const& exec, std::vector<T> const& values) {
   exec.copy(values, copy);
   exec.wait();
   return copy;
-}
-
-template <class T>
-std::int64_t differing(std::vector<T> const& a, std::vector<T> const& b) {
-  REQUIRE(a.size() == b.size());
-  std::int64_t count = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    count += to_bits(a[i]) != to_bits(b[i]) ? 1 : 0;
-  }
-  return count;
 }
 
 /// Runs a layer on the device, with a stream that the CPU made; damage(stream) may change the stream.

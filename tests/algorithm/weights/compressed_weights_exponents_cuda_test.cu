@@ -12,13 +12,15 @@
 
 #include "algorithm/weights/device_weights.cuh"
 #include "algorithm/weights/own_coders.hpp"
+#include "support/message_of.hpp"
 
 using namespace tessera;
+using tessera_test::check_same_as_host;
 using tessera_test::device_bytes;
 using tessera_test::device_space;
 using tessera_test::device_weights;
-using tessera_test::encode_on_device;
 using tessera_test::encode_on_host;
+using tessera_test::message_of;
 using tessera_test::weight_array;
 using tessera_test::weight_kind;
 
@@ -32,35 +34,12 @@ using wide_needs = placement_needs<cuda, bfloat16, keep_mantissa<7>, tans_coder>
 using pair_needs = placement_needs<cuda, bfloat16, keep_mantissa<7>>;
 
 template <class Codec>
-void check_codec(weight_kind kind, std::int64_t count, weight_stream_options options) {
-  using type = typename Codec::value_type;
-  INFO(scalar_traits<type>::name() << " keeps " << Codec::mantissa_type::kept_bits << ", kind "
-                                   << static_cast<int>(kind) << ", count " << count << ", blocks of " << options.block);
-  cuda const exec;
-  weight_array<type> const weights(kind, 9, count);
-  std::vector<std::byte> const expected = encode_on_host<Codec>(weights, options);
-  REQUIRE((encode_on_device<Codec>(exec, weights, options, 1) == expected));
-  buffer<std::byte> host_stream(std::ssize(expected));
-  std::memcpy(host_stream.data(), expected.data(), expected.size());
-  weight_array<type> on_host(count);
-  Codec::decode(cpu{}, host_stream.view(), on_host.view());
-  device_bytes stream(std::ssize(expected), 0, 0);
-  stream.upload(expected.data(), stream.size());
-  device_weights<type> decoded(count);
-  weight_stream_spec const spec = Codec::spec(count, options);
-  Codec::decode(exec, spec, stream.view(), decoded.view(), device_space(Codec::plan_decode(exec, spec)));
-  exec.wait();
-  REQUIRE((decoded.download() == on_host));
-  REQUIRE(decoded.guards_are_intact());
-}
-
-template <class Codec>
 void check_kinds() {
   for (weight_kind kind : {weight_kind::gauss, weight_kind::mixture, weight_kind::all_nan, weight_kind::random_bits,
                            weight_kind::a_few_escapes, weight_kind::two_clusters}) {
     for (std::int64_t count : {0, 1, 7, 8191, 8192, 8193, 20'001}) {
-      check_codec<Codec>(kind, count, {});
-      check_codec<Codec>(kind, count, {.block = 2048, .checksums = true});
+      check_same_as_host<Codec>(kind, count, {});
+      check_same_as_host<Codec>(kind, count, {.block = 2048, .checksums = true});
     }
   }
 }
@@ -72,15 +51,11 @@ struct outcome {
   friend bool operator==(outcome const&, outcome const&) = default;
 };
 
+/// What a call throws, without the name of the executor that waited, which stands before a colon.
 template <class Wait>
-std::string message_of(Wait&& wait) {
-  try {
-    wait();
-  } catch (error const& problem) {
-    std::string const message = problem.what();  // "cuda.wait: ..." says who waited
-    return message.substr(message.find(':'));
-  }
-  return "";
+std::string said_by(Wait const& wait) {
+  std::string const message = message_of(wait);
+  return message.empty() ? message : message.substr(message.find(':'));
 }
 
 /// Decodes broken streams whose layout is known, by both executors.
@@ -109,7 +84,7 @@ class broken_streams {
     room.upload(bytes.data(), room.size());
     decoded_.bytes().reset();
     outcome result;
-    result.message = message_of([&] {
+    result.message = said_by([&] {
       Codec::decode(exec_, spec_, room.view(), decoded_.view(), space_);
       exec_.wait();
     });
@@ -126,7 +101,7 @@ class broken_streams {
     workspace_plan const plan = Codec::plan_decode(host, spec_);
     buffer<std::byte> memory(plan.bytes());
     outcome result;
-    result.message = message_of([&] {
+    result.message = said_by([&] {
       Codec::decode(host, spec_, room.view(), weights.view(), workspace(plan, memory));
       host.wait();
     });

@@ -18,14 +18,22 @@
 #include "algorithm/weights/weight_samples.hpp"
 #include "support/catch.hpp"
 #include "support/codecs.hpp"
+#include "support/message_of.hpp"
+#include "support/weight_checks.hpp"
 
 using namespace tessera;
+using tessera_test::all_patterns;
+using tessera_test::bytes_of;
+using tessera_test::check_adversary;
+using tessera_test::check_kinds_and_counts;
+using tessera_test::check_round_trip;
 using tessera_test::contains;
 using tessera_test::four_bit_coder;
+using tessera_test::message_of;
+using tessera_test::patterns_of_fp32;
 using tessera_test::six_bit_coder;
 using tessera_test::weight_array;
 using tessera_test::weight_kind;
-using tessera_test::weight_kinds;
 
 namespace {
 
@@ -34,13 +42,11 @@ using lossless = compressed_weights<exponent_split<T>, Coder, keep_mantissa<scal
 template <int Kept>
 using lossy = compressed_weights<exponent_split<bfloat16>, tans_coder, keep_mantissa<Kept>>;
 
+std::vector<std::int64_t> const counts{0, 1, 7, 1023, 1024, 1025, 2047, 2048, 2049, 4097, 8191, 8192, 8193};
+
 cpu const& executor() {
   static cpu const exec{.threads = 1};
   return exec;
-}
-
-std::vector<std::byte> bytes_of(buffer<std::byte> const& stream) {
-  return {stream.begin(), stream.end()};
 }
 
 template <class Codec>
@@ -76,54 +82,6 @@ weight_array<bfloat16> second_moments(std::int64_t count) {
   return weights;
 }
 
-template <class Codec>
-void check_round_trip(weight_array<typename Codec::value_type> const& weights, weight_stream_options options = {}) {
-  auto const stream = Codec::encode(executor(), weights.view(), options);
-  REQUIRE(stream.size() <= Codec::largest_bytes(Codec::spec(weights.count(), options)));
-  weight_array<typename Codec::value_type> decoded(weights.count());
-  decoded.fill_with_rubbish();
-  Codec::decode(executor(), stream.view(), decoded.view());
-  REQUIRE(decoded == weights);
-}
-
-template <class Codec>
-void check_kinds_and_counts() {
-  using type = typename Codec::value_type;
-  std::uint64_t seed = 1;
-  for (weight_kind kind : weight_kinds) {
-    for (std::int64_t count : {0, 1, 7, 1023, 1024, 1025, 2047, 2048, 2049, 4097, 8191, 8192, 8193}) {
-      weight_stream_options const options{.block = 1024 << (seed % 4), .checksums = seed % 3 == 0};
-      ++seed;
-      INFO(scalar_traits<type>::name() << ", kind " << static_cast<int>(kind) << ", count " << count << ", blocks of "
-                                       << options.block << ", checksums " << options.checksums);
-      check_round_trip<Codec>(weight_array<type>(kind, seed, count), options);
-    }
-  }
-}
-
-/// All patterns of a type of sixteen bits, NaNs with every payload among them.
-template <class T>
-weight_array<T> all_patterns() {
-  weight_array<T> weights(1 << 16);
-  for (std::int64_t i = 0; i < weights.count(); ++i) {
-    weights[i] = from_bits<T>(static_cast<std::uint16_t>(i));
-  }
-  return weights;
-}
-
-/// fp32 weights of every exponent, with infinities, and NaNs of any payload.
-weight_array<float> patterns_of_fp32() {
-  weight_array<float> weights(50'000);
-  for (std::int64_t i = 0; i < weights.count(); ++i) {
-    auto bits = testing::uniform_bits{}.value(9, static_cast<std::uint64_t>(i));
-    bits |= i % 5 == 0 ? 0x7f800000U : 0U;
-    bits &= i % 7 == 0 ? 0x807fffffU : ~0U;
-    bits &= i % 11 == 0 ? 0xff800000U : ~0U;
-    weights[i] = from_bits<float>(bits);
-  }
-  return weights;
-}
-
 /// The index entries of a stream.
 std::vector<weight_block_index> entries_of(buffer<std::byte> const& stream) {
   weight_stream_spec const spec = inspect_weight_stream(stream.data(), stream.size()).spec();
@@ -132,50 +90,24 @@ std::vector<weight_block_index> entries_of(buffer<std::byte> const& stream) {
   return entries;
 }
 
-template <class Call>
-std::string message_of(Call&& call) {
-  try {
-    call();
-  } catch (error const& problem) {
-    return problem.what();
-  }
-  return "no exception";
-}
-
-template <class Codec>
-void check_adversary(weight_kind kind, std::int64_t count, weight_stream_options options) {
-  using type = typename Codec::value_type;
-  INFO(scalar_traits<type>::name() << ", kind " << static_cast<int>(kind) << ", count " << count);
-  weight_array<type> const weights(kind, 4, count);
-  auto const expected = bytes_of(Codec::encode(cpu{.threads = 1}, weights.view(), options));
-  testing::adversary const exec{.seed = static_cast<std::uint64_t>(count)};
-  auto const stream = Codec::encode(exec, weights.view(), options);
-  REQUIRE(bytes_of(stream) == expected);
-  weight_array<type> decoded(count);
-  weight_array<type> wanted(count);
-  Codec::decode(exec, stream.view(), decoded.view());
-  Codec::decode(cpu{.threads = 1}, stream.view(), wanted.view());
-  REQUIRE(decoded == wanted);
-}
-
 }  // namespace
 
 TEST_CASE("whole exponents of bf16 weights of every kind and number come back bit for bit", "[host]") {
-  check_kinds_and_counts<lossless<bfloat16>>();
-  check_round_trip<lossless<bfloat16>>(all_patterns<bfloat16>());
+  check_kinds_and_counts<lossless<bfloat16>>(executor(), counts);
+  check_round_trip<lossless<bfloat16>>(executor(), all_patterns<bfloat16>());
 }
 TEST_CASE("whole exponents of fp16 weights of every kind and number come back bit for bit", "[host]") {
-  check_kinds_and_counts<lossless<float16>>();
-  check_round_trip<lossless<float16>>(all_patterns<float16>());
+  check_kinds_and_counts<lossless<float16>>(executor(), counts);
+  check_round_trip<lossless<float16>>(executor(), all_patterns<float16>());
 }
 TEST_CASE("whole exponents of fp32 weights of every kind and number come back bit for bit", "[host]") {
-  check_kinds_and_counts<lossless<float>>();
-  check_round_trip<lossless<float>>(patterns_of_fp32());
+  check_kinds_and_counts<lossless<float>>(executor(), counts);
+  check_round_trip<lossless<float>>(executor(), patterns_of_fp32(50'000));
 }
 
 TEST_CASE("a user's own coder codes weights of every kind and number, and its number is in the stream", "[host]") {
-  check_kinds_and_counts<lossless<bfloat16, six_bit_coder>>();
-  check_kinds_and_counts<lossless<float8_e4m3, four_bit_coder>>();
+  check_kinds_and_counts<lossless<bfloat16, six_bit_coder>>(executor(), counts);
+  check_kinds_and_counts<lossless<float8_e4m3, four_bit_coder>>(executor(), counts);
   weight_array<bfloat16> const weights(weight_kind::a_few_escapes, 3, 10'000);
   auto const stream = lossless<bfloat16, six_bit_coder>::encode(executor(), weights.view());
   weight_stream_spec const spec = inspect_weight_stream(stream.data(), stream.size()).spec();
@@ -203,7 +135,7 @@ TEST_CASE("wide distributions take fewer bits by whole exponents than by windows
   CHECK(bits_a_weight<lossless<float>>(floats) < bits_a_weight<neuzip_of<float>>(floats) - 1);
   auto const moments = second_moments(200'000);
   CHECK(bits_a_weight<lossless<bfloat16>>(moments) < bits_a_weight<neuzip>(moments) - 1);
-  check_round_trip<lossless<bfloat16>>(moments);
+  check_round_trip<lossless<bfloat16>>(executor(), moments);
 }
 
 TEST_CASE("weights that hardly differ take next to nothing beyond sign and mantissa", "[host]") {

@@ -8,11 +8,15 @@
 #include "algorithm/weights/weight_samples.hpp"
 #include "support/catch.hpp"
 #include "support/codecs.hpp"
+#include "support/weight_checks.hpp"
 
 using namespace tessera;
+using tessera_test::all_patterns;
+using tessera_test::check_kinds_and_counts;
+using tessera_test::check_round_trip;
+using tessera_test::patterns_of_fp32;
 using tessera_test::weight_array;
 using tessera_test::weight_kind;
-using tessera_test::weight_kinds;
 
 namespace {
 
@@ -22,59 +26,23 @@ cpu const& executor() {
 }
 
 template <class Codec>
-void check_round_trip(weight_array<typename Codec::value_type> const& weights, weight_stream_options options = {}) {
-  auto const stream = Codec::encode(executor(), weights.view(), options);
-  REQUIRE(stream.size() <= Codec::largest_bytes(Codec::spec(weights.count(), options)));
-  weight_array<typename Codec::value_type> decoded(weights.count());
-  decoded.fill_with_rubbish();
-  Codec::decode(executor(), stream.view(), decoded.view());
-  REQUIRE(decoded == weights);
-}
-
-template <class Codec>
-void check_kinds_and_counts() {
+void check_sizes() {
   using type = typename Codec::value_type;
-  std::uint64_t seed = 1;
-  for (weight_kind kind : weight_kinds) {
-    for (std::int64_t count : {0, 1, 7, 255, 256, 257, 2047, 2048, 2049, 8191, 8192, 8193, 30'001}) {
-      weight_stream_options const options{.block = 1024 << (seed % 4), .checksums = seed % 3 == 0};
-      ++seed;
-      INFO(scalar_traits<type>::name() << ", kind " << static_cast<int>(kind) << ", count " << count << ", blocks of "
-                                       << options.block << ", checksums " << options.checksums);
-      check_round_trip<Codec>(weight_array<type>(kind, seed, count), options);
-    }
-  }
-  check_round_trip<Codec>(weight_array<type>(weight_kind::gauss, 5, 100'001));
-  check_round_trip<Codec>(weight_array<type>(weight_kind::mixture, 6, 100'001), {.checksums = true});
-}
-
-/// All patterns of a type with up to sixteen bits, `times` times.
-template <class T>
-weight_array<T> all_patterns(std::int64_t times) {
-  constexpr std::int64_t patterns = std::int64_t{1} << scalar_traits<T>::bits;
-  weight_array<T> weights(times * patterns);
-  for (std::int64_t i = 0; i < weights.count(); ++i) {
-    weights[i] = from_bits<T>(static_cast<typename scalar_traits<T>::bits_type>(i % patterns));
-  }
-  return weights;
-}
-
-weight_array<float> patterns_of_fp32() {
-  weight_array<float> weights(120'000);
-  for (std::int64_t i = 0; i < weights.count(); ++i) {
-    auto bits = testing::uniform_bits{}.value(9, static_cast<std::uint64_t>(i));
-    bits |= i % 5 == 0 ? 0x7f800000u : 0;    // infinities and NaNs with every payload
-    bits &= i % 7 == 0 ? 0x807fffffu : ~0u;  // subnormals
-    bits &= i % 11 == 0 ? 0xff800000u : ~0u;
-    weights[i] = from_bits<float>(bits);
-  }
-  return weights;
+  check_kinds_and_counts<Codec>(executor(), {0, 1, 7, 255, 256, 257, 2047, 2048, 2049, 8191, 8192, 8193, 30'001});
+  check_round_trip<Codec>(executor(), weight_array<type>(weight_kind::gauss, 5, 100'001));
+  check_round_trip<Codec>(executor(), weight_array<type>(weight_kind::mixture, 6, 100'001), {.checksums = true});
 }
 
 template <class T>
 void check_both_coders() {
-  check_kinds_and_counts<neuzip_of<T>>();
-  check_kinds_and_counts<neuzip_fixed<T>>();
+  check_sizes<neuzip_of<T>>();
+  check_sizes<neuzip_fixed<T>>();
+}
+
+template <class T>
+void check_patterns(weight_array<T> const& weights) {
+  check_round_trip<neuzip_of<T>>(executor(), weights);
+  check_round_trip<neuzip_fixed<T>>(executor(), weights);
 }
 
 }  // namespace
@@ -96,16 +64,11 @@ TEST_CASE("e5m2 weights of every kind and number come back bit for bit", "[host]
 }
 
 TEST_CASE("every pattern of every type comes back", "[host]") {
-  check_round_trip<neuzip>(all_patterns<bfloat16>(1));
-  check_round_trip<neuzip_fixed<bfloat16>>(all_patterns<bfloat16>(1));
-  check_round_trip<neuzip_of<float16>>(all_patterns<float16>(1));
-  check_round_trip<neuzip_fixed<float16>>(all_patterns<float16>(1));
-  check_round_trip<neuzip_of<float8_e4m3>>(all_patterns<float8_e4m3>(64));
-  check_round_trip<neuzip_fixed<float8_e4m3>>(all_patterns<float8_e4m3>(64));
-  check_round_trip<neuzip_of<float8_e5m2>>(all_patterns<float8_e5m2>(64));
-  check_round_trip<neuzip_fixed<float8_e5m2>>(all_patterns<float8_e5m2>(64));
-  check_round_trip<neuzip_of<float>>(patterns_of_fp32());
-  check_round_trip<neuzip_fixed<float>>(patterns_of_fp32());
+  check_patterns(all_patterns<bfloat16>());
+  check_patterns(all_patterns<float16>());
+  check_patterns(all_patterns<float8_e4m3>(64));
+  check_patterns(all_patterns<float8_e5m2>(64));
+  check_patterns(patterns_of_fp32(120'000));
 }
 
 TEST_CASE("tensors too small to gain are stored with a checksum, larger ones are coded", "[host]") {

@@ -15,19 +15,20 @@
 #include "algorithm/weights/weight_samples.hpp"
 #include "support/catch.hpp"
 #include "support/codecs.hpp"
+#include "support/message_of.hpp"
+#include "support/weight_checks.hpp"
 
 using namespace tessera;
+using tessera_test::bytes_of;
+using tessera_test::check_adversary;
 using tessera_test::contains;
+using tessera_test::message_of;
 using tessera_test::weight_array;
 using tessera_test::weight_kind;
 
 namespace {
 
 using bf16_array = weight_array<bfloat16>;
-
-std::vector<std::byte> bytes_of(buffer<std::byte> const& stream) {
-  return {stream.begin(), stream.end()};
-}
 
 /// Sets TESSERA_SIMD for as long as it lives.
 class simd_limit {
@@ -70,22 +71,6 @@ void check_everywhere_the_same(weight_kind kind, std::int64_t count, weight_stre
   }
 }
 
-template <class Codec>
-void check_adversary(weight_kind kind, std::int64_t count, weight_stream_options options) {
-  using type = typename Codec::value_type;
-  INFO(scalar_traits<type>::name() << ", kind " << static_cast<int>(kind) << ", count " << count);
-  weight_array<type> const weights(kind, 4, count);
-  auto const expected = bytes_of(Codec::encode(cpu{}, weights.view(), options));
-  testing::adversary const exec{.seed = static_cast<std::uint64_t>(count)};
-  auto const stream = Codec::encode(exec, weights.view(), options);
-  REQUIRE(bytes_of(stream) == expected);
-  weight_array<type> decoded(count);
-  weight_array<type> wanted(count);
-  Codec::decode(exec, stream.view(), decoded.view());
-  Codec::decode(cpu{}, stream.view(), wanted.view());
-  REQUIRE(decoded == wanted);
-}
-
 /// A stream in an allocation of exactly its size, at an aligned address.
 struct encoded {
   weight_stream_spec spec;
@@ -93,16 +78,6 @@ struct encoded {
 };
 encoded encode(bf16_array const& weights, weight_stream_options options = {}) {
   return {neuzip::spec(weights.count(), options), neuzip::encode(cpu{.threads = 1}, weights.view(), options)};
-}
-
-template <class Call>
-std::string message_of(Call&& call) {
-  try {
-    call();
-  } catch (error const& problem) {
-    return problem.what();
-  }
-  return "no exception";
 }
 
 /// A workspace for a plan.
@@ -316,7 +291,7 @@ TEST_CASE("positions of all payloads fit their 32 bits for every number of weigh
   std::int64_t most = 0;
   for (int bits = 20; bits < 62; ++bits) {
     std::int64_t const count = std::int64_t{1} << bits;
-    if (message_of([&] { static_cast<void>(neuzip::spec(count)); }) == "no exception") {
+    if (message_of([&] { static_cast<void>(neuzip::spec(count)); }).empty()) {
       most = count;
     }
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -127,6 +128,31 @@ std::vector<std::byte> encode_on_device(tessera::cuda const& exec,
   size.download(&bytes, 8);
   bool const sound = bytes <= stream.size() && stream.is_intact_after(bytes) && size.is_intact_after(8);
   return sound ? stream.download(bytes) : std::vector<std::byte>();
+}
+
+/// Checks that the device writes the bytes of the host, and decodes them to the weights that the host does.
+template <class Codec>
+void check_same_as_host(weight_kind kind, std::int64_t count, tessera::weight_stream_options options) {
+  using type = typename Codec::value_type;
+  INFO(tessera::scalar_traits<type>::name()
+       << " keeps " << Codec::mantissa_type::kept_bits << ", kind " << static_cast<int>(kind) << ", count " << count
+       << ", blocks of " << options.block << ", normalizers " << options.normalizer_block);
+  tessera::cuda const exec;
+  weight_array<type> const weights(kind, 9, count);
+  std::vector<std::byte> const expected = encode_on_host<Codec>(weights, options);
+  REQUIRE((encode_on_device<Codec>(exec, weights, options, 1) == expected));
+  tessera::buffer<std::byte> host_stream(std::ssize(expected));
+  std::copy(expected.begin(), expected.end(), host_stream.begin());
+  weight_array<type> on_host(count);
+  Codec::decode(tessera::cpu{}, host_stream.view(), on_host.view());
+  device_bytes stream(std::ssize(expected), 0, 0);
+  stream.upload(expected.data(), stream.size());
+  device_weights<type> decoded(count);
+  tessera::weight_stream_spec const spec = Codec::spec(count, options);
+  Codec::decode(exec, spec, stream.view(), decoded.view(), device_space(Codec::plan_decode(exec, spec)));
+  exec.wait();
+  REQUIRE((decoded.download() == on_host));
+  REQUIRE(decoded.guards_are_intact());
 }
 
 }  // namespace tessera_test

@@ -17,10 +17,12 @@
 
 #include "support/catch.hpp"
 #include "support/codecs.hpp"
+#include "support/message_of.hpp"
 #include "support/tiny_network.hpp"
 
 using namespace tessera;
 using tessera_test::contains;
+using tessera_test::message_of;
 
 namespace {
 
@@ -63,16 +65,6 @@ void overwrite(parameter_store<neuzip, Exec>& store, parameter_id id, std::vecto
   auto lease = store.acquire(id);
   Exec().copy(values, lease.weights());
   store.update(id, lease);
-}
-
-template <class Call>
-std::string message(Call call) {
-  try {
-    call();
-  } catch (error const& e) {
-    return e.what();
-  }
-  return "nothing thrown";
 }
 
 /// Memory that counts its allocations and knows where they are. After `left` more allocations there is none.
@@ -236,7 +228,7 @@ TEST_CASE("what the overflow arena cannot hold is refused and reported, and the 
   auto const a = store.add("a", gaussian(20'000, 1));
   auto const b = store.add("b", gaussian(20'000, 2));
   overwrite(store, b, incompressible(20'000, 3));
-  CHECK(message([&] { store.wait(); }) ==
+  CHECK(message_of([&] { store.wait(); }) ==
         "parameter_store.update: the output does not fit into the space given (code 5) at parameter 1");
   CHECK(store_holds(store, b, gaussian(20'000, 2)));
   overwrite(store, b, gaussian(20'000, 4));
@@ -398,7 +390,8 @@ TEST_CASE("a slot that was damaged is reported when its parameter is acquired", 
     CHECK(to_bits(lease.weights()[3 * 1024 + 5]) == 0);
     CHECK(to_bits(lease.weights()[2 * 1024 + 5]) == to_bits(gaussian(20'000, 1)[2 * 1024 + 5]));
   }
-  CHECK(message([&] { store.wait(); }) == "compressed_weights.decode: encoded bytes are corrupt (code 1) at block 3");
+  CHECK(message_of([&] { store.wait(); }) ==
+        "compressed_weights.decode: encoded bytes are corrupt (code 1) at block 3");
 }
 
 TEST_CASE("a lossy codec's parameters can be acquired", "[host]") {
@@ -450,47 +443,47 @@ TEST_CASE("misuse of a store is an error that shows both values", "[host]") {
   auto const c = store.add("c", gaussian(10, 2));
   auto const d = other.add("d", gaussian(3000, 2));
   std::vector<float> const gradient(2999);
-  CHECK(message([&] { static_cast<void>(store.acquire({3})); }) ==
+  CHECK(message_of([&] { static_cast<void>(store.acquire({3})); }) ==
         "parameter_store.acquire: the parameter is number 3 but the store has 3");
-  CHECK(message([&] { store.prefetch({}); }) ==
+  CHECK(message_of([&] { store.prefetch({}); }) ==
         "parameter_store.prefetch: the parameter is number -1 but the store has 3");
-  CHECK(message([&] { static_cast<void>(store.find("e")); }) ==
+  CHECK(message_of([&] { static_cast<void>(store.find("e")); }) ==
         "parameter_store.find: there is no parameter e among 3");
-  CHECK(message([&] { store.add("b", gaussian(3, 3)); }) ==
+  CHECK(message_of([&] { store.add("b", gaussian(3, 3)); }) ==
         "parameter_store.add: the name b is that of parameter 1 already");
   auto lease = store.acquire(a);
   auto const foreign = other.acquire(d);
-  CHECK(message([&] { static_cast<void>(store.acquire(a)); }) ==
+  CHECK(message_of([&] { static_cast<void>(store.acquire(a)); }) ==
         "parameter_store.acquire: parameter 0 (a) is leased already, in slot 0");
-  CHECK(message([&] { store.update(b, lease); }) ==
+  CHECK(message_of([&] { store.update(b, lease); }) ==
         "parameter_store.update: the lease is of parameter 0 but the call is for parameter 1 (b)");
-  CHECK(message([&] { store.update(a, foreign); }) ==
+  CHECK(message_of([&] { store.update(a, foreign); }) ==
         "parameter_store.update: the lease is of parameter 0 of another store, not of this one's 0");
-  CHECK(message([&] { store.sgd_update(a, lease, array_view<float const>(gradient), 1.0F); }) ==
+  CHECK(message_of([&] { store.sgd_update(a, lease, array_view<float const>(gradient), 1.0F); }) ==
         "parameter_store.sgd_update: the gradient has 2999 elements but parameter 0 (a) has 3000");
-  CHECK(message([&] { store.sgd_update(a, lease, array_view<float const>(nullptr, 3000), 1.0F); }) ==
+  CHECK(message_of([&] { store.sgd_update(a, lease, array_view<float const>(nullptr, 3000), 1.0F); }) ==
         "parameter_store.sgd_update: the gradients have no memory but 3000 elements");
   std::vector<float> const whole(3000);
-  CHECK(message([&] { store.sgd_update(a, lease, array_view<float const>(whole), std::nanf("")); }) ==
+  CHECK(message_of([&] { store.sgd_update(a, lease, array_view<float const>(whole), std::nanf("")); }) ==
         "parameter_store.sgd_update: the learning rate is nan but must be finite");
-  CHECK(message([&] { store.add("e", gaussian(3, 3)); }) == "parameter_store.add: 1 leases are held but must be 0");
-  CHECK(message([&] { store.resolve(); }) == "parameter_store.resolve: 1 leases are held but must be 0");
+  CHECK(message_of([&] { store.add("e", gaussian(3, 3)); }) == "parameter_store.add: 1 leases are held but must be 0");
+  CHECK(message_of([&] { store.resolve(); }) == "parameter_store.resolve: 1 leases are held but must be 0");
   auto const second = store.acquire(b);
-  CHECK(message([&] { static_cast<void>(store.acquire(c)); }) ==
+  CHECK(message_of([&] { static_cast<void>(store.acquire(c)); }) ==
         "parameter_store.acquire: 2 leases are held but the slots of scratch are 2");
   lease.release();
   CHECK_FALSE(lease.is_held());
-  CHECK_THAT(message([&] { static_cast<void>(lease.weights()); }),
+  CHECK_THAT(message_of([&] { static_cast<void>(lease.weights()); }),
              contains("parameter_lease.weights: the lease of parameter 0"));
-  CHECK_THAT(message([&] { lease.release(); }),
+  CHECK_THAT(message_of([&] { lease.release(); }),
              contains("parameter_lease.release: the lease of parameter 0 was released"));
-  CHECK_THAT(message([&] { store.update(a, lease); }),
+  CHECK_THAT(message_of([&] { store.update(a, lease); }),
              contains("parameter_store.update: the lease of parameter 0 was released"));
-  CHECK(message([] { store_type(cpu{}, {.scratch_slots = 0}); }) ==
+  CHECK(message_of([] { store_type(cpu{}, {.scratch_slots = 0}); }) ==
         "parameter_store: there are 0 slots of scratch but must be at least 1");
-  CHECK_THAT(message([] { store_type(cpu{}, {.slack = -0.5}); }), contains("parameter_store: the slack is -0.5"));
-  CHECK(message([] { store_type(cpu{}, {.headroom = -1}); }) ==
+  CHECK_THAT(message_of([] { store_type(cpu{}, {.slack = -0.5}); }), contains("parameter_store: the slack is -0.5"));
+  CHECK(message_of([] { store_type(cpu{}, {.headroom = -1}); }) ==
         "parameter_store: the headroom is -1 bytes but must be at least 0");
-  CHECK(message([] { store_type(cpu{}, {.overflow_tensors = -1}); }) ==
+  CHECK(message_of([] { store_type(cpu{}, {.overflow_tensors = -1}); }) ==
         "parameter_store: the overflow arena is for -1 tensors but must be for at least 0");
 }

@@ -12,8 +12,10 @@
 #include <tessera/testing/generators.hpp>
 
 #include "support/catch.hpp"
+#include "support/message_of.hpp"
 
 using namespace tessera;
+using tessera_test::message_of;
 
 namespace {
 
@@ -122,12 +124,7 @@ TEST_CASE("a label outside of the vocabulary poisons the loss and is reported wi
     labelled_tokens<std::int64_t> problem({ignored, 1, 1500, 50}, labels);
     problem.list(exec);
     CHECK(problem.wrong_tokens() == 0);
-    std::string message;
-    try {
-      exec.wait();
-    } catch (error const& e) {
-      message = e.what();
-    }
+    std::string const message = message_of([&] { exec.wait(); });
     CHECK_THAT(message, tessera_test::contains("1207"));
     CHECK_THAT(message, tessera_test::contains(std::to_string(bad)));
     CHECK_THAT(message, tessera_test::contains("50"));

@@ -12,8 +12,10 @@
 #include <tessera/testing/generators.hpp>
 
 #include "support/catch.hpp"
+#include "support/message_of.hpp"
 
 using namespace tessera;
+using tessera_test::message_of;
 
 namespace {
 
@@ -147,12 +149,7 @@ struct append_problem {
   /// What wait() says.
   template <class Executor>
   static std::string failure(Executor const& exec) {
-    try {
-      exec.wait();
-    } catch (error const& e) {
-      return e.what();
-    }
-    return "";
+    return message_of([&] { exec.wait(); });
   }
 };
 

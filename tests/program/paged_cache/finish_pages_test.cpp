@@ -14,17 +14,11 @@ using namespace tessera;
 
 namespace {
 
-/// The small cache, of whose last sequence 100 tokens are new, so that both of its pages are sealed now.
-struct finished_cache : tessera_test::small_cache {
-  static constexpr std::int64_t fresh = 100;
-  std::vector<bfloat16> inputs = std::vector<bfloat16>(4 * 3 * heads * fresh * channels);
-  std::vector<std::int32_t> new_tokens{0, 0, 100};
+/// A cache whose last sequence retains three tokens of its pages.
+struct finished_cache : tessera_test::sealing_cache {
   std::vector<page_mark> marks = std::vector<page_mark>(3 * 2 * heads);
 
   finished_cache() {
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      inputs[i] = store<bfloat16>(testing::gauss{}.value(9, i));
-    }
     for (std::int64_t head = 0; head < heads; ++head) {
       mark(0, head) = {std::uint64_t{1} << 3 | std::uint64_t{1} << 63, static_cast<std::uint32_t>(head), 2};
       mark(1, head) = {std::uint64_t{1} << 50, static_cast<std::uint32_t>(head + 2), 1};
@@ -33,32 +27,20 @@ struct finished_cache : tessera_test::small_cache {
   page_mark& mark(std::int64_t page, std::int64_t head) {
     return marks[static_cast<std::size_t>((2 * 2 + page) * heads + head)];
   }
-  [[nodiscard]] head_view<bfloat16 const> part(std::int64_t which) const {
-    return {inputs.data() + which * 3 * heads * fresh * channels, {3, heads, fresh, channels}};
-  }
-  [[nodiscard]] cache_source<bfloat16> source() const {
-    return {memory, {{part(0), part(1)}, {part(2), part(3)}}, sequences(), fresh, 2, new_tokens};
-  }
   template <class Executor>
   void finish(Executor const& exec) {
     finish_pages<bfloat16> const program{source(), {marks.data(), {3, 2, heads}}};
     exec.run(program, program.groups());
   }
-  /// A channel of a token of the last sequence: the first 103 are in the tail.
-  [[nodiscard]] bfloat16 token_of(std::int64_t token, int layer, int which, std::int64_t head, int channel) const {
-    return token < 103 ? memory.tail_row(0, layer, which, head, token)[channel]
-                       : part(which == key_part ? layer : 2 + layer)(2, head, token - 103, channel);
-  }
   /// How many retained elements are not those of their tokens.
-  [[nodiscard]] int wrong_rows(std::int64_t head, std::int64_t row, std::int64_t token) const {
+  [[nodiscard]] int wrong_rows(std::int64_t head, std::int64_t row, std::int64_t of) {
     int wrong = 0;
     for (int layer = 0; layer < 2; ++layer) {
       for (int const which : {key_part, value_part}) {
         for (int channel = 0; channel < channels; ++channel) {
-          wrong +=
-              memory.retained_row(0, head, row, layer, which)[channel] == token_of(token, layer, which, head, channel)
-                  ? 0
-                  : 1;
+          wrong += memory.retained_row(0, head, row, layer, which)[channel] == token(of, layer, which, head, channel)
+                       ? 0
+                       : 1;
         }
       }
     }

@@ -12,8 +12,10 @@
 
 #include "program/paged_cache/small_cache.hpp"
 #include "support/catch.hpp"
+#include "support/message_of.hpp"
 
 using namespace tessera;
+using tessera_test::message_of;
 
 namespace {
 
@@ -98,12 +100,7 @@ TEST_CASE("of an impossible sequence or block nothing is restored, and it is nam
     spoil(cache);
     cache.restore(exec, 0);
     CHECK(cache.keys[static_cast<std::size_t>((2 * 2 * 210 + 70) * 32)] == bfloat16{0x7777});
-    try {
-      exec.wait();
-    } catch (error const& e) {
-      return std::string(e.what());
-    }
-    return std::string("nothing thrown");
+    return message_of([&] { exec.wait(); });
   };
   CHECK_THAT(message([](auto& cache) { cache.blocks[5] = 6; }), tessera_test::contains("6"));
   CHECK_THAT(message([](auto& cache) { cache.slots[2] = 3; }), tessera_test::contains("3"));

@@ -8,6 +8,7 @@
 
 #include <tessera/program/paged_cache/cache_memory.hpp>
 #include <tessera/testing/generators.hpp>
+#include <tessera/view/head_view.hpp>
 
 namespace tessera_test {
 
@@ -52,6 +53,34 @@ struct small_cache {
   [[nodiscard]] tessera::cache_sequences sequences() const { return {{blocks.data(), {3, 2}}, slots, lengths}; }
   tessera::cache_page_header& header(std::int64_t block, std::int64_t head) {
     return *reinterpret_cast<tessera::cache_page_header*>(memory.page(block, head) + memory.format.header());
+  }
+};
+
+/// The small cache, of whose last sequence 100 tokens are new, so that both of its pages are sealed now: 103 tokens are
+/// in the tail, the others in inputs. No other sequence has new tokens, and none of them seals a page.
+struct sealing_cache : small_cache {
+  static constexpr std::int64_t fresh = 100;
+  std::vector<tessera::bfloat16> inputs = std::vector<tessera::bfloat16>(4 * 3 * heads * fresh * channels);
+  std::vector<std::int32_t> new_tokens{0, 0, 100};
+
+  sealing_cache() {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      inputs[i] = tessera::store<tessera::bfloat16>(tessera::testing::gauss{}.value(9, i));
+    }
+  }
+  [[nodiscard]] tessera::head_view<tessera::bfloat16 const> part(std::int64_t which) const {
+    return {inputs.data() + which * 3 * heads * fresh * channels, {3, heads, fresh, channels}};
+  }
+  [[nodiscard]] tessera::cache_source<tessera::bfloat16> source() const {
+    return {memory, {{part(0), part(1)}, {part(2), part(3)}}, sequences(), fresh, 2, new_tokens};
+  }
+  /// A channel of a token of the last sequence, wherever it is.
+  tessera::bfloat16& token(std::int64_t token, int layer, int which, std::int64_t head, int channel) {
+    if (token < 103) {
+      return memory.tail_row(0, layer, which, head, token)[channel];
+    }
+    std::int64_t const list = (which == tessera::key_part ? layer : 2 + layer) * 3 + 2;
+    return inputs[static_cast<std::size_t>(((list * heads + head) * fresh + token - 103) * channels + channel)];
   }
 };
 

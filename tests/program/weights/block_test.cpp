@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The portable steps of coding a block: what they undo, how much room they use, what they refuse. block_simd_test.cpp
-// compares their faster versions with them.
+// The portable steps of coding a block: what they undo, how much room they use, what they refuse. block_avx2_test.cpp
+// and block_avx512_test.cpp compare their faster versions with them.
 #include <cmath>
 #include <cstdint>
 #include <cstring>

@@ -12,8 +12,10 @@
 
 #include "support/catch.hpp"
 #include "support/codecs.hpp"
+#include "support/message_of.hpp"
 
 using namespace tessera;
+using tessera_test::message_of;
 
 namespace {
 
@@ -167,13 +169,8 @@ TEST_CASE("where the arena is full a slot keeps its stream, and the parameter is
   auto const before = at.weights;
   at.stream.capacity = parameter_stream<bfloat16>::smallest_capacity(at.stream.spec);
   at.encode(5);
-  std::string message;
   at.settle(at.exec);
-  try {
-    at.exec.wait();
-  } catch (error const& e) {
-    message = e.what();
-  }
+  std::string const message = message_of([&] { at.exec.wait(); });
   CHECK_THAT(message, tessera_test::contains("42"));
   CHECK(at.overflow.overflows == 1);
   CHECK(at.overflow.used_blocks == 0);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The block steps with AVX2 and AVX-512 against the portable ones: same bytes and same results, for sound and hostile
-// input.
+/// `compare_block_steps`: the block steps for an instruction set against the portable ones. Bytes and results are the
+/// same, for sound and hostile input.
+#pragma once
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -9,22 +11,19 @@
 #include <type_traits>
 #include <vector>
 
-#include <tessera/core/cpu_features.hpp>
 #include <tessera/program/weights/block.hpp>
-#include <tessera/program/weights/block_avx2.hpp>
-#include <tessera/program/weights/block_avx512.hpp>
 #include <tessera/program/weights/codebook.hpp>
 #include <tessera/testing/generators.hpp>
 #include <tessera/tile/serial/group.hpp>
 
 #include "support/catch.hpp"
 
+namespace tessera_test::block_steps {
+
 using namespace tessera;
 
-namespace {
-
 using group_type = serial_group<32>;
-constexpr group_type group;
+inline constexpr group_type group;
 
 template <class T>
 constexpr weight_type type_of() {
@@ -42,8 +41,8 @@ constexpr weight_type type_of() {
 }
 
 enum class content { gauss, narrow_gauss, wide, random_bits, zeros, nans, mixed };
-constexpr content contents[] = {content::gauss, content::narrow_gauss, content::wide, content::random_bits,
-                                content::zeros, content::nans,         content::mixed};
+inline constexpr content contents[] = {content::gauss, content::narrow_gauss, content::wide, content::random_bits,
+                                       content::zeros, content::nans,         content::mixed};
 
 template <class T>
 T value_of(content what, std::uint64_t seed, int i) {
@@ -72,7 +71,7 @@ T value_of(content what, std::uint64_t seed, int i) {
 }
 
 /// Bytes at the very end of an allocation, so that a sanitizer finds the first byte too many.
-std::unique_ptr<std::uint8_t[]> exact(std::vector<std::uint8_t> const& bytes) {
+inline std::unique_ptr<std::uint8_t[]> exact(std::vector<std::uint8_t> const& bytes) {
   auto copy = std::make_unique<std::uint8_t[]>(bytes.size());
   std::copy(bytes.begin(), bytes.end(), copy.get());
   return copy;
@@ -306,8 +305,9 @@ void compare_type() {
   }
 }
 
+/// Compares Fast with weight_block_steps for all types and for mantissas that are kept whole, in part and not at all.
 template <template <class, class> class Fast>
-void compare_all() {
+void compare_block_steps() {
   SECTION("bf16") {
     compare_type<bfloat16, 7, Fast>();
     compare_type<bfloat16, 0, Fast>();
@@ -339,18 +339,4 @@ void compare_all() {
   }
 }
 
-}  // namespace
-
-TEST_CASE("the block steps with AVX2 give the bytes of the portable steps", "[host]") {
-  if (supported_simd_level() < simd_level::avx2) {
-    TESSERA_SKIP("this processor has no AVX2");
-  }
-  compare_all<weight_block_steps_avx2>();
-}
-
-TEST_CASE("the block steps with AVX-512 give the bytes of the portable steps", "[host]") {
-  if (supported_simd_level() < simd_level::avx512) {
-    TESSERA_SKIP("this processor has no AVX-512");
-  }
-  compare_all<weight_block_steps_avx512>();
-}
+}  // namespace tessera_test::block_steps

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cstdint>
+#include <vector>
+
+#include <tessera/quantize/scaled_float.hpp>
+#include <tessera/reduce/online_softmax.hpp>
+#include <tessera/testing/generators.hpp>
+#include <tessera/testing/laws/attention_softmax.hpp>
+
+#include "support/catch.hpp"
+
+using namespace tessera;
+using tessera::testing::check_softmax_laws;
+
+namespace {
+
+using fp16 = scaled_float_quantizer<float16>;
+using exact = online_softmax<float>;
+
+/// Scores in base 2, `size` apart from each other and away from zero.
+std::vector<float> scores(float size) {
+  std::vector<float> made;
+  for (std::uint64_t i = 0; i < 60; ++i) {
+    made.push_back(size * (testing::gauss().value(8, i) + 1.0F));
+  }
+  return made;
+}
+
+/// Forgets what came before a piece.
+struct forgetful : exact {
+  float turn(state_type& state, float largest) const {
+    state = identity();
+    return exact::turn(state, largest);
+  }
+};
+
+/// Takes weights relative to a reference that is too low.
+struct low : exact {
+  float turn(state_type& state, float largest) const { return exact::turn(state, largest - 1.0F); }
+};
+
+/// Merges sums without moving them to one reference.
+struct careless : exact {
+  factors merge(state_type& into, state_type const& other) const {
+    into.sum += other.sum;
+    return {1.0F, 1.0F};
+  }
+};
+
+/// Makes the codes of half of the weight.
+struct halving : exact {
+  template <class Q>
+  weighed_code<typename Q::code_type, float> weigh(state_type const& state, float scale, float sum, bool) const {
+    float const own = weight(state, scale * sum);
+    return {Q::encode_scaled(0.5F * own, static_cast<float>(Q::highest)), own};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a softmax that breaks a law is caught", "[host]") {
+  CHECK(check_softmax_laws<forgetful, fp16>(scores(1.0F), 1e-3).mentions("pieces give the log-sum-exp of the row"));
+  CHECK(check_softmax_laws<low, fp16>(scores(1.0F), 1e-3).mentions("weights are from 0 to 1"));
+  CHECK(check_softmax_laws<careless, fp16>(scores(3.0F), 1e-3).mentions("states of pieces merge to the state of both"));
+  CHECK(check_softmax_laws<halving, fp16>(scores(1.0F), 1e-3).mentions("a code is the weight times the largest code"));
+}
