@@ -207,7 +207,7 @@ def not_measured(results):
         if result.error:
             key = name.split("/")[0], result.error.split("\n")[0]
             counts[key] = counts.get(key, 0) + 1
-    lines = [f"* {IMPLEMENTATIONS.get(who, who)}, {count} benchmark{'s' if count > 1 else ''}: `{why}`"
+    lines = [f"* {IMPLEMENTATIONS.get(who, who)}, {count} benchmark{'s' if count > 1 else ''}: {why}"
              for (who, why), count in counts.items()]
     return "\n".join(lines) or "Nothing."
 

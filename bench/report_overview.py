@@ -94,7 +94,7 @@ def missing(results, overview):
                   (name_of(column, row) for column in overview.columns if row.has(column))
                   if name in results and results[name].error]
         if errors or not was_measured(results, overview, row):
-            texts.append(f"{row.label} ({f'`{errors[0]}`' if errors else 'not run yet'})")
+            texts.append(f"{row.label} ({errors[0] if errors else 'not run yet'})")
     return ["", f"There are no figures, or not all of them, of: {'; '.join(texts)}."] if texts else []
 
 
