@@ -7,11 +7,19 @@
 #include <tessera/exec/cuda.cuh>
 #include <tessera/sage_attention2.hpp>
 
-/// Declares or defines the functions after `extern template` or `template`.
-#define TESSERA_BENCH_ATTENTION(words)                                                                         \
-  words void tessera::run(tessera::cuda const&,                                                                \
-                          tessera::quantize_call<tessera::sage_attention2::method, tessera::bfloat16> const&); \
-  words void tessera::run(tessera::cuda const&,                                                                \
-                          tessera::attention_call<tessera::sage_attention2::method, tessera::bfloat16> const&)
+namespace bench {
+
+using quantize_bf16 = tessera::quantize_call<tessera::sage_attention2::method, tessera::bfloat16>;
+using attend_bf16 = tessera::attention_call<tessera::sage_attention2::method, tessera::bfloat16>;
+
+}  // namespace bench
+
+/// Declares or defines the functions after `extern template` or `template`. The last one asks what a kernel of run()
+/// needs, and so has it compiled, too.
+#define TESSERA_BENCH_ATTENTION(words)                                               \
+  words void tessera::run(tessera::cuda const&, bench::quantize_bf16 const&);        \
+  words void tessera::run(tessera::cuda const&, bench::attend_bf16 const&);          \
+  words bool tessera::codes_queries(tessera::cuda const&, bench::attend_bf16 const&, \
+                                    tessera::head_view<tessera::bfloat16 const> const&)
 
 TESSERA_BENCH_ATTENTION(extern template);

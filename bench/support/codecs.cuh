@@ -8,4 +8,5 @@
 
 #include "codecs.hpp"
 
-TESSERA_BENCH_CODECS(extern template, tessera::cuda);
+TESSERA_BENCH_LOSSLESS_CODECS(extern template, tessera::cuda);
+TESSERA_BENCH_LOSSY_DECODERS(extern template, tessera::cuda);
