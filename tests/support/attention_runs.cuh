@@ -21,6 +21,7 @@ using eight_with_value_means =
 #define TESSERA_TEST_ATTENTION_ON_DEVICES(words, attention, type)                                                  \
   words void tessera::run(tessera::cuda const&, tessera::quantize_call<attention::method, type> const&);           \
   words void tessera::run(tessera::cuda const&, tessera::attention_call<attention::method, type> const&);          \
+  words void tessera::run_portably(tessera::cuda const&, tessera::attention_call<attention::method, type> const&); \
   words bool tessera::codes_queries(tessera::cuda const&, tessera::attention_call<attention::method, type> const&, \
                                     tessera::head_view<type const> const&)
 
