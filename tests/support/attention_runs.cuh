@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Attention on CUDA devices by the methods that many tests use, compiled once for all of them (in attention_runs.cu);
+/// Attention on CUDA devices by the methods that many tests use, compiled once for all of them (in attention_runs*.cu);
 /// see attention_runs.hpp.
 #pragma once
 
