@@ -7,8 +7,9 @@
     report.py --adopt build/*.json  first copy new results, without fields that name their machine
 
 Every figure is the median over a benchmark's repetitions. Nothing is typed by hand but another implementation's rates
-(PEER_TBPS): to show another figure, add it to report_contents.py, or for the README's first page to report_overview.py.
-A figure of AWAITED that has no result is null, and is reported as missing. Needs Python 3.9 and nothing else.
+(PEER_TBPS): to show another figure, add it to report_contents.py (summary.json, plots), to report_tables.py, or for the
+README's first page to report_overview.py. A figure of AWAITED that has no result is null, and is reported as missing.
+Needs Python 3.9 and nothing else.
 """
 import argparse
 import json
@@ -21,7 +22,8 @@ from xml.sax.saxutils import escape
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import report_overview
-from report_contents import (AWAITED, BESIDE_PEERS, CHARTS, COLUMNS, FIGURES, FIGURES_OF_FILE, PAGES, TABLES, number)
+from report_contents import AWAITED, CHARTS, FIGURES, FIGURES_OF_FILE, PAGES, number
+from report_tables import BESIDE_PEERS, COLUMNS, IMPLEMENTATIONS, TABLES
 
 # --- Reading -----------------------------------------------------------------------------------------------------
 
@@ -205,7 +207,8 @@ def not_measured(results):
         if result.error:
             key = name.split("/")[0], result.error.split("\n")[0]
             counts[key] = counts.get(key, 0) + 1
-    lines = [f"* {who}: {why} ({count} of its benchmarks)" for (who, why), count in counts.items()]
+    lines = [f"* {IMPLEMENTATIONS.get(who, who)}, {count} benchmark{'s' if count > 1 else ''}: {why}"
+             for (who, why), count in counts.items()]
     return "\n".join(lines) or "Nothing."
 
 

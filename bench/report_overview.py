@@ -10,7 +10,7 @@ MISSING = "not measured"
 # The part by which another implementation must be better to be named: times differ by so much from run to run, sizes
 # do not.
 NOTICED = {"speed": 0.02, "size": 0.001, "memory": 0.05, "error": 0.05}
-WORDS = {"speed": "Faster", "size": "Smaller", "memory": "Less memory", "error": "More exact"}
+WORDS = {"speed": "Faster", "size": "Smaller", "memory": "In less memory", "error": "More exact"}
 
 
 def plain(digits=0, factor=1.0):
@@ -23,13 +23,19 @@ def percent(digits=2):
 
 @dataclass(frozen=True)
 class Column:
-    """benchmark: a name with a place for the implementation's name. kind: a key of NOTICED; empty: no comparison."""
-    heading: str
+    """title: what the figures are; unit: theirs, where `form` does not write it. benchmark: a name with a place for the
+    implementation's name. kind: a key of NOTICED; empty: no comparison."""
+    title: str
+    unit: str
     benchmark: str
     counter: str
     form: object
     kind: str = ""
     is_larger_better: bool = False
+
+    @property
+    def heading(self):
+        return f"{self.title}, {self.unit}" if self.unit else self.title
 
 
 @dataclass(frozen=True)
@@ -88,8 +94,8 @@ def missing(results, overview):
                   (name_of(column, row) for column in overview.columns if row.has(column))
                   if name in results and results[name].error]
         if errors or not was_measured(results, overview, row):
-            texts.append(f"{row.label} ({errors[0] if errors else 'no result yet'})")
-    return ["", f"Not measured, or not all of it: {'; '.join(texts)}."] if texts else []
+            texts.append(f"{row.label} ({errors[0] if errors else 'not run yet'})")
+    return ["", f"There are no figures, or not all of them, of: {'; '.join(texts)}."] if texts else []
 
 
 def is_ahead(column, other, ours):
@@ -113,7 +119,8 @@ def ahead(results, overview):
             values = [value_of(results, column, each) for each in (row, ours)]
             if is_ahead(column, *values):
                 texts = " against ".join(column.form(value) for value in values)
-                found.setdefault(column.kind, {}).setdefault(row.label, []).append(f"{column.heading}: {texts}")
+                text = f"{column.title}: {texts} {column.unit}".rstrip()
+                found.setdefault(column.kind, {}).setdefault(row.label, []).append(text)
     return found
 
 
@@ -124,12 +131,13 @@ def paragraph(results, overview):
         lines.append((list(WORDS).index(kind), f"* {WORDS[kind]}: {who}."))
     if not lines:
         return []
-    return ["", "Others are ahead here:", "", *(line for _, line in sorted(lines))]
+    return ["", "Others do better than the row of tessera that does the same (their figure against tessera's):", "",
+            *(line for _, line in sorted(lines))]
 
 
 def table(results, overview):
     headings = [column.heading for column in overview.columns]
-    lines = [f"**{overview.title}** {overview.note}", "", "| | " + " | ".join(headings) + " |",
+    lines = [f"**{overview.title}** {overview.note}", "", "| implementation | " + " | ".join(headings) + " |",
              "|---|" + "---:|" * len(headings)]
     lines += [f"| {row.label} | " + " | ".join(cell(results, column, row) for column in overview.columns) + " |"
               for row in overview.rows if was_measured(results, overview, row)]
@@ -144,114 +152,132 @@ CLASSIFIERS = {"Gemma": GEMMA, "Llama": "8192x128256x4096"}
 
 def weights():
     columns = []
-    for heading, data in [("real", "bf16/minilm/512MiB"), ("normal", "bf16/gauss/512MiB")]:
-        columns += [Column(f"bits ({heading})", f"{{who}}/decode/{data}", "bits_per_weight", plain(2), "size"),
-                    Column(f"TB/s decoded ({heading})", f"{{who}}/decode/{data}", "TBps", plain(2), "speed", True),
-                    Column(f"TB/s encoded ({heading})", f"{{who}}/encode/{data}", "TBps", plain(2), "speed", True)]
-    return Overview("Weights in bf16, 512 MiB, without loss.",
-                    "Real: MiniLM's, repeated; normal: N(0, 0.02). nvCOMP is called through C, with its best settings, "
-                    "and leaves its output unpacked; encoding from Python waits and packs.",
-                    columns, [Row("tessera, NeuZip, from Python", "tessera"),
-                              Row("tessera, NeuZip, from C++", "neuzip"),
+    for data, name in [("real weights", "bf16/minilm/512MiB"), ("normal weights", "bf16/gauss/512MiB")]:
+        columns += [
+            Column(f"size of {data}", "bits per weight", f"{{who}}/decode/{name}", "bits_per_weight", plain(2), "size"),
+            Column(f"decoding {data}", "TB/s", f"{{who}}/decode/{name}", "TBps", plain(2), "speed", True),
+            Column(f"encoding {data}", "TB/s", f"{{who}}/encode/{name}", "TBps", plain(2), "speed", True)]
+    return Overview("Lossless compression of 512 MiB of bf16 weights.",
+                    "Rates are TB/s of uncompressed weights. The real weights are those of MiniLM, repeated; the "
+                    "normal ones are N(0, 0.02). Encoding from Python waits for the size of the stream and copies it "
+                    "into a tensor of that size. nvCOMP is called from C with its best settings and leaves gaps "
+                    "between the parts of its output.",
+                    columns, [Row("tessera's NeuZip from Python", "tessera"),
+                              Row("tessera's NeuZip from C++", "neuzip"),
                               Row("nvCOMP's ANS", "nvcomp_ans", 0)])
+
+
+# What is measured of a model's loss: (title, unit); the places are the model's.
+LOSS_TIME, LOSS_MEMORY = ("{}'s loss", "ms"), ("memory for {}'s loss", "MiB")
+BOTH_TIME, BOTH_MEMORY = ("{}'s loss and gradients", "ms"), ("memory for {}'s loss and gradients", "MiB")
 
 
 def exact_names():
     """The loss alone is the same program with the filter and without."""
-    return {f"{model} loss {unit}": f"tessera/forward/bf16/zipf/{size}"
-            for model, size in CLASSIFIERS.items() for unit in ["ms", "MiB"]}
+    return {", ".join(figure).format(model): f"tessera/forward/bf16/zipf/{size}"
+            for model, size in CLASSIFIERS.items() for figure in [LOSS_TIME, LOSS_MEMORY]}
 
 
 def names_with_4_gib():
     """Without a filter the time does not depend on the data."""
-    return {f"{model} both {unit}": f"cut_cross_entropy/forward_backward_exact_4GiB/bf16/spread/{size}"
-            for model, size in CLASSIFIERS.items() for unit in ["ms", "MiB"]}
+    return {", ".join(figure).format(model): f"cut_cross_entropy/forward_backward_exact_4GiB/bf16/spread/{size}"
+            for model, size in CLASSIFIERS.items() for figure in [BOTH_TIME, BOTH_MEMORY]}
 
 
 def losses():
-    def error(heading, data, counter):
-        return Column(heading, f"{{who}}/forward_backward/bf16/{data}", counter, percent(2), "error")
+    def of(model, figure, operation, counter, kind):
+        title, unit = figure
+        return Column(title.format(model), unit, f"{{who}}/{operation}/bf16/zipf/{CLASSIFIERS[model]}", counter,
+                      plain(1), kind)
 
-    columns = [error("error (real)", f"real/{REAL}", "hidden_error")]
+    def error(title, data):
+        return Column(title, "", f"{{who}}/forward_backward/bf16/{data}", "hidden_error", percent(2), "error")
+
+    columns = [error("error on real data", f"real/{REAL}")]
     for model, size in CLASSIFIERS.items():
-        forward, both = f"{{who}}/forward/bf16/zipf/{size}", f"{{who}}/forward_backward/bf16/zipf/{size}"
-        columns += [Column(f"{model} loss ms", forward, "ms", plain(1), "speed"),
-                    Column(f"{model} loss MiB", forward, "extra_MiB", plain(1), "memory"),
-                    Column(f"{model} both ms", both, "ms", plain(1), "speed"),
-                    Column(f"{model} both MiB", both, "extra_MiB", plain(1), "memory"),
-                    error(f"{model} error", f"zipf/{size}", "hidden_error")]
-    rows = [Row("tessera, by the paper's filter", "tessera"),
+        columns += [of(model, LOSS_TIME, "forward", "ms", "speed"),
+                    of(model, LOSS_MEMORY, "forward", "extra_MiB", "memory"),
+                    of(model, BOTH_TIME, "forward_backward", "ms", "speed"),
+                    of(model, BOTH_MEMORY, "forward_backward", "extra_MiB", "memory"),
+                    error(f"error of {model}", f"zipf/{size}")]
+    rows = [Row("tessera, filtered as in the paper", "tessera"),
             Row("tessera, exact", "tessera_exact", names=exact_names()),
-            Row("tessera, exact, allowed 4 GiB, from C++", "cut_cross_entropy", names=names_with_4_gib(),
-                leaves_out=("error (real)", "Gemma error", "Llama error")),
-            Row("Apple's cut-cross-entropy, by its filter", "apple_cce", 0),
-            Row("Apple's, exact", "apple_cce_exact", 1), Row("torch.compile", "torch_compile", 1),
+            Row("tessera from C++, exact, allowed 4 GiB", "cut_cross_entropy", names=names_with_4_gib(),
+                leaves_out=("error on real data", "error of Gemma", "error of Llama")),
+            Row("Apple's cut-cross-entropy, filtered", "apple_cce", 0),
+            Row("Apple's cut-cross-entropy, exact", "apple_cce_exact", 1), Row("torch.compile", "torch_compile", 1),
             Row("PyTorch", "torch_eager", 1), Row("PyTorch's linear_cross_entropy", "torch_native", 1),
-            Row("Liger Kernel, Triton", "liger", 1), Row("Liger Kernel, CuTe", "liger_cute", 1),
+            Row("Liger Kernel in Triton", "liger", 1), Row("Liger Kernel in CuTe", "liger_cute", 1),
             Row("QuACK", "quack", 1)]
-    return Overview("The loss of a classifier, 8192 tokens,",
-                    "Gemma 2 2B's 256000 x 2304 and Llama 3 8B's 128256 x 4096 in bf16: the loss alone, and both "
-                    "passes. MiB are those beyond inputs and gradients; errors, those of the hidden states' gradient. "
-                    "The data of both are synthetic, with entries as frequent as words; real: SmolLM2's hidden states "
-                    "and 512 rows of its classifier. The loss alone is the same with the filter and without: it is for "
-                    "gradients.", columns, rows)
+    return Overview("The loss of a classifier in bf16 for 8192 tokens.",
+                    "The classifiers have the sizes of Gemma 2 2B's (256,000 vocabulary entries, 2304 channels) and of "
+                    "Llama 3 8B's (128,256 entries, 4096 channels), and synthetic data in which entries are as "
+                    "unequally frequent as words. The real data are SmolLM2's hidden states and 512 rows of its "
+                    "classifier. Memory is what a call holds besides its inputs and gradients. Errors are those "
+                    "of the hidden states' gradient, relative to the exact one. The filter leaves out small parts of "
+                    "gradients; the loss is the same with it and without.", columns, rows)
 
 
 def attention():
-    def rate(heading, size):
-        return Column(heading, f"{{who}}/{{operation}}/bf16/{size}", "TFLOPs", plain(0), "speed", True)
+    def rate(title, size):
+        return Column(title, "TFLOP/s", f"{{who}}/{{operation}}/bf16/{size}", "TFLOPs", plain(0), "speed", True)
 
-    def error(heading, data):
-        return Column(heading, f"{{who}}/{{operation}}/bf16/d128/16k{data}", "relative_l1", percent(2), "error")
+    def error(data, name):
+        return Column(f"error on {data}", "", f"{{who}}/{{operation}}/bf16/d128/16k{name}", "relative_l1", percent(2),
+                      "error")
 
-    columns = [error("error (real)", "/real"), error("error (offsets)", ""), error("error (normal)", "/normal"),
-               rate("TFLOP/s", "d128/16k"), rate("causal", "d128/16k/causal"), rate("64 channels", "d64/16k"),
-               rate("256 channels", "d256/16k"),
-               Column("MiB", "{who}/{operation}/bf16/d128/16k", "extra_MiB", plain(0), "memory")]
-    only = ("error (real)", "error (normal)")
-    rows = [Row("tessera, SageAttention2, from Python", "tessera"),
-            Row("the same from C++", "attention", leaves_out=("error (real)", "MiB")),
-            Row("the authors' SageAttention 2", "sage2", 0),
-            Row("the authors' SageAttention 2, scales for warps", "sage2_warps", 0), Row("SageAttention 1", "sage1", 0),
+    columns = [error("real data", "/real"), error("data with offsets", ""), error("normal data", "/normal"),
+               rate("speed", "d128/16k"), rate("speed with a causal mask", "d128/16k/causal"),
+               rate("speed with 64 channels", "d64/16k"), rate("speed with 256 channels", "d256/16k"),
+               Column("extra memory", "MiB", "{who}/{operation}/bf16/d128/16k", "extra_MiB", plain(0), "memory")]
+    only = ("error on real data", "error on normal data")
+    rows = [Row("tessera's SageAttention2 from Python", "tessera"),
+            Row("tessera's SageAttention2 from C++", "attention",
+                leaves_out=("error on real data", "extra memory, MiB")),
+            Row("SageAttention 2 by its authors", "sage2", 0),
+            Row("SageAttention 2 by its authors, one scale per warp", "sage2_warps", 0),
+            Row("SageAttention 1", "sage1", 0),
             Row("cuDNN in fp8, quantized by PyTorch", "cudnn_fp8", 0),
-            Row("cuDNN in fp8, given codes", "cudnn_fp8", 0, "codes", only),
+            Row("cuDNN in fp8, quantized before", "cudnn_fp8", 0, "codes", only),
             Row("FlashAttention 3 in fp8, quantized by PyTorch", "fa3_fp8", 0),
-            Row("FlashAttention 3 in fp8, given codes", "fa3_fp8", 0, "codes", only),
+            Row("FlashAttention 3 in fp8, quantized before", "fa3_fp8", 0, "codes", only),
             Row("cuDNN in bf16", "cudnn", 0), Row("FlashAttention 3 in bf16", "fa3", 0),
             Row("FlashAttention 4 in bf16", "fa4", 0), Row("FlashAttention-2 in bf16", "flash2", 0)]
-    return Overview("Attention from bf16 to bf16, 16K tokens, 128 channels,",
-                    "2 x 16 heads. Errors are relative L1 against double precision. Real: SmolLM2's layer 15, "
-                    "repeated, two of its heads of 64 channels side by side; offsets: channels of keys, queries and "
-                    "values lie away from zero; normal: N(0, 1), where results are near zero, and errors of the same "
-                    "size larger parts of them. MiB are those beyond inputs and the result.", columns, rows)
+    return Overview("Attention from bf16 inputs to bf16 results, 2 sequences of 16K tokens, 16 heads.",
+                    "Heads have 128 channels unless the column says otherwise; with 64 channels there are 32 heads, "
+                    "with 256 there is 1 sequence. Speeds include the quantization, except in the rows \"quantized "
+                    "before\". An error is the sum of the absolute differences from attention in double precision, "
+                    "over the sum of the absolute values there. Real data are the heads of SmolLM2's layer 15, "
+                    "repeated, two of 64 channels side by side. In data with offsets the channels of queries, keys and "
+                    "values lie away from zero. Normal data are N(0, 1): results are then near zero, so that relative "
+                    "errors are larger. Extra memory is that besides inputs and results.", columns, rows)
 
 
 def caches():
-    def step(heading, benchmark, counter, form, kind):
-        return Column(heading, benchmark, counter, form, kind)
-
     found = []
     for title, note, size, ours in [
-            ("A step of decoding, 16 sequences of 4K tokens, 32 heads of 128 channels,",
-             "from Python, a layer. The data are synthetic; [Caches that fit](#caches-that-fit) has what "
-             "merging costs on a real model.", "16x4k",
-             [Row("tessera, MiniCache, layers merged", "tessera", operation="minicache_pair"),
-              Row("tessera, MiniCache, a layer by itself", "tessera", operation="minicache_single")]),
-            ("The same for 4 sequences of 128K tokens, 32 query heads, 8 key heads,",
-             "values of ShadowKV on the host; it attends to what landmarks choose.", "4x128k",
-             [Row("tessera, ShadowKV", "tessera", operation="shadow_kv")])]:
+            ("A decoding step of one layer from Python: 16 sequences of 4K tokens, 32 heads of 128 channels.",
+             "The data are synthetic; [Caches that fit](#caches-that-fit) has what merging costs on a real model. The "
+             "memory is that of two layers, and the error is relative to attention in double precision to the "
+             "original keys and values.", "16x4k",
+             [Row("tessera's MiniCache, layers merged in pairs", "tessera", operation="minicache_pair"),
+              Row("tessera's MiniCache, each layer by itself", "tessera", operation="minicache_single")]),
+            ("The same step for 4 sequences of 128K tokens, 32 query heads and 8 key heads.",
+             "ShadowKV keeps values on the host and attends to the tokens that its landmarks choose. The memory is "
+             "that of one layer.", "4x128k",
+             [Row("tessera's ShadowKV", "tessera", operation="shadow_kv")])]:
         benchmark = f"{{who}}/decode/{{operation}}/d128/{size}"
-        columns = [step("us", benchmark, "ms", plain(0, 1e3), "speed"),
-                   step("MiB on the GPU", benchmark, "cache_MiB", plain(0), "memory"),
-                   step("MiB on the host", benchmark, "host_MiB", plain(0), ""),
-                   step("error", benchmark, "relative_l1", percent(1), "error")]
+        columns = [Column("time", "µs", benchmark, "ms", plain(0, 1e3), "speed"),
+                   Column("cache on the GPU", "MiB", benchmark, "cache_MiB", plain(0), "memory"),
+                   Column("cache on the host", "MiB", benchmark, "host_MiB", plain(0), ""),
+                   Column("error", "", benchmark, "relative_l1", percent(1), "error")]
         best = 1 if len(ours) > 1 else 0
-        nowhere = ("MiB on the host",)
+        nowhere = ("cache on the host, MiB",)
         if size == "16x4k":
             columns.pop(2)
             nowhere = ()
-        rows = [*ours, Row("cuDNN over bf16", "cudnn", best, "bf16", nowhere),
-                Row("FlashAttention-2 over bf16", "flash2", best, "bf16", nowhere)]
+        rows = [*ours, Row("cuDNN over keys and values in bf16", "cudnn", best, "bf16", nowhere),
+                Row("FlashAttention-2 over keys and values in bf16", "flash2", best, "bf16", nowhere)]
         found.append(Overview(title, note, columns, rows))
     return found
 
@@ -262,16 +288,17 @@ def overviews():
 
 # The line of figures: (text with places, [(benchmark, counter, form)]). A part is left out while a figure is missing.
 HEADLINE = [
-    ("**{} of 16 bits** for a bf16 weight, decoded at {} TB/s, bit for bit",
+    ("a bf16 weight takes **{} of 16 bits** and is decoded bit for bit at {} TB/s of decoded weights",
      [("neuzip/decode/bf16/gauss/512MiB", "bits_per_weight", plain(2)),
       ("neuzip/decode/bf16/gauss/512MiB", "TBps", plain(2))]),
-    ("**{} MiB** for the loss of 256,000 entries, in {} ms (torch.compile: {} MiB, {} ms)",
+    ("the loss over 256,000 vocabulary entries takes **{} MiB** of extra memory and {} ms "
+     "(torch.compile: {} MiB and {} ms)",
      [(f"{who}/forward/bf16/zipf/{GEMMA}", counter, plain(digits))
       for who, first in [("cut_cross_entropy", 1), ("torch_compile", 0)]
       for counter, digits in [("extra_MiB", first), ("ms", 1)]]),
-    ("**{} TFLOP/s** of attention from bf16 to bf16, quantization included (cuDNN in bf16: {})",
+    ("attention from bf16 to bf16 runs at **{} TFLOP/s**, quantization included (cuDNN in bf16: {})",
      [(f"{who}/forward/bf16/d128/16k", "TFLOPs", plain(0)) for who in ["attention", "cudnn"]]),
-    ("**{} and {} times** the speed of bf16 caches when decoding over MiniCache's and ShadowKV's",
+    ("decoding over the caches of MiniCache and ShadowKV is **{} and {} times** as fast as over caches in bf16",
      [("minicache/decode/4bit/d128/64x4k", "speedup", plain(2)),
       ("shadow/decode/host/hit60/128k", "speedup", plain(2))]),
 ]

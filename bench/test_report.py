@@ -115,7 +115,7 @@ class ReportTest(unittest.TestCase):
         self.write(needed())
         self.report()
         text = (self.root / "README.md").read_text()
-        self.assertTrue(text.startswith("Before\n<!-- bench:neuzip begin -->\n| GPU"))
+        self.assertTrue(text.startswith("Before\n<!-- bench:neuzip begin -->\n| weights N(0, 0.02) "))
         self.assertTrue(text.endswith("<!-- bench:neuzip end -->\nAfter\n"))
         self.assertIn("| decode bf16, 512 MiB | 2.00 | 2.50 | 80% | 1.00 | – | 1,234 |", text)
         self.assertIn("Some GPU, driver 1.2.3, CUDA 13.0, commit 0123456789ab, 2026-01-02", text)
@@ -168,7 +168,7 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(code, 0, text)
         self.assertIn(f"{name} did not run: ModuleNotFoundError: No module named 'it'", text)
         self.assertEqual(report.not_measured(report.read_results(self.results)),
-                         "* fa3_fp8: ModuleNotFoundError: No module named 'it' (1 of its benchmarks)")
+                         "* FlashAttention 3 in fp8, 1 benchmark: ModuleNotFoundError: No module named 'it'")
         self.write_of_peers({name: rows(name, TFLOPs=800.0)}, "later.json")  # in this later run it did not fail
         self.assertEqual(self.report()[0], 0)
         self.assertEqual(self.summary()["peer.fa3_fp8.d128.16k.tflops"], 800.0)
@@ -181,14 +181,14 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(self.report()[0], 0)
 
     def test_the_first_page_has_a_table_where_something_was_measured_and_names_what_was_not(self):
-        self.assertNotIn("A step of decoding", self.overview_of())
+        self.assertNotIn("A decoding step", self.overview_of())
         weights = {f"{who}/{way}/bf16/{data}/512MiB": (who, way) for who in ["tessera", "nvcomp_ans"]
                    for way in ["encode", "decode"] for data in ["gauss", "minilm"]}
         peers = {name: rows(name, TBps=2.0 if who == "tessera" else 2.5, bits_per_weight=10.5)
                  for name, (who, way) in weights.items()}
         text = self.overview_of(peers)
         self.assertIn("| nvCOMP's ANS | 10.50 | 2.50 | 2.50 | 10.50 | 2.50 | 2.50 |", text)
-        self.assertIn("* Faster: nvCOMP's ANS (TB/s decoded (real): 2.50 against 2.00,", text)
+        self.assertIn("* Faster: nvCOMP's ANS (decoding real weights: 2.50 against 2.00 TB/s,", text)
         self.assertNotIn("Smaller", text)
         quack = f"quack/forward_backward/bf16/zipf/{report_overview.GEMMA}"
         eager = f"torch_eager/forward_backward/bf16/zipf/{report_overview.GEMMA}"
@@ -199,7 +199,7 @@ class ReportTest(unittest.TestCase):
         self.assertIn("| 60.0 | 2.0 | 0.20 % | not measured |", line)
         self.assertNotIn("| QuACK", text)
         self.assertIn("QuACK (too old).", text)
-        self.assertIn("Liger Kernel, CuTe (no result yet)", text)
+        self.assertIn("Liger Kernel in CuTe (not run yet)", text)
 
     def test_a_table_of_cpu_figures_names_the_cpu(self):
         self.write(needed())
@@ -216,8 +216,8 @@ class ReportTest(unittest.TestCase):
         (self.root / "README.md").write_text("<!-- bench:neuzip-nvcomp begin -->\n<!-- bench:neuzip-nvcomp end -->\n")
         self.assertEqual(self.report()[0], 0)
         lines = (self.root / "README.md").read_text().split("\n")
-        ours = next(i for i, line in enumerate(lines) if line.startswith("| decode bf16 | 2.00 |"))
-        self.assertEqual(lines[ours + 1], "| decode bf16, nvCOMP's ANS, its best settings | 1.25 | 10.90 |")
+        ours = next(i for i, line in enumerate(lines) if line.startswith("| decode bf16: tessera from C++ | 2.00 |"))
+        self.assertEqual(lines[ours + 1], "| decode bf16: nvCOMP's ANS with its best settings | 1.25 | 10.90 |")
         self.assertEqual(set(self.summary()), keys())
 
     def test_times_and_memory_of_losses_are_in_the_summary_for_each_classifier(self):
@@ -254,11 +254,13 @@ class ReportTest(unittest.TestCase):
         (self.root / "README.md").write_text("<!-- bench:loss-gemma begin -->\n<!-- bench:loss-gemma end -->\n")
         self.assertEqual(self.report()[0], 0)
         text = (self.root / "README.md").read_text()
-        self.assertIn("| Gemma 2 2B, 8192 x 256000 x 2304 | ms |", text)
-        self.assertIn("| both passes, zipf | 41.3 | 2,345.7 | 25% | 12% | 1.23% | 0.40% |", text)
-        self.assertIn("| both passes, zipf, Apple's cut-cross-entropy | 57.7 | 1.0 | – | – | 15.00% | – |", text)
-        self.assertIn("| both passes, PyTorch | 65.8 | 22,839.0 | – | – | – | – |", text)
-        self.assertNotIn("cuBLAS's logits", text)  # a column without a figure
+        self.assertIn("| Gemma 2 2B, 8192 x 256000 x 2304 (tokens x vocabulary x channels) | time, ms |", text)
+        both = "| forward and backward"
+        zipf = f"{both}, filtered, zipf data"
+        self.assertIn(f"{zipf}: tessera from C++ | 41.3 | 2,345.7 | 25% | 12% | 1.23% | 0.40% |", text)
+        self.assertIn(f"{zipf}: Apple's cut-cross-entropy | 57.7 | 1.0 | – | – | 15.00% | – |", text)
+        self.assertIn(f"{both}, exact: PyTorch | 65.8 | 22,839.0 | – | – | – | – |", text)
+        self.assertNotIn("cuBLAS's time", text)  # a column without a figure
         self.assertNotIn("Liger", text)  # not measured
         self.assertIn("CUDA 13.0, cut-cross-entropy 25.6.4, PyTorch 2.11.0, commit", text)
 
@@ -269,7 +271,7 @@ class ReportTest(unittest.TestCase):
         self.write(results)
         (self.root / "README.md").write_text("<!-- bench:linear begin -->\n<!-- bench:linear end -->\n")
         self.assertEqual(self.report()[0], 0)
-        self.assertIn("| bf16 8192 x 8192 x 8192 | 693 | 711 | 98% |", (self.root / "README.md").read_text())
+        self.assertIn("| bf16, 8192 x 8192 x 8192 | 693 | 711 | 98% |", (self.root / "README.md").read_text())
 
     def test_a_mark_without_its_end_is_refused(self):
         self.write(needed())
@@ -315,7 +317,7 @@ class ReportTest(unittest.TestCase):
             "minicache.compress.copy_fraction": 0.71, "minicache.dense_decode.read_fraction": 0.93,
             "minicache.decode.64x4k.speedup": 3.2, "minicache.decode.16x4k.speedup": 3.1,
             "minicache.decode.1x32k_gqa4.speedup": 2.9})
-        self.assertIn("| decoding, 16 of 4K, 32 heads | 250 | 3.10 | 90% | – | 0.10% |",
+        self.assertIn("| decoding, 16 sequences of 4K tokens, 32 heads: 4 bits | 250 | 3.10 | 90% | – | 0.10% |",
                       (self.root / "README.md").read_text())
         del results[compress]
         self.write(results, "minicache.json")
@@ -405,9 +407,9 @@ class ReportTest(unittest.TestCase):
         (self.root / "README.md").write_text("<!-- bench:caches begin -->\n<!-- bench:caches end -->\n")
         self.assertEqual(self.report()[0], 0)
         text = (self.root / "README.md").read_text()
-        label = "| 4 of 128K, 32 query heads, 8 key heads"
-        self.assertIn(f"{label}, ShadowKV | 250 | 300 | 1,024 | 3.00% |\n"
-                      f"{label}, FlashAttention-2 over bf16 | 750 | 2,050 | – | 0.15% |", text)
+        label = "| 4 sequences of 128K tokens, 32 query heads, 8 key heads"
+        self.assertIn(f"{label}: ShadowKV | 250 | 300 | 1,024 | 3.00% |\n"
+                      f"{label}: FlashAttention-2 over keys and values in bf16 | 750 | 2,050 | – | 0.15% |", text)
 
     def test_without_results_there_is_nothing_to_report(self):
         self.assertEqual(self.report("--check"), (0, "bench/results holds no results: nothing to report\n"))
@@ -423,7 +425,8 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(len(bars), 5)  # the five of the neuzip table that FIGURES needs
         bar = next(b for b in bars if b.get("y") == "44")  # decode bf16: 2.0 of a floor of 2.5, the largest number
         self.assertEqual(bar.get("width"), "320.0")
-        floors = [m for m in root.findall(f"{svg}line") if m.get("class") == "floor" and m.get("x1") == "650.0"]
+        end = f"{float(bar.get('x')) + 400:.1f}"
+        floors = [m for m in root.findall(f"{svg}line") if m.get("class") == "floor" and m.get("x1") == end]
         self.assertEqual(len(floors), 1)
         self.assertIn("prefers-color-scheme: dark", root.find(f"{svg}style").text)
 

@@ -21,9 +21,10 @@ class OverviewTest(unittest.TestCase):
 
         overview = report_overview.attention()
         found = report_overview.ahead(results(tessera={}, fa3={"TFLOPs": 950.0}, flash2={"TFLOPs": 910.0}), overview)
-        self.assertEqual(found, {"speed": {"FlashAttention 3 in bf16": ["TFLOP/s: 950 against 900"]}})
+        self.assertEqual(found, {"speed": {"FlashAttention 3 in bf16": ["speed: 950 against 900 TFLOP/s"]}})
         found = report_overview.ahead(results(tessera={}, fa3={"relative_l1": 0.001}, flash2={}), overview)
-        self.assertEqual(found, {"error": {"FlashAttention 3 in bf16": ["error (offsets): 0.10 % against 0.20 %"]}})
+        self.assertEqual(found, {"error": {"FlashAttention 3 in bf16":
+                                           ["error on data with offsets: 0.10 % against 0.20 %"]}})
         self.assertEqual(report_overview.ahead(results(fa3={}), overview), {})
 
     def test_every_row_of_the_first_page_has_one_of_ours_beside_it(self):
@@ -40,8 +41,8 @@ class OverviewTest(unittest.TestCase):
         self.assertEqual(report_overview.headline({}), "Not measured yet.")
         some = {f"{who}/forward/bf16/d128/16k": report.Result({"TFLOPs": rate}, "", {})
                 for who, rate in [("attention", 1061.4), ("cudnn", 626.0)]}
-        self.assertEqual(report_overview.headline(some), "On one NVIDIA H200: **1,061 TFLOP/s** of attention from bf16 "
-                         "to bf16, quantization included (cuDNN in bf16: 626).")
+        self.assertEqual(report_overview.headline(some), "On one NVIDIA H200: attention from bf16 to bf16 runs at "
+                         "**1,061 TFLOP/s**, quantization included (cuDNN in bf16: 626).")
         del some["cudnn/forward/bf16/d128/16k"]
         self.assertEqual(report_overview.headline(some), "Not measured yet.")
 

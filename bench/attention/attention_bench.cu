@@ -15,11 +15,11 @@
 #include <string>
 #include <vector>
 
-#include <tessera/algorithm/attention/attention.cuh>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/sage_attention2.hpp>
 
 #include "support/attention_problem.cuh"
+#include "support/attention_runs.cuh"
 #include "support/cuda.cuh"
 
 namespace {

@@ -19,13 +19,13 @@
 #include <string>
 #include <utility>
 
-#include <tessera/algorithm/loss/linear_loss.cuh>
 #include <tessera/cut_cross_entropy.hpp>
 #include <tessera/exec/buffer.hpp>
 
 #include "support/cublas.cuh"
 #include "support/cuda.cuh"
 #include "support/loss_check.cuh"
+#include "support/loss_runs.cuh"
 
 namespace {
 
@@ -68,11 +68,11 @@ class loss_run {
   /// Runs the forward pass. `out`: the outputs besides the loss.
   void forward(linear_loss_outputs out = {}) {
     out.loss = loss_.view();
-    Loss::forward(problem_.exec(), problem_.inputs(), options_, out, space_);
+    bench::run_forward<Loss>(problem_.exec(), problem_.inputs(), options_, out, space_);
   }
   template <class T>
   void backward(gradient_arrays<T> const& gradients) {
-    Loss::backward(problem_.exec(), problem_.inputs(), options_, {}, gradients.views(problem_.shape()), space_);
+    bench::run_backward<Loss>(problem_.exec(), problem_.inputs(), options_, gradients.views(problem_.shape()), space_);
   }
   float loss() const {
     float value = 0;
@@ -265,35 +265,6 @@ void add_gradients(std::string const& operation, loss_data data, std::string con
                   [=](benchmark::State& state) { measure_gradients<Loss>(state, data, shape, options); });
 }
 
-/// A user's own reducer: the four largest logits and where they stood, the first of equal ones first.
-struct top_four {
-  struct state_type {
-    indexed_value<float> best[4];
-  };
-  using input_type = indexed_value<float>;
-
-  TESSERA_FN constexpr state_type identity() const {
-    constexpr input_type none{-infinity, -1};
-    return {{none, none, none, none}};
-  }
-  TESSERA_FN constexpr void push(state_type& state, input_type value) const {
-    for (input_type& best : state.best) {
-      bool const is_earlier = static_cast<std::uint32_t>(value.index) < static_cast<std::uint32_t>(best.index);
-      if (value.value > best.value || (value.value == best.value && is_earlier)) {
-        input_type const next = best;
-        best = value;
-        value = next;
-      }
-    }
-  }
-  TESSERA_FN constexpr void merge(state_type& into, state_type const& other) const {
-    for (input_type const& best : other.best) {
-      push(into, best);
-    }
-  }
-};
-using with_top_four = paired_reducer<lse_reducer<float>, top_four>;
-
 /// Memory for the outputs of tokens besides their losses.
 class token_outputs {
  public:
@@ -385,7 +356,7 @@ void add_shape(linear_loss_shape const& shape) {
   add_gradients<exact_cross_entropy>("forward_backward_exact_4GiB", loss_data::spread, size, shape,
                                      {.workspace_budget = std::int64_t{4} << 30});
   add_reducer<loss_statistics>("statistics", size, shape);
-  add_reducer<with_top_four>("top_four_by_push", size, shape);
+  add_reducer<bench::with_top_four>("top_four_by_push", size, shape);
 }
 
 bench::registration const registered([] {

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/algorithm/weights/compressed_weights.cuh>
 #include <tessera/neuzip.hpp>
 #include <tessera/testing/generators.hpp>
 
+#include "support/codecs.cuh"
 #include "support/cuda.cuh"
 #include "support/real_weights.hpp"
 #include "support/verify.cuh"

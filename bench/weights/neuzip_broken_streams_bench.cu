@@ -4,6 +4,7 @@
 
 #include <tessera/exec/cuda.cuh>
 
+#include "support/codecs.cuh"
 #include "support/cuda.cuh"
 // The tests count these differences as well.
 #include "../../tests/support/stream_differences.cuh"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Lossless coding on CUDA devices, compiled once for all tests (in codecs.cu); see codecs.hpp.
+/// Lossless coding on CUDA devices, compiled once for all tests (in codecs_*.cu); see codecs.hpp.
 #pragma once
 
 #include <tessera/algorithm/weights/compressed_weights.cuh>

@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "support/codecs.cuh"
 
-TESSERA_TEST_LOSSLESS_CODECS(template, tessera::cuda);
+TESSERA_BENCH_FP8_CODECS(template, tessera::cuda);
