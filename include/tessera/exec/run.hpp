@@ -157,8 +157,8 @@ void run_first(Exec const& exec, Call const& call, model_list<Models...>) {
 
 }  // namespace detail
 
-/// Enqueues a call by the first of the executor's models that takes it, else portably. Neither waits nor allocates,
-/// unless the executor is watched or something is said. Throws slower_program, see execution_options.
+/// Enqueues a call by the first of the executor's models that takes it, else portably. The choice neither waits nor
+/// allocates, unless the executor is watched or something is said. Throws slower_program, see execution_options.
 template <Executor Exec, class Call>
 void run(Exec const& exec, Call const& call) {
   if constexpr (requires { call.is_empty(); }) {
