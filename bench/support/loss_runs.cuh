@@ -25,7 +25,7 @@ struct top_four {
   }
   TESSERA_FN constexpr void push(state_type& state, input_type value) const {
     for (input_type& best : state.best) {
-      bool const is_earlier = static_cast<std::uint32_t>(value.place) < static_cast<std::uint32_t>(best.place);
+      bool const is_earlier = static_cast<std::uint32_t>(value.index) < static_cast<std::uint32_t>(best.index);
       if (value.value > best.value || (value.value == best.value && is_earlier)) {
         input_type const next = best;
         best = value;
