@@ -147,7 +147,7 @@ TEST_CASE("a layer by itself has the same bytes by all mergers that keep single 
   auto const pages_by = [&](auto const& merger) {
     cache_problem<bfloat16> problem({64, 4, 4, 1, 1}, 2, 1, 192);
     problem.append(exec, data.inputs(), retain_most_different::none(), merger);
-    return problem.pages;
+    return problem.page_bytes();
   };
   auto const expected = pages_by(no_merger{});
   CHECK((pages_by(slerp_merger<float>{}) == expected));

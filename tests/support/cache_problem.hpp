@@ -107,6 +107,11 @@ struct cache_problem {
     memory.refused_rows = refused.data();
     memory.thresholds = thresholds.data();
   }
+  /// The bytes of all pages, without those before them that make them begin at a multiple of 32.
+  std::vector<std::byte> page_bytes() const {
+    return {memory.pages, memory.pages + memory.page_bytes(memory.block_count)};
+  }
+
   cache_problem(cache_problem const&) = delete;
   cache_problem& operator=(cache_problem const&) = delete;
 
