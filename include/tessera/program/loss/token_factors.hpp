@@ -35,7 +35,7 @@ struct alignas(16) loss_token_factors {
 /// Makes the factors of all tokens, and notes that no block is kept yet. Run with a group for each block of 128 tokens.
 template <class T>
 struct make_loss_factors {
-  static constexpr int block_tokens = 128;
+  static constexpr int block_tokens = 128;  ///< tokens of a group
   static constexpr int lanes = list_loss_tiles::lanes;
   struct scratch_type {};
 
