@@ -91,8 +91,8 @@ macro(tessera_architectures_of_programs variable)
   endif()
 endmacro()
 
-# In the calling directory, compiles for these architectures, and where that is one, to PTX alone: ptxas takes a third
-# of the time, and sees the same programs in the tests.
+# In the calling directory, compiles for these architectures, and where that leaves some out, to PTX alone: ptxas takes
+# a third of the time, and the tests show it the programs of the aliases.
 macro(tessera_compile_for_one_architecture)
   tessera_architectures_of_programs(tessera_architectures)
   if(NOT tessera_architectures STREQUAL "${CMAKE_CUDA_ARCHITECTURES}")

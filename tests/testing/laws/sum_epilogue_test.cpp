@@ -38,7 +38,7 @@ std::vector<float> some_sums() {
 
 }  // namespace
 
-TEST_CASE("an epilogue that depends on the order of sums, or writes one place for two, is caught", "[host]") {
+TEST_CASE("an epilogue that depends on the order of sums, or writes one address for two, is caught", "[host]") {
   std::vector<float> const memory(static_cast<std::size_t>(rows), -99.0F);
   auto const in_order = [](array_view<float> totals) { return add_up_rows{totals}; };
   CHECK(check_epilogue_laws(memory, in_order, some_sums(), columns).mentions("sums come in any order"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `end_loss_forward`: all that a loss's forward pass does once the losses of tokens are known, in one launch: the loss
-/// of all tokens, the check of marks, and the stamp. A launch takes the host a few microseconds.
+/// of all tokens, the check of marks, and the stamp. Three launches would take the host more time.
 #pragma once
 
 #include <cstdint>
