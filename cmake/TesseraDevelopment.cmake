@@ -91,13 +91,19 @@ macro(tessera_architectures_of_programs variable)
   endif()
 endmacro()
 
-# In the calling directory, compiles for these architectures, and where that leaves some out, to PTX alone: ptxas takes
-# a third of the time, and the tests show it the programs of the aliases.
-macro(tessera_compile_for_one_architecture)
-  tessera_architectures_of_programs(tessera_architectures)
-  if(NOT tessera_architectures STREQUAL "${CMAKE_CUDA_ARCHITECTURES}")
-    string(REGEX REPLACE "^([0-9]+[af]?).*" "\\1-virtual" CMAKE_CUDA_ARCHITECTURES "${tessera_architectures}")
+# The same, but where that leaves some out PTX alone: ptxas takes a third of the time, and the tests of the aliases show
+# it their programs.
+macro(tessera_ptx_of_programs variable)
+  tessera_architectures_of_programs(${variable})
+  if(NOT "${${variable}}" STREQUAL "${CMAKE_CUDA_ARCHITECTURES}")
+    string(REGEX REPLACE "^([0-9]+[af]?).*" "\\1-virtual" ${variable} "${${variable}}")
   endif()
+endmacro()
+
+# Compiles what is in the calling directory so.
+macro(tessera_compile_for_one_architecture)
+  tessera_ptx_of_programs(tessera_architectures)
+  set(CMAKE_CUDA_ARCHITECTURES "${tessera_architectures}")
 endmacro()
 
 # Warnings are errors in everything below the calling directory, when this is the top-level project.

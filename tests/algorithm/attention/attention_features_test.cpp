@@ -184,7 +184,7 @@ TEST_CASE("a sink takes weight and has no value", "[host]") {
   CHECK(alone.log_sum_exp[66 * 3 + 5] == Approx(40.0));
 }
 
-TEST_CASE("attention is right for its codes on shapes, masks, lengths and sinks taken at random", "[host]") {
+TEST_CASE("attention is right for its codes on shapes, masks, lengths and sinks taken at random", "[host][slow]") {
   for (std::uint64_t round = 0; round < 12; ++round) {
     auto pick = [&, at = std::uint64_t{0}](std::int64_t low, std::int64_t high) mutable {
       auto const width = static_cast<std::uint64_t>(high - low + 1);
@@ -258,7 +258,7 @@ TEST_CASE("a list of tiles leaves keys out, and what is no tile is passed over",
   CHECK(run_attention_problem<finely, float>(exec, p).result == std::vector<double>(2 * 130 * 32, 0.0));
 }
 
-TEST_CASE("the keys of few queries are shared among groups, and splits are merged", "[host]") {
+TEST_CASE("the keys of few queries are shared among groups, and splits are merged", "[host][slow]") {
   cpu const exec;
   for (attention_shape const& s : {attention_shape{1, 2, 1, 1, 2500, 32}, attention_shape{2, 1, 1, 70, 1100, 80}}) {
     CHECK_THAT(finely::plan_forward(exec, s).describe(), contains("splits of rows"));

@@ -99,7 +99,7 @@ void check_problem(attention_problem<T> const& p) {
 
 }  // namespace
 
-TEST_CASE("decoding over keys as they are is attention", "[host]") {
+TEST_CASE("decoding over keys as they are is attention", "[host][slow]") {
   for (bool const is_causal : {false, true}) {
     for (attention_shape const& shape : {attention_shape{2, 8, 2, 1, 700, 128}, attention_shape{1, 3, 1, 4, 65, 48},
                                          attention_shape{2, 2, 2, 3, 1, 1}, attention_shape{1, 4, 4, 2, 0, 32},

@@ -52,7 +52,7 @@ std::vector<float> generate(offload_heads const& n, offload_sequence<T> const& s
 
 }  // namespace
 
-TEST_CASE("a rank beyond the channels of keys is as many directions as there are channels", "[host]") {
+TEST_CASE("a rank beyond the channels of keys is as many directions as there are channels", "[host][slow]") {
   auto const plan = shadow_kv::plan<bfloat16>(cpu{}, {1, 1, 128, {2000}});
   CHECK(plan.extents.rank == 128);
   CHECK_THAT(plan.describe(), contains("keys of 128 channels of all heads in 128 directions"));

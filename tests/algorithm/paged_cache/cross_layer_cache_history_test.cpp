@@ -13,7 +13,7 @@ TEST_CASE("a fork goes on as it was when its origin has ended and the slot is in
   check_fork(cpu{.threads = 1}, 64);
 }
 
-TEST_CASE("padding before a prompt sets no threshold", "[host]") {
+TEST_CASE("padding before a prompt sets no threshold", "[host][slow]") {
   for (padding const kind : {padding::zeros, padding::equal, padding::turned, padding::not_finite}) {
     CAPTURE(static_cast<int>(kind));
     check_padding(cpu{.threads = 1}, retain_most_different::range(0.05F), kind);

@@ -114,7 +114,7 @@ void check_setup(attention_setup const& setup) {
 
 }  // namespace
 
-TEST_CASE("attention over a cache is that over what it restores to, for every width of heads", "[host]") {
+TEST_CASE("attention over a cache is that over what it restores to, for every width of heads", "[host][slow]") {
   for (int channels : {64, 96, 128, 256}) {
     CAPTURE(channels);
     check_setup<bfloat16>({.format = {channels, 4, 4, 2, 2}});
@@ -128,7 +128,7 @@ TEST_CASE("it is so for every number of bits", "[host]") {
   }
 }
 
-TEST_CASE("it is so for any number of query heads of a key head", "[host]") {
+TEST_CASE("it is so for any number of query heads of a key head", "[host][slow]") {
   for (std::int64_t group : {1, 3, 8, 20}) {
     CAPTURE(group);
     check_setup<bfloat16>({.query_heads = 2 * group});

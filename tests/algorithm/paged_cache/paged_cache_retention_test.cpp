@@ -55,7 +55,7 @@ int count_changed(cache_problem<T> const& cache, layer_pair<T> const& pair, std:
 
 }  // namespace
 
-TEST_CASE("the tokens with the largest angles are retained, bit for bit", "[host]") {
+TEST_CASE("the tokens with the largest angles are retained, bit for bit", "[host][slow]") {
   constexpr std::int64_t channels = 64;
   constexpr std::int64_t tokens = 640;
   auto const pair = make_layer_pair<bfloat16>(2, 2, tokens, channels);

@@ -21,7 +21,7 @@ using tessera_test::factorize;
 using tessera_test::keys_with;
 using tessera_test::worst_product;
 
-TEST_CASE("directions leave at most a hundredth more than the best ones do", "[host]") {
+TEST_CASE("directions leave at most a hundredth more than the best ones do", "[host][slow]") {
   cpu const exec{.threads = 2};
   std::int64_t const heads = 3;
   std::int64_t const channels = 32;

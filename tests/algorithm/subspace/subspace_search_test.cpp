@@ -50,7 +50,7 @@ TEST_CASE("rounds find a common mean and what is beside it", "[host]") {
   check_found(factorize<rounds>(exec, keys, 2, 500, 64, 24), keys, 2, 500, 64, 24, 1.01);
 }
 
-TEST_CASE("rounds find directions whose energies are far apart", "[host]") {
+TEST_CASE("rounds find directions whose energies are far apart", "[host][slow]") {
   cpu const exec{.threads = 2};
   auto const steep = keys_with(3, 400, 32, [](double i) { return std::pow(i + 1, -5.0); });
   auto const cliff = keys_with(3, 400, 32, [](double i) { return i < 4 ? 1e5 : std::pow(0.5, i); });
@@ -116,7 +116,7 @@ TEST_CASE("rounds give the same bits whatever the threads", "[host]") {
   }
 }
 
-TEST_CASE("rounds keep the rules for programs", "[host]") {
+TEST_CASE("rounds keep the rules for programs", "[host][slow]") {
   auto const keys = keys_with(3, 40, 16, [](double i) { return 1.0 / (i + 1); });
   for (std::int64_t const rank : {4, 33}) {
     auto const one = factorize<rounds>(cpu{.threads = 1}, keys, 3, 40, 16, rank, {1, 3});

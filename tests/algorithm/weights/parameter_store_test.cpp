@@ -127,7 +127,7 @@ void check_outgrown_slots(Executor const& exec) {
 
 }  // namespace
 
-TEST_CASE("a network trained out of a store has the same bits after every step as without one", "[host]") {
+TEST_CASE("a network trained out of a store has the same bits after every step as without one", "[host][slow]") {
   cpu const exec{.threads = 2};
   auto const check = [&](auto codec) {
     using codec_type = decltype(codec);

@@ -111,7 +111,7 @@ struct softmax_problem {
 
 }  // namespace
 
-TEST_CASE("softmaxes that are kept become gradients, those of labels as if they had not been rounded", "[host]") {
+TEST_CASE("softmaxes that are kept become gradients, those of labels as if they had not been rounded", "[host][slow]") {
   for (std::int64_t const vocabulary : {1, 7, 8, 191, 192, 193, 8193, 20000}) {
     for (float const cap : {0.0F, 30.0F}) {
       CAPTURE(vocabulary, cap);

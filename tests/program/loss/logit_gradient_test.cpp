@@ -136,7 +136,8 @@ struct gradient_problem {
 
 }  // namespace
 
-TEST_CASE("gradients by logits are those of a loop in double, and blocks below the threshold are left out", "[host]") {
+TEST_CASE("gradients by logits are those of a loop in double, and blocks below the threshold are left out",
+          "[host][slow]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const tokens : {1, 7, 64, 90}) {
     for (std::int64_t const vocabulary : {1, 65, 150}) {

@@ -136,7 +136,7 @@ TEST_CASE("folds of rows give what pushing each value gives, with NaNs and infin
   check_folds<all_statistics>();
 }
 
-TEST_CASE("merging states as a fold does is merging them as the reducer does", "[host]") {
+TEST_CASE("merging states as a fold does is merging them as the reducer does", "[host][slow]") {
   auto const rows = awkward_rows();
   for (std::vector<float> const& a : rows) {
     for (std::vector<float> const& b : rows) {

@@ -208,7 +208,7 @@ TEST_CASE("renewed directions give the same bits whatever lies in slots, beside 
   CHECK((steps_of(cpu{.threads = 2}, options, false) == expected));
 }
 
-TEST_CASE("a renewal of directions keeps the rules for programs", "[host]") {
+TEST_CASE("a renewal of directions keeps the rules for programs", "[host][slow]") {
   auto const s = make_sequence<float>(heads, 60, 7);
   auto const generate = [&](auto const& exec) {
     host_cache<method_of<16>, float> cache(heads, {60}, embedding(), all_by_coefficients(), {.chunks = 2});

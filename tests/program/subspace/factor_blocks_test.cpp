@@ -95,7 +95,7 @@ double worst_left(columns_problem const& problem, std::vector<float> const& q) {
 
 }  // namespace
 
-TEST_CASE("columns become orthonormal, each in the span of those up to it", "[host]") {
+TEST_CASE("columns become orthonormal, each in the span of those up to it", "[host][slow]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const rows : {200, 1024}) {
     for (std::int64_t const columns : {1, 31, 32, 33, 64, 100, 160}) {
