@@ -106,7 +106,7 @@ endif()
 # An example is a project of its own as well.  Built host only here, whatever it would find, and as it comes: the
 # consumer above covers CUDA for less time, and the build tree the optimised program.  A copy is built, so that nothing
 # but the installed tree and the examples' own folders can be what it uses.  One example is built to a program, and the
-# sources of the others are only read (read_only.sh).
+# sources of the others are only preprocessed (read_only.sh).
 set(examples "${package_work}/examples")
 add_test(NAME "package: examples are copied"
   COMMAND "${CMAKE_COMMAND}" -E copy_directory "${PROJECT_SOURCE_DIR}/examples" "${examples}")
