@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# A launcher for compilers and linkers: sources are only preprocessed, which finds what they include and takes a tenth of
-# the time.  The build tree has compiled the same sources.  The outputs are empty files.
+# A launcher for compilers and linkers: sources are only preprocessed, which finds what they include and takes a tenth
+# of the time.  The build tree has compiled the same sources.  The outputs are empty files.
 #
 #   read_only.sh <compiler and its arguments>
 set -eu
