@@ -91,18 +91,18 @@ macro(tessera_architectures_of_programs variable)
   endif()
 endmacro()
 
-# The same, but where that leaves some out PTX alone: ptxas takes a third of the time, and the tests of the aliases show
-# it their programs.
-macro(tessera_ptx_of_programs variable)
+# Sets VARIABLE to the same, but to PTX alone where that leaves architectures out: ptxas takes a third of the time, and
+# the tests of the aliases show it their programs.
+macro(tessera_architectures_or_ptx variable)
   tessera_architectures_of_programs(${variable})
   if(NOT "${${variable}}" STREQUAL "${CMAKE_CUDA_ARCHITECTURES}")
     string(REGEX REPLACE "^([0-9]+[af]?).*" "\\1-virtual" ${variable} "${${variable}}")
   endif()
 endmacro()
 
-# Compiles what is in the calling directory so.
+# What the calling directory compiles is for these.
 macro(tessera_compile_for_one_architecture)
-  tessera_ptx_of_programs(tessera_architectures)
+  tessera_architectures_or_ptx(tessera_architectures)
   set(CMAKE_CUDA_ARCHITECTURES "${tessera_architectures}")
 endmacro()
 

@@ -184,7 +184,7 @@ TEST_CASE("a sink takes weight and has no value", "[host]") {
   CHECK(alone.log_sum_exp[66 * 3 + 5] == Approx(40.0));
 }
 
-TEST_CASE("attention is right for its codes on shapes, masks, lengths and sinks taken at random", "[host][slow]") {
+TEST_CASE("attention is right for its codes on shapes, masks, lengths and sinks taken at random", "[host]") {
   for (std::uint64_t round = 0; round < 12; ++round) {
     auto pick = [&, at = std::uint64_t{0}](std::int64_t low, std::int64_t high) mutable {
       auto const width = static_cast<std::uint64_t>(high - low + 1);

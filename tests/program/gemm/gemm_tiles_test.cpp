@@ -107,7 +107,7 @@ struct some_product {
 
 }  // namespace
 
-TEST_CASE("gemm_tiles gives each sum inside of the result to the epilogue once", "[host][slow]") {
+TEST_CASE("gemm_tiles gives each sum inside of the result to the epilogue once", "[host]") {
   for (std::int64_t const rows : {0, 1, 7, 63, 64, 65, 130}) {
     for (std::int64_t const columns : {0, 1, 63, 64, 65}) {
       for (std::int64_t const depth : {0, 1, 31, 32, 33, 70}) {
@@ -119,7 +119,7 @@ TEST_CASE("gemm_tiles gives each sum inside of the result to the epilogue once",
   }
 }
 
-TEST_CASE("sums of gemm_tiles have the same bits in whatever order tiles come", "[host][slow]") {
+TEST_CASE("sums of gemm_tiles have the same bits in whatever order tiles come", "[host]") {
   some_product first{200, 130, 100};
   first.run(cpu{.threads = 1}, first.left());
   first.check();

@@ -5,7 +5,7 @@
 #include "program/weights/block_steps.hpp"
 #include "support/catch.hpp"
 
-TEST_CASE("the block steps with AVX2 give the bytes of the portable steps", "[host][slow]") {
+TEST_CASE("the block steps with AVX2 give the bytes of the portable steps", "[host]") {
   if (tessera::supported_simd_level() < tessera::simd_level::avx2) {
     TESSERA_SKIP("this processor has no AVX2");
   }
