@@ -87,7 +87,15 @@ struct launch_shape {
       return false;
     }
   }
+  static constexpr bool early() {
+    if constexpr (requires { P::starts_early; }) {
+      return P::starts_early;
+    } else {
+      return true;
+    }
+  }
   static constexpr bool is_persistent = persistent();
+  static constexpr bool starts_early = early();
   static constexpr bool waits_for_stream = waiting();
   static constexpr int groups = count_groups();
   static constexpr int blocks_per_multiprocessor = ask_for_blocks();

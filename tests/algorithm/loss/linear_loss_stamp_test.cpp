@@ -209,7 +209,8 @@ TEST_CASE("what a refused backward pass has taken away must be made again", "[ho
 
 TEST_CASE("a refused backward pass keeps the rules for programs", "[host]") {
   auto problem = full_problem();
-  both_passes<testing::adversary> passes{.exec = {.seed = 4}};
+  testing::adversary const exec{.seed = 4};
+  both_passes<testing::adversary> passes{exec};
   passes.forward(problem);
   problem.options.reduction = loss_reduction::none;
   CHECK_THAT(passes.backward(problem), contains(words_of(loss_stamp::reduction)));

@@ -50,6 +50,8 @@ struct loss_gradient_products {
   static constexpr int before_architecture = 1000;
   static constexpr bool needs_specific_architecture = true;
   static constexpr bool is_persistent = true;
+  /// `true` makes the loss over 256000 x 2304 that differentiate_softmaxes was measured with 1.8 % slower.
+  static constexpr bool starts_early = false;
   static constexpr int box = 64;                   ///< columns of all boxes, and rows of boxes of G
   static constexpr int shared_rows = 32;           ///< rows of a box that is loaded for both blocks
   static constexpr int box_bytes = box * box * 2;  ///< bytes of an operand's box in shared memory

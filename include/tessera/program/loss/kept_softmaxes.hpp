@@ -67,6 +67,10 @@ struct set_softmaxes {
 template <class T>
 struct differentiate_softmaxes {
   static constexpr int lanes = 256;
+  /// Thread blocks that wait on multiprocessors before their turn slow the backward pass down: with `true` both passes
+  /// of 8192 tokens take 54.2 ms in place of 52.0 for 256000 x 2304, and 47.1 in place of 43.9 for 128256 x 4096 (H200,
+  /// a workspace of 4 GiB).
+  static constexpr bool starts_early = false;
   static constexpr int together = 16 / static_cast<int>(sizeof(T));  ///< entries that a lane takes at a time
   struct scratch_type {};
   /// The 16 bytes that a lane takes at a time.

@@ -35,7 +35,59 @@ struct turn_list {
   }
 };
 
+__device__ __forceinline__ std::uint64_t nanoseconds() {
+  std::uint64_t time;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));
+  return time;
+}
+
+/// Lets the next kernel start at once, runs for 200 microseconds, and writes down when its last lane ended.
+struct slow_ending {
+  static constexpr int lanes = 32;
+  static constexpr bool waits_for_stream = true;
+  struct scratch_type {};
+
+  unsigned long long* end;
+
+  template <class Group>
+  __device__ void operator()(Group const&, std::int64_t, scratch_type&) const {
+    let_next_kernel_start();
+    wait_for_stream();
+    std::uint64_t const begin = nanoseconds();
+    while (nanoseconds() - begin < 200'000) {
+    }
+    atomicMax(end, static_cast<unsigned long long>(nanoseconds()));
+  }
+};
+
+/// Writes down when its first lane started, before it waits for the kernel before it.
+struct patient_start {
+  static constexpr int lanes = 32;
+  static constexpr bool waits_for_stream = true;
+  static constexpr bool starts_early = false;
+  struct scratch_type {};
+
+  unsigned long long* start;
+
+  template <class Group>
+  __device__ void operator()(Group const&, std::int64_t, scratch_type&) const {
+    atomicMin(start, static_cast<unsigned long long>(nanoseconds()));
+    wait_for_stream();
+  }
+};
+
 }  // namespace
+
+TEST_CASE("a program that does not start early starts when the one before it has ended", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  device_values<unsigned long long> const end(std::vector<unsigned long long>{0});
+  device_values<unsigned long long> const start(std::vector<unsigned long long>{~0ULL});
+  tessera::cuda const exec;
+  exec.run(slow_ending{end.data()}, 4);
+  exec.run(patient_start{start.data()}, 4);
+  exec.wait();
+  CHECK(start.download()[0] >= end.download()[0]);
+}
 
 TEST_CASE("kernels that overlap see all of what the kernels before them wrote", "[cuda]") {
   TESSERA_NEEDS_CUDA();
