@@ -50,7 +50,7 @@ workspace room(workspace_plan const& plan) {
 }
 
 template <class Attention, class Functions = attention_functions<>>
-explanation attend(cuda const& exec, std::int64_t queries, attention_options const& options = {},
+explanation attend(described_cuda const& exec, std::int64_t queries, attention_options const& options = {},
                    Functions const& functions = {}) {
   return explain(exec, [&](auto const& dry) {
     attention_shape const shape{1, 32, 8, queries, 16384, 128};
@@ -63,7 +63,7 @@ explanation attend(cuda const& exec, std::int64_t queries, attention_options con
 }
 
 template <class Loss, class T>
-explanation train(cuda const& exec) {
+explanation train(described_cuda const& exec) {
   return explain(exec, [&](auto const& dry) {
     linear_loss_shape const shape{8192, 128256, 4096};
     auto const plan = Loss::plan_backward(dry, shape);
@@ -78,7 +78,7 @@ explanation train(cuda const& exec) {
 }
 
 template <class Operand, class Output>
-explanation multiply(cuda const& exec, std::int64_t depth = 4096) {
+explanation multiply(described_cuda const& exec, std::int64_t depth = 4096) {
   return explain(exec, [&](auto const& dry) {
     using value_type = typename linear<Operand>::value_type;
     linear<Operand>::forward(dry, matrix<value_type const>(4096, depth), matrix<value_type const>(4096, depth),
@@ -86,7 +86,7 @@ explanation multiply(cuda const& exec, std::int64_t depth = 4096) {
   });
 }
 
-explanation decode_dense(cuda const& exec) {
+explanation decode_dense(described_cuda const& exec) {
   return explain(exec, decode_attention_call<bfloat16, bfloat16>{
                            {1, 32, 8, 1, 16384, 128},
                            {heads<bfloat16 const>(8, 16384), heads<bfloat16 const>(8, 16384), {}, {}},
@@ -98,7 +98,7 @@ explanation decode_dense(cuda const& exec) {
 
 /// The parts of a step of an offloaded cache that have several programs.
 template <class Selector>
-explanation step(cuda const& exec) {
+explanation step(described_cuda const& exec) {
   using method = offloaded_cache<low_rank<160>, Selector, keep_outliers<48>>;
   return explain(exec, [&](auto const& dry) {
     auto const plan = method::template plan<bfloat16>(dry, {32, 8, 128, {131072}});
@@ -118,7 +118,7 @@ explanation step(cuda const& exec) {
 
 /// Appending a page's tokens to a cache whose layers are kept in pairs, and attending to it.
 template <class M, class Codec>
-explanation cache_step(cuda const& exec) {
+explanation cache_step(described_cuda const& exec) {
   using shared = std::remove_cvref_t<decltype(Codec::shared())>;
   return explain(exec, [&](auto const& dry) {
     cache_memory<bfloat16> memory{};
@@ -141,7 +141,7 @@ explanation cache_step(cuda const& exec) {
 
 /// Encoding and decoding a tensor.
 template <class Codec>
-explanation code_weights(cuda const& exec) {
+explanation code_weights(described_cuda const& exec) {
   return explain(exec, [&](auto const& dry) {
     using value_type = typename Codec::value_type;
     weight_encoding<value_type, typename Codec::table_coder_type> const encoding{};
@@ -155,40 +155,44 @@ explanation code_weights(cuda const& exec) {
 
 struct row {
   std::string what;
-  explanation (*of)(cuda const&);
+  explanation (*of)(described_cuda const&);
 };
 
 std::vector<row> rows() {
   return {
-      {"`neuzip`", [](cuda const& e) { return code_weights<neuzip>(e); }},
+      {"`neuzip`", [](described_cuda const& e) { return code_weights<neuzip>(e); }},
       {"`lossy` (above)",
-       [](cuda const& e) {
+       [](described_cuda const& e) {
          return code_weights<compressed_weights<exponent_split<bfloat16>, rans_coder<12>, keep_mantissa<3>>>(e);
        }},
       {"`compressed_weights` with `tans_coder`",
-       [](cuda const& e) {
+       [](described_cuda const& e) {
          return code_weights<compressed_weights<exponent_split<bfloat16>, tans_coder, keep_mantissa<7>>>(e);
        }},
-      {"`sage_attention2`, 16K queries", [](cuda const& e) { return attend<sage_attention2>(e, 16384); }},
-      {"`sage_attention2`, one query", [](cuda const& e) { return attend<sage_attention2>(e, 1); }},
-      {"`sage_attention2_int4`", [](cuda const& e) { return attend<sage_attention2_int4>(e, 16384); }},
-      {"`careful_attention` (above)", [](cuda const& e) { return attend<careful_attention>(e, 16384); }},
+      {"`sage_attention2`, 16K queries", [](described_cuda const& e) { return attend<sage_attention2>(e, 16384); }},
+      {"`sage_attention2`, one query", [](described_cuda const& e) { return attend<sage_attention2>(e, 1); }},
+      {"`sage_attention2_int4`", [](described_cuda const& e) { return attend<sage_attention2_int4>(e, 16384); }},
+      {"`careful_attention` (above)", [](described_cuda const& e) { return attend<careful_attention>(e, 16384); }},
       {"`sage_attention2` with a bias",
-       [](cuda const& e) {
+       [](described_cuda const& e) {
          return attend<sage_attention2>(e, 16384, {}, attention_functions<tessera_test::slope_bias>{});
        }},
-      {"`cut_cross_entropy`", [](cuda const& e) { return train<cut_cross_entropy, bfloat16>(e); }},
-      {"`loss_with_entropies` (above)", [](cuda const& e) { return train<loss_with_entropies, bfloat16>(e); }},
-      {"`cut_cross_entropy_of<float>`", [](cuda const& e) { return train<cut_cross_entropy_of<float>, float>(e); }},
-      {"`linear<bfloat16>`", [](cuda const& e) { return multiply<bfloat16, bfloat16>(e); }},
-      {"`linear<float>`", [](cuda const& e) { return multiply<float, float>(e); }},
-      {"`linear<bfloat16>`, rows of 4097", [](cuda const& e) { return multiply<bfloat16, bfloat16>(e, 4097); }},
-      {"`decode_attention_call` (keys in bf16)", [](cuda const& e) { return decode_dense(e); }},
-      {"`shadow_kv`", [](cuda const& e) { return step<coded_landmark_selector<8>>(e); }},
-      {"`minicache`", [](cuda const& e) { return cache_step<slerp_merger<float>, direction_codec<4, 64>>(e); }},
+      {"`cut_cross_entropy`", [](described_cuda const& e) { return train<cut_cross_entropy, bfloat16>(e); }},
+      {"`loss_with_entropies` (above)",
+       [](described_cuda const& e) { return train<loss_with_entropies, bfloat16>(e); }},
+      {"`cut_cross_entropy_of<float>`",
+       [](described_cuda const& e) { return train<cut_cross_entropy_of<float>, float>(e); }},
+      {"`linear<bfloat16>`", [](described_cuda const& e) { return multiply<bfloat16, bfloat16>(e); }},
+      {"`linear<float>`", [](described_cuda const& e) { return multiply<float, float>(e); }},
+      {"`linear<bfloat16>`, rows of 4097",
+       [](described_cuda const& e) { return multiply<bfloat16, bfloat16>(e, 4097); }},
+      {"`decode_attention_call` (keys in bf16)", [](described_cuda const& e) { return decode_dense(e); }},
+      {"`shadow_kv`", [](described_cuda const& e) { return step<coded_landmark_selector<8>>(e); }},
+      {"`minicache`",
+       [](described_cuda const& e) { return cache_step<slerp_merger<float>, direction_codec<4, 64>>(e); }},
       {"`averaged` (above)",
-       [](cuda const& e) { return cache_step<average_direction_merger<float>, direction_codec<3, 64>>(e); }},
-      {"`quest` (above)", [](cuda const& e) { return step<quest_selector<8>>(e); }},
+       [](described_cuda const& e) { return cache_step<average_direction_merger<float>, direction_codec<3, 64>>(e); }},
+      {"`quest` (above)", [](described_cuda const& e) { return step<quest_selector<8>>(e); }},
   };
 }
 
@@ -214,8 +218,9 @@ std::string reason(explanation const& of) {
 }
 
 std::string table() {
-  cuda const hopper = cuda::described({.architecture = 900, .multiprocessors = 132});
-  cuda const ampere = cuda::described({.architecture = 800, .multiprocessors = 108, .shared_bytes = 163 * 1024});
+  described_cuda const hopper = cuda::described({.architecture = 900, .multiprocessors = 132});
+  described_cuda const ampere =
+      cuda::described({.architecture = 800, .multiprocessors = 108, .shared_bytes = 163 * 1024});
   std::string text = "| what runs | on sm_90a | why not a faster one | on sm_80 |\n|---|---|---|---|\n";
   for (row const& each : rows()) {
     explanation const found = each.of(hopper);
@@ -246,7 +251,7 @@ TEST_CASE("README's table of programs says what explain() says, without a device
 }
 
 TEST_CASE("a call of a described device names what it cannot be given", "[cuda]") {
-  cuda const hopper = cuda::described({});
+  described_cuda const hopper = cuda::described({});
   auto const told = multiply<bfloat16, bfloat16>(hopper, 4097);
   REQUIRE(told.choices.size() == 1);
   CHECK(told.choices[0].is_slower());
@@ -258,7 +263,7 @@ TEST_CASE("a call of a described device names what it cannot be given", "[cuda]"
   // Nothing runs on it, explained or not.
   linear<float>::forward(hopper, matrix<float const>(8, 8), matrix<float const>(8, 8), matrix<float>(8, 8));
   hopper.wait();
-  cuda strict = hopper;
+  described_cuda strict = hopper;
   strict.options = {.refuses_slower_programs = true};
   CHECK_THROWS_AS(
       (linear<float>::forward(strict, matrix<float const>(8, 8), matrix<float const>(8, 8), matrix<float>(8, 8))),

@@ -80,8 +80,7 @@ class cuda_state {
  public:
   /// A device that is only described: nothing runs on it.
   explicit cuda_state(cuda_device_description const& of)
-      : is_described_(true),
-        architecture_(of.architecture),
+      : architecture_(of.architecture),
         shared_bytes_(of.shared_bytes),
         multiprocessors_(of.multiprocessors),
         reads_all_memory_(true) {}
@@ -107,8 +106,6 @@ class cuda_state {
   }
 
   [[nodiscard]] int device() const { return device_; }
-  /// Whether there is no device, only a description of one.
-  [[nodiscard]] bool is_described() const { return is_described_; }
   /// The device's architecture; 900 is sm_90.
   [[nodiscard]] int architecture() const { return architecture_; }
   [[nodiscard]] int shared_bytes() const { return shared_bytes_; }
@@ -120,9 +117,7 @@ class cuda_state {
   /// Whether the device has wgmma.
   [[nodiscard]] bool is_hopper() const { return is_hopper_; }
   [[nodiscard]] status_word* status() const { return words_.get(); }
-  [[nodiscard]] status_word* status(status_call const& call) {
-    return is_described_ ? nullptr : words_.get() + calls_.number_of(call);
-  }
+  [[nodiscard]] status_word* status(status_call const& call) { return words_.get() + calls_.number_of(call); }
 
   /// Waits for the stream, throws what groups have reported, and resets the words.
   void wait(cudaStream_t stream) {
@@ -171,7 +166,6 @@ class cuda_state {
   }
 
   int device_ = 0;
-  bool is_described_ = false;
   int architecture_ = 0;
   int shared_bytes_ = 0;
   int multiprocessors_ = 0;
@@ -237,19 +231,21 @@ struct basic_cuda {
   /// Not for users: the device (the one that is current here) and the status word, shared by copies of an executor.
   std::shared_ptr<detail::cuda_state> state = detail::make_cuda_state<Architectures>();
 
+  /// Whether there is no device, only a description of one.
+  static constexpr bool is_described = detail::is_described_list<Architectures>;
   /// An executor for explain() alone: it chooses programs as on such a device, which need not be there. It has no
-  /// memory, and nothing runs on it.
-  [[nodiscard]] static basic_cuda described(cuda_device_description const& device) {
+  /// memory, and nothing runs on it; no program is compiled for it.
+  [[nodiscard]] static auto described(cuda_device_description const& device) {
     execution_options dry;
     dry.is_dry = true;
-    return {nullptr, memory_handle{}, dry, std::make_shared<detail::cuda_state>(device)};
+    return basic_cuda<decltype(detail::described(Architectures{}))>{nullptr, memory_handle{}, dry,
+                                                                    std::make_shared<detail::cuda_state>(device)};
   }
 
   /// Enqueues `program(group, which, scratch)` for each `which` from 0 to `count` - 1.
   template <class P>
   requires ProgramOn<P, typename detail::group_for<P, detail::device_group>::type>
   void run(P const& program, std::int64_t count) const {
-    using shape = detail::launch_shape<P>;
     check<shape_error>(count >= 0, "cuda.run: the number of tiles is ", count, " but must not be negative");
     if (count == 0) {
       return;
@@ -258,9 +254,117 @@ struct basic_cuda {
     if (options.is_dry) {
       return;
     }
-    if (state->is_described()) {
+    if constexpr (is_described) {
       throw device_error("cuda.run: " + detail::name_of<P>() + " was given to an executor of a described device");
+    } else {
+      launch(program, count);
     }
+  }
+
+  /// Whether the program can run on this device, because it was compiled for the device's architecture.
+  template <class P>
+  [[nodiscard]] bool has() const {
+    if constexpr (is_described) {
+      return detail::is_compiled_for<P>(Architectures{}, state->architecture());
+    } else {
+      return is_in_code<P>();
+    }
+  }
+
+  /// The refusal of a program that is not compiled for this device, or none.
+  template <class P>
+  [[nodiscard]] refusal lacks() const {
+    return unless(has<P>(), "the device's architecture", state->architecture(),
+                  "one that the program is for and this source was compiled for (sm_90a is 900)");
+  }
+
+  /// Waits for the stream. Throws what groups reported since the last call, or an error of the runtime.
+  void wait() const {
+    if (options.is_dry) {
+      return;
+    }
+    detail::device_guard const guard(state->device());
+    state->wait(stream);
+  }
+
+  /// The word that programs report to, for a program's member of type `status_word*`. It lies on the device.
+  [[nodiscard]] status_word* status() const { return state->status(); }
+  /// The word that the programs of a call report to; wait() names the call then.
+  [[nodiscard]] status_word* status(status_call const& call) const {
+    return is_described ? nullptr : state->status(call);
+  }
+
+  /// Enqueues the copy of a contiguous list to another of the same size, in any direction between host and device. Both
+  /// must stay until the copy is done. Memory of the host that is not pinned makes the runtime wait.
+  template <class Source, class Target>
+  void copy(Source const& source, Target&& target) const {
+    auto const from = as_array(source);
+    auto const to = as_array(target);
+    using element = typename decltype(to)::element_type;
+    static_assert(std::is_same_v<typename decltype(from)::value_type, element> && std::is_trivially_copyable_v<element>,
+                  "tessera: copy takes two lists of the same trivially copyable type");
+    check<shape_error>(from.size() == to.size(), "cuda.copy: the source has ", from.size(),
+                       " elements but the target has ", to.size());
+    check<shape_error>(from.is_contiguous() && to.is_contiguous(), "cuda.copy: the strides are ", from.stride(0),
+                       " and ", to.stride(0), " but must be 1");
+    detail::tell_bytes(options, from.size() * static_cast<std::int64_t>(sizeof(element)));
+    if (from.is_empty() || options.is_dry) {
+      return;
+    }
+    detail::device_guard const guard(state->device());
+    check_cuda(cudaMemcpyAsync(to.data, from.data, static_cast<std::size_t>(to.size()) * sizeof(element),
+                               cudaMemcpyDefault, stream),
+               "cuda.copy", "cudaMemcpyAsync");
+  }
+
+  /// Throws value_error where elements lie in memory of the host that the device does not read; see check_reach.hpp.
+  void check_reach(char const* function, char const* what, void const* first) const {
+    if (is_described) {
+      return;
+    }
+    detail::device_guard const guard(state->device());
+    cudaPointerAttributes attributes{};
+    check_cuda(cudaPointerGetAttributes(&attributes, first), function, "cudaPointerGetAttributes");
+    check<value_error>(attributes.type != cudaMemoryTypeUnregistered || state->reads_all_memory(), function, ": the ",
+                       what, " lie in memory of the host, which device ", state->device(),
+                       " does not read; copy them to a buffer of the executor");
+  }
+
+  /// Enqueues setting all bytes of a contiguous list to zero.
+  template <class Target>
+  void clear(Target&& target) const {
+    detail::refuse_host_container<basic_cuda, Target>();
+    auto const to = as_array(target);
+    check<shape_error>(to.is_contiguous(), "cuda.clear: the target has a stride of ", to.stride(0),
+                       " but must have a stride of 1");
+    detail::tell_bytes(options, to.size() * static_cast<std::int64_t>(sizeof(*to.data)));
+    if (to.is_empty() || options.is_dry) {
+      return;
+    }
+    detail::device_guard const guard(state->device());
+    check_cuda(cudaMemsetAsync(to.data, 0, static_cast<std::size_t>(to.size()) * sizeof(*to.data), stream),
+               "cuda.clear", "cudaMemsetAsync");
+  }
+
+ private:
+  /// Whether the device's architecture is one that a program is compiled for, as the runtime says.
+  template <class P>
+  bool is_in_code() const {
+    auto& known = detail::devices_with_program<Architectures, P>;
+    std::uint64_t const bit = detail::device_bit(state->device());
+    if ((known.load(std::memory_order_relaxed) & bit) != 0) {
+      return true;
+    }
+    detail::device_guard const guard(state->device());
+    bool const is_there = detail::has_program<Architectures, P>();
+    known.fetch_or(is_there ? bit : 0, std::memory_order_relaxed);
+    return is_there;
+  }
+
+  /// Enqueues a program, on one tile or more.
+  template <class P>
+  void launch(P const& program, std::int64_t count) const {
+    using shape = detail::launch_shape<P>;
     if constexpr (detail::says_architectures<P> || detail::says_specific_architecture<P>) {
       if (!has<P>()) {
         throw device_error(detail::refusal_of<P>(Architectures{}, state->device(), state->architecture()),
@@ -318,97 +422,6 @@ struct basic_cuda {
     }
   }
 
-  /// Whether the program can run on this device, because it was compiled for the device's architecture.
-  template <class P>
-  [[nodiscard]] bool has() const {
-    if (state->is_described()) {
-      return detail::is_compiled_for<P>(Architectures{}, state->architecture());
-    }
-    auto& known = detail::devices_with_program<Architectures, P>;
-    std::uint64_t const bit = detail::device_bit(state->device());
-    if ((known.load(std::memory_order_relaxed) & bit) != 0) {
-      return true;
-    }
-    detail::device_guard const guard(state->device());
-    bool const is_there = detail::has_program<Architectures, P>();
-    known.fetch_or(is_there ? bit : 0, std::memory_order_relaxed);
-    return is_there;
-  }
-
-  /// The refusal of a program that is not compiled for this device, or none.
-  template <class P>
-  [[nodiscard]] refusal lacks() const {
-    return unless(has<P>(), "the device's architecture", state->architecture(),
-                  "one that the program is for and this source was compiled for (sm_90a is 900)");
-  }
-
-  /// Waits for the stream. Throws what groups reported since the last call, or an error of the runtime.
-  void wait() const {
-    if (options.is_dry) {
-      return;
-    }
-    detail::device_guard const guard(state->device());
-    state->wait(stream);
-  }
-
-  /// The word that programs report to, for a program's member of type `status_word*`. It lies on the device.
-  [[nodiscard]] status_word* status() const { return state->status(); }
-  /// The word that the programs of a call report to; wait() names the call then.
-  [[nodiscard]] status_word* status(status_call const& call) const { return state->status(call); }
-
-  /// Enqueues the copy of a contiguous list to another of the same size, in any direction between host and device. Both
-  /// must stay until the copy is done. Memory of the host that is not pinned makes the runtime wait.
-  template <class Source, class Target>
-  void copy(Source const& source, Target&& target) const {
-    auto const from = as_array(source);
-    auto const to = as_array(target);
-    using element = typename decltype(to)::element_type;
-    static_assert(std::is_same_v<typename decltype(from)::value_type, element> && std::is_trivially_copyable_v<element>,
-                  "tessera: copy takes two lists of the same trivially copyable type");
-    check<shape_error>(from.size() == to.size(), "cuda.copy: the source has ", from.size(),
-                       " elements but the target has ", to.size());
-    check<shape_error>(from.is_contiguous() && to.is_contiguous(), "cuda.copy: the strides are ", from.stride(0),
-                       " and ", to.stride(0), " but must be 1");
-    detail::tell_bytes(options, from.size() * static_cast<std::int64_t>(sizeof(element)));
-    if (from.is_empty() || options.is_dry) {
-      return;
-    }
-    detail::device_guard const guard(state->device());
-    check_cuda(cudaMemcpyAsync(to.data, from.data, static_cast<std::size_t>(to.size()) * sizeof(element),
-                               cudaMemcpyDefault, stream),
-               "cuda.copy", "cudaMemcpyAsync");
-  }
-
-  /// Throws value_error where elements lie in memory of the host that the device does not read; see check_reach.hpp.
-  void check_reach(char const* function, char const* what, void const* first) const {
-    if (state->is_described()) {
-      return;
-    }
-    detail::device_guard const guard(state->device());
-    cudaPointerAttributes attributes{};
-    check_cuda(cudaPointerGetAttributes(&attributes, first), function, "cudaPointerGetAttributes");
-    check<value_error>(attributes.type != cudaMemoryTypeUnregistered || state->reads_all_memory(), function, ": the ",
-                       what, " lie in memory of the host, which device ", state->device(),
-                       " does not read; copy them to a buffer of the executor");
-  }
-
-  /// Enqueues setting all bytes of a contiguous list to zero.
-  template <class Target>
-  void clear(Target&& target) const {
-    detail::refuse_host_container<basic_cuda, Target>();
-    auto const to = as_array(target);
-    check<shape_error>(to.is_contiguous(), "cuda.clear: the target has a stride of ", to.stride(0),
-                       " but must have a stride of 1");
-    detail::tell_bytes(options, to.size() * static_cast<std::int64_t>(sizeof(*to.data)));
-    if (to.is_empty() || options.is_dry) {
-      return;
-    }
-    detail::device_guard const guard(state->device());
-    check_cuda(cudaMemsetAsync(to.data, 0, static_cast<std::size_t>(to.size()) * sizeof(*to.data), stream),
-               "cuda.clear", "cudaMemsetAsync");
-  }
-
- private:
   template <class Kernel>
   static void ask_for_shared_memory(Kernel* kernel, int bytes) {
     check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "cuda.run",
@@ -422,6 +435,9 @@ using cuda = basic_cuda<arch_list<__CUDA_ARCH_LIST__>>;
 /// The executor of CUDA, tagged by the architectures of its translation unit.
 using cuda = basic_cuda<arch_list<>>;
 #endif
+
+/// The executor of devices that are only described, made by `cuda::described()`.
+using described_cuda = decltype(cuda::described({}));
 
 }  // namespace v0
 }  // namespace tessera

@@ -29,7 +29,19 @@ inline namespace v0 {
 template <int... Architectures>
 struct arch_list {};
 
+/// The same for executors of devices that are only described: nothing that leads to a launch is compiled for it.
+template <int... Architectures>
+struct described_arch_list : arch_list<Architectures...> {};
+
 namespace detail {
+
+/// The list of architectures of a described device.
+template <int... Architectures>
+[[nodiscard]] constexpr described_arch_list<Architectures...> described(arch_list<Architectures...>) {
+  return {};
+}
+template <class Architectures>
+inline constexpr bool is_described_list = std::is_same_v<Architectures, decltype(described(Architectures{}))>;
 
 /// The group of so many lanes: a warp where a warp is enough, else a block.
 template <int Lanes>
@@ -141,6 +153,12 @@ TESSERA_FN constexpr bool is_for_architecture(int architecture, bool specific) {
 template <int Architecture, int... Architectures>
 [[nodiscard]] constexpr bool has_architecture(arch_list<Architectures...>) {
   return ((Architectures == Architecture) || ...);
+}
+
+/// Whether a list has an architecture from `first` to below `last`, or is not known.
+template <int... Architectures>
+[[nodiscard]] constexpr bool may_have_architecture(arch_list<Architectures...>, int first, int last) {
+  return sizeof...(Architectures) == 0 || ((Architectures >= first && Architectures < last) || ...);
 }
 
 /// Whether code for a list of architectures has a program for one of them, as far as a description of a device tells:

@@ -338,16 +338,6 @@ TEST_CASE("a forward pass leaves no marks where nothing may be left out or the p
   CHECK(!find_marks<cut_cross_entropy>(exec, make_loss_problem<bfloat16>(200, 300, 63)).is_marked);
 }
 
-TEST_CASE("the loss of fp16, tf32 and fp32, and other reducers, work on a GPU", "[cuda]") {
-  TESSERA_NEEDS_CUDA();
-  check_on_device<exact_cross_entropy_of<float16>, float16>(make_loss_problem<float16>(200, 300, 64), narrow, 1e-3);
-  check_on_device<exact_cross_entropy_of<float>, float>(make_loss_problem<float>(200, 300, 64, true), narrow, narrow);
-  check_on_device<exact_cross_entropy_of<tf32>, float>(make_loss_problem<float>(200, 300, 64), 4e-3, 1e-2);
-  auto problem = make_loss_problem<bfloat16, std::int32_t>(200, 300, 64);
-  problem.options.smoothing = 0.1F;
-  check_on_device<exact_cross_entropy_of<bfloat16, loss_statistics>, bfloat16>(problem, narrow, rounded);
-}
-
 TEST_CASE("a bad label is reported on a GPU and poisons its token and the total", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   auto problem = make_loss_problem<bfloat16>(200, 300, 64);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tests that do not depend on the type of weights: parts of streams, many tensors at once, graphs, reports.
+// Tests that do not depend on the type of weights: parts of streams and reports.
 #include <algorithm>
-#include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <iterator>
 #include <string>
@@ -10,165 +11,20 @@
 
 #include <tessera/neuzip.hpp>
 
-#include "algorithm/weights/device_weights.cuh"
+#include "algorithm/weights/stream_on_device.cuh"
 #include "support/message_of.hpp"
 
 using namespace tessera;
+using tessera_test::bf16_array;
 using tessera_test::cuda_ok;
 using tessera_test::device_bytes;
 using tessera_test::device_space;
 using tessera_test::device_weights;
 using tessera_test::encode_on_host;
+using tessera_test::failure_of;
 using tessera_test::message_of;
-using tessera_test::weight_array;
+using tessera_test::stream_on_device;
 using tessera_test::weight_kind;
-
-namespace {
-
-using bf16_array = weight_array<bfloat16>;
-
-/// A stream that the host made, copied to an allocation of exactly its size on the device.
-struct stream_on_device {
-  weight_stream_spec spec;
-  std::vector<std::byte> bytes;
-  device_bytes memory;
-
-  stream_on_device(bf16_array const& weights, weight_stream_options options)
-      : spec(neuzip::spec(weights.count(), options)),
-        bytes(encode_on_host<neuzip>(weights, options)),
-        memory(static_cast<std::int64_t>(bytes.size()), 0, 0) {
-    upload();
-  }
-  void upload() { memory.upload(bytes.data(), memory.size()); }
-  void flip(std::int64_t position) {
-    bytes[static_cast<std::size_t>(position)] ^= std::byte{0x10};
-    upload();
-  }
-};
-
-/// The first block that decoding reports, or -1.
-std::int64_t failure_of(cuda const& exec, stream_on_device const& stream, std::int64_t first, std::int64_t blocks,
-                        device_weights<bfloat16>& into) {
-  neuzip::decode(exec, stream.spec, stream.memory.view(), first, blocks, into.view(),
-                 device_space(neuzip::plan_decode(exec, stream.spec)));
-  try {
-    exec.wait();
-  } catch (corrupt_data const& problem) {
-    return problem.position();
-  }
-  return -1;
-}
-
-/// The tensors of a batch, of very different sizes and kinds; every fifth is too small to be coded.
-struct batch {
-  std::vector<weight_stream_options> options;
-  std::vector<bf16_array> weights;
-  std::vector<device_weights<bfloat16>> sources;
-  std::vector<device_bytes> streams;
-  std::vector<device_weights<bfloat16>> decoded;
-  device_bytes sizes;
-  std::vector<neuzip::source> encoding;
-  std::vector<neuzip::target> decoding;
-
-  explicit batch(int tensors) : sizes(8 * tensors) {
-    for (int i = 0; i < tensors; ++i) {
-      std::int64_t const count = i % 5 == 4 ? 100 * i : 3000 + 7919 * ((i * 13) % 11) + i;
-      options.push_back({.block = 1024 << (i % 4), .checksums = i % 3 == 0});
-      weights.emplace_back(tessera_test::weight_kinds[i % 9], static_cast<std::uint64_t>(i), count);
-      weight_stream_spec const spec = neuzip::spec(count, options.back());
-      sources.emplace_back(weights.back(), i % 4 == 3 ? 1 : 0);
-      streams.emplace_back(neuzip::largest_bytes(spec));
-      decoded.emplace_back(count, i % 4 == 2 ? 3 : 0);
-      encoding.push_back(
-          {spec, sources.back().view(), streams.back().view(), {reinterpret_cast<std::int64_t*>(sizes.data()) + i, 1}});
-      decoding.push_back({spec, streams.back().view(), decoded.back().view()});
-    }
-  }
-
-  void run(cuda const& exec) {
-    array_view<neuzip::source const> const from(encoding.data(), std::ssize(encoding));
-    array_view<neuzip::target const> const to(decoding.data(), std::ssize(decoding));
-    device_space const encode_space(neuzip::plan_encode(exec, from));
-    device_space const decode_space(neuzip::plan_decode(exec, to));
-    neuzip::encode(exec, from, encode_space);
-    neuzip::decode(exec, to, decode_space);
-    exec.wait();
-  }
-
-  void check() const {
-    std::vector<std::int64_t> bytes(streams.size());
-    sizes.download(bytes.data(), sizes.size());
-    REQUIRE(sizes.is_intact_after(sizes.size()));
-    for (std::size_t i = 0; i < streams.size(); ++i) {
-      INFO("tensor " << i << " of " << streams.size());
-      std::vector<std::byte> const expected = encode_on_host<neuzip>(weights[i], options[i]);
-      REQUIRE(bytes[i] == std::ssize(expected));
-      REQUIRE((streams[i].download(bytes[i]) == expected));
-      REQUIRE(streams[i].is_intact_after(bytes[i]));
-      REQUIRE((decoded[i].download() == weights[i]));
-      REQUIRE(decoded[i].guards_are_intact());
-      REQUIRE(sources[i].guards_are_intact());
-    }
-  }
-};
-
-/// A stream of the runtime and what was captured from it.
-class captured_work {
- public:
-  captured_work() { cuda_ok(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
-  captured_work(captured_work const&) = delete;
-  captured_work& operator=(captured_work const&) = delete;
-  ~captured_work() {
-    if (graph_ != nullptr) {
-      static_cast<void>(cudaGraphExecDestroy(graph_));
-    }
-    static_cast<void>(cudaStreamDestroy(stream_));
-  }
-  [[nodiscard]] cudaStream_t stream() const { return stream_; }
-
-  template <class Work>
-  void capture(Work&& work) {
-    cudaGraph_t graph = nullptr;
-    cuda_ok(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
-    work();
-    cuda_ok(cudaStreamEndCapture(stream_, &graph));
-    cuda_ok(cudaGraphInstantiate(&graph_, graph, 0));
-    cuda_ok(cudaGraphDestroy(graph));
-  }
-  void replay() const { cuda_ok(cudaGraphLaunch(graph_, stream_)); }
-
- private:
-  cudaStream_t stream_ = nullptr;
-  cudaGraphExec_t graph_ = nullptr;
-};
-
-/// Weights of fifteen neighbouring exponents, those for which there are codes. Block i also has escapes[i] far smaller
-/// weights, spread over the block and over so many exponents that no code is made for one.
-bf16_array weights_with_escapes(std::vector<int> const& escapes, std::int64_t block) {
-  bf16_array weights(block * std::ssize(escapes));
-  for (std::int64_t i = 0; i < weights.count(); ++i) {
-    std::uint64_t const random = testing::hash(5, static_cast<std::uint64_t>(i));
-    auto const below_largest = static_cast<int>(std::min(random % 15, (random >> 16) % 15));
-    float const mantissa = 1.0F + static_cast<float>((random >> 32) % 128) / 128;
-    weights[i] = store<bfloat16>(std::ldexp((random >> 63) != 0 ? -mantissa : mantissa, -4 - below_largest));
-  }
-  for (std::size_t i = 0; i < escapes.size(); ++i) {
-    for (int k = 0; k < escapes[i]; ++k) {
-      std::int64_t const position = k * block / escapes[i];
-      weights[static_cast<std::int64_t>(i) * block + position] = store<bfloat16>(std::ldexp(1.25F, -100 + k % 60));
-    }
-  }
-  return weights;
-}
-
-/// The index entry of a block.
-weight_block_index index_entry(stream_on_device const& stream, std::int64_t block) {
-  weight_block_index entry;
-  std::memcpy(&entry, stream.bytes.data() + stream.spec.index_offset() + 8 * block, sizeof(entry));
-  return entry;
-}
-
-}  // namespace
 
 TEST_CASE("a part of the blocks decodes on its own on the device", "[cuda]") {
   TESSERA_NEEDS_CUDA();
@@ -185,103 +41,6 @@ TEST_CASE("a part of the blocks decodes on its own on the device", "[cuda]") {
       CHECK((count == 0 || std::memcmp(found.data(), weights.data() + begin, found.size() * 2) == 0));
       CHECK(part.guards_are_intact());
     }
-  }
-}
-
-TEST_CASE("blocks of any number of escapes decode on the device", "[cuda]") {
-  TESSERA_NEEDS_CUDA();
-  cuda const exec;
-  std::vector<int> const escapes{0, 1, 31, 32, 33, 63, 64, 65, 159, 160, 161, 300, 511, 512, 0, 40};
-  for (int block : {8192, 1024}) {
-    bf16_array const weights = weights_with_escapes(escapes, block);
-    stream_on_device const stream(weights, {.block = block});
-    for (std::size_t i = 0; i < escapes.size(); ++i) {
-      weight_block_index const entry = index_entry(stream, static_cast<std::int64_t>(i));
-      CHECK((entry.escapes == escapes[i] || entry.words == weight_block_index::raw));
-    }
-    CHECK(index_entry(stream, 4).escapes == 33);  // not all blocks are raw
-    device_weights<bfloat16> decoded(weights.count());
-    CHECK(failure_of(exec, stream, 0, std::ssize(escapes), decoded) == -1);
-    CHECK((decoded.download() == weights));
-    CHECK(decoded.guards_are_intact());
-  }
-}
-
-TEST_CASE("an escape that cannot be is reported by the device, whichever of its block it is", "[cuda]") {
-  TESSERA_NEEDS_CUDA();
-  cuda const exec;
-  constexpr int block = 8192;
-  bf16_array const weights = weights_with_escapes({3, 200, 5}, block);
-  for (int which : {0, 31, 32, 100, 199}) {
-    for (std::uint32_t const spoiled : {~0U, 0xffffU}) {
-      stream_on_device stream(weights, {.block = block});
-      weight_block_index const entry = index_entry(stream, 1);
-      REQUIRE(entry.escapes == 200);
-      std::int64_t const begin = stream.spec.payload_offset() + std::int64_t{entry.position} * 16 +
-                                 stream.spec.escapes_offset(block, entry.words) + 4 * which;
-      std::memcpy(stream.bytes.data() + begin, &spoiled, sizeof(spoiled));
-      stream.upload();
-      device_weights<bfloat16> decoded(weights.count());
-      CHECK(failure_of(exec, stream, 0, 3, decoded) == 1);
-      bf16_array const found = decoded.download();
-      int wrong = 0;
-      for (std::int64_t i = 0; i < found.count(); ++i) {
-        wrong += found[i].bits == (i / block == 1 ? 0 : weights[i].bits) ? 0 : 1;
-      }
-      CHECK(wrong == 0);
-    }
-  }
-}
-
-TEST_CASE("batches of any size have the streams and the weights of single tensors", "[cuda]") {
-  TESSERA_NEEDS_CUDA();
-  cuda const exec;
-  for (int tensors : {1, 3, 24, 25, 32, 33, 70}) {
-    batch all(tensors);
-    all.run(exec);
-    all.check();
-  }
-}
-
-TEST_CASE("encoding twice into the same room gives the same bytes, whatever was there before", "[cuda]") {
-  TESSERA_NEEDS_CUDA();
-  cuda const exec;
-  batch all(7);
-  all.run(exec);
-  for (std::size_t i = 0; i < all.weights.size(); ++i) {
-    all.weights[i] = bf16_array(weight_kind::gauss, 100 + i, all.weights[i].count());
-    all.sources[i].upload(all.weights[i]);
-    all.streams[i].reset();
-  }
-  all.run(exec);
-  all.check();
-}
-
-TEST_CASE("encode and decode are captured in a graph, which then works on other weights", "[cuda]") {
-  TESSERA_NEEDS_CUDA();
-  captured_work work;
-  cuda const exec{.stream = work.stream()};
-  batch all(5);
-  array_view<neuzip::source const> const from(all.encoding.data(), std::ssize(all.encoding));
-  array_view<neuzip::target const> const to(all.decoding.data(), std::ssize(all.decoding));
-  device_space const encode_space(neuzip::plan_encode(exec, from));
-  device_space const decode_space(neuzip::plan_decode(exec, to));
-  cuda_ok(cudaDeviceSynchronize());
-  work.capture([&] {
-    neuzip::encode(exec, from, encode_space);
-    neuzip::decode(exec, to, decode_space);
-  });
-  for (std::uint64_t replay = 0; replay < 3; ++replay) {
-    for (std::size_t i = 0; i < all.weights.size(); ++i) {
-      all.weights[i] = bf16_array(tessera_test::weight_kinds[(i + replay) % 9], replay, all.weights[i].count());
-      all.sources[i].upload(all.weights[i]);
-      all.streams[i].reset();
-      all.decoded[i].bytes().reset();
-    }
-    cuda_ok(cudaDeviceSynchronize());
-    work.replay();
-    exec.wait();
-    all.check();
   }
 }
 

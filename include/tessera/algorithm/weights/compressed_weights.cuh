@@ -27,10 +27,10 @@ namespace detail {
 
 /// Calls use(policy) with the policy that a tuning has for the device at hand, as a compile-time constant. Only
 /// policies for compiled architectures are instantiated.
-template <Tuning Chosen, int... Architectures, class Use>
-void with_policy(basic_cuda<arch_list<Architectures...>> const& exec, Use&& use) {
-  constexpr bool has_new = sizeof...(Architectures) == 0 || ((Architectures >= 900) || ...);
-  constexpr bool has_old = sizeof...(Architectures) == 0 || ((Architectures < 900) || ...);
+template <Tuning Chosen, class Architectures, class Use>
+void with_policy(basic_cuda<Architectures> const& exec, Use&& use) {
+  constexpr bool has_new = may_have_architecture(Architectures{}, 900, 10000);
+  constexpr bool has_old = may_have_architecture(Architectures{}, 0, 900);
   if constexpr (has_new) {
     if (exec.state->architecture() >= 900 || !has_old) {
       return use(std::integral_constant<typename Chosen::policy_type, policy_of<Chosen>(900)>{});

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cstdint>
+
+#include <tessera/cut_cross_entropy.hpp>
+
+#include "algorithm/loss/linear_loss_on_device.cuh"
+
+using namespace tessera;
+using namespace tessera_test;
+
+namespace {
+
+constexpr double narrow = 1e-5;
+constexpr double rounded = 4e-3;  // gradients of bf16
+
+}  // namespace
+
+TEST_CASE("the loss of fp16, tf32 and fp32, and other reducers, work on a GPU", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  check_on_device<exact_cross_entropy_of<float16>, float16>(make_loss_problem<float16>(200, 300, 64), narrow, 1e-3);
+  check_on_device<exact_cross_entropy_of<float>, float>(make_loss_problem<float>(200, 300, 64, true), narrow, narrow);
+  check_on_device<exact_cross_entropy_of<tf32>, float>(make_loss_problem<float>(200, 300, 64), 4e-3, 1e-2);
+  auto problem = make_loss_problem<bfloat16, std::int32_t>(200, 300, 64);
+  problem.options.smoothing = 0.1F;
+  check_on_device<exact_cross_entropy_of<bfloat16, loss_statistics>, bfloat16>(problem, narrow, rounded);
+}
