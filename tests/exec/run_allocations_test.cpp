@@ -32,7 +32,8 @@ char const* volatile seen = nullptr;
 }  // namespace run_allocations_test
 
 #if TESSERA_TEST_COUNTS_ALLOCATIONS
-void* operator new(std::size_t bytes) {
+// Never inline: g++ 13 warns where it sees free() but not malloc().
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
   ++run_allocations_test::allocations;
   void* const block = std::malloc(bytes > 0 ? bytes : 1);
   if (block == nullptr) {
@@ -40,10 +41,10 @@ void* operator new(std::size_t bytes) {
   }
   return block;
 }
-void operator delete(void* block) noexcept {
+[[gnu::noinline]] void operator delete(void* block) noexcept {
   std::free(block);
 }
-void operator delete(void* block, std::size_t) noexcept {
+[[gnu::noinline]] void operator delete(void* block, std::size_t) noexcept {
   std::free(block);
 }
 #endif

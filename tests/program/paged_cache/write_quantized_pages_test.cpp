@@ -142,7 +142,7 @@ struct written_cache : tessera_test::sealing_cache {
         for (int of = 0; of < 64; ++of) {
           count += wrong_values(number, head, of);
         }
-        quantized_page_header const& header = page(number, head).header();
+        quantized_page_header const header = page(number, head).header();
         bool const is_right = header.tokens.retained == std::uint64_t{1} << 3 && header.tokens.rows == 1 &&
                               header.tokens.first_row == 2 * head + number && header.not_finite[value_part] == 0 &&
                               header.not_finite[key_part] == (number == 0 ? std::uint64_t{1} << 40 : 0) &&
