@@ -16,7 +16,7 @@ using namespace tessera;
 
 /// Checks log-sum-exps: sums of weights that are rounded to e4m3 differ by a rounding at most, and by far less if there
 /// are many.
-inline void check_log_sum_exps(std::vector<double> const& found, std::vector<double> const& expected) {
+inline void check_log_sum_exps_against_host(std::vector<double> const& found, std::vector<double> const& expected) {
   CHECK(farthest(found, expected) < 0.0607);  // log(17 / 16)
   double sum = 0;
   std::int64_t count = 0;
@@ -29,7 +29,7 @@ inline void check_log_sum_exps(std::vector<double> const& found, std::vector<dou
   CHECK(sum <= 0.012 * static_cast<double>(count));
 }
 
-inline attention_options causal() {
+inline attention_options causal_options() {
   attention_options options;
   options.is_causal = true;
   return options;
@@ -37,7 +37,7 @@ inline attention_options causal() {
 
 /// Checks results against the portable program on the host, and codes bit for bit.
 template <class Attention = sage_attention2, class T = bfloat16>
-void check_on_device(attention_problem<T> const& p, head_layout layout = head_layout::heads_first) {
+void check_against_host(attention_problem<T> const& p, head_layout layout = head_layout::heads_first) {
   attention_shape const& s = p.shape;
   CAPTURE(s.batch, s.query_heads, s.key_heads, s.queries, s.keys, s.channels, static_cast<int>(layout));
   CAPTURE(p.options.is_causal, p.options.window_left, p.options.window_right);
@@ -51,15 +51,15 @@ void check_on_device(attention_problem<T> const& p, head_layout layout = head_la
     bool const is_zero = std::all_of(expected.result.begin(), expected.result.end(), [](double x) { return x == 0; });
     CHECK((is_zero ? found.found.result == expected.result : size < 4e-3));
   }
-  check_log_sum_exps(found.found.log_sum_exp, expected.log_sum_exp);
+  check_log_sum_exps_against_host(found.found.log_sum_exp, expected.log_sum_exp);
 }
 
 template <class Attention = sage_attention2, class T = bfloat16>
-void check_shape(attention_shape const& s, attention_options const& options = {},
-                 head_layout layout = head_layout::heads_first) {
+void check_shape_against_host(attention_shape const& s, attention_options const& options = {},
+                              head_layout layout = head_layout::heads_first) {
   auto p = make_attention_problem<T>(s);
   p.options = options;
-  check_on_device<Attention, T>(p, layout);
+  check_against_host<Attention, T>(p, layout);
 }
 
 }  // namespace tessera_test

@@ -45,7 +45,7 @@ TEST_CASE("losses with a reader's map of logits run in the programs for sm_90a",
 
 TEST_CASE("losses and gradients of logits with a curve for each token and entry are right on a GPU", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  check_map<bfloat16>(curved{}, in_double(curved{}), 4e-3);
+  check_mapped_losses<bfloat16>(curved{}, in_double(curved{}), 4e-3);
 }
 
 TEST_CASE("smoothing, z-loss and entropies of mapped logits are right on a GPU", "[cuda]") {
@@ -75,5 +75,5 @@ TEST_CASE("entries that the bias masks are not given to the map on a GPU", "[cud
     label = label < 0 ? label : label / 2 * 2 + 1;
   }
   problem.map = in_double(curved{});
-  check_both<exact_loss<bfloat16, curved>>(problem, curved{}, 4e-3);
+  check_mapped_passes<exact_mapped_loss<bfloat16, curved>>(problem, curved{}, 4e-3);
 }

@@ -15,14 +15,14 @@ namespace tessera_test {
 using namespace tessera;
 
 template <class T, class Map>
-using exact_loss = exact_cross_entropy_of<T, lse_reducer<float>, Map>;
+using exact_mapped_loss = exact_cross_entropy_of<T, lse_reducer<float>, Map>;
 template <class T, class Map>
-using filtered_loss = cut_cross_entropy_of<T, lse_reducer<float>, Map>;
+using filtered_mapped_loss = cut_cross_entropy_of<T, lse_reducer<float>, Map>;
 
 /// Compares both passes on a device with the reference, with a gradient of the bias and without, where a filtered pass
 /// takes entries in another order.
 template <class Loss, class T, class Map>
-void check_both(loss_problem<T> const& problem, Map const& map, double gradient_tolerance) {
+void check_mapped_passes(loss_problem<T> const& problem, Map const& map, double gradient_tolerance) {
   tessera::cuda const exec;
   auto const expected = reference_gradient(problem);
   for (bool const with_bias : {true, false}) {
@@ -39,22 +39,22 @@ void check_both(loss_problem<T> const& problem, Map const& map, double gradient_
 
 /// By wgmma and portably, with one part of the vocabulary and with several, without a cap and with one.
 template <class T, class Map>
-void check_map(Map const& map, reference_map const& reference, double tolerance) {
+void check_mapped_losses(Map const& map, reference_map const& reference, double tolerance) {
   for (std::int64_t const channels : {72, 63}) {
     for (float const softcap : {0.0F, 6.0F}) {
       auto problem = make_loss_problem<T>(300, 1000, channels, true);
       problem.map = reference;
       problem.options.softcap = softcap;
       problem.options.temperature = 1.5F;
-      check_both<exact_loss<T, Map>>(problem, map, tolerance);
-      check_both<filtered_loss<T, Map>>(problem, map, tolerance);
+      check_mapped_passes<exact_mapped_loss<T, Map>>(problem, map, tolerance);
+      check_mapped_passes<filtered_mapped_loss<T, Map>>(problem, map, tolerance);
     }
   }
   auto parts = make_loss_problem<T>(300, 1000, 64, true);
   parts.map = reference;
   parts.options.workspace_budget =
-      exact_loss<T, Map>::template plan_backward<T>(tessera::cuda{}, {300, 1000, 64}).bytes() * 3 / 4;
-  check_both<exact_loss<T, Map>>(parts, map, tolerance);
+      exact_mapped_loss<T, Map>::template plan_backward<T>(tessera::cuda{}, {300, 1000, 64}).bytes() * 3 / 4;
+  check_mapped_passes<exact_mapped_loss<T, Map>>(parts, map, tolerance);
 }
 
 }  // namespace tessera_test
