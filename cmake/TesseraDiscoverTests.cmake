@@ -4,8 +4,8 @@
 #
 #   tessera_discover_tests(target PREFIX "host:" SPECIFICATION "~[long]" PROPERTIES LABELS host)
 #
-# A specification in Catch2's language chooses tests; all are registered without one.  With BY_FILE the tests of a source
-# file run in one process, as one test of ctest: what runs under sanitizers takes a tenth of a second to start.
+# A specification in Catch2's language chooses tests; all are registered without one.  With BY_FILE the tests of a
+# source file run in one process, as one test of ctest: what runs under sanitizers takes a tenth of a second to start.
 # Run as a script (cmake -P) by the build, it writes the ctest file.
 if(CMAKE_SCRIPT_MODE_FILE STREQUAL CMAKE_CURRENT_LIST_FILE)
   cmake_minimum_required(VERSION 3.24...3.31)
@@ -81,7 +81,8 @@ function(tessera_discover_tests target)
   add_custom_command(TARGET ${target} POST_BUILD
     BYPRODUCTS "${listing}"
     COMMAND "${CMAKE_COMMAND}" -D "PROGRAM=$<TARGET_FILE:${target}>" -D "CATCH_MAJOR=${major}"
-      -D "PREFIX=${arg_PREFIX}" -D "BY_FILE=${arg_BY_FILE}" -D "SPECIFICATION=${arg_SPECIFICATION}" -D "PROPERTIES=${properties}"
+      -D "PREFIX=${arg_PREFIX}" -D "BY_FILE=${arg_BY_FILE}" -D "SPECIFICATION=${arg_SPECIFICATION}"
+      -D "PROPERTIES=${properties}"
       -D "OUTPUT=${listing}" -P "${TESSERA_DISCOVER_TESTS_SCRIPT}"
     VERBATIM)
   set(include_file "${CMAKE_CURRENT_BINARY_DIR}/${target}_include.cmake")
