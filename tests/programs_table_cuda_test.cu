@@ -25,6 +25,21 @@
 
 using namespace tessera;
 
+namespace tessera_test {
+
+/// A program that no group can run: a source that compiles it for one does not compile.
+struct never_compiled {
+  static constexpr int lanes = 32;
+  struct scratch_type {};
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const&, std::int64_t, scratch_type&) const {
+    static_assert(sizeof(Group) == 0, "a program was compiled for a device that is only described");
+  }
+};
+
+}  // namespace tessera_test
+
 namespace {
 
 using careful_attention = attention<smoothed<smoothed<symmetric_quantizer<8, per_thread>>, block_mean>,
@@ -260,7 +275,9 @@ TEST_CASE("a call of a described device names what it cannot be given", "[cuda]"
       "linear.forward: portable program, because gemm_cooperative (TMA, wgmma): TMA cannot load the inputs: rows begin "
       "at multiples of 16 bytes\n");
   CHECK(multiply<bfloat16, bfloat16>(hopper).is_fast());
-  // Nothing runs on it, explained or not.
+  static_assert(described_cuda::is_described && !cuda::is_described);
+  // Nothing is compiled for it, and nothing runs on it, explained or not.
+  hopper.run(tessera_test::never_compiled{}, 1);
   linear<float>::forward(hopper, matrix<float const>(8, 8), matrix<float const>(8, 8), matrix<float>(8, 8));
   hopper.wait();
   described_cuda strict = hopper;

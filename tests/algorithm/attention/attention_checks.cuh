@@ -29,10 +29,12 @@ inline void check_log_sum_exps_against_host(std::vector<double> const& found, st
   CHECK(sum <= 0.012 * static_cast<double>(count));
 }
 
-inline attention_options causal_options() {
-  attention_options options;
-  options.is_causal = true;
-  return options;
+/// Checks codes bit for bit.
+template <class Attention, class T = bfloat16>
+void check_codes_against_host(attention_shape const& s, head_layout layout = head_layout::heads_first) {
+  CAPTURE(s.queries, s.keys, s.channels, static_cast<int>(layout));
+  auto const p = make_attention_problem<T>(s);
+  check_codes<Attention>(run_on_device<Attention, T>(tessera::cuda{}, p, layout).bytes, p);
 }
 
 /// Checks results against the portable program on the host, and codes bit for bit.

@@ -14,26 +14,19 @@ using with_value_means = eight_with_value_means;
 
 TEST_CASE("codes of fp16 on a GPU are those of the host to the last bit, whatever the extents", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  tessera::cuda const exec;
-  auto const check = [&](auto attention, auto value, attention_shape const& s, head_layout layout) {
-    using type = decltype(value);
-    CAPTURE(s.queries, s.keys, s.channels, static_cast<int>(layout));
-    auto const p = make_attention_problem<type>(s);
-    check_codes<decltype(attention)>(run_on_device<decltype(attention), type>(exec, p, layout).bytes, p);
-  };
   for (std::int64_t const channels : {16, 64, 80, 128, 144, 256}) {
     for (std::int64_t const tokens : {1, 7, 16, 127, 128, 129, 1000}) {
-      check(with_value_means{}, float16{}, {1, 1, 1, 20, tokens, channels}, head_layout::heads_first);
+      check_codes_against_host<with_value_means, float16>({1, 1, 1, 20, tokens, channels});
     }
     for (head_layout const layout : {head_layout::heads_first, head_layout::tokens_first, head_layout::shifted}) {
-      check(sage_attention2{}, float16{}, {2, 6, 2, 300, 500, channels}, layout);
+      check_codes_against_host<sage_attention2, float16>({2, 6, 2, 300, 500, channels}, layout);
     }
   }
 }
 
 TEST_CASE("attention of fp16 on a GPU agrees with the host", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  check_shape_against_host<sage_attention2, float16>({2, 4, 4, 257, 257, 128}, causal_options());
+  check_shape_against_host<sage_attention2, float16>({2, 4, 4, 257, 257, 128}, {.is_causal = true});
   check_shape_against_host<with_value_means, float16>({2, 4, 2, 257, 300, 64});
   for (std::int64_t const channels : {64, 128}) {
     for (head_layout const layout : {head_layout::heads_first, head_layout::tokens_first, head_layout::shifted}) {

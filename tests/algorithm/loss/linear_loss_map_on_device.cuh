@@ -2,7 +2,6 @@
 /// Losses of mapped logits on a GPU, compared with the reference in double.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include <tessera/cut_cross_entropy.hpp>

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Many tensors at once, and graphs.
+// compiled alone: in one source with the tests of single streams cudafe++ of CUDA 13.0 does not end with the headers of
+// g++ 13.
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
