@@ -14,8 +14,8 @@
 /// `blocks_per_cluster` (sm_90; `run` rounds the number of tiles up to whole clusters). If a thread block goes from
 /// tile to tile itself, the program has the static bool `is_persistent`, and `count` is the number of thread blocks. If
 /// the program calls the functions of tile/cuda/sm_90/dependent_launch.cuh itself, it has the static bool
-/// `waits_for_stream`. From sm_90 on the thread blocks of a program start, and wait, while the stream's last program still
-/// runs; with the static bool `starts_early` as false they start when it has ended.
+/// `waits_for_stream`. From sm_90 on the thread blocks of a program start, and wait, while the stream's last program
+/// still runs; with the static bool `starts_early` as false they start when it has ended.
 ///
 /// A program that is not for every architecture has the static ints `from_architecture` and `before_architecture` (900
 /// is sm_90; the second is the first architecture that is too new) and is compiled for those architectures alone. With
