@@ -64,10 +64,10 @@ TEST_CASE("an executor's options are found and one without options has the defau
 TEST_CASE("an observer hears the program with its groups and lanes and the bytes that move", "[host]") {
   line_observer watching;
   tessera::execution_options const watched{.watched_by = &watching};
-  tessera::detail::tell_launch<counts_calls<64>>(watched, 7);
+  tessera::detail::tell_launch(watched, tessera::detail::launch_of<counts_calls<64>>(7));
   tessera::detail::tell_bytes(watched, 4096);
   CHECK(watching.lines == std::vector<std::string>{"counts_calls 7 x 64", "4096 bytes"});
-  tessera::detail::tell_launch<counts_calls<64>>({}, 7);
+  tessera::detail::tell_launch({}, tessera::detail::launch_of<counts_calls<64>>(7));
   tessera::detail::tell_bytes({}, 4096);
   CHECK(watching.lines.size() == 2);
 }

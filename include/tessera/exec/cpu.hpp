@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -31,6 +32,7 @@
 #include <tessera/core/check.hpp>
 #include <tessera/exec/execution_options.hpp>
 #include <tessera/exec/memory.hpp>
+#include <tessera/exec/observer.hpp>
 #include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/worker_pool.hpp>
 #include <tessera/tile/serial/group.hpp>
@@ -47,35 +49,62 @@ struct cpu_state {
   worker_pool pool;
 };
 
+/// Memory for a program's scratch, uninitialised as a GPU's shared memory is, and too large for some stacks.
+class scratch_memory {
+ public:
+  scratch_memory(std::size_t bytes, std::size_t alignment)
+      : alignment_{alignment}, data_(::operator new(bytes, alignment_)) {}
+  scratch_memory(scratch_memory const&) = delete;
+  scratch_memory& operator=(scratch_memory const&) = delete;
+  ~scratch_memory() { ::operator delete(data_, alignment_); }
+
+  [[nodiscard]] void* get() const { return data_; }
+
+ private:
+  std::align_val_t alignment_;
+  void* data_;
+};
+
+/// What a thread needs to know of a program. One type for all programs, so that a program costs one function here.
+struct program_on_threads {
+  void const* program;
+  std::size_t scratch_bytes;
+  std::size_t scratch_alignment;
+  /// Runs tiles from `which` to `last` - 1; `which` is the tile at hand, also when the program throws.
+  void (*run_tiles)(void const* program, void* scratch, std::int64_t& which, std::int64_t last);
+};
+
 template <class P>
+void run_tiles_on_thread(void const* program, void* scratch, std::int64_t& which, std::int64_t last) {
+  P const& tiles = *static_cast<P const*>(program);
+  for (; which < last; ++which) {
+    tiles(serial_group<P::lanes>{}, which, *static_cast<typename P::scratch_type*>(scratch));
+  }
+}
+
 class program_job final : public parallel_job {
  public:
-  program_job(P const& program, std::int64_t count, std::int64_t grain)
+  program_job(program_on_threads const& program, std::int64_t count, std::int64_t grain)
       : parallel_job(count, grain), program_(program) {}
 
   void participate() override {
-    std::int64_t first = 0;
+    std::int64_t which = 0;
     std::int64_t last = 0;
-    if (!take(first, last)) {
+    if (!take(which, last)) {
       return;
     }
-    std::int64_t which = first;
     try {
-      // Stands in for shared memory: as large, uninitialised as well, and too large for some stacks.
-      std::unique_ptr<scratch_type> const scratch(new scratch_type);
+      scratch_memory const scratch(program_.scratch_bytes, program_.scratch_alignment);
       do {
-        for (which = first; which < last; ++which) {
-          program_(serial_group<P::lanes>{}, which, *scratch);
-        }
-      } while (take(first, last));
+        program_.run_tiles(program_.program, scratch.get(), which, last);
+      } while (take(which, last));
     } catch (...) {
       keep_current_exception(which);
     }
   }
 
  private:
-  using scratch_type = typename P::scratch_type;
-  P const& program_;
+  program_on_threads program_;
 };
 
 }  // namespace detail
@@ -96,18 +125,9 @@ struct cpu {
   template <class P>
   requires ProgramOn<P, typename detail::group_for<P, serial_group>::type>
   void run(P const& program, std::int64_t count) const {
-    check<value_error>(threads >= 0, "cpu.run: the number of threads is ", threads, " but must not be negative");
-    check<shape_error>(count >= 0, "cpu.run: the number of tiles is ", count, " but must not be negative");
-    detail::tell_launch<P>(options, count);
-    if (options.is_dry) {
-      return;
-    }
-    std::int64_t const most = threads > 0 ? threads : all_threads();
-    std::int64_t const used = most < count ? most : count;
-    constexpr std::int64_t ranges_a_thread = 8;  // evens out tiles that take longer than others
-    std::int64_t const grain = used == 0 ? 1 : count / (used * ranges_a_thread);
-    detail::program_job<P> job(program, count, grain > 0 ? grain : 1);
-    state->pool.run(job, static_cast<int>(used));
+    using scratch_type = typename P::scratch_type;
+    run_on_threads({&program, sizeof(scratch_type), alignof(scratch_type), &detail::run_tiles_on_thread<P>},
+                   detail::launch_of<P>(count));
   }
 
   /// Throws what groups reported since the last call. All work is done already when `run` returns.
@@ -165,6 +185,21 @@ struct cpu {
   }
 
  private:
+  void run_on_threads(detail::program_on_threads const& program, launch const& what) const {
+    std::int64_t const count = what.groups;
+    check<value_error>(threads >= 0, "cpu.run: the number of threads is ", threads, " but must not be negative");
+    check<shape_error>(count >= 0, "cpu.run: the number of tiles is ", count, " but must not be negative");
+    detail::tell_launch(options, what);
+    if (options.is_dry) {
+      return;
+    }
+    std::int64_t const most = threads > 0 ? threads : all_threads();
+    std::int64_t const used = most < count ? most : count;
+    constexpr std::int64_t ranges_a_thread = 8;  // evens out tiles that take longer than others
+    std::int64_t const grain = used == 0 ? 1 : count / (used * ranges_a_thread);
+    detail::program_job job(program, count, grain > 0 ? grain : 1);
+    state->pool.run(job, static_cast<int>(used));
+  }
   static std::int64_t all_threads() {
     unsigned const found = std::thread::hardware_concurrency();
     return found > 0 ? static_cast<std::int64_t>(found) : 1;

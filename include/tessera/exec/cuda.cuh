@@ -250,7 +250,7 @@ struct basic_cuda {
     if (count == 0) {
       return;
     }
-    detail::tell_launch<P>(options, count);
+    detail::tell_launch(options, detail::launch_of<P>(count));
     if (options.is_dry) {
       return;
     }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include <tessera/concepts/executor.hpp>
 #include <tessera/exec/observer.hpp>
@@ -39,11 +40,17 @@ template <Executor Exec>
 }
 
 /// Tells the observer, if there is one, about a launch.
-template <class P>
-void tell_launch(execution_options const& options, std::int64_t groups) {
+inline void tell_launch(execution_options const& options, launch const& what) {
   if (options.watched_by != nullptr) {
-    options.watched_by->launched({program_name<P>(), groups, P::lanes});
+    options.watched_by->launched(what);
   }
+}
+
+/// The launch of a program.
+template <class P>
+[[nodiscard]] launch launch_of(std::int64_t groups) {
+  constexpr std::string_view name = program_name<P>();
+  return {name, groups, P::lanes};
 }
 
 /// Tells the observer, if there is one, about bytes that are cleared or copied.

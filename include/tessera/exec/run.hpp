@@ -76,6 +76,9 @@ void run_portably(Exec const& exec, P const& program) {
 
 namespace detail {
 
+/// What the portable program of a call is named in messages.
+inline constexpr std::string_view portable_program_name = "portable program";
+
 /// What a call's function is named in messages.
 template <class Call>
 [[nodiscard]] constexpr std::string_view name_of_call() {
@@ -124,12 +127,25 @@ bool try_model(Exec const& exec, Call const& call, refused_list<Most>& refused) 
 /// Says on stderr, once for each type of call, that a portable program runs, and why.
 /// Calls after the first one make no text, and so allocate nothing.
 template <Executor Exec, class Call, std::size_t Most>
-void say_once(refused_list<Most> const& refused, std::string_view program) {
+void say_once(refused_list<Most> const& refused) {
   static std::atomic_flag was_said;
   if (!was_said.test_and_set(std::memory_order_relaxed)) {
-    std::string const line = "tessera: " + refused.choice(name_of_call<Call>(), program, true).text() +
+    std::string const line = "tessera: " + refused.choice(name_of_call<Call>(), portable_program_name, true).text() +
                              " (said once; execution_options::says_slower_programs = false says nothing)\n";
     std::fputs(line.c_str(), stderr);
+  }
+}
+
+/// Runs a call for which the executor has no programs beside the portable one.
+template <Executor Exec, class Call>
+void run_first(Exec const& exec, Call const& call, model_list<>) {
+  execution_options const options = options_of(exec);
+  if (options.watched_by != nullptr) {
+    constexpr std::string_view name = name_of_call<Call>();
+    options.watched_by->chose({name, portable_program_name, true, {}});
+  }
+  if (!options.is_dry) {
+    run_portably(exec, call);
   }
 }
 
@@ -140,15 +156,14 @@ void run_first(Exec const& exec, Call const& call, model_list<Models...>) {
     return;
   }
   execution_options const options = options_of(exec);
-  constexpr std::string_view portable = "portable program";
   if (options.watched_by != nullptr) {
-    options.watched_by->chose(refused.choice(name_of_call<Call>(), portable, true));
+    options.watched_by->chose(refused.choice(name_of_call<Call>(), portable_program_name, true));
   }
   if (refused.count > 0 && options.refuses_slower_programs && !options.is_dry) {
-    throw slower_program(refused.choice(name_of_call<Call>(), portable, true).text());
+    throw slower_program(refused.choice(name_of_call<Call>(), portable_program_name, true).text());
   }
   if (refused.count > 0 && options.says_slower_programs && !options.is_dry) {
-    say_once<Exec, Call>(refused, portable);
+    say_once<Exec, Call>(refused);
   }
   if (!options.is_dry) {
     run_portably(exec, call);

@@ -15,7 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <numeric>
 #include <type_traits>
 #include <vector>
@@ -316,6 +315,25 @@ template <int Lanes>
   return tessera::count_below(mask, lane);
 }
 
+namespace detail {
+
+/// What the adversary needs to know of a program. One type for all programs, so that a program costs one function.
+struct adverse_program {
+  void const* program;
+  std::size_t scratch_bytes;
+  std::size_t scratch_alignment;
+  int lanes;
+  void (*run_tile)(void const* program, lane_tracker& tracker, std::int64_t which, void* scratch);
+};
+
+template <class P>
+void run_adverse_tile(void const* program, lane_tracker& tracker, std::int64_t which, void* scratch) {
+  (*static_cast<P const*>(program))(adversary_group<P::lanes>{&tracker}, which,
+                                    *static_cast<typename P::scratch_type*>(scratch));
+}
+
+}  // namespace detail
+
 struct adversary {
   /// The seed of the order; another seed gives another order.
   std::uint64_t seed = 1;
@@ -330,20 +348,7 @@ struct adversary {
   void run(P const& program, std::int64_t count) const {
     using scratch_type = typename P::scratch_type;
     static_assert(std::is_trivially_copyable_v<scratch_type>, "tessera: scratch_type is trivial, it is moved as bytes");
-    check<shape_error>(count >= 0, "adversary.run: the number of tiles is ", count, " but must not be negative");
-    detail::shuffler random(seed);
-    std::vector<std::int64_t> order(static_cast<std::size_t>(count));
-    std::iota(order.begin(), order.end(), std::int64_t{0});
-    random.shuffle(order);
-    std::unique_ptr<scratch_type> const scratch(new scratch_type);
-    for (std::int64_t which : order) {
-      // As values these are not a number, a negative or a huge integer, and a true that is not 1.
-      int const poisons[]{0xff, 0xa5, 0x7f};
-      std::memset(static_cast<void*>(scratch.get()), poisons[random.next() % 3], sizeof(scratch_type));
-      detail::lane_tracker tracker(P::lanes, reinterpret_cast<std::byte*>(scratch.get()), sizeof(scratch_type), random);
-      program(adversary_group<P::lanes>{&tracker}, which, *scratch);
-      tracker.finish();
-    }
+    run_tiles({&program, sizeof(scratch_type), alignof(scratch_type), P::lanes, &detail::run_adverse_tile<P>}, count);
   }
 
   /// Throws what groups reported, as cpu does.
@@ -361,6 +366,25 @@ struct adversary {
   template <class Target>
   void clear(Target&& target) const {
     underlying.clear(target);
+  }
+
+ private:
+  void run_tiles(detail::adverse_program const& program, std::int64_t count) const {
+    check<shape_error>(count >= 0, "adversary.run: the number of tiles is ", count, " but must not be negative");
+    detail::shuffler random(seed);
+    std::vector<std::int64_t> order(static_cast<std::size_t>(count));
+    std::iota(order.begin(), order.end(), std::int64_t{0});
+    random.shuffle(order);
+    tessera::detail::scratch_memory const scratch(program.scratch_bytes, program.scratch_alignment);
+    for (std::int64_t which : order) {
+      // As values these are not a number, a negative or a huge integer, and a true that is not 1.
+      int const poisons[]{0xff, 0xa5, 0x7f};
+      std::memset(scratch.get(), poisons[random.next() % 3], program.scratch_bytes);
+      detail::lane_tracker tracker(program.lanes, static_cast<std::byte*>(scratch.get()), program.scratch_bytes,
+                                   random);
+      program.run_tile(program.program, tracker, which, scratch.get());
+      tracker.finish();
+    }
   }
 };
 
