@@ -257,7 +257,8 @@ struct basic_cuda {
     if constexpr (is_described) {
       throw device_error("cuda.run: " + detail::name_of<P>() + " was given to an executor of a described device");
     } else {
-      launch(program, count);
+      require<P>();
+      launch(detail::cuda_program_of<Architectures>(program), count);
     }
   }
 
@@ -361,71 +362,41 @@ struct basic_cuda {
     return is_there;
   }
 
-  /// Enqueues a program, on one tile or more.
+  /// Throws device_error where a program was not compiled for the device's architecture.
   template <class P>
-  void launch(P const& program, std::int64_t count) const {
-    using shape = detail::launch_shape<P>;
+  void require() const {
     if constexpr (detail::says_architectures<P> || detail::says_specific_architecture<P>) {
       if (!has<P>()) {
         throw device_error(detail::refusal_of<P>(Architectures{}, state->device(), state->architecture()),
                            static_cast<int>(cudaErrorNoKernelImageForDevice));
       }
     }
-    constexpr int shared = shape::shared_bytes;
-    if (shared > state->shared_bytes()) {  // without making the program's name
-      throw device_error(join("cuda.run: the scratch of ", detail::name_of<P>(), " needs ", shared,
+  }
+
+  /// Enqueues a program, on one tile or more.
+  void launch(detail::cuda_program const& program, std::int64_t count) const {
+    if (program.shared_bytes > state->shared_bytes()) {
+      throw device_error(join("cuda.run: the scratch of ", program.name(), " needs ", program.shared_bytes,
                               " bytes of shared memory but device ", state->device(), " has ", state->shared_bytes()));
     }
     detail::device_guard const guard(state->device());
-    auto* const kernel = &detail::run_groups_kernel<Architectures, P>;
-    if constexpr (shared > shape::most_bytes_without_asking) {
-      auto& known = detail::devices_with_shared_memory<Architectures, P>;
+    if (program.asks_for_shared_memory()) {
       std::uint64_t const bit = detail::device_bit(state->device());
-      if ((known.load(std::memory_order_relaxed) & bit) == 0) {
-        ask_for_shared_memory(kernel, shared);
-        known.fetch_or(bit, std::memory_order_relaxed);
+      if ((program.devices_asked->load(std::memory_order_relaxed) & bit) == 0) {
+        program.ask_for_shared_memory();
+        program.devices_asked->fetch_or(bit, std::memory_order_relaxed);
       }
     }
-    std::int64_t const needed = (count - 1) / shape::groups + 1;
-    constexpr std::int64_t cluster = shape::blocks_per_cluster;
-    constexpr std::int64_t most_blocks = 0x7fffffff / cluster * cluster;
-    std::int64_t const whole = (needed - 1) / cluster * cluster + cluster;
-    auto const blocks = static_cast<unsigned>(whole < most_blocks ? whole : most_blocks);
-    std::int64_t tiles = cluster > 1 ? whole : count;  // all blocks of a cluster call the program, or none
-    void* arguments[]{const_cast<P*>(&program), &tiles};
-    cudaLaunchAttribute attributes[2]{};
-    unsigned used = 0;
-    if (cluster > 1) {
-      attributes[used].id = cudaLaunchAttributeClusterDimension;
-      attributes[used++].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
-    }
-    if (shape::starts_early && state->overlaps_launches()) {
-      attributes[used].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-      attributes[used++].val.programmaticStreamSerializationAllowed = 1;
-    }
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(blocks);
-    config.blockDim = dim3(shape::threads);
-    config.dynamicSmemBytes = static_cast<std::size_t>(shared);
-    config.stream = stream;
-    config.attrs = attributes;
-    config.numAttrs = used;
-    cudaError_t launched = cudaLaunchKernelExC(&config, reinterpret_cast<void const*>(kernel), arguments);
-    if (launched == cudaErrorInvalidValue && shared > shape::most_bytes_without_asking) {
+    cudaError_t launched = program.enqueue(count, stream, state->overlaps_launches());
+    if (launched == cudaErrorInvalidValue && program.asks_for_shared_memory()) {
       static_cast<void>(cudaGetLastError());  // cudaDeviceReset takes back what was asked for
-      ask_for_shared_memory(kernel, shared);
-      launched = cudaLaunchKernelExC(&config, reinterpret_cast<void const*>(kernel), arguments);
+      program.ask_for_shared_memory();
+      launched = program.enqueue(count, stream, state->overlaps_launches());
     }
     if (launched != cudaSuccess) {
       static_cast<void>(cudaGetLastError());  // reported here, so that the next call does not report it again
-      check_cuda(launched, ("cuda.run: " + detail::name_of<P>()).c_str(), "cudaLaunchKernelEx");
+      check_cuda(launched, ("cuda.run: " + program.name()).c_str(), "cudaLaunchKernelEx");
     }
-  }
-
-  template <class Kernel>
-  static void ask_for_shared_memory(Kernel* kernel, int bytes) {
-    check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "cuda.run",
-               "cudaFuncSetAttribute");
   }
 };
 

@@ -47,11 +47,13 @@ inline constexpr bool is_described_list = std::is_same_v<Architectures, decltype
 template <int Lanes>
 using device_group = std::conditional_t<(Lanes <= lanes_in_a_warp), cuda_warp, cuda_block<Lanes>>;
 
+/// The shared memory that a thread block has without asking for more.
+inline constexpr int shared_bytes_without_asking = 48 * 1024;
+
 /// The shape in which a program is launched on the device.
 template <class P>
 struct launch_shape {
   using scratch_type = typename P::scratch_type;
-  static constexpr int most_bytes_without_asking = 48 * 1024;
   static constexpr int most_bytes = 227 * 1024;
   static constexpr int scratch_alignment = alignof(scratch_type) > 16 ? alignof(scratch_type) : 16;
   static constexpr int scratch_bytes =
@@ -67,7 +69,7 @@ struct launch_shape {
       return P::groups_per_block;
     } else {
       constexpr int most = 8;
-      constexpr int fitting = scratch_bytes == 0 ? most : most_bytes_without_asking / scratch_bytes;
+      constexpr int fitting = scratch_bytes == 0 ? most : shared_bytes_without_asking / scratch_bytes;
       return fitting < 1 ? 1 : fitting > most ? most : fitting;
     }
   }
@@ -265,6 +267,70 @@ template <class P>
   std::size_t const first = text.find("P = ");
   std::size_t const last = text.find_first_of(";]", first);
   return first == std::string::npos ? text : text.substr(first + 4, last - first - 4);
+}
+
+/// What the launch of a program needs to know of it. One type for all programs, so that a program costs few functions
+/// of the host.
+struct cuda_program {
+  void const* kernel;
+  void const* program;
+  int lanes;
+  int groups_per_block;
+  int blocks_per_cluster;
+  int shared_bytes;
+  bool starts_early;
+  std::atomic<std::uint64_t>* devices_asked;  ///< devices_with_shared_memory of the program
+  std::string (*name)();                      ///< for messages alone
+
+  [[nodiscard]] bool asks_for_shared_memory() const { return shared_bytes > shared_bytes_without_asking; }
+
+  void ask_for_shared_memory() const {
+    check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes), "cuda.run",
+               "cudaFuncSetAttribute");
+  }
+
+  /// Enqueues the program on `count` tiles, and says what the runtime says.
+  [[nodiscard]] cudaError_t enqueue(std::int64_t count, cudaStream_t stream, bool overlaps_launches) const {
+    std::int64_t const cluster = blocks_per_cluster;
+    std::int64_t const needed = (count - 1) / groups_per_block + 1;
+    std::int64_t const most_blocks = 0x7fffffff / cluster * cluster;
+    std::int64_t const whole = (needed - 1) / cluster * cluster + cluster;
+    auto const blocks = static_cast<unsigned>(whole < most_blocks ? whole : most_blocks);
+    std::int64_t tiles = cluster > 1 ? whole : count;  // all blocks of a cluster call the program, or none
+    void* arguments[]{const_cast<void*>(program), &tiles};
+    cudaLaunchAttribute attributes[2]{};
+    unsigned used = 0;
+    if (cluster > 1) {
+      attributes[used].id = cudaLaunchAttributeClusterDimension;
+      attributes[used++].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+    }
+    if (starts_early && overlaps_launches) {
+      attributes[used].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      attributes[used++].val.programmaticStreamSerializationAllowed = 1;
+    }
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(static_cast<unsigned>(lanes * groups_per_block));
+    config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
+    config.stream = stream;
+    config.attrs = attributes;
+    config.numAttrs = used;
+    return cudaLaunchKernelExC(&config, kernel, arguments);
+  }
+};
+
+template <class Architectures, class P>
+[[nodiscard]] cuda_program cuda_program_of(P const& program) {
+  using shape = launch_shape<P>;
+  return {reinterpret_cast<void const*>(&run_groups_kernel<Architectures, P>),
+          &program,
+          P::lanes,
+          shape::groups,
+          shape::blocks_per_cluster,
+          shape::shared_bytes,
+          shape::starts_early,
+          &devices_with_shared_memory<Architectures, P>,
+          &name_of<P>};
 }
 
 /// The sentence that says why a program does not run on a device.
