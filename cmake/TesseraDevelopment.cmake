@@ -79,8 +79,8 @@ macro(tessera_compile_device_code_quickly)
   endif()
 endmacro()
 
-# g++ takes an eighth less time where it collects garbage only from 600 MB on, which makes it larger by half.  Done where
-# each core has 2 GB.
+# g++ takes an eighth less time where it collects garbage only from 600 MB on, which makes it larger by half.  Done
+# where each core has 2 GB.
 macro(tessera_let_gcc_use_memory)
   cmake_host_system_information(RESULT tessera_megabytes QUERY TOTAL_PHYSICAL_MEMORY)
   cmake_host_system_information(RESULT tessera_cores QUERY NUMBER_OF_LOGICAL_CORES)
