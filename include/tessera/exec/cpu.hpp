@@ -65,26 +65,36 @@ class scratch_memory {
   void* data_;
 };
 
-/// What a thread needs to know of a program. One type for all programs, so that a program costs one function here.
-struct program_on_threads {
-  void const* program;
+/// What a thread needs to know of a program. One type for all programs, so that a program costs few functions here.
+struct host_program {
   std::size_t scratch_bytes;
   std::size_t scratch_alignment;
+
   /// Runs tiles from `which` to `last` - 1; `which` is the tile at hand, also when the program throws.
-  void (*run_tiles)(void const* program, void* scratch, std::int64_t& which, std::int64_t last);
+  virtual void run_tiles(void* scratch, std::int64_t& which, std::int64_t last) const = 0;
+
+ protected:
+  host_program(std::size_t bytes, std::size_t alignment) : scratch_bytes(bytes), scratch_alignment(alignment) {}
+  ~host_program() = default;
 };
 
 template <class P>
-void run_tiles_on_thread(void const* program, void* scratch, std::int64_t& which, std::int64_t last) {
-  P const& tiles = *static_cast<P const*>(program);
-  for (; which < last; ++which) {
-    tiles(serial_group<P::lanes>{}, which, *static_cast<typename P::scratch_type*>(scratch));
+struct host_program_of final : host_program {
+  using scratch_type = typename P::scratch_type;
+  P const& program;
+
+  explicit host_program_of(P const& p) : host_program(sizeof(scratch_type), alignof(scratch_type)), program(p) {}
+
+  void run_tiles(void* scratch, std::int64_t& which, std::int64_t last) const override {
+    for (; which < last; ++which) {
+      program(serial_group<P::lanes>{}, which, *static_cast<scratch_type*>(scratch));
+    }
   }
-}
+};
 
 class program_job final : public parallel_job {
  public:
-  program_job(program_on_threads const& program, std::int64_t count, std::int64_t grain)
+  program_job(host_program const& program, std::int64_t count, std::int64_t grain)
       : parallel_job(count, grain), program_(program) {}
 
   void participate() override {
@@ -96,7 +106,7 @@ class program_job final : public parallel_job {
     try {
       scratch_memory const scratch(program_.scratch_bytes, program_.scratch_alignment);
       do {
-        program_.run_tiles(program_.program, scratch.get(), which, last);
+        program_.run_tiles(scratch.get(), which, last);
       } while (take(which, last));
     } catch (...) {
       keep_current_exception(which);
@@ -104,7 +114,7 @@ class program_job final : public parallel_job {
   }
 
  private:
-  program_on_threads program_;
+  host_program const& program_;
 };
 
 }  // namespace detail
@@ -125,9 +135,7 @@ struct cpu {
   template <class P>
   requires ProgramOn<P, typename detail::group_for<P, serial_group>::type>
   void run(P const& program, std::int64_t count) const {
-    using scratch_type = typename P::scratch_type;
-    run_on_threads({&program, sizeof(scratch_type), alignof(scratch_type), &detail::run_tiles_on_thread<P>},
-                   detail::launch_of<P>(count));
+    run_on_threads(detail::host_program_of<P>(program), detail::launch_of<P>(count));
   }
 
   /// Throws what groups reported since the last call. All work is done already when `run` returns.
@@ -185,7 +193,7 @@ struct cpu {
   }
 
  private:
-  void run_on_threads(detail::program_on_threads const& program, launch const& what) const {
+  void run_on_threads(detail::host_program const& program, launch const& what) const {
     std::int64_t const count = what.groups;
     check<value_error>(threads >= 0, "cpu.run: the number of threads is ", threads, " but must not be negative");
     check<shape_error>(count >= 0, "cpu.run: the number of tiles is ", count, " but must not be negative");
