@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Joins tests of a family to few sources: headers are read once, and what several tests instantiate is compiled once
-# (nvcc takes 31 s for three tests of caches, and 110 s for one after the other).  Each test is in a namespace of its
-# own, so that no name of one meets another's.
+# Joins tests or benchmarks of a family to few sources: headers are read once, and what several of them instantiate is
+# compiled once (nvcc takes 31 s for three tests of caches, and 110 s for one after the other).  Each is in a namespace
+# of its own, so that no name of one meets another's.
 #
-#   tessera_join_tests(sources cu file_cuda_test.cu other_cuda_test.cu ...)
+#   tessera_join_sources(sources cu file_cuda_test.cu other_cuda_test.cu ...)
+#   tessera_join_instantiations(sources cu codecs_bf16.cu codecs_fp8.cu ...)     # explicit ones: no namespaces
 #
 # A family's tests are those in algorithm/<family> and program/<family>, and its paper's above them.  Small families and
 # other folders share a source.  Joined sources begin with all that their tests include, which includes nothing more
@@ -37,7 +38,7 @@ function(tessera_family_of_test result path)
 endfunction()
 
 # Writes the source that joins the tests given.
-function(tessera_write_joined_tests path)
+function(tessera_write_joined_sources path)
   set(includes "")
   set(tests "")
   set(number 0)
@@ -63,7 +64,7 @@ function(tessera_write_joined_tests path)
 endfunction()
 
 # Sets RESULT to sources of the extension in the build folder, and to tests that stay as they are.
-function(tessera_join_tests result extension)
+function(tessera_join_sources result extension)
   set(sources "")
   set(families "")
   list(SORT ARGN)
@@ -93,7 +94,7 @@ function(tessera_join_tests result extension)
     if(files GREATER 1)
       math(EXPR count "${count} + 1")
       set(joined_source "${CMAKE_CURRENT_BINARY_DIR}/joined/${result}_${count}_${name}.${extension}")
-      tessera_write_joined_tests("${joined_source}" ${joined})
+      tessera_write_joined_sources("${joined_source}" ${joined})
       list(APPEND sources "${joined_source}")
     else()
       list(APPEND sources ${joined})
@@ -121,4 +122,15 @@ function(tessera_join_tests result extension)
   endforeach()
   finish()
   set(${result} "${sources}" PARENT_SCOPE)
+endfunction()
+
+# Sets RESULT to one source of the extension in the build folder, which includes all that are given.
+function(tessera_join_instantiations result extension)
+  set(text "")
+  foreach(file IN LISTS ARGN)
+    string(APPEND text "#include \"${file}\"\n")
+  endforeach()
+  set(joined_source "${CMAKE_CURRENT_BINARY_DIR}/joined/${result}.${extension}")
+  file(CONFIGURE OUTPUT "${joined_source}" CONTENT "${text}" @ONLY)
+  set(${result} "${joined_source}" PARENT_SCOPE)
 endfunction()
