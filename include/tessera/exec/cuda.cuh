@@ -258,7 +258,7 @@ struct basic_cuda {
       throw device_error("cuda.run: " + detail::name_of<P>() + " was given to an executor of a described device");
     } else {
       require<P>();
-      launch(detail::cuda_program_of<Architectures>(program), count);
+      launch(detail::cuda_program_of<Architectures>(program, count));
     }
   }
 
@@ -373,8 +373,8 @@ struct basic_cuda {
     }
   }
 
-  /// Enqueues a program, on one tile or more.
-  void launch(detail::cuda_program const& program, std::int64_t count) const {
+  /// Enqueues a program on its tiles.
+  void launch(detail::cuda_program const& program) const {
     if (program.shared_bytes > state->shared_bytes()) {
       throw device_error(join("cuda.run: the scratch of ", program.name(), " needs ", program.shared_bytes,
                               " bytes of shared memory but device ", state->device(), " has ", state->shared_bytes()));
@@ -387,11 +387,11 @@ struct basic_cuda {
         program.devices_asked->fetch_or(bit, std::memory_order_relaxed);
       }
     }
-    cudaError_t launched = program.enqueue(count, stream, state->overlaps_launches());
+    cudaError_t launched = program.enqueue(stream, state->overlaps_launches());
     if (launched == cudaErrorInvalidValue && program.asks_for_shared_memory()) {
       static_cast<void>(cudaGetLastError());  // cudaDeviceReset takes back what was asked for
       program.ask_for_shared_memory();
-      launched = program.enqueue(count, stream, state->overlaps_launches());
+      launched = program.enqueue(stream, state->overlaps_launches());
     }
     if (launched != cudaSuccess) {
       static_cast<void>(cudaGetLastError());  // reported here, so that the next call does not report it again

@@ -269,14 +269,15 @@ template <class P>
   return first == std::string::npos ? text : text.substr(first + 4, last - first - 4);
 }
 
-/// What the launch of a program needs to know of it. One type for all programs, so that a program costs few functions
-/// of the host.
+/// A program and its tiles, as what launches it needs to know them. One type for all programs, so that a program costs
+/// few functions of the host.
 struct cuda_program {
   void const* kernel;
   void const* program;
-  int lanes;
-  int groups_per_block;
-  int blocks_per_cluster;
+  std::int64_t tiles;  ///< as the kernel takes them
+  unsigned blocks;
+  unsigned threads;  ///< of a block
+  unsigned blocks_per_cluster;
   int shared_bytes;
   bool starts_early;
   std::atomic<std::uint64_t>* devices_asked;  ///< devices_with_shared_memory of the program
@@ -289,20 +290,15 @@ struct cuda_program {
                "cudaFuncSetAttribute");
   }
 
-  /// Enqueues the program on `count` tiles, and says what the runtime says.
-  [[nodiscard]] cudaError_t enqueue(std::int64_t count, cudaStream_t stream, bool overlaps_launches) const {
-    std::int64_t const cluster = blocks_per_cluster;
-    std::int64_t const needed = (count - 1) / groups_per_block + 1;
-    std::int64_t const most_blocks = 0x7fffffff / cluster * cluster;
-    std::int64_t const whole = (needed - 1) / cluster * cluster + cluster;
-    auto const blocks = static_cast<unsigned>(whole < most_blocks ? whole : most_blocks);
-    std::int64_t tiles = cluster > 1 ? whole : count;  // all blocks of a cluster call the program, or none
-    void* arguments[]{const_cast<void*>(program), &tiles};
+  /// Enqueues the program, and says what the runtime says.
+  [[nodiscard]] cudaError_t enqueue(cudaStream_t stream, bool overlaps_launches) const {
+    std::int64_t count = tiles;
+    void* arguments[]{const_cast<void*>(program), &count};
     cudaLaunchAttribute attributes[2]{};
     unsigned used = 0;
-    if (cluster > 1) {
+    if (blocks_per_cluster > 1) {
       attributes[used].id = cudaLaunchAttributeClusterDimension;
-      attributes[used++].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+      attributes[used++].val.clusterDim = {blocks_per_cluster, 1, 1};
     }
     if (starts_early && overlaps_launches) {
       attributes[used].id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -310,7 +306,7 @@ struct cuda_program {
     }
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(blocks);
-    config.blockDim = dim3(static_cast<unsigned>(lanes * groups_per_block));
+    config.blockDim = dim3(threads);
     config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
     config.stream = stream;
     config.attrs = attributes;
@@ -319,14 +315,20 @@ struct cuda_program {
   }
 };
 
+/// A program on `count` tiles, one or more.
 template <class Architectures, class P>
-[[nodiscard]] cuda_program cuda_program_of(P const& program) {
+[[nodiscard]] cuda_program cuda_program_of(P const& program, std::int64_t count) {
   using shape = launch_shape<P>;
+  std::int64_t const needed = (count - 1) / shape::groups + 1;
+  constexpr std::int64_t cluster = shape::blocks_per_cluster;
+  constexpr std::int64_t most_blocks = 0x7fffffff / cluster * cluster;
+  std::int64_t const whole = (needed - 1) / cluster * cluster + cluster;
   return {reinterpret_cast<void const*>(&run_groups_kernel<Architectures, P>),
           &program,
-          P::lanes,
-          shape::groups,
-          shape::blocks_per_cluster,
+          cluster > 1 ? whole : count,  // all blocks of a cluster call the program, or none
+          static_cast<unsigned>(whole < most_blocks ? whole : most_blocks),
+          static_cast<unsigned>(shape::threads),
+          static_cast<unsigned>(cluster),
           shape::shared_bytes,
           shape::starts_early,
           &devices_with_shared_memory<Architectures, P>,
