@@ -84,41 +84,41 @@ struct offload_step_regions {
 /// The most parts of a step; a part of more would be too small to fill a device.
 inline constexpr int most_offload_parts = 4;
 
-/// The memory of an offloaded cache. Keys: how keys are kept; S: the selector; Codec: how values are kept.
-template <Scalar T, KeyStore Keys, ChunkSelector S, ValueCodec Codec>
-struct offload_plan : offload_workspaces {
-  /// The type of a landmark's elements.
-  using element_type = typename chunk_landmarks<S>::element_type;
-  /// The record of a chunk's values.
-  using record = value_record<Codec, T>;
+namespace detail {
 
+/// What the key store and the selector of a plan say of themselves.
+struct offload_traits {
+  bool has_directions;      ///< whether keys are kept in directions
+  bool renews;              ///< whether steps renew these
+  bool takes_given_chunks;  ///< whether callers list the chunks
+};
+
+/// The regions of a cache with elements T and landmarks of elements E, whatever else its types are: plans of many types
+/// share this code.
+template <Scalar T, class E>
+struct offload_plan_of_elements : offload_workspaces {
   offload_extents extents;               ///< heads, channels and chunks
   offload_options options;               ///< the options that were asked for
   std::vector<std::int64_t> first_rows;  ///< the first chunk of each sequence, and the end of the last one
   std::int64_t elements;                 ///< elements of a landmark
   std::int64_t record_bytes;             ///< bytes of a chunk's values and of their parameters
-  Keys keys;                             ///< the key store that was asked for, with its state
-  S selector;                            ///< the selector that was asked for, with its state
+  offload_traits traits;                 ///< what the plan's types say
+  offload_regions<T, E> parts;           ///< regions of the cache
+  offload_step_regions<T> step_parts;    ///< regions of `step`
+  region<float> cosines;                 ///< least cosines of chunks, in `prompt`
 
-  detail::offload_regions<T, element_type> parts;   ///< regions of the cache
-  detail::offload_step_regions<T> step_parts;       ///< regions of `step`
-  region<float> cosines;                            ///< least cosines of chunks, in `prompt`
-  typename Keys::template parts_type<T> key_parts;  ///< regions of the key store
-
-  /// Adds all regions. `rows` has the first chunk of each sequence, and the end of the last one.
-  offload_plan(offload_extents const& n, offload_options const& chosen, Keys const& store, S const& chosen_by,
-               std::vector<std::int64_t> rows)
+  /// Adds the regions. `rows` has the first chunk of each sequence, and the end of the last one.
+  offload_plan_of_elements(offload_extents const& n, offload_options const& chosen, std::vector<std::int64_t> rows,
+                           std::int64_t landmark_elements, std::int64_t value_bytes, offload_traits const& of_types)
       : extents(n),
         options(chosen),
         first_rows(std::move(rows)),
-        elements(chunk_landmarks<S>::elements(chosen_by, n.channels)),
-        record_bytes(record::bytes(n.chunk, n.channels)),
-        keys(store),
-        selector(chosen_by),
+        elements(landmark_elements),
+        record_bytes(value_bytes),
+        traits(of_types),
         parts(parts_of_cache()),
         step_parts(parts_of_step()),
-        cosines(prompt.add<float>("least cosines of chunks", size(n.key_heads, n.longest))),
-        key_parts(store.template add_to<T>(n, chosen, *this)) {}
+        cosines(prompt.add<float>("least cosines of chunks", size(n.key_heads, n.longest))) {}
 
   /// The number of chunks that a sequence has room for.
   [[nodiscard]] std::int64_t capacity(std::int64_t sequence) const {
@@ -128,7 +128,7 @@ struct offload_plan : offload_workspaces {
 
   /// The rule by which steps renew directions.
   [[nodiscard]] renewal_rule rule() const {
-    return {options.renewal_growth, Keys::renews ? options.renewal_until : 0.0F};
+    return {options.renewal_growth, traits.renews ? options.renewal_until : 0.0F};
   }
 
   /// The number of parts in which a step of so many sequences runs: up to four where values cross the bus, so that one
@@ -137,20 +137,6 @@ struct offload_plan : offload_workspaces {
     return options.values == value_store::host
                ? static_cast<int>(clamp(steps, std::int64_t{1}, std::int64_t{most_offload_parts}))
                : 1;
-  }
-  /// Part `which` of a step. The first part of four is small, so that the bus has work soon, and the last part is
-  /// smaller than the one before, since its attention overlaps with nothing: that saves 2.5 % of a step. Values in
-  /// codes cross so soon that the choice takes longer; their parts are equal, which saves 4 %.
-  [[nodiscard]] offload_step<T> part_of(offload_step<T> const& all, int which) const {
-    constexpr bool are_values = std::is_same_v<Codec, exact_values>;
-    constexpr std::int64_t eighths[most_offload_parts + 1] = {0, 1, 3, 6, 8};
-    std::int64_t const steps = all.steps();
-    int const count = parts_of(steps);
-    auto const end_of = [&](int i) {
-      return count == most_offload_parts && are_values ? divide_up(eighths[i] * steps, std::int64_t{8})
-                                                       : i * steps / count;
-    };
-    return all.part(end_of(which), end_of(which + 1) - end_of(which));
   }
 
   /// A table of all regions and their bytes, to be read by people.
@@ -161,19 +147,18 @@ struct offload_plan : offload_workspaces {
   }
 
   /// The cache in blocks of at least the planned sizes. `store` holds values: the host's block, or nothing.
-  [[nodiscard]] offloaded_memory<T, element_type> memory(array_view<std::byte> block,
-                                                         array_view<std::byte> store) const {
+  [[nodiscard]] offloaded_memory<T, E> memory(array_view<std::byte> block, array_view<std::byte> store) const {
     workspace const on_device(device, block);
     workspace const on_host(host, store);
     bool const is_offloaded = options.values == value_store::host;
     offload_extents const& n = extents;
     auto const at = [&on_device](auto where) { return on_device[where].data; };
-    offloaded_memory<T, element_type> made;
+    offloaded_memory<T, E> made;
     made.sequences = on_device[parts.sequences];
     made.landmarks = {at(parts.landmarks), {n.rows, n.key_heads, elements}};
     made.chunk_slots = {at(parts.chunk_slots), {n.rows, n.key_heads}};
     made.coefficients = {at(parts.coefficients), {n.rows * n.chunk, n.rank}};
-    made.directions = {at(parts.directions), {n.batch, n.width(), Keys::has_directions ? n.rank : 0}};
+    made.directions = {at(parts.directions), {n.batch, n.width(), traits.has_directions ? n.rank : 0}};
     made.values = {is_offloaded ? on_host[parts.values].data : at(parts.values), {n.rows, n.key_heads, record_bytes}};
     made.ring_keys = {at(parts.ring_keys), {n.batch, n.key_heads, n.ring, n.channels}};
     made.ring_values = {at(parts.ring_values), {n.batch, n.key_heads, n.ring, n.channels}};
@@ -226,16 +211,16 @@ struct offload_plan : offload_workspaces {
     return checked_multiply("offloaded_cache.plan", counts...);
   }
 
-  [[nodiscard]] detail::offload_regions<T, element_type> parts_of_cache() {
-    detail::offload_regions<T, element_type> made;
+  [[nodiscard]] detail::offload_regions<T, E> parts_of_cache() {
+    detail::offload_regions<T, E> made;
     offload_extents const& n = extents;
     std::int64_t const heads = size(n.batch, n.key_heads);
     std::int64_t const elements_of_chunk = n.chunk * n.channels;
     made.sequences = device.add<cached_sequence>("sequences", n.batch);
-    made.landmarks = device.add<element_type>("landmarks", size(n.rows, n.key_heads, elements));
+    made.landmarks = device.add<E>("landmarks", size(n.rows, n.key_heads, elements));
     made.chunk_slots = device.add<std::int16_t>("slots of chunks", size(n.rows, n.key_heads));
     made.coefficients = device.add<T>("coefficients of keys", size(n.rows, n.chunk, n.rank));
-    made.directions = device.add<T>("directions of keys", Keys::has_directions ? size(n.batch, n.width(), n.rank) : 0);
+    made.directions = device.add<T>("directions of keys", traits.has_directions ? size(n.batch, n.width(), n.rank) : 0);
     made.ring_keys = device.add<T>("ring, keys", size(heads, n.ring, n.channels));
     made.ring_values = device.add<T>("ring, values", size(heads, n.ring, n.channels));
     made.ring_sources = device.add<T>("ring, keys before their rotation", size(heads, n.ring, n.channels));
@@ -261,8 +246,8 @@ struct offload_plan : offload_workspaces {
     std::int64_t const splits = resident_splits(n) + selected_splits(n);
     std::int64_t const lists = size(n.batch, n.key_heads, n.budget);
     made.admitted = step.add<std::int32_t>("sequences that steps are of", n.batch);
-    made.listed =
-        step.add<std::int32_t>("sequences whose lists of chunks have no fault", takes_given_chunks<S> ? n.batch : 0);
+    made.listed = step.add<std::int32_t>("sequences whose lists of chunks have no fault",
+                                         traits.takes_given_chunks ? n.batch : 0);
     made.queries = step.add<T>("queries", size(n.batch, n.query_heads, n.channels));
     made.scores = step.add<float>("scores of chunks", size(n.rows, n.query_heads));
     made.score_sums =
@@ -277,6 +262,46 @@ struct offload_plan : offload_workspaces {
     made.residuals = step.add<float>("residuals of archived chunks", n.batch);
     made.renewal = step.add<double>("search for better directions", size(n.batch, renewal_elements()));
     return made;
+  }
+};
+
+}  // namespace detail
+
+/// The memory of an offloaded cache. Keys: how keys are kept; S: the selector; Codec: how values are kept.
+template <Scalar T, KeyStore Keys, ChunkSelector S, ValueCodec Codec>
+struct offload_plan : detail::offload_plan_of_elements<T, typename chunk_landmarks<S>::element_type> {
+  /// The type of a landmark's elements.
+  using element_type = typename chunk_landmarks<S>::element_type;
+  /// The record of a chunk's values.
+  using record = value_record<Codec, T>;
+
+  Keys keys;                                        ///< the key store that was asked for, with its state
+  S selector;                                       ///< the selector that was asked for, with its state
+  typename Keys::template parts_type<T> key_parts;  ///< regions of the key store
+
+  /// Adds all regions. `rows` has the first chunk of each sequence, and the end of the last one.
+  offload_plan(offload_extents const& n, offload_options const& chosen, Keys const& store, S const& chosen_by,
+               std::vector<std::int64_t> rows)
+      : detail::offload_plan_of_elements<T, element_type>(
+            n, chosen, std::move(rows), chunk_landmarks<S>::elements(chosen_by, n.channels),
+            record::bytes(n.chunk, n.channels), {Keys::has_directions, Keys::renews, takes_given_chunks<S>}),
+        keys(store),
+        selector(chosen_by),
+        key_parts(store.template add_to<T>(n, chosen, *this)) {}
+
+  /// Part `which` of a step. The first part of four is small, so that the bus has work soon, and the last part is
+  /// smaller than the one before, since its attention overlaps with nothing: that saves 2.5 % of a step. Values in
+  /// codes cross so soon that the choice takes longer; their parts are equal, which saves 4 %.
+  [[nodiscard]] offload_step<T> part_of(offload_step<T> const& all, int which) const {
+    constexpr bool are_values = std::is_same_v<Codec, exact_values>;
+    constexpr std::int64_t eighths[most_offload_parts + 1] = {0, 1, 3, 6, 8};
+    std::int64_t const steps = all.steps();
+    int const count = this->parts_of(steps);
+    auto const end_of = [&](int i) {
+      return count == most_offload_parts && are_values ? divide_up(eighths[i] * steps, std::int64_t{8})
+                                                       : i * steps / count;
+    };
+    return all.part(end_of(which), end_of(which + 1) - end_of(which));
   }
 };
 
