@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `two_to_a_byte<Q>`: a quantizer of 4 bits that stores two codes of queries or keys in a byte. The innermost adaptor.
+/// `two_to_a_byte<Q>`: a quantizer of 4 bits that stores two codes in a byte: of queries or keys, or of a row of a
+/// matrix (tile/source/dequantized.hpp). The innermost adaptor.
 ///
 ///     using four = smoothed<smoothed<two_to_a_byte<symmetric_quantizer<4, per_thread>>>, block_mean>;
 ///     static_assert(std::is_same_v<stored_code<four>, int4x2>);
@@ -44,7 +45,7 @@ struct stored_code_of<Q> {
 
 }  // namespace detail
 
-/// The type that holds codes of queries and keys: Q's codes, or pairs where Q, or what it adapts, is two_to_a_byte.
+/// The type that holds codes: Q's codes, or pairs where Q, or what it adapts, is two_to_a_byte.
 template <Quantizer Q>
 using stored_code = typename detail::stored_code_of<Q>::type;
 

@@ -86,7 +86,7 @@ void check_every_byte(weight_kind kind, std::int64_t count, weight_stream_option
   int refused = 0;
   for (std::size_t position = 0; position < sound.size(); ++position) {
     unsigned const changes[] = {static_cast<unsigned>(testing::hash(5, position) | 2) & 0xffu, 1u, 0x80u, 0xffu};
-    for (unsigned change : std::span(changes).first<changes_of_a_byte>()) {
+    for (unsigned change : std::span(changes).first(changes_of_a_byte)) {
       stream_bytes broken = sound;
       broken[position] = static_cast<std::uint8_t>(broken[position] ^ change);
       auto const decoded = decode<Codec>(broken);

@@ -4,11 +4,14 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/core/int4.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/map/plain_sum.hpp>
 #include <tessera/program/gemm/gemm_tiles.hpp>
 #include <tessera/program/gemm/store_sums.hpp>
+#include <tessera/quantize/asymmetric.hpp>
 #include <tessera/quantize/symmetric.hpp>
+#include <tessera/quantize/two_to_a_byte.hpp>
 #include <tessera/testing/laws/tile_source.hpp>
 #include <tessera/tile/source/dense.hpp>
 #include <tessera/tile/source/dequantized.hpp>
@@ -53,31 +56,62 @@ struct codes_of_rows {
     }
   }
   dequantized<Q, bfloat16> source() const {
-    return {Q{}, matrix_view<typename Q::code_type const>(codes.data(), {rows, columns}),
-            matrix_view<typename Q::params_type const>(params.data(), {rows, groups})};
+    return {Q{}, matrix_view<typename Q::code_type const>(codes.data(), {rows, columns}), scales()};
+  }
+  /// The same codes, two to a byte, in `pairs`.
+  template <class Packed = two_to_a_byte<Q>>
+  dequantized<Packed, bfloat16> packed_source(std::vector<int4x2>& pairs) const {
+    for (std::size_t i = 0; i < codes.size(); i += 2) {
+      pairs.push_back(pack_int4(codes[i], codes[i + 1]));
+    }
+    return {{}, matrix_view<int4x2 const>(pairs.data(), {rows, columns / 2}), scales()};
+  }
+
+ private:
+  matrix_view<typename Q::params_type const> scales() const {
+    return matrix_view<typename Q::params_type const>(params.data(), {rows, groups});
   }
 };
 
-template <class Q>
-void check_source() {
-  codes_of_rows<Q> const made;
-  static_assert(TileSource<dequantized<Q, bfloat16>>);
+template <TileSource Source>
+void check_source(Source const& source, std::vector<bfloat16> const& decoded) {
   serial_group<32> const group;
-  CHECK(testing::check_laws(made.source(), group).text().empty());
+  CHECK(testing::check_laws(source, group).text().empty());
+  CHECK(source.columns() == 40);
   detail::plain_tile<bfloat16, 11, 40> tile;
-  made.source().load(group, tile, 0, 0);
+  source.load(group, tile, 0, 0);
   bool same = true;
-  for (std::size_t i = 0; i < made.decoded.size(); ++i) {
-    same = same && to_bits(tile.values[i]) == to_bits(made.decoded[i]);
+  for (std::size_t i = 0; i < decoded.size(); ++i) {
+    same = same && to_bits(tile.values[i]) == to_bits(decoded[i]);
   }
   CHECK(same);
+}
+
+template <class Q>
+void check_codes() {
+  codes_of_rows<Q> const made;
+  check_source(made.source(), made.decoded);
+}
+
+template <class Q>
+void check_packed_codes() {
+  codes_of_rows<Q> const made;
+  std::vector<int4x2> pairs;
+  check_source(made.packed_source(pairs), made.decoded);
 }
 
 }  // namespace
 
 TEST_CASE("a matrix of codes keeps the laws of a tile source and shows decoded values", "[host]") {
-  check_source<symmetric_quantizer<8, 16>>();
-  check_source<symmetric_quantizer<4, whole_tensor>>();
+  check_codes<symmetric_quantizer<8, 16>>();
+  check_codes<symmetric_quantizer<4, whole_tensor>>();
+}
+
+TEST_CASE("a matrix of codes that are packed in pairs shows the values that the same codes in bytes decode to",
+          "[host]") {
+  check_packed_codes<symmetric_quantizer<4, 16>>();
+  check_packed_codes<symmetric_quantizer<4, whole_tensor>>();
+  check_packed_codes<asymmetric_quantizer<4, 16>>();
 }
 
 TEST_CASE("a product with codes is the product with what they decode to", "[host]") {
