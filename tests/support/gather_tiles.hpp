@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// A program that copies a compressed matrix into a plain one, tile by tile, through the `decoded` tile source.
+/// A program that copies the matrix of any source into a plain one, tile by tile.
 #pragma once
 
 #include <cstdint>
 
 #include <tessera/config.hpp>
-#include <tessera/program/weights/reader.hpp>
-#include <tessera/tile/source/decoded.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/tile/source/open_source.hpp>
 #include <tessera/view/matrix_view.hpp>
 
 namespace tessera_test {
 
-template <class Reader, int Rows, int Columns>
+template <tessera::AnySource Source, int Rows, int Columns>
 struct gather_tiles {
-  using value_type = typename Reader::value_type;
-  using source_type = tessera::decoded<Reader>;
-  static constexpr int lanes = Reader::lanes;
+  using value_type = typename Source::value_type;
+  static constexpr int lanes = tessera::lanes_for_sources<Source, Source>(32);
 
   struct tile_type {
     static constexpr int rows = Rows;
@@ -24,11 +23,11 @@ struct gather_tiles {
     TESSERA_FN value_type& operator()(int row, int column) { return values[row][column]; }
   };
   struct scratch_type {
-    typename source_type::scratch_type source;
+    tessera::source_scratch<Source> source;
     tile_type tile;
   };
 
-  Reader reader;
+  Source source;
   tessera::matrix_view<value_type> matrix;
 
   TESSERA_FN std::int64_t tiles_in_row() const { return tessera::divide_up(matrix.extent(1), std::int64_t{Columns}); }
@@ -38,10 +37,10 @@ struct gather_tiles {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
-    auto const source = source_type::open(group, reader, matrix.extent(0), matrix.extent(1), scratch.source);
+    auto const& opened = tessera::open_source(group, source, scratch.source);
     std::int64_t const first_row = which / tiles_in_row() * Rows;
     std::int64_t const first_column = which % tiles_in_row() * Columns;
-    source.load(group, scratch.tile, first_row, first_column);
+    opened.load(group, scratch.tile, first_row, first_column);
     for (int lane : group) {
       for (int i = lane; i < Rows * Columns; i += lanes) {
         std::int64_t const row = first_row + i / Columns;

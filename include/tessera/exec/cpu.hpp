@@ -65,7 +65,8 @@ class scratch_memory {
   void* data_;
 };
 
-/// What a thread needs to know of a program. One type for all programs, so that a program costs few functions here.
+/// What a thread needs to know of a program. One type for all programs, so that a program costs few functions here. A
+/// virtual function and not a pointer to one: with a pointer nvcc refuses programs that call functions of the host.
 struct host_program {
   std::size_t scratch_bytes;
   std::size_t scratch_alignment;

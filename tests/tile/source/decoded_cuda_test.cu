@@ -6,6 +6,7 @@
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/neuzip.hpp>
+#include <tessera/program/weights/reader.hpp>
 #include <tessera/testing/generators.hpp>
 #include <tessera/tile/source/decoded.hpp>
 
@@ -42,8 +43,8 @@ void check_matrix(std::int64_t rows, std::int64_t columns) {
   decoding.status = exec.status();
   exec.run(open_weights<T>{decoding}, 1);
   using reader = weight_reader<T, typename Codec::mantissa_type>;
-  tessera_test::gather_tiles<reader, 16, 24> const program{reader{decoding},
-                                                           matrix_view<T>(matrix.data(), {rows, columns})};
+  tessera_test::gather_tiles<decoded_matrix<reader>, 16, 24> const program{{reader{decoding}, rows, columns},
+                                                                           {matrix.data(), {rows, columns}}};
   exec.run(program, program.tiles());
   std::vector<T> found(weights.size());
   exec.copy(matrix, found);

@@ -7,6 +7,7 @@
 #include <tessera/concepts/tile_source.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/neuzip.hpp>
+#include <tessera/program/weights/reader.hpp>
 #include <tessera/testing/adversary.hpp>
 #include <tessera/testing/generators.hpp>
 #include <tessera/testing/laws/tile_source.hpp>
@@ -67,7 +68,8 @@ std::vector<typename Codec::value_type> gathered(Executor const& exec, array_vie
   decoding.status = exec.status();
   exec.run(open_weights<T>{decoding}, 1);
   using reader = weight_reader<T, typename Codec::mantissa_type>;
-  gather_tiles<reader, Rows, Columns> const program{reader{decoding}, matrix_view<T>(found.data(), {rows, columns})};
+  gather_tiles<decoded_matrix<reader>, Rows, Columns> const program{{reader{decoding}, rows, columns},
+                                                                    {found.data(), {rows, columns}}};
   exec.run(program, program.tiles());
   return found;
 }

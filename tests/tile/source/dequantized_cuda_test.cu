@@ -16,43 +16,11 @@
 
 #include "support/catch.hpp"
 #include "support/cuda.hpp"
+#include "support/gather_tiles.hpp"
 
 using namespace tessera;
 
 namespace {
-
-/// Loads tiles of 16 x 24 and writes them to a matrix.
-template <class Source>
-struct write_tiles {
-  static constexpr int lanes = 32;
-  using tile_type = detail::plain_tile<bfloat16, 16, 24>;
-  struct scratch_type {
-    tile_type tile;
-  };
-
-  Source source;
-  matrix_view<bfloat16> matrix;
-
-  TESSERA_FN std::int64_t tiles_in_row() const { return divide_up(source.columns(), std::int64_t{tile_type::columns}); }
-  std::int64_t groups() const { return tiles_in_row() * divide_up(source.rows(), std::int64_t{tile_type::rows}); }
-
-  template <class G>
-  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
-    std::int64_t const first_row = which / tiles_in_row() * tile_type::rows;
-    std::int64_t const first_column = which % tiles_in_row() * tile_type::columns;
-    source.load(group, scratch.tile, first_row, first_column);
-    for (int lane : group) {
-      for (int i = lane; i < tile_type::rows * tile_type::columns; i += lanes) {
-        int const row = i / tile_type::columns;
-        int const column = i % tile_type::columns;
-        if (first_row + row < source.rows() && first_column + column < source.columns()) {
-          matrix(first_row + row, first_column + column) = scratch.tile(row, column);
-        }
-      }
-    }
-    group.sync();
-  }
-};
 
 template <class Code>
 Code code_of(std::uint8_t bits) {
@@ -68,8 +36,8 @@ template <class Exec, class Source>
 std::vector<bfloat16> gathered(Exec const& exec, Source const& source) {
   std::int64_t const count = source.rows() * source.columns();
   buffer<bfloat16> matrix(exec, count);
-  write_tiles<Source> const program{source, {matrix.data(), {source.rows(), source.columns()}}};
-  exec.run(program, program.groups());
+  tessera_test::gather_tiles<Source, 16, 24> const program{source, {matrix.data(), {source.rows(), source.columns()}}};
+  exec.run(program, program.tiles());
   std::vector<bfloat16> found(static_cast<std::size_t>(count));
   exec.copy(matrix, found);
   exec.wait();

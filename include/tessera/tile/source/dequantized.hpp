@@ -32,7 +32,7 @@ inline namespace v0 {
 template <Quantizer Q, Scalar Value>
 struct dequantized {
   using value_type = Value;
-  /// Whether an element of `codes` holds two codes, the first in the low bits; rows then have an even number of them.
+  /// Whether an element of `codes` holds two codes of a row, the first in the low bits. Rows are then of even length.
   static constexpr bool is_packed = std::is_same_v<stored_code<Q>, int4x2>;
 
   Q quantizer;                                        ///< the quantizer that made the codes
