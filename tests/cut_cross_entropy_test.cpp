@@ -34,7 +34,7 @@ loss_problem<bfloat16, std::int32_t> real_problem(std::int64_t tokens) {
 
 }  // namespace
 
-TEST_CASE("cut cross-entropy is right on a real model's hidden states", "[host]") {
+TEST_CASE("cut cross-entropy is right on a real model's hidden states", "[host][threads]") {
   cpu const exec{.threads = 2};
   auto const problem = real_problem(100);
   auto const expected = reference_loss(problem);
@@ -64,7 +64,8 @@ TEST_CASE("the workspace of a loss does not grow with the vocabulary", "[host]")
   CHECK(cut_cross_entropy::plan_forward(exec, {std::int64_t{1} << 32, 256000, 2304}).bytes() > 0);
 }
 
-TEST_CASE("gradients on a real model's hidden states are right, and the paper's filter changes them little", "[host]") {
+TEST_CASE("gradients on a real model's hidden states are right, and the paper's filter changes them little",
+          "[host][threads]") {
   cpu const exec{.threads = 2};
   auto problem = real_problem(100);
   auto const expected = reference_gradient(problem);
@@ -106,7 +107,7 @@ struct flat_run {
 
 }  // namespace
 
-TEST_CASE("the filter's threshold is that of the operands' type, as the authors have it", "[host][long]") {
+TEST_CASE("the filter's threshold is that of the operands' type, as the authors have it", "[host][long][threads]") {
   static_assert(std::is_same_v<cut_cross_entropy, cut_cross_entropy_of<bfloat16>>);
   CHECK(flat_run<bfloat16>().empty_rows == 10240 - 128);
   flat_run<float16> const halves;
@@ -117,7 +118,7 @@ TEST_CASE("the filter's threshold is that of the operands' type, as the authors 
   CHECK((rounded.empty_rows == 0 && rounded.distance < 5e-3));
 }
 
-TEST_CASE("a minus infinity is a probability of 0 without a softcap, and -softcap with one", "[host]") {
+TEST_CASE("a minus infinity is a probability of 0 without a softcap, and -softcap with one", "[host][threads]") {
   cpu const exec{.threads = 2};
   auto problem = make_loss_problem<float>(20, 200, 16, true);
   for (std::int64_t& label : problem.labels) {

@@ -143,7 +143,7 @@ std::vector<bfloat16> through(weight_array<bfloat16> const& weights, std::uint64
 
 }  // namespace
 
-TEST_CASE("normal bf16 weights take at most 10.70 bits each", "[host]") {
+TEST_CASE("normal bf16 weights take at most 10.70 bits each", "[host][threads]") {
   weight_array<bfloat16> const weights(weight_kind::gauss, 1, 1 << 22);
   auto const stream = neuzip::encode(executor(), weights.view());
   double const bits = 8.0 * static_cast<double>(stream.size()) / static_cast<double>(weights.count());
@@ -151,19 +151,19 @@ TEST_CASE("normal bf16 weights take at most 10.70 bits each", "[host]") {
   CHECK(bits >= entropy_bound(weights));  // fewer would contradict the entropy
 }
 
-TEST_CASE("fixed codes take twelve bits for a bf16 weight and little more", "[host]") {
+TEST_CASE("fixed codes take twelve bits for a bf16 weight and little more", "[host][threads]") {
   weight_array<bfloat16> const weights(weight_kind::gauss, 1, 1 << 18);
   auto const stream = neuzip_fixed<bfloat16>::encode(executor(), weights.view());
   CHECK(8.0 * static_cast<double>(stream.size()) / static_cast<double>(weights.count()) < 12.03);
 }
 
-TEST_CASE("weights that cannot be compressed grow by a thousandth at most", "[host]") {
+TEST_CASE("weights that cannot be compressed grow by a thousandth at most", "[host][threads]") {
   weight_array<bfloat16> const weights(weight_kind::random_bits, 1, 1 << 18);
   auto const stream = neuzip::encode(executor(), weights.view());
   CHECK(8.0 * static_cast<double>(stream.size()) / static_cast<double>(weights.count()) < 16.03);
 }
 
-TEST_CASE("zeros and repeated values take next to nothing beyond sign and mantissa", "[host]") {
+TEST_CASE("zeros and repeated values take next to nothing beyond sign and mantissa", "[host][threads]") {
   for (weight_kind kind : {weight_kind::all_equal, weight_kind::sparse}) {
     weight_array<bfloat16> const weights(kind, 1, 1 << 18);
     auto const stream = neuzip::encode(executor(), weights.view());
@@ -172,20 +172,20 @@ TEST_CASE("zeros and repeated values take next to nothing beyond sign and mantis
   }
 }
 
-TEST_CASE("lossy bf16 weights are the exactly rounded ones, with and without normalizers", "[host]") {
+TEST_CASE("lossy bf16 weights are the exactly rounded ones, with and without normalizers", "[host][threads]") {
   check_lossy<bfloat16, 0>();
   check_lossy<bfloat16, 1>();
   check_lossy<bfloat16, 3>();
 }
 
-TEST_CASE("lossy fp16 and fp32 weights are the exactly rounded ones, with and without normalizers", "[host]") {
+TEST_CASE("lossy fp16 and fp32 weights are the exactly rounded ones, with and without normalizers", "[host][threads]") {
   check_lossy<float16, 1>();
   check_lossy<float16, 7>();
   check_lossy<float, 0>();
   check_lossy<float, 3>();
 }
 
-TEST_CASE("what is lossy costs what it keeps and the exponents", "[host]") {
+TEST_CASE("what is lossy costs what it keeps and the exponents", "[host][threads]") {
   weight_array<bfloat16> const weights(weight_kind::gauss, 1, 1 << 18);
   auto const bits = [&](auto codec, weight_stream_options options) {
     auto const stream = decltype(codec)::encode(executor(), weights.view(), options);
@@ -197,7 +197,8 @@ TEST_CASE("what is lossy costs what it keeps and the exponents", "[host]") {
   CHECK(bits(neuzip_lossy<0>{}, {.normalizer_block = 512}) < 3.8);
 }
 
-TEST_CASE("stochastic rounding repeats with its seed, differs with another, and is right on average", "[host]") {
+TEST_CASE("stochastic rounding repeats with its seed, differs with another, and is right on average",
+          "[host][threads]") {
   using codec = rounded<1, mantissa_rounding::stochastic>;
   weight_array<bfloat16> weights(40'000);
   for (std::int64_t i = 0; i < weights.count(); ++i) {
@@ -219,7 +220,7 @@ TEST_CASE("stochastic rounding repeats with its seed, differs with another, and 
   CHECK(std::fabs(mean - 1.203125) < 5 * 0.25 / 200);
 }
 
-TEST_CASE("rounding toward zero never makes a weight larger", "[host]") {
+TEST_CASE("rounding toward zero never makes a weight larger", "[host][threads]") {
   weight_array<bfloat16> const weights(weight_kind::gauss, 4, 5000);
   std::vector<bfloat16> const kept = through<rounded<3, mantissa_rounding::toward_zero>>(weights, 0);
   for (std::int64_t i = 0; i < weights.count(); ++i) {
@@ -228,7 +229,7 @@ TEST_CASE("rounding toward zero never makes a weight larger", "[host]") {
 }
 
 #if __has_include(<nlohmann/json.hpp>)
-TEST_CASE("the weights of a real model stay within 1.5 percent of the entropy of their exponents", "[host]") {
+TEST_CASE("the weights of a real model stay within 1.5 percent of the entropy of their exponents", "[host][threads]") {
   tessera_examples::input_file const file(TESSERA_TEST_DATA "/minilm_bf16.safetensors");
   tessera_examples::safetensors_reader const model(file, file.path());
   exponent_statistics of_all;

@@ -121,7 +121,7 @@ double left_by_directions(std::string const& tensor, std::int64_t rank) {
 
 }  // namespace
 
-TEST_CASE("keys before their rotation lie in fewer directions than after it", "[host][long]") {
+TEST_CASE("keys before their rotation lie in fewer directions than after it", "[host][long][threads]") {
   struct one_rank {
     std::int64_t rank;
     double before;
@@ -136,7 +136,7 @@ TEST_CASE("keys before their rotation lie in fewer directions than after it", "[
   }
 }
 
-TEST_CASE("attention of a real model loses as much as the rank leaves out", "[host][long]") {
+TEST_CASE("attention of a real model loses as much as the rank leaves out", "[host][long][threads]") {
   double const few = real_error<with_rank<32>>("15", {});
   double const more = real_error<with_rank<96>>("15", {});
   CHECK(few < 0.11);
@@ -145,7 +145,7 @@ TEST_CASE("attention of a real model loses as much as the rank leaves out", "[ho
   CHECK(real_error<with_rank<192>>("15", {}) < 0.004);
 }
 
-TEST_CASE("directions of a real layer's keys get good after a short prompt by themselves", "[host][long]") {
+TEST_CASE("directions of a real layer's keys get good after a short prompt by themselves", "[host][long][threads]") {
   offload_options fixed;
   fixed.renewal_until = 0.0F;
   for (std::int64_t const begun : {0, 32}) {
@@ -158,7 +158,7 @@ TEST_CASE("directions of a real layer's keys get good after a short prompt by th
   }
 }
 
-TEST_CASE("landmarks choose nearly as well as looking at all keys of a real model", "[host][long]") {
+TEST_CASE("landmarks choose nearly as well as looking at all keys of a real model", "[host][long][threads]") {
   double hit_rate = 0;
   double const landmarks = real_error<with_rank<96>>("15", {16}, &hit_rate);
   CHECK(landmarks < 0.14);
@@ -168,7 +168,8 @@ TEST_CASE("landmarks choose nearly as well as looking at all keys of a real mode
   CHECK(hit_rate > 0.6);  // the paper's figure
 }
 
-TEST_CASE("landmarks in 8 bits lose no more of a real model's attention than those in bfloat16", "[host][long]") {
+TEST_CASE("landmarks in 8 bits lose no more of a real model's attention than those in bfloat16",
+          "[host][long][threads]") {
   for (std::string const layer : {"14", "15"}) {
     for (std::int64_t const chunks : {8, 16}) {
       double const coded = real_error<with_rank<160>>(layer, {chunks});
@@ -180,7 +181,7 @@ TEST_CASE("landmarks in 8 bits lose no more of a real model's attention than tho
   }
 }
 
-TEST_CASE("coded values of a real model cost little", "[host][long]") {
+TEST_CASE("coded values of a real model cost little", "[host][long][threads]") {
   double const exact = real_error<with_rank<96>>("15", {16});
   CHECK(real_error<with_rank<96, coded_landmark_selector<8>, float8_quantizer<float8_e4m3>>>("15", {16}) <
         exact + 0.005);

@@ -6,7 +6,7 @@ foreach(check layering macros concepts docs quick_reference)
   add_test(NAME "check: ${check}"
     COMMAND "${CMAKE_COMMAND}" -D "INCLUDE=${PROJECT_SOURCE_DIR}/include" -P "${checks}/${check}.cmake")
 endforeach()
-foreach(check actions data lines mirror versions)
+foreach(check actions data lines mirror threads versions)
   add_test(NAME "check: ${check}"
     COMMAND "${CMAKE_COMMAND}" -D "INCLUDE=${PROJECT_SOURCE_DIR}" -P "${checks}/${check}.cmake")
 endforeach()
@@ -14,7 +14,8 @@ add_test(NAME "check: planted mistakes are found"
   COMMAND "${CMAKE_COMMAND}" -D "CHECKS=${checks}" -D "WORK=${CMAKE_CURRENT_BINARY_DIR}/planted"
     -P "${checks}/planted.cmake")
 set_tests_properties("check: layering" "check: macros" "check: concepts" "check: docs" "check: quick_reference"
-  "check: actions" "check: data" "check: lines" "check: mirror" "check: versions" "check: planted mistakes are found"
+  "check: actions" "check: data" "check: lines" "check: mirror" "check: threads" "check: versions"
+  "check: planted mistakes are found"
   PROPERTIES LABELS check)
 
 # Skipped where there is no clang-format, or another one than that of .clang-format.

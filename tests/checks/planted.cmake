@@ -85,6 +85,14 @@ function(plant_mirror path body sentence)
   set(failures ${failures} PARENT_SCOPE)
 endfunction()
 
+# A repository with a host test of BODY.
+function(plant_test body sentence)
+  file(REMOVE_RECURSE "${WORK}")
+  file(WRITE "${WORK}/tests/core/a_test.cpp" "${body}")
+  expect(threads core/a_test.cpp "${sentence}")
+  set(failures ${failures} PARENT_SCOPE)
+endfunction()
+
 plant(layering reduce/sum.hpp "${head}#include <tessera/core/bits.hpp>\n#include <vector>\n" "")
 plant(layering core/up.hpp "${head}#include <tessera/quantize/symmetric.hpp>\n"
   "layer 0 includes quantize/symmetric.hpp")
@@ -222,6 +230,14 @@ plant_mirror(${exceptions} "program/gemm/a.cuh: no program\n" "its line is not n
 plant_mirror(${exceptions} "program/gemm/a.cuh: no program\n" "" include/tessera/program/gemm/a.hpp)
 plant_mirror(${exceptions} "core/bits_test.cpp: of no header\n" "core/bits_test.cpp is no test without a header")
 plant_mirror(${exceptions} "core/bits.hpp is covered\n" "is none of the three kinds of lines")
+
+set(with_threads "  cpu const exec{.threads = 2};\n}\n")
+plant_test("TEST_CASE(\"a\", \"[host]\") {\n  cpu const exec{.threads = 1};\n}\n" "")
+plant_test("TEST_CASE(\"a\", \"[host][threads]\") {\n${with_threads}" "")
+plant_test("TEST_CASE(\"a\", \"[host]\") {\n${with_threads}TEST_CASE(\"b\", \"[host][threads]\") {\n${with_threads}"
+  "core/a_test.cpp: \"a\" starts threads but has no tag [threads]")
+plant_test("void run() {\n${with_threads}TEST_CASE(\"a\", \"[host]\") {\n  run();\n}\n" "none of its tests has the tag")
+plant_test("void run() {\n${with_threads}TEST_CASE(\"a\", \"[host][threads]\") {\n  run();\n}\n" "")
 
 set(port cmake/ports/tessera/vcpkg.json)
 plant_version(notes.txt "" "")

@@ -44,7 +44,7 @@ TEST_CASE("taking the word sets it back", "[host]") {
   CHECK(detail::take_on_host(&word).is_ok());
 }
 
-TEST_CASE("reports from several threads leave the lowest position", "[host]") {
+TEST_CASE("reports from several threads leave the lowest position", "[host][threads]") {
   status_word word;
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
@@ -77,7 +77,7 @@ TEST_CASE("the detail of the lowest position remains, whatever comes before and 
   CHECK(detail::take_on_host(&word).what().value == -3);
 }
 
-TEST_CASE("details from several threads belong to the position that remains", "[host]") {
+TEST_CASE("details from several threads belong to the position that remains", "[host][threads]") {
   for (int round = 0; round < 20; ++round) {
     status_word word;
     std::vector<std::thread> threads;

@@ -11,7 +11,7 @@
 using namespace tessera;
 using tessera_test::is_right;
 
-TEST_CASE("the kernel of the example is right whatever the extents", "[host]") {
+TEST_CASE("the kernel of the example is right whatever the extents", "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const tokens : {1, 15, 16, 17, 129}) {
     for (std::int64_t const columns : {1, 31, 33, 65}) {

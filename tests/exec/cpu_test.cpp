@@ -100,7 +100,7 @@ bool each_is(std::vector<std::atomic<int>> const& visits, int expected) {
 
 }  // namespace
 
-TEST_CASE("every tile is visited once, whatever the count and the number of threads", "[host]") {
+TEST_CASE("every tile is visited once, whatever the count and the number of threads", "[host][threads]") {
   for (int threads : {0, 1, 2, 7}) {
     cpu const exec{.threads = threads};
     for (int count : {0, 1, 2, 7, 63, 64, 65, 1000}) {
@@ -111,7 +111,7 @@ TEST_CASE("every tile is visited once, whatever the count and the number of thre
   }
 }
 
-TEST_CASE("results do not depend on the number of threads", "[host]") {
+TEST_CASE("results do not depend on the number of threads", "[host][threads]") {
   std::vector<float> values(32 * 97 + 5);
   for (std::size_t i = 0; i < values.size(); ++i) {
     values[i] = 1.0f / static_cast<float>(i + 1);
@@ -126,7 +126,7 @@ TEST_CASE("results do not depend on the number of threads", "[host]") {
   }
 }
 
-TEST_CASE("the exception of the lowest tile comes out of run, and the executor stays usable", "[host]") {
+TEST_CASE("the exception of the lowest tile comes out of run, and the executor stays usable", "[host][threads]") {
   cpu const exec{.threads = 4};
   for (int repeat = 0; repeat < 20; ++repeat) {
     CHECK_THROWS_WITH(exec.run(throws_from{137}, 1000), "tile 137");
@@ -136,7 +136,7 @@ TEST_CASE("the exception of the lowest tile comes out of run, and the executor s
   CHECK(each_is(visits, 1));
 }
 
-TEST_CASE("what groups report is thrown by wait, the lowest position first, and only once", "[host]") {
+TEST_CASE("what groups report is thrown by wait, the lowest position first, and only once", "[host][threads]") {
   cpu const exec{.threads = 4};
   exec.run(reports{exec.status(), 41}, 1000);
   try {
@@ -152,7 +152,7 @@ TEST_CASE("what groups report is thrown by wait, the lowest position first, and 
   CHECK_NOTHROW(exec.wait());
 }
 
-TEST_CASE("several host threads may run programs at once", "[host]") {
+TEST_CASE("several host threads may run programs at once", "[host][threads]") {
   cpu const exec{.threads = 3};
   std::vector<std::atomic<int>> visits(500);
   std::vector<std::thread> callers;
@@ -169,14 +169,14 @@ TEST_CASE("several host threads may run programs at once", "[host]") {
   CHECK(each_is(visits, 40));
 }
 
-TEST_CASE("a program may run another one", "[host]") {
+TEST_CASE("a program may run another one", "[host][threads]") {
   cpu const exec{.threads = 4};
   std::vector<std::atomic<int>> visits(1000);
   exec.run(runs_another{&exec, visits.data()}, 10);
   CHECK(each_is(visits, 1));
 }
 
-TEST_CASE("copies of an executor share their status and outlive the original", "[host]") {
+TEST_CASE("copies of an executor share their status and outlive the original", "[host][threads]") {
   cpu const copy = [] {
     cpu const original{.threads = 2};
     original.run(reports{original.status(), 0}, 1);

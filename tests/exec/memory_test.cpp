@@ -63,7 +63,7 @@ TEST_CASE("an arena is empty again when the last piece is back", "[host]") {
   CHECK(pieces.allocate(512, 1) == a);
 }
 
-TEST_CASE("the peak is exact, also with several threads", "[host]") {
+TEST_CASE("the peak is exact, also with several threads", "[host][threads]") {
   tracking_memory counted{memory_handle()};
   void* const a = counted.allocate(100, 8);
   void* const b = counted.allocate(50, 8);

@@ -31,7 +31,7 @@ struct add_one {
 
 }  // namespace
 
-TEST_CASE("what a CPU's side queue runs is done in order, with or without marks", "[host]") {
+TEST_CASE("what a CPU's side queue runs is done in order, with or without marks", "[host][threads]") {
   std::vector<int> values(64, 0);
   cpu const exec{.threads = 2};
   side_queue<cpu> const side(exec, 2);
@@ -46,7 +46,7 @@ TEST_CASE("what a CPU's side queue runs is done in order, with or without marks"
   CHECK_NOTHROW(exec.wait());
 }
 
-TEST_CASE("what is reported on the side is thrown where the executor waits", "[host]") {
+TEST_CASE("what is reported on the side is thrown where the executor waits", "[host][threads]") {
   std::vector<int> values(64, 2);
   cpu const exec{.threads = 2};
   {

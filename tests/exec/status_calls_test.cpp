@@ -45,7 +45,7 @@ void check_names(Executor const& exec) {
 
 }  // namespace
 
-TEST_CASE("wait names the call that reported", "[host]") {
+TEST_CASE("wait names the call that reported", "[host][threads]") {
   check_names(cpu{.threads = 1});
   check_names(cpu{.threads = 4});
   check_names(testing::adversary{.seed = 3});
@@ -90,7 +90,7 @@ TEST_CASE("more calls than there are words share the first one", "[host]") {
   CHECK_THROWS_WITH(exec.wait(), "cpu.wait: a value is outside of what is accepted (code 6) at position 5");
 }
 
-TEST_CASE("calls from several threads have words of their own", "[host]") {
+TEST_CASE("calls from several threads have words of their own", "[host][threads]") {
   cpu const exec{.threads = 1};
   std::vector<std::thread> threads;
   std::vector<status_word*> found(4);

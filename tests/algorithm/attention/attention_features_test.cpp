@@ -155,7 +155,7 @@ void check_maps(Queries const& queries, Keys const& keys, double apart_from_form
 
 TEST_CASE("functions on the way in give what rotating or normalizing queries and keys before does", "[host]") {
   map_tables const tables(140, 32);
-  rotated const turn{{tables.cosines.data(), {140, 16}}, {tables.sines.data(), {140, 16}}};
+  tessera_test::rotated const turn{{tables.cosines.data(), {140, 16}}, {tables.sines.data(), {140, 16}}};
   normalized const norm{tables.weights, 1e-6F};
   check_maps<sage_attention2_int4>(turn, turn, 0.1);
   check_maps<sage_attention2_int4>(norm, norm, 0.1);

@@ -66,7 +66,8 @@ TEST_CASE("scores of 8-bit floats go through the softmax without exponentials as
   check_against_codes<float8_attention>(p, 0.5, 0.05);
 }
 
-TEST_CASE("8-bit floats of queries and keys are as close to the formula as 4 significant bits allow", "[host]") {
+TEST_CASE("8-bit floats of queries and keys are as close to the formula as 4 significant bits allow",
+          "[host][threads]") {
   auto const p = make_attention_problem<bfloat16>({1, 2, 2, 130, 300, 64});
   auto const expected = attention_by_formula(p);
   double const float8 = error_on<float8_scores>(p, expected);
@@ -78,7 +79,7 @@ TEST_CASE("8-bit floats of queries and keys are as close to the formula as 4 sig
   CHECK(int8 < float8);
 }
 
-TEST_CASE("tokens with one large channel keep the precision of their others as 8-bit floats", "[host]") {
+TEST_CASE("tokens with one large channel keep the precision of their others as 8-bit floats", "[host][threads]") {
   auto p = make_attention_problem<bfloat16>({1, 1, 1, 64, 256, 64});
   for (std::size_t i = 0; i < p.keys.size(); i += 64) {
     p.keys[i] = store<bfloat16>(i % 128 == 0 ? 300.0F : -300.0F);  // the queries do not see it

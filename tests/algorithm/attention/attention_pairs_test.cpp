@@ -63,7 +63,7 @@ void check_same(Executor const& exec, attention_problem<bfloat16> const& p) {
 
 }  // namespace
 
-TEST_CASE("codes of 4 bits in pairs are those in bytes, and results are the same bits", "[host][slow]") {
+TEST_CASE("codes of 4 bits in pairs are those in bytes, and results are the same bits", "[host][slow][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const channels : {16, 32, 48, 64, 80, 128, 144, 256}) {
     check_same(exec, make_attention_problem<bfloat16>({1, 2, 1, 70, 140, channels}));

@@ -132,7 +132,7 @@ bool same_bytes(view<T, 4> a, view<T, 4> b) {
 
 }  // namespace
 
-TEST_CASE("means and scales are those of the sample, whatever the length", "[host]") {
+TEST_CASE("means and scales are those of the sample, whatever the length", "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const tokens : {1, 7, 127, 128, 129, 1000, 1023, 1024, 1025, 2500, 4096, 8200}) {
     CAPTURE(tokens);
@@ -147,7 +147,7 @@ TEST_CASE("means and scales are those of the sample, whatever the length", "[hos
   }
 }
 
-TEST_CASE("sequences that are taken whole have the codes of all tokens", "[host]") {
+TEST_CASE("sequences that are taken whole have the codes of all tokens", "[host][threads]") {
   cpu const exec{.threads = 2};
   using exact = attention<whole_keys, whole_values>;
   auto p = make_attention_problem<bfloat16>({2, 2, 1, 3, 1023, 16});
@@ -159,7 +159,7 @@ TEST_CASE("sequences that are taken whole have the codes of all tokens", "[host]
                     as_size(made.heads.values.codes.size())) == 0);
 }
 
-TEST_CASE("what the sample did not see is coded by a scale for all, and no other channel changes", "[host]") {
+TEST_CASE("what the sample did not see is coded by a scale for all, and no other channel changes", "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const tokens : {1024, 2500, 8200}) {
     CAPTURE(tokens);
@@ -204,7 +204,7 @@ TEST_CASE("a value is beyond the range from half way to the largest code on", "[
   CHECK(make_operands<sage_attention2>(exec, p).heads.values.scales(0, 0, 0) == limit * 1.0001F / 448.0F);
 }
 
-TEST_CASE("samples are of a sequence's own tokens, and every executor takes the same", "[host]") {
+TEST_CASE("samples are of a sequence's own tokens, and every executor takes the same", "[host][threads]") {
   auto p = make_attention_problem<bfloat16>({10, 1, 1, 2, 2500, 16});
   p.key_lengths = {2500, 0, 1, 7, 127, 128, 129, 1000, 1024, 2049};
   auto const made = make_operands<sage_attention2>(cpu{.threads = 2}, p);
@@ -227,7 +227,7 @@ TEST_CASE("samples are of a sequence's own tokens, and every executor takes the 
                     as_size(expected.heads.values.codes.size())) == 0);
 }
 
-TEST_CASE("a sample costs no accuracy", "[host]") {
+TEST_CASE("a sample costs no accuracy", "[host][threads]") {
   cpu const exec{.threads = 2};
   using exact = attention<whole_keys, whole_values>;
   auto const p = make_attention_problem<bfloat16>({1, 1, 1, 64, 4096, 64}, testing::offset_channels{64, 0.06, 2.0},

@@ -99,7 +99,8 @@ TEST_CASE("inputs and results are of three types, and values of four codes", "[h
   CHECK(in_bf16.log_sum_exp == exact.log_sum_exp);
 }
 
-TEST_CASE("the attention program keeps the rules for programs, and every executor gives the same bits", "[host]") {
+TEST_CASE("the attention program keeps the rules for programs, and every executor gives the same bits",
+          "[host][threads]") {
   auto p = make_attention_problem<bfloat16>({1, 2, 1, 70, 150, 32});
   p.options.is_causal = true;
   auto const one = run_attention_problem<sage_attention2, bfloat16>(cpu{.threads = 1}, p);

@@ -99,7 +99,7 @@ void check_problem(attention_problem<T> const& p) {
 
 }  // namespace
 
-TEST_CASE("decoding over keys as they are is attention", "[host][slow]") {
+TEST_CASE("decoding over keys as they are is attention", "[host][slow][threads]") {
   for (bool const is_causal : {false, true}) {
     for (attention_shape const& shape : {attention_shape{2, 8, 2, 1, 700, 128}, attention_shape{1, 3, 1, 4, 65, 48},
                                          attention_shape{2, 2, 2, 3, 1, 1}, attention_shape{1, 4, 4, 2, 0, 32},
@@ -114,7 +114,7 @@ TEST_CASE("decoding over keys as they are is attention", "[host][slow]") {
   }
 }
 
-TEST_CASE("sequences that are decoded have lengths of their own", "[host]") {
+TEST_CASE("sequences that are decoded have lengths of their own", "[host][threads]") {
   auto p = make_attention_problem<float16>({3, 4, 2, 4, 600, 64});
   p.options.is_causal = true;
   p.key_lengths = {600, 0, 129};

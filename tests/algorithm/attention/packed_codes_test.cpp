@@ -40,7 +40,7 @@ void check_round_trip(Executor const& exec, std::int64_t tokens) {
 
 }  // namespace
 
-TEST_CASE("codes of 4 bits survive being two in a byte", "[host]") {
+TEST_CASE("codes of 4 bits survive being two in a byte", "[host][threads]") {
   for (std::int64_t const tokens : {0, 1, 129, 300}) {
     check_round_trip(cpu{.threads = 2}, tokens);
   }

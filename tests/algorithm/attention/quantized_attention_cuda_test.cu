@@ -56,7 +56,7 @@ portable_results run_portably(cuda const& exec, attention_problem<T> const& p) {
       {{result.data(), {s.batch, s.query_heads, s.queries, s.channels}},
        {lse.data(), {s.batch, s.query_heads, s.queries}}}};
   if constexpr (IsNarrow) {
-    auto const program = detail::tiles_of<64>(call);
+    auto const program = tessera::detail::tiles_of<64>(call);
     exec.run(program, program.groups());
   } else {
     run_portably(exec, call);

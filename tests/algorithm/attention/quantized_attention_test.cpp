@@ -136,7 +136,7 @@ using fp8 = float8_quantizer<float8_e4m3>;
 
 }  // namespace
 
-TEST_CASE("codes and scales are those of the format, bit for bit, whatever the extents", "[host]") {
+TEST_CASE("codes and scales are those of the format, bit for bit, whatever the extents", "[host][threads]") {
   for (std::int64_t const tokens : {1, 7, 63, 64, 65, 127, 128, 129, 300}) {
     check_format<bfloat16>({1, 2, 1, tokens, 130, 32});
     check_format<bfloat16>({1, 1, 1, 3, tokens, 16});
@@ -157,7 +157,7 @@ TEST_CASE("nothing is quantized where there are no tokens or no sequences", "[ho
   }
 }
 
-TEST_CASE("every granularity and width makes codes that decode to its tokens", "[host]") {
+TEST_CASE("every granularity and width makes codes that decode to its tokens", "[host][threads]") {
   cpu const exec{.threads = 2};
   auto const p = make_attention_problem<bfloat16>({1, 1, 1, 150, 150, 32});
   auto const check = [&](auto const& quantizer) {
@@ -190,7 +190,7 @@ TEST_CASE("every granularity and width makes codes that decode to its tokens", "
   check(two_to_a_byte<symmetric_quantizer<4, per_token>>{});
 }
 
-TEST_CASE("the programs keep the rules for programs, and every executor makes the same bits", "[host]") {
+TEST_CASE("the programs keep the rules for programs, and every executor makes the same bits", "[host][threads]") {
   auto const p = make_attention_problem<bfloat16>({1, 2, 1, 70, 140, 32});
   auto const one = make_operands<sage_attention2_int4>(cpu{.threads = 1}, p);
   auto const two = make_operands<sage_attention2_int4>(cpu{.threads = 2}, p);
@@ -354,7 +354,7 @@ TEST_CASE("scores that smoothing takes away are kept in fp32", "[host]") {
   CHECK(farthest_correction(p, made) < 1e-5);
 }
 
-TEST_CASE("scores of mean queries are right where they are many, and of several heads", "[host]") {
+TEST_CASE("scores of mean queries are right where they are many, and of several heads", "[host][threads]") {
   cpu const exec{.threads = 2};
   for (attention_shape const& s : {attention_shape{2, 4, 2, 2300, 130, 16}, attention_shape{1, 3, 1, 65, 257, 48},
                                    attention_shape{1, 2, 2, 513, 3, 16}}) {

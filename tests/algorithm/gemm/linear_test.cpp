@@ -49,7 +49,7 @@ void check_linear(Executor const& exec, std::int64_t tokens, std::int64_t column
 
 }  // namespace
 
-TEST_CASE("a linear layer is right, whatever the extents", "[host]") {
+TEST_CASE("a linear layer is right, whatever the extents", "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const tokens : {0, 1, 63, 64, 65}) {
     check_linear<bfloat16, bfloat16>(exec, tokens, 7, 33);
@@ -62,7 +62,7 @@ TEST_CASE("a linear layer is right, whatever the extents", "[host]") {
   }
 }
 
-TEST_CASE("a linear layer works with every operand", "[host]") {
+TEST_CASE("a linear layer works with every operand", "[host][threads]") {
   cpu const exec{.threads = 2};
   check_linear<float, float>(exec, 9, 70, 65);
   check_linear<tf32, float>(exec, 9, 70, 65);
@@ -111,7 +111,7 @@ TEST_CASE("a linear layer keeps the rules for programs", "[host]") {
   check_linear<bfloat16, float>(testing::adversary{.seed = 4}, 70, 66, 40);
 }
 
-TEST_CASE("a linear layer honours strides and leaves the gaps alone", "[host]") {
+TEST_CASE("a linear layer honours strides and leaves the gaps alone", "[host][threads]") {
   cpu const exec{.threads = 2};
   auto const inputs = operand_samples<float>(5 * 40, 1);
   auto const weights = operand_samples<float>(2 * 33 * 40, 2);

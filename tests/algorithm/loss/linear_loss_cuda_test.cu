@@ -42,7 +42,7 @@ struct marks_found {
 template <class Loss>
 marks_found find_marks(tessera::cuda const& exec, loss_problem<bfloat16, std::int64_t> const& p) {
   linear_loss_shape const shape{p.tokens, p.vocabulary, p.channels};
-  detail::loss_mark_regions<loss_gemm_tile<bfloat16>, lse_reducer<float>> const layout("test", shape);
+  tessera::detail::loss_mark_regions<loss_gemm_tile<bfloat16>, lse_reducer<float>> const layout("test", shape);
   device_problem<bfloat16, std::int64_t> const in(exec, p);
   auto const plan = Loss::plan_backward(exec, shape, p.options);
   buffer<std::byte> memory(exec, plan.bytes());

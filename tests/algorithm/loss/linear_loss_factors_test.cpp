@@ -66,7 +66,7 @@ double worst_row(std::vector<float> const& found, std::vector<double> const& exp
 }  // namespace
 
 TEST_CASE("gradients of losses of tokens in fp16 are as exact as those of their sum, whatever their factors",
-          "[host][long]") {
+          "[host][long][threads]") {
   double const reduced = worst_of(half_problem(loss_reduction::sum), {});
   CAPTURE(reduced);
   CHECK(reduced < 2e-4);
@@ -77,7 +77,7 @@ TEST_CASE("gradients of losses of tokens in fp16 are as exact as those of their 
   }
 }
 
-TEST_CASE("gradients of log-sum-exps and entropies in fp16 are right, whatever their size", "[host][long]") {
+TEST_CASE("gradients of log-sum-exps and entropies in fp16 are right, whatever their size", "[host][long][threads]") {
   for (loss_reduction const reduction : {loss_reduction::none, loss_reduction::sum, loss_reduction::mean}) {
     for (float const size : {1e-12F, 1.0F / 8192, 1.0F, 1e6F}) {
       CAPTURE(size);
@@ -92,7 +92,7 @@ TEST_CASE("gradients of log-sum-exps and entropies in fp16 are right, whatever t
   }
 }
 
-TEST_CASE("in fp16 the gradient of each token is right, also of one that counts little", "[host]") {
+TEST_CASE("in fp16 the gradient of each token is right, also of one that counts little", "[host][threads]") {
   cpu const exec{.threads = 2};
   auto problem = half_problem();
   problem.labels.assign(tokens, 7);
@@ -101,7 +101,8 @@ TEST_CASE("in fp16 the gradient of each token is right, also of one that counts 
   CHECK(worst_row(found.hidden, reference_gradient(problem, upstream).hidden, 40) < 1e-3);
 }
 
-TEST_CASE("a factor that is not finite spoils the gradients of its own token and of the classifier alone", "[host]") {
+TEST_CASE("a factor that is not finite spoils the gradients of its own token and of the classifier alone",
+          "[host][threads]") {
   auto problem = half_problem();
   problem.labels.assign(tokens, 7);
   upstream_samples upstream{factors_of(1e-6F, 1), {}, {}};

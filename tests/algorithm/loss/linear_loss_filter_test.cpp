@@ -116,7 +116,8 @@ void check_filter(float hidden_threshold, float classifier_threshold) {
 
 }  // namespace
 
-TEST_CASE("what the filter leaves out are the blocks of the paper's rule, for each gradient its own", "[host]") {
+TEST_CASE("what the filter leaves out are the blocks of the paper's rule, for each gradient its own",
+          "[host][threads]") {
   check_filter<gradient_filter<12, 64, 64>>(0.98F, 0.9F);
   check_filter<gradient_filter<12, 64, 32>>(0.9F, 0.98F);
   check_filter<gradient_filter<12, 16, 8>>(0.0625F, 0.03125F);

@@ -81,7 +81,7 @@ TEST_CASE("the reference's gradients are slopes of the reference's loss", "[host
   }
 }
 
-TEST_CASE("gradients are right, whatever the extents", "[host]") {
+TEST_CASE("gradients are right, whatever the extents", "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const tokens : {0, 1, 63, 64, 65, 130}) {
     check_gradients<float, float>(exec, make_loss_problem<float>(tokens, 37, 33), 3e-6);
@@ -129,7 +129,7 @@ TEST_CASE("without tokens a loss is 0, and gradients of the classifier and of th
   }
 }
 
-TEST_CASE("gradients of every option and of every output are right", "[host]") {
+TEST_CASE("gradients of every option and of every output are right", "[host][threads]") {
   cpu const exec{.threads = 2};
   for (loss_reduction const reduction : {loss_reduction::none, loss_reduction::sum, loss_reduction::mean}) {
     auto problem = full_problem<float>(70, 101, 45);
@@ -140,7 +140,7 @@ TEST_CASE("gradients of every option and of every output are right", "[host]") {
   }
 }
 
-TEST_CASE("gradients of 16-bit inputs are rounded once on the way and once at the end", "[host]") {
+TEST_CASE("gradients of 16-bit inputs are rounded once on the way and once at the end", "[host][threads]") {
   cpu const exec{.threads = 2};
   check_gradients<bfloat16, bfloat16>(exec, full_problem<bfloat16>(70, 300, 64), 4e-3);
   check_gradients<bfloat16, float>(exec, full_problem<bfloat16>(70, 300, 64), 3e-3);
@@ -150,7 +150,8 @@ TEST_CASE("gradients of 16-bit inputs are rounded once on the way and once at th
   check_gradients<float16, float>(exec, problem, 5e-4, {{1e-4F}, {}, {}});  // would vanish if rounded as it is
 }
 
-TEST_CASE("gradients do not depend on how the vocabulary is cut, on threads or on the order of tiles", "[host]") {
+TEST_CASE("gradients do not depend on how the vocabulary is cut, on threads or on the order of tiles",
+          "[host][threads]") {
   auto problem = full_problem<bfloat16>(70, 400, 40);
   using loss = small_loss<bfloat16>;
   cpu const exec{.threads = 2};

@@ -48,7 +48,7 @@ std::vector<float> reordered(std::vector<float> const& values, std::vector<std::
 
 }  // namespace
 
-TEST_CASE("random problems have the losses and gradients of the reference", "[host]") {
+TEST_CASE("random problems have the losses and gradients of the reference", "[host][threads]") {
   for (std::uint64_t i = 0; i < 40; ++i) {
     auto const pick = [i](std::uint64_t what, std::uint64_t below) { return testing::hash(100 + what, i) % below; };
     auto problem =
@@ -70,7 +70,8 @@ TEST_CASE("random problems have the losses and gradients of the reference", "[ho
   }
 }
 
-TEST_CASE("gradients of the bias add up to zero for each token, and a constant bias changes nothing", "[host]") {
+TEST_CASE("gradients of the bias add up to zero for each token, and a constant bias changes nothing",
+          "[host][threads]") {
   auto problem = make_loss_problem<float>(40, 150, 16);
   auto const before = run(problem);
   double total = 0;
@@ -84,7 +85,8 @@ TEST_CASE("gradients of the bias add up to zero for each token, and a constant b
   CHECK(relative_distance(after.hidden, in_double(before.hidden)) < 1e-5);
 }
 
-TEST_CASE("permuting the vocabulary permutes the classifier's gradient, permuting tokens the hidden one", "[host]") {
+TEST_CASE("permuting the vocabulary permutes the classifier's gradient, permuting tokens the hidden one",
+          "[host][threads]") {
   auto problem = make_loss_problem<float>(40, 150, 16);
   auto const before = run(problem);
   std::vector<std::size_t> order(150);
@@ -113,7 +115,7 @@ TEST_CASE("permuting the vocabulary permutes the classifier's gradient, permutin
   CHECK(relative_distance(after.classifier, in_double(before.classifier)) < 1e-5);
 }
 
-TEST_CASE("a shift is the same as shifted labels, a temperature as smaller hidden states", "[host]") {
+TEST_CASE("a shift is the same as shifted labels, a temperature as smaller hidden states", "[host][threads]") {
   auto problem = make_loss_problem<float>(40, 150, 16);
   auto shifted = problem;
   shifted.options.shift = 2;
@@ -131,7 +133,7 @@ TEST_CASE("a shift is the same as shifted labels, a temperature as smaller hidde
   CHECK(run(cooled).loss == run(problem).loss);
 }
 
-TEST_CASE("a sum is the mean times the weight, and zero upstream means zero gradients", "[host]") {
+TEST_CASE("a sum is the mean times the weight, and zero upstream means zero gradients", "[host][threads]") {
   auto problem = make_loss_problem<float>(40, 150, 16, true);
   auto const mean = run(problem);
   double const weight = reference_loss(problem).weight;

@@ -84,19 +84,19 @@ gradient_results<float> gradients_on(Executor const& exec, Map const& map) {
 
 }  // namespace
 
-TEST_CASE("losses and gradients of mapped logits are right: a prior for each entry", "[host]") {
+TEST_CASE("losses and gradients of mapped logits are right: a prior for each entry", "[host][threads]") {
   auto const prior = log_prior_of(vocabulary);
   check_map<float>(adjusted_by_prior{prior, 0.75F}, in_double(prior, 0.75F), 2e-6, 1e-5);
   check_map<bfloat16>(adjusted_by_prior{prior, 0.75F}, in_double(prior, 0.75F), 1e-5, 4e-3);
 }
 
-TEST_CASE("losses and gradients of mapped logits are right: a temperature for each token", "[host]") {
+TEST_CASE("losses and gradients of mapped logits are right: a temperature for each token", "[host][threads]") {
   auto const heat = heat_of(tokens, 3.0F);
   check_map<float>(heated_by_token{heat, 3.0F}, in_double(heat), 2e-6, 1e-5);
   check_map<float16>(heated_by_token{heat, 3.0F}, in_double(heat), 1e-5, 1e-3);
 }
 
-TEST_CASE("losses and gradients of mapped logits are right: a curve for each token and entry", "[host]") {
+TEST_CASE("losses and gradients of mapped logits are right: a curve for each token and entry", "[host][threads]") {
   check_map<float>(curved{}, in_double(curved{}), 3e-6, 1e-5);
   check_map<bfloat16>(curved{}, in_double(curved{}), 1e-5, 4e-3);
 }
@@ -143,7 +143,7 @@ TEST_CASE("entries that the bias masks stay masked, whatever the map would make 
   CHECK(worst_distance(run_gradients<loss, float>(cpu{}, problem, {}, curved{}), reference_gradient(problem)) <= 1e-5);
 }
 
-TEST_CASE("mapped logits give the same bits for any number of threads and order of groups", "[host]") {
+TEST_CASE("mapped logits give the same bits for any number of threads and order of groups", "[host][threads]") {
   using loss = mapped_loss<bfloat16, curved>;
   auto const one = gradients_on<loss>(cpu{.threads = 1}, curved{});
   for (auto const& other :

@@ -53,7 +53,7 @@ reduced_rows<Reducer> reduce_on(Executor const& exec, problem_type const& p, boo
   using loss = linear_loss<loss_gemm_tile<bfloat16>, Reducer, Filter>;
   using state_type = typename Reducer::state_type;
   linear_loss_shape const shape{p.tokens, p.vocabulary, p.channels};
-  detail::loss_regions<loss_gemm_tile<bfloat16>, Reducer> const layout("test", shape);
+  tessera::detail::loss_regions<loss_gemm_tile<bfloat16>, Reducer> const layout("test", shape);
   tessera::cuda const host;
   device_problem<bfloat16, std::int64_t> const in(host, p);
   workspace_plan const plan =

@@ -175,7 +175,7 @@ TEST_CASE("sizes of a loss that do not fit 63 bits are not taken for smaller one
   CHECK_THROWS_AS(mark_regions("test", {huge, 1000, 64}, huge), shape_error);
 }
 
-TEST_CASE("a search gives what it gave, whatever was searched for, found or refused in between", "[host]") {
+TEST_CASE("a search gives what it gave, whatever was searched for, found or refused in between", "[host][threads]") {
   struct search {
     linear_loss_shape shape;
     std::int64_t budget;

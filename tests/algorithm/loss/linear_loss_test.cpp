@@ -72,7 +72,7 @@ void check_loss(Executor const& exec, loss_problem<T, Label> const& p) {
 
 }  // namespace
 
-TEST_CASE("the loss is right, whatever the extents", "[host]") {
+TEST_CASE("the loss is right, whatever the extents", "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const tokens : {0, 1, 63, 64, 65, 130}) {
     check_loss<bfloat16, lse_reducer<float>>(exec, make_loss_problem<bfloat16>(tokens, 37, 33));
@@ -85,7 +85,7 @@ TEST_CASE("the loss is right, whatever the extents", "[host]") {
   }
 }
 
-TEST_CASE("a loss knows fp32, tf32 and fp16, labels of 32 bits, and every reducer", "[host]") {
+TEST_CASE("a loss knows fp32, tf32 and fp16, labels of 32 bits, and every reducer", "[host][threads]") {
   cpu const exec{.threads = 2};
   check_loss<float, all_statistics>(exec, make_loss_problem<float, std::int32_t>(70, 100, 40, true));
   check_loss<float16, paired_reducer<lse_reducer<float>, arg_max_reducer<float>>>(
@@ -96,7 +96,7 @@ TEST_CASE("a loss knows fp32, tf32 and fp16, labels of 32 bits, and every reduce
   CHECK(wrong_results<lse_reducer<float>>(problem, run_loss<loss, lse_reducer<float>>(exec, problem), 4e-3) == 0);
 }
 
-TEST_CASE("a reducer without a log-sum-exp of its own runs beside one", "[host]") {
+TEST_CASE("a reducer without a log-sum-exp of its own runs beside one", "[host][threads]") {
   using with_prediction = paired_reducer<lse_reducer<float>, arg_max_reducer<float>>;
   CHECK(std::is_same_v<small_loss<float, arg_max_reducer<float>>::reducer_type, with_prediction>);
   CHECK(std::is_same_v<small_loss<float, all_statistics>::reducer_type, all_statistics>);
@@ -108,7 +108,7 @@ TEST_CASE("a reducer without a log-sum-exp of its own runs beside one", "[host]"
   check_loss<float, sum_reducer<float>>(exec, problem);
 }
 
-TEST_CASE("a user's own reducer runs beside the loss, and its states reach the user", "[host]") {
+TEST_CASE("a user's own reducer runs beside the loss, and its states reach the user", "[host][threads]") {
   struct keep_states {
     array_view<top_four::state_type> states;
     array_view<std::int64_t> rows;
@@ -154,7 +154,8 @@ TEST_CASE("a user's own reducer runs beside the loss, and its states reach the u
   CHECK(wrong == 0);
 }
 
-TEST_CASE("bias, cap, temperature, smoothing, z-loss, weights and shifted labels are as the formula says", "[host]") {
+TEST_CASE("bias, cap, temperature, smoothing, z-loss, weights and shifted labels are as the formula says",
+          "[host][threads]") {
   cpu const exec{.threads = 2};
   for (loss_reduction const reduction : {loss_reduction::none, loss_reduction::sum, loss_reduction::mean}) {
     auto problem = make_loss_problem<bfloat16>(72, 101, 45, true);
@@ -172,7 +173,8 @@ TEST_CASE("bias, cap, temperature, smoothing, z-loss, weights and shifted labels
   }
 }
 
-TEST_CASE("the forward programs keep the rules for programs, and every executor gives the same bits", "[host]") {
+TEST_CASE("the forward programs keep the rules for programs, and every executor gives the same bits",
+          "[host][threads]") {
   auto const problem = make_loss_problem<bfloat16>(70, 130, 40, true);
   using loss = small_loss<bfloat16, all_statistics>;
   auto const one = run_loss<loss, all_statistics>(cpu{.threads = 1}, problem);

@@ -93,7 +93,7 @@ double largest_difference(std::vector<double> const& a, std::vector<double> cons
 
 }  // namespace
 
-TEST_CASE("training with the loss gives the dense loss's curve", "[host][slow]") {
+TEST_CASE("training with the loss gives the dense loss's curve", "[host][slow][threads]") {
   auto const dense = train_dense<float>();
   CHECK(dense.back() < 0.5 * dense.front());
   CHECK(largest_difference(train_cut<loss_on_small_tiles<float>, float>(), dense) < 1e-4);

@@ -102,7 +102,7 @@ using method_with = offloaded_cache<Keys, landmark_selector<8>, keep_outliers<3>
 
 }  // namespace
 
-TEST_CASE("keys are those that the cache's own Projector reconstructs", "[host]") {
+TEST_CASE("keys are those that the cache's own Projector reconstructs", "[host][threads]") {
   auto const s = make_sequence<float>(heads, 470, 7, 0.8);
   some_channels<24> const projector{.first = 5, .gain = 2.0F};
   using method = method_with<low_rank_keys<some_channels<24>>>;

@@ -182,7 +182,7 @@ std::vector<int> differing_choices(std::vector<ranking> const& rankings, double 
 
 }  // namespace
 
-TEST_CASE("chunks are chosen by the largest of the shares that their heads give them", "[host]") {
+TEST_CASE("chunks are chosen by the largest of the shares that their heads give them", "[host][threads]") {
   std::vector<ranking> const rankings{ranked_by(log_sum_exp, largest),     // the documented ranking
                                       ranked_by(none, largest),            // without a common measure
                                       ranked_by(maximum_of, largest),      // with another common measure
@@ -201,7 +201,7 @@ TEST_CASE("chunks are chosen by the largest of the shares that their heads give 
   }
 }
 
-TEST_CASE("chunks are chosen by the mean of the shares where a group says so", "[host]") {
+TEST_CASE("chunks are chosen by the mean of the shares where a group says so", "[host][threads]") {
   std::vector<ranking> const rankings{ranked_by(log_sum_exp, mean_share), ranked_by(log_sum_exp, largest),
                                       ranked_by(none, mean_score), ranked_by(log_sum_exp, mean_score)};
   int asked = 0;

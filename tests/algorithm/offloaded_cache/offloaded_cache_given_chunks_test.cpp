@@ -72,7 +72,7 @@ bool has(given_lists const& lists, std::int64_t step, std::int64_t head, std::in
 
 }  // namespace
 
-TEST_CASE("a step attends to the given chunks, the exact ones and the latest tokens", "[host]") {
+TEST_CASE("a step attends to the given chunks, the exact ones and the latest tokens", "[host][threads]") {
   for (given_lists const& lists : tessera_test::lists_with_faults()) {
     if (!lists.said.empty()) {
       continue;

@@ -76,7 +76,7 @@ TEST_CASE("a rank beyond the channels of keys is as many directions as there are
   }
 }
 
-TEST_CASE("sequences that a step cannot be of are reported and left as they are", "[host]") {
+TEST_CASE("sequences that a step cannot be of are reported and left as they are", "[host][threads]") {
   struct one_case {
     std::vector<std::int32_t> named;
     std::string complaint;

@@ -53,7 +53,7 @@ std::vector<std::vector<float>> generate(Executor const& exec, host_cache<Method
 
 }  // namespace
 
-TEST_CASE("all directions and all chunks are dense attention", "[host]") {
+TEST_CASE("all directions and all chunks are dense attention", "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const prompt : {0, 1, 7, 56, 64, 71, 203}) {
     CAPTURE(prompt);
@@ -76,7 +76,7 @@ TEST_CASE("all directions and all chunks are dense attention", "[host]") {
   }
 }
 
-TEST_CASE("a step attends to the ring, the exact and the selected chunks and to nothing else", "[host]") {
+TEST_CASE("a step attends to the ring, the exact and the selected chunks and to nothing else", "[host][threads]") {
   cpu const exec{.threads = 2};
   std::int64_t const prompt = 403;
   auto const s = make_sequence<float>(small_heads, prompt + 70, 6);
@@ -125,7 +125,7 @@ TEST_CASE("a step attends to the ring, the exact and the selected chunks and to 
   }
 }
 
-TEST_CASE("what lies in slots changes no bit of the results", "[host]") {
+TEST_CASE("what lies in slots changes no bit of the results", "[host][threads]") {
   cpu const exec{.threads = 2};
   auto const s = make_sequence<bfloat16>(small_heads, 500, 7);
   host_cache<few_directions, bfloat16> one(small_heads, {500}, embedding(), {}, {.chunks = 6});
@@ -152,7 +152,7 @@ TEST_CASE("what lies in slots changes no bit of the results", "[host]") {
   CHECK(share(three) > share(one));
 }
 
-TEST_CASE("a ragged batch has the bits that its sequences have alone", "[host]") {
+TEST_CASE("a ragged batch has the bits that its sequences have alone", "[host][threads]") {
   cpu const exec{.threads = 2};
   std::vector<std::int64_t> const prompts{3, 330, 64, 131};
   std::vector<offload_sequence<bfloat16>> all;
@@ -199,7 +199,7 @@ TEST_CASE("a ragged batch has the bits that its sequences have alone", "[host]")
   exec.wait();
 }
 
-TEMPLATE_TEST_CASE("a prompt in pieces has the bits of a prompt at once", "[host]", few_directions, with_codes,
+TEMPLATE_TEST_CASE("a prompt in pieces has the bits of a prompt at once", "[host][threads]", few_directions, with_codes,
                    with_exact_keys) {
   cpu const exec{.threads = 2};
   auto const s = make_sequence<bfloat16>(small_heads, 330, 8);
@@ -222,7 +222,7 @@ TEMPLATE_TEST_CASE("a prompt in pieces has the bits of a prompt at once", "[host
   CHECK(std::equal(a.ring_keys.data, a.ring_keys.data + 2 * 53 * 16, b.ring_keys.data));
 }
 
-TEMPLATE_TEST_CASE("a sequence that was generated is kept as one that was a prompt", "[host]", few_directions,
+TEMPLATE_TEST_CASE("a sequence that was generated is kept as one that was a prompt", "[host][threads]", few_directions,
                    with_codes, with_exact_keys) {
   cpu const exec{.threads = 2};
   auto const s = make_sequence<bfloat16>(small_heads, 480, 9);
@@ -255,8 +255,8 @@ TEMPLATE_TEST_CASE("a sequence that was generated is kept as one that was a prom
   }
 }
 
-TEMPLATE_TEST_CASE("a NaN among keys makes its sequence's results NaN and no other's", "[host]", few_directions,
-                   with_codes, with_exact_keys) {
+TEMPLATE_TEST_CASE("a NaN among keys makes its sequence's results NaN and no other's", "[host][threads]",
+                   few_directions, with_codes, with_exact_keys) {
   cpu const exec{.threads = 2};
   auto broken = make_sequence<bfloat16>(small_heads, 420, 11);
   auto const whole = make_sequence<bfloat16>(small_heads, 420, 12);
@@ -275,7 +275,7 @@ TEMPLATE_TEST_CASE("a NaN among keys makes its sequence's results NaN and no oth
   }
 }
 
-TEST_CASE("heads of every number and width, and other embeddings, are attended to", "[host]") {
+TEST_CASE("heads of every number and width, and other embeddings, are attended to", "[host][threads]") {
   cpu const exec{.threads = 2};
   struct one_case {
     offload_heads heads;
@@ -379,7 +379,7 @@ TEMPLATE_TEST_CASE("steps keep the rules for programs", "[host]", few_directions
   CHECK(generate(cpu{.threads = 1}, one, s, 88) == generate(testing::adversary{.seed = 2}, other, s, 88));
 }
 
-TEST_CASE("new directions hold what the prompt did not have", "[host]") {
+TEST_CASE("new directions hold what the prompt did not have", "[host][threads]") {
   cpu const exec{.threads = 2};
   // Generated tokens are unrelated to the prompt.
   auto const prompt = make_sequence<float>(small_heads, 600, 13);
@@ -412,7 +412,7 @@ TEST_CASE("new directions hold what the prompt did not have", "[host]") {
   CHECK(statistics.hit_rate() > 0.5);
 }
 
-TEST_CASE("new directions of full rank change results by rounding alone", "[host]") {
+TEST_CASE("new directions of full rank change results by rounding alone", "[host][threads]") {
   cpu const exec{.threads = 2};
   auto const s = make_sequence<float>(small_heads, 400, 14);
   offload_options options;

@@ -144,7 +144,7 @@ TEST_CASE("an append has room for a row of each key and value and for a mark of 
 }
 
 TEST_CASE("an append measures, fits, marks and writes the pages that it seals, and keeps the rest in the tail",
-          "[host]") {
+          "[host][threads]") {
   check_append(cpu{.threads = 2});
 }
 

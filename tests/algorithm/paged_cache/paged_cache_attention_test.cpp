@@ -171,7 +171,7 @@ TEST_CASE("sequences may be short, and empty ones give zeros", "[host]") {
   }
 }
 
-TEST_CASE("the number of splits and of threads makes no difference beyond rounding", "[host]") {
+TEST_CASE("the number of splits and of threads makes no difference beyond rounding", "[host][threads]") {
   attention_on_cache<float16> const problem({.sequences = 1, .tokens = 900});
   auto const one = problem.run<float>(cpu{.threads = 1}, 0, 1);
   for (std::int64_t splits : {2, 3, 7, 15, 40}) {

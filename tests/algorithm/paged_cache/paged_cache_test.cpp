@@ -159,7 +159,7 @@ TEST_CASE("appending token by token gives the bytes of appending at once", "[hos
   }
 }
 
-TEST_CASE("any number of threads makes the same cache", "[host]") {
+TEST_CASE("any number of threads makes the same cache", "[host][threads]") {
   check_same_cache(cpu{.threads = 3});
 }
 

@@ -21,7 +21,7 @@ using tessera_test::factorize;
 using tessera_test::keys_with;
 using tessera_test::worst_product;
 
-TEST_CASE("directions leave at most a hundredth more than the best ones do", "[host][slow]") {
+TEST_CASE("directions leave at most a hundredth more than the best ones do", "[host][slow][threads]") {
   cpu const exec{.threads = 2};
   std::int64_t const heads = 3;
   std::int64_t const channels = 32;
@@ -36,7 +36,7 @@ TEST_CASE("directions leave at most a hundredth more than the best ones do", "[h
   }
 }
 
-TEST_CASE("keys of a real model lie in as few directions as the best choice has", "[host][long]") {
+TEST_CASE("keys of a real model lie in as few directions as the best choice has", "[host][long][threads]") {
   auto const keys = tessera_test::real_tensor<bfloat16>("smollm2_attention.safetensors", "layers.15.keys_pre_rope");
   cpu const exec{.threads = 2};
   for (std::int64_t const rank : {32, 96}) {
@@ -57,7 +57,7 @@ TEST_CASE("fewer tokens than directions, keys of zeros and full rank have orthon
   CHECK(found.measures.held == 0);
 }
 
-TEST_CASE("pieces of 2048 tokens give the bits that all tokens at once give", "[host]") {
+TEST_CASE("pieces of 2048 tokens give the bits that all tokens at once give", "[host][threads]") {
   cpu const exec{.threads = 2};
   auto const keys = keys_with(1, 4200, 16, [](double i) { return 1.0 / (i + 1); });
   auto const whole = factorize(exec, keys, 1, 4200, 16, 4);

@@ -23,7 +23,7 @@ using tessera_test::worst_product;
 
 using rounds = subspace_rounds;
 
-TEST_CASE("directions found in rounds leave at most a hundredth more than the best ones do", "[host][long]") {
+TEST_CASE("directions found in rounds leave at most a hundredth more than the best ones do", "[host][long][threads]") {
   cpu const exec{.threads = 2};
   std::int64_t const heads = 3;
   std::int64_t const channels = 32;
@@ -41,7 +41,7 @@ TEST_CASE("directions found in rounds leave at most a hundredth more than the be
   }
 }
 
-TEST_CASE("rounds find a common mean and what is beside it", "[host]") {
+TEST_CASE("rounds find a common mean and what is beside it", "[host][threads]") {
   cpu const exec{.threads = 2};
   auto keys = keys_with(2, 500, 64, [](double i) { return 1.0 / (i + 1); });
   for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -50,7 +50,7 @@ TEST_CASE("rounds find a common mean and what is beside it", "[host]") {
   check_found(factorize<rounds>(exec, keys, 2, 500, 64, 24), keys, 2, 500, 64, 24, 1.01);
 }
 
-TEST_CASE("rounds find directions whose energies are far apart", "[host][slow]") {
+TEST_CASE("rounds find directions whose energies are far apart", "[host][slow][threads]") {
   cpu const exec{.threads = 2};
   auto const steep = keys_with(3, 400, 32, [](double i) { return std::pow(i + 1, -5.0); });
   auto const cliff = keys_with(3, 400, 32, [](double i) { return i < 4 ? 1e5 : std::pow(0.5, i); });
@@ -61,7 +61,7 @@ TEST_CASE("rounds find directions whose energies are far apart", "[host][slow]")
   }
 }
 
-TEST_CASE("rounds hold keys of a real model as well as the best choice, to a hundredth", "[host][long]") {
+TEST_CASE("rounds hold keys of a real model as well as the best choice, to a hundredth", "[host][long][threads]") {
   cpu const exec{.threads = 2};
   for (char const* const layer : {"layers.14.keys_pre_rope", "layers.15.keys_pre_rope", "layers.16.keys_pre_rope"}) {
     auto const keys = tessera_test::real_tensor<bfloat16>("smollm2_attention.safetensors", layer);
@@ -107,7 +107,7 @@ TEST_CASE("a value that is not a number is in all measures and directions of rou
   }
 }
 
-TEST_CASE("rounds give the same bits whatever the threads", "[host]") {
+TEST_CASE("rounds give the same bits whatever the threads", "[host][threads]") {
   auto const keys = keys_with(3, 40, 16, [](double i) { return 1.0 / (i + 1); });
   for (std::int64_t const rank : {4, 33}) {
     auto const one = factorize<rounds>(cpu{.threads = 1}, keys, 3, 40, 16, rank, {1, 3});

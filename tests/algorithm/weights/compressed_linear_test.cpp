@@ -63,7 +63,7 @@ void check_layer(std::int64_t tokens, std::int64_t rows, std::int64_t columns,
 
 }  // namespace
 
-TEST_CASE("a compressed layer gives the documented bits, whatever the extents", "[host]") {
+TEST_CASE("a compressed layer gives the documented bits, whatever the extents", "[host][threads]") {
   for (std::int64_t const tokens : {0, 1, 7, 15, 16, 17}) {
     check_layer<neuzip, bfloat16, bfloat16>(tokens, 64, 64);
     check_layer<neuzip, bfloat16, float>(tokens, 7, 1023);
@@ -77,7 +77,7 @@ TEST_CASE("a compressed layer gives the documented bits, whatever the extents", 
   check_layer<neuzip, bfloat16, bfloat16>(2, 40, 700, {});
 }
 
-TEST_CASE("compressed layers work with every format and coder", "[host]") {
+TEST_CASE("compressed layers work with every format and coder", "[host][threads]") {
   check_layer<neuzip_of<float16>, float16, float16>(5, 70, 65);
   check_layer<neuzip_of<float>, float, float>(5, 70, 65);
   check_layer<neuzip_of<float8_e4m3>, bfloat16, bfloat16>(5, 70, 65);
@@ -101,7 +101,7 @@ TEST_CASE("a compressed layer keeps the rules for programs", "[host]") {
   CHECK(differing(outputs, linear_reference<float>(inputs, weights, bias, tokens, rows, columns)) == 0);
 }
 
-TEST_CASE("a compressed layer honours strides of inputs and outputs", "[host]") {
+TEST_CASE("a compressed layer honours strides of inputs and outputs", "[host][threads]") {
   using linear = compressed_linear<neuzip>;
   std::int64_t const tokens = 5;
   std::int64_t const rows = 33;
@@ -189,7 +189,7 @@ TEST_CASE("a compressed layer says what does not fit together", "[host]") {
         "compressed_linear.forward: the stream starts 1 bytes past a multiple of 16");
 }
 
-TEST_CASE("a corrupt stream under a layer is reported, and its block counts as zeros", "[host]") {
+TEST_CASE("a corrupt stream under a layer is reported, and its block counts as zeros", "[host][threads]") {
   cpu const exec{.threads = 2};
   std::int64_t const rows = 64;
   std::int64_t const columns = 64;

@@ -173,7 +173,7 @@ TEST_CASE("kept mantissa bits and normalizers go with whole exponents, too", "[h
   }
 }
 
-TEST_CASE("threads do not change a byte of a stream of whole exponents", "[host]") {
+TEST_CASE("threads do not change a byte of a stream of whole exponents", "[host][threads]") {
   weight_array<bfloat16> const weights(weight_kind::mixture, 3, 50'001);
   using codec = lossless<bfloat16>;
   auto const expected = bytes_of(codec::encode(cpu{.threads = 1}, weights.view(), {.block = 2048, .checksums = true}));

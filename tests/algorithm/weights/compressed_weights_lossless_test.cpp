@@ -47,23 +47,23 @@ void check_patterns(weight_array<T> const& weights) {
 
 }  // namespace
 
-TEST_CASE("bf16 weights of every kind and number come back bit for bit", "[host]") {
+TEST_CASE("bf16 weights of every kind and number come back bit for bit", "[host][threads]") {
   check_both_coders<bfloat16>();
 }
-TEST_CASE("fp16 weights of every kind and number come back bit for bit", "[host]") {
+TEST_CASE("fp16 weights of every kind and number come back bit for bit", "[host][threads]") {
   check_both_coders<float16>();
 }
-TEST_CASE("fp32 weights of every kind and number come back bit for bit", "[host]") {
+TEST_CASE("fp32 weights of every kind and number come back bit for bit", "[host][threads]") {
   check_both_coders<float>();
 }
-TEST_CASE("e4m3 weights of every kind and number come back bit for bit", "[host]") {
+TEST_CASE("e4m3 weights of every kind and number come back bit for bit", "[host][threads]") {
   check_both_coders<float8_e4m3>();
 }
-TEST_CASE("e5m2 weights of every kind and number come back bit for bit", "[host]") {
+TEST_CASE("e5m2 weights of every kind and number come back bit for bit", "[host][threads]") {
   check_both_coders<float8_e5m2>();
 }
 
-TEST_CASE("every pattern of every type comes back", "[host]") {
+TEST_CASE("every pattern of every type comes back", "[host][threads]") {
   check_patterns(all_patterns<bfloat16>());
   check_patterns(all_patterns<float16>());
   check_patterns(all_patterns<float8_e4m3>(64));
@@ -71,7 +71,7 @@ TEST_CASE("every pattern of every type comes back", "[host]") {
   check_patterns(patterns_of_fp32(120'000));
 }
 
-TEST_CASE("tensors too small to gain are stored with a checksum, larger ones are coded", "[host]") {
+TEST_CASE("tensors too small to gain are stored with a checksum, larger ones are coded", "[host][threads]") {
   CHECK(neuzip::spec(2047).coder == weight_coder::stored);
   CHECK(neuzip::spec(2048).coder == weight_coder::rans_pairs);
   CHECK(neuzip_of<float>::spec(1023).coder == weight_coder::stored);

@@ -89,7 +89,7 @@ struct space_of {
 
 }  // namespace
 
-TEST_CASE("threads and vector instructions do not change a byte of a stream", "[host]") {
+TEST_CASE("threads and vector instructions do not change a byte of a stream", "[host][threads]") {
   check_everywhere_the_same<neuzip>(weight_kind::gauss, 50'001, {.block = 2048});
   check_everywhere_the_same<neuzip>(weight_kind::mixture, 50'001, {.block = 4096, .checksums = true});
   check_everywhere_the_same<neuzip_of<float>>(weight_kind::a_few_escapes, 50'001, {});
@@ -105,7 +105,7 @@ TEST_CASE("an adversary writes the bytes and reads the weights that the CPU does
   check_adversary<neuzip_lossy<0>>(weight_kind::mixture, 2100, {.block = 1024, .normalizer_block = 64});
 }
 
-TEST_CASE("a part of the blocks decodes on its own", "[host]") {
+TEST_CASE("a part of the blocks decodes on its own", "[host][threads]") {
   bf16_array const weights(weight_kind::a_few_escapes, 2, 10'100);
   encoded const whole = encode(weights, {.block = 1024, .checksums = true});
   cpu const exec{.threads = 2};
@@ -122,7 +122,7 @@ TEST_CASE("a part of the blocks decodes on its own", "[host]") {
   }
 }
 
-TEST_CASE("a part of the blocks of a tensor that is stored as it is decodes, too", "[host]") {
+TEST_CASE("a part of the blocks of a tensor that is stored as it is decodes, too", "[host][threads]") {
   bf16_array const weights(weight_kind::gauss, 2, 2040);  // fewer than 4096 bytes
   encoded whole = encode(weights, {.block = 1024});
   REQUIRE(whole.spec.coder == weight_coder::stored);
@@ -145,7 +145,7 @@ TEST_CASE("a part of the blocks of a tensor that is stored as it is decodes, too
   CHECK(part == bf16_array(1016));
 }
 
-TEST_CASE("a broken block is reported by its number and becomes zeros, the others decode", "[host]") {
+TEST_CASE("a broken block is reported by its number and becomes zeros, the others decode", "[host][threads]") {
   bf16_array const weights(weight_kind::gauss, 2, 8 * 1024);
   encoded whole = encode(weights, {.block = 1024, .checksums = true});
   for (std::int64_t block : {6, 3}) {
@@ -176,7 +176,7 @@ TEST_CASE("a broken block is reported by its number and becomes zeros, the other
   CHECK(position_of_failure(4, 2, sound) == -1);
 }
 
-TEST_CASE("many tensors of any sizes in one call give the streams and the weights of single ones", "[host]") {
+TEST_CASE("many tensors of any sizes in one call give the streams and the weights of single ones", "[host][threads]") {
   cpu const exec{.threads = 2};
   std::vector<bf16_array> tensors;
   std::vector<buffer<std::byte>> rooms;
@@ -210,7 +210,7 @@ TEST_CASE("many tensors of any sizes in one call give the streams and the weight
 }
 
 TEST_CASE("a stream that does not fit its room is reported with the size it has, and nothing is written past the room",
-          "[host]") {
+          "[host][threads]") {
   bf16_array const weights(weight_kind::random_bits, 2, 20'000);
   weight_stream_spec const spec = neuzip::spec(20'000);
   encoded const whole = encode(weights);

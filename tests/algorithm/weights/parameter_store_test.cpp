@@ -127,7 +127,8 @@ void check_outgrown_slots(Executor const& exec) {
 
 }  // namespace
 
-TEST_CASE("a network trained out of a store has the same bits after every step as without one", "[host][slow]") {
+TEST_CASE("a network trained out of a store has the same bits after every step as without one",
+          "[host][slow][threads]") {
   cpu const exec{.threads = 2};
   auto const check = [&](auto codec) {
     using codec_type = decltype(codec);
@@ -149,7 +150,7 @@ TEST_CASE("a network trained out of a store has the same bits after every step a
   check(neuzip_fixed<bfloat16>{});
 }
 
-TEST_CASE("parameters come out of a store as they went in", "[host]") {
+TEST_CASE("parameters come out of a store as they went in", "[host][threads]") {
   store_type store(cpu{.threads = 2}, {.scratch_slots = 1, .block = 1024});
   std::vector<std::vector<bfloat16>> weights;
   for (std::int64_t const count : {0, 1, 7, 2047, 2048, 1023 * 4, 1024 * 4, 1024 * 4 + 1, 20'000}) {
@@ -199,7 +200,7 @@ TEST_CASE("weights that are not updated are as they were before", "[host]") {
   CHECK(store_holds(store, id, gaussian(5000, 1)));
 }
 
-TEST_CASE("a gradient step rounds once in fp32 and once to the storage type", "[host]") {
+TEST_CASE("a gradient step rounds once in fp32 and once to the storage type", "[host][threads]") {
   store_type store(cpu{.threads = 2});
   auto weights = gaussian(5000, 1);
   auto const id = store.add("w", weights);
@@ -215,7 +216,8 @@ TEST_CASE("a gradient step rounds once in fp32 and once to the storage type", "[
   CHECK(store_holds(store, id, weights));
 }
 
-TEST_CASE("a stream that outgrows its slot is not lost, and gets a larger slot when the store resolves", "[host]") {
+TEST_CASE("a stream that outgrows its slot is not lost, and gets a larger slot when the store resolves",
+          "[host][threads]") {
   check_outgrown_slots(cpu{.threads = 2});
 }
 
@@ -223,7 +225,8 @@ TEST_CASE("a store whose slots are outgrown keeps the rules for programs", "[hos
   check_outgrown_slots(testing::adversary{.seed = 11});
 }
 
-TEST_CASE("what the overflow arena cannot hold is refused and reported, and the weights before stay", "[host]") {
+TEST_CASE("what the overflow arena cannot hold is refused and reported, and the weights before stay",
+          "[host][threads]") {
   store_type store(cpu{.threads = 2}, {.overflow_tensors = 0, .block = 1024});
   auto const a = store.add("a", gaussian(20'000, 1));
   auto const b = store.add("b", gaussian(20'000, 2));
@@ -260,7 +263,7 @@ TEST_CASE("what the overflow arena cannot hold is refused and reported, and the 
   CHECK(one.resolve() == 1);
 }
 
-TEST_CASE("parameters that overflow after a resolve share no part of the arena", "[host]") {
+TEST_CASE("parameters that overflow after a resolve share no part of the arena", "[host][threads]") {
   store_type store(cpu{.threads = 2}, {.overflow_tensors = 2, .block = 1024});
   auto const a = store.add("a", gaussian(20'000, 1));
   auto const b = store.add("b", gaussian(20'000, 2));
@@ -276,7 +279,7 @@ TEST_CASE("parameters that overflow after a resolve share no part of the arena",
   CHECK(store_holds(store, a, incompressible(20'000, 6)));
 }
 
-TEST_CASE("a store's memory is what its documentation says, to the byte", "[host]") {
+TEST_CASE("a store's memory is what its documentation says, to the byte", "[host][threads]") {
   ledger memory;
   cpu const exec{.threads = 2, .memory = memory};
   parameter_store_options const options{
@@ -320,7 +323,7 @@ TEST_CASE("a store's memory is what its documentation says, to the byte", "[host
   CHECK(memory.current == 0);
 }
 
-TEST_CASE("an add that finds no memory changes nothing, whichever allocation fails", "[host]") {
+TEST_CASE("an add that finds no memory changes nothing, whichever allocation fails", "[host][threads]") {
   constexpr parameter_store_options options{.scratch_slots = 2, .block = 1024};
   auto const added = gaussian(20'000, 4);
   for (bool const is_first : {true, false}) {
@@ -374,7 +377,7 @@ TEST_CASE("an add that finds no memory changes nothing, whichever allocation fai
   }
 }
 
-TEST_CASE("a slot that was damaged is reported when its parameter is acquired", "[host]") {
+TEST_CASE("a slot that was damaged is reported when its parameter is acquired", "[host][threads]") {
   ledger memory;
   store_type store(cpu{.threads = 2, .memory = memory}, {.block = 1024});
   auto const id = store.add("w", gaussian(20'000, 1));

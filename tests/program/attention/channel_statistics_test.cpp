@@ -95,7 +95,7 @@ float mean_in_order(std::vector<float> const& values, std::size_t channel, std::
 
 }  // namespace
 
-TEST_CASE("means of channels are added up in the documented order", "[host]") {
+TEST_CASE("means of channels are added up in the documented order", "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const tokens : {1, 7, 16, 63, 64, 65, 127, 128, 129, 5000}) {
     for (std::int64_t const block : {64, 128}) {
@@ -109,7 +109,7 @@ TEST_CASE("means of channels are added up in the documented order", "[host]") {
   }
 }
 
-TEST_CASE("means of middles are those of the documented sums, whatever is among the tokens", "[host]") {
+TEST_CASE("means of middles are those of the documented sums, whatever is among the tokens", "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const tokens :
        {1, 2, 3, 4, 7, 15, 16, 17, 31, 32, 63, 64, 79, 127, 128, 129, 143, 144, 300, 5003}) {

@@ -87,7 +87,7 @@ struct compared_heads {
 
 }  // namespace
 
-TEST_CASE("heads are compared as a loop compares them, whatever the extents and strides", "[host]") {
+TEST_CASE("heads are compared as a loop compares them, whatever the extents and strides", "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const tokens : {1, 7, 127, 128, 129}) {
     for (std::int64_t const channels : {1, 64, 72}) {

@@ -132,7 +132,8 @@ struct dense_decode_problem {
 
 }  // namespace
 
-TEST_CASE("attention of a few queries over keys as they are is that of the formula, whatever the extents", "[host]") {
+TEST_CASE("attention of a few queries over keys as they are is that of the formula, whatever the extents",
+          "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const keys : {1, 7, 127, 128, 129, 300}) {
     for (std::int64_t const splits : {1, 3}) {

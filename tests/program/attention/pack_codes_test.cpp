@@ -43,7 +43,7 @@ int wrong_codes(Executor const& exec, std::int64_t heads, std::int64_t tokens, s
 
 }  // namespace
 
-TEST_CASE("codes are packed two to a byte and widened to what they were", "[host]") {
+TEST_CASE("codes are packed two to a byte and widened to what they were", "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const tokens : {0, 1, 7, 127, 128, 129}) {
     for (std::int64_t const channels : {2, 64}) {

@@ -130,7 +130,7 @@ void check_codes(std::int64_t tokens) {
 }  // namespace
 
 TEST_CASE("the largest magnitude of a head is that of its tokens, and the bits of a NaN where one is not finite",
-          "[host]") {
+          "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const tokens : {1, 7, 127, 128, 129}) {
     quantized_problem problem(tokens);
@@ -152,7 +152,7 @@ TEST_CASE("the largest magnitude of a head is that of its tokens, and the bits o
 }
 
 TEST_CASE("codes of queries and keys are the nearest ones for every granularity, and zeros where there is no token",
-          "[host]") {
+          "[host][threads]") {
   for (std::int64_t const tokens : {1, 127, 128, 129}) {
     check_codes<of_tensor::keys>(tokens);
     check_codes<of_block::queries>(tokens);
@@ -163,7 +163,7 @@ TEST_CASE("codes of queries and keys are the nearest ones for every granularity,
   }
 }
 
-TEST_CASE("values are coded channel after channel by the scales that are given", "[host]") {
+TEST_CASE("values are coded channel after channel by the scales that are given", "[host][threads]") {
   cpu const exec{.threads = 2};
   quantized_problem problem(200);
   std::vector<float> scales;

@@ -214,7 +214,7 @@ void check(Heads& heads, Executor const& exec) {
 
 }  // namespace
 
-TEST_CASE("attention over codes is that over what they stand for, whatever the lengths", "[host]") {
+TEST_CASE("attention over codes is that over what they stand for, whatever the lengths", "[host][threads]") {
   coded_heads<half_method> heads;
   check(heads, cpu{.threads = 2});
   coded_heads<byte_method> bytes;
@@ -223,7 +223,7 @@ TEST_CASE("attention over codes is that over what they stand for, whatever the l
   CHECK(bytes.error().of_sums < 1e-5);
 }
 
-TEST_CASE("queries see the keys of their window and of their list", "[host]") {
+TEST_CASE("queries see the keys of their window and of their list", "[host][threads]") {
   cpu const exec{.threads = 2};
   coded_heads<half_method> window;
   window.left = 20;
@@ -235,7 +235,7 @@ TEST_CASE("queries see the keys of their window and of their list", "[host]") {
   check(listed, exec);
 }
 
-TEST_CASE("sinks, corrections and a reader's own bias are part of scores", "[host]") {
+TEST_CASE("sinks, corrections and a reader's own bias are part of scores", "[host][threads]") {
   cpu const exec{.threads = 2};
   coded_heads<half_method, sloping_bias> heads;
   heads.sinks = {0.5F, -2.0F};

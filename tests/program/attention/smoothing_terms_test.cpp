@@ -127,7 +127,7 @@ struct pairs_of_tokens {
 
 }  // namespace
 
-TEST_CASE("scores of the mean key are those of a loop in double, and stay where there is no query", "[host]") {
+TEST_CASE("scores of the mean key are those of a loop in double, and stay where there is no query", "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const tokens : {0, 1, 7, 127, 128, 129}) {
     for (std::int64_t const heads : {2, 6}) {
@@ -137,7 +137,8 @@ TEST_CASE("scores of the mean key are those of a loop in double, and stay where 
   }
 }
 
-TEST_CASE("corrections of mean queries are those of a loop in double, and zeros where there is no key", "[host]") {
+TEST_CASE("corrections of mean queries are those of a loop in double, and zeros where there is no key",
+          "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const tokens : {1, 64, 129}) {
     CAPTURE(tokens);

@@ -85,7 +85,7 @@ void check_lists(std::int32_t rows, std::int32_t columns, std::uint64_t every) {
 }  // namespace
 
 TEST_CASE("lists name the blocks that are kept for a panel, and work items go through each list once a tile",
-          "[host]") {
+          "[host][threads]") {
   check_lists(1, 1, 1);
   check_lists(1, 2, 2);
   check_lists(5, 3, 2);
@@ -112,7 +112,7 @@ TEST_CASE("what is marked beyond the end of a part is in no list of hidden state
                                   loss_list_entry::make(2, false)});
 }
 
-TEST_CASE("tiles are made wherever a block of a panel pair is alive", "[host]") {
+TEST_CASE("tiles are made wherever a block of a panel pair is alive", "[host][threads]") {
   cpu const exec{.threads = 2};
   constexpr std::int64_t token_blocks = 7;
   constexpr std::int64_t most = 400;

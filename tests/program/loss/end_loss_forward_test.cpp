@@ -74,7 +74,7 @@ double loss_of_256_lanes(std::vector<loss_sums> const& sums) {
 
 }  // namespace
 
-TEST_CASE("a forward pass ends with its loss, its stamp and checked marks", "[host]") {
+TEST_CASE("a forward pass ends with its loss, its stamp and checked marks", "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const groups : {1, 2, 255, 256, 257, 1000, 1025, 3000}) {
     CAPTURE(groups);

@@ -137,7 +137,7 @@ struct marked_tokens {
 
 }  // namespace
 
-TEST_CASE("states and bounds begin as those of no logits", "[host]") {
+TEST_CASE("states and bounds begin as those of no logits", "[host][threads]") {
   for (std::int64_t const rows : {0, 1, 255, 256, 257}) {
     split_states<lse> found(3, rows);
     found.clear(cpu{.threads = 2}, 0.5F);
@@ -154,7 +154,7 @@ TEST_CASE("states and bounds begin as those of no logits", "[host]") {
   CHECK(lse{}.value(without_marks.states[1]) == -infinite);
 }
 
-TEST_CASE("a row knows what all splits of the vocabulary have seen", "[host]") {
+TEST_CASE("a row knows what all splits of the vocabulary have seen", "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const rows : {1, 7, 255, 256, 300}) {
     CAPTURE(rows);
@@ -169,7 +169,7 @@ TEST_CASE("a row knows what all splits of the vocabulary have seen", "[host]") {
   }
 }
 
-TEST_CASE("a block gets all bits where a bound was above the log-sum-exp or that is not finite", "[host]") {
+TEST_CASE("a block gets all bits where a bound was above the log-sum-exp or that is not finite", "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const vocabulary : {1, 31, 32, 33, 300}) {
     CAPTURE(vocabulary);

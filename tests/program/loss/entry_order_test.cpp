@@ -145,7 +145,8 @@ void check_order(order_problem& p) {
 
 }  // namespace
 
-TEST_CASE("entries come in the order of how many blocks of tokens they matter to, labels among them", "[host]") {
+TEST_CASE("entries come in the order of how many blocks of tokens they matter to, labels among them",
+          "[host][threads]") {
   for (int const threads : {1, 3}) {
     cpu const exec{.threads = threads};
     for (std::int64_t const vocabulary : {1, 31, 128, 1023, 1024, 1025, 5000}) {
@@ -165,7 +166,7 @@ TEST_CASE("entries come in the order of how many blocks of tokens they matter to
   }
 }
 
-TEST_CASE("where next to nothing can be left out entries keep their own order", "[host]") {
+TEST_CASE("where next to nothing can be left out entries keep their own order", "[host][threads]") {
   cpu const exec{.threads = 2};
   order_problem problem(700, 5000, 2);
   for (std::int64_t entry = 0; entry < 5000; ++entry) {  // to one block at least, each of 128 to all
@@ -196,7 +197,7 @@ TEST_CASE("the order of entries keeps the rules for programs", "[host]") {
   }
 }
 
-TEST_CASE("rows of a part are brought together, and zeros where no entry is left", "[host]") {
+TEST_CASE("rows of a part are brought together, and zeros where no entry is left", "[host][threads]") {
   cpu const exec{.threads = 2};
   constexpr std::int64_t vocabulary = 900;
   constexpr std::int64_t channels = 21;

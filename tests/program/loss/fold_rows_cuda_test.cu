@@ -61,7 +61,7 @@ struct fold_matrix {
       }
       state_type const found = fold_rows<R>(sums, largest, {first, end, scale}, scratch.of_row[own]);
       state_type total = scratch.of_row[own];
-      row_fold<R>::add(total, found, detail::fast_power{});
+      row_fold<R>::add(total, found, tessera::detail::fast_power{});
       __syncwarp();
       if (group.lane % 4 < 2) {
         row_fold<R>::keep(scratch.of_row[own], total);

@@ -107,7 +107,7 @@ struct prepared_rows {
 
 }  // namespace
 
-TEST_CASE("factors of rows are made of weights, upstream gradients and the z-loss", "[host]") {
+TEST_CASE("factors of rows are made of weights, upstream gradients and the z-loss", "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const tokens : {0, 1, 7, 255, 256, 257, 600}) {
     for (int options = 0; options < 8; ++options) {
@@ -127,7 +127,8 @@ TEST_CASE("factors of rows are made of weights, upstream gradients and the z-los
   CHECK(std::isfinite(infinite.largest[0]));
 }
 
-TEST_CASE("factors are divided by one number that fills the range of halves, and sums are multiplied by it", "[host]") {
+TEST_CASE("factors are divided by one number that fills the range of halves, and sums are multiplied by it",
+          "[host][threads]") {
   cpu const exec{.threads = 2};
   for (float const size : {1e-30F, 1.0F, 1e30F}) {
     CAPTURE(size);
@@ -182,7 +183,7 @@ TEMPLATE_TEST_CASE("products of parts are added in fp32 and rounded once, after 
   CHECK(to_bits(target[1 * 3 + 1]) == 0);
 }
 
-TEST_CASE("gradients of tokens without a label are zeros, or NaN where the factor is", "[host]") {
+TEST_CASE("gradients of tokens without a label are zeros, or NaN where the factor is", "[host][threads]") {
   for (float const scale : {2.0F, std::numeric_limits<float>::quiet_NaN()}) {
     std::vector<std::int64_t> const row_of{0, -1, 1, -1};
     std::vector<bfloat16> target(4 * 130, store<bfloat16>(7.0F));
@@ -198,7 +199,7 @@ TEST_CASE("gradients of tokens without a label are zeros, or NaN where the facto
   }
 }
 
-TEST_CASE("columns of a gradient are summed in blocks, and blocks to the gradient of the bias", "[host]") {
+TEST_CASE("columns of a gradient are summed in blocks, and blocks to the gradient of the bias", "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const tokens : {1, 127, 128, 129, 300}) {
     for (std::int64_t const entries : {1, 255, 256, 257}) {

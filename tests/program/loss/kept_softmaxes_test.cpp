@@ -111,7 +111,8 @@ struct softmax_problem {
 
 }  // namespace
 
-TEST_CASE("softmaxes that are kept become gradients, those of labels as if they had not been rounded", "[host][slow]") {
+TEST_CASE("softmaxes that are kept become gradients, those of labels as if they had not been rounded",
+          "[host][slow][threads]") {
   for (std::int64_t const vocabulary : {1, 7, 8, 191, 192, 193, 8193, 20000}) {
     for (float const cap : {0.0F, 30.0F}) {
       CAPTURE(vocabulary, cap);
@@ -135,7 +136,7 @@ TEST_CASE("softmaxes that are kept become gradients, those of labels as if they 
   }
 }
 
-TEST_CASE("kept softmaxes become gradients wherever logits lie, and with masked entries", "[host]") {
+TEST_CASE("kept softmaxes become gradients wherever logits lie, and with masked entries", "[host][threads]") {
   for (float const offset : {-300.0F, 300.0F, -50000.0F, 50000.0F}) {
     CAPTURE(offset);
     softmax_problem problem(600, 0.0F, 1.0F, offset);
@@ -154,7 +155,7 @@ TEST_CASE("kept softmaxes become gradients wherever logits lie, and with masked 
   }
 }
 
-TEST_CASE("softmaxes that are not there are reported and become NaN", "[host]") {
+TEST_CASE("softmaxes that are not there are reported and become NaN", "[host][threads]") {
   cpu const exec{.threads = 2};
   softmax_problem problem(300, 0.0F, 1.0F);
   problem.state[0] = kept_softmaxes<bfloat16>::none;

@@ -137,7 +137,7 @@ struct gradient_problem {
 }  // namespace
 
 TEST_CASE("gradients by logits are those of a loop in double, and blocks below the threshold are left out",
-          "[host][slow]") {
+          "[host][slow][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const tokens : {1, 7, 64, 90}) {
     for (std::int64_t const vocabulary : {1, 65, 150}) {

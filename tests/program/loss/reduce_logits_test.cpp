@@ -55,7 +55,7 @@ int wrong_rows(Executor const& exec, small_logits& problem, std::int64_t splits)
 
 }  // namespace
 
-TEST_CASE("rows of logits are reduced without being stored, in any number of splits", "[host]") {
+TEST_CASE("rows of logits are reduced without being stored, in any number of splits", "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const tokens : {1, 7, 85, 86, 87}) {  // three in four have a label: 64 rows of the 85
     for (std::int64_t const vocabulary : {1, 63, 65, 200}) {

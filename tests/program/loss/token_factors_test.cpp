@@ -78,7 +78,7 @@ struct factored_tokens {
 
 }  // namespace
 
-TEST_CASE("factors of tokens are those of their rows, and zeros where there is no label", "[host]") {
+TEST_CASE("factors of tokens are those of their rows, and zeros where there is no label", "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const tokens : {0, 1, 7, 127, 128, 129, 400}) {
     CAPTURE(tokens);
@@ -110,7 +110,7 @@ TEST_CASE("placing factors of tokens keeps the rules for programs", "[host]") {
   CHECK(problem.unclean == std::vector<std::uint8_t>{0, 1});
 }
 
-TEST_CASE("factors of tokens and lists of tiles are made in one launch", "[host]") {
+TEST_CASE("factors of tokens and lists of tiles are made in one launch", "[host][threads]") {
   constexpr std::int64_t most = 40;
   for (std::int64_t const tokens : {1, 128, 129, 700}) {
     CAPTURE(tokens);

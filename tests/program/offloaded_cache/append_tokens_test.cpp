@@ -155,7 +155,7 @@ struct append_problem {
 
 }  // namespace
 
-TEST_CASE("tokens of a step are rotated to their positions and written into the ring", "[host]") {
+TEST_CASE("tokens of a step are rotated to their positions and written into the ring", "[host][threads]") {
   cpu const exec{.threads = 2};
   append_problem problem({2, 0, -1, 3});
   problem.run(exec);
@@ -167,7 +167,7 @@ TEST_CASE("tokens of a step are rotated to their positions and written into the 
   CHECK(problem.written_values() == 3 * key_heads * channels);
 }
 
-TEST_CASE("steps with a fault are reported and leave their sequences as they are", "[host]") {
+TEST_CASE("steps with a fault are reported and leave their sequences as they are", "[host][threads]") {
   cpu const exec{.threads = 2};
   append_problem outside({1, 4});
   outside.run(exec);

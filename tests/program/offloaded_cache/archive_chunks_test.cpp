@@ -216,7 +216,8 @@ void check_counts(Executor const& exec) {
 
 }  // namespace
 
-TEST_CASE("the chunk that leaves the ring has its coefficients, and the part of its keys that they leave", "[host]") {
+TEST_CASE("the chunk that leaves the ring has its coefficients, and the part of its keys that they leave",
+          "[host][threads]") {
   check_coefficients(cpu{.threads = 2});
   archiving_step zeros;
   std::fill(zeros.ring_sources.begin(), zeros.ring_sources.end(), 0.0F);
@@ -224,19 +225,19 @@ TEST_CASE("the chunk that leaves the ring has its coefficients, and the part of 
   CHECK(zeros.residuals[0] == 0.0F);
 }
 
-TEST_CASE("the chunk that leaves the ring has a landmark and a record of its values", "[host]") {
+TEST_CASE("the chunk that leaves the ring has a landmark and a record of its values", "[host][threads]") {
   check_archived(cpu{.threads = 2});
 }
 
-TEST_CASE("the chunk that leaves the ring is exact where it deserves a slot more than another", "[host]") {
+TEST_CASE("the chunk that leaves the ring is exact where it deserves a slot more than another", "[host][threads]") {
   check_pointers(cpu{.threads = 2});
 }
 
-TEST_CASE("a step adds the products of its token, none of which is too large", "[host]") {
+TEST_CASE("a step adds the products of its token, none of which is too large", "[host][threads]") {
   check_products(cpu{.threads = 2});
 }
 
-TEST_CASE("a step counts its token, and the chunk that leaves the ring", "[host]") {
+TEST_CASE("a step counts its token, and the chunk that leaves the ring", "[host][threads]") {
   check_counts(cpu{.threads = 2});
 }
 

@@ -142,7 +142,7 @@ struct slots_problem {
 
 }  // namespace
 
-TEST_CASE("selected chunks keep their slots and missed ones get free slots", "[host]") {
+TEST_CASE("selected chunks keep their slots and missed ones get free slots", "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const budget : {1, 7, 255, 256, 257}) {
     for (std::int64_t const slots : {budget, budget + 40}) {

@@ -175,7 +175,8 @@ struct attend_problem {
 
 }  // namespace
 
-TEST_CASE("queries attend to the ring, to exact chunks and to selected ones, as a loop in double does", "[host]") {
+TEST_CASE("queries attend to the ring, to exact chunks and to selected ones, as a loop in double does",
+          "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int32_t const in_ring : {0, 1, 24, 31}) {
     for (std::int64_t const selected : {0, 1, 15, 16, 17, 20}) {

@@ -174,7 +174,7 @@ void check_outliers(Executor const& exec, std::vector<float> const& cosines) {
 
 }  // namespace
 
-TEST_CASE("a sequence that begins has no chunk anywhere, and no other sequence changes", "[host]") {
+TEST_CASE("a sequence that begins has no chunk anywhere, and no other sequence changes", "[host][threads]") {
   prompt_of_memory prompt(42);
   auto const memory = prompt.memory();
   prompt.run(cpu{.threads = 2}, open_sequence<float, bfloat16>{prompt.n, memory, 1, 8, 12});
@@ -194,22 +194,22 @@ TEST_CASE("a sequence that begins has no chunk anywhere, and no other sequence c
   CHECK(prompt.sequences[0].energy == -1);
 }
 
-TEST_CASE("landmarks and least cosines are those of rotated keys, in pieces too", "[host]") {
+TEST_CASE("landmarks and least cosines are those of rotated keys, in pieces too", "[host][threads]") {
   check_summaries(cpu{.threads = 2});
 }
 
-TEST_CASE("values of whole chunks go to their rows of the store", "[host]") {
+TEST_CASE("values of whole chunks go to their rows of the store", "[host][threads]") {
   check_values(cpu{.threads = 2});
 }
 
-TEST_CASE("the chunks with the least cosines are exact, of equal ones the earlier", "[host]") {
+TEST_CASE("the chunks with the least cosines are exact, of equal ones the earlier", "[host][threads]") {
   cpu const exec{.threads = 2};
   check_outliers(exec, {0.9F, 0.2F, 0.5F, 0.2F, -0.3F, 0.2F, 0.9F, 0.2F, 0.7F});
   check_outliers(exec, {0.5F, 0.5F, 0.5F, 0.5F, 0.5F, 0.5F});
   check_outliers(exec, {0.5F, -1.0F});  // fewer chunks than slots
 }
 
-TEST_CASE("the ring has the latest tokens, each in its slot", "[host]") {
+TEST_CASE("the ring has the latest tokens, each in its slot", "[host][threads]") {
   for (std::int64_t const tokens : {42, 5}) {
     prompt_of_memory prompt(tokens);
     auto const memory = prompt.memory();

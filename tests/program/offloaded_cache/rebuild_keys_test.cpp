@@ -127,7 +127,8 @@ struct rebuild_problem {
 
 }  // namespace
 
-TEST_CASE("keys of missed chunks are rebuilt from their coefficients and rotated to their positions", "[host]") {
+TEST_CASE("keys of missed chunks are rebuilt from their coefficients and rotated to their positions",
+          "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const channels : {4, 16, 20}) {
     for (std::int64_t const rank : {1, 7, 32}) {

@@ -117,11 +117,11 @@ void check_end(Executor const& exec) {
 
 }  // namespace
 
-TEST_CASE("coefficients of archived chunks are turned into new directions, and no others", "[host]") {
+TEST_CASE("coefficients of archived chunks are turned into new directions, and no others", "[host][threads]") {
   check_refit(cpu{.threads = 2});
 }
 
-TEST_CASE("a refit forgets rebuilt keys and begins to count anew", "[host]") {
+TEST_CASE("a refit forgets rebuilt keys and begins to count anew", "[host][threads]") {
   check_end(cpu{.threads = 2});
   refit empty;
   empty.sequences[1].tokens = 0;

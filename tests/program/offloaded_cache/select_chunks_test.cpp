@@ -139,7 +139,7 @@ struct select_problem {
 
 }  // namespace
 
-TEST_CASE("the chunks with the largest shares of any query are selected, of equal ones the first", "[host]") {
+TEST_CASE("the chunks with the largest shares of any query are selected, of equal ones the first", "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int32_t const chunks : {1, 7, 127, 128, 129, 700}) {
     for (std::int64_t const budget : {1, 16, 40}) {

@@ -67,7 +67,8 @@ struct finished_cache : tessera_test::sealing_cache {
 
 }  // namespace
 
-TEST_CASE("pages get their headers, and retained tokens their rows, from the tail and from the inputs", "[host]") {
+TEST_CASE("pages get their headers, and retained tokens their rows, from the tail and from the inputs",
+          "[host][threads]") {
   finished_cache cache;
   auto const pages = cache.pages;
   auto const rows = cache.rows;

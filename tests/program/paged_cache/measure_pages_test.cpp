@@ -105,7 +105,7 @@ struct measured_cache : tessera_test::sealing_cache {
 
 }  // namespace
 
-TEST_CASE("pairs of vectors are measured as in double, of heads and of whole tokens", "[host]") {
+TEST_CASE("pairs of vectors are measured as in double, of heads and of whole tokens", "[host][threads]") {
   for (bool const whole_tokens : {false, true}) {
     measured_cache cache;
     cache.measure(cpu{.threads = 2}, whole_tokens);
@@ -237,7 +237,7 @@ void check_fits(Executor const& exec) {
 
 }  // namespace
 
-TEST_CASE("thresholds follow from the range of angles, or are reached by a part of them", "[host]") {
+TEST_CASE("thresholds follow from the range of angles, or are reached by a part of them", "[host][threads]") {
   check_fits(cpu{.threads = 2});
 }
 

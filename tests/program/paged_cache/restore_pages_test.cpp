@@ -78,7 +78,8 @@ struct restored_cache : tessera_test::small_cache {
 
 }  // namespace
 
-TEST_CASE("keys and values come back from pages, retained rows and the tail, and end with the sequence", "[host]") {
+TEST_CASE("keys and values come back from pages, retained rows and the tail, and end with the sequence",
+          "[host][threads]") {
   cpu const exec{.threads = 2};
   for (int const layer : {0, 1}) {
     CAPTURE(layer);

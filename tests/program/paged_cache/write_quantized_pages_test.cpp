@@ -187,7 +187,7 @@ struct written_cache : tessera_test::sealing_cache {
 
 }  // namespace
 
-TEST_CASE("pages hold the codes of each group of keys and values, without retained and odd tokens", "[host]") {
+TEST_CASE("pages hold the codes of each group of keys and values, without retained and odd tokens", "[host][threads]") {
   written_cache<plain> cache;
   cache.write(cpu{.threads = 2});
   CHECK(cache.wrong() == 0);

@@ -123,7 +123,7 @@ TEST_CASE("a block of products is that of a loop in double, with zeros outside o
   }
 }
 
-TEST_CASE("images of columns are multiplied by the products of keys, shifted and scaled", "[host]") {
+TEST_CASE("images of columns are multiplied by the products of keys, shifted and scaled", "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const width : {1, 31, 32, 33, 100}) {
     for (std::int64_t const columns : {1, 32, 33}) {
@@ -134,7 +134,7 @@ TEST_CASE("images of columns are multiplied by the products of keys, shifted and
   }
 }
 
-TEST_CASE("splits of the rows add up to the products of columns", "[host]") {
+TEST_CASE("splits of the rows add up to the products of columns", "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const width : {1, 64, 255, 256, 257, 600}) {
     for (std::int64_t const columns : {1, 32, 40}) {

@@ -34,7 +34,7 @@ kept keep(Executor const& exec, std::int32_t status) {
 
 }  // namespace
 
-TEST_CASE("the eigenvectors of the largest values become directions, the largest first", "[host]") {
+TEST_CASE("the eigenvectors of the largest values become directions, the largest first", "[host][threads]") {
   auto const found = keep(cpu{.threads = 2}, 0);
   CHECK(found.directions == std::vector<float>{2.1F, 1.1F, 2.2F, 1.2F, 2.3F, 1.3F});
   CHECK(found.measures.trace == 111);

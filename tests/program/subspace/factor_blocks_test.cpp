@@ -95,7 +95,7 @@ double worst_left(columns_problem const& problem, std::vector<float> const& q) {
 
 }  // namespace
 
-TEST_CASE("columns become orthonormal, each in the span of those up to it", "[host][slow]") {
+TEST_CASE("columns become orthonormal, each in the span of those up to it", "[host][slow][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const rows : {200, 1024}) {
     for (std::int64_t const columns : {1, 31, 32, 33, 64, 100, 160}) {
@@ -111,7 +111,7 @@ TEST_CASE("columns become orthonormal, each in the span of those up to it", "[ho
   }
 }
 
-TEST_CASE("a larger scratch gives the same bits, and more columns", "[host]") {
+TEST_CASE("a larger scratch gives the same bits, and more columns", "[host][threads]") {
   auto const columns = make_columns(150, 70, [](std::int64_t) { return 1.0; });
   auto const one = orthonormal<5>(cpu{.threads = 1}, columns);
   CHECK(one == orthonormal<6>(cpu{.threads = 1}, columns));
@@ -154,7 +154,7 @@ TEST_CASE("columns that depend on others become short, and all others orthonorma
   CHECK(worst_product(others, 100, columns - 3) < 3e-6);
 }
 
-TEST_CASE("images of columns are products with a symmetric matrix, and a shift", "[host]") {
+TEST_CASE("images of columns are products with a symmetric matrix, and a shift", "[host][threads]") {
   for (std::int64_t const width : {1, 31, 64, 130}) {
     for (std::int64_t const across : {1, 33, 40}) {
       CAPTURE(width, across);

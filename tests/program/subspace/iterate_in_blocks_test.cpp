@@ -161,7 +161,8 @@ void check_kept(Executor const& exec, std::int64_t width, std::int64_t rank) {
 
 }  // namespace
 
-TEST_CASE("rounds begin with different numbers below one, or with the unit matrix, and with the trace", "[host]") {
+TEST_CASE("rounds begin with different numbers below one, or with the unit matrix, and with the trace",
+          "[host][threads]") {
   check_start(cpu{.threads = 2});
 }
 
@@ -172,7 +173,8 @@ TEST_CASE("a matrix without a trace gets a shift of one", "[host]") {
   CHECK(found.shift == 1.0F);
 }
 
-TEST_CASE("solving by blocks undoes the product with the factor, whatever the extents, and in place too", "[host]") {
+TEST_CASE("solving by blocks undoes the product with the factor, whatever the extents, and in place too",
+          "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const columns : {1, 31, 32, 33, 100, 192}) {
     check_solved(exec, 13, columns);
@@ -181,7 +183,7 @@ TEST_CASE("solving by blocks undoes the product with the factor, whatever the ex
   check_solved(exec, 1, 40);
 }
 
-TEST_CASE("directions are the columns rounded, and hold what their images say", "[host]") {
+TEST_CASE("directions are the columns rounded, and hold what their images say", "[host][threads]") {
   cpu const exec{.threads = 2};
   check_kept<bfloat16>(exec, 300, 33);
   check_kept<float>(exec, 31, 1);

@@ -139,7 +139,8 @@ double worst_of_diagonal(Executor const& exec, std::int64_t n) {
 
 }  // namespace
 
-TEST_CASE("iteration begins with a shift for the trace, and with the unit matrix where all directions fit", "[host]") {
+TEST_CASE("iteration begins with a shift for the trace, and with the unit matrix where all directions fit",
+          "[host][threads]") {
   cpu const exec{.threads = 2};
   plain_matrix<float> gram(40, 40);
   gram.fill(6);
@@ -176,7 +177,7 @@ TEST_CASE("iteration begins with a shift for the trace, and with the unit matrix
   CHECK(measures[0].shift == 1.0F);
 }
 
-TEST_CASE("products with gram and of columns are those of a loop in double", "[host]") {
+TEST_CASE("products with gram and of columns are those of a loop in double", "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const width : {1, 7, 64, 65}) {
     for (std::int64_t const columns : {1, 63, 64, 65}) {
@@ -205,21 +206,21 @@ TEST_CASE("products with gram and of columns are those of a loop in double", "[h
   }
 }
 
-TEST_CASE("a factor of products gives them back, and rows are solved by it", "[host]") {
+TEST_CASE("a factor of products gives them back, and rows are solved by it", "[host][threads]") {
   for (std::int64_t const n : {1, 2, 7, 31, 32, 33}) {
     CAPTURE(n);
     CHECK(worst_of_factor(cpu{.threads = 2}, n) < 1e-11);
   }
 }
 
-TEST_CASE("a symmetric matrix is diagonal in its eigenvectors", "[host]") {
+TEST_CASE("a symmetric matrix is diagonal in its eigenvectors", "[host][threads]") {
   for (std::int64_t const n : {1, 2, 3, 8, 21}) {
     CAPTURE(n);
     CHECK(worst_of_diagonal(cpu{.threads = 2}, n) < 1e-9);
   }
 }
 
-TEST_CASE("the best directions are those of the largest values, of equal ones the first", "[host]") {
+TEST_CASE("the best directions are those of the largest values, of equal ones the first", "[host][threads]") {
   cpu const exec{.threads = 2};
   std::vector<double> const diagonal{2.0, 9.0, 2.0, 7.0, 9.0, 1.0};
   plain_matrix<double> values(6, 6, 50.0);

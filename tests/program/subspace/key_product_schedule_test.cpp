@@ -112,7 +112,8 @@ void add_products_by_boxes(Executor const& exec, key_block const& keys, matrix_v
 
 }  // namespace
 
-TEST_CASE("boxes of parts of the tokens add up to the products of channels, both halves alike", "[host][long]") {
+TEST_CASE("boxes of parts of the tokens add up to the products of channels, both halves alike",
+          "[host][long][threads]") {
   for (auto const& [heads, channels] : {std::pair<int, int>{1, 64}, {3, 64}, {2, 128}, {3, 192}}) {
     for (std::int64_t const tokens : {1, 7, 63, 64, 65, 130, 2049}) {
       if (tokens > 130 && heads * channels > 192) {

@@ -69,7 +69,7 @@ TEST_CASE("keys are multiplied by a power of two where sums of their squares are
   CHECK(key_scale(INFINITY) == 0x1p-120F);
 }
 
-TEMPLATE_TEST_CASE("products of huge keys are those of keys times a power of two", "[host]", float, bfloat16) {
+TEMPLATE_TEST_CASE("products of huge keys are those of keys times a power of two", "[host][threads]", float, bfloat16) {
   for (std::int64_t const tokens : {1, 31, 75}) {
     for (float const by : {0x1p83F, 1e37F}) {
       CAPTURE(tokens, by);

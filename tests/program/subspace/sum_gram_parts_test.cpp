@@ -56,7 +56,7 @@ int wrong_sums_of_parts(Executor const& exec, std::int32_t width, std::int32_t t
 
 }  // namespace
 
-TEST_CASE("sums of parts are added to both sides of the diagonal, whatever the width", "[host]") {
+TEST_CASE("sums of parts are added to both sides of the diagonal, whatever the width", "[host][threads]") {
   cpu const exec{.threads = 2};
   for (auto const& [width, tokens] : {std::pair<int, int>{64, 1}, {64, 2048}, {64, 2049}, {192, 5000}, {320, 4096}}) {
     CAPTURE(width, tokens);

@@ -67,7 +67,7 @@ struct decoding_at_hand {
 
 TEST_CASE(
     "a decoder that looks at no checksums takes changed signs and mantissas, and verify_blocks makes zeros of them",
-    "[host]") {
+    "[host][threads]") {
   decoding_at_hand at;
   at.plane_byte(4) ^= std::byte{0x20};
   at.plane_byte(9) ^= std::byte{0x20};
@@ -83,7 +83,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("verify_blocks leaves sound blocks as they are", "[host]") {
+TEST_CASE("verify_blocks leaves sound blocks as they are", "[host][threads]") {
   decoding_at_hand at;
   at.decode();
   at.exec.run(verify_blocks<bfloat16>{at.decoding}, at.decoding.blocks);
@@ -91,7 +91,7 @@ TEST_CASE("verify_blocks leaves sound blocks as they are", "[host]") {
   CHECK(at.decoded == at.weights);
 }
 
-TEST_CASE("an index entry is found only if all that it points to lies in the stream", "[host]") {
+TEST_CASE("an index entry is found only if all that it points to lies in the stream", "[host][threads]") {
   decoding_at_hand at;
   weight_block_index found;
   REQUIRE(at.decoding.find(3, found));
@@ -110,7 +110,7 @@ TEST_CASE("an index entry is found only if all that it points to lies in the str
   CHECK_FALSE(refused({0, weight_block_index::raw, 0}));
 }
 
-TEST_CASE("a codebook that is not sound makes every block zeros", "[host]") {
+TEST_CASE("a codebook that is not sound makes every block zeros", "[host][threads]") {
   decoding_at_hand at;
   at.stream[64 + 20] ^= std::byte{1};
   at.decoded.fill_with_rubbish();

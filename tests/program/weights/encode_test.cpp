@@ -109,7 +109,7 @@ bool same_bits(std::vector<bfloat16> const& a, std::vector<bfloat16> const& b) {
 
 }  // namespace
 
-TEST_CASE("what the programs of an encoding write decodes to the same bits", "[host]") {
+TEST_CASE("what the programs of an encoding write decodes to the same bits", "[host][threads]") {
   encoding_at_hand<7> at(spec_of(7));
   at.encode(cpu{.threads = 2});
   REQUIRE(at.bytes > 0);
@@ -120,7 +120,7 @@ TEST_CASE("what the programs of an encoding write decodes to the same bits", "[h
   CHECK(std::all_of(at.stream() + at.bytes, at.stream() + at.bytes + 32, [](int byte) { return byte == garbage; }));
 }
 
-TEST_CASE("exponents of all weights are counted", "[host]") {
+TEST_CASE("exponents of all weights are counted", "[host][threads]") {
   encoding_at_hand<7> at(spec_of(7));
   std::vector<std::uint64_t> expected(256, 0);
   for (bfloat16 const weight : at.weights) {
@@ -131,7 +131,7 @@ TEST_CASE("exponents of all weights are counted", "[host]") {
   CHECK(at.counts == expected);
 }
 
-TEST_CASE("a normalizer is the mantissa of the largest finite weight of its block, in 256ths", "[host]") {
+TEST_CASE("a normalizer is the mantissa of the largest finite weight of its block, in 256ths", "[host][threads]") {
   encoding_at_hand<3> at(spec_of(3, 6));
   cpu{.threads = 2}.run(normalize_weights<bfloat16>{at.encoding}, at.normalizers());
   int wrong = 0;
@@ -148,7 +148,7 @@ TEST_CASE("a normalizer is the mantissa of the largest finite weight of its bloc
   CHECK(at.stream()[at.encoding.spec.normalizers_offset() + at.normalizers()] == garbage);
 }
 
-TEST_CASE("mantissas that are kept in part decode to weights within a step of theirs", "[host]") {
+TEST_CASE("mantissas that are kept in part decode to weights within a step of theirs", "[host][threads]") {
   encoding_at_hand<3> at(spec_of(3, 6));
   at.encode(cpu{.threads = 2});
   auto const found = at.decoded();

@@ -63,7 +63,7 @@ void check_product(Executor const& exec, std::int64_t tokens, std::int64_t rows,
 
 }  // namespace
 
-TEST_CASE("products do not depend on where blocks, bands and tiles of tokens begin", "[host]") {
+TEST_CASE("products do not depend on where blocks, bands and tiles of tokens begin", "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const tokens : {1, 16, 17}) {
     for (std::int64_t const columns : {1, 31, 48, 100}) {

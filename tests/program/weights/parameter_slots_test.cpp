@@ -104,7 +104,7 @@ struct staged_parameter {
 
 }  // namespace
 
-TEST_CASE("a stream that fits its slot is copied to it", "[host]") {
+TEST_CASE("a stream that fits its slot is copied to it", "[host][threads]") {
   for (double const share : {1.0, 1.5}) {
     staged_parameter at(share, 5);
     at.settle(at.exec);
@@ -119,7 +119,7 @@ TEST_CASE("a stream that fits its slot is copied to it", "[host]") {
   }
 }
 
-TEST_CASE("blocks that do not fit a slot go to the arena, and the slot holds a sound stream", "[host]") {
+TEST_CASE("blocks that do not fit a slot go to the arena, and the slot holds a sound stream", "[host][threads]") {
   for (double const share : {0.98, 0.9, 0.8, 0.0}) {
     CAPTURE(share);
     staged_parameter at(share, 5);
@@ -138,7 +138,7 @@ TEST_CASE("blocks that do not fit a slot go to the arena, and the slot holds a s
   }
 }
 
-TEST_CASE("a parameter keeps its part of the arena, and the last one's part grows", "[host]") {
+TEST_CASE("a parameter keeps its part of the arena, and the last one's part grows", "[host][threads]") {
   staged_parameter at(0.0, 20);
   at.overflow.used_blocks = 3;  // of other parameters
   at.settle(at.exec);
@@ -163,7 +163,7 @@ TEST_CASE("a parameter keeps its part of the arena, and the last one's part grow
   CHECK(at.restored(at.exec) == at.weights);
 }
 
-TEST_CASE("where the arena is full a slot keeps its stream, and the parameter is named", "[host]") {
+TEST_CASE("where the arena is full a slot keeps its stream, and the parameter is named", "[host][threads]") {
   staged_parameter at(1.0, 0);
   at.settle(at.exec);
   auto const before = at.weights;
@@ -177,7 +177,7 @@ TEST_CASE("where the arena is full a slot keeps its stream, and the parameter is
   CHECK(at.decoded() == before);
 }
 
-TEST_CASE("placing streams in slots keeps the rules for programs", "[host]") {
+TEST_CASE("placing streams in slots keeps the rules for programs", "[host][threads]") {
   staged_parameter at(0.8, 5);
   testing::adversary const by{.seed = 6};
   at.settle(by);

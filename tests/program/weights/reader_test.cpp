@@ -86,7 +86,7 @@ struct readable_stream {
 
 }  // namespace
 
-TEST_CASE("any block of a stream is read by itself, whether it is coded or stored", "[host]") {
+TEST_CASE("any block of a stream is read by itself, whether it is coded or stored", "[host][threads]") {
   int stored = 0;
   for (std::int64_t const count : {1, 7, 31, 1023, 1024, 1025, 5000}) {
     CAPTURE(count);
@@ -101,7 +101,7 @@ TEST_CASE("any block of a stream is read by itself, whether it is coded or store
   CHECK(stored < 7);
 }
 
-TEST_CASE("a corrupt block reads as zeros and the others as they are", "[host]") {
+TEST_CASE("a corrupt block reads as zeros and the others as they are", "[host][threads]") {
   readable_stream at(5000);
   auto const spec = neuzip::spec(5000, at.options);
   at.stream[spec.planes_offset() + spec.planes_before(3) + 5] ^= std::byte{0x10};
@@ -116,7 +116,7 @@ TEST_CASE("a corrupt block reads as zeros and the others as they are", "[host]")
   CHECK_THROWS_AS(at.exec.wait(), corrupt_data);
 }
 
-TEST_CASE("of a stream with another header nothing is read", "[host]") {
+TEST_CASE("of a stream with another header nothing is read", "[host][threads]") {
   for (std::int64_t const count : {20, 3000}) {
     readable_stream at(count);
     at.stream[5] ^= std::byte{0x02};
@@ -127,7 +127,7 @@ TEST_CASE("of a stream with another header nothing is read", "[host]") {
   }
 }
 
-TEST_CASE("reading blocks of weights keeps the rules for programs", "[host]") {
+TEST_CASE("reading blocks of weights keeps the rules for programs", "[host][threads]") {
   readable_stream at(1100);
   at.read(testing::adversary{.seed = 14});
   CHECK(at.found == at.weights);

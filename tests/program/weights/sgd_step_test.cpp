@@ -39,7 +39,7 @@ int wrong_steps(Executor const& exec, std::size_t count, float rate) {
 
 }  // namespace
 
-TEST_CASE("a step of gradient descent is rounded once to fp32 and once to the weights' type", "[host]") {
+TEST_CASE("a step of gradient descent is rounded once to fp32 and once to the weights' type", "[host][threads]") {
   cpu const exec{.threads = 2};
   for (std::size_t const count : {0, 1, 7, 31, 32, 33, 1023, 1024, 1025, 5000}) {
     CAPTURE(count);

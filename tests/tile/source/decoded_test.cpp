@@ -120,7 +120,7 @@ TEST_CASE("a decoded matrix keeps the laws of a tile source", "[host]") {
   CHECK(to_bits(corner(1, 1)) == to_bits(weights[0]));
 }
 
-TEST_CASE("tiles of a decoded matrix hold its values, whatever the extents", "[host]") {
+TEST_CASE("tiles of a decoded matrix hold its values, whatever the extents", "[host][threads]") {
   for (std::int64_t const rows : {1, 7, 31, 32, 33, 130}) {
     for (std::int64_t const columns : {1, 15, 16, 17, 200}) {
       check_matrix<neuzip>(rows, columns);
@@ -131,7 +131,7 @@ TEST_CASE("tiles of a decoded matrix hold its values, whatever the extents", "[h
   check_matrix<neuzip>(3, 9001, {});
 }
 
-TEST_CASE("matrices of every format and coder can be loaded from", "[host]") {
+TEST_CASE("matrices of every format and coder can be loaded from", "[host][threads]") {
   check_matrix<neuzip_of<float16>>(70, 65);
   check_matrix<neuzip_of<float>>(70, 65);
   check_matrix<neuzip_of<float8_e4m3>>(70, 65);
@@ -152,7 +152,7 @@ TEST_CASE("a decoded matrix keeps the rules for programs", "[host]") {
   CHECK(same_bits(found, weights));
 }
 
-TEST_CASE("a block that is not sound is reported and reads as zeros", "[host]") {
+TEST_CASE("a block that is not sound is reported and reads as zeros", "[host][threads]") {
   constexpr std::int64_t rows = 64;
   constexpr std::int64_t columns = 64;
   std::vector<bfloat16> weights(rows * columns, store<bfloat16>(0.5F));

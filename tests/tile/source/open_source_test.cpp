@@ -62,7 +62,8 @@ void check_product(Executor const& exec, std::int64_t tokens, std::int64_t rows,
 
 }  // namespace
 
-TEST_CASE("a product with weights that are decoded on the way is the product with weights in memory", "[host]") {
+TEST_CASE("a product with weights that are decoded on the way is the product with weights in memory",
+          "[host][threads]") {
   check_product(cpu{.threads = 2}, 3, 70, 100);
   check_product(cpu{.threads = 2}, 65, 5, 1500);
   check_product(cpu{.threads = 2}, 1, 1, 1);
