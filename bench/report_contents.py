@@ -93,6 +93,10 @@ def awaited_figures():
         # The time of a loss over the time of a loss that also computes entropies and predictions.
         "swap.loss_statistics": ("value", "vs_plain", ["cut_cross_entropy/reducers/statistics/forward_backward_exact/"
                                                        f"bf16/spread/{CLASSIFIERS['llama'][1]}"]),
+        # The rate of a product with decoded weights over that of cuBLAS with weights in bf16.
+        "swap.linear_w8a16": ("value", "vs_cublas", ["linear/w8a16/gauss/4096x8192x8192"]),
+        "swap.linear_w4a16": ("value", "vs_cublas", ["linear/w4a16/gauss/4096x8192x8192"]),
+        "swap.few_rows_w4a16": ("value", "vs_cublas", ["linear/w4a16/gauss/16x8192x8192"]),
     }
 
 

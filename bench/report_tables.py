@@ -314,6 +314,11 @@ TABLES = {
             ("bf16", "8192x256000x2304"), ("fp16", "8192x8192x8192"), ("tf32", "8192x8192x8192"),
             ("fp8_e4m3", "8192x8192x8192"), ("int8", "8192x8192x8192")]
     ]),
+    "linear-sources": Table("product with weights of codes in groups of 128, tokens x columns x depth",
+                            ["TFLOP/s", "cuBLAS with bf16 weights, TFLOP/s", "speed relative to cuBLAS"], [
+        (f"{bits} bits, {tokens} x 8192 x 8192", f"linear/w{bits}a16/gauss/{tokens}x8192x8192")
+        for tokens in [16, 512, 4096, 16384] for bits in [8, 4]
+    ]),
     "loss-gemma": loss_table("gemma"),
     "loss-llama": loss_table("llama"),
     "loss-real-peers": loss_on_real_data(),

@@ -13,7 +13,10 @@
 #include <tessera/map/plain_sum.hpp>
 #include <tessera/map/scaled_sum.hpp>
 #include <tessera/map/soft_capped.hpp>
+#include <tessera/quantize/symmetric.hpp>
 #include <tessera/testing/adversary.hpp>
+#include <tessera/tile/source/dense.hpp>
+#include <tessera/tile/source/dequantized.hpp>
 
 #include "support/catch.hpp"
 #include "support/gemm_reference.hpp"
@@ -192,4 +195,55 @@ TEST_CASE("a linear layer says what does not fit together", "[host]") {
   std::vector<float> const bias(3);
   CHECK_THROWS_AS(linear<float>::forward(exec, matrix(2, 3), matrix(4, 3), array_view<float const>(bias), matrix(2, 4)),
                   shape_error);
+}
+
+TEST_CASE("a linear layer takes weights from any source, and gives what it gives with the same weights in memory",
+          "[host][threads]") {
+  using quantizer = symmetric_quantizer<8, 16>;
+  constexpr std::int64_t columns = 70;
+  constexpr std::int64_t depth = 80;
+  std::vector<std::int8_t> codes;
+  std::vector<symmetric_params> scales;
+  std::vector<bfloat16> weights;
+  for (std::int64_t i = 0; i < columns * depth; ++i) {
+    if (i % quantizer::group == 0) {
+      scales.push_back({0.01F + 0.001F * static_cast<float>(i % 37)});
+    }
+    codes.push_back(static_cast<std::int8_t>(i % 255 - 127));
+    weights.push_back(store<bfloat16>(quantizer{}.decode(codes.back(), scales.back())));
+  }
+  dequantized<quantizer, bfloat16> const source{{},
+                                                matrix_view<std::int8_t const>(codes.data(), {columns, depth}),
+                                                matrix_view<symmetric_params const>(scales.data(), {columns, 5})};
+  for (std::int64_t const tokens : {0, 1, 7, 64, 65}) {
+    CAPTURE(tokens);
+    auto const inputs = operand_samples<bfloat16>(tokens * depth, 1);
+    matrix_view<bfloat16 const> const x(inputs.data(), {tokens, depth});
+    std::vector<float> results[3];
+    for (auto& result : results) {
+      result.assign(static_cast<std::size_t>(tokens * columns), 77.0F);
+    }
+    auto const output = [&](int i) { return matrix_view<float>(results[i].data(), {tokens, columns}); };
+    cpu const exec{.threads = 2};
+    linear<bfloat16>::forward(exec, x, matrix_view<bfloat16 const>(weights.data(), {columns, depth}), output(0));
+    linear<bfloat16>::forward(exec, x, source, output(1));
+    linear<bfloat16>::forward(testing::adversary{}, x, source, scaled_sum{1.0F}, output(2));
+    CHECK(results[1] == results[0]);
+    CHECK(results[2] == results[0]);
+  }
+}
+
+TEST_CASE("a linear layer refuses weights of a source whose shape does not fit", "[host]") {
+  std::vector<bfloat16> memory(100);
+  std::vector<float> results(100, 77.0F);
+  auto const refused = [&](std::int64_t rows, std::int64_t columns) {
+    return message_of([&] {
+      linear<bfloat16>::forward(cpu{}, matrix_view<bfloat16 const>(memory.data(), {3, 5}),
+                                dense<bfloat16>{{memory.data(), {rows, columns}}},
+                                matrix_view<float>(results.data(), {3, 4}));
+    });
+  };
+  CHECK(refused(6, 5) == "linear.forward: the weights have 6 rows but the outputs have 4 columns");
+  CHECK(refused(4, 7) == "linear.forward: the inputs have 5 columns but the weights have 7");
+  CHECK(results == std::vector<float>(100, 77.0F));
 }

@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
+#include <tessera/core/bits.hpp>
 #include <tessera/core/int4.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/map/plain_sum.hpp>
@@ -13,8 +15,11 @@
 #include <tessera/quantize/symmetric.hpp>
 #include <tessera/quantize/two_to_a_byte.hpp>
 #include <tessera/testing/laws/tile_source.hpp>
+#include <tessera/tile/serial/group.hpp>
 #include <tessera/tile/source/dense.hpp>
 #include <tessera/tile/source/dequantized.hpp>
+#include <tessera/tile/source/fetched_source.hpp>
+#include <tessera/tile/staged_tile.hpp>
 
 #include "support/catch.hpp"
 #include "support/gemm_reference.hpp"
@@ -100,7 +105,49 @@ void check_packed_codes() {
   check_source(made.packed_source(pairs), made.decoded);
 }
 
+/// Checks codes in rows that begin at multiples of 16 bytes, `columns` of which belong to the matrix.
+template <class Q>
+void check_aligned_codes(std::int64_t columns) {
+  constexpr std::int64_t rows = 11;
+  constexpr std::int64_t stride = 96;
+  CAPTURE(columns);
+  std::vector<stored_code<Q>> codes(rows * stride);
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    if constexpr (std::is_same_v<stored_code<Q>, int4x2>) {
+      codes[i] = pack_int4(static_cast<int>(i % 15) - 7, static_cast<int>(i % 13) - 6);
+    } else {
+      codes[i] = static_cast<stored_code<Q>>(i % 251);
+    }
+  }
+  std::int64_t const groups = Q::group == whole_tensor ? 1 : divide_up(columns, std::int64_t{Q::group});
+  std::vector<typename Q::params_type> params;
+  for (std::int64_t i = 0; i < rows * groups; ++i) {
+    auto range = Q{}.range().identity();
+    Q{}.range().push(range, 1.0F + static_cast<float>(i));
+    params.push_back(Q{}.fit(range));
+  }
+  using source_type = dequantized<Q, bfloat16>;
+  source_type const source{{},
+                           {codes.data(), {rows, columns / (source_type::is_packed ? 2 : 1)}, {stride, 1}},
+                           matrix_view<typename Q::params_type const>(params.data(), {rows, groups})};
+  CHECK(testing::check_laws(source, serial_group<32>{}).text().empty());
+}
+
 }  // namespace
+
+TEST_CASE("codes are read 16 bytes at a time, and one at a time at the edges, with the same values", "[host]") {
+  static_assert(
+      FetchedSource<dequantized<symmetric_quantizer<8, 16>, bfloat16>, serial_group<32>, staged_tile<bfloat16, 5, 64>>);
+  static_assert(!FetchedSource<dequantized<symmetric_quantizer<8, 24>, bfloat16>, serial_group<32>,
+                               staged_tile<bfloat16, 5, 64>>);
+  for (std::int64_t const columns : {16, 48, 64, 78, 80}) {
+    check_aligned_codes<symmetric_quantizer<8, 16>>(columns);
+    check_aligned_codes<symmetric_quantizer<8, 24>>(columns);
+    check_aligned_codes<symmetric_quantizer<8, whole_tensor>>(columns);
+    check_aligned_codes<two_to_a_byte<symmetric_quantizer<4, 32>>>(columns);
+    check_aligned_codes<two_to_a_byte<asymmetric_quantizer<4, 64>>>(columns);
+  }
+}
 
 TEST_CASE("a matrix of codes keeps the laws of a tile source and shows decoded values", "[host]") {
   check_codes<symmetric_quantizer<8, 16>>();

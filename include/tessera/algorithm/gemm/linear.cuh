@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Linear layers on CUDA devices: on sm_90a by warpgroups and TMA where rows begin at multiples of 16 bytes, otherwise
-/// by the portable program with mma.sync.
+/// by the portable program with mma.sync. Weights from a TileSource are made by warpgroups of their own.
 ///
 /// linear.hpp includes this header where nvcc compiles: call linear as on the CPU, with a tessera::cuda executor. A
 /// call is one launch, and neither waits nor allocates.
@@ -17,6 +17,7 @@
 #include <tessera/exec/refusal.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/program/gemm/gemm_cooperative.cuh>
+#include <tessera/program/gemm/gemm_from_source.cuh>
 #include <tessera/program/gemm/store_sums.cuh>
 #include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tuning/gemm/linear.hpp>
@@ -97,6 +98,49 @@ void run_with_boxes(basic_cuda<Architectures> const& exec, linear_problem<Operan
   }
 }
 
+/// Why gemm_from_source does not take a product's inputs and extents, or none.
+template <class Problem>
+refusal refuses_source_extents(Problem const& problem) {
+  constexpr std::int64_t most = 0x7fffffff - 512;  // coordinates of tiles are 32-bit
+  std::int64_t const tokens = problem.outputs.extent(0);
+  std::int64_t const columns = problem.outputs.extent(1);
+  std::int64_t const depth = problem.inputs.extent(1);
+  if (refusal const why = first_of(unless(depth > 0, "inputs have no columns"),
+                                   unless(tokens < most && columns < most && depth < most, "extents exceed 31 bits"))) {
+    return why;
+  }
+  std::int64_t const tiles = divide_up(tokens, std::int64_t{128}) * divide_up(columns, std::int64_t{64});
+  return first_of(unless(tiles < most / 2, "numbers of tiles exceed 31 bits"),
+                  unless(can_map(problem.inputs), "TMA cannot load the inputs: rows begin at multiples of 16 bytes"));
+}
+
+/// Enqueues gemm_from_source with the policy of `Chosen` and this epilogue. Problem: a source_linear_problem.
+template <Tuning Chosen, class Architectures, class Problem, class Epilogue>
+void run_from_source_by(basic_cuda<Architectures> const& exec, Problem const& problem, Epilogue const& epilogue) {
+  constexpr source_gemm_policy policy = policy_of<Chosen>(900);
+  using program = gemm_from_source<typename Problem::operand, decltype(problem.weights), Epilogue, policy>;
+  dense_schedule const schedule{
+      {static_cast<std::int32_t>(divide_up(problem.outputs.extent(0), std::int64_t{program::rows})),
+       static_cast<std::int32_t>(divide_up(problem.outputs.extent(1), std::int64_t{program::columns})), policy.band},
+      static_cast<std::int32_t>(divide_up(problem.inputs.extent(1), std::int64_t{program::depth}))};
+  program const whole{make_tensor_map("linear.forward", problem.inputs, {program::rows, program::depth}),
+                      problem.weights, schedule, epilogue};
+  exec.run(whole, min(schedule.order.count(), std::int64_t{exec.state->multiprocessors()}));
+}
+
+/// Enqueues the product with tall tiles, or with small ones where tall ones would not fill half of the chip.
+template <class Architectures, class Problem, class Epilogue>
+void run_from_source(basic_cuda<Architectures> const& exec, Problem const& problem, Epilogue const& epilogue) {
+  constexpr source_gemm_policy tall = policy_of<source_gemm_tuning>(900);
+  std::int64_t const tiles = divide_up(problem.outputs.extent(0), std::int64_t{tall.rows}) *
+                             divide_up(problem.outputs.extent(1), std::int64_t{tall.columns});
+  if (2 * tiles < exec.state->multiprocessors()) {
+    run_from_source_by<small_source_gemm_tuning>(exec, problem, epilogue);
+  } else {
+    run_from_source_by<source_gemm_tuning>(exec, problem, epilogue);
+  }
+}
+
 }  // namespace detail
 
 /// gemm_cooperative: sm_90a, operands that TMA can load.
@@ -130,6 +174,48 @@ struct gemm_cooperative_model {
     store_sums_directly<Output, Map> const directly{problem.outputs, problem.map};
     detail::run_cooperative<warpgroup_gemm_tuning>(exec, problem, directly, multiprocessors);
   }
+};
+
+/// gemm_from_source: sm_90a, inputs that TMA can load, weights from any TileSource.
+struct gemm_from_source_model {
+  static constexpr char const* name = "gemm_from_source (TMA, wgmma)";
+
+  template <Executor Exec, class Problem>
+  static constexpr refusal refuses_types() {
+    return gemm_cooperative_model::refuses_types<Exec, Problem>();
+  }
+  template <class Architectures, class Operand, class Weights, class Output, class Map>
+  static refusal refuses(basic_cuda<Architectures> const& exec,
+                         source_linear_problem<Operand, Weights, Output, Map> const& problem) {
+    using directly = store_sums_directly<Output, Map>;
+    constexpr source_gemm_policy policy = policy_of<small_source_gemm_tuning>(900);
+    return first_of(detail::refuses_source_extents(problem),
+                    exec.template lacks<gemm_from_source<Operand, Weights, directly, policy>>());
+  }
+  template <class Architectures, class Operand, class Weights, class Output, class Map>
+  static void run(basic_cuda<Architectures> const& exec,
+                  source_linear_problem<Operand, Weights, Output, Map> const& problem) {
+    if constexpr (detail::is_stored_by_boxes<Output>) {
+      if (detail::suits_box_stores(problem.outputs)) {
+        using boxes = store_sums_by_boxes<Output, Map>;
+        tensor_map const target =
+            make_tensor_map("linear.forward", problem.outputs, {boxes::box_rows, boxes::box_columns});
+        detail::run_from_source(exec, problem,
+                                boxes{{target, static_cast<std::int32_t>(problem.outputs.extent(0)),
+                                       static_cast<std::int32_t>(problem.outputs.extent(1)), problem.map}});
+        return;
+      }
+    }
+    detail::run_from_source_by<small_source_gemm_tuning>(
+        exec, problem, store_sums_directly<Output, Map>{problem.outputs, problem.map});
+  }
+};
+
+/// The programs that CUDA devices have for products with weights from a source.
+template <class Architectures, class Operand, class Weights, class Output, class Map>
+struct models_for<basic_cuda<Architectures>, source_linear_problem<Operand, Weights, Output, Map>> {
+  /// The list of models.
+  using type = model_list<gemm_from_source_model>;
 };
 
 /// The programs that CUDA devices have for this call.

@@ -8,6 +8,8 @@
 
 #include <tessera/concepts/tile_source.hpp>
 #include <tessera/testing/laws/law_report.hpp>
+#include <tessera/tile/source/fetched_source.hpp>
+#include <tessera/tile/staged_tile.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -52,6 +54,45 @@ void check_tile(law_report& report, S const& source, G const& group, std::int64_
   }
 }
 
+/// Whether every element of a tile is that of the source, or zero outside of it.
+template <TileSource S, class G, class Tile>
+bool holds(S const& source, G const& group, Tile const& tile, std::int64_t first_row, std::int64_t first_column) {
+  bool right = true;
+  for (int r = 0; r < Tile::rows; ++r) {
+    for (int c = 0; c < Tile::columns; ++c) {
+      std::int64_t const row = first_row + r;
+      std::int64_t const column = first_column + c;
+      bool const is_inside = row < source.rows() && column < source.columns();
+      auto const expected = is_inside ? element(source, group, row, column) : typename S::value_type{};
+      right = right && same_bytes(tile(r, c), expected);
+    }
+  }
+  return right;
+}
+
+/// Loads a tile whose elements can be written 16 bytes at a time, at once and in two steps.
+template <TileSource S, class G>
+void check_chunked_tile(law_report& report, S const& source, G const& group, std::int64_t first_row,
+                        std::int64_t first_column) {
+  using tile_type = staged_tile<typename S::value_type, 5, 64>;
+  std::string const name = "row " + std::to_string(first_row) + ", column " + std::to_string(first_column);
+  tile_type tile;
+  std::memset(&tile, 0x2f, sizeof(tile));
+  source.load(group, tile, first_row, first_column);
+  report.expect(holds(source, group, tile, first_row, first_column), "tiles of 16-byte chunks agree with others", name);
+  if constexpr (FetchedSource<S, G, tile_type>) {
+    if (first_column % tile_type::columns != 0) {
+      return;
+    }
+    typename S::template fetched<G, tile_type> next;
+    std::memset(&tile, 0x11, sizeof(tile));
+    source.fetch(group, next, first_row, first_column);
+    source.store(group, next, tile);
+    report.expect(holds(source, group, tile, first_row, first_column), "fetch() and store() load what load() does",
+                  name);
+  }
+}
+
 }  // namespace detail
 
 /// Checks `source` with `group` on tiles of several shapes at many coordinates, over its edges too. It is for small
@@ -64,6 +105,13 @@ law_report check_laws(S const& source, G const& group) {
     for (std::int64_t column = 0; column <= source.columns(); ++column) {
       detail::check_tile<2, 3>(report, source, group, row, column);
       detail::check_tile<4, 1>(report, source, group, row, column);
+    }
+  }
+  if constexpr (16 % sizeof(typename S::value_type) == 0) {
+    for (std::int64_t row = 0; row <= source.rows(); row += 4) {
+      for (std::int64_t const column : {0, 1, 16, 32, 64}) {
+        detail::check_chunked_tile(report, source, group, row, column);
+      }
     }
   }
   return report;

@@ -296,6 +296,12 @@ template <int Lanes>
   return __popc(mask & ((1u << lane) - 1u));
 }
 
+/// A group whose lanes are threads, each of which plays its own.
+template <class G>
+concept CudaLanes = requires(G const& g) {
+  requires std::is_same_v<decltype(g.begin()), own_lane_iterator>;
+};
+
 /// A cuda_warp or a cuda_block.
 template <class G>
 concept CudaGroup = std::is_same_v<G, cuda_warp> || requires(G const& g) {

@@ -13,7 +13,7 @@ inline namespace v0 {
 
 /// Widens two codes at a time: each becomes the low byte of a bf16 whose high byte makes it 128 + 8 + code; then 136 is
 /// subtracted.
-template <CudaGroup G>
+template <CudaLanes G>
 __device__ __forceinline__ tile_chunk<bfloat16> widen_int4(G const&, std::uint32_t codes) {
   std::uint32_t const flipped = codes ^ 0x88888888U;
   std::uint32_t const even = flipped & 0x0f0f0f0fU;

@@ -11,6 +11,10 @@
 ///
 ///     using packed = dequantized<two_to_a_byte<symmetric_quantizer<4, 64>>, bfloat16>;
 ///     packed const weights{{}, pairs, scales};                      // pairs: rows x columns / 2, of int4x2
+///
+/// Where groups have whole 16 bytes of codes, tiles with chunk() are loaded 16 bytes of codes at a time, in two steps:
+/// fetch() has codes and parameters on their way to registers while the group does other work, and store() decodes them
+/// into the tile.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +24,12 @@
 #include <tessera/concepts/scalar.hpp>
 #include <tessera/concepts/tile_source.hpp>
 #include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
 #include <tessera/core/int4.hpp>
 #include <tessera/quantize/two_to_a_byte.hpp>
+#include <tessera/tile/per_lane.hpp>
+#include <tessera/tile/source/store_values.hpp>
+#include <tessera/tile/staged_tile.hpp>
 #include <tessera/view/matrix_view.hpp>
 
 namespace tessera {
@@ -42,8 +50,86 @@ struct dequantized {
   TESSERA_FN constexpr std::int64_t rows() const { return codes.extent(0); }
   TESSERA_FN constexpr std::int64_t columns() const { return codes.extent(1) * (is_packed ? 2 : 1); }
 
+  /// 16 bytes of codes of a row.
+  struct alignas(16) code_chunk {
+    static constexpr int size = is_packed ? 32 : 16;  ///< codes of a chunk
+    std::uint32_t words[4];                           ///< the codes, the first in the lowest bits
+  };
+
+  /// Whether a chunk of codes has one set of parameters and fills whole chunks of a tile.
+  static constexpr bool has_chunks = sizeof(stored_code<Q>) == 1 && 16 % sizeof(Value) == 0 &&
+                                     (Q::group == whole_tensor || Q::group % code_chunk::size == 0);
+
+  /// The codes of a tile and their parameters, spread over the lanes' registers.
+  template <class G, class Tile>
+  requires(has_chunks&& Tile::columns % code_chunk::size == 0) struct fetched {
+    static constexpr int lanes = G::size;
+    static constexpr int in_row = Tile::columns / code_chunk::size;  ///< chunks of a row of the tile
+    static constexpr int count = Tile::rows * in_row;                ///< chunks of the tile
+    static constexpr int a_lane = divide_up(count, G::size);         ///< chunks that a lane holds
+    /// Every Group::size-th chunk of the tile.
+    struct part {
+      code_chunk chunks[a_lane];
+      typename Q::params_type params[a_lane];
+    };
+    per_lane<part, G> parts;  ///< the chunks of all lanes
+    int rows_inside;          ///< rows of the tile that the matrix has
+    int columns_inside;       ///< columns of the tile that the matrix has
+  };
+
+  /// Starts to load the tile that begins at (first_row, first_column), which are not negative. The column is a multiple
+  /// of a chunk's size.
+  template <class G, class Tile>
+  TESSERA_FN void fetch(G const& group, fetched<G, Tile>& to, std::int64_t first_row, std::int64_t first_column) const {
+    to.rows_inside = static_cast<int>(max(min(rows() - first_row, std::int64_t{Tile::rows}), std::int64_t{0}));
+    to.columns_inside =
+        static_cast<int>(max(min(columns() - first_column, std::int64_t{Tile::columns}), std::int64_t{0}));
+    if (G::size % fetched<G, Tile>::in_row == 0 && has_aligned_rows() && to.columns_inside % code_chunk::size == 0) {
+      fetch_chunks(group, to, first_row, first_column);
+    } else {
+      for (int lane : group) {
+        to.parts[lane] = gather<fetched<G, Tile>>(lane, first_row, first_column);
+      }
+    }
+  }
+
+  /// Waits for what was fetched and writes it to a tile of the type that it was fetched for; then sync the group.
+  template <class G, class Tile>
+  TESSERA_FN void store(G const& group, fetched<G, Tile> const& from, Tile& tile) const {
+    using shape = fetched<G, Tile>;
+    if (from.columns_inside % code_chunk::size != 0) {
+      for (int lane : group) {
+        store_edge<shape>(from.parts[lane], lane, from.rows_inside, from.columns_inside, tile);
+      }
+      return;
+    }
+    for (int lane : group) {
+      for (int i = 0; i < shape::a_lane; ++i) {
+        int const which = i * G::size + lane;
+        if (shape::count % G::size == 0 || which < shape::count) {
+          int const row = which / shape::in_row;
+          int const column = which % shape::in_row * code_chunk::size;
+          bool const is_inside = row < from.rows_inside && column < from.columns_inside;
+          store_chunk(group, from.parts[lane].chunks[i], from.parts[lane].params[i], is_inside, tile, row, column);
+        }
+      }
+    }
+  }
+
   template <class G, class Tile>
   TESSERA_FN void load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+    if constexpr (requires {
+                    tile.chunk(0, 0);
+                    typename fetched<G, Tile>;
+                  }) {
+      if (first_row >= 0 && first_column >= 0 && first_column % code_chunk::size == 0) {
+        fetched<G, Tile> next;
+        fetch(group, next, first_row, first_column);
+        store(group, next, tile);
+        group.sync();
+        return;
+      }
+    }
     for (int lane : group) {
       for (int i = lane; i < Tile::rows * Tile::columns; i += G::size) {
         std::int64_t const row = first_row + i / Tile::columns;
@@ -57,20 +143,121 @@ struct dequantized {
 
  private:
   TESSERA_FN constexpr Value value(std::int64_t row, std::int64_t column) const {
+    return decoded(code_in(codes(row, is_packed ? column / 2 : column), column % 2 != 0), params_of(row, column));
+  }
+  TESSERA_FN constexpr Value decoded(typename Q::code_type code, typename Q::params_type const& of_group) const {
+    return tessera::store<Value>(quantizer.decode(code, of_group));
+  }
+  TESSERA_FN constexpr typename Q::params_type const& params_of(std::int64_t row, std::int64_t column) const {
     if constexpr (Q::group == whole_tensor) {
-      return store<Value>(quantizer.decode(code(row, column), params(0, 0)));
+      return params(0, 0);
     } else {
-      return store<Value>(quantizer.decode(code(row, column), params(row, column / Q::group)));
+      return params(row, column / Q::group);
+    }
+  }
+  /// The code that is stored alone, or as the first or the second of a pair.
+  TESSERA_FN static constexpr typename Q::code_type code_in(stored_code<Q> stored, bool second) {
+    if constexpr (is_packed) {
+      int const code = second ? high(stored) : low(stored);
+      return static_cast<typename Q::code_type>(std::is_unsigned_v<typename Q::code_type> ? code & 15 : code);
+    } else {
+      return stored;
     }
   }
 
-  TESSERA_FN constexpr typename Q::code_type code(std::int64_t row, std::int64_t column) const {
+  /// Code number i of a chunk.
+  TESSERA_FN static constexpr typename Q::code_type code_of(code_chunk const& chunk, int i) {
     if constexpr (is_packed) {
-      int4x2 const pair = codes(row, column / 2);
-      int const code = column % 2 == 0 ? low(pair) : high(pair);
-      return static_cast<typename Q::code_type>(std::is_unsigned_v<typename Q::code_type> ? code & 15 : code);
+      std::uint32_t const moved = chunk.words[i / 8] << (28 - 4 * (i % 8));
+      return static_cast<typename Q::code_type>(
+          std::is_unsigned_v<typename Q::code_type> ? static_cast<int>(moved >> 28) : static_cast<int>(moved) >> 28);
     } else {
-      return codes(row, column);
+      return bit_cast<typename Q::code_type>(static_cast<std::uint8_t>(chunk.words[i / 4] >> (8 * (i % 4))));
+    }
+  }
+
+  /// Whether chunks can be read at once: they lie at multiples of 16 bytes.
+  TESSERA_FN bool has_aligned_rows() const {
+    return codes.stride(1) == 1 && codes.stride(0) % 16 == 0 && reinterpret_cast<std::uintptr_t>(codes.data) % 16 == 0;
+  }
+
+  template <class G, class Tile>
+  TESSERA_FN void fetch_chunks(G const& group, fetched<G, Tile>& to, std::int64_t first_row,
+                               std::int64_t first_column) const {
+    using shape = fetched<G, Tile>;
+    std::int64_t const params_stride = Q::group == whole_tensor ? 0 : params.stride(0);
+    for (int lane : group) {
+      if constexpr (G::size % shape::in_row == 0) {  // a lane's chunks are below each other
+        constexpr int rows_apart = G::size / shape::in_row;
+        int const row = lane / shape::in_row;
+        int const in_tile = lane % shape::in_row * code_chunk::size;
+        std::int64_t const column = first_column + in_tile;
+        auto const* codes_from = codes.data + (first_row + row) * codes.stride(0) + column / (is_packed ? 2 : 1);
+        auto const* params_from = params.data;
+        if constexpr (Q::group != whole_tensor) {
+          params_from += (first_row + row) * params_stride + column / Q::group * params.stride(1);
+        }
+        int const rows_inside = in_tile < to.columns_inside ? to.rows_inside : 0;
+        for (int i = 0; i < shape::a_lane; ++i) {
+          bool const is_inside = row + i * rows_apart < rows_inside;
+          to.parts[lane].chunks[i] = is_inside ? *reinterpret_cast<code_chunk const*>(codes_from) : code_chunk{};
+          to.parts[lane].params[i] = is_inside ? *params_from : typename Q::params_type{};
+          codes_from += rows_apart * codes.stride(0);
+          params_from += rows_apart * params_stride;
+        }
+      }
+    }
+  }
+
+  /// Reads the chunks of a lane code by code. Not inline: otherwise the loops are too long to be unrolled, and chunks
+  /// are kept in memory instead of registers.
+  template <class Shape>
+  [[gnu::noinline]] TESSERA_FN typename Shape::part gather(int lane, std::int64_t first_row,
+                                                           std::int64_t first_column) const {
+    constexpr int in_element = is_packed ? 2 : 1;
+    typename Shape::part gathered{};
+    for (int i = 0; i < Shape::a_lane; ++i) {
+      int const which = i * Shape::lanes + lane;
+      std::int64_t const row = first_row + which / Shape::in_row;
+      std::int64_t const column = first_column + which % Shape::in_row * code_chunk::size;
+      if (which < Shape::count && row < rows() && column < columns()) {
+        gathered.params[i] = params_of(row, column);
+        for (int k = 0; k < 16 && column / in_element + k < codes.extent(1); ++k) {
+          auto const byte = bit_cast<std::uint8_t>(codes(row, column / in_element + k));
+          gathered.chunks[i].words[k / 4] |= std::uint32_t{byte} << (8 * (k % 4));
+        }
+      }
+    }
+    return gathered;
+  }
+
+  /// Decodes a chunk into a tile, or writes zeros where it is outside of the matrix.
+  template <class G, class Tile>
+  TESSERA_FN void store_chunk(G const& group, code_chunk const& chunk, typename Q::params_type const& of_group,
+                              bool is_inside, Tile& tile, int row, int column) const {
+    constexpr int size = tile_chunk<Value>::size;
+    for (int part = 0; part < code_chunk::size / size; ++part) {
+      float values[size];
+      for (int i = 0; i < size; ++i) {
+        int const at = part * size + i;
+        values[i] = quantizer.decode(code_of(chunk, at), of_group);
+      }
+      store_values<Value>(group, values, is_inside, tile.chunk(row, column + part * size));
+    }
+  }
+  /// Decodes the chunks of a lane code by code, where rows of the matrix end inside of a chunk. Not inline, and by
+  /// value: it reads codes by number, for which they would be kept in memory everywhere.
+  template <class Shape, class Tile>
+  [[gnu::noinline]] TESSERA_FN void store_edge(typename Shape::part from, int lane, int rows_inside, int columns_inside,
+                                               Tile& tile) const {
+    for (int i = 0; i < Shape::a_lane; ++i) {
+      int const which = i * Shape::lanes + lane;
+      int const row = which / Shape::in_row;
+      for (int k = 0; k < code_chunk::size && which < Shape::count; ++k) {
+        int const column = which % Shape::in_row * code_chunk::size + k;
+        bool const is_inside = row < rows_inside && column < columns_inside;
+        tile(row, column) = is_inside ? decoded(code_of(from.chunks[i], k), from.params[i]) : Value{};
+      }
     }
   }
 };

@@ -43,5 +43,42 @@ struct small_warpgroup_gemm_tuning {
   TESSERA_FN constexpr policy_type operator()(int) const { return {64, 1, 8, 8, 24, 240}; }
 };
 
+/// The policy of sm_90a's products with weights from any TileSource: producer warpgroups make k-tiles of them.
+struct source_gemm_policy {
+  int rows;                ///< rows of a tile: 128 or 256, half of them for each consumer warpgroup
+  int columns;             ///< columns of a tile: 64 or 128
+  int stages;              ///< pipeline stages in shared memory, 128 * (rows + columns) bytes each
+  int band;                ///< rows of tiles that are walked together
+  int producers;           ///< producer warpgroups, which take turns: 1 or 2
+  int producer_registers;  ///< registers of each of their threads
+  int consumer_registers;  ///< registers of each thread of the two consumer warpgroups
+
+  TESSERA_FN friend constexpr bool operator==(source_gemm_policy a, source_gemm_policy b) {
+    return a.rows == b.rows && a.columns == b.columns && a.stages == b.stages && a.band == b.band &&
+           a.producers == b.producers && a.producer_registers == b.producer_registers &&
+           a.consumer_registers == b.consumer_registers;
+  }
+};
+
+/// The policy for products with weights from a source that fill the chip. Tiles are tall, because a k-tile of weights
+/// is made again for each tile of its column.
+///
+/// H200, codes of 8 and of 4 bits with groups of 128, 4096 x 8192 x 8192, rate over that of cuBLAS's bf16 product in
+/// one run: 0.70 and 0.68. With 88 and 168 registers, of which producers spill 8 bytes: 0.69 and 0.65; with 96 and 160,
+/// where consumers spill: 0.70 and 0.48. One producer warpgroup: about half. Tiles of 128 x 128: 0.15 and 0.20 where
+/// these had 0.23 and 0.36. Bands of 4 and of 16 rows: 0.68 and 0.64, 0.70 and 0.66. The tensor cores wait for decoded
+/// codes: of 64 codes, a lane converts each by an instruction of a quarter of the rate.
+struct source_gemm_tuning {
+  using policy_type = source_gemm_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {256, 128, 4, 8, 2, 80, 176}; }
+};
+
+/// The policy for products with weights from a source of so few tiles that tall ones would leave half of the chip idle,
+/// and for outputs that threads store by themselves, for which tall tiles leave no registers.
+struct small_source_gemm_tuning {
+  using policy_type = source_gemm_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {128, 64, 8, 8, 2, 104, 152}; }
+};
+
 }  // namespace v0
 }  // namespace tessera

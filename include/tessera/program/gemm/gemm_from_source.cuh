@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `gemm_from_source`: the matrix product a b^T by sm_90a's tensor cores where b is any TileSource: codes that are
+/// decoded on the way, gathered rows, a user's own.
+///
+/// A persistent, warp-specialised kernel, as gemm_cooperative is. Two consumer warpgroups multiply half of a tile's
+/// rows each. One or two producer warpgroups fill the pipeline stages and take turns: one thread starts the TMA load of
+/// a's k-tile, and all of them make b's k-tile and write it as wgmma takes it (tile/swizzled_tile.hpp). A source that
+/// is a FetchedSource has its next k-tile on its way to registers while others are multiplied; of any other, load() is
+/// called when a stage is free.
+///
+/// Cost of 4096 x 8192 x 8192 in bf16 with tiles of 256 x 128: 5.5e11 operations. A k-tile keeps the tensor cores busy
+/// for 1024 cycles, in which shared memory moves 144 KiB (wgmma reads 96, TMA writes 32 and producers 16) of the 128
+/// bytes a cycle that it can: 1152 cycles, so that 0.89 of the tensor cores' rate is the most. Decoding 8192 codes
+/// takes producers 4 to 5 instructions a code, 256 to 320 issue slots of each of the four schedulers, and 512 cycles of
+/// the unit that converts integers. tuning/gemm/linear.hpp has measurements.
+///
+/// Epilogues are those of gemm_cooperative; none of their work is deferred.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/concepts/tile_source.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/program/gemm/gemm_cooperative.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/sm_90/barrier.cuh>
+#include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/sm_90/cuda_warpgroup.cuh>
+#include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/register_budget.cuh>
+#include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/tile/cuda/warp.cuh>
+#include <tessera/tile/gemm_operand.hpp>
+#include <tessera/tile/gemm_schedule.hpp>
+#include <tessera/tile/source/fetched_source.hpp>
+#include <tessera/tile/swizzled_tile.hpp>
+#include <tessera/tuning/gemm/linear.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+namespace detail {
+
+/// What a producer has on its way: nothing, where the source has no fetch().
+template <class S, class Tile>
+struct source_in_flight {
+  static constexpr bool is_fetched = false;
+};
+template <class S, class Tile>
+requires FetchedSource<S, cuda_warpgroup, Tile>
+struct source_in_flight<S, Tile> {
+  static constexpr bool is_fetched = true;
+  typename S::template fetched<cuda_warpgroup, Tile> data;
+};
+
+}  // namespace detail
+
+template <class Operand, TileSource B, class Epilogue, source_gemm_policy Policy>
+struct gemm_from_source {
+  using value_type = typename gemm_operand<Operand>::value_type;
+  using mma = warpgroup_mma<Operand, Policy.columns>;
+  using state_type = pipeline_state<Policy.stages>;
+  using b_tile = swizzled_tile<value_type, Policy.columns>;
+  static constexpr int consumers = 2;
+  static constexpr int warpgroup = cuda_warpgroup::size;
+  static constexpr int lanes = warpgroup * (Policy.producers + consumers);
+  static constexpr int from_architecture = 900;
+  static constexpr int before_architecture = 1000;
+  static constexpr bool needs_specific_architecture = true;
+  static constexpr bool is_persistent = true;
+  static constexpr int rows = Policy.rows;                           ///< rows of a tile
+  static constexpr int columns = Policy.columns;                     ///< columns of a tile
+  static constexpr int row_blocks = rows / (consumers * mma::rows);  ///< blocks of 64 rows of a consumer
+  static constexpr int depth_bytes = 128;
+  static constexpr int depth = depth_bytes / static_cast<int>(sizeof(value_type));  ///< depth of a k-tile
+  static constexpr int a_bytes = rows * depth_bytes;
+  static constexpr int b_bytes = columns * depth_bytes;
+  static_assert(std::is_same_v<typename B::value_type, value_type>, "tessera: the source has elements of the operand");
+  static_assert(Policy.stages % Policy.producers == 0, "tessera: producers take turns at the pipeline's stages");
+  static_assert(row_blocks * consumers * mma::rows == rows && b_tile::columns == depth && sizeof(b_tile) == b_bytes);
+
+  struct scratch_type {
+    alignas(1024) unsigned char a[Policy.stages][a_bytes];
+    b_tile b[Policy.stages];
+    typename Epilogue::scratch_type of_warp[4 * consumers];  ///< scratch of the epilogue, for each warp
+    shared_barrier full[Policy.stages];                      ///< completes when a stage's k-tile is there
+    shared_barrier empty[Policy.stages];                     ///< completes when all consumers have multiplied with it
+  };
+
+  tensor_map a;
+  B b;
+  dense_schedule schedule;
+  Epilogue epilogue;
+
+  /// Runs the thread block's tiles. A launch has as many blocks as run at a time, or fewer.
+  __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t block,
+                                             scratch_type& scratch) const {
+    if (group.lane == 0) {
+      prepare(scratch);
+    }
+    group.sync();
+    auto const first_item = static_cast<std::int32_t>(block);
+    int const which = uniform(group.lane / warpgroup);
+    if (which < Policy.producers) {
+      lower_registers<Policy.producer_registers>();
+      produce(scratch, first_item, which);
+    } else {
+      raise_registers<Policy.consumer_registers>();
+      consume(scratch, first_item, which - Policy.producers, group.lane % warpgroup);
+    }
+  }
+
+ private:
+  using sum_type = typename mma::sum_type;
+  using in_flight_type = detail::source_in_flight<B, b_tile>;
+
+  __device__ __forceinline__ void prepare(scratch_type& scratch) const {
+    prefetch_tensor_map(a);
+    epilogue.prepare();
+    constexpr int fills = 1 + 4;  // the thread that starts a's load, and the warps that write b's k-tile
+    for (int stage = 0; stage < Policy.stages; ++stage) {
+      scratch.full[stage].init(fills);
+      scratch.empty[stage].init(4 * consumers);
+    }
+    fence_barrier_init();
+  }
+  __device__ __forceinline__ static std::int32_t stride() { return static_cast<std::int32_t>(blocks_in_grid()); }
+
+  /// A k-tile among all those of a block's tiles, one tile after the other.
+  struct k_tile_cursor {
+    std::int32_t index;   ///< number of the work item; beyond the last there is no k-tile
+    std::int32_t row;     ///< first row of its tile
+    std::int32_t column;  ///< first column of its tile
+    std::int32_t k;       ///< number of the k-tile
+  };
+  __device__ __forceinline__ void look_up(k_tile_cursor& at) const {
+    if (at.index < schedule.count()) {
+      gemm_work_item const item = schedule.at(at.index);
+      at.row = item.row * rows;
+      at.column = item.column * columns;
+    }
+  }
+  __device__ __forceinline__ void skip(k_tile_cursor& at, std::int32_t k_tiles) const {
+    at.k += k_tiles;
+    if (at.k >= schedule.k_tiles) {
+      do {
+        at.k -= schedule.k_tiles;
+        at.index += stride();
+      } while (at.k >= schedule.k_tiles);
+      look_up(at);
+    }
+  }
+
+  /// A producer warpgroup: makes every Policy.producers-th k-tile of the block.
+  __device__ __forceinline__ void produce(scratch_type& scratch, std::int32_t first_item, int which) const {
+    cuda_warpgroup const group(which, 1 + which);
+    k_tile_cursor next{first_item, 0, 0, 0};
+    look_up(next);
+    skip(next, which);
+    state_type state;
+    state.skip(which);
+    in_flight_type in_flight;
+    fetch(group, in_flight, next);
+    while (next.index < schedule.count()) {
+      shared_barrier& full = scratch.full[state.stage];
+      scratch.empty[state.stage].wait(state.phase ^ 1);
+      if (group.lane == 0) {
+        full.arrive_and_expect(a_bytes);
+        load_box(scratch.a[state.stage], a, full, {next.k * depth, next.row});
+      }
+      sync_warp();
+      if constexpr (in_flight_type::is_fetched) {
+        b.store(group, in_flight.data, scratch.b[state.stage]);
+      } else {
+        b.load(group, scratch.b[state.stage], next.column, std::int64_t{next.k} * depth);
+      }
+      fence_async_proxy();
+      sync_warp();
+      if (group.lane % lanes_in_a_warp == 0) {
+        full.arrive();
+      }
+      skip(next, Policy.producers);
+      state.skip(Policy.producers);
+      fetch(group, in_flight, next);
+    }
+  }
+  __device__ __forceinline__ void fetch(cuda_warpgroup const& group, in_flight_type& in_flight,
+                                        k_tile_cursor const& next) const {
+    if constexpr (in_flight_type::is_fetched) {
+      if (next.index < schedule.count()) {
+        b.fetch(group, in_flight.data, next.column, std::int64_t{next.k} * depth);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void consume(scratch_type& scratch, std::int32_t first_item, int consumer,
+                                          int lane) const {
+    int const warp = uniform(lane / lanes_in_a_warp);
+    typename Epilogue::scratch_type& own = scratch.of_warp[4 * consumer + warp];
+    std::int32_t const first_row = consumer * (rows / consumers) + warp * 16;
+    state_type state;
+    sum_type sums[row_blocks][mma::registers];
+    for (std::int32_t index = first_item; index < schedule.count(); index += stride()) {
+      gemm_work_item const item = schedule.at(index);
+      multiply_tile(scratch, consumer, state, sums);
+#pragma unroll
+      for (int i = 0; i < row_blocks; ++i) {
+        finish(sums[i], {item.column * columns, item.row * rows + first_row + i * mma::rows}, own);
+      }
+    }
+    epilogue.finish();
+  }
+
+  /// Multiplies the k-tiles of a tile: one is multiplied while the next is awaited, and released when the next one's
+  /// multiplications have begun.
+  __device__ __forceinline__ void multiply_tile(scratch_type& scratch, int consumer, state_type& state,
+                                                sum_type (&sums)[row_blocks][mma::registers]) const {
+    auto const a_stages =
+        matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.a[0]) +
+                                             static_cast<std::uint32_t>(consumer * (rows / consumers) * depth_bytes));
+    auto const b_stages = matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.b));
+#pragma unroll
+    for (int i = 0; i < row_blocks; ++i) {
+      pin_registers(sums[i]);
+    }
+    int before = 0;
+    for (std::int32_t k = 0; k < schedule.k_tiles; ++k) {
+      scratch.full[state.stage].wait(state.phase);
+      begin_multiply();
+      matrix_descriptor const a_stage = a_stages.further(state.stage * a_bytes);
+      matrix_descriptor const b_stage = b_stages.further(state.stage * b_bytes);
+#pragma unroll
+      for (int bytes = 0; bytes < depth_bytes; bytes += 32) {
+#pragma unroll
+        for (int i = 0; i < row_blocks; ++i) {
+          mma::multiply(sums[i], a_stage.further(i * mma::rows * depth_bytes + bytes), b_stage.further(bytes),
+                        k > 0 || bytes != 0);
+        }
+      }
+      commit_multiply();
+      if (k > 0) {
+        await_multiply<1>();
+        release(scratch, before);
+      }
+      before = state.stage;
+      state.advance();
+    }
+#pragma unroll
+    for (int i = 0; i < row_blocks; ++i) {
+      await_multiply<0>(sums[i]);
+    }
+    release(scratch, before);
+  }
+  /// Releases a stage for the calling warp.
+  __device__ __forceinline__ static void release(scratch_type& scratch, int stage) {
+    scratch.empty[stage].arrive_for_warp();
+  }
+
+  template <int Registers>
+  __device__ __forceinline__ void finish(sum_type (&sums)[Registers], box_coordinate first,
+                                         typename Epilogue::scratch_type& own) const {
+    if constexpr (detail::is_deferring<Epilogue>) {
+      detail::deferred_epilogue<Epilogue, Registers> at_once;
+      at_once.take(epilogue, sums, first);
+      at_once.template run<0>(epilogue, own);
+      at_once.template run<1>(epilogue, own);
+    } else {
+      epilogue(sums, first, own);
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera
