@@ -5,8 +5,8 @@
 /// A persistent, warp-specialised kernel, as gemm_cooperative is. Two consumer warpgroups multiply half of a tile's
 /// rows each. One or two producer warpgroups fill the pipeline stages and take turns: one thread starts the TMA load of
 /// a's k-tile, and all of them make b's k-tile and write it as wgmma takes it (tile/swizzled_tile.hpp). A source that
-/// is a FetchedSource has its next k-tile on its way to registers while others are multiplied; of any other, load() is
-/// called when a stage is free.
+/// is a FetchedSource has its next k-tiles on their way to registers while others are multiplied; of any other, load()
+/// is called when a stage is free.
 ///
 /// Cost of 4096 x 8192 x 8192 in bf16 with tiles of 256 x 128: 5.5e11 operations. A k-tile keeps the tensor cores busy
 /// for 1024 cycles, in which shared memory moves 144 KiB (wgmma reads 96, TMA writes 32 and producers 16) of the 128
@@ -115,6 +115,8 @@ struct gemm_from_source {
  private:
   using sum_type = typename mma::sum_type;
   using in_flight_type = detail::source_in_flight<B, b_tile>;
+  /// K-tiles that a producer has on their way, for which a thread has up to 128 bytes of registers.
+  static constexpr int ahead = sizeof(in_flight_type) <= 64 ? 2 : 1;
 
   __device__ __forceinline__ void prepare(scratch_type& scratch) const {
     prefetch_tensor_map(a);
@@ -161,29 +163,46 @@ struct gemm_from_source {
     skip(next, which);
     state_type state;
     state.skip(which);
-    in_flight_type in_flight;
-    fetch(group, in_flight, next);
-    while (next.index < schedule.count()) {
-      shared_barrier& full = scratch.full[state.stage];
-      scratch.empty[state.stage].wait(state.phase ^ 1);
-      if (group.lane == 0) {
-        full.arrive_and_expect(a_bytes);
-        load_box(scratch.a[state.stage], a, full, {next.k * depth, next.row});
+    k_tile_cursor last = next;  // the last of those that are on their way
+    in_flight_type in_flight[ahead];
+#pragma unroll
+    for (int i = 0; i < ahead; ++i) {
+      fetch(group, in_flight[i], last);
+      skip(last, Policy.producers);
+    }
+    while (true) {
+#pragma unroll
+      for (int i = 0; i < ahead; ++i) {
+        if (next.index >= schedule.count()) {
+          return;
+        }
+        fill(group, scratch, in_flight[i], next, state);
+        fetch(group, in_flight[i], last);
+        skip(next, Policy.producers);
+        skip(last, Policy.producers);
+        state.skip(Policy.producers);
       }
-      sync_warp();
-      if constexpr (in_flight_type::is_fetched) {
-        b.store(group, in_flight.data, scratch.b[state.stage]);
-      } else {
-        b.load(group, scratch.b[state.stage], next.column, std::int64_t{next.k} * depth);
-      }
-      fence_async_proxy();
-      sync_warp();
-      if (group.lane % lanes_in_a_warp == 0) {
-        full.arrive();
-      }
-      skip(next, Policy.producers);
-      state.skip(Policy.producers);
-      fetch(group, in_flight, next);
+    }
+  }
+  /// Fills the stage at `state` with a k-tile, once it is free.
+  __device__ __forceinline__ void fill(cuda_warpgroup const& group, scratch_type& scratch, in_flight_type& in_flight,
+                                       k_tile_cursor const& at, state_type const& state) const {
+    shared_barrier& full = scratch.full[state.stage];
+    scratch.empty[state.stage].wait(state.phase ^ 1);
+    if (group.lane == 0) {
+      full.arrive_and_expect(a_bytes);
+      load_box(scratch.a[state.stage], a, full, {at.k * depth, at.row});
+    }
+    sync_warp();
+    if constexpr (in_flight_type::is_fetched) {
+      b.store(group, in_flight.data, scratch.b[state.stage]);
+    } else {
+      b.load(group, scratch.b[state.stage], at.column, std::int64_t{at.k} * depth);
+    }
+    fence_async_proxy();
+    sync_warp();
+    if (group.lane % lanes_in_a_warp == 0) {
+      full.arrive();
     }
   }
   __device__ __forceinline__ void fetch(cuda_warpgroup const& group, in_flight_type& in_flight,

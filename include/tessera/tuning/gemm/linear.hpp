@@ -63,11 +63,11 @@ struct source_gemm_policy {
 /// The policy for products with weights from a source that fill the chip. Tiles are tall, because a k-tile of weights
 /// is made again for each tile of its column.
 ///
-/// H200, codes of 8 and of 4 bits with groups of 128, 4096 x 8192 x 8192, rate over that of cuBLAS's bf16 product in
-/// one run: 0.70 and 0.68. With 88 and 168 registers, of which producers spill 8 bytes: 0.69 and 0.65; with 96 and 160,
-/// where consumers spill: 0.70 and 0.48. One producer warpgroup: about half. Tiles of 128 x 128: 0.15 and 0.20 where
-/// these had 0.23 and 0.36. Bands of 4 and of 16 rows: 0.68 and 0.64, 0.70 and 0.66. The tensor cores wait for decoded
-/// codes: of 64 codes, a lane converts each by an instruction of a quarter of the rate.
+/// H100, codes of 8 and of 4 bits with groups of 128, 4096 x 8192 x 8192, rate over that of cuBLAS's bf16 product in
+/// one run, with one and with two k-tiles on their way to a producer's registers: 0.72 and 0.41, 0.71 and 0.74. Two are
+/// too many for 8 bits: producers spill 84 bytes. With 88 and 168 registers: two of 4 bits 0.73; H200, one: 0.69 and
+/// 0.65. One producer warpgroup takes half as long again. Bands of 4 and of 16 rows: 0.98 of this. Producers hold the
+/// tensor cores up: they convert 64 codes a lane and k-tile by an instruction of a quarter of the rate.
 struct source_gemm_tuning {
   using policy_type = source_gemm_policy;
   TESSERA_FN constexpr policy_type operator()(int) const { return {256, 128, 4, 8, 2, 80, 176}; }
