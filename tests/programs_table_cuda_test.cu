@@ -16,9 +16,11 @@
 #include <tessera/merge/average.hpp>
 #include <tessera/minicache.hpp>
 #include <tessera/neuzip.hpp>
+#include <tessera/quantize/symmetric.hpp>
 #include <tessera/sage_attention2.hpp>
 #include <tessera/select/quest.hpp>
 #include <tessera/shadow_kv.hpp>
+#include <tessera/tile/source/dequantized.hpp>
 
 #include "support/catch.hpp"
 #include "support/score_functions.hpp"
@@ -98,6 +100,15 @@ explanation multiply(described_cuda const& exec, std::int64_t depth = 4096) {
     using value_type = typename linear<Operand>::value_type;
     linear<Operand>::forward(dry, matrix<value_type const>(4096, depth), matrix<value_type const>(4096, depth),
                              matrix<Output>(4096, 4096));
+  });
+}
+
+/// A layer whose weights are codes of 8 bits.
+explanation multiply_by_codes(described_cuda const& exec) {
+  return explain(exec, [](auto const& dry) {
+    dequantized<symmetric_quantizer<8, 64>, bfloat16> const weights{
+        {}, matrix<std::int8_t const>(4096, 4096), matrix<symmetric_params const>(4096, 64)};
+    linear<bfloat16>::forward(dry, matrix<bfloat16 const>(4096, 4096), weights, matrix<bfloat16>(4096, 4096));
   });
 }
 
@@ -201,6 +212,7 @@ std::vector<row> rows() {
       {"`linear<float>`", [](described_cuda const& e) { return multiply<float, float>(e); }},
       {"`linear<bfloat16>`, rows of 4097",
        [](described_cuda const& e) { return multiply<bfloat16, bfloat16>(e, 4097); }},
+      {"`linear<bfloat16>`, weights of 8-bit codes", [](described_cuda const& e) { return multiply_by_codes(e); }},
       {"`decode_attention_call` (keys in bf16)", [](described_cuda const& e) { return decode_dense(e); }},
       {"`shadow_kv`", [](described_cuda const& e) { return step<coded_landmark_selector<8>>(e); }},
       {"`minicache`",
