@@ -18,13 +18,14 @@ namespace {
 
 using namespace tessera;
 
-/// Codes are bytes of random bits; scales lie between 0.5 and 1.5 hundredths.
+/// Codes are normally distributed as bytes, which are also pairs of codes of 4 bits.
 __global__ void fill_codes(std::uint64_t seed, std::uint8_t* codes, std::size_t count) {
   std::size_t const step = static_cast<std::size_t>(gridDim.x) * blockDim.x;
   for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step) {
     codes[i] = static_cast<std::uint8_t>(static_cast<int>(testing::gauss{}.value(seed, i) * 64.0F));
   }
 }
+/// Scales lie between 0.5 and 1.5 hundredths.
 __global__ void fill_scales(symmetric_params* scales, std::size_t count) {
   std::size_t const step = static_cast<std::size_t>(gridDim.x) * blockDim.x;
   for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step) {

@@ -26,9 +26,10 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Why gemm_cooperative does not take a product's operands and extents, or none.
-template <class Operand, class Output, class Map>
-refusal refuses_cooperative(linear_problem<Operand, Output, Map> const& problem) {
+/// Why sm_90a's programs do not take a product of these inputs and extents, or none. The largest number of tiles is that
+/// of 128 x 64.
+template <class Problem>
+refusal refuses_inputs(Problem const& problem) {
   constexpr std::int64_t most = 0x7fffffff - 512;  // coordinates of tiles are 32-bit
   std::int64_t const tokens = problem.outputs.extent(0);
   std::int64_t const columns = problem.outputs.extent(1);
@@ -40,7 +41,13 @@ refusal refuses_cooperative(linear_problem<Operand, Output, Map> const& problem)
   std::int64_t const tiles =
       divide_up(tokens, std::int64_t{warpgroup_gemm_shape::block_rows}) * divide_up(columns, std::int64_t{64});
   return first_of(unless(tiles < most / 2, "numbers of tiles exceed 31 bits"),
-                  unless(can_map(problem.inputs), "TMA cannot load the inputs: rows begin at multiples of 16 bytes"),
+                  unless(can_map(problem.inputs), "TMA cannot load the inputs: rows begin at multiples of 16 bytes"));
+}
+
+/// Why gemm_cooperative does not take a product's operands and extents, or none.
+template <class Operand, class Output, class Map>
+refusal refuses_cooperative(linear_problem<Operand, Output, Map> const& problem) {
+  return first_of(refuses_inputs(problem),
                   unless(can_map(problem.weights), "TMA cannot load the weights: rows begin at multiples of 16 bytes"));
 }
 
@@ -96,22 +103,6 @@ void run_with_boxes(basic_cuda<Architectures> const& exec, linear_problem<Operan
   } else {
     run_cooperative<warpgroup_gemm_tuning>(exec, problem, epilogue, multiprocessors);
   }
-}
-
-/// Why gemm_from_source does not take a product's inputs and extents, or none.
-template <class Problem>
-refusal refuses_source_extents(Problem const& problem) {
-  constexpr std::int64_t most = 0x7fffffff - 512;  // coordinates of tiles are 32-bit
-  std::int64_t const tokens = problem.outputs.extent(0);
-  std::int64_t const columns = problem.outputs.extent(1);
-  std::int64_t const depth = problem.inputs.extent(1);
-  if (refusal const why = first_of(unless(depth > 0, "inputs have no columns"),
-                                   unless(tokens < most && columns < most && depth < most, "extents exceed 31 bits"))) {
-    return why;
-  }
-  std::int64_t const tiles = divide_up(tokens, std::int64_t{128}) * divide_up(columns, std::int64_t{64});
-  return first_of(unless(tiles < most / 2, "numbers of tiles exceed 31 bits"),
-                  unless(can_map(problem.inputs), "TMA cannot load the inputs: rows begin at multiples of 16 bytes"));
 }
 
 /// Enqueues gemm_from_source with the policy of `Chosen` and this epilogue. Problem: a source_linear_problem.
@@ -189,7 +180,7 @@ struct gemm_from_source_model {
                          source_linear_problem<Operand, Weights, Output, Map> const& problem) {
     using directly = store_sums_directly<Output, Map>;
     constexpr source_gemm_policy policy = policy_of<small_source_gemm_tuning>(900);
-    return first_of(detail::refuses_source_extents(problem),
+    return first_of(detail::refuses_inputs(problem),
                     exec.template lacks<gemm_from_source<Operand, Weights, directly, policy>>());
   }
   template <class Architectures, class Operand, class Weights, class Output, class Map>

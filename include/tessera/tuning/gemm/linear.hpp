@@ -66,9 +66,9 @@ struct source_gemm_policy {
 /// H100, codes of 8 and of 4 bits with groups of 128, 4096 x 8192 x 8192, rate over that of cuBLAS's bf16 product in
 /// one run, with one and with two k-tiles on their way to a producer's registers: 0.72 and 0.41, 0.71 and 0.74. Two are
 /// too many for 8 bits: producers spill 84 bytes. With 88 and 168 registers: two of 4 bits 0.73; H200, one: 0.69 and
-/// 0.65. One producer warpgroup takes half as long again. Bands of 4 and of 16 rows: 0.98 of this. Tensor cores are
-/// busy for 0.72 of the cycles, since producers wait for their loads (0.43 of the time of all warps, by ncu). Widening
-/// codes without the instruction that converts integers, which has a quarter of the rate: 0.72 and 0.75.
+/// 0.65. One producer warpgroup takes 1.4 to 1.7 times as long. Bands of 4 rows: 0.98 of this; of 16: the same. By ncu
+/// tensor cores are busy for 0.72 of the cycles, and warps wait for memory or for barriers in 0.43 of their time.
+/// Widening codes without the instruction that converts integers, which has a quarter of the rate: 0.72 and 0.75.
 struct source_gemm_tuning {
   using policy_type = source_gemm_policy;
   TESSERA_FN constexpr policy_type operator()(int) const { return {256, 128, 4, 8, 2, 80, 176}; }
