@@ -26,8 +26,8 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Why sm_90a's programs do not take a product of these inputs and extents, or none. The largest number of tiles is that
-/// of 128 x 64.
+/// Why sm_90a's programs do not take a product of these inputs and extents, or none. Tiles are counted as if all were
+/// of 128 x 64, the smallest.
 template <class Problem>
 refusal refuses_inputs(Problem const& problem) {
   constexpr std::int64_t most = 0x7fffffff - 512;  // coordinates of tiles are 32-bit
