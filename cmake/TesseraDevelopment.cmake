@@ -114,6 +114,29 @@ macro(tessera_architectures_or_ptx variable)
   endif()
 endmacro()
 
+# Sets VARIABLE to whether CUDA programs can only be compiled here: where no GPU runs them and device code may be slow.
+function(tessera_cannot_run_cuda variable)
+  set(${variable} OFF PARENT_SCOPE)
+  if(TESSERA_HAVE_CUDA AND TESSERA_QUICK_DEVICE_CODE AND UNIX)
+    tessera_find_gpus(tessera_capabilities)
+    if(NOT tessera_capabilities)
+      set(${variable} ON PARENT_SCOPE)
+    endif()
+  endif()
+endfunction()
+
+# The C++ compiler reads the host part of TARGET's CUDA sources and refuses what it would refuse, but writes nothing: a
+# third of nvcc's time goes into that. Nothing can link the target's objects. TEST says so when tests run.
+function(tessera_compile_without_linking target test)
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-fsyntax-only>")
+  set_target_properties(${target} PROPERTIES
+    CUDA_COMPILER_LAUNCHER "${PROJECT_SOURCE_DIR}/tests/support/without_object.sh")
+  if(TESSERA_BUILD_TESTS)
+    add_test(NAME "${test}" COMMAND "${CMAKE_COMMAND}" -E echo "[tessera:skipped] ${test}")
+    set_tests_properties("${test}" PROPERTIES SKIP_REGULAR_EXPRESSION "\\[tessera:skipped\\]")
+  endif()
+endfunction()
+
 # What the calling directory compiles is for these.
 macro(tessera_compile_for_one_architecture)
   tessera_architectures_or_ptx(tessera_architectures)

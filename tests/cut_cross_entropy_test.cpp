@@ -65,7 +65,7 @@ TEST_CASE("the workspace of a loss does not grow with the vocabulary", "[host]")
 }
 
 TEST_CASE("gradients on a real model's hidden states are right, and the paper's filter changes them little",
-          "[host][threads]") {
+          "[host][threads][slow]") {
   cpu const exec{.threads = 2};
   auto problem = real_problem(100);
   auto const expected = reference_gradient(problem);

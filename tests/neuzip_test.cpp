@@ -143,7 +143,7 @@ std::vector<bfloat16> through(weight_array<bfloat16> const& weights, std::uint64
 
 }  // namespace
 
-TEST_CASE("normal bf16 weights take at most 10.70 bits each", "[host][threads]") {
+TEST_CASE("normal bf16 weights take at most 10.70 bits each", "[host][threads][slow]") {
   weight_array<bfloat16> const weights(weight_kind::gauss, 1, 1 << 22);
   auto const stream = neuzip::encode(executor(), weights.view());
   double const bits = 8.0 * static_cast<double>(stream.size()) / static_cast<double>(weights.count());

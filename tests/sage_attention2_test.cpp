@@ -181,7 +181,7 @@ TEST_CASE("on a real model smoothing, scales for fewer tokens and the format of 
   CHECK(int8 < e5m2);
 }
 
-TEST_CASE("a real model's log-sum-exps are those of the unsmoothed scores", "[host]") {
+TEST_CASE("a real model's log-sum-exps are those of the unsmoothed scores", "[host][slow]") {
   auto const p = real_problem();
   auto const expected = attention_by_formula(p);
   using each_token = attention<both<symmetric_quantizer<8, per_token>>, fp16>;
@@ -210,7 +210,7 @@ TEST_CASE("smoothing helps: none, keys, queries, both, with 4 bits and with 8", 
   check(std::integral_constant<int, 8>{});
 }
 
-TEST_CASE("fewer tokens to a scale are better: tensor, block, warp, thread, and a token hardly more", "[host]") {
+TEST_CASE("fewer tokens to a scale are better: tensor, block, warp, thread, and a token hardly more", "[host][slow]") {
   auto const p = outlier_problem(0.0);
   auto const expected = attention_by_formula(p);
   double const tensor = error_on<attention<both<symmetric_quantizer<4, per_tensor>>, fp16>>(p, expected).relative_l1;
@@ -251,7 +251,7 @@ TEST_CASE("weights and values: INT8 is far worse than E5M2, that than E4M3, that
   CHECK(of_fp16 < 0.2 * of_e4m3);
 }
 
-TEST_CASE("behind a sink of 8 nats weights and values in E4M3 point where those in fp16 do", "[host]") {
+TEST_CASE("behind a sink of 8 nats weights and values in E4M3 point where those in fp16 do", "[host][slow]") {
   // One key before 8191 others that are alike. Relative to the largest score so far, the others' weights would be
   // zeros in INT8 (L1 error 0.4); relative to that of their own tile they are exact.
   std::int64_t const keys = 8192;
@@ -277,7 +277,7 @@ TEST_CASE("behind a sink of 8 nats weights and values in E4M3 point where those 
   CHECK(int8.relative_l1 < 0.035);
 }
 
-TEST_CASE("smoothing values helps where they lie away from zero", "[host]") {
+TEST_CASE("smoothing values helps where they lie away from zero", "[host][slow]") {
   auto const p = outlier_problem(8.0);
   auto const expected = attention_by_formula(p);
   double const plain = error_on<sage_attention2>(p, expected).relative_l1;
@@ -433,7 +433,7 @@ std::array<double, 2> errors_of_sums(attention_problem<bfloat16> const& p) {
 
 }  // namespace
 
-TEST_CASE("sums of tiles in fp32 keep what sums of 13 bits over all keys lose", "[host]") {
+TEST_CASE("sums of tiles in fp32 keep what sums of 13 bits over all keys lose", "[host][slow]") {
   auto const p = make_attention_problem<bfloat16>({1, 1, 1, 64, 4096, 16}, testing::gauss{0.5}, testing::gauss{},
                                                   testing::offset_channels{16, 1.0, 8.0}, 9);
   auto const [two_levels, one_level] = errors_of_sums(p);

@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# What including each host header, and with nvcc each that brings programs for CUDA, costs in milliseconds of user time,
-# against a budget for its folder.  A header fails at twice its budget.
+# What including each host header, and with nvcc's pass for the device each that brings programs for CUDA, costs in
+# milliseconds of user time, against a budget for its folder.  A header fails at twice its budget.
 #
-#   include_cost.sh compile <compiler and arguments>      compiles a header and keeps the time beside the object
+#   include_cost.sh read <compiler and arguments>         reads a header and keeps the time beside the object
+#                                                         (an empty one: nothing is written) or the PTX
 #   include_cost.sh check <folder that holds tessera/> <folder of those objects> <C++ compiler> [nvcc]
 #
 # With nvcc it checks the executor for CUDA and the algorithms that end with a .cuh, else all host headers.
 #
-# Only headers that took too long when they were compiled are measured again, as the machine may have been busy then.
+# Only headers that took too long when they were read are measured again, as the machine may have been busy then.
 # Budgets are for a machine that parses the ruler in ruler_budget; a slower one gets more.
 set -u
 export LC_ALL=C TIMEFORMAT=%U
 ruler_budget=250
 
 budget_of() {
-  [ -z "$nvcc" ] || { echo 4000 && return; }
+  [ -z "$nvcc" ] || { echo 2000 && return; }
   case $1 in
     tessera/core/* | tessera/concepts/* | tessera/config.hpp | tessera/version.hpp) echo 300 ;;
     tessera/quantize/* | tessera/reduce/* | tessera/entropy/* | tessera/merge/*) echo 300 ;;
@@ -30,22 +31,24 @@ milliseconds() {
   echo $((10#${1/./}))
 }
 
-compile() {
+read_header() {
   local argument before='' object='' seconds status=0
   for argument in "$@"; do
     [ "$before" != -o ] || object=$argument
     before=$argument
   done
+  [ "${object##*.}" = ptx ] || set -- "$@" -fsyntax-only
   exec 3>&1 4>&2
   seconds=$({ time "$@" 1>&3 2>&4; } 2>&1) || status=$?
   [ "$status" -ne 0 ] || milliseconds "$seconds" >"$object.cost"
+  [ "$status" -ne 0 ] || [ "${object##*.}" = ptx ] || : >"$object"
   return "$status"
 }
 
-# Prints the user time of parsing $1, or of compiling it where it is CUDA; fails when it does not compile.
+# Prints the user time of reading $1; fails when it does not compile.
 cost_of() {
   local seconds command=("$compiler" -fsyntax-only -x c++)
-  [ "${1##*.}" != cu ] || command=("$nvcc" -arch=sm_90a -c -o "$work/object")
+  [ "${1##*.}" != cu ] || command=("$nvcc" -arch=sm_90a -ptx -o "$work/ptx")
   if ! seconds=$({ time "${command[@]}" -std=c++20 -I "$include" "$1" 2>"$work/errors"; } 2>&1); then
     cat "$work/errors" >&2
     return 1
@@ -87,13 +90,13 @@ headers() {
 }
 
 check() {
-  local include=$1 objects=$2 compiler=$3 nvcc=${4:-} scale='' count=0 failed=0 source=cpp header cost
-  [ -z "$nvcc" ] || source=cu
+  local include=$1 objects=$2 compiler=$3 nvcc=${4:-} scale='' count=0 failed=0 source=cpp suffix=cpp.o header cost
+  [ -z "$nvcc" ] || source=cu suffix=ptx
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
   while IFS= read -r header; do
     count=$((count + 1))
-    if ! cost=$(cat "$objects/${header//[^A-Za-z0-9]/_}.$source.o.cost"); then
+    if ! cost=$(cat "$objects/${header//[^A-Za-z0-9]/_}.$suffix.cost"); then
       echo "$header was not compiled"
       failed=$((failed + 1))
     elif ! is_within_limit "$header" "$cost"; then
@@ -104,4 +107,7 @@ check() {
   [ "$count" -gt 0 ] && [ "$failed" -eq 0 ]
 }
 
-"$@"
+case $1 in
+  read) shift && read_header "$@" ;;
+  check) shift && check "$@" ;;
+esac

@@ -187,7 +187,7 @@ TEST_CASE("fp32 values are kept as exact arithmetic says under every rounding", 
   check_all_roundings<float, 7>();
 }
 
-TEST_CASE("errors of random normals stay within the documented bounds, and come near to them", "[host]") {
+TEST_CASE("errors of random normals stay within the documented bounds, and come near to them", "[host][slow]") {
   check_bounds<bfloat16, 0>();
   check_bounds<bfloat16, 1>();
   check_bounds<bfloat16, 3>();
@@ -259,7 +259,7 @@ void check_range() {
 
 }  // namespace
 
-TEST_CASE("errors near both ends of the range are what is documented of them", "[host]") {
+TEST_CASE("errors near both ends of the range are what is documented of them", "[host][slow]") {
   check_range<bfloat16, 0>();
   check_range<bfloat16, 1>();
   check_range<bfloat16, 3>();

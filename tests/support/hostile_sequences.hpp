@@ -72,15 +72,25 @@ struct hostile_problem {
       : cache(exec, tokens.part[0].channels) {
     lists.lengths = lists.fresh = {200, 200};
     cache.append(lists, tokens, 0, 200);
-    lists.pages = {2, 2};
-    if (operation == cache_operation::append || operation == cache_operation::write) {
-      lists.lengths = {260, 260};
-      lists.fresh = {60, 60};
-    }
+    begin(operation);
     if (operation == cache_operation::seal) {
+      cache.write(lists, tokens, 200, 60);
+    }
+  }
+  /// A problem as another one was when its cache had this state.
+  hostile_problem(Executor const& exec, std::int64_t channels, cache_operation operation,
+                  std::vector<std::byte> const& state)
+      : cache(exec, channels) {
+    begin(operation);
+    cache.set_state(state);
+  }
+  void begin(cache_operation operation) {
+    lists.lengths = lists.fresh = {200, 200};
+    lists.pages = {2, 2};
+    if (operation == cache_operation::append || operation == cache_operation::write ||
+        operation == cache_operation::seal) {
       lists.lengths = {260, 260};
       lists.fresh = {60, 60};
-      cache.write(lists, tokens, 200, 60);
     }
   }
   /// The complaint of a call with these lists.
@@ -143,7 +153,7 @@ void check_hostile_lists(Executor const& exec, std::int64_t channels) {
       REQUIRE(known->run(tokens, one.operation, known->lists.without_second()).empty());
     }
     hostile_problem<Executor> const& alone = *known;
-    hostile_problem<Executor> spoiled(exec, tokens, one.operation);
+    hostile_problem<Executor> spoiled(exec, channels, one.operation, state_before);
     bool const began_alike = state_before == spoiled.cache.state(true);
     REQUIRE(began_alike);
     (spoiled.lists.*one.list)[one.index] = one.value;

@@ -170,26 +170,40 @@ class listed_cache {
   /// All bytes of the cache, without those of one slot and three blocks if `has_second` is false.
   std::vector<std::byte> state(bool has_second) const {
     std::vector<std::byte> all;
+    for_each_region(has_second, [&](void const* data, std::int64_t bytes) { add(all, data, bytes); });
+    return all;
+  }
+  /// Makes all bytes of the cache those of another one, which state(true) gave.
+  void set_state(std::vector<std::byte> const& all) {
+    std::byte const* next = all.data();
+    for_each_region(true, [&](void* data, std::int64_t bytes) {
+      exec.copy(array_view<std::byte const>(next, bytes), array_view<std::byte>(static_cast<std::byte*>(data), bytes));
+      next += bytes;
+    });
+    exec.wait();
+  }
+
+ private:
+  template <class Function>
+  void for_each_region(bool has_second, Function&& function) const {
     for (int part = 0; part < parts; ++part) {
       auto const& m = cache.memory(part);
       for (std::int64_t block = 0; block < extents.blocks; ++block) {
         bool const is_second = block >= 5 && block < 8;
-        add(all, m.page(block, 0), has_second || !is_second ? m.page_bytes(1) : 0);
+        function(m.page(block, 0), has_second || !is_second ? m.page_bytes(1) : 0);
       }
       for (std::int64_t slot = 0; slot < extents.slots; ++slot) {
         if (has_second || slot != 1) {
-          add(all, m.tail + slot * m.tail_values(1), m.tail_values(1) * 2);
-          add(all, m.rows + slot * m.row_values(1), m.row_values(1) * 2);
-          add(all, m.row_counts + slot * heads, heads * 4);
-          add(all, m.refused_rows + slot * heads, heads * 4);
-          add(all, m.thresholds + 2 * slot * heads, heads * 8);
+          function(m.tail + slot * m.tail_values(1), m.tail_values(1) * 2);
+          function(m.rows + slot * m.row_values(1), m.row_values(1) * 2);
+          function(m.row_counts + slot * heads, heads * 4);
+          function(m.refused_rows + slot * heads, heads * 4);
+          function(m.thresholds + 2 * slot * heads, heads * 8);
         }
       }
     }
-    return all;
   }
 
- private:
   static std::vector<cache_layers> layers_by(retain_most_different rule) {
     auto pair = minicache::pair();
     pair.retention = rule;

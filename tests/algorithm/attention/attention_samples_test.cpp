@@ -132,7 +132,7 @@ bool same_bytes(view<T, 4> a, view<T, 4> b) {
 
 }  // namespace
 
-TEST_CASE("means and scales are those of the sample, whatever the length", "[host][threads]") {
+TEST_CASE("means and scales are those of the sample, whatever the length", "[host][threads][slow]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const tokens : {1, 7, 127, 128, 129, 1000, 1023, 1024, 1025, 2500, 4096, 8200}) {
     CAPTURE(tokens);

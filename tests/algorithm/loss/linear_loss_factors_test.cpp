@@ -92,7 +92,7 @@ TEST_CASE("gradients of log-sum-exps and entropies in fp16 are right, whatever t
   }
 }
 
-TEST_CASE("in fp16 the gradient of each token is right, also of one that counts little", "[host][threads]") {
+TEST_CASE("in fp16 the gradient of each token is right, also of one that counts little", "[host][threads][slow]") {
   cpu const exec{.threads = 2};
   auto problem = half_problem();
   problem.labels.assign(tokens, 7);

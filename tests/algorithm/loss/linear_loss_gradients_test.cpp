@@ -140,7 +140,7 @@ TEST_CASE("gradients of every option and of every output are right", "[host][thr
   }
 }
 
-TEST_CASE("gradients of 16-bit inputs are rounded once on the way and once at the end", "[host][threads]") {
+TEST_CASE("gradients of 16-bit inputs are rounded once on the way and once at the end", "[host][threads][slow]") {
   cpu const exec{.threads = 2};
   check_gradients<bfloat16, bfloat16>(exec, full_problem<bfloat16>(70, 300, 64), 4e-3);
   check_gradients<bfloat16, float>(exec, full_problem<bfloat16>(70, 300, 64), 3e-3);

@@ -328,7 +328,7 @@ TEST_CASE("chunks that directions do not hold are exact, those that leave most w
   }
 }
 
-TEST_CASE("no chunk strays below the limit, nor where there is no slot", "[host]") {
+TEST_CASE("no chunk strays below the limit, nor where there is no slot", "[host][slow]") {
   auto const s = sequence_with_strays();
   offload_options options;
   for (bool const has_slots : {true, false}) {

@@ -53,7 +53,7 @@ std::vector<std::vector<float>> generate(Executor const& exec, host_cache<Method
 
 }  // namespace
 
-TEST_CASE("all directions and all chunks are dense attention", "[host][threads]") {
+TEST_CASE("all directions and all chunks are dense attention", "[host][threads][slow]") {
   cpu const exec{.threads = 2};
   for (std::int64_t const prompt : {0, 1, 7, 56, 64, 71, 203}) {
     CAPTURE(prompt);

@@ -20,7 +20,7 @@
 using namespace tessera;
 using namespace tessera_test;
 
-TEST_CASE("with 8 bits restored directions divide the angle of the pair by the share", "[host]") {
+TEST_CASE("with 8 bits restored directions divide the angle of the pair by the share", "[host][slow]") {
   for (std::int64_t const channels : {64, 96, 128, 256}) {
     auto const pair = make_layer_pair<float16>(1, 2, 192, channels);
     cache_problem<float16> cache({static_cast<int>(channels), 8, 8, 2, 2}, 2, 1, 192, 64, 0);
@@ -54,7 +54,7 @@ TEST_CASE("with 8 bits restored directions divide the angle of the pair by the s
   }
 }
 
-TEST_CASE("codes of fewer bits add no more error than bits are missing", "[host]") {
+TEST_CASE("codes of fewer bits add no more error than bits are missing", "[host][slow]") {
   constexpr std::int64_t channels = 128;
   auto const pair = make_layer_pair<bfloat16>(1, 2, 192, channels, 0.4, 3);
   for (int bits : {2, 3, 4}) {

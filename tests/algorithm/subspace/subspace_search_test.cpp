@@ -41,7 +41,7 @@ TEST_CASE("directions found in rounds leave at most a hundredth more than the be
   }
 }
 
-TEST_CASE("rounds find a common mean and what is beside it", "[host][threads]") {
+TEST_CASE("rounds find a common mean and what is beside it", "[host][threads][slow]") {
   cpu const exec{.threads = 2};
   auto keys = keys_with(2, 500, 64, [](double i) { return 1.0 / (i + 1); });
   for (std::size_t i = 0; i < keys.size(); ++i) {

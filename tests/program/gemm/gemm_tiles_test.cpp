@@ -119,7 +119,7 @@ TEST_CASE("gemm_tiles gives each sum inside of the result to the epilogue once",
   }
 }
 
-TEST_CASE("sums of gemm_tiles have the same bits in whatever order tiles come", "[host][threads]") {
+TEST_CASE("sums of gemm_tiles have the same bits in whatever order tiles come", "[host][threads][slow]") {
   some_product first{200, 130, 100};
   first.run(cpu{.threads = 1}, first.left());
   first.check();

@@ -182,7 +182,7 @@ TEST_CASE("after a short prompt and many steps directions hold nearly what the b
 }
 
 TEST_CASE("renewed directions give the same bits whatever lies in slots, beside other sequences, by all executors",
-          "[host][threads]") {
+          "[host][threads][slow]") {
   auto const s = make_sequence<bfloat16>(heads, 260, 5);
   auto const other = make_sequence<bfloat16>(heads, 260, 6);
   auto options = all_by_coefficients();

@@ -67,6 +67,7 @@ template <class Operand, TileSource Weights, class Output, class Map>
 struct source_linear_problem {
   /// How elements are multiplied: tile/gemm_operand.hpp.
   using operand = Operand;
+  /// The type that inputs are stored as and weights are decoded to.
   using operand_type = typename gemm_operand<Operand>::value_type;
   static constexpr char const* function = "linear.forward";
 

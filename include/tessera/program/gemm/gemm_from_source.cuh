@@ -62,9 +62,10 @@ struct gemm_from_source {
   using value_type = typename gemm_operand<Operand>::value_type;
   using mma = warpgroup_mma<Operand, Policy.columns>;
   using state_type = pipeline_state<Policy.stages>;
+  /// A k-tile of the weights in shared memory.
   using b_tile = swizzled_tile<value_type, Policy.columns>;
-  static constexpr int consumers = 2;
-  static constexpr int warpgroup = cuda_warpgroup::size;
+  static constexpr int consumers = 2;                     ///< warpgroups that multiply
+  static constexpr int warpgroup = cuda_warpgroup::size;  ///< lanes of a warpgroup
   static constexpr int lanes = warpgroup * (Policy.producers + consumers);
   static constexpr int from_architecture = 900;
   static constexpr int before_architecture = 1000;
@@ -73,7 +74,7 @@ struct gemm_from_source {
   static constexpr int rows = Policy.rows;                           ///< rows of a tile
   static constexpr int columns = Policy.columns;                     ///< columns of a tile
   static constexpr int row_blocks = rows / (consumers * mma::rows);  ///< blocks of 64 rows of a consumer
-  static constexpr int depth_bytes = 128;
+  static constexpr int depth_bytes = 128;                            ///< of a row of a k-tile
   static constexpr int depth = depth_bytes / static_cast<int>(sizeof(value_type));  ///< depth of a k-tile
   static constexpr int a_bytes = rows * depth_bytes;
   static constexpr int b_bytes = columns * depth_bytes;
@@ -82,17 +83,17 @@ struct gemm_from_source {
   static_assert(row_blocks * consumers * mma::rows == rows && b_tile::columns == depth && sizeof(b_tile) == b_bytes);
 
   struct scratch_type {
-    alignas(1024) unsigned char a[Policy.stages][a_bytes];
-    b_tile b[Policy.stages];
+    alignas(1024) unsigned char a[Policy.stages][a_bytes];   ///< the inputs' k-tiles, written by TMA
+    b_tile b[Policy.stages];                                 ///< the weights' k-tiles, written by producers
     typename Epilogue::scratch_type of_warp[4 * consumers];  ///< scratch of the epilogue, for each warp
     shared_barrier full[Policy.stages];                      ///< completes when a stage's k-tile is there
     shared_barrier empty[Policy.stages];                     ///< completes when all consumers have multiplied with it
   };
 
-  tensor_map a;
-  B b;
-  dense_schedule schedule;
-  Epilogue epilogue;
+  tensor_map a;             ///< the inputs, for TMA
+  B b;                      ///< the weights
+  dense_schedule schedule;  ///< which tile a thread block computes next
+  Epilogue epilogue;        ///< what becomes of a tile's sums
 
   /// Runs the thread block's tiles. A launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t block,

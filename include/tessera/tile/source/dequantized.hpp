@@ -69,8 +69,8 @@ struct dequantized {
     static constexpr int a_lane = divide_up(count, G::size);         ///< chunks that a lane holds
     /// Every Group::size-th chunk of the tile.
     struct part {
-      code_chunk chunks[a_lane];
-      typename Q::params_type params[a_lane];
+      code_chunk chunks[a_lane];               ///< the codes
+      typename Q::params_type params[a_lane];  ///< the parameters of each chunk's group
     };
     per_lane<part, G> parts;  ///< the chunks of all lanes
     int rows_inside;          ///< rows of the tile that the matrix has

@@ -19,6 +19,7 @@
 namespace tessera {
 inline namespace v0 {
 
+/// A TileSource that fetches a tile to registers of group G and stores it to a Tile later.
 // clang-format off
 template <class S, class G, class Tile>
 concept FetchedSource =

@@ -13,6 +13,7 @@
 namespace tessera {
 inline namespace v0 {
 
+/// The same for a lane of CUDA, with one conversion for two values.
 template <class Value, CudaLanes G>
 requires is_16_bit_float<Value> __device__ __forceinline__ void store_values(G const&, float const (&values)[8],
                                                                              bool is_inside, tile_chunk<Value>& to) {
