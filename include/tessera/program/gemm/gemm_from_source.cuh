@@ -71,10 +71,10 @@ struct gemm_from_source {
   static constexpr int before_architecture = 1000;
   static constexpr bool needs_specific_architecture = true;
   static constexpr bool is_persistent = true;
-  static constexpr int rows = Policy.rows;                           ///< rows of a tile
-  static constexpr int columns = Policy.columns;                     ///< columns of a tile
-  static constexpr int row_blocks = rows / (consumers * mma::rows);  ///< blocks of 64 rows of a consumer
-  static constexpr int depth_bytes = 128;                            ///< of a row of a k-tile
+  static constexpr int rows = Policy.rows;                                          ///< rows of a tile
+  static constexpr int columns = Policy.columns;                                    ///< columns of a tile
+  static constexpr int row_blocks = rows / (consumers * mma::rows);                 ///< blocks of 64 rows of a consumer
+  static constexpr int depth_bytes = 128;                                           ///< of a row of a k-tile
   static constexpr int depth = depth_bytes / static_cast<int>(sizeof(value_type));  ///< depth of a k-tile
   static constexpr int a_bytes = rows * depth_bytes;
   static constexpr int b_bytes = columns * depth_bytes;
