@@ -319,6 +319,20 @@ TABLES = {
         (f"{bits} bits, {tokens} x 8192 x 8192", f"linear/w{bits}a16/gauss/{tokens}x8192x8192")
         for tokens in [16, 512, 4096, 16384] for bits in [8, 4]
     ]),
+    "quantized-matrices": Table("matrix of 16384 x 8192 in bf16", ["time, µs", "TB/s", "part of a copy's bandwidth"], [
+        (f"{what}, {label}", f"quantized_matrix/{call}/{format}/bf16/gauss/16384x8192")
+        for call, what in [("quantize", "to codes"), ("dequantize", "from codes")] for label, format in [
+            ("8 bits in groups of 64", "symmetric_8_by_64"), ("8 bits in groups of 128", "symmetric_8_by_128"),
+            ("4 bits in groups of 128", "symmetric_4_by_128"),
+            ("4 bits with a minimum in groups of 64", "asymmetric_4_by_64"), ("8 bits by rows", "symmetric_8_by_row"),
+            ("8 bits by the tensor", "symmetric_8_by_tensor"), ("e4m3 in groups of 128", "e4m3_by_128")]
+    ]),
+    "row-reductions": Table("rows of bf16 in memory", ["time, µs", "TB/s", "part of a copy's bandwidth"], [
+        (f"{label}, {rows} rows of {columns}", f"row_reduction/{reducer}/bf16/gauss/{rows}x{columns}")
+        for rows, columns in [(262144, 576), (32768, 4096), (1024, 128256)] for label, reducer in [
+            ("largest magnitude", "absolute_maximum"), ("first largest value", "arg_max"),
+            ("log-sum-exp", "log_sum_exp"), ("entropy", "entropy")]
+    ]),
     "loss-gemma": loss_table("gemma"),
     "loss-llama": loss_table("llama"),
     "loss-real-peers": loss_on_real_data(),

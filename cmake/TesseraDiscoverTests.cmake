@@ -4,12 +4,13 @@
 #
 #   tessera_discover_tests(target PREFIX "host:" SPECIFICATION "~[long]" PROPERTIES LABELS host)
 #
-# A specification in Catch2's language chooses tests; all are registered without one.  With BY_FILE the tests of a
-# source file run in one process, as one test of ctest: what runs under sanitizers takes a tenth of a second to start.
+# A specification in Catch2's language chooses tests; all are registered without one.  With FILES above 0 the tests of
+# so many source files run in one process, as one test of ctest: what runs under sanitizers takes a tenth of a second
+# to start.
 # Run as a script (cmake -P) by the build, it writes the ctest file.
 if(CMAKE_SCRIPT_MODE_FILE STREQUAL CMAKE_CURRENT_LIST_FILE)
   cmake_minimum_required(VERSION 3.24...3.31)
-  if(BY_FILE)
+  if(FILES)
     set(list_options --filenames-as-tags --list-tags)
   elseif(CATCH_MAJOR GREATER_EQUAL 3)
     set(list_options --list-tests --verbosity quiet)
@@ -22,18 +23,27 @@ if(CMAKE_SCRIPT_MODE_FILE STREQUAL CMAKE_CURRENT_LIST_FILE)
   if(NOT result MATCHES "^[0-9]+$" OR NOT problems STREQUAL "")
     message(FATAL_ERROR "listing the tests of ${PROGRAM} failed (${result}):\n${problems}${names}")
   endif()
-  if(BY_FILE)
+  if(FILES)
     set(script "")
     string(REGEX MATCHALL "\\[#[^]]+\\]" files "${names}")
     list(SORT files)
-    foreach(file IN LISTS files)
-      string(REGEX REPLACE "[][#]" "" name "${file}")
-      string(APPEND script "add_test([==[${PREFIX} ${name}]==] [==[${PROGRAM}]==] --filenames-as-tags "
-        "[==[${file}${SPECIFICATION}]==])\n"
-        "set_tests_properties([==[${PREFIX} ${name}]==] PROPERTIES ${PROPERTIES})\n")
-    endforeach()
-    file(WRITE "${OUTPUT}" "${script}")
     list(LENGTH files count)
+    while(files)
+      set(chosen "")
+      set(name "${PREFIX}")
+      foreach(which RANGE 1 ${FILES})
+        if(files)
+          list(POP_FRONT files file)
+          list(APPEND chosen "${file}${SPECIFICATION}")
+          string(REGEX REPLACE "[][#]" "" stem "${file}")
+          string(APPEND name " ${stem}")
+        endif()
+      endforeach()
+      list(JOIN chosen "," chosen)
+      string(APPEND script "add_test([==[${name}]==] [==[${PROGRAM}]==] --filenames-as-tags [==[${chosen}]==])\n"
+        "set_tests_properties([==[${name}]==] PROPERTIES ${PROPERTIES})\n")
+    endwhile()
+    file(WRITE "${OUTPUT}" "${script}")
     message("tests of ${count} files in ${PROGRAM}")
     return()
   endif()
@@ -71,7 +81,7 @@ endif()
 
 set(TESSERA_DISCOVER_TESTS_SCRIPT "${CMAKE_CURRENT_LIST_FILE}")
 function(tessera_discover_tests target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "PREFIX;SPECIFICATION;BY_FILE" "PROPERTIES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "PREFIX;SPECIFICATION;FILES" "PROPERTIES")
   set(properties "")
   foreach(word IN LISTS arg_PROPERTIES)
     string(APPEND properties " [==[${word}]==]")
@@ -81,7 +91,7 @@ function(tessera_discover_tests target)
   add_custom_command(TARGET ${target} POST_BUILD
     BYPRODUCTS "${listing}"
     COMMAND "${CMAKE_COMMAND}" -D "PROGRAM=$<TARGET_FILE:${target}>" -D "CATCH_MAJOR=${major}"
-      -D "PREFIX=${arg_PREFIX}" -D "BY_FILE=${arg_BY_FILE}" -D "SPECIFICATION=${arg_SPECIFICATION}"
+      -D "PREFIX=${arg_PREFIX}" -D "FILES=${arg_FILES}" -D "SPECIFICATION=${arg_SPECIFICATION}"
       -D "PROPERTIES=${properties}"
       -D "OUTPUT=${listing}" -P "${TESSERA_DISCOVER_TESTS_SCRIPT}"
     VERBATIM)

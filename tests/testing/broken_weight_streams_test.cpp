@@ -93,7 +93,7 @@ tally decode_broken(std::int64_t count, weight_stream_options options, int numbe
 
 template <class Codec>
 void check_broken(std::int64_t count, weight_stream_options options) {
-  constexpr int number = 2000;
+  constexpr int number = 1200;
   tally const found = decode_broken<Codec>(count, options, number);
   CHECK(found.changed > number * 9 / 10);
   CHECK(found.refused > number / 4);

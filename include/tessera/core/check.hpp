@@ -73,6 +73,17 @@ void check_memory(char const* function, char const* what, View const& given) {
                      given.size(), " elements");
 }
 
+/// Throws `shape_error` where elements of a view that is written lie in one place: a dimension, from `first_dimension`
+/// on, has a stride of 0.
+template <class View>
+void check_apart(char const* function, char const* what, View const& given, int first_dimension = 0) {
+  bool const has_elements = given.data != nullptr && !given.is_empty();
+  for (int dimension = first_dimension; has_elements && dimension < View::rank; ++dimension) {
+    check<shape_error>(given.extent(dimension) < 2 || given.stride(dimension) != 0, function, ": dimension ", dimension,
+                       " of the ", what, " has ", given.extent(dimension), " elements with a stride of 0");
+  }
+}
+
 /// The sum of two counts. Throws a `shape_error` that names `function` if one is negative or the sum does not fit.
 [[nodiscard]] inline std::int64_t checked_add(char const* function, std::int64_t a, std::int64_t b) {
   std::int64_t sum = 0;

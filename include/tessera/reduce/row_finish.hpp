@@ -14,6 +14,7 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/because.hpp>
+#include <tessera/view/array_view.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -34,6 +35,14 @@ struct keep_no_state {
   /// Does nothing.
   template <class State>
   TESSERA_FN void operator()(std::int64_t, std::int64_t, State const&) const {}
+};
+
+/// The finish that writes the state of each token to memory.
+template <class State>
+struct keep_states {
+  array_view<State> states;  ///< a state for each token
+  /// Writes the state of a token.
+  TESSERA_FN void operator()(std::int64_t, std::int64_t token, State const& state) const { states[token] = state; }
 };
 
 }  // namespace v0

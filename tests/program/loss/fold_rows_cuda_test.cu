@@ -8,7 +8,7 @@
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/program/loss/fold_rows.cuh>
-#include <tessera/program/loss/row_fold.hpp>
+#include <tessera/reduce/row_fold.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
 

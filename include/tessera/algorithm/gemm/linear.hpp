@@ -160,11 +160,7 @@ struct linear {
                        " but must not be negative");
     check_memory(where, "inputs", inputs);
     check_memory(where, "outputs", outputs);
-    for (int dimension = 0; dimension < 2; ++dimension) {
-      check<shape_error>(outputs.is_empty() || outputs.extent(dimension) < 2 || outputs.stride(dimension) != 0, where,
-                         ": dimension ", dimension, " of the outputs has ", outputs.extent(dimension),
-                         " elements with a stride of 0");
-    }
+    check_apart(where, "outputs", outputs);
   }
 };
 

@@ -107,11 +107,7 @@ struct compressed_linear {
                        " inputs take ", rows * columns, " weights but the stream has ", count);
     check<shape_error>(weights.bias.data == nullptr || weights.bias.size() == rows, where, ": the bias has ",
                        weights.bias.size(), " values but the outputs have ", rows, " columns");
-    for (int dimension = 0; dimension < 2; ++dimension) {
-      check<shape_error>(outputs.is_empty() || outputs.extent(dimension) < 2 || outputs.stride(dimension) != 0, where,
-                         ": dimension ", dimension, " of the outputs has ", outputs.extent(dimension),
-                         " elements with a stride of 0");
-    }
+    check_apart(where, "outputs", outputs);
     check_memory(where, "inputs", inputs);
     check_memory(where, "outputs", outputs);
     check_memory(where, "biases", weights.bias);

@@ -15,9 +15,9 @@
 #include <type_traits>
 
 #include <tessera/core/math.hpp>
-#include <tessera/program/loss/row_fold.hpp>
 #include <tessera/reduce/logit_reducer.hpp>
 #include <tessera/reduce/paired.hpp>
+#include <tessera/reduce/row_fold.hpp>
 #include <tessera/tile/cuda/chosen_registers.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/group.cuh>

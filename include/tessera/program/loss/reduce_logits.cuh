@@ -27,10 +27,10 @@
 #include <tessera/program/loss/fold_rows.cuh>
 #include <tessera/program/loss/kept_softmaxes.hpp>
 #include <tessera/program/loss/logits.hpp>
-#include <tessera/program/loss/row_fold.hpp>
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/reduce/log_sum_exp.hpp>
 #include <tessera/reduce/logit_reducer.hpp>
+#include <tessera/reduce/row_fold.hpp>
 #include <tessera/tile/cuda/add_to_columns.cuh>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/exponential.cuh>

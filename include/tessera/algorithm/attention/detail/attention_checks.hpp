@@ -85,11 +85,7 @@ struct attention_checks {
   static void check_output(char const* function, char const* what, view<T, Rank> found,
                            std::int64_t const (&expected)[Rank], bool has_starts) {
     check_extents(function, what, found, expected);
-    bool const has_elements = found.data != nullptr && found.size() > 0;
-    for (int dimension = has_starts ? 1 : 0; has_elements && dimension < Rank; ++dimension) {
-      check<shape_error>(found.extent(dimension) < 2 || found.stride(dimension) != 0, function, ": dimension ",
-                         dimension, " of the ", what, " has ", found.extent(dimension), " elements with a stride of 0");
-    }
+    check_apart(function, what, found, has_starts ? 1 : 0);
   }
 
   static void check_lengths(char const* function, attention_shape const& shape, sequence_lengths queries,

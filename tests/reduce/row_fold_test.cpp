@@ -5,8 +5,8 @@
 #include <vector>
 
 #include <tessera/core/math.hpp>
-#include <tessera/program/loss/row_fold.hpp>
 #include <tessera/reduce/minimum_maximum.hpp>
+#include <tessera/reduce/row_fold.hpp>
 #include <tessera/testing/generators.hpp>
 #include <tessera/testing/laws/reducer.hpp>
 

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <tessera/algorithm/gemm/materialize.hpp>
+#include <tessera/core/bfloat16.hpp>
+#include <tessera/core/float8.hpp>
+#include <tessera/exec/cpu.hpp>
+#include <tessera/testing/adversary.hpp>
+#include <tessera/tile/source/converted.hpp>
+#include <tessera/tile/source/dense.hpp>
+
+#include "algorithm/gemm/row_samples.hpp"
+#include "support/catch.hpp"
+#include "support/message_of.hpp"
+
+using namespace tessera;
+using namespace tessera_test;
+
+TEST_CASE("a source's matrix is written to outputs of any strides, and nothing beside it", "[host][threads]") {
+  for (std::int64_t const rows : {0, 1, 7, 63, 64, 65}) {
+    for (std::int64_t const columns : {0, 1, 8, 63, 64, 65, 200}) {
+      CAPTURE(rows, columns);
+      row_samples<bfloat16> const samples(rows, columns, false);
+      dense<bfloat16> const source{samples.view_of(samples.values.data())};
+      std::int64_t const pitch = columns + 3;
+      auto const written = [&](auto const& exec, bool is_turned) {
+        std::vector<bfloat16> outputs(static_cast<std::size_t>((rows + 1) * pitch + columns * rows), bfloat16{0x7777});
+        materialize(exec, source,
+                    is_turned ? matrix_view<bfloat16>(outputs.data(), {columns, rows}).transposed()
+                              : matrix_view<bfloat16>(outputs.data(), {rows, columns}, {pitch, 1}));
+        exec.wait();
+        return outputs;
+      };
+      for (bool const is_turned : {false, true}) {
+        auto const found = written(cpu{.threads = 1}, is_turned);
+        int wrong = 0;
+        std::vector<bool> is_written(found.size());
+        for (std::int64_t row = 0; row < rows; ++row) {
+          for (std::int64_t column = 0; column < columns; ++column) {
+            auto const at = static_cast<std::size_t>(is_turned ? column * rows + row : row * pitch + column);
+            is_written[at] = true;
+            wrong += found[at].bits != samples.values[static_cast<std::size_t>(row * columns + column)].bits;
+          }
+        }
+        for (std::size_t i = 0; i < found.size(); ++i) {
+          wrong += !is_written[i] && found[i].bits != 0x7777;
+        }
+        CHECK(wrong == 0);
+        CHECK((written(cpu{.threads = 2}, is_turned) == found));
+        CHECK((written(testing::adversary{.seed = 4}, is_turned) == found));
+      }
+    }
+  }
+}
+
+TEST_CASE("materialize refuses outputs of other extents than the source's", "[host]") {
+  cpu const exec{.threads = 1};
+  row_samples<float8_e4m3> const samples(4, 32, false);
+  std::vector<bfloat16> outputs(4 * 32);
+  converted<float8_e4m3, bfloat16> const source(samples.view_of(samples.values.data()));
+  auto const message = [&](matrix_view<bfloat16> to) { return message_of([&] { materialize(exec, source, to); }); };
+  CHECK(message({outputs.data(), {4, 32}}) == "");
+  CHECK(message({outputs.data(), {3, 32}}) == "materialize: the source has 4 rows but the outputs have 3");
+  CHECK(message({outputs.data(), {4, 31}}) == "materialize: the source has 32 columns but the outputs have 31");
+  CHECK(message({nullptr, {4, 32}}) == "materialize: the outputs have no memory but 128 elements");
+  CHECK(message({outputs.data(), {4, 32}, {0, 1}}) ==
+        "materialize: dimension 0 of the outputs has 4 elements with a stride of 0");
+}
