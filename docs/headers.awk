@@ -226,7 +226,8 @@ BEGIN {
   rule("program|reduce", "void take\\(part&", "Takes one value" fold)
   rule("program|reduce", "void settle\\(part&", "Comes after the last value" fold)
   rule("program|reduce", "void join\\(part&", "Adds a part of other values of the row" fold)
-  rule("program|reduce", "state_type finish\\(part const&", "The state of a row, from the part of all of its values" fold)
+  rule("program|reduce", "state_type finish\\(part const&",
+       "The state of a row, from the part of all of its values" fold)
   rule("program|reduce", "void add\\(state_type&", "Adds a state that finish() has made, but for what is pushed" fold)
   rule("program|reduce", "void keep\\(state_type&", "Puts what add() has made of a copy of `kept` in its place" fold)
   rule("program", "^ *loss_logits<Tile> logits;", "How logits are made.")
