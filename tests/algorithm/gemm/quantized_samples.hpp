@@ -27,12 +27,22 @@ struct matrix_codes {
   matrix_codes(std::int64_t rows, std::int64_t columns)
       : codes(static_cast<std::size_t>(rows * quantized_matrix<Q>::code_columns(columns))),
         params(static_cast<std::size_t>(Q::group == whole_tensor ? 1 : rows * quantized_matrix<Q>::groups(columns))) {
-    std::memset(static_cast<void*>(codes.data()), 0x5a, codes.size() * sizeof(codes[0]));  // what nobody writes shows
-    std::memset(static_cast<void*>(params.data()), 0x5a, params.size() * sizeof(params[0]));
+    for (auto& code : codes) {
+      std::memset(static_cast<void*>(&code), 0x5a, sizeof(code));  // what nobody writes shows
+    }
+    for (auto& of_group : params) {
+      std::memset(static_cast<void*>(&of_group), 0x5a, sizeof(of_group));
+    }
   }
   bool operator==(matrix_codes const& other) const {
-    return std::memcmp(codes.data(), other.codes.data(), codes.size() * sizeof(codes[0])) == 0 &&
-           std::memcmp(params.data(), other.params.data(), params.size() * sizeof(params[0])) == 0;
+    return has_bytes_of(codes, other.codes) && has_bytes_of(params, other.params);
+  }
+
+ private:
+  template <class U>
+  static bool has_bytes_of(std::vector<U> const& a, std::vector<U> const& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                      [](U const& x, U const& y) { return std::memcmp(&x, &y, sizeof(U)) == 0; });
   }
 };
 
