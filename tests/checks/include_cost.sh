@@ -110,4 +110,5 @@ check() {
 case $1 in
   read) shift && read_header "$@" ;;
   check) shift && check "$@" ;;
+  *) echo "include_cost.sh: $1 is neither read nor check" >&2 && exit 2 ;;
 esac

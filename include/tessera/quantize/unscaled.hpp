@@ -43,6 +43,7 @@ struct unscaled_quantizer {
   using params_type = no_params;
 
   static constexpr int group = whole_tensor;
+
   TESSERA_FN constexpr no_range_reducer range() const { return {}; }
   TESSERA_FN constexpr params_type fit(no_range_reducer::state_type) const { return {}; }
   TESSERA_FN constexpr code_type encode(float value, params_type) const {

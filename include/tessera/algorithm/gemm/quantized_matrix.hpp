@@ -20,8 +20,6 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <tessera/algorithm/gemm/materialize.hpp>
-#include <tessera/algorithm/gemm/row_reduction.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/quantizer.hpp>
 #include <tessera/concepts/scalar.hpp>
@@ -29,7 +27,12 @@
 #include <tessera/core/check.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/exec/workspace.hpp>
+#include <tessera/program/gemm/encode_chunks.hpp>
+#include <tessera/program/gemm/fit_groups.hpp>
 #include <tessera/program/gemm/quantize_groups.hpp>
+#include <tessera/program/gemm/reduce_rows.hpp>
+#include <tessera/program/gemm/row_encoder.hpp>
+#include <tessera/program/gemm/store_source.hpp>
 #include <tessera/quantize/two_to_a_byte.hpp>
 #include <tessera/tile/source/dequantized.hpp>
 #include <tessera/view/array_view.hpp>
