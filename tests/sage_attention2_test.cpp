@@ -322,7 +322,7 @@ TEST_CASE("on 2048 keys with outliers the errors of SageAttention2 are those of 
   CHECK(with_all < 0.0165);
 }
 
-TEST_CASE("after a sink, small weights keep their precision", "[host]") {
+TEST_CASE("after a sink, small weights keep their precision", "[host][slow]") {
   // The first key is 11 nats above all others: relative to it their weights are in the subnormals of e4m3.
   std::int64_t const keys = 4096;
   auto p = make_attention_problem<bfloat16>({1, 1, 1, 64, keys, 64}, testing::gauss{0.3}, testing::gauss{1.0},
@@ -459,7 +459,7 @@ TEST_CASE("over 512 keys of a real model's head sums on two levels gain little",
   }
 }
 
-TEST_CASE("weights in 8 bits add up to the truth over long rows of values with an offset", "[host]") {
+TEST_CASE("weights in 8 bits add up to the truth over long rows of values with an offset", "[host][slow]") {
   auto const p = make_attention_problem<bfloat16>({1, 1, 1, 64, 8192, 64}, testing::gauss{}, testing::gauss{},
                                                   testing::offset_tokens{64, 8.0, 0.0, 0}, 9);
   auto const expected = attention_by_formula(p);

@@ -7,8 +7,8 @@
 
 namespace tessera_examples {
 
-/// Seconds that `work` takes when it is enqueued again and again: the fastest of three runs of about a fifth of a
-/// second. With `once`, where the time need not be exact, how long it takes once.
+/// Seconds that `work` takes when it is enqueued again and again: the fastest of three runs of about a twentieth of
+/// a second. With `once`, where the time need not be exact, how long it takes once.
 template <class Work, class Wait>
 double seconds_of(Work work, Wait wait, bool once) {
   using clock = std::chrono::steady_clock;
@@ -23,7 +23,7 @@ double seconds_of(Work work, Wait wait, bool once) {
   if (once) {
     return time(1);
   }
-  constexpr double wanted = 0.2;
+  constexpr double wanted = 0.05;
   constexpr int most_repeats = 1000;
   time(1);  // warms up
   int const repeats = static_cast<int>(std::clamp(wanted / time(1), 1.0, double{most_repeats}));

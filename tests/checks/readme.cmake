@@ -104,6 +104,7 @@ function(tessera_check_cuda_example header given)
     file(CONFIGURE OUTPUT "${folder}/${name}.cu" CONTENT "${includes}void example(${given}) {${block}}\n" @ONLY)
     add_library(tessera_example_${name} OBJECT "${folder}/${name}.cu")
     target_link_libraries(tessera_example_${name} PRIVATE tessera::cuda)
+    set_target_properties(tessera_example_${name} PROPERTIES CUDA_PTX_COMPILATION ON)
   endif()
 endfunction()
 

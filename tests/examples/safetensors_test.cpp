@@ -244,7 +244,7 @@ TEST_CASE("names that all have the same hash take no longer to read than others"
   CHECK(seconds_to_read(metadata_with(colliding_names(count))) < 4 * others + 0.2);
 }
 
-TEST_CASE("two tensors of one name are found among many", "[host]") {
+TEST_CASE("two tensors of one name are found among many", "[host][slow]") {
   auto names = other_names(10'000);
   names.push_back(names[17]);
   CHECK_THAT(refusal(file_of(header_with(names))), contains("two tensors are called \"" + names[17] + "\""));

@@ -173,14 +173,14 @@ TEST_CASE("bf16 values are kept as exact arithmetic says, all patterns, under ev
   check_all_roundings<bfloat16, 3>();
 }
 
-TEST_CASE("fp16 values are kept as exact arithmetic says, all patterns, under every rounding", "[host]") {
+TEST_CASE("fp16 values are kept as exact arithmetic says, all patterns, under every rounding", "[host][slow]") {
   check_all_roundings<float16, 0>();
   check_all_roundings<float16, 1>();
   check_all_roundings<float16, 3>();
   check_all_roundings<float16, 7>();
 }
 
-TEST_CASE("fp32 values are kept as exact arithmetic says under every rounding", "[host]") {
+TEST_CASE("fp32 values are kept as exact arithmetic says under every rounding", "[host][slow]") {
   check_all_roundings<float, 0>();
   check_all_roundings<float, 1>();
   check_all_roundings<float, 3>();

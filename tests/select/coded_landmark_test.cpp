@@ -206,7 +206,7 @@ TEST_CASE("lanes together keep the bytes that the selector keeps alone", "[host]
   }
 }
 
-TEST_CASE("coded landmarks choose nearly the chunks that landmarks in bfloat16 choose", "[host]") {
+TEST_CASE("coded landmarks choose nearly the chunks that landmarks in bfloat16 choose", "[host][slow]") {
   auto const keys = normal_keys(300 * 8, 128, 41);
   auto const queries = normal_keys(20, 128, 42);
   double const random = same_choice(keys, 128, queries, 30);

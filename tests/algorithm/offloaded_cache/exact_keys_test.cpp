@@ -31,7 +31,7 @@ using method_with = offloaded_cache<Keys, landmark_selector<8>, keep_outliers<3>
 
 }  // namespace
 
-TEST_CASE("exact keys give exact attention over the chunks that a step selects", "[host][threads]") {
+TEST_CASE("exact keys give exact attention over the chunks that a step selects", "[host][threads][slow]") {
   auto const s = make_sequence<float>(heads, 480, 5, 0.8);
   for (auto const where : {value_store::host, value_store::device}) {
     host_cache<method_with<exact_keys>, float> cache(heads, {500}, embedding(), {.values = where}, {.chunks = 9});
@@ -70,7 +70,8 @@ TEST_CASE("exact keys are where values are, and nothing is kept of coefficients"
                     contains("offloaded_cache.plan: keeps_products is 1 but exact_keys have no directions"));
 }
 
-TEST_CASE("exact keys in pieces have the bits of all at once, and results do not depend on slots", "[host][threads]") {
+TEST_CASE("exact keys in pieces have the bits of all at once, and results do not depend on slots",
+          "[host][threads][slow]") {
   auto const s = make_sequence<bfloat16>(heads, 460, 6, 0.8);
   cpu const exec{.threads = 2};
   host_cache<method_with<exact_keys>, bfloat16> whole(heads, {460}, embedding(), {}, {.chunks = 9});

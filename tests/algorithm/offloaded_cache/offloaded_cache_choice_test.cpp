@@ -182,7 +182,7 @@ std::vector<int> differing_choices(std::vector<ranking> const& rankings, double 
 
 }  // namespace
 
-TEST_CASE("chunks are chosen by the largest of the shares that their heads give them", "[host][threads]") {
+TEST_CASE("chunks are chosen by the largest of the shares that their heads give them", "[host][threads][slow]") {
   std::vector<ranking> const rankings{ranked_by(log_sum_exp, largest),     // the documented ranking
                                       ranked_by(none, largest),            // without a common measure
                                       ranked_by(maximum_of, largest),      // with another common measure
@@ -343,7 +343,7 @@ TEST_CASE("no chunk strays below the limit, nor where there is no slot", "[host]
   }
 }
 
-TEST_CASE("a stray chunk is attended to as it was, where its coefficients would be wrong", "[host]") {
+TEST_CASE("a stray chunk is attended to as it was, where its coefficients would be wrong", "[host][slow]") {
   auto const s = sequence_with_strays();
   auto const error = [&](std::int64_t strays) {
     offload_options options;

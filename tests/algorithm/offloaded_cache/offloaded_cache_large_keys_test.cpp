@@ -95,7 +95,7 @@ TEST_CASE("keys of 1e25 are attended to as if they were small", "[host][long]") 
   check_scaled<coded_landmark_selector<8>, float>(20);
 }
 
-TEST_CASE("one key of 1e25 among others is the one of its own directions", "[host]") {
+TEST_CASE("one key of 1e25 among others is the one of its own directions", "[host][slow]") {
   // With all directions nothing is lost: queries that disagree with these keys attend to all others.
   auto s = make_sequence<float>(heads, 300, 4);
   for (std::int64_t const token : {37, 260}) {  // a token of the prompt, and a generated one

@@ -125,7 +125,7 @@ TEST_CASE("a step attends to the ring, the exact and the selected chunks and to 
   }
 }
 
-TEST_CASE("what lies in slots changes no bit of the results", "[host][threads]") {
+TEST_CASE("what lies in slots changes no bit of the results", "[host][threads][slow]") {
   cpu const exec{.threads = 2};
   auto const s = make_sequence<bfloat16>(small_heads, 500, 7);
   host_cache<few_directions, bfloat16> one(small_heads, {500}, embedding(), {}, {.chunks = 6});
@@ -152,7 +152,7 @@ TEST_CASE("what lies in slots changes no bit of the results", "[host][threads]")
   CHECK(share(three) > share(one));
 }
 
-TEST_CASE("a ragged batch has the bits that its sequences have alone", "[host][threads]") {
+TEST_CASE("a ragged batch has the bits that its sequences have alone", "[host][threads][slow]") {
   cpu const exec{.threads = 2};
   std::vector<std::int64_t> const prompts{3, 330, 64, 131};
   std::vector<offload_sequence<bfloat16>> all;
@@ -222,8 +222,8 @@ TEMPLATE_TEST_CASE("a prompt in pieces has the bits of a prompt at once", "[host
   CHECK(std::equal(a.ring_keys.data, a.ring_keys.data + 2 * 53 * 16, b.ring_keys.data));
 }
 
-TEMPLATE_TEST_CASE("a sequence that was generated is kept as one that was a prompt", "[host][threads]", few_directions,
-                   with_codes, with_exact_keys) {
+TEMPLATE_TEST_CASE("a sequence that was generated is kept as one that was a prompt", "[host][threads][slow]",
+                   few_directions, with_codes, with_exact_keys) {
   cpu const exec{.threads = 2};
   auto const s = make_sequence<bfloat16>(small_heads, 480, 9);
   offload_options options;
@@ -379,7 +379,7 @@ TEMPLATE_TEST_CASE("steps keep the rules for programs", "[host]", few_directions
   CHECK(generate(cpu{.threads = 1}, one, s, 88) == generate(testing::adversary{.seed = 2}, other, s, 88));
 }
 
-TEST_CASE("new directions hold what the prompt did not have", "[host][threads]") {
+TEST_CASE("new directions hold what the prompt did not have", "[host][threads][slow]") {
   cpu const exec{.threads = 2};
   // Generated tokens are unrelated to the prompt.
   auto const prompt = make_sequence<float>(small_heads, 600, 13);
@@ -412,7 +412,7 @@ TEST_CASE("new directions hold what the prompt did not have", "[host][threads]")
   CHECK(statistics.hit_rate() > 0.5);
 }
 
-TEST_CASE("new directions of full rank change results by rounding alone", "[host][threads]") {
+TEST_CASE("new directions of full rank change results by rounding alone", "[host][threads][slow]") {
   cpu const exec{.threads = 2};
   auto const s = make_sequence<float>(small_heads, 400, 14);
   offload_options options;

@@ -91,7 +91,7 @@ TEST_CASE("sequences of a batch may bring different numbers of tokens", "[host]"
   }
 }
 
-TEST_CASE("two sequences share the pages of their beginning", "[host]") {
+TEST_CASE("two sequences share the pages of their beginning", "[host][slow]") {
   auto data = make_model(2, 400);
   for (auto& part : data) {  // both have the same first 200 tokens
     for (auto& layer : part.part) {

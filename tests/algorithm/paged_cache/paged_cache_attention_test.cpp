@@ -121,7 +121,7 @@ TEST_CASE("attention over a cache is that over what it restores to, for every wi
   }
 }
 
-TEST_CASE("it is so for every number of bits", "[host]") {
+TEST_CASE("it is so for every number of bits", "[host][slow]") {
   for (int bits : {2, 3, 4, 8}) {
     CAPTURE(bits);
     check_setup<float16>({.sequences = 1, .tokens = 330, .format = {64, bits, bits == 8 ? 2 : 8, 1, 2}});
@@ -135,7 +135,7 @@ TEST_CASE("it is so for any number of query heads of a key head", "[host][slow]"
   }
 }
 
-TEST_CASE("it is so where nothing or everything is retained, and for pages of one layer", "[host]") {
+TEST_CASE("it is so where nothing or everything is retained, and for pages of one layer", "[host][slow]") {
   check_setup<bfloat16>({.rule = retain_most_different::none(), .capacity = 0});
   check_setup<bfloat16>({.rule = retain_most_different::angle(0.0F), .capacity = 400});
   check_setup<bfloat16>({.format = {64, 4, 4, 1, 1}, .capacity = 0});

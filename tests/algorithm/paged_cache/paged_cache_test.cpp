@@ -120,7 +120,7 @@ void check_same_cache(Executor const& exec) {
 
 }  // namespace
 
-TEST_CASE("appending token by token gives the bytes of appending at once", "[host]") {
+TEST_CASE("appending token by token gives the bytes of appending at once", "[host][slow]") {
   constexpr std::int64_t tokens = 333;
   auto const pair = make_layer_pair<float16>(2, 2, tokens, 64);
   cpu const exec{.threads = 1};

@@ -52,7 +52,7 @@ void load(small_model& model, std::vector<std::byte> const& saved) {
 
 }  // namespace
 
-TEST_CASE("a saved sequence comes back bit for bit, in another slot and other blocks", "[host]") {
+TEST_CASE("a saved sequence comes back bit for bit, in another slot and other blocks", "[host][slow]") {
   auto const data = make_model(2, 400);
   small_model model(2);
   filled(model, data);

@@ -3,10 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include <tessera/algorithm/subspace/subspace_search.hpp>
 #include <tessera/core/bfloat16.hpp>
+#include <tessera/core/check.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/testing/adversary.hpp>
 
@@ -63,12 +65,12 @@ TEST_CASE("rounds find directions whose energies are far apart", "[host][slow][t
 
 TEST_CASE("rounds hold keys of a real model as well as the best choice, to a hundredth", "[host][long][threads]") {
   cpu const exec{.threads = 2};
-  for (char const* const layer : {"layers.14.keys_pre_rope", "layers.15.keys_pre_rope", "layers.16.keys_pre_rope"}) {
-    auto const keys = tessera_test::real_tensor<bfloat16>("smollm2_attention.safetensors", layer);
-    for (std::int64_t const rank : {32, 96, 160, 161}) {
-      CAPTURE(layer, rank);
-      check_found(factorize<rounds>(exec, keys, 3, 512, 64, rank), keys, 3, 512, 64, rank, 1.005);
-    }
+  for (auto const& [layer, rank] :
+       {std::pair{"14", 32}, std::pair{"14", 161}, std::pair{"15", 96}, std::pair{"16", 160}}) {
+    auto const keys =
+        tessera_test::real_tensor<bfloat16>("smollm2_attention.safetensors", join("layers.", layer, ".keys_pre_rope"));
+    CAPTURE(layer, rank);
+    check_found(factorize<rounds>(exec, keys, 3, 512, 64, rank), keys, 3, 512, 64, rank, 1.005);
   }
 }
 

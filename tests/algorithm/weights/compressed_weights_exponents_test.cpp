@@ -122,7 +122,7 @@ TEST_CASE("a user's own coder codes weights of every kind and number, and its nu
   CHECK(inspect_weight_stream(nibbles.data(), nibbles.size()).spec().codebook_size() == 0);
 }
 
-TEST_CASE("wide distributions take fewer bits by whole exponents than by windows of fifteen", "[host]") {
+TEST_CASE("wide distributions take fewer bits by whole exponents than by windows of fifteen", "[host][slow]") {
   for (int octaves : {20, 40, 100}) {
     CAPTURE(octaves);
     auto const weights = spread_over<bfloat16>(octaves, 200'000);
@@ -191,7 +191,7 @@ TEST_CASE("coding of whole exponents keeps the rules for programs", "[host]") {
   check_adversary<lossless<bfloat16, six_bit_coder>>(weight_kind::a_few_escapes, 2100, {.block = 1024});
 }
 
-TEST_CASE("exponents that a sampled histogram did not see are escapes, and come back", "[host]") {
+TEST_CASE("exponents that a sampled histogram did not see are escapes, and come back", "[host][slow]") {
   std::int64_t const count = 1100 * 1024;  // of 1100 blocks every second one is counted
   weight_array<bfloat16> weights(weight_kind::gauss, 3, count);
   for (std::int64_t i = 1024; i < count; i += 2 * 1024) {

@@ -120,7 +120,7 @@ TEST_CASE("an item of several lists is found in its list", "[host]") {
   }
 }
 
-TEST_CASE("few groups fetch what a group for each chunk fetches, to the last bit", "[host]") {
+TEST_CASE("few groups fetch what a group for each chunk fetches, to the last bit", "[host][slow]") {
   using codes = float8_quantizer<float8_e4m3>;
   std::vector<std::int32_t> const uneven{40, 0, 3, 17, 1, 0};
   for (std::int64_t const groups : {1, 3, 32}) {

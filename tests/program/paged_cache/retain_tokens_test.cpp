@@ -78,7 +78,7 @@ void check_marks(std::int64_t pages, std::int64_t capacity, std::uint64_t rare) 
 
 }  // namespace
 
-TEST_CASE("rows are given in order until there is none left", "[host]") {
+TEST_CASE("rows are given in order until there is none left", "[host][slow]") {
   for (std::int64_t const pages : {3, 63, 64, 65, 200}) {
     for (std::int64_t const capacity : {0, 2, 37, 100000}) {
       check_marks(pages, capacity, 20);

@@ -197,7 +197,7 @@ TEST_CASE("coordinates of a k-tile follow from those of the k-tile before", "[ho
   check(projection);
 }
 
-TEST_CASE("boxes of keys and directions add up to coefficients", "[host]") {
+TEST_CASE("boxes of keys and directions add up to coefficients", "[host][slow]") {
   for (std::int64_t const tokens : {1, 64, 255, 256, 300}) {
     key_block const keys = make_keys(2, tokens, 128);
     std::int64_t const rank = 24;
