@@ -104,11 +104,11 @@ explanation multiply(described_cuda const& exec, std::int64_t depth = 4096) {
 }
 
 /// A layer whose weights are codes of 8 bits.
-explanation multiply_by_codes(described_cuda const& exec) {
-  return explain(exec, [](auto const& dry) {
+explanation multiply_by_codes(described_cuda const& exec, std::int64_t tokens) {
+  return explain(exec, [tokens](auto const& dry) {
     dequantized<symmetric_quantizer<8, 64>, bfloat16> const weights{
         {}, matrix<std::int8_t const>(4096, 4096), matrix<symmetric_params const>(4096, 64)};
-    linear<bfloat16>::forward(dry, matrix<bfloat16 const>(4096, 4096), weights, matrix<bfloat16>(4096, 4096));
+    linear<bfloat16>::forward(dry, matrix<bfloat16 const>(tokens, 4096), weights, matrix<bfloat16>(tokens, 4096));
   });
 }
 
@@ -212,7 +212,10 @@ std::vector<row> rows() {
       {"`linear<float>`", [](described_cuda const& e) { return multiply<float, float>(e); }},
       {"`linear<bfloat16>`, rows of 4097",
        [](described_cuda const& e) { return multiply<bfloat16, bfloat16>(e, 4097); }},
-      {"`linear<bfloat16>`, weights of 8-bit codes", [](described_cuda const& e) { return multiply_by_codes(e); }},
+      {"`linear<bfloat16>`, weights of 8-bit codes",
+       [](described_cuda const& e) { return multiply_by_codes(e, 4096); }},
+      {"`linear<bfloat16>`, 16 rows, weights of 8-bit codes",
+       [](described_cuda const& e) { return multiply_by_codes(e, 16); }},
       {"`decode_attention_call` (keys in bf16)", [](described_cuda const& e) { return decode_dense(e); }},
       {"`shadow_kv`", [](described_cuda const& e) { return step<coded_landmark_selector<8>>(e); }},
       {"`minicache`",

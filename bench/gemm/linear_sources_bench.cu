@@ -88,7 +88,7 @@ void add(std::string const& format, std::int64_t tokens) {
 }
 
 bench::registration const registered([] {
-  for (std::int64_t const tokens : {16, 512, 4096, 16384}) {
+  for (std::int64_t const tokens : {1, 16, 512, 4096, 16384}) {
     add<symmetric_quantizer<8, 128>>("w8a16", tokens);
     add<two_to_a_byte<symmetric_quantizer<4, 128>>>("w4a16", tokens);
   }

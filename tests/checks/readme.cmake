@@ -104,7 +104,9 @@ function(tessera_check_cuda_example header given)
     file(CONFIGURE OUTPUT "${folder}/${name}.cu" CONTENT "${includes}void example(${given}) {${block}}\n" @ONLY)
     add_library(tessera_example_${name} OBJECT "${folder}/${name}.cu")
     target_link_libraries(tessera_example_${name} PRIVATE tessera::cuda)
-    set_target_properties(tessera_example_${name} PROPERTIES CUDA_PTX_COMPILATION ON)
+    list(GET CMAKE_CUDA_ARCHITECTURES -1 one_architecture)
+    set_target_properties(tessera_example_${name} PROPERTIES
+      CUDA_PTX_COMPILATION ON CUDA_ARCHITECTURES "${one_architecture}")
   endif()
 endfunction()
 

@@ -112,7 +112,11 @@ struct asymmetric_quantizer {
   }
 
   TESSERA_FN constexpr float decode(code_type code, params_type params) const {
-    return load(params.minimum) + static_cast<float>(code) * load(params.scale);
+    return decode_whole(static_cast<float>(code), params);
+  }
+  /// The same for a code as a float, which need not be converted one by one.
+  TESSERA_FN constexpr float decode_whole(float code, params_type params) const {
+    return load(params.minimum) + code * load(params.scale);
   }
 
   /// The largest error of a value of the group: half a step, and the rounding of the arithmetic; infinite where values

@@ -66,8 +66,10 @@ struct symmetric_quantizer {
   }
 
   TESSERA_FN constexpr float decode(code_type code, params_type params) const {
-    return static_cast<float>(code) * params.scale;
+    return decode_whole(static_cast<float>(code), params);
   }
+  /// The same for a code as a float, which need not be converted one by one.
+  TESSERA_FN constexpr float decode_whole(float code, params_type params) const { return code * params.scale; }
 
   /// The largest error of a value of the group: half a step, and the rounding of the arithmetic.
   TESSERA_FN constexpr float max_error(params_type params) const { return params.scale * (0.5F + 0x1p-15F); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Linear layers on CUDA devices: on sm_90a by warpgroups and TMA where rows begin at multiples of 16 bytes, otherwise
-/// by the portable program with mma.sync. Weights from a TileSource are made by warpgroups of their own.
+/// by the portable program with mma.sync. Weights from a TileSource are made by warpgroups of their own; for up to 16
+/// tokens codes in chunks are multiplied where they were read, on sm_80 and later.
 ///
 /// linear.hpp includes this header where nvcc compiles: call linear as on the CPU, with a tessera::cuda executor. A
 /// call is one launch, and neither waits nor allocates.
@@ -17,6 +18,7 @@
 #include <tessera/exec/refusal.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/program/gemm/gemm_cooperative.cuh>
+#include <tessera/program/gemm/gemm_few_rows.cuh>
 #include <tessera/program/gemm/gemm_from_source.cuh>
 #include <tessera/program/gemm/store_sums.cuh>
 #include <tessera/tile/cuda/gemm_tile.cuh>
@@ -132,7 +134,69 @@ void run_from_source(basic_cuda<Architectures> const& exec, Problem const& probl
   }
 }
 
+/// Whether a source of weights comes in chunks that gemm_few_rows can multiply where they were read.
+template <class Weights, class Value>
+inline constexpr bool has_operand_chunks = false;
+template <class Weights, class Value>
+requires requires {
+  Weights::code_chunk::size;
+}
+inline constexpr bool has_operand_chunks<Weights, Value> =
+    is_16_bit_float<Value> && ChunkedSource<Weights, cuda_warp, lane_operand<Value, 16, 4 * Weights::code_chunk::size>>;
+
+/// Whether rows lie at multiples of 16 bytes.
+template <class T>
+bool has_rows_of_16_bytes(matrix_view<T> const& matrix) {
+  constexpr std::int64_t in_16_bytes = 16 / sizeof(T);
+  return matrix.stride(1) == 1 && matrix.stride(0) % in_16_bytes == 0 &&
+         reinterpret_cast<std::uintptr_t>(matrix.data) % 16 == 0;
+}
+
+/// Enqueues gemm_few_rows with the policy of `Chosen`. Problem: a source_linear_problem.
+template <Tuning Chosen, class Architectures, class Operand, class Weights, class Output, class Map>
+void run_few_rows(basic_cuda<Architectures> const& exec,
+                  source_linear_problem<Operand, Weights, Output, Map> const& problem) {
+  using program = gemm_few_rows<Operand, Weights, store_sums<Output, Map>, policy_of<Chosen>(800)>;
+  program const whole{problem.inputs, problem.weights, {problem.outputs, problem.map}};
+  exec.run(whole, whole.blocks());
+}
+
 }  // namespace detail
+
+/// gemm_few_rows: sm_80 and later, up to 16 tokens, weights in whole chunks of codes.
+struct gemm_few_rows_model {
+  static constexpr char const* name = "gemm_few_rows (mma.sync)";
+  /// The policy for the most tokens.
+  static constexpr few_rows_policy policy = policy_of<few_rows_tuning>(800);
+
+  template <Executor Exec, class Problem>
+  static constexpr refusal refuses_types() {
+    using value = typename Problem::operand_type;
+    return first_of(unless(is_16_bit_float<typename Problem::operand>, "operands are no 16-bit floats"),
+                    unless(detail::has_operand_chunks<decltype(Problem::weights), value>,
+                           "the weights' source has no chunks of codes"));
+  }
+  template <class Architectures, class Operand, class Weights, class Output, class Map>
+  static refusal refuses(basic_cuda<Architectures> const& exec,
+                         source_linear_problem<Operand, Weights, Output, Map> const& problem) {
+    constexpr std::int64_t most = 0x7fffffff - 65536;  // steps are counted in 32 bits
+    return first_of(
+        unless(problem.inputs.extent(0) <= policy.tokens, "tokens", problem.inputs.extent(0), "16 at most"),
+        unless(problem.inputs.extent(1) < most, "extents exceed 31 bits"),
+        unless(detail::has_rows_of_16_bytes(problem.inputs), "rows of inputs are not multiples of 16 bytes"),
+        unless(problem.weights.has_whole_chunks(), "rows of weights are not whole chunks of 16 bytes"),
+        exec.template lacks<gemm_few_rows<Operand, Weights, store_sums<Output, Map>, policy>>());
+  }
+  template <class Architectures, class Operand, class Weights, class Output, class Map>
+  static void run(basic_cuda<Architectures> const& exec,
+                  source_linear_problem<Operand, Weights, Output, Map> const& problem) {
+    if (problem.inputs.extent(0) <= policy_of<fewest_rows_tuning>(800).tokens) {
+      detail::run_few_rows<fewest_rows_tuning>(exec, problem);
+    } else {
+      detail::run_few_rows<few_rows_tuning>(exec, problem);
+    }
+  }
+};
 
 /// gemm_cooperative: sm_90a, operands that TMA can load.
 struct gemm_cooperative_model {
@@ -206,7 +270,7 @@ struct gemm_from_source_model {
 template <class Architectures, class Operand, class Weights, class Output, class Map>
 struct models_for<basic_cuda<Architectures>, source_linear_problem<Operand, Weights, Output, Map>> {
   /// The list of models.
-  using type = model_list<gemm_from_source_model>;
+  using type = model_list<gemm_few_rows_model, gemm_from_source_model>;
 };
 
 /// The programs that CUDA devices have for this call.

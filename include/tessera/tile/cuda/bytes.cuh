@@ -45,6 +45,16 @@ __device__ __forceinline__ uint4 load_once(uint4 const* address) {
 __device__ __forceinline__ std::uint32_t load_once(std::uint32_t const* address) {
   return __ldcs(address);
 }
+/// Reads 16 bytes that nobody writes meanwhile, or gives zeros and reads nothing; without a branch, which a choice
+/// between the two becomes.
+__device__ __forceinline__ uint4 load_or_zero(uint4 const* address, bool is_read) {
+  uint4 found;
+  asm("{ .reg .pred p; setp.ne.b32 p, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0;"
+      " @p ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4]; }"
+      : "=&r"(found.x), "=&r"(found.y), "=&r"(found.z), "=&r"(found.w)
+      : "l"(address), "r"(static_cast<int>(is_read)));
+  return found;
+}
 /// Reads 16 bytes from the L2 cache, past L1: either another multiprocessor may have written them meanwhile, or other
 /// multiprocessors may read them again but this one will not.
 __device__ __forceinline__ uint4 load_from_l2(uint4 const* address) {

@@ -28,6 +28,7 @@
 #include <tessera/core/int4.hpp>
 #include <tessera/quantize/two_to_a_byte.hpp>
 #include <tessera/tile/per_lane.hpp>
+#include <tessera/tile/source/byte_as_float.hpp>
 #include <tessera/tile/source/store_values.hpp>
 #include <tessera/tile/staged_tile.hpp>
 #include <tessera/view/matrix_view.hpp>
@@ -67,6 +68,17 @@ struct dequantized {
     tile.chunk(0, 0);
   };
 
+  /// Whether a tile takes what lanes hold instead of elements: see ChunkedSource.
+  template <class Tile>
+  static constexpr bool is_of_lanes = requires(Tile& tile) {
+    tile.lane_chunk(0, 0);
+  };
+
+  /// Whether rows are whole chunks of codes at multiples of 16 bytes: see ChunkedSource.
+  TESSERA_FN bool has_whole_chunks() const {
+    return has_chunks && columns() % code_chunk::size == 0 && has_aligned_rows();
+  }
+
   /// The codes of a tile and their parameters, spread over the lanes' registers.
   template <class G, class Tile>
   requires(has_chunks&& Tile::columns % code_chunk::size == 0) struct fetched {
@@ -88,27 +100,30 @@ struct dequantized {
   /// of a chunk's size.
   template <class G, class Tile>
   TESSERA_FN void fetch(G const& group, fetched<G, Tile>& to, std::int64_t first_row, std::int64_t first_column) const {
-    to.rows_inside = static_cast<int>(max(min(rows() - first_row, std::int64_t{Tile::rows}), std::int64_t{0}));
-    to.columns_inside =
-        static_cast<int>(max(min(columns() - first_column, std::int64_t{Tile::columns}), std::int64_t{0}));
-    if (G::size % fetched<G, Tile>::in_row == 0 && has_aligned_rows() && to.columns_inside % code_chunk::size == 0) {
-      fetch_chunks(group, to, first_row, first_column);
-    } else {
-      for (int lane : group) {
-        to.parts[lane] = gather<fetched<G, Tile>>(lane, first_row, first_column);
+    to.rows_inside = inside(rows() - first_row, Tile::rows);
+    to.columns_inside = inside(columns() - first_column, Tile::columns);
+    if constexpr (!is_of_lanes<Tile>) {
+      if (G::size % fetched<G, Tile>::in_row != 0 || !has_aligned_rows() || to.columns_inside % code_chunk::size != 0) {
+        for (int lane : group) {
+          to.parts[lane] = gather<fetched<G, Tile>>(lane, first_row, first_column);
+        }
+        return;
       }
     }
+    fetch_chunks(group, to, first_row, first_column);
   }
 
   /// Waits for what was fetched and writes it to a tile of the type that it was fetched for; then sync the group.
   template <class G, class Tile>
   TESSERA_FN void store(G const& group, fetched<G, Tile> const& from, Tile& tile) const {
     using shape = fetched<G, Tile>;
-    if (from.columns_inside % code_chunk::size != 0) {
-      for (int lane : group) {
-        store_edge<shape>(from.parts[lane], lane, from.rows_inside, from.columns_inside, tile);
+    if constexpr (!is_of_lanes<Tile>) {
+      if (from.columns_inside % code_chunk::size != 0) {
+        for (int lane : group) {
+          store_edge<shape>(from.parts[lane], lane, from.rows_inside, from.columns_inside, tile);
+        }
+        return;
       }
-      return;
     }
     for (int lane : group) {
       for (int i = 0; i < shape::a_lane; ++i) {
@@ -117,7 +132,10 @@ struct dequantized {
           int const row = which / shape::in_row;
           int const column = which % shape::in_row * code_chunk::size;
           bool const is_inside = row < from.rows_inside && column < from.columns_inside;
-          store_chunk(group, from.parts[lane].chunks[i], from.parts[lane].params[i], is_inside, tile, row, column);
+          for (int part = 0; part < code_chunk::size / tile_chunk<Value>::size; ++part) {
+            store_part(group, from.parts[lane].chunks[i], from.parts[lane].params[i], part, is_inside,
+                       chunk_of(tile, i, part, row, column));
+          }
         }
       }
     }
@@ -160,6 +178,10 @@ struct dequantized {
     } else {
       return params(row, column / Q::group);
     }
+  }
+  /// How many of `most` there are where `left` are left.
+  TESSERA_FN static constexpr int inside(std::int64_t left, int most) {
+    return left >= most ? most : left > 0 ? static_cast<int>(left) : 0;
   }
   /// The code that is stored alone, or as the first or the second of a pair.
   TESSERA_FN static constexpr typename Q::code_type code_in(stored_code<Q> stored, bool second) {
@@ -239,18 +261,50 @@ struct dequantized {
     return gathered;
   }
 
-  /// Decodes a chunk into a tile, or writes zeros where it is outside of the matrix.
-  template <class G, class Tile>
-  TESSERA_FN void store_chunk(G const& group, code_chunk const& chunk, typename Q::params_type const& of_group,
-                              bool is_inside, Tile& tile, int row, int column) const {
+  /// Where part number `part` of a lane's chunk number `i` goes, which begins at (row, column).
+  template <class Tile>
+  TESSERA_FN static tile_chunk<Value>& chunk_of(Tile& tile, int i, int part, int row, int column) {
+    if constexpr (is_of_lanes<Tile>) {
+      return tile.lane_chunk(i, part);
+    } else {
+      return tile.chunk(row, column + part * tile_chunk<Value>::size);
+    }
+  }
+  /// Decodes a part of a chunk into a tile, or writes zeros where it is outside of the matrix.
+  template <class G>
+  TESSERA_FN void store_part(G const& group, code_chunk const& chunk, typename Q::params_type const& of_group, int part,
+                             bool is_inside, tile_chunk<Value>& to) const {
     constexpr int size = tile_chunk<Value>::size;
-    for (int part = 0; part < code_chunk::size / size; ++part) {
-      float values[size];
-      for (int i = 0; i < size; ++i) {
-        int const at = part * size + i;
-        values[i] = quantizer.decode(code_of(chunk, at), of_group);
-      }
-      store_values<Value>(group, values, is_inside, tile.chunk(row, column + part * size));
+    float values[size];
+    for (int i = 0; i < size; ++i) {
+      values[i] = decoded_code(group, chunk, part * size + i, of_group);
+    }
+    store_values<Value>(group, values, zeros_are_zero || is_inside, to);
+  }
+  /// Whether the codes and parameters that stand for what is outside of the matrix, which are zeros, decode to zero.
+  static constexpr bool zeros_are_zero = requires {
+    typename std::enable_if_t<(Q{}.decode(typename Q::code_type{}, typename Q::params_type{}) == 0.0F), int>;
+  };
+  /// Whether codes are whole numbers that need not be converted one by one.
+  static constexpr bool has_whole_codes = std::is_integral_v<typename Q::code_type> &&
+                                          requires(Q const& q, float code, typename Q::params_type const& of_group) {
+    q.decode_whole(code, of_group);
+  };
+  /// Code number i of a chunk, decoded.
+  template <class G>
+  TESSERA_FN float decoded_code(G const& group, code_chunk const& chunk, int i,
+                                typename Q::params_type const& of_group) const {
+    if constexpr (has_whole_codes) {
+      constexpr bool is_signed = std::is_signed_v<typename Q::code_type>;
+      constexpr float offset = is_signed ? (is_packed ? 8.0F : 128.0F) : 0.0F;  // makes signed codes unsigned
+      std::uint32_t const word = chunk.words[is_packed ? i / 8 : i / 4];
+      std::uint32_t const shifted_codes = is_signed ? word ^ (is_packed ? 0x88888888U : 0x80808080U) : word;
+      std::uint32_t const of_parity = i % 2 != 0 ? shifted_codes >> 4 : shifted_codes;
+      std::uint32_t const bytes = is_packed ? of_parity & 0x0f0f0f0fU : shifted_codes;
+      float const shifted = byte_as_float(group, bytes, is_packed ? i % 8 / 2 : i % 4);
+      return quantizer.decode_whole(shifted - (8388608.0F + offset), of_group);
+    } else {
+      return quantizer.decode(code_of(chunk, i), of_group);
     }
   }
   /// Decodes the chunks of a lane code by code, where rows of the matrix end inside of a chunk. Not inline, and by

@@ -81,5 +81,36 @@ struct small_source_gemm_tuning {
   TESSERA_FN constexpr policy_type operator()(int) const { return {128, 64, 8, 8, 2, 104, 152}; }
 };
 
+/// The policy of products of few rows with weights in chunks of codes (program/gemm/gemm_few_rows.cuh).
+struct few_rows_policy {
+  int rows;    ///< rows of the weights of a thread block, a multiple of 16
+  int tokens;  ///< the most rows of the inputs, a multiple of 8
+  int warps;   ///< warps of a thread block, which share the depth
+  int ahead;   ///< steps of 64 or 128 columns that a warp has on their way to registers
+  int blocks;  ///< thread blocks of a multiprocessor at a time, which limits registers
+
+  TESSERA_FN friend constexpr bool operator==(few_rows_policy a, few_rows_policy b) {
+    return a.rows == b.rows && a.tokens == b.tokens && a.warps == b.warps && a.ahead == b.ahead && a.blocks == b.blocks;
+  }
+};
+
+/// The policy for up to 16 rows.
+///
+/// H200, 16 x 8192 x 8192 from memory, codes of 4 and of 8 bits with groups of 128, microseconds: 31 and 36; two steps
+/// ahead 36 and 40, with spills; 64 rows and one block 33 and 39; 16 rows and two steps ahead 37 and 41.
+struct few_rows_tuning {
+  using policy_type = few_rows_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {32, 16, 8, 1, 2}; }
+};
+
+/// The policy for up to 8 rows.
+///
+/// The same with 8 rows: 26 and 32; 32 rows to two blocks 26 and 33; 16 rows, two steps ahead and three blocks 34 and
+/// 44.
+struct fewest_rows_tuning {
+  using policy_type = few_rows_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {16, 8, 8, 1, 4}; }
+};
+
 }  // namespace v0
 }  // namespace tessera
