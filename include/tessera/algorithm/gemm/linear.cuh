@@ -177,15 +177,16 @@ struct gemm_few_rows_model {
                            "the weights' source has no chunks of codes"));
   }
   template <class Architectures, class Operand, class Weights, class Output, class Map>
-  static refusal refuses(basic_cuda<Architectures> const& exec,
+  static refusal refuses(basic_cuda<Architectures> const&,
                          source_linear_problem<Operand, Weights, Output, Map> const& problem) {
     constexpr std::int64_t most = 0x7fffffff - 65536;  // steps are counted in 32 bits
     return first_of(
-        unless(problem.inputs.extent(0) <= policy.tokens, "tokens", problem.inputs.extent(0), "16 at most"),
+        unless(problem.inputs.extent(0) <= policy.tokens, "the number of tokens", problem.inputs.extent(0),
+               "16 at most"),
+        unless(problem.inputs.extent(1) > 0, "inputs have no columns"),
         unless(problem.inputs.extent(1) < most, "extents exceed 31 bits"),
         unless(detail::has_rows_of_16_bytes(problem.inputs), "rows of inputs are not multiples of 16 bytes"),
-        unless(problem.weights.has_whole_chunks(), "rows of weights are not whole chunks of 16 bytes"),
-        exec.template lacks<gemm_few_rows<Operand, Weights, store_sums<Output, Map>, policy>>());
+        unless(problem.weights.has_whole_chunks(), "rows of weights are not whole chunks of 16 bytes"));
   }
   template <class Architectures, class Operand, class Weights, class Output, class Map>
   static void run(basic_cuda<Architectures> const& exec,

@@ -68,7 +68,10 @@ struct source_gemm_policy {
 /// too many for 8 bits: producers spill 84 bytes. With 88 and 168 registers: two of 4 bits 0.73; H200, one: 0.69 and
 /// 0.65. One producer warpgroup takes 1.4 to 1.7 times as long. Bands of 4 rows: 0.98 of this; of 16: the same. By ncu
 /// tensor cores are busy for 0.72 of the cycles, and warps wait for memory or for barriers in 0.43 of their time.
-/// Widening codes without the instruction that converts integers, which has a quarter of the rate: 0.72 and 0.75.
+///
+/// H200, codes of 8 and of 4 bits, since these become floats without the instruction that converts integers
+/// (tile/source/byte_as_float.hpp; 0.69 and 0.65 before): 0.74 and 0.77; with 88 and 168 registers 0.75 and 0.75; with
+/// one producer warpgroup of 128 registers 0.55 and 0.65.
 struct source_gemm_tuning {
   using policy_type = source_gemm_policy;
   TESSERA_FN constexpr policy_type operator()(int) const { return {256, 128, 4, 8, 2, 80, 176}; }
