@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# What including each host header, and with nvcc's pass for the device each that brings programs for CUDA, costs in
-# milliseconds of user time, against a budget for its folder.  A header fails at twice its budget.
+# What including each host header outside of detail/, and with nvcc's pass for the device each that brings programs for
+# CUDA, costs in milliseconds of user time, against a budget for its folder.  A header fails at twice its budget.
 #
 #   include_cost.sh read <compiler and arguments>         reads a header and keeps the time beside the object
 #                                                         (an empty one: nothing is written) or the PTX
@@ -85,7 +85,7 @@ headers() {
     echo tessera/exec/cuda.cuh
     grep -lE '^#include <tessera/.*[.]cuh>$' tessera/algorithm/*/*.hpp
   else
-    find tessera -name '*.hpp'
+    find tessera -name '*.hpp' -not -path '*/detail/*'
   fi
 }
 

@@ -22,6 +22,7 @@
 #include <tessera/program/gemm/gemm_from_source.cuh>
 #include <tessera/program/gemm/store_sums.cuh>
 #include <tessera/tile/cuda/gemm_tile.cuh>
+#include <tessera/tile/source/chunked_source.hpp>
 #include <tessera/tuning/gemm/linear.hpp>
 
 namespace tessera {
