@@ -19,6 +19,7 @@ template <class P>
 
 /// Where in that text the name begins. This is the same for all types.
 inline constexpr std::size_t start_of_name = text_with_name<int>().find("P = ") + 4;
+static_assert(text_with_name<int>().find("P = ") != std::string_view::npos);
 
 }  // namespace detail
 

@@ -179,3 +179,55 @@ TEST_CASE("a product with codes is the product with what they decode to", "[host
   exec.run(with_values, with_values.tiles());
   CHECK(found == expected);
 }
+
+namespace {
+
+/// Decodes as its base does, and adds one; what it inherits beside decode() must not be taken for it.
+template <class Base>
+struct one_more : Base {
+  TESSERA_FN constexpr float decode(typename Base::code_type code, typename Base::params_type params) const {
+    return Base::decode(code, params) + 1.0F;
+  }
+};
+/// The same with a number of its own, which is zero where nobody says otherwise.
+template <class Base>
+struct so_much_more : Base {
+  float added = 0.0F;
+  TESSERA_FN constexpr float decode(typename Base::code_type code, typename Base::params_type params) const {
+    return Base::decode(code, params) + added;
+  }
+};
+
+template <class Q>
+void check_decode(Q const& quantizer) {
+  std::int64_t const rows = 3;
+  std::int64_t const columns = 32;
+  std::vector<std::int8_t> codes(static_cast<std::size_t>(rows * columns) + 16);
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    codes[i] = static_cast<std::int8_t>(static_cast<int>(i * 29 % 255) - 127);
+  }
+  std::vector<symmetric_params> const params(6, symmetric_params{0.25F});
+  std::size_t const skipped = (16 - reinterpret_cast<std::uintptr_t>(codes.data()) % 16) % 16;
+  std::int8_t const* const aligned = codes.data() + skipped;
+  dequantized<Q, bfloat16> const source{quantizer, {aligned, {rows, columns}}, {params.data(), {rows, 2}}};
+  staged_tile<bfloat16, 8, 64> tile;
+  source.load(serial_group<32>{}, tile, 0, 0);
+  for (int row = 0; row < 8; ++row) {
+    for (int column = 0; column < 64; ++column) {
+      bool const is_inside = row < rows && column < columns;
+      float const expected = is_inside ? quantizer.decode(aligned[row * columns + column], params[0]) : 0.0F;
+      CAPTURE(row, column);
+      REQUIRE(tile(row, column).bits == tessera::store<bfloat16>(expected).bits);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("codes are decoded by the quantizer given, and zeros are outside of the matrix", "[host]") {
+  check_decode(symmetric_quantizer<8, 16>{});
+  check_decode(one_more<symmetric_quantizer<8, 16>>{});
+  so_much_more<symmetric_quantizer<8, 16>> quantizer;
+  quantizer.added = 5.0F;
+  check_decode(quantizer);
+}

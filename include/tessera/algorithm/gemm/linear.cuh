@@ -22,6 +22,7 @@
 #include <tessera/program/gemm/gemm_from_source.cuh>
 #include <tessera/program/gemm/store_sums.cuh>
 #include <tessera/tile/cuda/gemm_tile.cuh>
+#include <tessera/tile/row_chunks.hpp>
 #include <tessera/tile/source/chunked_source.hpp>
 #include <tessera/tuning/gemm/linear.hpp>
 
@@ -145,14 +146,6 @@ requires requires {
 inline constexpr bool has_operand_chunks<Weights, Value> =
     is_16_bit_float<Value> && ChunkedSource<Weights, cuda_warp, lane_operand<Value, 16, 4 * Weights::code_chunk::size>>;
 
-/// Whether rows lie at multiples of 16 bytes.
-template <class T>
-bool has_rows_of_16_bytes(matrix_view<T> const& matrix) {
-  constexpr std::int64_t in_16_bytes = 16 / sizeof(T);
-  return matrix.stride(1) == 1 && matrix.stride(0) % in_16_bytes == 0 &&
-         reinterpret_cast<std::uintptr_t>(matrix.data) % 16 == 0;
-}
-
 /// Enqueues gemm_few_rows with the policy of `Chosen`. Problem: a source_linear_problem.
 template <Tuning Chosen, class Architectures, class Operand, class Weights, class Output, class Map>
 void run_few_rows(basic_cuda<Architectures> const& exec,
@@ -181,13 +174,13 @@ struct gemm_few_rows_model {
   static refusal refuses(basic_cuda<Architectures> const&,
                          source_linear_problem<Operand, Weights, Output, Map> const& problem) {
     constexpr std::int64_t most = 0x7fffffff - 65536;  // steps are counted in 32 bits
-    return first_of(
-        unless(problem.inputs.extent(0) <= policy.tokens, "the number of tokens", problem.inputs.extent(0),
-               "16 at most"),
-        unless(problem.inputs.extent(1) > 0, "inputs have no columns"),
-        unless(problem.inputs.extent(1) < most, "extents exceed 31 bits"),
-        unless(detail::has_rows_of_16_bytes(problem.inputs), "rows of inputs are not multiples of 16 bytes"),
-        unless(problem.weights.has_whole_chunks(), "rows of weights are not whole chunks of 16 bytes"));
+    return first_of(unless(problem.inputs.extent(0) <= policy.tokens, "the number of tokens", problem.inputs.extent(0),
+                           "16 at most"),
+                    unless(problem.inputs.extent(1) > 0, "inputs have no columns"),
+                    unless(problem.inputs.extent(1) < most, "extents exceed 31 bits"),
+                    unless(row_chunks<typename gemm_operand<Operand>::value_type const>{problem.inputs}.is_aligned(),
+                           "rows of inputs do not begin at multiples of 16 bytes"),
+                    unless(problem.weights.has_whole_chunks(), "rows of weights are not whole chunks of 16 bytes"));
   }
   template <class Architectures, class Operand, class Weights, class Output, class Map>
   static void run(basic_cuda<Architectures> const& exec,

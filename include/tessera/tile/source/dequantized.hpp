@@ -36,6 +36,30 @@
 namespace tessera {
 inline namespace v0 {
 
+namespace detail {
+
+template <class Member>
+struct class_of_member;
+template <class C, class R, class... Arguments>
+struct class_of_member<R (C::*)(Arguments...) const> {
+  using type = C;
+};
+
+/// Whether a quantizer's decode_whole() is that of its decode(): both are of one class. A quantizer that derives from
+/// another and has a decode() of its own inherits a decode_whole() that does something else.
+template <class Q>
+inline constexpr bool decodes_whole_codes = false;
+template <class Q>
+requires requires {
+  &Q::decode;
+  &Q::decode_whole;
+}
+inline constexpr bool decodes_whole_codes<Q> =
+    std::is_same_v<typename class_of_member<decltype(&Q::decode)>::type,
+                   typename class_of_member<decltype(&Q::decode_whole)>::type>;
+
+}  // namespace detail
+
 /// Value: the type to which decoded codes are rounded. A new group begins with each row; a quantizer for whole tensors
 /// has its parameters at params(0, 0), or no memory for them where params_type is empty.
 template <Quantizer Q, Scalar Value>
@@ -110,6 +134,8 @@ struct dequantized {
         return;
       }
     }
+    static_assert(!is_of_lanes<Tile> || G::size % fetched<G, Tile>::in_row == 0,
+                  "tessera: a lane's chunks are below each other in a tile that takes what lanes hold");
     fetch_chunks(group, to, first_row, first_column);
   }
 
@@ -282,14 +308,11 @@ struct dequantized {
     store_values<Value>(group, values, zeros_are_zero || is_inside, to);
   }
   /// Whether the codes and parameters that stand for what is outside of the matrix, which are zeros, decode to zero.
-  static constexpr bool zeros_are_zero = requires {
+  static constexpr bool zeros_are_zero = std::is_empty_v<Q> && requires {
     typename std::enable_if_t<(Q{}.decode(typename Q::code_type{}, typename Q::params_type{}) == 0.0F), int>;
   };
   /// Whether codes are whole numbers that need not be converted one by one.
-  static constexpr bool has_whole_codes = std::is_integral_v<typename Q::code_type> &&
-                                          requires(Q const& q, float code, typename Q::params_type const& of_group) {
-    q.decode_whole(code, of_group);
-  };
+  static constexpr bool has_whole_codes = std::is_integral_v<typename Q::code_type> && detail::decodes_whole_codes<Q>;
   /// Code number i of a chunk, decoded.
   template <class G>
   TESSERA_FN float decoded_code(G const& group, code_chunk const& chunk, int i,
