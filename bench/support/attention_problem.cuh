@@ -15,6 +15,7 @@
 
 #include <tessera/algorithm/attention/attention.cuh>
 #include <tessera/core/bfloat16.hpp>
+#include <tessera/map/no_bias.hpp>
 #include <tessera/testing/generators.hpp>
 
 #include "device.cuh"
@@ -30,11 +31,11 @@ __global__ void fill_head(Generator generator, std::uint64_t seed, tessera::bflo
 }
 
 /// Attention of one row for each block of threads, in double. `scores` has room for the keys of each row.
-template <class Unused = void>
+template <class Bias>
 __global__ void attend_exactly(tessera::head_view<tessera::bfloat16 const> queries,
                                tessera::head_view<tessera::bfloat16 const> keys,
                                tessera::head_view<tessera::bfloat16 const> values, tessera::sequence_lengths lengths,
-                               bool is_causal, std::int64_t const* rows, double* scores, double* out) {
+                               bool is_causal, Bias bias, std::int64_t const* rows, double* scores, double* out) {
   __shared__ double query[256];
   __shared__ double largest[128];
   __shared__ double total[128];
@@ -59,7 +60,7 @@ __global__ void attend_exactly(tessera::head_view<tessera::bfloat16 const> queri
     for (std::int64_t c = 0; c < channels; ++c) {
       sum += query[c] * static_cast<double>(tessera::load(keys(sequence, key_head, key, c)));
     }
-    own[key] = sum / sqrt(static_cast<double>(channels));
+    own[key] = sum / sqrt(static_cast<double>(channels)) + static_cast<double>(bias(sequence, head, token, key));
     largest[lane] = fmax(largest[lane], own[key]);
   }
   __syncthreads();
@@ -151,7 +152,8 @@ class attention_problem {
   }
 
   /// The distance of the results at outputs() in some rows.
-  attention_distance distance() {
+  template <class Bias = tessera::no_bias>
+  attention_distance distance(Bias const& bias = {}) {
     constexpr std::int64_t rows = 256;
     tessera::attention_shape const& s = shape_;
     std::int64_t const all = s.batch * s.query_heads * s.queries;
@@ -168,8 +170,8 @@ class attention_problem {
     cudaStream_t const stream = memory_.stream();
     check(cudaMemcpyAsync(list.data(), chosen.data(), list.bytes(), cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
     auto const in = inputs();
-    attend_exactly<><<<rows, 128, 0, stream>>>(in.queries, in.keys, in.values, in.key_lengths, options_.is_causal,
-                                               list.data(), scores.data(), exact.data());
+    attend_exactly<<<rows, 128, 0, stream>>>(in.queries, in.keys, in.values, in.key_lengths, options_.is_causal, bias,
+                                             list.data(), scores.data(), exact.data());
     check(cudaGetLastError(), "attend_exactly");
     std::vector<double> expected(exact.size());
     check(cudaMemcpyAsync(expected.data(), exact.data(), exact.bytes(), cudaMemcpyDeviceToHost, stream),

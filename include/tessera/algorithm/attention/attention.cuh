@@ -144,24 +144,57 @@ constexpr refusal refuses_types_of_attention() {
   return first_of(unless(Exec::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
                   refuses_codes<method>(),
                   unless(is_16_bit_float<typename Call::value_type>, "results do not have 16 bits"),
-                  unless(std::is_same_v<decltype(Call::bias), no_bias>, "there is a bias"),
                   unless(has_lane_weights<typename method::softmax>, "lanes do not make weights of the softmax"));
 }
 
 /// Why no program for sm_90 takes a call, or none.
-template <class Method, class T>
-refusal refuses_extras(attention_call<Method, T> const& call) {
+template <class Method, class T, class Bias>
+refusal refuses_extras(attention_call<Method, T, Bias> const& call) {
   attention_shape const& s = call.shape;
   return first_of(unless(call.block_list.counts.data == nullptr, "there is a list of tiles"),
-                  unless(call.heads.queries.corrections.data == nullptr, "queries are smoothed"),
                   unless(s.keys > 0, "there are no keys"));
 }
 
+/// How many rows lie from one sequence (dimension 0) or head (1) of biases to the next.
+template <class T>
+std::int32_t rows_between(head_view<T const> const& biases, int dimension) {
+  bool const is_alone = biases.extent(dimension) < 2 || biases.stride(dimension) == 0;
+  return is_alone ? 0 : static_cast<std::int32_t>(biases.stride(dimension) / biases.stride(2));
+}
+/// Biases of all sequences and heads as rows of one matrix.
+template <class T>
+matrix_view<T const> rows_of_biases(head_view<T const> const& biases) {
+  std::int64_t rows = biases.extent(2);
+  for (int dimension = 0; dimension < 2; ++dimension) {
+    rows += (biases.extent(dimension) - 1) * rows_between(biases, dimension);
+  }
+  return {biases.data, {rows, biases.extent(3)}, {biases.stride(2), biases.stride(3)}};
+}
+/// Why TMA cannot load biases, or none.
+template <class T>
+refusal refuses_biases(head_view<T const> const& biases) {
+  for (int dimension = 0; dimension < 2; ++dimension) {
+    bool const has_whole_rows =
+        biases.extent(dimension) < 2 || biases.stride(dimension) == 0 ||
+        (biases.stride(2) > 0 && biases.stride(dimension) > 0 && biases.stride(dimension) % biases.stride(2) == 0 &&
+         biases.stride(dimension) / biases.stride(2) < most_rows);
+    if (!has_whole_rows) {
+      return refusal{"biases of sequences or heads are not whole rows apart"};
+    }
+  }
+  return can_map(rows_of_biases(biases)) ? refusal{} : refusal{"TMA cannot load the biases"};
+}
+
 /// Why warpgroup_attention does not take a call whose types it takes, but for its codes, or none.
-template <class Method, class T>
-refusal refuses_warpgroups(attention_call<Method, T> const& call, int multiprocessors) {
+template <class Method, class T, class Bias>
+refusal refuses_warpgroups(attention_call<Method, T, Bias> const& call, int multiprocessors) {
   if (refusal const why = refuses_extras(call)) {
     return why;
+  }
+  if constexpr (has_bias_tiles<Bias>) {
+    if (refusal const why = refuses_biases(call.bias.biases)) {
+      return why;
+    }
   }
   attention_shape const& s = call.shape;
   std::int64_t const blocks = s.batch * s.query_heads * divide_up(s.queries, std::int64_t{block_rows_of(s)});
@@ -169,6 +202,8 @@ refusal refuses_warpgroups(attention_call<Method, T> const& call, int multiproce
                         2 * blocks < multiprocessors && has_room_for_warpgroups(s) && has_long_work_items(s);
   return first_of(
       unless(has_room_for_warpgroups(s), "rows of queries or keys do not fit into 31 bits"),
+      unless(is_aligned(call.heads.queries.corrections.data),
+             "scores of mean queries do not begin at a multiple of 16 bytes"),
       unless(!is_split, "few blocks of queries have no memory for splits of their work items"),
       unless(call.counters.data != nullptr, "there is no memory for counters of work items"),
       unless(call.out.result.stride(3) == 1, "the stride of results along head_dim", call.out.result.stride(3), "1"));
@@ -185,8 +220,8 @@ matrix_view<T const> rows_of_heads(view<T, Rank> codes) {
 }
 
 /// The schedule of a call's blocks: as many heads at a time as have their keys and values in L2.
-template <class Method, class T>
-attention_schedule schedule_of(attention_call<Method, T> const& call, int rows) {
+template <class Method, class T, class Bias>
+attention_schedule schedule_of(attention_call<Method, T, Bias> const& call, int rows) {
   constexpr std::int64_t cached_bytes = std::int64_t{32} << 20;  // codes that L2 keeps
   attention_shape const& s = call.shape;
   std::int64_t const head_bytes = max(2 * padded_tokens(s.keys) * s.channels * s.key_heads / s.query_heads, 1);
@@ -197,8 +232,8 @@ attention_schedule schedule_of(attention_call<Method, T> const& call, int rows) 
 }
 
 /// Sets the operands, extents and schedule of a program, without splits.
-template <class Pipeline, class Method, class T>
-void set_operands(Pipeline& pipeline, attention_call<Method, T> const& call) {
+template <class Pipeline, class Method, class T, class Bias>
+void set_operands(Pipeline& pipeline, attention_call<Method, T, Bias> const& call) {
   using shape = typename Pipeline::shape;
   constexpr char const* where = "attention.forward";
   attention_shape const& s = call.shape;
@@ -211,6 +246,13 @@ void set_operands(Pipeline& pipeline, attention_call<Method, T> const& call) {
                                        {static_cast<int>(s.channels), static_cast<int>(attention_padding)});
   pipeline.query_scales = heads.queries.scales.data;
   pipeline.key_scales = heads.keys.scales.data;
+  pipeline.terms.corrections = heads.queries.corrections.data;
+  if constexpr (has_bias_tiles<Bias>) {
+    head_view<typename Bias::value_type const> const& biases = call.bias.biases;
+    pipeline.terms.biases = make_tensor_map(where, rows_of_biases(biases), {bias_tile::rows, bias_tile::box_columns});
+    pipeline.terms.sequence_rows = rows_between(biases, 0);
+    pipeline.terms.head_rows = rows_between(biases, 1);
+  }
   pipeline.queries = static_cast<std::int32_t>(s.queries);
   pipeline.keys = static_cast<std::int32_t>(s.keys);
   pipeline.padded_queries = static_cast<std::int32_t>(padded_tokens(s.queries));
@@ -227,8 +269,8 @@ void set_operands(Pipeline& pipeline, attention_call<Method, T> const& call) {
 
 /// How many ranges of splits there is memory for. 0 where lengths, which the host does not know, could give a work item
 /// more tiles than a split can count.
-template <class Method, class T>
-std::int64_t ranges_in_memory(attention_call<Method, T> const& call, int rows, int channels) {
+template <class Method, class T, class Bias>
+std::int64_t ranges_in_memory(attention_call<Method, T, Bias> const& call, int rows, int channels) {
   using slots = typename attention_split_output::slots_type;
   bool const has_lengths = call.query_lengths.data != nullptr || call.key_lengths.data != nullptr;
   bool const has_memory = is_aligned(call.work_splits.data) && call.work_splits.is_contiguous() &&
@@ -236,8 +278,8 @@ std::int64_t ranges_in_memory(attention_call<Method, T> const& call, int rows, i
   return has_memory ? call.work_splits.size() / (2 * slots::floats_of_slot(rows, channels)) : 0;
 }
 
-template <class Kernel, class Architectures, class Method, class T>
-void run_warpgroup_attention(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call,
+template <class Kernel, class Architectures, class Method, class T, class Bias>
+void run_warpgroup_attention(basic_cuda<Architectures> const& exec, attention_call<Method, T, Bias> const& call,
                              int multiprocessors) {
   using shape = typename Kernel::shape;
   using slots = typename attention_split_output::slots_type;
@@ -251,6 +293,7 @@ void run_warpgroup_attention(basic_cuda<Architectures> const& exec, attention_ca
   program.split_output.slots = slots::in(call.work_splits, 2 * pipeline.splits.ranges, shape::rows, shape::channels);
   program.queries = {call.queries, call.query_factor, static_cast<float>(Method::score_quantizer::highest)};
   pipeline.query_coders = call.queries.data != nullptr ? decltype(program.queries)::coders : 0;
+  program.terms = {call.bias};
   bool const needs_offsets = call.out.log_sum_exp.data != nullptr || call.sinks.data != nullptr;
   program.output = {call.out.result,
                     has_whole_vectors(call.out.result),
@@ -272,14 +315,21 @@ void run_warpgroup_attention(basic_cuda<Architectures> const& exec, attention_ca
   }
 }
 
+/// How warpgroup_attention weighs the scores of a call.
+template <class Method, class Bias>
+using weighing_of = attention_weighing<typename Method::softmax, Bias, quantized_regions<Method>::smooths_queries>;
+
 /// warpgroup_attention for `Channels` channels or fewer.
-template <int Channels, class Method, class T>
+template <int Channels, class Method, class T, class Bias>
 using warpgroup_program =
-    warpgroup_attention<Channels, typename Method::softmax, T, policy_of<warpgroup_attention_tuning<Channels>>(900)>;
+    warpgroup_attention<Channels, weighing_of<Method, Bias>, T,
+                        weighing_of<Method, Bias>::terms_type::is_none
+                            ? policy_of<warpgroup_attention_tuning<Channels>>(900)
+                            : policy_of<attention_terms_tuning<Channels, has_bias_tiles<Bias>>>(900)>;
 
 /// Why TMA cannot load the codes of a call's heads, or none.
-template <class Method, class T>
-refusal refuses_maps(attention_call<Method, T> const& call, bool loads_queries) {
+template <class Method, class T, class Bias>
+refusal refuses_maps(attention_call<Method, T, Bias> const& call, bool loads_queries) {
   auto const& heads = call.heads;
   return first_of(
       unless(!loads_queries || can_map(rows_of_heads(heads.queries.codes)), "TMA cannot load the codes of queries"),
@@ -288,8 +338,8 @@ refusal refuses_maps(attention_call<Method, T> const& call, bool loads_queries) 
 }
 
 /// Why attention_of_few_queries does not take a call whose types it takes, but for its codes, or none.
-template <class Method, class T>
-refusal refuses_few_queries(attention_call<Method, T> const& call) {
+template <class Method, class T, class Bias>
+refusal refuses_few_queries(attention_call<Method, T, Bias> const& call) {
   constexpr std::int64_t most = std::int64_t{1} << 29;
   attention_shape const& s = call.shape;
   if (refusal const why = first_of(unless(s.queries <= few_queries, "the number of queries", s.queries, "at most 16"),
@@ -348,7 +398,9 @@ struct quantized_decode_model {
 
   template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
-    return detail::refuses_types_of_attention<Exec, Call>();
+    return first_of(detail::refuses_types_of_attention<Exec, Call>(),
+                    unless(std::is_same_v<decltype(Call::bias), no_bias>, "there is a bias"),
+                    unless(!quantized_regions<typename Call::method>::smooths_queries, "queries are smoothed"));
   }
   template <class Architectures, class Method, class T>
   static refusal refuses(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
@@ -377,23 +429,23 @@ struct quantized_forward_model {
   }
   /// A call whose queries have no codes yet is taken: forward() passes queries only if codes_queries() has said that
   /// the program makes their codes.
-  template <class Architectures, class Method, class T>
-  static refusal refuses(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
+  template <class Architectures, class Method, class T, class Bias>
+  static refusal refuses(basic_cuda<Architectures> const& exec, attention_call<Method, T, Bias> const& call) {
     return call.queries.data != nullptr ? refusal{} : refuses_codes(exec, call);
   }
   /// Why it does not take the call with codes of all operands, or none.
-  template <class Architectures, class Method, class T>
-  static refusal refuses_codes(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
+  template <class Architectures, class Method, class T, class Bias>
+  static refusal refuses_codes(basic_cuda<Architectures> const& exec, attention_call<Method, T, Bias> const& call) {
     refusal const why = detail::refuses_warpgroups(call, exec.state->multiprocessors());
     return why ? why : with_constant<64, 128, 256>(detail::program_channels(call.shape), [&](auto channels) {
       return first_of(detail::refuses_maps(call, true),
-                      exec.template lacks<detail::warpgroup_program<channels.value, Method, T>>());
+                      exec.template lacks<detail::warpgroup_program<channels.value, Method, T, Bias>>());
     });
   }
-  template <class Architectures, class Method, class T>
-  static void run(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
+  template <class Architectures, class Method, class T, class Bias>
+  static void run(basic_cuda<Architectures> const& exec, attention_call<Method, T, Bias> const& call) {
     with_constant<64, 128, 256>(detail::program_channels(call.shape), [&](auto channels) {
-      using program_type = detail::warpgroup_program<channels.value, Method, T>;
+      using program_type = detail::warpgroup_program<channels.value, Method, T, Bias>;
       detail::run_warpgroup_attention<program_type>(exec, call, exec.state->multiprocessors());
     });
   }

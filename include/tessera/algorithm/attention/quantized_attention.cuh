@@ -47,8 +47,7 @@ namespace detail {
 template <class Method>
 constexpr refusal refuses_codes() {
   using granularity = typename Method::score_quantizer::granularity_type;
-  return first_of(unless(!quantized_regions<Method>::smooths_queries, "queries are smoothed"),
-                  unless(std::is_same_v<granularity, std::remove_cvref_t<decltype(per_thread)>>,
+  return first_of(unless(std::is_same_v<granularity, std::remove_cvref_t<decltype(per_thread)>>,
                          "scales of queries and keys are not per_thread"),
                   unless(std::is_same_v<typename Method::score_code, std::int8_t>,
                          "codes of queries and keys are not in a byte each"),
@@ -220,6 +219,7 @@ struct quantize_heads_model {
   template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
     return first_of(unless(Call::has_plain_inputs, "queries or keys are read through functions of the caller"),
+                    unless(!quantized_regions<typename Call::method>::smooths_queries, "queries are smoothed"),
                     detail::refuses_codes<typename Call::method>(),
                     unless(is_16_bit_float<typename Call::value_type>, "inputs do not have 16 bits"));
   }

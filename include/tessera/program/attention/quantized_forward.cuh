@@ -46,6 +46,7 @@
 #include <tessera/program/attention/detail/forward_pipeline.cuh>
 #include <tessera/program/attention/detail/forward_queries.cuh>
 #include <tessera/program/attention/detail/forward_softmax.cuh>
+#include <tessera/program/attention/detail/score_terms.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
@@ -58,11 +59,12 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Attends over quantized operands. Softmax: one with lane_weights. Output: the type of results.
-template <int Channels, class Softmax, class Output, warpgroup_attention_policy Policy>
+/// Attends over quantized operands. Weighing: attention_weighing. Output: the type of results.
+template <int Channels, class Weighing, class Output, warpgroup_attention_policy Policy>
 struct warpgroup_attention {
+  using terms_type = typename Weighing::terms_type;
   using shape = warpgroup_attention_shape<Channels, Policy>;
-  using pipeline_type = attention_pipeline<Channels, Policy>;
+  using pipeline_type = attention_pipeline<Channels, Policy, terms_type>;
   using scratch_type = typename pipeline_type::scratch_type;
   static constexpr int lanes = shape::lanes;
   static constexpr int from_architecture = 900;
@@ -75,6 +77,7 @@ struct warpgroup_attention {
   attention_output<Output> output;      ///< where results of whole work items go
   attention_split_output split_output;  ///< where splits of the keys leave their results
   uncoded_queries<Output> queries;      ///< queries whose codes the program makes; null: `pipeline` has their codes
+  terms_type terms;                     ///< what is added to scores
 
   /// Runs the thread block's work items. A launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
@@ -100,6 +103,7 @@ struct warpgroup_attention {
   }
 
  private:
+  using softmax = typename Weighing::softmax;
   using state_type = typename pipeline_type::pipeline_type;
   using warp_work_item = typename pipeline_type::warp_work_item;
   using score_mma = warpgroup_mma<std::int8_t, attention_tile_keys>;
@@ -120,7 +124,7 @@ struct warpgroup_attention {
     float outputs[output_registers];
     float products[product_sets][product_registers];
     float factor[2];  ///< what outputs are multiplied by before the products of `weights` are added
-    attention_weights<Softmax> rows;
+    attention_weights<softmax> rows;
   };
 
   /// Makes codes of the thread block's first block of queries. All threads.
@@ -220,7 +224,13 @@ struct warpgroup_attention {
                                seen.begin,
                                seen.end,
                                seen.full_begin,
-                               seen.full_end};
+                               seen.full_end,
+                               0,
+                               0};
+    if constexpr (!terms_type::is_none) {
+      scratch.looked_up[warp].sequence = work.head / pipeline.query_heads;
+      scratch.looked_up[warp].head_of_sequence = work.head % pipeline.query_heads;
+    }
     sync_warp();
   }
   /// What look_up() has left for this warp; volatile, so that nothing of it stays in a register.
@@ -264,6 +274,7 @@ struct warpgroup_attention {
   /// Attends over the tiles without a mask: from tile - 1 down to the first of them, which `tile` becomes.
   __device__ __forceinline__ void attend_full_tiles(scratch_type& scratch, consumer_state& state,
                                                     std::int32_t& tile) const {
+    static_assert(terms_type::is_none || !Policy.has_first_tile_apart, "tessera: terms need the number of their tile");
     if constexpr (Policy.has_first_tile_apart) {
       std::int32_t const full_begin = uniform(own(scratch, state).full_begin);
       for (std::int32_t left = tile - max(full_begin, 1); left > 0; --left) {
@@ -299,7 +310,8 @@ struct warpgroup_attention {
     float const key_scale = __uint_as_float(largest_of_warp(most));
     auto const query_bits = __float_as_uint(state.query_scales[state.warp / 4 * shape::warpgroup_rows / 2 + lane]);
     float const query_scale = __uint_as_float(largest_of_warp(query_bits));
-    bool const is_small = query_scale * key_scale < piecewise_linear_softmax::most_scale;
+    bool const is_small =
+        query_scale * key_scale < attention_weights<softmax>::template most_scale<!terms_type::is_none>;
     std::int32_t const own_end = work.own_end;
     std::int32_t const full_begin = is_small ? work.full_begin : own_end;
     std::int32_t const full_end = is_small ? work.full_end : own_end;
@@ -312,15 +324,17 @@ struct warpgroup_attention {
   template <tile_mask Mask, tile_scales Scales>
   __device__ __forceinline__ void do_tile(scratch_type& scratch, consumer_state& state, std::int32_t tile) const {
     scratch.key_full[state.tile.stage].wait(state.tile.phase);
-    start_scores(state);
-    float const scale = scale_of(scratch, state);
-    await_multiply<0>(state.scores);
-    scratch.key_empty[state.tile.stage].arrive_after(scale);
-    key_limits limits{};
-    if constexpr (Mask != tile_mask::none) {
-      limits = limits_of(scratch, state, tile);
+    if constexpr (terms_type::is_none) {
+      start_scores<false>(state);
+      float const scale = scale_of(scratch, state);
+      await_multiply<0>(state.scores);
+      scratch.key_empty[state.tile.stage].arrive_after(scale);
+      key_limits const limits = limits_of<Mask>(scratch, state, tile);
+      state.rows.template take<Mask, Scales>(state.scores, scale, limits, tile == 0, state.factor);
+    } else {
+      take_with_terms<Mask, Scales>(scratch, state, tile);
+      scratch.key_empty[state.tile.stage].arrive_after(state.rows.reference[0]);  // it follows from all corrections
     }
-    state.rows.template take<Mask, Scales>(state.scores, scale, limits, tile == 0, state.factor);
     state.rows.pack(state.scores, state.weights);
     scratch.value_full[state.tile.stage].wait(state.tile.phase);
     float own[shape::value_columns(0) / 2];
@@ -329,6 +343,52 @@ struct warpgroup_attention {
     multiply_values<0>(state, products);
     scratch.value_empty[state.tile.stage].arrive_for_warp();
     state.tile.advance();
+  }
+
+  /// Makes weights of a tile's scores, to which terms are added: before the products where that is possible, since it
+  /// takes fewer instructions.
+  template <tile_mask Mask, tile_scales Scales>
+  __device__ __forceinline__ void take_with_terms(scratch_type& scratch, consumer_state& state,
+                                                  std::int32_t tile) const {
+    float const scale = scale_of(scratch, state);
+    constexpr bool begins = Scales == tile_scales::small && Channels <= 128;
+    float offset[2];
+    bool has_begun = false;
+    if constexpr (begins) {
+      row_terms added;
+      make_terms<Mask>(scratch, state, tile, added);
+      state.rows.begin(state.scores, scale, added);
+      offset[0] = added.to_base_2 * (added.of_score[0] + added.base[0]);
+      offset[1] = added.to_base_2 * (added.of_score[2] + added.base[1]);
+      bool const is_begun = state.rows.template is_begun<terms_type::is_line>(state.scores, offset);
+      start_scores<true>(state);
+      has_begun = all_of_warp(is_begun);
+    } else {
+      start_scores<false>(state);
+    }
+    await_multiply<0>(state.scores);
+    key_limits const limits = limits_of<Mask>(scratch, state, tile);
+    if (has_begun) {
+      state.rows.template take_begun<Mask>(state.scores, scale, offset, limits, tile == 0, state.factor);
+    } else {
+      row_terms added;
+      make_terms<Mask>(scratch, state, tile, added);
+      if constexpr (begins) {
+        state.rows.end(state.scores, scale, added);
+      }
+      state.rows.template take<Mask, Scales>(state.scores, scale, added, limits, tile == 0, state.factor);
+    }
+  }
+  /// Makes the terms of a tile. The compiler does not know that a second call makes the same as the first, whose terms
+  /// it would otherwise keep in registers.
+  template <tile_mask Mask>
+  __device__ __forceinline__ void make_terms(scratch_type const& scratch, consumer_state const& state,
+                                             std::int32_t tile, row_terms& added) const {
+    std::int32_t own_tile[1] = {tile};
+    pin_registers(own_tile);
+    terms.template of_lane<Mask != tile_mask::none>(
+        place_of(scratch, state, own_tile[0]), scratch.terms[term_loader<terms_type>::is_none ? 0 : state.tile.stage],
+        added);
   }
 
   /// Multiplies weights by values, some channels at a time, so that products take fewer registers. The products of the
@@ -364,14 +424,15 @@ struct warpgroup_attention {
     }
   }
 
-  /// Starts the products of this warpgroup's queries with 128 keys.
+  /// Starts the products of this warpgroup's queries with 128 keys. With `Adds` they are added to the scores.
+  template <bool Adds>
   __device__ __forceinline__ void start_scores(consumer_state& state) const {
     matrix_descriptor const keys = state.keys.further(state.tile.stage * shape::key_bytes);
     begin_multiply(state.scores);
 #pragma unroll
     for (int step = 0; step < shape::depth_steps; ++step) {
       score_mma::multiply(state.scores, state.queries.further(shape::step_bytes(step, shape::rows)),
-                          keys.further(shape::step_bytes(step, attention_tile_keys)), step != 0);
+                          keys.further(shape::step_bytes(step, attention_tile_keys)), Adds || step != 0);
     }
     commit_multiply();
   }
@@ -409,8 +470,12 @@ struct warpgroup_attention {
     }
   }
 
+  template <tile_mask Mask>
   __device__ __forceinline__ static key_limits limits_of(scratch_type const& scratch, consumer_state const& state,
                                                          std::int32_t tile) {
+    if constexpr (Mask == tile_mask::none) {
+      return {};
+    }
     warp_work_item const volatile& work = own(scratch, state);
     auto const lane = static_cast<std::int32_t>(thread_index_here() % 32);
     std::int32_t const first_key = tile * attention_tile_keys + 2 * (lane % 4);
@@ -418,6 +483,20 @@ struct warpgroup_attention {
     std::int32_t const high = work.high + row;
     std::int32_t const end = work.keys - first_key;
     return {work.low + row, {min(high, end), min(high + 8, end)}};
+  }
+
+  /// Where the lane's scores of a tile lie.
+  __device__ __forceinline__ static score_place place_of(scratch_type const& scratch, consumer_state const& state,
+                                                         std::int32_t tile) {
+    warp_work_item const volatile& work = own(scratch, state);
+    auto const lane = static_cast<std::int32_t>(thread_index_here() % 32);
+    return {state.warp,
+            work.sequence,
+            work.head_of_sequence,
+            work.row + row_of_warp(state.warp) + lane / 4,
+            work.queries,
+            tile * attention_tile_keys + 2 * (lane % 4),
+            work.keys};
   }
 
   /// Passes over tiles that only other rows of the block need.

@@ -101,6 +101,18 @@ struct warpgroup_attention_tuning {
   }
 };
 
+/// The policy for `Channels` channels where terms are added to scores: a bias, or the scores of mean queries. HasTiles:
+/// whether biases are loaded in tiles, 16 KiB for each warpgroup of a stage.
+template <int Channels, bool HasTiles>
+struct attention_terms_tuning {
+  using policy_type = warpgroup_attention_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const {
+    return Channels > 128  ? policy_type{2, HasTiles ? 1 : 2, 64, 1, 24, 240, false, false}
+           : Channels > 64 ? policy_type{3, HasTiles ? 2 : 4, 128, 0, 32, 160, false, false}
+                           : policy_type{3, HasTiles ? 3 : 6, 64, 0, 32, 160, false, false};
+  }
+};
+
 /// The policy by which the last work items of sm_90a's program are split. Costs are in quarters of the time of a tile.
 struct attention_split_policy {
   int tile[4];     ///< cost of a tile for one, two, three and four warpgroups of a block

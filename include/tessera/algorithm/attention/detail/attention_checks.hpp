@@ -117,6 +117,9 @@ struct attention_checks {
     check_starts(function, s, call.query_starts, {});
     check_lengths(function, s, call.query_lengths, call.key_lengths);
     check_extents(function, "sinks", call.sinks, {s.query_heads});
+    if constexpr (requires { call.bias.check_shape(function, s); }) {
+      call.bias.check_shape(function, s);
+    }
     std::int64_t const blocks = divide_up(s.queries, std::int64_t{block_mean::tokens});
     check_extents(function, "counts of the block list", call.block_list.counts, {s.batch, s.query_heads, blocks});
     if (call.block_list.counts.data != nullptr) {

@@ -11,6 +11,7 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/program/attention/detail/forward_band.hpp>
 #include <tessera/program/attention/detail/forward_splits.hpp>
+#include <tessera/program/attention/detail/staged_terms.cuh>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
@@ -64,7 +65,8 @@ struct warpgroup_attention_shape {
                 "tessera: warpgroups cannot have more registers together than at the kernel's entry");
 };
 
-template <int Channels, warpgroup_attention_policy Policy>
+/// Terms: a score_terms, what is added to scores.
+template <int Channels, warpgroup_attention_policy Policy, class Terms>
 struct attention_pipeline {
   using shape = warpgroup_attention_shape<Channels, Policy>;
   using pipeline_type = pipeline_state<Policy.stages>;
@@ -73,19 +75,21 @@ struct attention_pipeline {
   /// warp's warpgroup see, and those of the latter that need no mask. The alignment lets a shift find a warp's element,
   /// without another register.
   struct alignas(64) warp_work_item {
-    std::int32_t head;        ///< query head, counted over all sequences
-    std::int32_t row;         ///< the first row of the warpgroup
-    std::int32_t slot;        ///< attention_split::slot
-    std::int32_t queries;     ///< queries of the sequence
-    std::int32_t keys;        ///< keys of the sequence
-    std::int32_t low;         ///< the first key that the warp's first row sees
-    std::int32_t high;        ///< one past the last key that the warp's first row sees
-    std::int32_t begin;       ///< the first tile that is loaded
-    std::int32_t end;         ///< one past the last tile that is loaded
-    std::int32_t own_begin;   ///< the first tile that rows of the warpgroup see
-    std::int32_t own_end;     ///< one past the last tile that rows of the warpgroup see
-    std::int32_t full_begin;  ///< the first tile without a mask
-    std::int32_t full_end;    ///< one past the last tile without a mask
+    std::int32_t head;              ///< query head, counted over all sequences
+    std::int32_t row;               ///< the first row of the warpgroup
+    std::int32_t slot;              ///< attention_split::slot
+    std::int32_t queries;           ///< queries of the sequence
+    std::int32_t keys;              ///< keys of the sequence
+    std::int32_t low;               ///< the first key that the warp's first row sees
+    std::int32_t high;              ///< one past the last key that the warp's first row sees
+    std::int32_t begin;             ///< the first tile that is loaded
+    std::int32_t end;               ///< one past the last tile that is loaded
+    std::int32_t own_begin;         ///< the first tile that rows of the warpgroup see
+    std::int32_t own_end;           ///< one past the last tile that rows of the warpgroup see
+    std::int32_t full_begin;        ///< the first tile without a mask
+    std::int32_t full_end;          ///< one past the last tile without a mask
+    std::int32_t sequence;          ///< the query head's sequence; only set where scores have terms
+    std::int32_t head_of_sequence;  ///< the query head, counted in its sequence; only set where scores have terms
   };
 
   struct scratch_type {
@@ -99,6 +103,7 @@ struct attention_pipeline {
     alignas(16) float query_scales[shape::query_stages][shape::rows / 2];
     /// Scales of each tile of keys.
     alignas(16) float key_scales[Policy.stages][lane_scales];
+    staged_terms<Terms, Policy.consumers> terms[term_loader<Terms>::is_none ? 1 : Policy.stages];
     shared_barrier query_full[shape::query_stages];
     shared_barrier query_empty[shape::query_stages];
     shared_barrier key_full[Policy.stages];
@@ -127,10 +132,11 @@ struct attention_pipeline {
   sequence_lengths query_lengths;  ///< queries of each sequence; null: all are whole
   sequence_lengths key_lengths;    ///< keys of each sequence; null: all are whole
   attention_schedule schedule;
-  std::int32_t* taken;      ///< counts turns that were handed out beyond each block's first; 0 at launch
-  std::int32_t channels;    ///< channels of a head, a multiple of 16
-  int query_coders;         ///< warps that make codes of queries; 0: codes are loaded
-  attention_splits splits;  ///< how work items of the schedule are split
+  std::int32_t* taken;       ///< counts turns that were handed out beyond each block's first; 0 at launch
+  std::int32_t channels;     ///< channels of a head, a multiple of 16
+  int query_coders;          ///< warps that make codes of queries; 0: codes are loaded
+  attention_splits splits;   ///< how work items of the schedule are split
+  term_loader<Terms> terms;  ///< where what is added to scores lies
 
   /// The key head of a query head, both counted over all sequences.
   [[nodiscard]] __device__ __forceinline__ std::int32_t key_head_of(std::int32_t head) const {
@@ -287,7 +293,7 @@ struct attention_pipeline {
       }
     }
     for (std::int32_t tile = tiles.end - 1; tile >= tiles.begin; --tile) {
-      load_keys(scratch, pipeline, key_head, tile);
+      load_keys(scratch, pipeline, key_head, tile, work);
       load_values(scratch, pipeline, key_head, tile);
       pipeline.advance();
     }
@@ -318,17 +324,36 @@ struct attention_pipeline {
     }
   }
   __device__ __forceinline__ void load_keys(scratch_type& scratch, pipeline_type pipeline, std::int32_t head,
-                                            std::int32_t tile) const {
+                                            std::int32_t tile, attention_work_item const& work) const {
     shared_barrier& full = scratch.key_full[pipeline.stage];
     scratch.key_empty[pipeline.stage].wait(pipeline.phase ^ 1);
     constexpr int scale_bytes = lane_scales * static_cast<int>(sizeof(float));
     std::int32_t const which = head * (padded_keys / attention_tile_keys) + tile;
-    full.arrive_and_expect(shape::key_bytes + scale_bytes);
+    load_terms(scratch, pipeline, tile, work, shape::key_bytes + scale_bytes);
     load_bytes(scratch.key_scales[pipeline.stage], key_scales + lane_scales * std::int64_t{which}, scale_bytes, full);
 #pragma unroll
     for (int panel = 0; panel < shape::panels; ++panel) {
       load_box(scratch.key[pipeline.stage] + panel * attention_tile_keys * shape::row_bytes, key_map, full,
                {panel * shape::row_bytes, head * padded_keys + tile * attention_tile_keys});
+    }
+  }
+  /// Announces the bytes of a tile of keys and its terms, and starts to load the terms.
+  __device__ __forceinline__ void load_terms(scratch_type& scratch, pipeline_type pipeline, std::int32_t tile,
+                                             attention_work_item const& work, int other_bytes) const {
+    shared_barrier& full = scratch.key_full[pipeline.stage];
+    if constexpr (term_loader<Terms>::is_none) {
+      full.arrive_and_expect(other_bytes);
+    } else {
+      std::int32_t const blocks = divide_up(queries, shape::warpgroup_rows);
+      std::int32_t const first = work.block * Policy.consumers;
+      std::int32_t const own = min(blocks - first, Policy.consumers);  // warpgroups that have queries
+      std::int32_t const sequence = work.head / query_heads;
+      full.arrive_and_expect(other_bytes + own * term_loader<Terms>::bytes);
+      for (std::int32_t i = 0; i < own; ++i) {
+        terms.load(scratch.terms[pipeline.stage], i,
+                   {sequence, work.head - sequence * query_heads, query_heads, first + i, blocks, tile, padded_keys},
+                   full);
+      }
     }
   }
   __device__ __forceinline__ void load_values(scratch_type& scratch, pipeline_type pipeline, std::int32_t head,

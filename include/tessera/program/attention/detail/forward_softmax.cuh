@@ -51,6 +51,13 @@ struct key_limits {
   std::int32_t high[2];  ///< one past the last key that each row sees
 };
 
+/// What is added to a lane's logits of a tile.
+struct row_terms {
+  float of_score[64];  ///< of each score
+  float base[2];       ///< of all scores of either row
+  float to_base_2;     ///< what both are multiplied by to be in base 2
+};
+
 /// The softmax of rows lane / 4 and lane / 4 + 8 of a warp. Softmax: one with lane_weights.
 template <class Softmax>
 struct attention_weights {
@@ -60,6 +67,9 @@ struct attention_weights {
   /// The float whose bits, added to an integer, make a float of it.
   static constexpr float integer_magic = piecewise_linear_softmax::integer_magic;
   static constexpr std::int32_t hidden = score_sums::hidden;  ///< the score of a hidden key
+  /// From this scale on tile_scales are `any`. With terms the rounding differs from key to key.
+  template <bool HasTerms>
+  static constexpr float most_scale = HasTerms ? 1.0F / 256.0F : piecewise_linear_softmax::most_scale;
 
   float largest[2] = {-infinity, -infinity};    ///< M: the largest logit so far of each row
   float reference[2] = {-infinity, -infinity};  ///< r: the reference of each row's last tile
@@ -70,7 +80,7 @@ struct attention_weights {
   __device__ __forceinline__ void take(std::int32_t (&scores)[registers], float scale, key_limits const& limits,
                                        bool is_first, float (&factor)[2]) {
     if constexpr (Mask != tile_mask::none) {
-      hide<Mask>(scores, limits);
+      hide<Mask>(scores, limits, hidden);
     }
     refer<Mask, Scales>(scores, scale, factor);
     float slope = weights::steps * scale;
@@ -97,6 +107,94 @@ struct attention_weights {
     }
   }
 
+  /// Lets sums of products of codes begin at terms: at bits of floats, each of which is `center` and the term less the
+  /// row's first one, in units of `scale`. With the products added they are bits of floats, which take_begun() takes if
+  /// is_begun() says that no term is too far from its row's first for that.
+  static __device__ __forceinline__ void begin(std::int32_t (&sums)[registers], float scale, row_terms const& terms) {
+    float const units = terms.to_base_2 * fast_reciprocal(scale);
+    float const first[2] = {__fmaf_rn(-terms.of_score[0], units, center), __fmaf_rn(-terms.of_score[2], units, center)};
+#pragma unroll
+    for (int i = 0; i < registers; ++i) {
+      sums[i] = __float_as_int(__fmaf_rn(terms.of_score[i], units, first[i / 2 % 2]));
+    }
+  }
+  /// Whether take_begun() may take a lane's sums that have begun. Never where a term is infinite or NaN. `IsLine`: terms
+  /// lie on a line, so that only the first and the last are looked at. `offset`: the rows' first terms, in base 2.
+  template <bool IsLine>
+  [[nodiscard]] __device__ __forceinline__ static bool is_begun(std::int32_t const (&sums)[registers],
+                                                                float const (&offset)[2]) {
+    std::uint32_t outside = fabsf(offset[0]) < most_offset && fabsf(offset[1]) < most_offset ? 0 : begin_values;
+#pragma unroll
+    for (int i = 0; i < registers; i += IsLine ? registers - 1 : 1) {
+      outside |= static_cast<std::uint32_t>(sums[i]) ^ least_begin;
+    }
+    return outside < begin_values;
+  }
+  /// Makes sums of products of sums that began at terms.
+  static __device__ __forceinline__ void end(std::int32_t (&sums)[registers], float scale, row_terms const& terms) {
+    std::int32_t begun[registers];
+    begin(begun, scale, terms);
+#pragma unroll
+    for (int i = 0; i < registers; ++i) {
+      sums[i] -= begun[i];
+    }
+  }
+
+  /// As take(), for scores that began at terms.
+  template <tile_mask Mask>
+  __device__ __forceinline__ void take_begun(std::int32_t (&scores)[registers], float scale, float const (&offset)[2],
+                                             key_limits const& limits, bool is_first, float (&factor)[2]) {
+    constexpr std::int32_t nothing = -8388608;  // the bits of minus infinity
+    if constexpr (Mask != tile_mask::none) {
+      hide<Mask>(scores, limits, nothing);
+    }
+    float slope = weights::steps * scale;
+    float addend[2];
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      std::int32_t const most = largest_of_row(scores, row);
+      float const here = __fmaf_rn(scale, __int_as_float(most) - center, offset[row]);
+      refer_row<Mask != tile_mask::none>(row, here, factor);
+      float const before = Mask != tile_mask::none && reference[row] == -infinity ? 0.0F : reference[row];
+      float const zero = __fmaf_rn(weights::steps, offset[row] - before, weights::top);
+      addend[row] = __fmaf_rn(slope, -center, zero);
+    }
+    if constexpr (Mask != tile_mask::none) {
+      slope = fmaxf(slope, 1e-37F);  // times minus infinity it is not NaN
+    }
+#pragma unroll
+    for (int i = 0; i < registers; ++i) {
+      scores[i] = __float_as_int(weights::of(__fmaf_rn(__int_as_float(scores[i]), slope, addend[i / 2 % 2])));
+    }
+    if constexpr (weights::has_low_line) {
+      if (is_first) {
+        take_low_line(scores);
+      }
+    }
+  }
+
+  /// The same for scores to whose logits `terms` are added, in base 2: minus infinity hides a key, NaN makes its row
+  /// NaN.
+  ///
+  /// Scores become steps * logit + lift, which is positive where logits are not below -2048, and rounded to 2^-10. The
+  /// bits of positive floats have the order of the floats, and the maximum of three integers is one instruction.
+  template <tile_mask Mask, tile_scales Scales>
+  __device__ __forceinline__ void take(std::int32_t (&scores)[registers], float scale, row_terms const& terms,
+                                       key_limits const& limits, bool is_first, float (&factor)[2]) {
+    add_terms<Scales>(scores, scale, terms);
+    if constexpr (Mask != tile_mask::none) {
+      hide<Mask>(scores, limits, __float_as_int(-infinity));
+    }
+    refer_lifted(scores, factor);
+    subtract_lifted(scores);
+    if constexpr (weights::has_low_line) {
+      if (is_first) {
+        round_to_integers(scores);
+        take_low_line(scores);
+      }
+    }
+  }
+
   /// Packs weights into left operands of 64 x 32 codes, four registers for each 32 keys. The keys have the order of
   /// quantized values: in each 16, keys 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 are neighbours.
   __device__ __forceinline__ static void pack(std::int32_t const (&taken)[registers],
@@ -113,17 +211,88 @@ struct attention_weights {
   }
 
  private:
-  template <tile_mask Mask>
-  __device__ __forceinline__ static void hide(std::int32_t (&scores)[registers], key_limits const& limits) {
+  static constexpr std::uint32_t least_begin = 0x4b400000U;  ///< the bits of the least float that a sum may begin at
+  static constexpr std::uint32_t begin_values = 1U << 21;    ///< so many floats from there on may be begun at
+  /// The float in their middle: sums of magnitude below 2^21 leave the exponent as it is.
+  static constexpr float center = 13631488.0F;
+  /// References and offsets below this are so exact that rounding moves weights by a tenth of a step.
+  static constexpr float most_offset = 131072.0F;
+  static constexpr float lift = 2048.0F * weights::steps;  ///< added to logits with terms
+
+  /// Turns sums into the bits of steps * (scale * sum + term) + lift.
+  template <tile_scales Scales>
+  __device__ __forceinline__ static void add_terms(std::int32_t (&scores)[registers], float scale,
+                                                   row_terms const& terms) {
+    constexpr bool is_exact = Scales == tile_scales::any;
+    float const slope = weights::steps * scale;
+    float const of_term = weights::steps * terms.to_base_2;
+    float const zero = is_exact ? lift : __fmaf_rn(slope, -integer_magic, lift);
+    float const addend[2] = {__fmaf_rn(terms.base[0], of_term, zero), __fmaf_rn(terms.base[1], of_term, zero)};
 #pragma unroll
     for (int i = 0; i < registers; ++i) {
-      scores[i] = i / 4 * 8 + i % 2 < limits.high[i / 2 % 2] ? scores[i] : hidden;
+      float const sum = score_sums::plus_magic(scores[i]);
+      float const added = __fmaf_rn(terms.of_score[i], of_term, addend[i / 2 % 2]);
+      scores[i] = __float_as_int(__fmaf_rn(slope, is_exact ? sum - integer_magic : sum, added));
+    }
+  }
+  /// Finds the tile's references of lifted logits, and the factors of earlier sums.
+  __device__ __forceinline__ void refer_lifted(std::int32_t const (&scores)[registers], float (&factor)[2]) {
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      std::int32_t most = largest_of_row(scores, row);
+      if (any_of_warp(most < 0)) {  // some lane has only logits below -2048
+        most = __float_as_int(largest_float(scores, row));
+      }
+      float const here = __fmaf_rn(__int_as_float(most), 1.0F / weights::steps, -lift / weights::steps);
+      refer_row<true>(row, here == infinity ? __int_as_float(0x7fffffff) : here, factor);
+    }
+  }
+  /// Turns lifted logits into weights::of() of their distance to the references. None is above the largest weight's:
+  /// where references are so large that rounding could lift one above it, it is limited.
+  __device__ __forceinline__ void subtract_lifted(std::int32_t (&scores)[registers]) const {
+    float before[2];
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      before[row] = reference[row] == -infinity ? 0.0F : reference[row];
+    }
+    if (all_of_warp(fabsf(before[0]) < most_offset && fabsf(before[1]) < most_offset)) {
+      float const addend[2] = {__fmaf_rn(-weights::steps, before[0], weights::top - lift),
+                               __fmaf_rn(-weights::steps, before[1], weights::top - lift)};
+#pragma unroll
+      for (int i = 0; i < registers; ++i) {
+        scores[i] = __float_as_int(weights::of(__int_as_float(scores[i]) + addend[i / 2 % 2]));
+      }
+      return;
+    }
+    float const least[2] = {__fmaf_rn(weights::steps, before[0], lift), __fmaf_rn(weights::steps, before[1], lift)};
+#pragma unroll
+    for (int i = 0; i < registers; ++i) {
+      float const below = minimum_or_nan(__int_as_float(scores[i]) - least[i / 2 % 2], 0.0F);
+      scores[i] = __float_as_int(weights::of(below + weights::top));
+    }
+  }
+  /// The largest of the lane's scores of a row, which are the bits of floats; NaN if one is NaN.
+  __device__ __forceinline__ static float largest_float(std::int32_t const (&scores)[registers], int row) {
+    float most = -infinity;
+#pragma unroll
+    for (int i = 2 * row; i < registers; i += 4) {
+      most = maximum_or_nan(most, maximum_or_nan(__int_as_float(scores[i]), __int_as_float(scores[i + 1])));
+    }
+    return most;
+  }
+
+  template <tile_mask Mask>
+  __device__ __forceinline__ static void hide(std::int32_t (&scores)[registers], key_limits const& limits,
+                                              std::int32_t hidden_score) {
+#pragma unroll
+    for (int i = 0; i < registers; ++i) {
+      scores[i] = i / 4 * 8 + i % 2 < limits.high[i / 2 % 2] ? scores[i] : hidden_score;
     }
     if constexpr (Mask == tile_mask::both) {
       pin_registers(scores);  // so that the two masks follow each other, for want of registers
 #pragma unroll
       for (int i = 0; i < registers; ++i) {
-        scores[i] = i / 4 * 8 + i % 2 - i / 2 % 2 * 8 >= limits.low ? scores[i] : hidden;
+        scores[i] = i / 4 * 8 + i % 2 - i / 2 % 2 * 8 >= limits.low ? scores[i] : hidden_score;
       }
     }
   }
@@ -144,7 +313,6 @@ struct attention_weights {
   /// Finds the tile's references, and the factors of earlier sums.
   template <tile_mask Mask, tile_scales Scales>
   __device__ __forceinline__ void refer(std::int32_t const (&scores)[registers], float scale, float (&factor)[2]) {
-    constexpr float most_below = online_softmax<float>::lowest_reference;
     constexpr bool is_masked = Mask != tile_mask::none;
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
@@ -156,18 +324,24 @@ struct attention_weights {
       if constexpr (is_masked) {
         here = most == hidden ? -infinity : here;
       }
-      here = maximum_or_nan(here, shuffle_xor(here, 1));
-      here = maximum_or_nan(here, shuffle_xor(here, 2));
-      largest[row] = maximum_or_nan(largest[row], here);
-      float next = maximum_or_nan(here, largest[row] - most_below);
-      if constexpr (is_masked) {
-        next = here == -infinity ? reference[row] : next;  // a row that sees nothing here stays as it is
-        factor[row] = here == -infinity ? 1.0F : fast_exp2(reference[row] - next);
-      } else {
-        factor[row] = fast_exp2(reference[row] - next);
-      }
-      reference[row] = next;
+      refer_row<is_masked>(row, here, factor);
     }
+  }
+  /// Finds a row's reference of a tile, and the factor of its earlier sums. `here`: the lane's largest logit of the row.
+  template <bool IsMasked>
+  __device__ __forceinline__ void refer_row(int row, float here, float (&factor)[2]) {
+    constexpr float most_below = online_softmax<float>::lowest_reference;
+    here = maximum_or_nan(here, shuffle_xor(here, 1));
+    here = maximum_or_nan(here, shuffle_xor(here, 2));
+    largest[row] = maximum_or_nan(largest[row], here);
+    float next = maximum_or_nan(here, largest[row] - most_below);
+    if constexpr (IsMasked) {
+      next = here == -infinity ? reference[row] : next;  // a row that sees nothing here stays as it is
+      factor[row] = here == -infinity ? 1.0F : fast_exp2(reference[row] - next);
+    } else {
+      factor[row] = fast_exp2(reference[row] - next);
+    }
+    reference[row] = next;
   }
 
   /// Turns scores into weights::of(score * slope + addend).
@@ -180,6 +354,12 @@ struct attention_weights {
     }
   }
 
+  __device__ __forceinline__ static void round_to_integers(std::int32_t (&scores)[registers]) {
+#pragma unroll
+    for (int i = 0; i < registers; ++i) {
+      scores[i] = __float_as_int(rintf(__int_as_float(scores[i])));
+    }
+  }
   __device__ __forceinline__ static void take_low_line(std::int32_t (&scores)[registers]) {
 #pragma unroll
     for (int i = 0; i < registers; ++i) {

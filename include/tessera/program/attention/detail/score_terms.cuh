@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `score_terms`: what attention adds to scores in warpgroup_attention: a bias of the caller's, and the scores of mean
+/// queries where queries are smoothed.
+///
+/// Cost for each score: what the bias takes. Corrections are the same for all rows of a warpgroup: a lane reads 8 bytes
+/// of shared memory for four scores. A LinearBias takes half an instruction.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/core/bits.hpp>
+#include <tessera/map/linear_bias.hpp>
+#include <tessera/map/no_bias.hpp>
+#include <tessera/program/attention/detail/forward_band.hpp>
+#include <tessera/program/attention/detail/forward_softmax.cuh>
+#include <tessera/program/attention/detail/staged_terms.cuh>
+#include <tessera/tile/cuda/convert.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Where the lane's scores of a tile lie: score number i is that of row i / 2 % 2 and of key
+/// first_key + i / 4 * 8 + i % 2.
+struct score_place {
+  int warp;                ///< number of the warp among the consumers
+  std::int32_t sequence;   ///< sequence of the batch
+  std::int32_t head;       ///< query head of the sequence
+  std::int32_t query;      ///< the lane's first row; the second is 8 further on
+  std::int32_t queries;    ///< queries of the sequence, at least 1
+  std::int32_t first_key;  ///< the key of score 0
+  std::int32_t keys;       ///< keys of the sequence, at least 1
+};
+
+/// Bias: no_bias or the caller's own. HasCorrections: whether queries are smoothed.
+template <class Bias, bool HasCorrections>
+struct score_terms {
+  static constexpr bool has_corrections = HasCorrections;
+  static constexpr bool has_tiles = has_bias_tiles<Bias>;  ///< whether biases are loaded in tiles
+  static constexpr bool has_bias = !std::is_same_v<Bias, no_bias>;
+  static constexpr bool is_line = LinearBias<Bias> && !HasCorrections;  ///< whether a row's terms lie on a line
+  static constexpr bool is_none = !has_bias && !HasCorrections;         ///< whether nothing is added to scores
+
+  Bias bias;  ///< added to scores, natural
+
+  /// Makes the terms of a lane's scores. With `EndsInside` some of the tile's keys may not exist. The bias is called for
+  /// existing queries and keys only: the terms of others are those of the last one. `staged`: the stage's terms.
+  template <bool EndsInside, class Staged>
+  __device__ __forceinline__ void of_lane(score_place const& at, Staged const& staged, row_terms& to) const {
+    to.base[0] = to.base[1] = 0.0F;
+    to.to_base_2 = HasCorrections ? 1.0F : log2_e;
+    if constexpr (HasCorrections) {
+      float const* const corrections = staged.corrections[at.warp / 4].values;
+#pragma unroll
+      for (int i = 0; i < scores; i += 4) {
+        auto const pair = *reinterpret_cast<float2 const*>(corrections + at.first_key % attention_tile_keys + 2 * i);
+        to.of_score[i] = to.of_score[i + 2] = pair.x;
+        to.of_score[i + 1] = to.of_score[i + 3] = pair.y;
+      }
+    }
+    if constexpr (has_tiles) {
+      add_tile(at, staged.biases[at.warp / 4], to);
+    } else if constexpr (LinearBias<Bias>) {
+      add_line(at, to);
+    } else if constexpr (has_bias) {
+      std::int32_t const query[2] = {min(at.query, at.queries - 1), min(at.query + 8, at.queries - 1)};
+#pragma unroll
+      for (int i = 0; i < scores; ++i) {
+        std::int32_t key = at.first_key + i / 4 * 8 + i % 2;
+        if constexpr (EndsInside) {
+          key = min(key, at.keys - 1);
+        }
+        float const added = bias(at.sequence, at.head, query[i / 2 % 2], key);
+        to.of_score[i] = HasCorrections ? __fmaf_rn(added, log2_e, to.of_score[i]) : added;
+      }
+    }
+  }
+
+ private:
+  static constexpr int scores = 64;  ///< of a lane
+  static constexpr float log2_e = 1.4426950408889634F;
+
+  /// Adds a tile of a dense_bias.
+  __device__ __forceinline__ static void add_tile(score_place const& at, bias_tile const& tile, row_terms& to) {
+    std::uint32_t const first = bias_tile::where_of(at.warp % 4, static_cast<int>(thread_index_here() % 32));
+#pragma unroll
+    for (int i = 0; i < scores; i += 2) {
+      float2 const added = unpack_pair<typename Bias::value_type>(tile.pair(first, i / 4, i / 2 % 2));
+      to.of_score[i] = HasCorrections ? __fmaf_rn(added.x, log2_e, to.of_score[i]) : added.x;
+      to.of_score[i + 1] = HasCorrections ? __fmaf_rn(added.y, log2_e, to.of_score[i + 1]) : added.y;
+    }
+  }
+  /// Adds a linear bias: both rows have the same line, each with a base of its own.
+  __device__ __forceinline__ void add_line(score_place const& at, row_terms& to) const {
+    float const slope = bias.slope(at.sequence, at.head);
+    float const of_key = HasCorrections ? slope * log2_e : 1.0F;
+    to.to_base_2 = HasCorrections ? 1.0F : slope * log2_e;
+    std::int32_t const distance = at.first_key - at.query;
+    to.base[0] = of_key * static_cast<float>(distance);
+    to.base[1] = of_key * static_cast<float>(distance - 8);
+#pragma unroll
+    for (int i = 0; i < scores; ++i) {
+      auto const key = static_cast<float>(i / 4 * 8 + i % 2);
+      to.of_score[i] = HasCorrections ? __fmaf_rn(key, of_key, to.of_score[i]) : key;
+    }
+  }
+};
+
+/// How scores become weights: a Softmax with lane_weights, and what is added to scores before.
+template <class Softmax, class Bias, bool HasCorrections>
+struct attention_weighing {
+  using softmax = Softmax;
+  using terms_type = score_terms<Bias, HasCorrections>;
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `staged_terms`: what a pipeline stage of warpgroup_attention has of the terms that are added to scores, and
+/// `term_loader`, which loads it: scores of mean queries, and tiles of a dense_bias of 16 bits.
+///
+/// Bytes of a warpgroup and a tile of 128 keys: 512 of corrections, 16 KiB of biases.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/core/precision.hpp>
+#include <tessera/map/dense_bias.hpp>
+#include <tessera/program/attention/detail/forward_band.hpp>
+#include <tessera/tile/cuda/sm_90/barrier.cuh>
+#include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/sm_90/tensor_map.cuh>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Whether biases are loaded in tiles: those of a dense_bias of 16 bits.
+template <class Bias>
+inline constexpr bool has_bias_tiles = false;
+/// A dense_bias of 16 bits has tiles.
+template <class T>
+inline constexpr bool has_bias_tiles<dense_bias<T>> = is_16_bit_float<T>;
+
+/// A warpgroup's biases of a tile: two boxes of 64 rows x 64 keys, each swizzled by 128 bytes.
+struct bias_tile {
+  static constexpr int rows = 64;
+  static constexpr int box_columns = 64;
+  static constexpr int box_bytes = rows * box_columns * 2;
+  static constexpr int bytes = box_bytes * attention_tile_keys / box_columns;
+  alignas(1024) unsigned char boxes[bytes];
+
+  /// The pair of biases of row lane / 4 + 8 `half` of a warp's 16 and of keys 8 j + 2 (lane % 4) and the next one.
+  /// `first`: where_of() the lane.
+  __device__ __forceinline__ std::uint32_t pair(std::uint32_t first, int j, int half) const {
+    std::uint32_t const at = (first ^ static_cast<std::uint32_t>(j % 8 * 16)) + static_cast<unsigned>(half * 1024);
+    return *reinterpret_cast<std::uint32_t const*>(boxes + j / 8 * box_bytes + at);
+  }
+  /// Where a lane's row of warp `warp` of the warpgroup begins: 16 bytes number c of row r lie at 16 (c ^ (r % 8)).
+  __device__ __forceinline__ static std::uint32_t where_of(int warp, int lane) {
+    return static_cast<std::uint32_t>((16 * warp + lane / 4) * 128 + lane / 4 * 16 + lane % 4 * 4);
+  }
+};
+
+/// Nothing, in place of what is not loaded.
+struct no_terms {};
+
+/// The terms of a stage, for each of `Warpgroups` warpgroups. Terms: a score_terms.
+template <class Terms, int Warpgroups>
+struct staged_terms {
+  /// Biases of a warpgroup.
+  using tile_type = std::conditional_t<Terms::has_tiles, bias_tile, no_terms>;
+  /// Scores of the mean query of a warpgroup.
+  struct alignas(16) correction_row {
+    float values[attention_tile_keys];
+  };
+  using correction_type = std::conditional_t<Terms::has_corrections, correction_row, no_terms>;
+
+  tile_type biases[Warpgroups];
+  correction_type corrections[Warpgroups];
+};
+
+/// Where terms lie in memory.
+template <class Terms>
+struct term_loader {
+  static constexpr int bytes = (Terms::has_corrections ? attention_tile_keys * static_cast<int>(sizeof(float)) : 0) +
+                               (Terms::has_tiles ? bias_tile::bytes : 0);  ///< of a warpgroup and a tile
+  static constexpr bool is_none = bytes == 0;
+
+  std::conditional_t<Terms::has_tiles, tensor_map, no_terms> biases;  ///< rows of biases
+  std::int32_t sequence_rows;                                         ///< rows of biases from sequence to sequence
+  std::int32_t head_rows;                                             ///< rows of biases from head to head
+  float const* corrections;  ///< quantized_queries::corrections: batch, query head, block of 64, padded keys
+
+  /// A block of 64 queries of a head, and a tile.
+  struct place {
+    std::int32_t sequence;     ///< sequence of the batch
+    std::int32_t head;         ///< query head of the sequence
+    std::int32_t heads;        ///< query heads of a sequence
+    std::int32_t block;        ///< block of 64 queries
+    std::int32_t blocks;       ///< blocks of a head
+    std::int32_t tile;         ///< tile of keys
+    std::int32_t padded_keys;  ///< keys of a head in memory
+  };
+  /// Starts to load the terms of a warpgroup.
+  template <class Staged>
+  __device__ __forceinline__ void load(Staged& to, int warpgroup, place const& at, shared_barrier& full) const {
+    if constexpr (Terms::has_corrections) {
+      std::int64_t const row = (std::int64_t{at.sequence} * at.heads + at.head) * at.blocks + at.block;
+      load_bytes(to.corrections[warpgroup].values, corrections + row * at.padded_keys + at.tile * attention_tile_keys,
+                 sizeof(to.corrections[warpgroup]), full);
+    }
+    if constexpr (Terms::has_tiles) {
+      std::int32_t const row = at.sequence * sequence_rows + at.head * head_rows + at.block * bias_tile::rows;
+#pragma unroll
+      for (int box = 0; box < attention_tile_keys / bias_tile::box_columns; ++box) {
+        load_box(to.biases[warpgroup].boxes + box * bias_tile::box_bytes, biases, full,
+                 {at.tile * attention_tile_keys + box * bias_tile::box_columns, row});
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera
