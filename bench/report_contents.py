@@ -97,6 +97,11 @@ def awaited_figures():
         "swap.linear_w8a16": ("value", "vs_cublas", ["linear/w8a16/gauss/4096x8192x8192"]),
         "swap.linear_w4a16": ("value", "vs_cublas", ["linear/w4a16/gauss/4096x8192x8192"]),
         "swap.few_rows_w4a16": ("value", "vs_cublas", ["linear/w4a16/gauss/16x8192x8192"]),
+        # The rate of attention with an exchanged part over that of sage_attention2, both from bf16 to bf16.
+        "swap.attention_smoothed": ("value", "of_alias", ["exchange/attention/smoothed_queries/forward/bf16/d128/16k"]),
+        "swap.attention_bias": ("value", "of_alias", ["exchange/attention/dense_bias/forward/bf16/d128/16k"]),
+        "swap.attention_alibi": ("value", "of_alias", ["exchange/attention/linear_bias/forward/bf16/d128/16k"]),
+        "swap.attention_function": ("value", "of_alias", ["exchange/attention/bias_function/forward/bf16/d128/16k"]),
     }
 
 

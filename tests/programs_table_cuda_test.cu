@@ -13,6 +13,7 @@
 #include <tessera/algorithm/gemm/linear.hpp>
 #include <tessera/cut_cross_entropy.hpp>
 #include <tessera/exec/explain.hpp>
+#include <tessera/map/dense_bias.hpp>
 #include <tessera/merge/average.hpp>
 #include <tessera/minicache.hpp>
 #include <tessera/neuzip.hpp>
@@ -202,6 +203,12 @@ std::vector<row> rows() {
       {"`sage_attention2` with a bias",
        [](described_cuda const& e) {
          return attend<sage_attention2>(e, 16384, {}, attention_functions<tessera_test::slope_bias>{});
+       }},
+      {"`sage_attention2` with a `dense_bias`",
+       [](described_cuda const& e) {
+         dense_bias<bfloat16> const bias{
+             {nowhere<bfloat16 const>(), {1, 32, 16384, 16384}, {0, 0, std::int64_t{16384}, 1}}};
+         return attend<sage_attention2>(e, 16384, {}, attention_functions<dense_bias<bfloat16>>{bias});
        }},
       {"`cut_cross_entropy`", [](described_cuda const& e) { return train<cut_cross_entropy, bfloat16>(e); }},
       {"`loss_with_entropies` (above)",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Measures what sage_attention2 costs where a part of it is exchanged: with a bias that is a function, linear, or
-/// in memory, or with smoothed queries. The exchange and the alias run in turns, from bf16 to bf16 ("forward") or over codes
-/// that were made before ("codes"); `of_alias` is the exchange's speed over the alias's. Errors are those of 256 rows
-/// against attention in double with the same bias.
+/// Measures what sage_attention2 costs where a part of it is exchanged: with a bias that is a function, linear, or in
+/// memory, or with smoothed queries. The exchange and the alias run in turns, from bf16 to bf16 ("forward") or over
+/// codes that were made before ("codes"); `of_alias` is the exchange's speed over the alias's. Errors are those of 256
+/// rows against attention in double with the same bias.
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -109,7 +109,7 @@ void add(std::string const& what, MakeBias make_bias) {
   for (int const channels : {128, 64}) {
     for (bool const is_causal : {false, true}) {
       for (bool const has_codes : {false, true}) {
-        std::string const name = "attention/" + what + (has_codes ? "/codes" : "/forward") + "/bf16/d" +
+        std::string const name = "exchange/attention/" + what + (has_codes ? "/codes" : "/forward") + "/bf16/d" +
                                  std::to_string(channels) + "/16k" + (is_causal ? "/causal" : "");
         bench::add_cuda(name, [=](benchmark::State& state) {
           attention_problem problem(shape_of(channels), is_causal);

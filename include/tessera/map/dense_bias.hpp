@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `dense_bias`: a bias of attention's scores from memory, such as a relative position bias or the bias of pairs.
 ///
-///     head_view<bfloat16 const> const biases{data, {batch, heads, queries, keys}, {0, 0, keys, 1}};  // all heads share
+///     head_view<bfloat16 const> const biases{data, {batch, heads, queries, keys}, {0, 0, keys, 1}};  // heads share
 ///     attention_functions<dense_bias<bfloat16>> const functions{{biases}};
 ///     sage_attention2::forward(exec, inputs, options, outputs, space, functions);
 ///
@@ -25,10 +25,12 @@ inline namespace v0 {
 /// Adds biases(sequence, head, query, key). T: bfloat16, float16, float, or another Scalar.
 template <Scalar T>
 struct dense_bias {
+  /// The type of biases in memory.
   using value_type = T;
 
   head_view<T const> biases;  ///< batch x query heads x queries x keys, where the executor runs
 
+  /// The bias of a query and a key.
   TESSERA_FN float operator()(std::int64_t sequence, std::int64_t head, std::int64_t query, std::int64_t key) const {
     return static_cast<float>(load(biases(sequence, head, query, key)));
   }

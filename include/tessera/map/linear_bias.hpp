@@ -29,6 +29,7 @@ struct linear_bias {
 
   /// The slope of a head.
   TESSERA_FN float slope(std::int64_t /*sequence*/, std::int64_t head) const { return slopes[head]; }
+  /// The bias of a query and a key.
   TESSERA_FN float operator()(std::int64_t sequence, std::int64_t head, std::int64_t query, std::int64_t key) const {
     return slope(sequence, head) * static_cast<float>(key - query);
   }

@@ -17,7 +17,10 @@ namespace tessera {
 inline namespace v0 {
 
 /// The bias that adds nothing. A user's own is a trivially copyable function object of sequence, head, query and key,
-/// whose result is added to the score (natural, scaled); minus infinity masks the score.
+/// whose result is added to the score (natural, scaled); minus infinity masks the score. It may also be called for
+/// queries and keys of the sequence whose score a mask hides. Where it calculates with numbers of queries and keys, it
+/// should take them as std::int32_t, since arithmetic in 64 bits and conversions to float take GPUs long. linear_bias
+/// and dense_bias are faster than functions that do the same.
 struct no_bias {
   /// Returns 0: nothing is added.
   TESSERA_FN float operator()(std::int64_t, std::int64_t, std::int64_t, std::int64_t) const { return 0.0F; }

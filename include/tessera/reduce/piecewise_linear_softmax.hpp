@@ -22,8 +22,8 @@
 ///
 ///     code = round(max(t, t / 2 + 4)),    t = 8 x + 126
 ///
-/// The arithmetic is the same on every executor and in every program. Each line is rounded once to fp32 (r: the
-/// reference, s: an integer of magnitude below 2^22 or any float):
+/// The arithmetic is the same on every executor and in every program, but where sm_90a's adds terms to scores. Each
+/// line is rounded once to fp32 (r: the reference, s: an integer of magnitude below 2^22 or any float):
 ///
 ///     scale < 1/32:  a = fma(8 scale, -1.5 * 2^23, 126 - 8 r)     t = fma(8 scale, 1.5 * 2^23 + s, a)
 ///     else:          x = scale * s                                t = fma(8, x - r, 126), rounded to an integer

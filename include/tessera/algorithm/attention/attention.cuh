@@ -6,9 +6,12 @@
 ///
 /// On sm_90a a kernel with wgmma and TMA (program/attention/quantized_forward.cuh) runs attention over codes of 8 or 4
 /// bits with per_thread scales, one code in a byte, and values in e4m3, with results in bfloat16 or float16, for
-/// softmaxes that have lane_weights (program/attention/lane_weights.cuh). Calls with a bias or a list of tiles run in
-/// the portable programs, because a listed tile has 64 queries, fewer than a block of the kernel. There are programs of
-/// 64, 128 and 256 channels; a call takes the next one that is large enough, so that 80 channels take as long as 128.
+/// softmaxes that have lane_weights (program/attention/lane_weights.cuh). It adds scores of mean queries, and a bias: a
+/// linear_bias, a dense_bias of 16 bits in tiles by TMA, or any function, called for each score. Scores with these are
+/// rounded elsewhere than in the portable programs, so that a weight's code may be the next one. Calls with a list of
+/// tiles run in the portable programs, because a listed tile has 64 queries, fewer than a block of the kernel. There
+/// are programs of 64, 128 and 256 channels; a call takes the next one that is large enough, so that 80 channels take
+/// as long as 128.
 /// The device reads the lengths of sequences, once for each block of queries; blocks behind the last query only write
 /// zeros. Several multiprocessors share the keys of the last blocks of queries, or of all blocks if there are few, so
 /// that all multiprocessors have work until the end. Log-sum-exps are computed from the decoded codes of weights, by

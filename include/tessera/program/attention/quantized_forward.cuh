@@ -25,6 +25,9 @@
 ///     128        256 + 272      368
 ///      64        128 + 144      328
 ///
+/// Terms that are added to scores (attention/detail/score_terms.cuh) are what sums of products begin at, where that is
+/// possible: about 40 (a LinearBias), 80 (scores of mean queries) or 200 (a dense_bias) instructions more a tile.
+///
 /// Bytes: a thread block of 192 rows loads 256 bytes of each channel for 192 x 128 scores, which is 21 bytes a cycle
 /// through L2 at the tensor cores' full speed; a block of 128 rows of 256 channels loads 31.
 ///
@@ -33,8 +36,7 @@
 ///
 /// Sequences of a batch may differ in length. The extents of a sequence are looked up once for a work item and kept in
 /// shared memory. Work items without a tile load nothing and write zeros.
-///
-/// The few tiles that need a mask, at the ends of the interval of keys that rows see, are processed in separate loops.
+/// Tiles that need a mask, at the ends of the interval of keys that rows see, are processed in separate loops.
 #pragma once
 
 #include <cstdint>
@@ -62,6 +64,7 @@ inline namespace v0 {
 /// Attends over quantized operands. Weighing: attention_weighing. Output: the type of results.
 template <int Channels, class Weighing, class Output, warpgroup_attention_policy Policy>
 struct warpgroup_attention {
+  /// What is added to scores.
   using terms_type = typename Weighing::terms_type;
   using shape = warpgroup_attention_shape<Channels, Policy>;
   using pipeline_type = attention_pipeline<Channels, Policy, terms_type>;
@@ -84,7 +87,7 @@ struct warpgroup_attention {
                                              scratch_type& scratch) const {
     pipeline.prepare(group, scratch);
     if (pipeline.query_coders > 0) {
-      encode_first_block(group, scratch);
+      queries.encode_first_block(pipeline, group, scratch);
     }
     int const warpgroup = uniform(group.lane / shape::warpgroup);
     if (warpgroup == Policy.consumers) {
@@ -93,7 +96,7 @@ struct warpgroup_attention {
       if (group.lane == shape::warpgroup * Policy.consumers) {
         pipeline.produce(scratch);
       } else if (warp > 0 && pipeline.query_coders > 0) {
-        encode_next_blocks(scratch, warp - 1);
+        queries.encode_next_blocks(pipeline, scratch, warp - 1);
       }
     } else {
       raise_registers<Policy.consumer_registers>();
@@ -126,44 +129,6 @@ struct warpgroup_attention {
     float factor[2];  ///< what outputs are multiplied by before the products of `weights` are added
     attention_weights<softmax> rows;
   };
-
-  /// Makes codes of the thread block's first block of queries. All threads.
-  __device__ __forceinline__ void encode_first_block(cuda_block<lanes> const& group, scratch_type& scratch) const {
-    std::int32_t const index = pipeline.splits.first(static_cast<std::int32_t>(block_index()));
-    if (index >= 0) {
-      encode_block<4>(scratch, index, 0, uniform(group.lane / 32), lanes / 32);
-    }
-    fence_async_proxy();
-    group.sync();
-  }
-  /// Makes codes of the other blocks of queries, a part of each. One warp.
-  __device__ __forceinline__ void encode_next_blocks(scratch_type& scratch, int coder) const {
-    pipeline_state<shape::query_stages> query;
-    for (bool is_first = true;; is_first = false) {
-      std::int32_t const index = pipeline_type::next_work(scratch, query);
-      if (index < 0) {
-        return;
-      }
-      scratch.query_empty[query.stage].wait(query.phase ^ 1U);
-      if (!is_first) {
-        encode_block<2>(scratch, index, query.stage, coder, queries.coders);
-      }
-      fence_async_proxy();
-      scratch.query_full[query.stage].arrive();
-      query.advance();
-    }
-  }
-  /// Makes the part of warp `warp` of `warps` of a block's codes of queries.
-  template <int AtOnce>
-  __device__ __forceinline__ void encode_block(scratch_type& scratch, std::int32_t index, int stage, int warp,
-                                               int warps) const {
-    attention_work_item const work = pipeline.schedule.at(pipeline.splits.at(index).work);
-    std::int32_t const sequence = work.head / pipeline.query_heads;
-    queries.template encode<shape, AtOnce>(
-        {sequence, work.head - sequence * pipeline.query_heads, work.block * shape::rows,
-         pipeline.extents_of(work.head).queries, scratch.query[stage], scratch.query_scales[stage]},
-        warp, warps, static_cast<int>(thread_index_here() % 32));
-  }
 
   __device__ __forceinline__ void consume(scratch_type& scratch) const {
     consumer_state state;
@@ -333,7 +298,8 @@ struct warpgroup_attention {
       state.rows.template take<Mask, Scales>(state.scores, scale, limits, tile == 0, state.factor);
     } else {
       take_with_terms<Mask, Scales>(scratch, state, tile);
-      scratch.key_empty[state.tile.stage].arrive_after(state.rows.reference[0]);  // it follows from all corrections
+      float const after = state.rows.reference[0] + state.rows.reference[1];  // they follow from all terms
+      scratch.key_empty[state.tile.stage].arrive_after(after);
     }
     state.rows.pack(state.scores, state.weights);
     scratch.value_full[state.tile.stage].wait(state.tile.phase);
@@ -358,8 +324,8 @@ struct warpgroup_attention {
       row_terms added;
       make_terms<Mask>(scratch, state, tile, added);
       state.rows.begin(state.scores, scale, added);
-      offset[0] = added.to_base_2 * (added.of_score[0] + added.base[0]);
-      offset[1] = added.to_base_2 * (added.of_score[2] + added.base[1]);
+      offset[0] = added.first(0);
+      offset[1] = added.first(1);
       bool const is_begun = state.rows.template is_begun<terms_type::is_line>(state.scores, offset);
       start_scores<true>(state);
       has_begun = all_of_warp(is_begun);
@@ -387,8 +353,8 @@ struct warpgroup_attention {
     std::int32_t own_tile[1] = {tile};
     pin_registers(own_tile);
     terms.template of_lane<Mask != tile_mask::none>(
-        place_of(scratch, state, own_tile[0]), scratch.terms[term_loader<terms_type>::is_none ? 0 : state.tile.stage],
-        added);
+        score_place::of(own(scratch, state), state.warp, own_tile[0]),
+        scratch.terms[term_loader<terms_type>::is_none ? 0 : state.tile.stage], added);
   }
 
   /// Multiplies weights by values, some channels at a time, so that products take fewer registers. The products of the
@@ -483,20 +449,6 @@ struct warpgroup_attention {
     std::int32_t const high = work.high + row;
     std::int32_t const end = work.keys - first_key;
     return {work.low + row, {min(high, end), min(high + 8, end)}};
-  }
-
-  /// Where the lane's scores of a tile lie.
-  __device__ __forceinline__ static score_place place_of(scratch_type const& scratch, consumer_state const& state,
-                                                         std::int32_t tile) {
-    warp_work_item const volatile& work = own(scratch, state);
-    auto const lane = static_cast<std::int32_t>(thread_index_here() % 32);
-    return {state.warp,
-            work.sequence,
-            work.head_of_sequence,
-            work.row + row_of_warp(state.warp) + lane / 4,
-            work.queries,
-            tile * attention_tile_keys + 2 * (lane % 4),
-            work.keys};
   }
 
   /// Passes over tiles that only other rows of the block need.

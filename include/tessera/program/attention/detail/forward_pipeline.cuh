@@ -103,6 +103,7 @@ struct attention_pipeline {
     alignas(16) float query_scales[shape::query_stages][shape::rows / 2];
     /// Scales of each tile of keys.
     alignas(16) float key_scales[Policy.stages][lane_scales];
+    /// What is added to scores, of each tile of keys.
     staged_terms<Terms, Policy.consumers> terms[term_loader<Terms>::is_none ? 1 : Policy.stages];
     shared_barrier query_full[shape::query_stages];
     shared_barrier query_empty[shape::query_stages];

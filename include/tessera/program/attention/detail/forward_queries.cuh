@@ -10,9 +10,13 @@
 #include <cstdint>
 
 #include <tessera/core/math.hpp>
+#include <tessera/program/attention/detail/forward_band.hpp>
 #include <tessera/program/attention/detail/head_lanes.cuh>
 #include <tessera/quantize/code_scale.hpp>
+#include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/maximum_or_nan.cuh>
+#include <tessera/tile/cuda/sm_90/barrier.cuh>
+#include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/view/head_view.hpp>
@@ -70,7 +74,50 @@ struct uncoded_queries {
     }
   }
 
+  /// Makes codes of the thread block's first block of queries. All threads. Pipeline: an attention_pipeline.
+  template <class Pipeline, int Lanes>
+  __device__ __forceinline__ void encode_first_block(Pipeline const& pipeline, cuda_block<Lanes> const& group,
+                                                     typename Pipeline::scratch_type& scratch) const {
+    std::int32_t const index = pipeline.splits.first(static_cast<std::int32_t>(block_index()));
+    if (index >= 0) {
+      encode_block<4>(pipeline, scratch, index, 0, uniform(group.lane / 32), Lanes / 32);
+    }
+    fence_async_proxy();
+    group.sync();
+  }
+  /// Makes codes of the other blocks of queries, a part of each. One warp.
+  template <class Pipeline>
+  __device__ __forceinline__ void encode_next_blocks(Pipeline const& pipeline, typename Pipeline::scratch_type& scratch,
+                                                     int coder) const {
+    pipeline_state<Pipeline::shape::query_stages> query;
+    for (bool is_first = true;; is_first = false) {
+      std::int32_t const index = Pipeline::next_work(scratch, query);
+      if (index < 0) {
+        return;
+      }
+      scratch.query_empty[query.stage].wait(query.phase ^ 1U);
+      if (!is_first) {
+        encode_block<2>(pipeline, scratch, index, query.stage, coder, coders);
+      }
+      fence_async_proxy();
+      scratch.query_full[query.stage].arrive();
+      query.advance();
+    }
+  }
+
  private:
+  /// Makes the part of warp `warp` of `warps` of a block's codes of queries.
+  template <int AtOnce, class Pipeline>
+  __device__ __forceinline__ void encode_block(Pipeline const& pipeline, typename Pipeline::scratch_type& scratch,
+                                               std::int32_t index, int stage, int warp, int warps) const {
+    using shape = typename Pipeline::shape;
+    attention_work_item const work = pipeline.schedule.at(pipeline.splits.at(index).work);
+    std::int32_t const sequence = work.head / pipeline.query_heads;
+    encode<shape, AtOnce>({sequence, work.head - sequence * pipeline.query_heads, work.block * shape::rows,
+                           pipeline.extents_of(work.head).queries, scratch.query[stage], scratch.query_scales[stage]},
+                          warp, warps, static_cast<int>(thread_index_here() % 32));
+  }
+
   /// Makes codes of a pair of rows of a slice, of this lane's channels.
   template <class Shape>
   __device__ __forceinline__ void encode_pair(uncoded_block const& block, std::uint32_t const (&words)[2][4], int slice,

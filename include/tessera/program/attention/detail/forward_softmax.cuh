@@ -56,6 +56,11 @@ struct row_terms {
   float of_score[64];  ///< of each score
   float base[2];       ///< of all scores of either row
   float to_base_2;     ///< what both are multiplied by to be in base 2
+
+  /// The first term of a row, in base 2.
+  [[nodiscard]] __device__ __forceinline__ float first(int row) const {
+    return to_base_2 * (of_score[2 * row] + base[row]);
+  }
 };
 
 /// The softmax of rows lane / 4 and lane / 4 + 8 of a warp. Softmax: one with lane_weights.
@@ -118,8 +123,8 @@ struct attention_weights {
       sums[i] = __float_as_int(__fmaf_rn(terms.of_score[i], units, first[i / 2 % 2]));
     }
   }
-  /// Whether take_begun() may take a lane's sums that have begun. Never where a term is infinite or NaN. `IsLine`: terms
-  /// lie on a line, so that only the first and the last are looked at. `offset`: the rows' first terms, in base 2.
+  /// Whether take_begun() may take a lane's sums that have begun. Never where a term is infinite or NaN. `IsLine`:
+  /// terms lie on a line, so that only the first and the last are looked at. `offset`: first terms, in base 2.
   template <bool IsLine>
   [[nodiscard]] __device__ __forceinline__ static bool is_begun(std::int32_t const (&sums)[registers],
                                                                 float const (&offset)[2]) {
@@ -327,7 +332,7 @@ struct attention_weights {
       refer_row<is_masked>(row, here, factor);
     }
   }
-  /// Finds a row's reference of a tile, and the factor of its earlier sums. `here`: the lane's largest logit of the row.
+  /// Finds a row's reference of a tile, and the factor of its earlier sums. `here`: the lane's largest logit of it.
   template <bool IsMasked>
   __device__ __forceinline__ void refer_row(int row, float here, float (&factor)[2]) {
     constexpr float most_below = online_softmax<float>::lowest_reference;

@@ -31,21 +31,31 @@ struct score_place {
   std::int32_t queries;    ///< queries of the sequence, at least 1
   std::int32_t first_key;  ///< the key of score 0
   std::int32_t keys;       ///< keys of the sequence, at least 1
+
+  /// The place of the calling lane of a warp. Work: attention_pipeline's warp_work_item.
+  template <class Work>
+  __device__ __forceinline__ static score_place of(Work const volatile& work, int warp, std::int32_t tile) {
+    auto const lane = static_cast<std::int32_t>(thread_index_here() % 32);
+    std::int32_t const row = work.row + warp % 4 * 16 + lane / 4;
+    return {warp,     work.sequence, work.head_of_sequence,
+            row,      work.queries,  tile * attention_tile_keys + 2 * (lane % 4),
+            work.keys};
+  }
 };
 
 /// Bias: no_bias or the caller's own. HasCorrections: whether queries are smoothed.
 template <class Bias, bool HasCorrections>
 struct score_terms {
-  static constexpr bool has_corrections = HasCorrections;
-  static constexpr bool has_tiles = has_bias_tiles<Bias>;  ///< whether biases are loaded in tiles
-  static constexpr bool has_bias = !std::is_same_v<Bias, no_bias>;
+  static constexpr bool has_corrections = HasCorrections;               ///< whether queries are smoothed
+  static constexpr bool has_tiles = has_bias_tiles<Bias>;               ///< whether biases are loaded in tiles
+  static constexpr bool has_bias = !std::is_same_v<Bias, no_bias>;      ///< whether there is a bias
   static constexpr bool is_line = LinearBias<Bias> && !HasCorrections;  ///< whether a row's terms lie on a line
   static constexpr bool is_none = !has_bias && !HasCorrections;         ///< whether nothing is added to scores
 
   Bias bias;  ///< added to scores, natural
 
-  /// Makes the terms of a lane's scores. With `EndsInside` some of the tile's keys may not exist. The bias is called for
-  /// existing queries and keys only: the terms of others are those of the last one. `staged`: the stage's terms.
+  /// Makes the terms of a lane's scores. With `EndsInside` some of the tile's keys may not exist. The bias is called
+  /// for existing queries and keys only: the terms of others are those of the last one. `staged`: the stage's terms.
   template <bool EndsInside, class Staged>
   __device__ __forceinline__ void of_lane(score_place const& at, Staged const& staged, row_terms& to) const {
     to.base[0] = to.base[1] = 0.0F;
@@ -111,6 +121,7 @@ struct score_terms {
 template <class Softmax, class Bias, bool HasCorrections>
 struct attention_weighing {
   using softmax = Softmax;
+  /// What is added to scores before.
   using terms_type = score_terms<Bias, HasCorrections>;
 };
 

@@ -27,11 +27,11 @@ inline constexpr bool has_bias_tiles<dense_bias<T>> = is_16_bit_float<T>;
 
 /// A warpgroup's biases of a tile: two boxes of 64 rows x 64 keys, each swizzled by 128 bytes.
 struct bias_tile {
-  static constexpr int rows = 64;
-  static constexpr int box_columns = 64;
-  static constexpr int box_bytes = rows * box_columns * 2;
-  static constexpr int bytes = box_bytes * attention_tile_keys / box_columns;
-  alignas(1024) unsigned char boxes[bytes];
+  static constexpr int rows = 64;                                              ///< rows of a warpgroup
+  static constexpr int box_columns = 64;                                       ///< keys of a box
+  static constexpr int box_bytes = rows * box_columns * 2;                     ///< bytes of a box
+  static constexpr int bytes = box_bytes * attention_tile_keys / box_columns;  ///< bytes of all boxes
+  alignas(1024) unsigned char boxes[bytes];                                    ///< the boxes, one after the other
 
   /// The pair of biases of row lane / 4 + 8 `half` of a warp's 16 and of keys 8 j + 2 (lane % 4) and the next one.
   /// `first`: where_of() the lane.
@@ -55,12 +55,13 @@ struct staged_terms {
   using tile_type = std::conditional_t<Terms::has_tiles, bias_tile, no_terms>;
   /// Scores of the mean query of a warpgroup.
   struct alignas(16) correction_row {
-    float values[attention_tile_keys];
+    float values[attention_tile_keys];  ///< of each key of the tile
   };
+  /// Scores of the mean query, or nothing.
   using correction_type = std::conditional_t<Terms::has_corrections, correction_row, no_terms>;
 
-  tile_type biases[Warpgroups];
-  correction_type corrections[Warpgroups];
+  tile_type biases[Warpgroups];             ///< of each warpgroup
+  correction_type corrections[Warpgroups];  ///< of each warpgroup
 };
 
 /// Where terms lie in memory.
@@ -68,7 +69,7 @@ template <class Terms>
 struct term_loader {
   static constexpr int bytes = (Terms::has_corrections ? attention_tile_keys * static_cast<int>(sizeof(float)) : 0) +
                                (Terms::has_tiles ? bias_tile::bytes : 0);  ///< of a warpgroup and a tile
-  static constexpr bool is_none = bytes == 0;
+  static constexpr bool is_none = bytes == 0;                              ///< whether nothing is loaded
 
   std::conditional_t<Terms::has_tiles, tensor_map, no_terms> biases;  ///< rows of biases
   std::int32_t sequence_rows;                                         ///< rows of biases from sequence to sequence
