@@ -101,6 +101,8 @@ def awaited_figures():
         "swap.attention_smoothed": ("value", "of_alias", ["exchange/attention/smoothed_queries/forward/bf16/d128/16k"]),
         "swap.attention_bias": ("value", "of_alias", ["exchange/attention/dense_bias/forward/bf16/d128/16k"]),
         "swap.attention_alibi": ("value", "of_alias", ["exchange/attention/linear_bias/forward/bf16/d128/16k"]),
+        "swap.attention_packed": ("value", "of_alias",
+                                  ["exchange/attention/packed/forward/bf16/d128/lengths_1k_to_8k"]),
         "swap.attention_function": ("value", "of_alias", ["exchange/attention/bias_function/forward/bf16/d128/16k"]),
     }
 

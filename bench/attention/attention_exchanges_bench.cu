@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Measures what sage_attention2 costs where a part of it is exchanged: with a bias that is a function, linear, or in
-/// memory, or with smoothed queries. The exchange and the alias run in turns, from bf16 to bf16 ("forward") or over
-/// codes that were made before ("codes"); `of_alias` is the exchange's speed over the alias's. Errors are those of 256
-/// rows against attention in double with the same bias.
+/// memory, with smoothed queries, or with packed sequences. The exchange and the alias run in turns, from bf16 to bf16
+/// ("forward") or over codes that were made before ("codes"); `of_alias` is the exchange's speed over the alias's.
+/// Errors are those of 256 rows against attention in double with the same bias.
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -79,6 +79,18 @@ class exchange {
   Bias bias_;
 };
 
+/// Reports a race whose results are the problem's.
+template <class Bias>
+void report(benchmark::State& state, bench::race const& seconds, attention_problem& problem, Bias const& bias) {
+  auto const distance = problem.distance(bias);
+  state.counters["of_alias"] = seconds.peer / seconds.ours;
+  state.counters["relative_l1"] = distance.relative_l1;
+  if (!(distance.relative_l1 < 0.05)) {
+    throw std::runtime_error("the relative L1 error is " + std::to_string(distance.relative_l1));
+  }
+  bench::report_cuda(state, seconds.ours, {.operations = problem.operations()});
+}
+
 template <class Method, class Bias>
 void measure(benchmark::State& state, bool has_codes, attention_problem& problem, Bias const& bias) {
   exchange<Method, Bias> const ours(problem, bias);
@@ -91,13 +103,113 @@ void measure(benchmark::State& state, bool has_codes, attention_problem& problem
     state.SetIterationTime(seconds.ours);
   }
   ours.forward();
-  auto const distance = problem.distance(bias);
-  state.counters["of_alias"] = seconds.peer / seconds.ours;
-  state.counters["relative_l1"] = distance.relative_l1;
-  if (!(distance.relative_l1 < 0.05)) {
-    throw std::runtime_error("the relative L1 error is " + std::to_string(distance.relative_l1));
+  report(state, seconds, problem, bias);
+}
+
+/// Sequences of 1024 to 8192 tokens one behind the other, against the same in a padded batch.
+class packed_sequences {
+ public:
+  explicit packed_sequences(attention_problem& problem) : problem_(problem) {
+    std::vector<std::int32_t> starts;
+    for (std::int32_t const length : problem.lengths()) {
+      starts.push_back(static_cast<std::int32_t>(total_));
+      total_ += length;
+    }
+    attention_inputs<bfloat16> const padded = problem.inputs();
+    queries_ = pack(padded.queries, starts);
+    keys_ = pack(padded.keys, starts);
+    values_ = pack(padded.values, starts);
+    result_ = memory_of(padded.queries);
+    starts_ = std::make_unique<bench::device_array<std::int32_t>>(problem.memory(), starts.size());
+    bench::check(cudaMemcpyAsync(starts_->data(), starts.data(), starts_->bytes(), cudaMemcpyHostToDevice,
+                                 problem.memory().stream()),
+                 "cudaMemcpyAsync");
+    problem.memory().wait();
   }
-  bench::report_cuda(state, seconds.ours, {.operations = problem.operations()});
+  void forward(workspace const& space) const {
+    attention_inputs<bfloat16> in = problem_.inputs();
+    in.queries = view_of(queries_->data());
+    in.keys = view_of(keys_->data());
+    in.values = view_of(values_->data());
+    in.query_starts = in.key_starts = {{starts_->data(), problem_.shape().batch}, total_};
+    sage_attention2::forward(problem_.exec(), in, problem_.options(),
+                             attention_outputs<bfloat16>{view_of(result_->data())}, space);
+  }
+  /// Copies results to where the problem expects them.
+  void unpack() const {
+    std::int64_t first = 0;
+    for (std::int64_t i = 0; i < problem_.shape().batch; ++i) {
+      copy_rows(result_->data(), problem_.outputs().result.data + i * problem_.outputs().result.stride(0), first, i,
+                false);
+      first += problem_.lengths()[static_cast<std::size_t>(i)];
+    }
+  }
+
+ private:
+  using memory_type = std::unique_ptr<bench::device_array<bfloat16>>;
+
+  template <class T>
+  head_view<T> view_of(T* data) const {
+    attention_shape const& s = problem_.shape();
+    return {data, {s.batch, s.query_heads, s.queries, s.channels}, {0, s.channels, s.query_heads * s.channels, 1}};
+  }
+  memory_type memory_of(head_view<bfloat16 const> const& heads) {
+    return std::make_unique<bench::device_array<bfloat16>>(
+        problem_.memory(), static_cast<std::size_t>(total_ * heads.extent(1) * heads.extent(3)));
+  }
+  memory_type pack(head_view<bfloat16 const> const& padded, std::vector<std::int32_t> const& starts) {
+    memory_type packed = memory_of(padded);
+    for (std::size_t i = 0; i < starts.size(); ++i) {
+      auto const sequence = static_cast<std::int64_t>(i);
+      copy_rows(padded.data + sequence * padded.stride(0), packed->data(), starts[i], sequence, true);
+    }
+    return packed;
+  }
+  /// Copies a sequence's heads, which lie one after the other, to between those of other heads, or back.
+  void copy_rows(bfloat16 const* from, bfloat16* to, std::int64_t first, std::int64_t sequence, bool packs) const {
+    attention_shape const& s = problem_.shape();
+    auto const row = static_cast<std::size_t>(s.channels) * sizeof(bfloat16);
+    std::size_t const between = row * static_cast<std::size_t>(s.query_heads);
+    for (std::int64_t head = 0; head < s.query_heads; ++head) {
+      std::int64_t const apart = head * s.queries * s.channels;
+      std::int64_t const packed = (first * s.query_heads + head) * s.channels;
+      bench::check(cudaMemcpy2DAsync(to + (packs ? packed : apart), packs ? between : row,
+                                     from + (packs ? apart : packed), packs ? row : between, row,
+                                     static_cast<std::size_t>(problem_.lengths()[static_cast<std::size_t>(sequence)]),
+                                     cudaMemcpyDeviceToDevice, problem_.memory().stream()),
+                   "cudaMemcpy2DAsync");
+    }
+  }
+
+  attention_problem& problem_;
+  std::int64_t total_ = 0;
+  memory_type queries_;
+  memory_type keys_;
+  memory_type values_;
+  memory_type result_;
+  std::unique_ptr<bench::device_array<std::int32_t>> starts_;
+};
+
+void measure_packed(benchmark::State& state, bool is_causal) {
+  std::vector<std::int32_t> lengths;
+  for (std::int32_t i = 0; i < 16; ++i) {
+    lengths.push_back(1024 + i * 7 % 16 * 7168 / 15);
+  }
+  attention_problem problem({16, 16, 16, 8192, 8192, 128}, is_causal, lengths);
+  packed_sequences const packed(problem);
+  auto const plan = sage_attention2::plan_forward(problem.exec(), problem.shape());
+  buffer<std::byte> memory(problem.exec(), plan.bytes());
+  workspace const space(plan, memory);
+  exchange<sage_attention2, no_bias> const alias(problem, {});
+  bench::race seconds{};
+  for (auto _ : state) {
+    seconds = bench::alternate(
+        problem.exec().stream, [&] { packed.forward(space); }, [&] { alias.forward(); });
+    state.SetIterationTime(seconds.ours);
+  }
+  packed.forward(space);
+  packed.unpack();
+  report(state, seconds, problem, no_bias{});
 }
 
 constexpr attention_shape shape_of(int channels) {
@@ -142,6 +254,11 @@ struct held_biases {
 };
 
 bench::registration const registered([] {
+  for (bool const is_causal : {false, true}) {
+    bench::add_cuda(
+        std::string("exchange/attention/packed/forward/bf16/d128/lengths_1k_to_8k") + (is_causal ? "/causal" : ""),
+        [=](benchmark::State& state) { measure_packed(state, is_causal); });
+  }
   add<sage_attention2>("bias_function", [](attention_problem& problem) {
     return held_value<bias_function>{{problem.shape().query_heads}};
   });

@@ -18,7 +18,7 @@ TEST_CASE("tokens of sequences one behind the other are within all tokens, or no
   CHECK(packed.row_of(1, 10) == -1);
   CHECK(packed.row_of(2, 0) == 10);
   CHECK(packed.row_of(3, 2) == -1);
-  CHECK(packed.row_of(3, 3) == 0);
+  CHECK(packed.row_of(3, 3) == -1);  // its sequence begins before 0
   CHECK(packed.row_of(4, 0) == -1);
   CHECK(packed.row_of(4, 100) == -1);  // beyond 31 bits
 }

@@ -12,7 +12,8 @@ inline namespace v0 {
 
 /// Where sequences begin that lie one behind the other, so that a head_view's stride from sequence to sequence is 0.
 struct sequence_starts {
-  array_view<std::int32_t const> first = {};  ///< the first token of each sequence; null: sequences have strides
+  /// The first token of each sequence; null: sequences have strides. A sequence that begins before 0 lies nowhere.
+  array_view<std::int32_t const> first = {};
   std::int64_t total = 0;                     ///< tokens of all sequences; nothing is read or written beyond them
 
   /// Where token `token` of a sequence lies; -1 for nowhere.
@@ -20,8 +21,8 @@ struct sequence_starts {
     if (first.data == nullptr) {
       return token;
     }
-    std::int64_t const at = first[sequence] + token;
-    return at >= 0 && at < total ? at : -1;
+    std::int64_t const begin = first[sequence];
+    return begin >= 0 && token >= 0 && begin + token < total ? begin + token : -1;
   }
 };
 

@@ -237,7 +237,8 @@ void check_packed(attention_problem<bfloat16> const& p, std::vector<std::int32_t
   for (std::int64_t i = 0; i < s.batch * s.query_heads * s.queries; ++i) {
     std::int64_t const sequence = i / s.queries / s.query_heads;
     std::int64_t const token = starts[as_size(sequence)] + i % s.queries;
-    if (i % s.queries < p.query_lengths[as_size(sequence)] && token >= 0 && token < total) {
+    bool const is_inside = starts[as_size(sequence)] >= 0 && token < total;
+    if (i % s.queries < p.query_lengths[as_size(sequence)] && is_inside) {
       std::int64_t const to = token * s.query_heads + i / s.queries % s.query_heads;
       lse[as_size(to)] = padded.log_sum_exp[as_size(i)];
       std::copy_n(padded.result.begin() + i * s.channels, s.channels, result.begin() + to * s.channels);
@@ -393,6 +394,47 @@ TEST_CASE("queries, keys and values one behind the other on a GPU give what thos
       check_packed(p, query_starts, 923, {to_host(exec, result), to_host(exec, lse)}, padded, 1e-5);
     }
   }
+}
+
+TEST_CASE("sequences that begin before all tokens or end behind them are read as zeros there, on a GPU as on the CPU",
+          "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  tessera::cuda const exec;
+  constexpr std::int64_t total = 1400;
+  std::vector<std::int32_t> const starts{-50, 300, 1390, std::numeric_limits<std::int32_t>::min(), 2000};
+  attention_shape const s{5, 2, 2, 300, 1200, 64};
+  auto const p = make_attention_problem<bfloat16>({1, 2, 2, total, total, 64});
+  std::vector<std::int32_t> const query_lengths{300, 300, 100, 20, 30};
+  std::vector<std::int32_t> const key_lengths{1200, 1200, 130, 40, 50};
+  std::int64_t const strides[4] = {0, total * 64, 64, 1};
+  auto const run = [&](auto const& executor, bfloat16 const* queries, bfloat16 const* keys, bfloat16 const* values,
+                       auto const& lists, bfloat16* result) {
+    attention_inputs<bfloat16> in{{queries, {5, 2, 300, 64}, strides},
+                                  {keys, {5, 2, 1200, 64}, strides},
+                                  {values, {5, 2, 1200, 64}, strides},
+                                  lists[0],
+                                  lists[1],
+                                  {lists[2], total},
+                                  {lists[2], total}};
+    auto const plan = sage_attention2::plan_forward(executor, s);
+    buffer<std::byte> memory(executor, plan.bytes());
+    sage_attention2::forward(executor, in, {}, attention_outputs<bfloat16>{{result, {5, 2, 300, 64}, strides}},
+                             workspace(plan, memory));
+    executor.wait();
+  };
+  std::vector<bfloat16> expected(as_size(total * 2 * 64), device_codes<>::rubbish);
+  sequence_lengths const here[3] = {query_lengths, key_lengths, starts};
+  run(cpu{}, p.queries.data(), p.keys.data(), p.values.data(), here, expected.data());
+  auto const queries = to_device(exec, p.queries);
+  auto const keys = to_device(exec, p.keys);
+  auto const values = to_device(exec, p.values);
+  auto const result = to_device(exec, std::vector<bfloat16>(expected.size(), device_codes<>::rubbish));
+  auto const of_queries = to_device(exec, query_lengths);
+  auto const of_keys = to_device(exec, key_lengths);
+  auto const of_starts = to_device(exec, starts);
+  sequence_lengths const there[3] = {of_queries.view(), of_keys.view(), of_starts.view()};
+  run(exec, queries.data(), keys.data(), values.data(), there, const_cast<bfloat16*>(result.data()));
+  CHECK(error_of(as_doubles(to_host(exec, result)), as_doubles(expected)).relative_l1 < 4e-3);
 }
 
 TEST_CASE("a list of tiles leaves keys out on a GPU, and what is no tile is passed over", "[cuda]") {

@@ -86,8 +86,6 @@ refusal refuses_tiles(quantize_call<Method, T> const& call) {
                            is_aligned(out.values.mean.data);
   return first_of(
       unless(are_aligned, "codes or means do not begin at multiples of 16 bytes"),
-      unless(call.in.query_starts.first.data == nullptr && call.in.key_starts.first.data == nullptr,
-             "sequences are packed"),
       unless(s.keys > 0, "there are no keys"), unless(s.batch > 0, "there are no sequences"),
       unless(queries < most_rows && keys < most_rows, "rows of queries or keys do not fit into 31 bits"),
       unless(has_whole_vectors(call.in.queries), "queries do not lie in rows that begin at multiples of 16 bytes"),
@@ -107,13 +105,14 @@ struct tile_programs {
   encode_type encode{};
 
   explicit tile_programs(quantize_call<Method, T> const& call) {
-    auto const wanted = [](auto const& from, auto const& lengths, void const* to) {
-      return from.data != nullptr && to != nullptr && from.extent(2) > 0 ? tiled_heads<T>(from, lengths)
+    auto const& in = call.in;
+    auto const wanted = [](auto const& from, auto const& lengths, auto const& starts, void const* to) {
+      return from.data != nullptr && to != nullptr && from.extent(2) > 0 ? tiled_heads<T>(from, lengths, starts)
                                                                          : tiled_heads<T>{};
     };
-    encode.queries = wanted(call.in.queries, call.in.query_lengths, call.out.queries.codes.data);
-    encode.keys = wanted(call.in.keys, call.in.key_lengths, call.out.keys.codes.data);
-    encode.values = wanted(call.in.values, call.in.key_lengths, call.out.values.codes.data);
+    encode.queries = wanted(in.queries, in.query_lengths, in.query_starts, call.out.queries.codes.data);
+    encode.keys = wanted(in.keys, in.key_lengths, in.key_starts, call.out.keys.codes.data);
+    encode.values = wanted(in.values, in.key_lengths, in.key_starts, call.out.values.codes.data);
     prepare_summaries(call);
     prepare_codes(call);
   }

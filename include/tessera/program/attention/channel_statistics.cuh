@@ -98,14 +98,17 @@ struct summarize_tiles : head_lanes<T, Channels> {
     std::int32_t const in_tile = clamp(sampled - at * base::tile, 0, base::tile);
     std::int32_t const tokens = channel < channels ? in_tile : 0;
     if (step == 1) {  // all tokens are too many to be in L2 still when encode_tiles reads them
-      base::template load<rows, true>(of.first(head, at) + channel, of.heads.strides[2], row, tokens, words);
+      base::template load<rows, true>(of.first(head, at) + channel, of.heads.strides[2], row,
+                                      of.in_memory(head, at, tokens), words);
       return in_tile;
     }
     T const* const from = of.first(head, 0) + channel;
+    std::int32_t const end = of.in_memory(head, 0, length);
 #pragma unroll
     for (int i = 0; i < passes; ++i) {
       std::int32_t const token = token_sample::token(at * base::tile + row + i * rows, step);
-      base::template take<false>(from + token * of.heads.strides[2], row + i * rows < tokens, words[i]);
+      bool const exists = row + i * rows < tokens && token < end;
+      base::template take<false>(from + token * of.heads.strides[2], exists, words[i]);
     }
     return in_tile;
   }

@@ -131,7 +131,7 @@ struct encode_tiles : head_lanes<T, Channels> {
   __device__ __forceinline__ void load_words(tiled_heads<T> const& of, std::int32_t head, std::int32_t at,
                                              coordinates where, std::int32_t tokens, pair (&words)[passes][4]) const {
     base::template load<step>(of.first(head, at) + where.channel, of.heads.strides[2], where.row,
-                              where.channel < channels ? tokens : 0, words);
+                              where.channel < channels ? of.in_memory(head, at, tokens) : 0, words);
   }
 
   // Codes of queries.
@@ -293,7 +293,7 @@ struct encode_tiles : head_lanes<T, Channels> {
   __device__ __forceinline__ void load_quads(std::int32_t head, std::int32_t at, int row, int channel,
                                              std::int32_t tokens, pair (&words)[2][4][4]) const {
     std::int64_t const stride = values.heads.strides[2];
-    std::int32_t const end = channel < channels ? tokens : 0;
+    std::int32_t const end = channel < channels ? values.in_memory(head, at, tokens) : 0;
     T const* const from = values.first(head, at) + channel + row * stride;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {

@@ -19,6 +19,7 @@
 #include <tessera/tile/cuda/maximum_or_nan.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/view/head_view.hpp>
+#include <tessera/view/sequence_starts.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -30,18 +31,30 @@ struct tiled_heads {
 
   head_view<T const> heads;  ///< batch x heads x tokens x channels; or null
   sequence_lengths lengths;
+  sequence_starts starts;   ///< where sequences begin that lie one behind the other
   fast_divisor heads_each;  ///< heads of a sequence
 
   tiled_heads() = default;
-  /// Heads, and the lengths of their sequences.
-  tiled_heads(head_view<T const> const& of, sequence_lengths const& as_long)
-      : heads(of), lengths(as_long), heads_each(fast_divisor::of_count(of.extent(1))) {}
+  /// Heads, the lengths of their sequences, and where these begin.
+  tiled_heads(head_view<T const> const& of, sequence_lengths const& as_long, sequence_starts const& where)
+      : heads(of), lengths(as_long), starts(where), heads_each(fast_divisor::of_count(of.extent(1))) {}
 
   /// The first element of tile `at` of a head.
   __device__ __forceinline__ T const* first(std::int32_t head, std::int32_t at) const {
     std::int32_t const sequence = head / heads_each;
+    std::int64_t const start = starts.first.data == nullptr ? 0 : starts.first[sequence];
     return heads.data + sequence * heads.strides[0] + (head - sequence * heads_each.value()) * heads.strides[1] +
-           std::int64_t{at} * tile * heads.strides[2];
+           (start + std::int64_t{at} * tile) * heads.strides[2];
+  }
+  /// How many of `tokens` tokens from tile `at` of a head on lie in memory; the others are zeros.
+  [[nodiscard]] __device__ __forceinline__ std::int32_t in_memory(std::int32_t head, std::int32_t at,
+                                                                  std::int32_t tokens) const {
+    if (starts.first.data == nullptr) {
+      return tokens;
+    }
+    std::int64_t const start = starts.first[head / heads_each];
+    std::int64_t const left = start < 0 ? 0 : starts.total - start - std::int64_t{at} * tile;
+    return static_cast<std::int32_t>(clamp(left, std::int64_t{0}, std::int64_t{tokens}));
   }
   /// How many tokens the head's sequence has.
   [[nodiscard]] __device__ __forceinline__ std::int32_t length(std::int32_t head) const {
