@@ -29,6 +29,7 @@ COLUMNS = {
     "most device memory in use, MiB": lambda name, c: number(c.get("peak_MiB"), 0),
     "TFLOP/s": lambda name, c: number(c.get("TFLOPs"), 0),
     "cuBLAS, TFLOP/s": lambda name, c: number(c.get("cublas_TFLOPs"), 0),
+    "speed relative to `sage_attention2`": lambda name, c: percent(c.get("of_alias")),
     "speed relative to cuBLAS": lambda name, c: percent(c.get("vs_cublas")),
     "tokens": lambda name, c: number(c.get("tokens"), 0),
     "vocabulary entries": lambda name, c: number(c.get("vocabulary"), 0),
@@ -177,6 +178,20 @@ def more_attention():
                  ["TFLOP/s", "time, ms", "relative L1 error"], rows)
 
 
+def exchanges_table():
+    whole, codes = "from bf16 to bf16", "over codes made before"
+    rows = [(f"{what}, {channels} channels: {label}", f"exchange/attention/{name}/{part}/bf16/d{channels}/16k")
+            for name, what in [("linear_bias", "`linear_bias`"),
+                               ("dense_bias", "`dense_bias` in bf16, shared by heads"),
+                               ("bias_function", "a function of query and key"),
+                               ("smoothed_queries", "smoothed queries")]
+            for channels in [128, 64] for part, label in [("forward", whole), ("codes", codes)]]
+    rows += [(f"packed sequences of 1024 to 8192 tokens, 128 channels{mask}: {whole}",
+              f"exchange/attention/packed/forward/bf16/d128/lengths_1k_to_8k{name}")
+             for mask, name in [("", ""), (", causal", "/causal")]]
+    return Table("what is exchanged", ["TFLOP/s", "speed relative to `sage_attention2`", "relative L1 error"], rows)
+
+
 def minicache_table():
     """One query over a merged pair's pages and over the same tokens uncompressed, and the making of pages."""
     rows = []
@@ -304,6 +319,7 @@ TABLES = {
     "attention-drawn": attention_table(128, ["16k"]),
     "attention-errors": attention_errors_table(),
     "attention-more": more_attention(),
+    "attention-exchanges": exchanges_table(),
     "attention-decoding": decoding_table(),
     "minicache": minicache_table(),
     "caches": caches_table(),

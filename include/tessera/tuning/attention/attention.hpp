@@ -108,7 +108,7 @@ struct warpgroup_attention_tuning {
 /// slope(head) * (key - query), linear_bias, dense_bias in bf16 that all heads share, and scores of mean queries:
 ///
 ///     128 channels                                     function   linear   dense   mean queries
-///     this: 3 warpgroups, sums begin at terms           .59        .85      .71     .83
+///     this: 3 warpgroups, sums begin at terms           .59        .87      .72     .83
 ///     2 warpgroups with 240 registers                   .57        .71      -       .72
 ///     terms made before the scores, added after them    -          .77      .21     .76     (spills)
 ///     terms made twice, checked before, added after     -          .82      .54     .73

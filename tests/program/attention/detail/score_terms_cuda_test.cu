@@ -207,6 +207,17 @@ TEST_CASE("large scales of scores with terms are exact enough on a GPU", "[cuda]
   check_against_cpu<smoothed_queries>(p, no_bias{}, no_bias{});
 }
 
+TEST_CASE("a tile of which a row sees nothing leaves the row as it is on a GPU, with exponentials, too", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (attention_shape const& shape :
+       {attention_shape{1, 2, 1, 200, 232, 128}, attention_shape{1, 1, 1, 130, 161, 64}}) {
+    auto p = make_attention_problem<bfloat16>(shape);
+    p.options = causal;
+    check_against_cpu<exponentials>(p, no_bias{}, no_bias{});
+    check_against_cpu<sage_attention2>(p, no_bias{}, no_bias{});
+  }
+}
+
 TEST_CASE("the keys of few queries with a bias are split on a GPU", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   check_biases<sage_attention2>({1, 1, 1, 100, 5000, 128}, {});

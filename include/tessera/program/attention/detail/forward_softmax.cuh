@@ -92,7 +92,8 @@ struct attention_weights {
     float addend[2];
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
-      addend[row] = __fmaf_rn(slope, -integer_magic, __fmaf_rn(-weights::steps, reference[row], weights::top));
+      float const before = reference_or_zero<Mask>(row);
+      addend[row] = __fmaf_rn(slope, -integer_magic, __fmaf_rn(-weights::steps, before, weights::top));
     }
     if constexpr (Mask != tile_mask::none) {
       slope = fmaxf(slope, 1e-37F);  // times minus infinity it is not NaN
@@ -160,7 +161,7 @@ struct attention_weights {
       std::int32_t const most = largest_of_row(scores, row);
       float const here = __fmaf_rn(scale, __int_as_float(most) - center, offset[row]);
       refer_row<Mask != tile_mask::none>(row, here, factor);
-      float const before = Mask != tile_mask::none && reference[row] == -infinity ? 0.0F : reference[row];
+      float const before = reference_or_zero<Mask>(row);
       float const zero = __fmaf_rn(weights::steps, offset[row] - before, weights::top);
       addend[row] = __fmaf_rn(slope, -center, zero);
     }
@@ -224,6 +225,12 @@ struct attention_weights {
   static constexpr float most_offset = 131072.0F;
   static constexpr float lift = 2048.0F * weights::steps;  ///< added to logits with terms
 
+  /// A row's reference; 0 where the row has seen nothing yet: all keys of the tile are hidden from it, and relative to
+  /// minus infinity their weights would be NaN.
+  template <tile_mask Mask>
+  [[nodiscard]] __device__ __forceinline__ float reference_or_zero(int row) const {
+    return Mask != tile_mask::none && reference[row] == -infinity ? 0.0F : reference[row];
+  }
   /// Turns sums into the bits of steps * (scale * sum + term) + lift.
   template <tile_scales Scales>
   __device__ __forceinline__ static void add_terms(std::int32_t (&scores)[registers], float scale,
@@ -255,11 +262,7 @@ struct attention_weights {
   /// Turns lifted logits into weights::of() of their distance to the references. None is above the largest weight's:
   /// where references are so large that rounding could lift one above it, it is limited.
   __device__ __forceinline__ void subtract_lifted(std::int32_t (&scores)[registers]) const {
-    float before[2];
-#pragma unroll
-    for (int row = 0; row < 2; ++row) {
-      before[row] = reference[row] == -infinity ? 0.0F : reference[row];
-    }
+    float const before[2] = {reference_or_zero<tile_mask::both>(0), reference_or_zero<tile_mask::both>(1)};
     if (all_of_warp(fabsf(before[0]) < most_offset && fabsf(before[1]) < most_offset)) {
       float const addend[2] = {__fmaf_rn(-weights::steps, before[0], weights::top - lift),
                                __fmaf_rn(-weights::steps, before[1], weights::top - lift)};
