@@ -14,7 +14,7 @@ inline namespace v0 {
 struct sequence_starts {
   /// The first token of each sequence; null: sequences have strides. A sequence that begins before 0 lies nowhere.
   array_view<std::int32_t const> first = {};
-  std::int64_t total = 0;                     ///< tokens of all sequences; nothing is read or written beyond them
+  std::int64_t total = 0;  ///< tokens of all sequences; nothing is read or written beyond them
 
   /// Where token `token` of a sequence lies; -1 for nowhere.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t row_of(std::int64_t sequence, std::int64_t token) const {
