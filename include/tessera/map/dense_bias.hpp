@@ -34,22 +34,17 @@ struct dense_bias {
   TESSERA_FN float operator()(std::int64_t sequence, std::int64_t head, std::int64_t query, std::int64_t key) const {
     return static_cast<float>(load(biases(sequence, head, query, key)));
   }
-  /// Throws shape_error, which names `function`, where there are not as many biases as scores.
+  /// Throws shape_error where there are not as many biases as scores, value_error where they have no memory; both name
+  /// `function`. Attention calls it for every bias that has such a function.
   void check_shape(char const* function, attention_shape const& s) const {
     std::int64_t const expected[4] = {s.batch, s.query_heads, s.queries, s.keys};
     for (int dimension = 0; dimension < 4; ++dimension) {
-      check<shape_error>(biases.extent(dimension) == expected[dimension], function, ": extent ", dimension,
-                         " of the biases is ", biases.extent(dimension), " but must be ", expected[dimension]);
+      check<shape_error>(biases.extent(dimension) == expected[dimension], function, ": dimension ", dimension,
+                         " of the biases has ", biases.extent(dimension), " elements but needs ", expected[dimension]);
     }
+    check_memory(function, "biases", biases);
   }
 };
-
-/// Whether a type is a dense_bias.
-template <class Bias>
-inline constexpr bool is_dense_bias = false;
-/// A dense_bias is.
-template <class T>
-inline constexpr bool is_dense_bias<dense_bias<T>> = true;
 
 }  // namespace v0
 }  // namespace tessera

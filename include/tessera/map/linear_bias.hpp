@@ -7,8 +7,9 @@
 ///     attention_functions<linear_bias> const functions{{slopes}};          // a float for each query head
 ///     sage_attention2::forward(exec, inputs, options, outputs, space, functions);
 ///
-/// Where there are fewer queries than keys, positions are those of the mask, which is aligned to the bottom right, up
-/// to a number that all keys of a query share: it changes no result, and log-sum-exps by that number.
+/// Both are numbers within their sequence. Where there are fewer queries than keys, a query's own key has a greater
+/// number than the query. That adds the same to all scores of a query, which changes its log-sum-exp, and its result
+/// only where there is a sink.
 #pragma once
 
 #include <concepts>
@@ -33,10 +34,12 @@ struct linear_bias {
   TESSERA_FN float operator()(std::int64_t sequence, std::int64_t head, std::int64_t query, std::int64_t key) const {
     return slope(sequence, head) * static_cast<float>(key - query);
   }
-  /// Throws shape_error, which names `function`, where there is not a slope for each head.
+  /// Throws shape_error where there is not a slope for each head, value_error where they have no memory; both name
+  /// `function`. Attention calls it for every bias that has such a function.
   void check_shape(char const* function, attention_shape const& s) const {
     check<shape_error>(slopes.size() == s.query_heads, function, ": there are ", slopes.size(),
                        " slopes of biases for ", s.query_heads, " query heads");
+    check_memory(function, "slopes of biases", slopes);
   }
 };
 

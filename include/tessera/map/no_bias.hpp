@@ -3,7 +3,7 @@
 ///
 ///     struct later_is_better {                               // a user's own: each head prefers later keys
 ///       array_view<float const> slopes;
-///       TESSERA_FN float operator()(std::int64_t, std::int64_t head, std::int64_t, std::int64_t key) const {
+///       TESSERA_FN float operator()(std::int64_t, std::int64_t head, std::int32_t, std::int32_t key) const {
 ///         return slopes[head] * static_cast<float>(key);
 ///       }
 ///     };

@@ -434,7 +434,23 @@ TEST_CASE("sequences that begin before all tokens or end behind them are read as
   auto const of_starts = to_device(exec, starts);
   sequence_lengths const there[3] = {of_queries.view(), of_keys.view(), of_starts.view()};
   run(exec, queries.data(), keys.data(), values.data(), there, const_cast<bfloat16*>(result.data()));
-  CHECK(error_of(as_doubles(to_host(exec, result)), as_doubles(expected)).relative_l1 < 4e-3);
+  auto const found = to_host(exec, result);
+  std::vector<double> of_found;
+  std::vector<double> of_expected;
+  std::int64_t wrong = 0;
+  for (std::int64_t i = 0; i < total * 2 * 64; ++i) {
+    std::int64_t const token = i / 64 % total;
+    if ((token >= 300 && token < 600) || token >= 1390) {  // of the second and the third sequence
+      of_found.push_back(static_cast<double>(load(found[as_size(i)])));
+      of_expected.push_back(static_cast<double>(load(expected[as_size(i)])));
+    } else {
+      bool const is_untouched = found[as_size(i)].bits == device_codes<>::rubbish.bits &&
+                                expected[as_size(i)].bits == device_codes<>::rubbish.bits;
+      wrong += is_untouched ? 0 : 1;
+    }
+  }
+  CHECK(wrong == 0);
+  CHECK(error_of(of_found, of_expected).relative_l1 < 4e-3);
 }
 
 TEST_CASE("a list of tiles leaves keys out on a GPU, and what is no tile is passed over", "[cuda]") {
