@@ -46,9 +46,9 @@
 /// of a padded batch; with lengths and starts, sequences are packed one behind the other (attention_inputs).
 /// Masks: is_causal (aligned to the bottom right if there are fewer queries than keys), window_left, window_right,
 /// block_list (the tiles of 64 queries x 128 keys that are seen), and a bias: linear_bias, dense_bias, or any function
-/// object of (sequence, head, query, key). `sinks` holds a score for each head, which adds to the sum of weights but has
-/// no value. Queries and keys may come through functions, such as a rotary embedding (attention_functions). Rows without
-/// keys are zeros with a log-sum-exp of minus infinity.
+/// object of (sequence, head, query, key). `sinks` holds a score for each head, which adds to the sum of weights but
+/// has no value. Queries and keys may come through functions, such as a rotary embedding (attention_functions). Rows
+/// without keys are zeros with a log-sum-exp of minus infinity.
 /// Few queries: several groups share the keys of a query, and their results are merged (split-KV). Up to 16 queries of
 /// a sequence run in a decoding kernel on sm_90, in which all query heads of a key head share one read of its codes.
 ///
