@@ -63,32 +63,48 @@ if(TESSERA_BASH AND TESSERA_CHECK_HEADERS)
   endif()
 endif()
 
-# Two translation units that hold every header, in both orders, link together: nothing is defined twice, and nothing
-# depends on what came before it.
-function(tessera_check_linkage target extension link)
-  set(text "")
-  set(backwards "")
-  foreach(header IN LISTS ARGN)
-    file(RELATIVE_PATH name "${PROJECT_SOURCE_DIR}/include" "${header}")
-    string(APPEND text "#include <${name}>\n")
-    string(PREPEND backwards "#include <${name}>\n")
-  endforeach()
-  set(folder "${CMAKE_CURRENT_BINARY_DIR}/${target}_sources")
-  file(CONFIGURE OUTPUT "${folder}/one.${extension}"
-    CONTENT "${text}int other();\nint main() { return other(); }\n" @ONLY)
-  file(CONFIGURE OUTPUT "${folder}/other.${extension}"
-    CONTENT "${backwards}int other();\nint other() { return 0; }\n" @ONLY)
-  add_executable(${target} "${folder}/one.${extension}" "${folder}/other.${extension}")
+# Objects of translation units that hold every header link together: nothing is defined twice.
+function(tessera_check_linkage target link one other)
+  add_executable(${target} ${one} ${other})
   target_link_libraries(${target} PRIVATE ${link})
   add_test(NAME "check: every header in two objects, ${target}" COMMAND ${target})
   set_tests_properties("check: every header in two objects, ${target}" PROPERTIES LABELS check)
 endfunction()
 
 if(TESSERA_CHECK_HEADERS)
-  tessera_check_linkage(tessera_linkage cpp tessera::tessera ${tessera_host_headers})
+  set(forwards "")
+  set(backwards "")
+  foreach(header IN LISTS tessera_host_headers)
+    file(RELATIVE_PATH name "${PROJECT_SOURCE_DIR}/include" "${header}")
+    string(APPEND forwards "#include <${name}>\n")
+    string(PREPEND backwards "#include <${name}>\n")
+  endforeach()
+  # In both orders, too: nothing depends on what came before it.
+  set(folder "${CMAKE_CURRENT_BINARY_DIR}/tessera_linkage_sources")
+  file(CONFIGURE OUTPUT "${folder}/one.cpp"
+    CONTENT "${forwards}int other();\nint main() { return other(); }\n" @ONLY)
+  file(CONFIGURE OUTPUT "${folder}/other.cpp" CONTENT "${backwards}int other();\nint other() { return 0; }\n" @ONLY)
+  tessera_check_linkage(tessera_linkage tessera::tessera "${folder}/one.cpp" "${folder}/other.cpp")
   if(TESSERA_HAVE_CUDA)
-    tessera_check_linkage(tessera_linkage_cuda cu tessera::cuda ${tessera_host_headers} ${tessera_cuda_headers})
-    set_target_properties(tessera_linkage_cuda PROPERTIES CUDA_ARCHITECTURES 90a-real)
+    foreach(header IN LISTS tessera_cuda_headers)
+      file(RELATIVE_PATH name "${PROJECT_SOURCE_DIR}/include" "${header}")
+      string(APPEND forwards "#include <${name}>\n")
+    endforeach()
+    # What is defined twice is seen as well with the same object twice, its function renamed, and nvcc takes long.
+    set(folder "${CMAKE_CURRENT_BINARY_DIR}/tessera_linkage_cuda_sources")
+    file(CONFIGURE OUTPUT "${folder}/one.cu" CONTENT "${forwards}int one();\nint one() { return 0; }\n" @ONLY)
+    file(CONFIGURE OUTPUT "${folder}/main.cpp" @ONLY
+      CONTENT "int one();\nint other();\nint main() { return one() + other(); }\n")
+    add_library(tessera_linkage_cuda_object OBJECT "${folder}/one.cu")
+    target_link_libraries(tessera_linkage_cuda_object PRIVATE tessera::cuda)
+    set_target_properties(tessera_linkage_cuda_object PROPERTIES CUDA_ARCHITECTURES 90a-real)
+    add_custom_command(OUTPUT "${folder}/other.o"
+      COMMAND "${CMAKE_OBJCOPY}" --redefine-sym _Z3onev=_Z5otherv "$<TARGET_OBJECTS:tessera_linkage_cuda_object>"
+        "${folder}/other.o"
+      DEPENDS tessera_linkage_cuda_object "$<TARGET_OBJECTS:tessera_linkage_cuda_object>"
+      VERBATIM)
+    tessera_check_linkage(tessera_linkage_cuda tessera::cuda
+      "${folder}/main.cpp;$<TARGET_OBJECTS:tessera_linkage_cuda_object>" "${folder}/other.o")
   endif()
 endif()
 

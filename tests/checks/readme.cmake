@@ -47,10 +47,6 @@ endwhile()
 if(programs EQUAL 0 OR blocks EQUAL programs)
   message(FATAL_ERROR "${readme} shows ${programs} programs in ${blocks} blocks of C++; this check reads them wrongly")
 endif()
-add_library(tessera_readme_fragments OBJECT ${fragments})
-target_link_libraries(tessera_readme_fragments PRIVATE tessera::tessera)
-# Fragments say again what the library's aliases are, which clang takes for shadowing.  None of them runs.
-target_compile_options(tessera_readme_fragments PRIVATE -Wno-shadow -O0 -fno-sanitize=all)
 set_tests_properties("check: the README's program 1 runs" PROPERTIES
   PASS_REGULAR_EXPRESSION "^[0-9]+\\.[0-9][0-9] bits a weight")
 
@@ -86,7 +82,7 @@ function(tessera_check_example header given)
   string(MAKE_C_IDENTIFIER "${header}" name)
   file(CONFIGURE OUTPUT "${folder}/${name}.cpp"
     CONTENT "${includes}${ARGN}void example(${given}) {${block}}\n" @ONLY)
-  target_sources(tessera_readme_fragments PRIVATE "${folder}/${name}.cpp")
+  set(fragments ${fragments} "${folder}/${name}.cpp" PARENT_SCOPE)
 endfunction()
 
 # The second example of HEADER is the same for nvcc, which compiles it where there is one.
@@ -143,6 +139,16 @@ tessera_check_example(algorithm/paged_cache/cross_layer_cache.hpp
   tessera::workspace const& attention_space"
   "${executor}using namespace tessera;\n")
 
+# None of them runs, so that half of a compiler's time is saved. They say again what the library's aliases are, which
+# clang takes for shadowing.
+function(tessera_compile_examples name)
+  add_test(NAME "compile: examples, ${name}"
+    COMMAND "${CMAKE_CXX_COMPILER}" -std=c++20 -fsyntax-only -Wall -Wextra -Werror -Wno-shadow
+      "-I${PROJECT_SOURCE_DIR}/include" ${ARGN})
+  set_tests_properties("compile: examples, ${name}" PROPERTIES LABELS compile TIMEOUT 600)
+endfunction()
+tessera_compile_examples("README and whole ones of headers" ${fragments})
+
 # Other headers' examples are pieces of programs. They compile with the header, with what SCOPE includes, and with the
 # values that they are GIVEN; a line of dots is what a reader puts there, a struct stands before the function.
 #
@@ -164,13 +170,10 @@ function(tessera_check_pieces scope includes)
   endwhile()
   file(CONFIGURE OUTPUT "${folder}/pieces_${scope}.cpp"
     CONTENT "${includes}\nusing namespace tessera;\n${functions}" @ONLY)
-  target_sources(tessera_header_pieces PRIVATE "${folder}/pieces_${scope}.cpp")
+  tessera_compile_examples("pieces of ${scope}" -Wno-unused -Wno-unused-result "-I${CMAKE_CURRENT_SOURCE_DIR}"
+    "${folder}/pieces_${scope}.cpp")  # they show values and do nothing with them
 endfunction()
 
-add_library(tessera_header_pieces OBJECT)
-target_link_libraries(tessera_header_pieces PRIVATE tessera::tessera)
-# They show values and do nothing with them.
-target_compile_options(tessera_header_pieces PRIVATE -Wno-shadow -Wno-unused -Wno-unused-result -O0 -fno-sanitize=all)
 tessera_check_pieces(core "#include <vector>\n#include <tessera/core/precision.hpp>\n\
 #include <tessera/core/bfloat16.hpp>\nnamespace pieces { inline constexpr float low = -1.0F, high = 2.0F;}"
   core/bfloat16.hpp ""
@@ -195,7 +198,6 @@ tessera_check_pieces(core "#include <vector>\n#include <tessera/core/precision.h
   view/matrix_view.hpp "std::vector<float>& numbers, std::int64_t rows, std::int64_t columns, int i, int j"
   view/view.hpp "")
 set(pieces "#include \"checks/pieces.hpp\"")
-target_include_directories(tessera_header_pieces PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
 set(exec "Executor const& exec")
 tessera_check_pieces(exec "${pieces}"
   exec/buffer.hpp "${exec}, std::int64_t tokens"

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The quantization of attention's queries, keys and values on CUDA devices, in three or four launches.
+/// The quantization of attention's queries, keys and values on CUDA devices, in three to five launches.
 ///
-/// The launches are for queries and keys of 8 or 4 bits per_thread, in bytes, without smoothed queries, for values in
-/// e4m3, and for inputs in bfloat16 or float16 of up to 256 channels, a multiple of 8, that lie next to each other in
+/// The launches are for queries and keys of 8 or 4 bits per_thread, in bytes, for values in e4m3, and for inputs in
+/// bfloat16 or float16 of up to 256 channels, a multiple of 8, that lie next to each other in
 /// rows that begin at multiples of 16 bytes. The first launch reads keys and values, or samples of them, and summarizes
 /// tiles of 128 tokens (program/attention/channel_statistics.cuh). The second merges the tiles of each head
 /// (attention/detail/finish_channel_statistics.cuh). The third reads everything and writes codes
 /// (attention/quantize_heads.cuh). Where values were sampled, a fourth recomputes the codes of heads in which values
 /// exceeded the range of their sample (attention/detail/quantize_heads_again.cuh); for other heads it reads one word
-/// and ends. There are programs of 64, 128 and 256 channels; a call takes the next one that is large enough. Everything
+/// and ends. Where queries are smoothed, the third launch subtracts means from tiles of queries that it holds, and a
+/// last one makes the scores of these means (program/attention/smoothing_terms.cuh). There are programs of 64, 128 and 256 channels; a call takes the next one that is large enough. Everything
 /// else runs in the portable programs.
 ///
 /// H200, 8 x 16 heads of 4096 tokens of 128 channels, with samples: 155 us; inputs read once and codes written once
@@ -37,6 +38,7 @@
 #include <tessera/program/attention/detail/finish_channel_statistics.cuh>
 #include <tessera/program/attention/detail/quantize_heads_again.cuh>
 #include <tessera/program/attention/quantize_heads.cuh>
+#include <tessera/program/attention/smoothing_terms.cuh>
 #include <tessera/quantize/granularity.hpp>
 
 namespace tessera {
@@ -81,11 +83,13 @@ refusal refuses_tiles(quantize_call<Method, T> const& call) {
   std::int64_t const queries = s.batch * s.query_heads * padded_tokens(s.queries);
   std::int64_t const keys = s.batch * s.key_heads * padded_tokens(s.keys);
   auto const& out = call.out;
-  bool const are_aligned = is_aligned(out.queries.codes.data) && is_aligned(out.keys.codes.data) &&
-                           is_aligned(out.keys.mean.data) && is_aligned(out.values.codes.data) &&
-                           is_aligned(out.values.mean.data);
+  auto const& corrections = out.queries.corrections;
+  bool const are_aligned = is_aligned(corrections.data) && is_aligned(out.queries.codes.data) &&
+                           is_aligned(out.keys.codes.data) && is_aligned(out.keys.mean.data) &&
+                           is_aligned(out.values.codes.data) && is_aligned(out.values.mean.data);
   return first_of(
-      unless(are_aligned, "codes or means do not begin at multiples of 16 bytes"),
+      unless(are_aligned, "codes, means or corrections do not begin at multiples of 16 bytes"),
+      unless(corrections.data == nullptr || corrections.is_contiguous(), "corrections do not lie one behind the other"),
       unless(s.keys > 0, "there are no keys"), unless(s.batch > 0, "there are no sequences"),
       unless(queries < most_rows && keys < most_rows, "rows of queries or keys do not fit into 31 bits"),
       unless(has_whole_vectors(call.in.queries), "queries do not lie in rows that begin at multiples of 16 bytes"),
@@ -97,7 +101,8 @@ refusal refuses_tiles(quantize_call<Method, T> const& call) {
 template <int Channels, class Method, class T>
 struct tile_programs {
   using regions = quantized_regions<Method>;
-  static constexpr quantized_means means{regions::smooths_keys, regions::smooths_values, regions::samples_values};
+  static constexpr quantized_means means{regions::smooths_keys, regions::smooths_values, regions::samples_values,
+                                         regions::smooths_queries};
   using encode_type = encode_tiles<T, Channels, Method::score_quantizer::highest, means>;
 
   summarize_tiles<T, Channels, means> summarize{};
@@ -183,6 +188,8 @@ struct tile_programs {
     encode.query_codes = out.queries.codes.data;
     encode.query_scales = out.queries.scales.data;
     encode.mean_scores = means.of_keys ? out.queries.mean_scores.data : nullptr;
+    encode.query_blocks = static_cast<std::int32_t>(call.regions.query_blocks());
+    encode.query_means = means.of_queries ? call.space[call.regions.query_means].data : nullptr;
     encode.key_codes = out.keys.codes.data;
     encode.key_scales = out.keys.scales.data;
     encode.key_mean = out.keys.mean.data;
@@ -193,6 +200,31 @@ struct tile_programs {
     encode.beyond = finish.beyond;
   }
 };
+
+/// Enqueues the scores of mean queries, which an encode_tiles has made: those of keys, or of their codes if a call
+/// before this one has made them.
+template <int Channels, class Architectures, class Method, class T, class Encode>
+void correct_by_tiles(basic_cuda<Architectures> const& exec, quantize_call<Method, T> const& call,
+                      Encode const& encode) {
+  attention_shape const& s = call.shape;
+  if (call.in.keys.data == nullptr) {
+    auto const means = view_of(call.space[call.regions.query_means],
+                               {s.batch, s.query_heads, call.regions.query_blocks(), s.channels});
+    return correct_queries(exec, call, means, encode.factor);
+  }
+  correct_tiles<T, Channels> program{};
+  program.keys = tiled_heads<T>(call.in.keys, call.in.key_lengths, call.in.key_starts);
+  program.key_heads = encode.key_heads;
+  program.key_tiles = encode.key_tiles;
+  program.rows = static_cast<std::int32_t>(s.query_heads / s.key_heads * call.regions.query_blocks());
+  program.parts = fast_divisor::of_count(divide_up(program.rows, std::int32_t{program.part}));
+  program.channels = encode.channels;
+  program.factor = encode.factor;
+  program.query_means = encode.query_means;
+  program.key_mean = encode.key_mean;
+  program.corrections = call.out.queries.corrections.data;
+  exec.run(program, program.count());
+}
 
 template <int Channels, class Architectures, class Method, class T>
 void quantize_by_tiles(basic_cuda<Architectures> const& exec, quantize_call<Method, T> const& call) {
@@ -207,18 +239,22 @@ void quantize_by_tiles(basic_cuda<Architectures> const& exec, quantize_call<Meth
       exec.run(again, again.count());
     }
   }
+  if constexpr (regions::smooths_queries) {
+    if (programs.encode.queries.heads.data != nullptr) {
+      correct_by_tiles<Channels>(exec, call, programs.encode);
+    }
+  }
 }
 
 }  // namespace detail
 
-/// The quantization in three or four launches, where a lane has one scale.
+/// The quantization in three to five launches, where a lane has one scale.
 struct quantize_heads_model {
   static constexpr char const* name = "quantize_heads";
 
   template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
     return first_of(unless(Call::has_plain_inputs, "queries or keys are read through functions of the caller"),
-                    unless(!quantized_regions<typename Call::method>::smooths_queries, "queries are smoothed"),
                     detail::refuses_codes<typename Call::method>(),
                     unless(is_16_bit_float<typename Call::value_type>, "inputs do not have 16 bits"));
   }

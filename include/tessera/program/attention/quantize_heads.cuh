@@ -44,8 +44,9 @@ struct encode_tiles : head_lanes<T, Channels> {
   static constexpr int blocks_per_multiprocessor = 1024 / lanes;
 
   union scratch_type {
-    float magnitude[rows];             ///< largest magnitudes of rows of lanes
-    uint4 codes[Channels][tile / 16];  ///< transposed codes of values
+    float magnitude[rows];                   ///< largest magnitudes of rows of lanes
+    alignas(16) float sums[rows][Channels];  ///< sums of queries, one for each row of lanes; then means
+    uint4 codes[Channels][tile / 16];        ///< transposed codes of values
   };
 
   tiled_heads<T> queries;          ///< null: no codes of queries
@@ -63,6 +64,8 @@ struct encode_tiles : head_lanes<T, Channels> {
   std::int8_t* query_codes;        ///< memory of quantized_queries::codes
   float* query_scales;             ///< memory of quantized_queries::scales
   float* mean_scores;              ///< batch x query heads x queries, or null
+  std::int32_t query_blocks;       ///< means of a query head
+  float* query_means;              ///< batch x query heads x query_blocks x channels, if Means.of_queries
   std::int8_t* key_codes;          ///< memory of quantized_keys::codes
   float* key_scales;               ///< memory of quantized_keys::scales
   float const* key_mean;           ///< means of keys, if Means.of_keys
@@ -95,7 +98,7 @@ struct encode_tiles : head_lanes<T, Channels> {
     if (index >= keys_and_values) {
       index -= keys_and_values;
       std::int32_t const head = index / query_tiles;
-      return encode_queries(group, head, index - head * query_tiles.value());
+      return encode_queries(group, head, index - head * query_tiles.value(), scratch);
     }
     index = keys_and_values - 1 - index;
     std::int32_t const list = index / key_tiles;
@@ -136,23 +139,30 @@ struct encode_tiles : head_lanes<T, Channels> {
 
   // Codes of queries.
 
-  __device__ __forceinline__ void encode_queries(cuda_block<lanes> const& group, std::int32_t head,
-                                                 std::int32_t at) const {
+  __device__ __forceinline__ void encode_queries(cuda_block<lanes> const& group, std::int32_t head, std::int32_t at,
+                                                 scratch_type& scratch) const {
     constexpr int pairs = passes / 2;
     constexpr int high = row_lanes / 2;
     constexpr int low = row_lanes / 4;
     coordinates const where(group.lane);
     int const lane = group.lane % 32;
+    std::int32_t const tokens = queries.tokens(head, at);
+    std::int32_t const left = tokens - where.row;
     pair words[passes][4];
-    load_words(queries, head, at, where, queries.tokens(head, at), words);
+    load_words(queries, head, at, where, tokens, words);
     wait_for_stream();
     if (mean_scores != nullptr) {  // first: after the codes it would keep their inputs in registers
       write_mean_scores(where, lane, head, at, words);
     }
+    float mean[vector] = {};
+    if constexpr (Means.of_queries) {
+      find_query_means(group, where, head, at, tokens, words, mean, scratch);
+    }
     float largest[pairs];
 #pragma unroll
     for (int i = 0; i < pairs; ++i) {
-      largest[i] = maximum_or_nan(base::magnitude_of(words[2 * i]), base::magnitude_of(words[2 * i + 1]));
+      largest[i] = maximum_or_nan(magnitude_of_query(words[2 * i], mean, 2 * i * step < left),
+                                  magnitude_of_query(words[2 * i + 1], mean, (2 * i + 1) * step < left));
     }
     float of_pair = base::template scatter<high, low>(largest, lane, larger{});
 #pragma unroll
@@ -169,10 +179,57 @@ struct encode_tiles : head_lanes<T, Channels> {
 #pragma unroll
     for (int i = 0; i < passes; ++i) {
       float const reciprocal = shuffle(fitted.reciprocal, lane / row_lanes * row_lanes + i / 2 * low);
-      uint2 const codes = base::encode(words[i], reciprocal);
+      bool const is_zero = Means.of_queries && i * step >= left;
+      uint2 const codes = base::encode(words[i], mean, is_zero ? 0.0F : reciprocal);
       if (where.channel < channels) {
         store_here(reinterpret_cast<uint2*>(to + i * step * channels), codes);
       }
+    }
+  }
+
+  /// The largest magnitude of a lane's part of a query. Those that do not exist are zeros, minus no mean.
+  __device__ __forceinline__ static float magnitude_of_query(pair const (&words)[4], float const (&mean)[vector],
+                                                             bool exists) {
+    if constexpr (Means.of_queries) {
+      return exists ? base::magnitude_of(words, mean) : 0.0F;
+    } else {
+      return base::magnitude_of(words);
+    }
+  }
+
+  /// Makes the means of the tile's two blocks of 64 queries, and gives a lane that of its own channels and block.
+  __device__ __forceinline__ void find_query_means(cuda_block<lanes> const& group, coordinates where, std::int32_t head,
+                                                   std::int32_t at, std::int32_t tokens, pair const (&words)[passes][4],
+                                                   float (&mean)[vector], scratch_type& scratch) const {
+    constexpr int block = tile / 2;
+    constexpr int block_rows = rows / 2;
+    base::add_tokens_of_parts(words, mean);
+    auto* const to = reinterpret_cast<float4*>(&scratch.sums[group.lane / row_lanes][where.channel]);
+    to[0] = {mean[0], mean[1], mean[2], mean[3]};
+    to[1] = {mean[4], mean[5], mean[6], mean[7]};
+    group.sync();
+    int const half = group.lane / Channels;
+    int const channel = group.lane % Channels;
+    float found[block_rows];
+#pragma unroll
+    for (int i = 0; i < block_rows; ++i) {
+      found[i] = scratch.sums[half * block_rows + i][channel];
+    }
+    std::int32_t const count = clamp(tokens - half * block, 0, block);
+    float const of_block = count > 0 ? detail::add_halves(found) / static_cast<float>(count) : 0.0F;
+    float const finite = is_finite(of_block) ? of_block : 0.0F;
+    scratch.sums[half * block_rows][channel] = finite;
+    if (channel < channels && 2 * at + half < query_blocks) {
+      query_means[(std::int64_t{head} * query_blocks + 2 * at + half) * channels + channel] = finite;
+    }
+    group.sync();
+    auto const* const from = reinterpret_cast<float4 const*>(&scratch.sums[where.row / 64 * block_rows][where.channel]);
+    float4 const low = from[0];
+    float4 const high = from[1];
+    float const all[vector] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+    for (int i = 0; i < vector; ++i) {
+      mean[i] = all[i];
     }
   }
 

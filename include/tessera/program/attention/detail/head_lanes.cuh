@@ -165,6 +165,32 @@ struct head_lanes {
       sums[2 * j + 1] = sum.y;
     }
   }
+  /// Adds up the tokens of even numbers and those of odd ones, each in order as add_tokens does, and both sums.
+  __device__ __forceinline__ static void add_tokens_of_parts(pair const (&words)[passes][4], float (&sums)[vector]) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      float2 const even = sum_of_every_second(words, 0, j);
+      float2 const odd = sum_of_every_second(words, 1, j);
+      sums[2 * j] = even.x + odd.x;
+      sums[2 * j + 1] = even.y + odd.y;
+    }
+  }
+  /// The sum of words `j` of tokens first, first + 2, ...; values that are not finite count as zeros.
+  __device__ __forceinline__ static float2 sum_of_every_second(pair const (&words)[passes][4], int first, int j) {
+    float2 sum{0.0F, 0.0F};
+#pragma unroll
+    for (int i = 0; i < passes; i += 2) {
+      add(sum, words[first + i][j]);
+    }
+    if (!is_finite(sum.x) || !is_finite(sum.y)) {
+      sum = {0.0F, 0.0F};
+#pragma unroll
+      for (int i = 0; i < passes; i += 2) {
+        add(sum, finite_halves(words[first + i][j]));
+      }
+    }
+    return sum;
+  }
   /// Adds both halves of a pair.
   __device__ __forceinline__ static void add(float2& sum, pair word) {
     float2 const both = unpack_pair<T>(word);
