@@ -116,6 +116,18 @@ TEST_CASE("infinities and NaNs of smoothed queries and keys spoil on a GPU the c
   }
 }
 
+TEST_CASE("queries are smoothed on a GPU where no log-sum-exps are wanted, too", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  cuda const exec;
+  for (std::int64_t const channels : {64, 128, 256}) {
+    auto const p = make_attention_problem<bfloat16>({2, 2, 1, 150, 300, channels});
+    auto const with_lse = run_on_device<smoothed_queries, bfloat16>(exec, p);
+    auto const without = run_on_device<smoothed_queries, bfloat16>(exec, p, head_layout::heads_first, false);
+    CHECK(without.found.result == with_lse.found.result);
+    check_codes<smoothed_queries>(without.bytes, p);
+  }
+}
+
 TEST_CASE("smoothed queries attend on a GPU over codes that were made before", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   cuda const exec;

@@ -472,12 +472,15 @@ std::int64_t floats_of_work_splits(basic_cuda<Architectures> const& exec, quanti
   return detail::floats_of_work_splits(s, exec.state->multiprocessors());
 }
 
-/// On sm_90a warpgroup_attention makes codes of queries itself where they lie in whole vectors and neither
-/// log-sum-exps nor sinks need their scores against the mean key.
+/// On sm_90a warpgroup_attention makes codes of queries itself where they lie in whole vectors, lose no mean, and
+/// neither log-sum-exps nor sinks need their scores against the mean key.
 template <class Architectures, class Method, class T>
 bool codes_queries(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call,
                    head_view<T const> const& queries) {
-  if constexpr (!detail::refuses_types_of_attention<basic_cuda<Architectures>, attention_call<Method, T>>()) {
+  constexpr bool makes_codes =
+      !quantized_regions<Method>::smooths_queries &&
+      !detail::refuses_types_of_attention<basic_cuda<Architectures>, attention_call<Method, T>>();
+  if constexpr (makes_codes) {
     bool const needs_scores = call.out.log_sum_exp.data != nullptr || call.sinks.data != nullptr;
     return !needs_scores && call.query_starts.first.data == nullptr && call.shape.batch * call.shape.queries > 0 &&
            detail::refuses_few_queries(call) && detail::has_whole_vectors(queries) &&
