@@ -43,7 +43,7 @@ struct sampled_mean {
   static constexpr token_sample sample{16};  ///< the sample of the tokens
 };
 
-/// The mean of each block of 64 queries of a head.
+/// The mean of each block of 64 queries of a head, rounded to the type of queries.
 struct block_mean {
   static constexpr int tokens = 64;  ///< queries of a block, which share a mean
 };

@@ -38,7 +38,7 @@ finished finish(Executor const& exec, std::vector<float> const& values, std::int
   exec.run(first, first.groups());
   finished result{std::vector<float>(3, -77.0F), std::vector<float>(3, -77.0F)};
   view<float, 4> const means(with_mean ? result.means.data() : nullptr, {1, 1, 1, 3});
-  finish_summaries last{
+  finish_summaries<> last{
       summaries, lengths, tokens, block, max(blocks, std::int64_t{1}), means, {result.scales.data(), {1, 1, 1, 3}},
       448.0F,    1};
   last.is_of_middle = is_of_middle;

@@ -203,7 +203,7 @@ struct quantization_regions : quantized_regions<Method> {
   region<float> value_reciprocals;          ///< reciprocals of channels' scales
   region<std::uint32_t> values_beyond;      ///< flags of channels, then heads: have values beyond a sample's range
   region<channel_summary> query_summaries;  ///< summaries of blocks of 64 queries
-  region<float> query_means;                ///< means of blocks of 64 queries
+  region<float> query_means;                ///< means of blocks of 64 queries, rounded to the type of queries
   region<std::uint32_t> magnitudes;         ///< largest magnitudes of query heads, then of key heads
   region<float> totals;                     ///< sums of weighted values of splits of the keys
   region<attention_row<state_type>> rows;   ///< states of the softmax of splits of the keys
@@ -353,8 +353,9 @@ view<channel_summary, 4> summarize_blocks(Exec const& exec, Source const& source
 }
 
 /// Enqueues summaries and then `finish`, whose inputs it fills in.
-template <Executor Exec, class Source>
-void summarize(Exec const& exec, Source const& source, finish_summaries finish, array_view<channel_summary> memory) {
+template <Executor Exec, class Source, class Mean>
+void summarize(Exec const& exec, Source const& source, finish_summaries<Mean> finish,
+               array_view<channel_summary> memory) {
   auto const summaries_of = [&](auto const& tokens) {
     return summarize_blocks(exec, tokens, finish.block, memory, finish.is_of_middle);
   };
@@ -391,7 +392,7 @@ void quantize_keys(Exec const& exec, Call const& call) {
   using method = typename Call::method;
   if constexpr (quantized_regions<method>::smooths_keys) {
     std::int64_t const blocks = max(divide_up(call.shape.keys, attention_padding), std::int64_t{1});
-    finish_summaries finish{{}, {}, 0, attention_padding, blocks, as_only_mean(call.out.keys.mean), {}, 0.0F, 1};
+    finish_summaries<> finish{{}, {}, 0, attention_padding, blocks, as_only_mean(call.out.keys.mean), {}, 0.0F, 1};
     finish.sample = quantized_regions<method>::key_sample;
     finish.is_of_middle = true;
     summarize(exec, call.keys(), finish, call.space[call.regions.key_summaries]);
@@ -413,7 +414,7 @@ void quantize_values(Exec const& exec, Call const& call) {
   auto const source = call.values();
   auto const memory = call.space[call.regions.value_summaries];
   float const highest = static_cast<float>(pv::highest);
-  finish_summaries finish{{}, {}, 0, attention_padding, blocks, means, as_only_mean(out.scales), highest, 1};
+  finish_summaries<> finish{{}, {}, 0, attention_padding, blocks, means, as_only_mean(out.scales), highest, 1};
   if constexpr (regions::samples_values) {
     finish.sample = regions::value_sample;
     finish.room = pv::room;
@@ -463,7 +464,8 @@ void quantize_queries(Exec const& exec, Call const& call) {
     std::int64_t const blocks = call.regions.query_blocks();
     means = view_of(call.space[call.regions.query_means],
                     {call.shape.batch, call.shape.query_heads, blocks, call.shape.channels});
-    summarize(exec, source, {{}, {}, 0, block_mean::tokens, 1, means, {}, 0.0F, blocks},
+    using finish_type = finish_summaries<typename Call::value_type>;  // keys times means are then exact products
+    summarize(exec, source, finish_type{{}, {}, 0, block_mean::tokens, 1, means, {}, 0.0F, blocks},
               call.space[call.regions.query_summaries]);
     correct_queries(exec, call, means, factor);
   }

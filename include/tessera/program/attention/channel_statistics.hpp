@@ -26,6 +26,7 @@
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
+#include <tessera/core/precision.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/quantize/code_scale.hpp>
 #include <tessera/quantize/sampled_range.hpp>
@@ -189,6 +190,8 @@ struct summarize_heads {
 };
 
 /// Makes means and scales, where they are wanted, of every `blocks_each` blocks. A mean that is not finite becomes 0.
+/// Mean: the type that means are rounded to.
+template <class Mean = float>
 struct finish_summaries {
   static constexpr int lanes = 128;
   static constexpr int parts = 32;  ///< sums of blocks
@@ -249,7 +252,7 @@ struct finish_summaries {
     if (means.data != nullptr) {
       auto const weight = static_cast<float>(is_of_middle ? weight_of_middle(count) : count);
       float const found = count > 0 ? detail::add_halves(sums) / weight : 0.0F;
-      mean = is_finite(found) ? found : 0.0F;
+      mean = load(store<Mean>(is_finite(found) ? found : 0.0F));
       means(sequence, head, part, channel) = mean;
     }
     return summary.magnitude(mean);

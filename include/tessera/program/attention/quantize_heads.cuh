@@ -197,7 +197,7 @@ struct encode_tiles : head_lanes<T, Channels> {
     }
   }
 
-  /// Makes the means of the tile's two blocks of 64 queries, and gives a lane that of its own channels and block.
+  /// Makes the means of the tile's two blocks of 64 queries, rounded to T, and gives a lane that of its own channels and block.
   __device__ __forceinline__ void find_query_means(cuda_block<lanes> const& group, coordinates where, std::int32_t head,
                                                    std::int32_t at, std::int32_t tokens, pair const (&words)[passes][4],
                                                    float (&mean)[vector], scratch_type& scratch) const {
@@ -217,10 +217,10 @@ struct encode_tiles : head_lanes<T, Channels> {
     }
     std::int32_t const count = clamp(tokens - half * block, 0, block);
     float const of_block = count > 0 ? detail::add_halves(found) / static_cast<float>(count) : 0.0F;
-    float const finite = is_finite(of_block) ? of_block : 0.0F;
-    scratch.sums[half * block_rows][channel] = finite;
+    float const rounded = unpack_pair<T>(pack_pair<T>(is_finite(of_block) ? of_block : 0.0F, 0.0F)).x;
+    scratch.sums[half * block_rows][channel] = rounded;
     if (channel < channels && 2 * at + half < query_blocks) {
-      query_means[(std::int64_t{head} * query_blocks + 2 * at + half) * channels + channel] = finite;
+      query_means[(std::int64_t{head} * query_blocks + 2 * at + half) * channels + channel] = rounded;
     }
     group.sync();
     auto const* const from = reinterpret_cast<float4 const*>(&scratch.sums[where.row / 64 * block_rows][where.channel]);

@@ -2,20 +2,17 @@
 /// `correct_tiles`: makes the scores of mean queries, which query_corrections makes elsewhere, by tensor cores. A thread
 /// block takes 128 keys and up to 256 means of a key head.
 ///
-/// A score is factor * (mean query . key - mean query . mean key). Keys are operands as they are stored. A mean query in
-/// fp32 is the sum of three bf16 numbers, or but for 2^-22 of it of two in fp16, so that the first product is as exact
-/// as fp32; the second one is the same for all keys.
+/// A score is factor * (mean query . key - mean query . mean key). Means of queries are rounded to the type of keys, so
+/// that both are operands as they are, and products are exact. The second product is the same for all keys.
 ///
-/// Cost for M means and N keys of C channels: 6 M N C operations with bf16, 4 M N C with fp16, and 4 M N bytes of
-/// results, which bound it: of 16384 queries and keys a head 16 MiB are written. A warp keeps 32 keys in registers, and
-/// a block reads each mean once for its 128 keys; 4 C / 128 bytes of L2 for each score.
+/// Cost for M means and N keys of C channels: 2 M N C operations, and 4 M N bytes of results, which bound it: 16384
+/// queries and keys of a head take 16 MiB. A warp keeps 32 keys in registers, and a block reads each mean once for its
+/// 128 keys: C / 32 bytes of L2 for each score.
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include <tessera/config.hpp>
-#include <tessera/core/bfloat16.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/fast_divisor.hpp>
 #include <tessera/program/attention/detail/head_lanes.cuh>
@@ -40,13 +37,12 @@ struct correct_tiles {
   static constexpr bool waits_for_stream = true;
   static constexpr int blocks_per_multiprocessor = Channels <= 128 ? 2 : 1;
   static constexpr int tile = tiled_heads<T>::tile;  ///< keys of a block
-  static constexpr int stage = 32;                   ///< means that a block has in shared memory at a time
+  static constexpr int stage = 64;                   ///< means that a block has in shared memory at a time
   static constexpr int part = 256;                   ///< the most means of a block
-  static constexpr int terms = std::is_same_v<T, bfloat16> ? 3 : 2;  ///< stored numbers that a mean is the sum of
 
   struct scratch_type {
-    /// Means as stored numbers. Rows are 64 bytes longer than a multiple of 128, so that two of them are in all banks.
-    alignas(16) T means[terms][stage][Channels + 32];
+    /// Means. Rows are 64 bytes longer than a multiple of 128, so that two of them are in all banks.
+    alignas(16) T means[stage][Channels + 32];
     float of_mean_key[stage];              ///< products of means with the mean key
     alignas(16) float key_mean[Channels];  ///< the mean key; zeros where keys are not smoothed
   };
@@ -88,14 +84,17 @@ struct correct_tiles {
       group.sync();
       stage_means(group.lane, std::int64_t{head} * rows + row, end - row, scratch);
       group.sync();
-      multiply(head, at, row, end, mine, words, scratch);
+#pragma unroll 1
+      for (int of_warp = mine.row; of_warp < mine.row + stage / 2; of_warp += 16) {
+        multiply(head, at, row, of_warp, end, mine, words, scratch);
+      }
     }
   }
 
  private:
-  static constexpr int tiles = 4;                   ///< tiles of eight keys that a warp has
-  static constexpr int blocks = Channels / 32;      ///< blocks of 32 channels
-  static constexpr int mean_lanes = lanes / stage;  ///< lanes that share a mean
+  static constexpr int tiles = 4;               ///< tiles of eight keys that a warp has
+  static constexpr int blocks = Channels / 32;  ///< blocks of 32 channels
+  static constexpr int mean_lanes = 8;          ///< lanes that load a mean
 
   /// Where the lane's keys and means lie in a tile and a stage.
   struct lane_keys {
@@ -103,7 +102,7 @@ struct correct_tiles {
     int key;   ///< the warp's first key
     int row;   ///< the warp's first mean
     TESSERA_FN explicit lane_keys(int of_block)
-        : lane(of_block % 32), key(of_block / 32 % 4 * (8 * tiles)), row(of_block / 128 * 16) {}
+        : lane(of_block % 32), key(of_block / 32 % 4 * (8 * tiles)), row(of_block / 128 * (stage / 2)) {}
   };
 
   /// Loads the operands of the warp's keys, zeros for keys and channels that do not exist.
@@ -123,54 +122,48 @@ struct correct_tiles {
     }
   }
 
-  /// Leaves up to 32 means, from number `row` of all on, in shared memory; zeros for those that do not exist.
+  /// Leaves up to 64 means, from number `row` of all on, in shared memory; zeros for those that do not exist.
   __device__ __forceinline__ void stage_means(int lane, std::int64_t row, std::int32_t left,
                                               scratch_type& scratch) const {
-    int const mean = lane / mean_lanes;
-    float const* const from = query_means + (row + mean) * channels;
-    float product = 0.0F;
 #pragma unroll
-    for (int i = 0; i < Channels / 4 / mean_lanes; ++i) {
-      int const channel = 4 * (lane % mean_lanes + i * mean_lanes);
-      bool const exists = mean < left && channel < channels;
-      float4 of_query = exists ? load_from_l2(reinterpret_cast<float4 const*>(from + channel)) : float4{};
-      auto const of_key = *reinterpret_cast<float4 const*>(scratch.key_mean + channel);
-      product += of_query.x * of_key.x + of_query.y * of_key.y + of_query.z * of_key.z + of_query.w * of_key.w;
+    for (int mean = lane / mean_lanes; mean < stage; mean += lanes / mean_lanes) {
+      float const* const from = query_means + (row + mean) * channels;
+      float product = 0.0F;
 #pragma unroll
-      for (int term = 0; term < terms; ++term) {
-        uint2 const stored{pack_pair<T>(of_query.x, of_query.y), pack_pair<T>(of_query.z, of_query.w)};
-        *reinterpret_cast<uint2*>(&scratch.means[term][mean][channel]) = stored;
-        float2 const low = unpack_pair<T>(stored.x);
-        float2 const high = unpack_pair<T>(stored.y);
-        of_query = {of_query.x - low.x, of_query.y - low.y, of_query.z - high.x, of_query.w - high.y};
+      for (int i = 0; i < Channels / 4 / mean_lanes; ++i) {
+        int const channel = 4 * (lane % mean_lanes + i * mean_lanes);
+        bool const exists = mean < left && channel < channels;
+        float4 const of_query = exists ? load_from_l2(reinterpret_cast<float4 const*>(from + channel)) : float4{};
+        auto const of_key = *reinterpret_cast<float4 const*>(scratch.key_mean + channel);
+        product += of_query.x * of_key.x + of_query.y * of_key.y + of_query.z * of_key.z + of_query.w * of_key.w;
+        *reinterpret_cast<uint2*>(&scratch.means[mean][channel]) = {pack_pair<T>(of_query.x, of_query.y),
+                                                                    pack_pair<T>(of_query.z, of_query.w)};
       }
-    }
 #pragma unroll
-    for (int distance = mean_lanes / 2; distance > 0; distance /= 2) {
-      product += shuffle_xor(product, distance);
-    }
-    if (lane % mean_lanes == 0) {
-      scratch.of_mean_key[mean] = product;
+      for (int distance = mean_lanes / 2; distance > 0; distance /= 2) {
+        product += shuffle_xor(product, distance);
+      }
+      if (lane % mean_lanes == 0) {
+        scratch.of_mean_key[mean] = product;
+      }
     }
   }
 
-  /// Writes the scores of the warp's 16 means of a stage, which begins at mean `row` of the key head.
-  __device__ __forceinline__ void multiply(std::int32_t head, std::int32_t at, std::int32_t row, std::int32_t end,
-                                           lane_keys mine, uint4 const (&words)[tiles][blocks],
+  /// Writes the scores of 16 of the warp's means, from number `first` of a stage on. The stage begins at mean `row` of
+  /// the key head.
+  __device__ __forceinline__ void multiply(std::int32_t head, std::int32_t at, std::int32_t row, int first,
+                                           std::int32_t end, lane_keys mine, uint4 const (&words)[tiles][blocks],
                                            scratch_type const& scratch) const {
     float sums[tiles][4] = {};
-    int const of_lane = mine.row + mine.lane / 4;
+    int const of_lane = first + mine.lane / 4;
 #pragma unroll
     for (int block = 0; block < blocks; ++block) {
+      int const channel = row_piece(mine.lane, block) * piece_numbers;
+      auto const low = *reinterpret_cast<uint4 const*>(&scratch.means[of_lane][channel]);
+      auto const high = *reinterpret_cast<uint4 const*>(&scratch.means[of_lane + 8][channel]);
 #pragma unroll
-      for (int term = terms - 1; term >= 0; --term) {
-        int const channel = row_piece(mine.lane, block) * piece_numbers;
-        auto const low = *reinterpret_cast<uint4 const*>(&scratch.means[term][of_lane][channel]);
-        auto const high = *reinterpret_cast<uint4 const*>(&scratch.means[term][of_lane + 8][channel]);
-#pragma unroll
-        for (int i = 0; i < tiles; ++i) {
-          multiply_pieces<T>(sums[i], low, high, words[i][block]);
-        }
+      for (int i = 0; i < tiles; ++i) {
+        multiply_pieces<T>(sums[i], low, high, words[i][block]);
       }
     }
     std::int64_t const padded = std::int64_t{key_tiles.value()} * tile;
