@@ -184,7 +184,8 @@ def exchanges_table():
             for name, what in [("linear_bias", "`linear_bias`"),
                                ("dense_bias", "`dense_bias` in bf16, shared by heads"),
                                ("bias_function", "a function of query and key"),
-                               ("smoothed_queries", "smoothed queries")]
+                               ("smoothed_queries", "smoothed queries"),
+                               ("four_bits", "4 bits, a code in a byte, and smoothed queries")]
             for channels in [128, 64] for part, label in [("forward", whole), ("codes", codes)]]
     rows += [(f"packed sequences of 1024 to 8192 tokens, 128 channels{mask}: {whole}",
               f"exchange/attention/packed/forward/bf16/d128/lengths_1k_to_8k{name}")

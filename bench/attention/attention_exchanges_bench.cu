@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Measures what sage_attention2 costs where a part of it is exchanged: with a bias that is a function, linear, or in
-/// memory, with smoothed queries, or with packed sequences. The exchange and the alias run in turns, from bf16 to bf16
+/// memory, with smoothed queries, with 4 bits, or with packed sequences. The exchange and the alias run in turns, from bf16 to bf16
 /// ("forward") or over codes that were made before ("codes"); `of_alias` is the exchange's speed over the alias's.
 /// Errors are those of 256 rows against attention in double with the same bias.
 #include <cmath>
@@ -38,6 +38,10 @@ struct bias_function {
 /// sage_attention2 with smoothed queries.
 using smoothed_queries = attention<smoothed<smoothed<symmetric_quantizer<8, per_thread>, sampled_mean>, block_mean>,
                                    sampled_range<float8_quantizer<float8_e4m3>>, piecewise_linear_softmax>;
+
+/// sage_attention2_int4 with a code in a byte, as sm_90 multiplies them.
+using four_bits = attention<smoothed<smoothed<symmetric_quantizer<4, per_thread>, sampled_mean>, block_mean>,
+                            float8_quantizer<float8_e4m3>, online_softmax<float>>;
 
 /// A method's workspace, and its calls.
 template <class Method, class Bias>
@@ -81,11 +85,12 @@ class exchange {
 
 /// Reports a race whose results are the problem's.
 template <class Bias>
-void report(benchmark::State& state, bench::race const& seconds, attention_problem& problem, Bias const& bias) {
+void report(benchmark::State& state, bench::race const& seconds, attention_problem& problem, Bias const& bias,
+            double most_error = 0.05) {
   auto const distance = problem.distance(bias);
   state.counters["of_alias"] = seconds.peer / seconds.ours;
   state.counters["relative_l1"] = distance.relative_l1;
-  if (!(distance.relative_l1 < 0.05)) {
+  if (!(distance.relative_l1 < most_error)) {
     throw std::runtime_error("the relative L1 error is " + std::to_string(distance.relative_l1));
   }
   bench::report_cuda(state, seconds.ours, {.operations = problem.operations()});
@@ -103,7 +108,7 @@ void measure(benchmark::State& state, bool has_codes, attention_problem& problem
     state.SetIterationTime(seconds.ours);
   }
   ours.forward();
-  report(state, seconds, problem, bias);
+  report(state, seconds, problem, bias, Method::method::score_quantizer::bits == 4 ? 0.3 : 0.05);
 }
 
 /// Sequences of 1024 to 8192 tokens one behind the other, against the same in a padded batch.
@@ -284,6 +289,7 @@ bench::registration const registered([] {
     return held_biases{std::move(memory), problem.shape()};
   });
   add<smoothed_queries>("smoothed_queries", [](attention_problem&) { return held_value<no_bias>{}; });
+  add<four_bits>("four_bits", [](attention_problem&) { return held_value<no_bias>{}; });
 });
 
 }  // namespace
