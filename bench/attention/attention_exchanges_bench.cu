@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Measures what sage_attention2 costs where a part of it is exchanged: with a bias that is a function, linear, or in
-/// memory, with smoothed queries, with 4 bits, or with packed sequences. The exchange and the alias run in turns, from bf16 to bf16
-/// ("forward") or over codes that were made before ("codes"); `of_alias` is the exchange's speed over the alias's.
-/// Errors are those of 256 rows against attention in double with the same bias.
+/// memory, with smoothed queries, with 4 bits, or with packed sequences. The exchange and the alias run in turns, from
+/// bf16 to bf16 ("forward") or over codes that were made before ("codes"); `of_alias` is the exchange's speed over the
+/// alias's. Errors are those of 256 rows against attention in double with the same bias.
 #include <cmath>
 #include <cstdint>
 #include <memory>

@@ -2,15 +2,15 @@
 /// The quantization of attention's queries, keys and values on CUDA devices, in three to five launches.
 ///
 /// The launches are for queries and keys of 8 or 4 bits per_thread, in bytes, for values in e4m3, and for inputs in
-/// bfloat16 or float16 of up to 256 channels, a multiple of 8, that lie next to each other in
-/// rows that begin at multiples of 16 bytes. The first launch reads keys and values, or samples of them, and summarizes
-/// tiles of 128 tokens (program/attention/channel_statistics.cuh). The second merges the tiles of each head
+/// bfloat16 or float16 of up to 256 channels, a multiple of 8, that lie next to each other in rows that begin at
+/// multiples of 16 bytes. The first launch reads keys and values, or samples of them, and summarizes tiles of 128
+/// tokens (program/attention/channel_statistics.cuh). The second merges the tiles of each head
 /// (attention/detail/finish_channel_statistics.cuh). The third reads everything and writes codes
 /// (attention/quantize_heads.cuh). Where values were sampled, a fourth recomputes the codes of heads in which values
 /// exceeded the range of their sample (attention/detail/quantize_heads_again.cuh); for other heads it reads one word
 /// and ends. Where queries are smoothed, the third launch subtracts means from tiles of queries that it holds, and a
-/// last one makes the scores of these means (program/attention/smoothing_terms.cuh). There are programs of 64, 128 and 256 channels; a call takes the next one that is large enough. Everything
-/// else runs in the portable programs.
+/// last one makes the scores of these means (program/attention/detail/query_corrections.cuh). There are programs of 64,
+/// 128 and 256 channels; a call takes the next one that is large enough. Everything else runs in the portable programs.
 ///
 /// H200, 8 x 16 heads of 4096 tokens of 128 channels, with samples: 155 us; inputs read once and codes written once
 /// would take 142 us at the rate of a copy. The third launch takes 141 us, the first 13 us (1/8 of keys and values;
@@ -37,8 +37,8 @@
 #include <tessera/program/attention/channel_statistics.cuh>
 #include <tessera/program/attention/detail/finish_channel_statistics.cuh>
 #include <tessera/program/attention/detail/quantize_heads_again.cuh>
+#include <tessera/program/attention/detail/query_corrections.cuh>
 #include <tessera/program/attention/quantize_heads.cuh>
-#include <tessera/program/attention/smoothing_terms.cuh>
 #include <tessera/quantize/granularity.hpp>
 
 namespace tessera {

@@ -2,9 +2,9 @@
 /// The quantization of attention's queries, keys and values: `quantized_regions` says where codes and scales lie in a
 /// workspace, `run(exec, quantize_call)` makes them.
 ///
-/// The format is that of program/attention/quantized_operands.hpp. Means of keys and values are taken over their own
-/// sequence, over all of its tokens or over a sample: see quantize/smoothed.hpp and sampled_range.hpp. Means of keys
-/// are means of middles (program/attention/channel_statistics.hpp), which a few outliers do not move.
+/// Format: program/attention/quantized_operands.hpp. Means of keys and values are taken over their own sequence, all of
+/// its tokens or a sample: see quantize/smoothed.hpp and sampled_range.hpp. Means of keys are means of middles
+/// (program/attention/channel_statistics.hpp), which a few outliers do not move; those of queries are rounded to their type.
 #pragma once
 
 #include <cstdint>
@@ -352,10 +352,9 @@ view<channel_summary, 4> summarize_blocks(Exec const& exec, Source const& source
   return summaries;
 }
 
-/// Enqueues summaries and then `finish`, whose inputs it fills in.
-template <Executor Exec, class Source, class Mean>
-void summarize(Exec const& exec, Source const& source, finish_summaries<Mean> finish,
-               array_view<channel_summary> memory) {
+/// Enqueues summaries and then `finish`, a finish_summaries, whose inputs it fills in.
+template <Executor Exec, class Source, class Finish>
+void summarize(Exec const& exec, Source const& source, Finish finish, array_view<channel_summary> memory) {
   auto const summaries_of = [&](auto const& tokens) {
     return summarize_blocks(exec, tokens, finish.block, memory, finish.is_of_middle);
   };
@@ -461,12 +460,11 @@ void quantize_queries(Exec const& exec, Call const& call) {
   using source_type = std::remove_const_t<decltype(source)>;
   view<float, 4> means;
   if constexpr (quantized_regions<method>::smooths_queries) {
-    std::int64_t const blocks = call.regions.query_blocks();
-    means = view_of(call.space[call.regions.query_means],
-                    {call.shape.batch, call.shape.query_heads, blocks, call.shape.channels});
-    using finish_type = finish_summaries<typename Call::value_type>;  // keys times means are then exact products
-    summarize(exec, source, finish_type{{}, {}, 0, block_mean::tokens, 1, means, {}, 0.0F, blocks},
-              call.space[call.regions.query_summaries]);
+    finish_summaries<typename Call::value_type> finish{{}, {}, 0, block_mean::tokens, 1, {}, {}, 0.0F, 0};
+    finish.means_a_head = call.regions.query_blocks();
+    finish.means = means = view_of(call.space[call.regions.query_means], {call.shape.batch, call.shape.query_heads,
+                                                                          finish.means_a_head, call.shape.channels});
+    summarize(exec, source, finish, call.space[call.regions.query_summaries]);
     correct_queries(exec, call, means, factor);
   }
   encode<typename method::score_quantizer, typename method::query_groups>(

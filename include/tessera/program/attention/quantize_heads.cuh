@@ -197,7 +197,8 @@ struct encode_tiles : head_lanes<T, Channels> {
     }
   }
 
-  /// Makes the means of the tile's two blocks of 64 queries, rounded to T, and gives a lane that of its own channels and block.
+  /// Makes the means of the tile's two blocks of 64 queries, rounded to T, and gives a lane that of its own channels
+  /// and block.
   __device__ __forceinline__ void find_query_means(cuda_block<lanes> const& group, coordinates where, std::int32_t head,
                                                    std::int32_t at, std::int32_t tokens, pair const (&words)[passes][4],
                                                    float (&mean)[vector], scratch_type& scratch) const {

@@ -29,9 +29,9 @@ struct finish_tiles {
   static constexpr int lanes = 256;
   static constexpr int blocks_per_multiprocessor = 6;
   static constexpr int parts = finish_summaries<>::parts;  ///< sums over tiles
-  static constexpr int piece = 32;                       ///< channels of a block
-  static constexpr int ahead = 4;                        ///< tiles of a lane that are being loaded at a time
-  static constexpr float highest = 448;                  ///< the largest e4m3
+  static constexpr int piece = 32;                         ///< channels of a block
+  static constexpr int ahead = 4;                          ///< tiles of a lane that are being loaded at a time
+  static constexpr float highest = 448;                    ///< the largest e4m3
 
   struct scratch_type {
     /// One number for each sum and each channel.

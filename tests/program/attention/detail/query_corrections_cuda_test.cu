@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include <tessera/program/attention/smoothing_terms.cuh>
+#include <tessera/program/attention/detail/query_corrections.cuh>
 
 #include "support/attention_terms.cuh"
 

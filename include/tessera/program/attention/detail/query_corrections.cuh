@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `correct_tiles`: makes the scores of mean queries, which query_corrections makes elsewhere, by tensor cores. A thread
-/// block takes 128 keys and up to 256 means of a key head.
+/// `correct_tiles`: makes the scores of mean queries, which query_corrections makes elsewhere, by tensor cores. A
+/// thread block takes 128 keys and up to 256 means of a key head.
 ///
 /// A score is factor * (mean query . key - mean query . mean key). Means of queries are rounded to the type of keys, so
 /// that both are operands as they are, and products are exact. The second product is the same for all keys.
