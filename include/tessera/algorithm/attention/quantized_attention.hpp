@@ -4,7 +4,7 @@
 ///
 /// Format: program/attention/quantized_operands.hpp. Means of keys and values are taken over their own sequence, all of
 /// its tokens or a sample: see quantize/smoothed.hpp and sampled_range.hpp. Means of keys are means of middles
-/// (program/attention/channel_statistics.hpp), which a few outliers do not move; those of queries are rounded to their type.
+/// (program/attention/channel_statistics.hpp), which outliers do not move; those of queries are rounded to their type.
 #pragma once
 
 #include <cstdint>
