@@ -85,8 +85,8 @@ class exchange {
 
 /// Reports a race whose results are the problem's.
 template <class Bias>
-void report(benchmark::State& state, bench::race const& seconds, attention_problem& problem, Bias const& bias,
-            double most_error = 0.05) {
+void report(benchmark::State& state, bench::race const& seconds, attention_problem& problem, Bias const& bias) {
+  constexpr double most_error = 0.02;  // queries that lose a mean which is not added again have 0.023
   auto const distance = problem.distance(bias);
   state.counters["of_alias"] = seconds.peer / seconds.ours;
   state.counters["relative_l1"] = distance.relative_l1;
@@ -108,7 +108,7 @@ void measure(benchmark::State& state, bool has_codes, attention_problem& problem
     state.SetIterationTime(seconds.ours);
   }
   ours.forward();
-  report(state, seconds, problem, bias, Method::method::score_quantizer::bits == 4 ? 0.3 : 0.05);
+  report(state, seconds, problem, bias);
 }
 
 /// Sequences of 1024 to 8192 tokens one behind the other, against the same in a padded batch.
