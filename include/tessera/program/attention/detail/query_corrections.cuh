@@ -9,9 +9,9 @@
 /// queries and keys of a head take 16 MiB. A warp keeps 32 keys in registers, and a block reads each mean once for its
 /// 128 keys: C / 32 bytes of L2 for each score.
 ///
-/// H100, 32 heads of 16384 queries and keys of 128 channels: 377 us at the profiler's clock, in which memory writes half
-/// of what it could (515 MB) and multiprocessors issue a third of what they could: neither bounds it. With means in
-/// fp32, as three terms in bf16 each, quantization and attention together took 5511 us instead of 5101.
+/// H100, 32 heads of 16384 queries and keys of 128 channels: 377 us at the profiler's clock, in which memory writes
+/// half of what it could (515 MB) and multiprocessors issue a third of what they could: neither bounds it. With means
+/// in fp32, as three terms in bf16 each, quantization and attention together took 5511 us instead of 5101.
 #pragma once
 
 #include <cstdint>
