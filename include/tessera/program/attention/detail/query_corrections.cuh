@@ -5,7 +5,7 @@
 /// A score is factor * (mean query . key - mean query . mean key). Means of queries are rounded to the type of keys, so
 /// that both are operands as they are, and products are exact. The second product is the same for all keys.
 ///
-/// Cost for M means and N keys of C channels: 2 M N C operations, and 4 M N bytes of results, which bound it: 16384
+/// Cost for M means and N keys of C channels: 2 M N C operations, and 4 M N bytes of results, the floor: 16384
 /// queries and keys of a head take 16 MiB. A warp keeps 32 keys in registers, and a block reads each mean once for its
 /// 128 keys: C / 32 bytes of L2 for each score.
 ///
