@@ -294,7 +294,8 @@ TEST_CASE("zeros, constants and the largest and smallest numbers have codes", "[
 
 namespace {
 
-/// The largest distance of scores of mean queries from the formula's; scores of padding are zeros.
+/// The largest distance of scores of mean queries from the formula's; scores of padding are zeros. Means are
+/// rounded to bf16.
 template <class Attention>
 double farthest_correction(attention_problem<bfloat16> const& p, made_operands<Attention> const& made) {
   attention_shape const& s = p.shape;
@@ -313,6 +314,9 @@ double farthest_correction(attention_problem<bfloat16> const& p, made_operands<A
     for (std::int64_t j = 0; j < count * s.channels; ++j) {
       std::int64_t const row = (sequence * s.query_heads + head) * s.queries + block * 64 + j / s.channels;
       mean[as_size(j % s.channels)] += q[as_size(row * s.channels + j % s.channels)] / static_cast<double>(count);
+    }
+    for (double& of_channel : mean) {
+      of_channel = static_cast<double>(load(store<bfloat16>(static_cast<float>(of_channel))));
     }
     for (std::int64_t key = 0; key < found.extent(3); ++key) {
       double score = 0;
