@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `encode_tiles`: makes codes of queries, keys and values, by the means and scales of finish_tiles. They have the bits
-/// of encode_tokens and encode_values. A thread block takes a tile of 128 tokens. Tiles of keys and values come first,
-/// in the reverse of the order in which summarize_tiles read them, because the last ones may still be in L2.
+/// `encode_tiles`: makes codes of queries, keys and values, by the means and scales of finish_tiles, and where queries
+/// are smoothed the means of each 64 of them. They have the bits of encode_tokens and encode_values. A thread block
+/// takes a tile of 128 tokens. Tiles of keys and values come first, in the reverse of the order in which
+/// summarize_tiles read them, because the last ones may still be in L2.
 ///
 /// Instructions for an element: about 6 for the code of a key or a query (widen, subtract the mean, take into the
 /// largest, multiply, round by adding 1.5 2^23, which leaves the code in the lower byte, and most of one to pack), and
