@@ -51,7 +51,7 @@ struct correct_tiles {
     alignas(16) float key_mean[Channels];  ///< the mean key; zeros where keys are not smoothed
   };
 
-  tiled_heads<T> keys;
+  tiled_heads<T> keys;       ///< keys as they are stored
   std::int32_t key_heads;    ///< key heads of all sequences
   fast_divisor key_tiles;    ///< tiles of a key head
   fast_divisor parts;        ///< blocks that share the means of a key head
@@ -62,6 +62,7 @@ struct correct_tiles {
   float const* key_mean;     ///< batch x key heads x channels, or null
   float* corrections;        ///< batch x query heads x blocks of queries x padded keys
 
+  /// How many thread blocks the program has: one for each tile of keys and part of the means.
   [[nodiscard]] TESSERA_FN std::int64_t count() const {
     return std::int64_t{key_heads} * key_tiles.value() * parts.value();
   }
