@@ -86,7 +86,7 @@ class exchange {
 /// Reports a race whose results are the problem's.
 template <class Bias>
 void report(benchmark::State& state, bench::race const& seconds, attention_problem& problem, Bias const& bias) {
-  constexpr double most_error = 0.02;  // queries that lose a mean which is not added again have 0.023
+  constexpr double most_error = 0.02;  // queries that lose no mean, but get its scores, have 0.023
   auto const distance = problem.distance(bias);
   state.counters["of_alias"] = seconds.peer / seconds.ours;
   state.counters["relative_l1"] = distance.relative_l1;

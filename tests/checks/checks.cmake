@@ -64,8 +64,8 @@ if(TESSERA_BASH AND TESSERA_CHECK_HEADERS)
 endif()
 
 # Objects of translation units that hold every header link together: nothing is defined twice.
-function(tessera_check_linkage target link one other)
-  add_executable(${target} ${one} ${other})
+function(tessera_check_linkage target link)
+  add_executable(${target} ${ARGN})
   target_link_libraries(${target} PRIVATE ${link})
   add_test(NAME "check: every header in two objects, ${target}" COMMAND ${target})
   set_tests_properties("check: every header in two objects, ${target}" PROPERTIES LABELS check)
@@ -104,7 +104,7 @@ if(TESSERA_CHECK_HEADERS)
       DEPENDS tessera_linkage_cuda_object "$<TARGET_OBJECTS:tessera_linkage_cuda_object>"
       VERBATIM)
     tessera_check_linkage(tessera_linkage_cuda tessera::cuda
-      "${folder}/main.cpp;$<TARGET_OBJECTS:tessera_linkage_cuda_object>" "${folder}/other.o")
+      "${folder}/main.cpp" "$<TARGET_OBJECTS:tessera_linkage_cuda_object>" "${folder}/other.o")
   endif()
 endif()
 

@@ -125,7 +125,7 @@ struct summarize_tiles : head_lanes<T, Channels> {
     std::int32_t const tokens = fetch<true>(keys, key_sample, head, tile, row, channel, words);
     float sums[vector];
     base::add_tokens(words, sums);
-    leave(row, channel, sums, scratch);
+    base::store_eight(&scratch.numbers[row][channel], sums);
     group.sync();
     add_middle_rows(group, scratch, tokens, summaries.key_sum + index_of(head, tile));
   }
@@ -141,16 +141,16 @@ struct summarize_tiles : head_lanes<T, Channels> {
       float lowest[vector];
       float highest[vector];
       base::find_range(words, row, tokens, lowest, highest);
-      leave(row, channel, highest, scratch);
+      base::store_eight(&scratch.numbers[row][channel], highest);
       group.sync();
       join_rows(group, scratch, typename base::larger_or_nan{}, summaries.highest + to);
       group.sync();
-      leave(row, channel, lowest, scratch);
+      base::store_eight(&scratch.numbers[row][channel], lowest);
       group.sync();
       join_rows(group, scratch, typename base::smaller_or_nan{}, summaries.lowest + to);
       group.sync();
       base::add_tokens(words, highest);
-      leave(row, channel, highest, scratch);
+      base::store_eight(&scratch.numbers[row][channel], highest);
       group.sync();
       add_rows(group, scratch, summaries.sum + to);
     } else {
@@ -170,12 +170,6 @@ struct summarize_tiles : head_lanes<T, Channels> {
     }
   }
 
-  __device__ __forceinline__ static void leave(int row, int channel, float const (&numbers)[vector],
-                                               scratch_type& scratch) {
-    auto* const to = reinterpret_cast<float4*>(&scratch.numbers[row][channel]);
-    to[0] = {numbers[0], numbers[1], numbers[2], numbers[3]};
-    to[1] = {numbers[4], numbers[5], numbers[6], numbers[7]};
-  }
   __device__ __forceinline__ void add_rows(cuda_block<lanes> const& group, scratch_type const& scratch,
                                            float* to) const {
     if (group.lane < channels) {

@@ -206,9 +206,7 @@ struct encode_tiles : head_lanes<T, Channels> {
     constexpr int block = tile / 2;
     constexpr int block_rows = rows / 2;
     base::add_tokens_of_parts(words, mean);
-    auto* const to = reinterpret_cast<float4*>(&scratch.sums[group.lane / row_lanes][where.channel]);
-    to[0] = {mean[0], mean[1], mean[2], mean[3]};
-    to[1] = {mean[4], mean[5], mean[6], mean[7]};
+    base::store_eight(&scratch.sums[group.lane / row_lanes][where.channel], mean);
     group.sync();
     int const half = group.lane / Channels;
     int const channel = group.lane % Channels;

@@ -137,6 +137,11 @@ struct head_lanes {
       found[i] = all[i];
     }
   }
+  /// Stores eight floats at a multiple of 16 bytes.
+  __device__ __forceinline__ static void store_eight(float* to, float const (&numbers)[vector]) {
+    reinterpret_cast<float4*>(to)[0] = {numbers[0], numbers[1], numbers[2], numbers[3]};
+    reinterpret_cast<float4*>(to)[1] = {numbers[4], numbers[5], numbers[6], numbers[7]};
+  }
   /// A NaN.
   __device__ __forceinline__ static float not_a_number() {
     return __int_as_float(0x7fffffff);
