@@ -196,7 +196,9 @@ struct attention_tiles {
     }
     finish_rows(group, at, which % partials.splits(), state, rounded, scratch);
     for (int part = 0; part < parts; ++part) {
-      product::each(group, totals[part], write{*this, at, which % partials.splits(), part * width, scratch});
+      product::each(group, totals[part], put{scratch});
+      group.sync();
+      write_channels(group, at, which % partials.splits(), part * width, scratch);
     }
   }
 
@@ -268,14 +270,20 @@ struct attention_tiles {
       scratch.key_scale[lane] = keys.scales(at.sequence, at.key_head, Method::key_groups::group_of(first + lane));
     }
     group.sync();
-    product::each(group, sums, keep{*this, at, first, scratch});
+    product::each(group, sums, keep{*this, at, first, corrections_of(at), scratch});
     group.sync();
+  }
+  /// What is added to the scores of a block's queries and each key; null: nothing.
+  TESSERA_FN array_view<float> corrections_of(coordinates const& at) const {
+    return queries.corrections.data == nullptr ? array_view<float>{}
+                                               : queries.corrections[at.sequence][at.head][at.first_query / rows];
   }
 
   struct keep {
     attention_tiles const& program;
     coordinates const& at;
     std::int64_t first;
+    array_view<float> corrections;
     scratch_type& scratch;
 
     TESSERA_FN void operator()(int row, int column, score_sum sum) const {
@@ -287,8 +295,8 @@ struct attention_tiles {
         score = static_cast<float>(sum);
         if (program.keeps_scaled()) {
           score *= scratch.query_scale[row] * scratch.key_scale[column];
-          if (program.queries.corrections.data != nullptr) {
-            score += program.queries.corrections(at.sequence, at.head, query / rows, key);
+          if (corrections.data != nullptr) {
+            score += corrections[key];
           }
           if constexpr (!std::is_same_v<Bias, no_bias>) {
             score += program.bias(at.sequence, at.head, query, key) * log2_e;
@@ -412,26 +420,36 @@ struct attention_tiles {
     results.write_log_sum_exp(at.sequence, at.head, query, finished);
   }
 
-  struct write {
-    attention_tiles const& program;
-    coordinates const& at;
-    std::int64_t split;
-    int first_channel;
-    scratch_type const& scratch;
+  /// Keeps totals where scores were. What addresses them then is compiled once, not for each of a lane's totals.
+  struct put {
+    scratch_type& scratch;
+    TESSERA_FN void operator()(int row, int column, float total) const { scratch.score(row, column) = total; }
+  };
 
-    TESSERA_FN void operator()(int row, int column, float total) const {
-      std::int64_t const query = at.first_query + row;
-      std::int64_t const channel = first_channel + column;
-      if (query >= program.shape.queries || channel >= program.shape.channels) {
-        return;
-      }
-      if (program.partials.rows.data != nullptr) {
-        program.partials.totals(split, at.sequence, at.head, query, channel) = total;
-      } else {
-        program.results.write(at.sequence, at.head, query, channel, scratch.inverse[row], scratch.share[row], total);
+  /// Writes the totals of 64 channels. Ends with a sync.
+  template <Group G>
+  TESSERA_FN void write_channels(G const& group, coordinates const& at, std::int64_t split, int first_channel,
+                                 scratch_type& scratch) const {
+    for (int lane : group) {
+      for (int i = lane; i < rows * width; i += lanes) {
+        write_total(at, split, i / width, first_channel + i % width, scratch.score(i / width, i % width), scratch);
       }
     }
-  };
+    group.sync();
+  }
+
+  TESSERA_FN void write_total(coordinates const& at, std::int64_t split, int row, int channel, float total,
+                              scratch_type const& scratch) const {
+    std::int64_t const query = at.first_query + row;
+    if (query >= shape.queries || channel >= shape.channels) {
+      return;
+    }
+    if (partials.rows.data != nullptr) {
+      partials.totals(split, at.sequence, at.head, query, channel) = total;
+    } else {
+      results.write(at.sequence, at.head, query, channel, scratch.inverse[row], scratch.share[row], total);
+    }
+  }
 };
 
 }  // namespace v0
