@@ -320,6 +320,12 @@ struct gemm_from_source_model {
 template <class Architectures, class Operand, class Weights, class Output, class Map>
 struct models_for<basic_cuda<Architectures>, source_linear_problem<Operand, Weights, Output, Map>> {
   /// The list of models.
+  using type = model_list<gemm_few_rows_model, gemm_from_source_model>;
+};
+/// The same where weights are exact codes with scales of groups.
+template <class Architectures, class Operand, OperandCodes Weights, class Output, class Map>
+struct models_for<basic_cuda<Architectures>, source_linear_problem<Operand, Weights, Output, Map>> {
+  /// The list of models.
   using type = model_list<gemm_few_rows_scaled_model, gemm_few_rows_model, gemm_from_source_model>;
 };
 
