@@ -10,6 +10,7 @@
 #include <tessera/quantize/two_to_a_byte.hpp>
 #include <tessera/testing/generators.hpp>
 #include <tessera/tile/source/dequantized.hpp>
+#include <tessera/tile/source/scaled_codes.hpp>
 
 #include "support/cublas.cuh"
 #include "support/cuda.cuh"
@@ -39,9 +40,9 @@ __global__ void fill_values(std::uint64_t seed, bfloat16* values, std::size_t co
   }
 }
 
-template <class Quantizer>
+template <class Quantizer, class Source>
 void measure(benchmark::State& state, std::int64_t tokens, std::int64_t columns, std::int64_t depth) {
-  using source = dequantized<Quantizer, bfloat16>;
+  using source = Source;
   using element = stored_code<Quantizer>;
   constexpr int in_element = source::is_packed ? 2 : 1;
   bench::device_memory memory;
@@ -80,17 +81,24 @@ void measure(benchmark::State& state, std::int64_t tokens, std::int64_t columns,
   state.counters["vs_cublas"] = seconds.peer / seconds.ours;
 }
 
-template <class Quantizer>
+/// Source: dequantized, whose values are rounded, or scaled_codes, of which sums may be scaled.
+template <class Quantizer, template <class, class> class Source = dequantized>
 void add(std::string const& format, std::int64_t tokens) {
   constexpr std::int64_t size = 8192;
   std::string const name = "linear/" + format + "/gauss/" + std::to_string(tokens) + "x8192x8192";
-  bench::add_cuda(name, [=](benchmark::State& state) { measure<Quantizer>(state, tokens, size, size); });
+  bench::add_cuda(name, [=](benchmark::State& state) {
+    measure<Quantizer, Source<Quantizer, bfloat16>>(state, tokens, size, size);
+  });
 }
 
 bench::registration const registered([] {
   for (std::int64_t const tokens : {1, 16, 512, 4096, 16384}) {
     add<symmetric_quantizer<8, 128>>("w8a16", tokens);
     add<two_to_a_byte<symmetric_quantizer<4, 128>>>("w4a16", tokens);
+  }
+  for (std::int64_t const tokens : {1, 16}) {
+    add<symmetric_quantizer<8, 128>, scaled_codes>("w8a16_scaled", tokens);
+    add<two_to_a_byte<symmetric_quantizer<4, 128>>, scaled_codes>("w4a16_scaled", tokens);
   }
 });
 

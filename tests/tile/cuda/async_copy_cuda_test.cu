@@ -31,7 +31,52 @@ __global__ void copy_reversed(std::uint32_t const* from, std::uint32_t* to, bool
   }
 }
 
+/// Each thread copies pieces of `Bytes` in groups of one, and takes each as soon as all but the last two are there.
+template <int Bytes>
+__global__ void copy_in_groups(std::uint32_t const* from, std::uint32_t* to) {
+  constexpr int own_words = Bytes / 4;
+  constexpr int pieces = 8;
+  __shared__ alignas(16) std::uint32_t staged[pieces][64 * own_words];
+  int const own = static_cast<int>(threadIdx.x) * own_words;
+  auto const begin = [&](int piece) {
+    if (piece < pieces) {
+      async_copy<Bytes>(&staged[piece][own], from + piece * 64 * own_words + own);
+    }
+    async_copy_commit();  // an empty group, too
+  };
+  begin(0);
+  begin(1);
+  for (int piece = 0; piece < pieces; ++piece) {
+    begin(piece + 2);
+    async_copy_wait<2>();
+    for (int i = 0; i < own_words; ++i) {
+      to[piece * 64 * own_words + own + i] = staged[piece][own + i] + 1;
+    }
+  }
+}
+
+template <int Bytes>
+void check_groups() {
+  std::vector<std::uint32_t> values(8 * 64 * Bytes / 4);
+  std::vector<std::uint32_t> expected;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = testing::uniform_bits{}.value(2, i);
+    expected.push_back(values[i] + 1);
+  }
+  device_values<std::uint32_t> const from(values);
+  device_values<std::uint32_t> const to(values.size());
+  copy_in_groups<Bytes><<<1, 64>>>(from.data(), to.data());
+  CHECK(to.download() == expected);
+}
+
 }  // namespace
+
+TEST_CASE("copies of 4, 8 and 16 bytes are awaited by groups", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  check_groups<4>();
+  check_groups<8>();
+  check_groups<16>();
+}
 
 TEST_CASE("copies beside the threads have arrived after the wait, prefetched to L2 or not", "[cuda]") {
   TESSERA_NEEDS_CUDA();

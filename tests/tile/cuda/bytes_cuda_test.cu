@@ -13,7 +13,7 @@ using tessera_test::device_values;
 
 namespace {
 
-constexpr int functions = 6;
+constexpr int functions = 7;
 constexpr int count = 4096;
 
 struct operands {
@@ -37,6 +37,7 @@ __global__ void apply_all(std::uint32_t* results) {
     result[3] = multiply_add(given.a, 2, given.c);
     result[4] = multiply_add(given.a, ~1u, given.c);
     result[5] = lanes_below();
+    result[6] = mask_and_flip(given.a, given.b, given.c);
   }
 }
 
@@ -76,7 +77,8 @@ TEST_CASE("bytes and bits are picked, and sums of products made, as plain arithm
                                                given.a * given.b + given.c,
                                                given.a * 2 + given.c,
                                                given.c - 2 * given.a,
-                                               (1u << (i % 32)) - 1};
+                                               (1u << (i % 32)) - 1,
+                                               (given.a & given.b) ^ given.c};
     for (int f = 0; f < functions; ++f) {
       wrong[f] += found[static_cast<std::size_t>(functions * i + f)] == expected[f] ? 0 : 1;
     }

@@ -40,6 +40,29 @@ struct pairs_of_halves {
   }
 };
 
+/// Of integers in pairs a * b + c: of bf16 and of fp16, which hold them exactly.
+struct sums_of_products {
+  static constexpr int lanes = 32;
+  struct scratch_type {};
+  std::uint32_t* results;  ///< two for each lane
+
+  /// Three small integers for each lane and half.
+  __host__ __device__ static int operand(int which, std::int64_t i, int half) {
+    return static_cast<int>(word_at(static_cast<std::uint64_t>(which), 2 * i + half) % 15U) - 7;
+  }
+  template <class T>
+  __host__ __device__ static std::uint32_t pair(int which, std::int64_t i) {
+    return std::uint32_t{store<T>(static_cast<float>(operand(which, i, 0))).bits} |
+           std::uint32_t{store<T>(static_cast<float>(operand(which, i, 1))).bits} << 16;
+  }
+  template <class Group>
+  __device__ void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    std::int64_t const i = which * lanes + group.lane;
+    results[2 * i] = multiply_add_bf16x2(pair<bfloat16>(1, i), pair<bfloat16>(2, i), pair<bfloat16>(3, i));
+    results[2 * i + 1] = multiply_add_f16x2(pair<float16>(1, i), pair<float16>(2, i), pair<float16>(3, i));
+  }
+};
+
 struct larger_integers {
   static constexpr int lanes = 32;
   static constexpr int from_architecture = 900;
@@ -99,6 +122,27 @@ TEST_CASE("pairs of halves are multiplied with one rounding and compared without
   }
   CHECK(wrong_products == 0);
   CHECK(wrong_extremes == 0);
+}
+
+TEST_CASE("products of pairs and what is added to them are summed half by half", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  device_values<std::uint32_t> const results(2 * 32 * pair_tiles);
+  tessera::cuda const exec;
+  exec.run(sums_of_products{results.data()}, pair_tiles);
+  exec.wait();
+  auto const found = results.download();
+  int wrong = 0;
+  for (std::int64_t i = 0; i < 32 * pair_tiles; ++i) {
+    for (int half = 0; half < 2; ++half) {
+      using program = sums_of_products;
+      auto const sum = static_cast<float>(program::operand(1, i, half) * program::operand(2, i, half) +
+                                          program::operand(3, i, half));
+      auto const as_bf16 = static_cast<std::uint16_t>(found[static_cast<std::size_t>(2 * i)] >> (16 * half));
+      auto const as_fp16 = static_cast<std::uint16_t>(found[static_cast<std::size_t>(2 * i + 1)] >> (16 * half));
+      wrong += load(bfloat16{as_bf16}) == sum && load(float16{as_fp16}) == sum ? 0 : 1;
+    }
+  }
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("a warp transposes 8 x 8 elements of 16 bits", "[cuda]") {

@@ -19,11 +19,13 @@
 #include <tessera/exec/run.hpp>
 #include <tessera/program/gemm/gemm_cooperative.cuh>
 #include <tessera/program/gemm/gemm_few_rows.cuh>
+#include <tessera/program/gemm/gemm_few_rows_scaled.cuh>
 #include <tessera/program/gemm/gemm_from_source.cuh>
 #include <tessera/program/gemm/store_sums.cuh>
 #include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tile/row_chunks.hpp>
 #include <tessera/tile/source/chunked_source.hpp>
+#include <tessera/tile/source/scaled_source.hpp>
 #include <tessera/tuning/gemm/linear.hpp>
 
 namespace tessera {
@@ -155,7 +157,60 @@ void run_few_rows(basic_cuda<Architectures> const& exec,
   exec.run(whole, whole.blocks());
 }
 
+/// Whether a source of weights has exact codes and scales that gemm_few_rows_scaled can multiply.
+template <class Weights, class Value>
+inline constexpr bool has_operand_codes = false;
+template <OperandCodes Weights, class Value>
+inline constexpr bool has_operand_codes<Weights, Value> =
+    is_16_bit_float<Value>&& std::is_same_v<typename Weights::value_type, Value>&& lane_bytes_of<Weights>() != 0;
+
+/// Enqueues gemm_few_rows_scaled with the policy of `Chosen`. Problem: a source_linear_problem.
+template <Tuning Chosen, class Architectures, class Operand, class Weights, class Output, class Map>
+void run_few_rows_scaled(basic_cuda<Architectures> const& exec,
+                         source_linear_problem<Operand, Weights, Output, Map> const& problem) {
+  using program = gemm_few_rows_scaled<Operand, Weights, store_sums<Output, Map>, policy_of<Chosen>(800)>;
+  program const whole{problem.inputs, problem.weights, {problem.outputs, problem.map}};
+  exec.run(whole, whole.blocks());
+}
+
 }  // namespace detail
+
+/// gemm_few_rows_scaled: sm_80 and later, up to 16 tokens, weights of exact codes with scales of groups.
+struct gemm_few_rows_scaled_model {
+  static constexpr char const* name = "gemm_few_rows_scaled (mma.sync)";
+  /// The policy for the most tokens.
+  static constexpr few_rows_policy policy = policy_of<scaled_few_rows_tuning>(800);
+
+  template <Executor Exec, class Problem>
+  static constexpr refusal refuses_types() {
+    using value = typename Problem::operand_type;
+    return first_of(unless(is_16_bit_float<typename Problem::operand>, "operands are no 16-bit floats"),
+                    unless(detail::has_operand_codes<decltype(Problem::weights), value>,
+                           "the weights' source has no exact codes with scales of groups"));
+  }
+  template <class Architectures, class Operand, class Weights, class Output, class Map>
+  static refusal refuses(basic_cuda<Architectures> const&,
+                         source_linear_problem<Operand, Weights, Output, Map> const& problem) {
+    constexpr std::int64_t most = 0x7fffffff - 65536;  // steps are counted in 32 bits
+    std::int64_t const depth = problem.inputs.extent(1);
+    return first_of(unless(problem.inputs.extent(0) <= policy.tokens, "the number of tokens", problem.inputs.extent(0),
+                           "16 at most"),
+                    unless(depth > 0 && depth % Weights::group == 0, "rows of weights are not whole groups"),
+                    unless(depth < most, "extents exceed 31 bits"),
+                    unless(row_chunks<typename gemm_operand<Operand>::value_type const>{problem.inputs}.is_aligned(),
+                           "rows of inputs do not begin at multiples of 16 bytes"),
+                    unless(problem.weights.has_whole_chunks(), "rows of weights are not whole chunks of 16 bytes"));
+  }
+  template <class Architectures, class Operand, class Weights, class Output, class Map>
+  static void run(basic_cuda<Architectures> const& exec,
+                  source_linear_problem<Operand, Weights, Output, Map> const& problem) {
+    if (problem.inputs.extent(0) <= policy_of<scaled_fewest_rows_tuning>(800).tokens) {
+      detail::run_few_rows_scaled<scaled_fewest_rows_tuning>(exec, problem);
+    } else {
+      detail::run_few_rows_scaled<scaled_few_rows_tuning>(exec, problem);
+    }
+  }
+};
 
 /// gemm_few_rows: sm_80 and later, up to 16 tokens, weights in whole chunks of codes.
 struct gemm_few_rows_model {
@@ -266,6 +321,12 @@ template <class Architectures, class Operand, class Weights, class Output, class
 struct models_for<basic_cuda<Architectures>, source_linear_problem<Operand, Weights, Output, Map>> {
   /// The list of models.
   using type = model_list<gemm_few_rows_model, gemm_from_source_model>;
+};
+/// The same where weights are exact codes with scales of groups.
+template <class Architectures, class Operand, OperandCodes Weights, class Output, class Map>
+struct models_for<basic_cuda<Architectures>, source_linear_problem<Operand, Weights, Output, Map>> {
+  /// The list of models.
+  using type = model_list<gemm_few_rows_scaled_model, gemm_few_rows_model, gemm_from_source_model>;
 };
 
 /// The programs that CUDA devices have for this call.

@@ -16,6 +16,28 @@ __device__ __forceinline__ void async_copy_16(void* shared, void const* global) 
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(global) : "memory");
 }
 
+/// Starts copying Bytes, 4, 8 or 16, of which both addresses are multiples.
+template <int Bytes>
+__device__ __forceinline__ void async_copy(void* shared, void const* global) {
+  static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "tessera: asynchronous copies have 4, 8 or 16 bytes");
+  if constexpr (Bytes == 16) {
+    async_copy_16(shared, global);
+  } else {
+    auto const address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(global), "n"(Bytes) : "memory");
+  }
+}
+/// Makes this thread's copies since the last call one group, to be awaited together. The group may be empty.
+__device__ __forceinline__ void async_copy_commit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+/// Waits until at most the last `Pending` groups of this thread are not done. Other threads see what was copied after
+/// a sync.
+template <int Pending>
+__device__ __forceinline__ void async_copy_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+}
+
 /// Waits for all copies that this thread started.
 __device__ __forceinline__ void async_copy_wait_all() {
   asm volatile("cp.async.wait_all;" ::: "memory");

@@ -19,6 +19,13 @@ __device__ __forceinline__ std::uint32_t select_bits(std::uint32_t mask, std::ui
   return selected;
 }
 
+/// (word & mask) ^ flipped in one instruction: of two constants the compiler would make two.
+__device__ __forceinline__ std::uint32_t mask_and_flip(std::uint32_t word, std::uint32_t mask, std::uint32_t flipped) {
+  std::uint32_t bits;
+  asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(bits) : "r"(word), "r"(mask), "r"(flipped));
+  return bits;
+}
+
 /// a * b + c in one instruction; the compiler might see a shift in the product and take two.
 __device__ __forceinline__ std::uint32_t multiply_add(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
   std::uint32_t sum;

@@ -14,6 +14,19 @@ __device__ __forceinline__ std::uint32_t multiply_pairs(std::uint32_t a, std::ui
   return product;
 }
 
+/// a * b + c of bf16 pairs, each rounded once.
+__device__ __forceinline__ std::uint32_t multiply_add_bf16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+  std::uint32_t sum;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+  return sum;
+}
+/// a * b + c of fp16 pairs, each rounded once.
+__device__ __forceinline__ std::uint32_t multiply_add_f16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+  std::uint32_t sum;
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+  return sum;
+}
+
 /// The larger ones of two pairs of unsigned 16-bit integers (sm_90).
 __device__ __forceinline__ std::uint32_t maximum_u16x2(std::uint32_t a, std::uint32_t b) {
   std::uint32_t larger;

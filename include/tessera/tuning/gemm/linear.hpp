@@ -115,5 +115,25 @@ struct fewest_rows_tuning {
   TESSERA_FN constexpr policy_type operator()(int) const { return {16, 8, 8, 1, 4}; }
 };
 
+/// The policy for up to 16 rows where codes are exact and sums are scaled (program/gemm/gemm_few_rows_scaled.cuh):
+/// `ahead` counts steps in shared memory. Chosen by what fits without spills; not measured.
+struct scaled_few_rows_tuning {
+  using policy_type = few_rows_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {32, 16, 8, 4, 2}; }
+};
+
+/// The same for up to 8 rows.
+struct scaled_fewest_rows_tuning {
+  using policy_type = few_rows_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {16, 8, 8, 4, 4}; }
+};
+
+/// The policy of products of 8-bit codes with scales for groups of columns (program/gemm/gemm_scaled_groups.cuh):
+/// what shared memory holds beside the scales. Not measured.
+struct scaled_groups_tuning {
+  using policy_type = warpgroup_gemm_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {256, 2, 3, 8, 40, 232}; }
+};
+
 }  // namespace v0
 }  // namespace tessera

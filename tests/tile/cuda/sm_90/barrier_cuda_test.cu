@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <tessera/exec/cuda.cuh>
+#include <tessera/tile/cuda/async_copy.cuh>
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 
 #include "support/catch.hpp"
@@ -94,6 +95,45 @@ struct hand_over : of_sm_90 {
   }
 };
 
+/// The last warp's lanes copy numbers asynchronously, over and over to the same addresses; the others add up what is
+/// there once all copies have arrived.
+struct hand_over_copies : of_sm_90 {
+  static constexpr int steps = 64;
+  struct scratch_type {
+    std::int32_t values[32];
+    shared_barrier full;
+    shared_barrier empty;
+  };
+  std::int32_t const* from;  ///< 32 for each step
+  std::int32_t* sums;        ///< of each lane that adds
+
+  __device__ void operator()(cuda_block<lanes> const& group, std::int64_t, scratch_type& scratch) const {
+    if (group.lane == 0) {
+      scratch.full.init(32);
+      scratch.empty.init(64);
+      fence_barrier_init();
+    }
+    group.sync();
+    std::int32_t sum = 0;
+    for (int step = 0; step < steps; ++step) {
+      unsigned const phase = static_cast<unsigned>(step % 2);
+      if (group.lane >= 64) {
+        scratch.empty.wait(phase ^ 1U);
+        async_copy<4>(&scratch.values[group.lane - 64], from + 32 * step + group.lane - 64);
+        scratch.full.arrive_after_copies();
+      } else {
+        scratch.full.wait(phase);
+        std::int32_t const value = scratch.values[31 - group.lane % 32];
+        sum += value;
+        scratch.empty.arrive_at_after(0, static_cast<float>(value));  // a block alone is its cluster
+      }
+    }
+    if (group.lane < 64) {
+      sums[group.lane] = sum;
+    }
+  }
+};
+
 /// Two warps wait at a named barrier for what a third has written, which does not wait for them.
 struct meet_by_name : of_sm_90 {
   struct scratch_type {
@@ -159,4 +199,28 @@ TEST_CASE("warps wait at a named barrier for one that only arrives", "[cuda]") {
     expected.push_back(100 + 31 - lane % 32);
   }
   CHECK(seen.download() == expected);
+}
+
+TEST_CASE("a barrier counts a thread's asynchronous copies as one arrival", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  if (tessera_test::compute_capability_major() < 9) {
+    WARN("the program is for sm_90");
+    return;
+  }
+  std::vector<std::int32_t> values;
+  for (std::int32_t i = 0; i < 32 * hand_over_copies::steps; ++i) {
+    values.push_back(i * 7919 % 1009 - 500);
+  }
+  device_values<std::int32_t> const from(values);
+  device_values<std::int32_t> const sums(64);
+  tessera::cuda const exec;
+  exec.run(hand_over_copies{{}, from.data(), sums.data()}, 1);
+  exec.wait();
+  std::vector<std::int32_t> expected(64);
+  for (std::size_t lane = 0; lane < 64; ++lane) {
+    for (std::size_t step = 0; step < hand_over_copies::steps; ++step) {
+      expected[lane] += values[32 * step + 31 - lane % 32];
+    }
+  }
+  CHECK(sums.download() == expected);
 }

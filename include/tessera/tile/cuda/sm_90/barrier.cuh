@@ -47,6 +47,11 @@ struct shared_barrier {
         "f"(read)
         : "memory");
   }
+  /// Arrives once for this thread when the copies that it has started by async_copy (tile/cuda/async_copy.cuh) are
+  /// done. The thread goes on at once.
+  __device__ __forceinline__ void arrive_after_copies() {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(address()) : "memory");
+  }
   /// Arrives and announces the bytes that copies will write in this phase.
   __device__ __forceinline__ void arrive_and_expect(int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
@@ -59,6 +64,15 @@ struct shared_barrier {
         "{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1;"
         "  mbarrier.arrive.shared::cluster.b64 _, [remote]; }" ::"r"(address()),
         "r"(rank)
+        : "memory");
+  }
+  /// The same once `read` has been loaded, as arrive_after() does.
+  __device__ __forceinline__ void arrive_at_after(unsigned rank, float read) {
+    asm volatile(
+        "{ .reg .b32 remote; .reg .pred p; mapa.shared::cluster.u32 remote, %0, %1; setp.lt.f32 p, %2, 0f00000000;"
+        "  @p mbarrier.arrive.shared::cluster.b64 _, [remote]; @!p mbarrier.arrive.shared::cluster.b64 _, [remote]; "
+        "}" ::"r"(address()),
+        "r"(rank), "f"(read)
         : "memory");
   }
   /// Whether the phase of this parity has ended; the thread is suspended for a while to wait for that.

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Linear layers of scaled codes on CUDA devices: on sm_90a by warpgroups and TMA where rows of codes begin at
+/// multiples of 16 bytes, groups are multiples of 128 columns and outputs are floats that TMA can write; otherwise by
+/// the portable program with mma.sync, which reads codes one by one.
+///
+/// scaled_linear.hpp includes this header where nvcc compiles. A call is one launch, and neither waits nor allocates.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/algorithm/gemm/linear.cuh>
+#include <tessera/algorithm/gemm/scaled_linear.hpp>
+#include <tessera/concepts/executor.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/exec/cuda.cuh>
+#include <tessera/exec/policy_of.hpp>
+#include <tessera/exec/refusal.hpp>
+#include <tessera/exec/run.hpp>
+#include <tessera/program/gemm/gemm_scaled_groups.cuh>
+#include <tessera/program/gemm/store_sums.cuh>
+#include <tessera/tuning/gemm/linear.hpp>
+
+namespace tessera {
+inline namespace v0 {
+namespace detail {
+
+/// Whether a source is a matrix of 8-bit codes with scales in memory for groups of whole k-tiles.
+template <class S>
+inline constexpr bool has_groups_of_k_tiles = sizeof(typename S::value_type) == 1 && S::group % 128 == 0 &&
+                                              requires(S const& s, std::int64_t i) {
+  s.codes.data;
+  static_cast<float const*>(s.scale_address(i, i));
+};
+
+}  // namespace detail
+
+/// gemm_scaled_groups: sm_90a, 8-bit codes that TMA can load, groups of a multiple of 128 columns.
+struct gemm_scaled_groups_model {
+  static constexpr char const* name = "gemm_scaled_groups (TMA, wgmma)";
+
+  template <Executor Exec, class Problem>
+  static constexpr refusal refuses_types() {
+    using output = std::remove_cvref_t<decltype(*Problem::outputs.data)>;
+    constexpr bool is_hopper = Exec::template is_compiled_for<900>;
+    constexpr bool has_groups = detail::has_groups_of_k_tiles<decltype(Problem::inputs)> &&
+                                detail::has_groups_of_k_tiles<decltype(Problem::weights)>;
+    return first_of(
+        unless(is_hopper, "this source is not compiled for sm_90a"),
+        unless(has_groups, "operands are no 8-bit codes with groups of multiples of 128 columns"),
+        unless(is_16_bit_float<output> || std::is_same_v<output, float>, "outputs are no floats of 2 or 4 bytes"));
+  }
+  template <class Architectures, class Inputs, class Weights, class Output, class Map>
+  static refusal refuses(basic_cuda<Architectures> const& exec,
+                         scaled_linear_problem<Inputs, Weights, Output, Map> const& problem) {
+    constexpr std::int64_t most = 0x7fffffff - 512;  // coordinates of tiles are 32-bit
+    std::int64_t const tokens = problem.outputs.extent(0);
+    std::int64_t const columns = problem.outputs.extent(1);
+    std::int64_t const depth = problem.inputs.columns();
+    std::int64_t const tiles = divide_up(tokens, std::int64_t{128}) * divide_up(columns, std::int64_t{128});
+    return first_of(
+        unless(depth > 0, "inputs have no columns"),
+        unless(tokens < most && columns < most && depth < most && tiles < most / 2, "extents exceed 31 bits"),
+        unless(can_map(problem.inputs.codes) && can_map(problem.weights.codes),
+               "TMA cannot load the codes: rows begin at multiples of 16 bytes"),
+        unless(detail::suits_box_stores(problem.outputs),
+               "TMA cannot write the outputs: rows begin and end at multiples of 16 bytes"),
+        exec.template lacks<program_for<Inputs, Weights, Output, Map>>());
+  }
+  template <class Architectures, class Inputs, class Weights, class Output, class Map>
+  static void run(basic_cuda<Architectures> const& exec,
+                  scaled_linear_problem<Inputs, Weights, Output, Map> const& problem) {
+    using program = program_for<Inputs, Weights, Output, Map>;
+    using boxes = store_sums_by_boxes<Output, Map>;
+    constexpr warpgroup_gemm_policy policy = program::policy;
+    constexpr char const* where = "scaled_linear.forward";
+    auto const tokens = static_cast<std::int32_t>(problem.outputs.extent(0));
+    auto const columns = static_cast<std::int32_t>(problem.outputs.extent(1));
+    auto const k_tiles = static_cast<std::int32_t>(divide_up(problem.inputs.columns(), std::int64_t{program::depth}));
+    dense_schedule const schedule{{static_cast<std::int32_t>(divide_up(tokens, program::rows)),
+                                   static_cast<std::int32_t>(divide_up(columns, program::columns)), policy.band},
+                                  k_tiles};
+    program const whole{
+        make_tensor_map(where, problem.inputs.codes, {warpgroup_gemm_shape::block_rows, program::depth}),
+        make_tensor_map(where, problem.weights.codes, {program::b_box_rows, program::depth}),
+        problem.inputs,
+        problem.weights,
+        schedule,
+        boxes{make_tensor_map(where, problem.outputs, {boxes::box_rows, boxes::box_columns}), tokens, columns,
+              problem.map}};
+    std::int64_t const resident = max(std::int64_t{exec.state->multiprocessors() / policy.blocks}, std::int64_t{1});
+    exec.run(whole, min(schedule.order.count(), resident) * policy.blocks);
+  }
+
+ private:
+  template <class Inputs, class Weights, class Output, class Map>
+  using program_for =
+      gemm_scaled_groups<Inputs, Weights, store_sums_by_boxes<Output, Map>, policy_of<scaled_groups_tuning>(900)>;
+};
+
+/// The programs that CUDA devices have for products of scaled codes.
+template <class Architectures, class Inputs, class Weights, class Output, class Map>
+struct models_for<basic_cuda<Architectures>, scaled_linear_problem<Inputs, Weights, Output, Map>> {
+  /// The list of models.
+  using type = model_list<gemm_scaled_groups_model>;
+};
+
+}  // namespace v0
+}  // namespace tessera
