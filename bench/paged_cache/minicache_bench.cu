@@ -8,6 +8,10 @@
 /// pages written once, at the rate of a copy. `ms` is the median of cold calls, back to back so that the clock is that
 /// of full load; of rows of several layers, that of one of them in a CUDA graph of all, whose caches are more than L2
 /// holds: a step of a model, where a launch begins while the one before it ends.
+///
+/// Rows of exchanges: pages of other bits in turns with pages of 4 bits. `compress_of_4bit`: the rate of bytes of keys
+/// and values in bf16 that are compressed, over that of 4 bits. `decode_of_4bit`: the rate of bytes that attention
+/// reads, over that of 4 bits. `of_4bit`: the smaller of both.
 #include <algorithm>
 #include <memory>
 #include <stdexcept>
@@ -119,6 +123,54 @@ void measure_compression(benchmark::State& state, bench::cache_setup const& setu
   bench::report_cuda(state, seconds, {.traffic_bytes = problem.compressed_traffic()});
 }
 
+/// The median rate of one problem over that of another, of calls in turns.
+template <class Own, class Other>
+double rate_in_turns(std::vector<double>& seconds, double bytes, Own const& own, double other_bytes,
+                     Other const& other) {
+  std::vector<double> ratios;
+  for (int turn = 0; turn < (bench::only_starts() ? 1 : 5); ++turn) {
+    double const of_other = other();
+    seconds.push_back(own());
+    ratios.push_back(bytes / seconds.back() * of_other / other_bytes);
+  }
+  std::sort(ratios.begin(), ratios.end());
+  std::sort(seconds.begin(), seconds.end());
+  return ratios[ratios.size() / 2];
+}
+
+/// Compresses pages of other bits, and attends to them, in turns with pages of 4 bits.
+void measure_bits(benchmark::State& state, bench::cache_setup const& setup) {
+  bench::cache_setup usual = setup;
+  usual.bits = 4;
+  usual.value_bits = 0;
+  bench::cache_problem own(setup);
+  bench::cache_problem four(usual);
+  double compressing = 0;
+  double decoding = 0;
+  std::vector<double> compression;
+  std::vector<double> attention;
+  for (auto _ : state) {
+    compressing = rate_in_turns(
+        compression, 2 * own.dense_bytes(), [&] { return seconds_of(own, [&] { own.append(); }); },
+        2 * four.dense_bytes(), [&] { return seconds_of(four, [&] { four.append(); }); });
+    decoding = rate_in_turns(
+        attention, own.cached_bytes(), [&] { return seconds_of(own, [&] { own.attend(own.exec()); }); },
+        four.cached_bytes(), [&] { return seconds_of(four, [&] { four.attend(four.exec()); }); });
+    state.SetIterationTime(attention[attention.size() / 2]);
+  }
+  own.restore();
+  own.attend_dense(own.exec());
+  state.counters["compress_ms"] = 1e3 * compression[compression.size() / 2];
+  state.counters["compress_of_4bit"] = compressing;
+  state.counters["ms"] = 1e3 * attention[attention.size() / 2];
+  state.counters["decode_of_4bit"] = decoding;
+  state.counters["of_4bit"] = std::min(compressing, decoding);
+  state.counters["relative_l1"] = own.distance();
+  if (!(own.distance() < 0.01)) {
+    throw std::runtime_error("the relative L1 distance is " + std::to_string(own.distance()));
+  }
+}
+
 void add_decoding(std::string const& name, attention_shape const& shape, int layers = 0) {
   bench::cache_setup const plain{shape};
   bench::add_cuda("minicache/dense_decode/bf16/" + name, [=](benchmark::State& state) { measure_dense(state, plain); });
@@ -148,6 +200,13 @@ bench::registration const registered([] {
     bench::add_cuda("minicache/decode/" + std::to_string(bits) + "bit/d128/64x4k",
                     [=](benchmark::State& state) { measure_cached(state, other); });
   }
+  bench::cache_setup three{{64, 32, 32, 1, 4096, 128}};
+  three.bits = 3;
+  bench::add_cuda("minicache/exchange/3bit/d128/64x4k", [=](benchmark::State& state) { measure_bits(state, three); });
+  bench::cache_setup four_and_two{{64, 32, 32, 1, 4096, 128}};
+  four_and_two.value_bits = 2;
+  bench::add_cuda("minicache/exchange/k4v2/d128/64x4k",
+                  [=](benchmark::State& state) { measure_bits(state, four_and_two); });
   bench::cache_setup whole{{16, 32, 32, 1, 4096, 128}};
   bench::add_cuda("minicache/compress/bf16/d128/32_heads/16x4k",
                   [=](benchmark::State& state) { measure_compression(state, whole); });

@@ -56,7 +56,8 @@ struct cache_setup {
   double retained = 0;  ///< the part of the tokens that are retained; at most 1 in 50 is different enough
   std::int64_t window = 64;
   int value_groups = 2;
-  int bits = 4;
+  int bits = 4;        ///< bits of a key's code
+  int value_bits = 0;  ///< bits of a value's code; 0: as many as a key's
 
   friend bool operator==(cache_setup const&, cache_setup const&) = default;
 };
@@ -186,7 +187,8 @@ class cache_problem {
 
  private:
   tessera::cache_page_format format() const {
-    return {static_cast<int>(setup_.shape.channels), setup_.bits, setup_.bits, setup_.value_groups, 2};
+    return {static_cast<int>(setup_.shape.channels), setup_.bits,
+            setup_.value_bits > 0 ? setup_.value_bits : setup_.bits, setup_.value_groups, 2};
   }
   tessera::retain_most_different rule() const {
     return setup_.retained > 0 ? tessera::retain_most_different::angle(1.5F) : tessera::retain_most_different::none();

@@ -9,10 +9,12 @@
 /// `relative_l1`: of results of a step, against the portable programs'.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include <tessera/quantize/scaled_float.hpp>
 
@@ -58,6 +60,12 @@ double step_seconds(offload_problem<Method>& problem, double hit_rate, bool arch
       problem.stream(), samples(), [&](cudaStream_t) { graph.launch(); }, [&](cudaStream_t) { problem.restore(); });
 }
 
+/// The time of a step, in one of eight of which a chunk leaves the ring.
+template <class Method>
+double mean_step_seconds(offload_problem<Method>& problem, double hit_rate) {
+  return (7 * step_seconds(problem, hit_rate, false) + step_seconds(problem, hit_rate, true)) / 8;
+}
+
 template <class Method>
 void check_results(benchmark::State& state, offload_problem<Method>& problem, double hit_rate) {
   problem.set(hit_rate, false);
@@ -95,6 +103,29 @@ void measure_step(benchmark::State& state, offload_setup const& setup, double hi
   state.counters["sequences"] = static_cast<double>(setup.sequences);
   state.counters["gpu_bytes_ratio"] = problem.dense_bytes() / problem.cache_bytes();
   check_results(state, problem, hit_rate);
+}
+
+/// Measures steps of a method in turns with those of shadow_kv, or of that with other values.
+template <class Method, class Shadow>
+void measure_step_in_turns(benchmark::State& state, offload_setup const& setup, double hit_rate) {
+  last_problem().reset();
+  offload_problem<Method> own(setup);
+  offload_problem<Shadow> other(setup);
+  std::vector<double> seconds;
+  std::vector<double> ratios;
+  for (auto _ : state) {
+    for (int turn = 0; turn < (only_starts() ? 1 : 5); ++turn) {
+      double const of_other = mean_step_seconds(other, hit_rate);
+      seconds.push_back(mean_step_seconds(own, hit_rate));
+      ratios.push_back(of_other / seconds.back());
+    }
+    std::sort(seconds.begin(), seconds.end());
+    std::sort(ratios.begin(), ratios.end());
+    state.SetIterationTime(seconds[seconds.size() / 2]);
+  }
+  state.counters["ms"] = 1e3 * seconds[seconds.size() / 2];
+  state.counters["of_shadow_kv"] = ratios[ratios.size() / 2];
+  check_results(state, own, hit_rate);
 }
 
 /// Measures a program of a step, after the programs that it needs. `bytes`: those that it reads, over the bus or from

@@ -68,8 +68,8 @@ struct hostile_problem {
   cache_lists lists;
   std::vector<float> found;
 
-  hostile_problem(Executor const& exec, listed_tokens const& tokens, cache_operation operation)
-      : cache(exec, tokens.part[0].channels) {
+  hostile_problem(Executor const& exec, listed_tokens const& tokens, page_bits bits, cache_operation operation)
+      : cache(exec, tokens.part[0].channels, retain_most_different::angle(1.5F), bits) {
     lists.lengths = lists.fresh = {200, 200};
     cache.append(lists, tokens, 0, 200);
     begin(operation);
@@ -78,9 +78,9 @@ struct hostile_problem {
     }
   }
   /// A problem as another one was when its cache had this state.
-  hostile_problem(Executor const& exec, std::int64_t channels, cache_operation operation,
+  hostile_problem(Executor const& exec, std::int64_t channels, page_bits bits, cache_operation operation,
                   std::vector<std::byte> const& state)
-      : cache(exec, channels) {
+      : cache(exec, channels, retain_most_different::angle(1.5F), bits) {
     begin(operation);
     cache.set_state(state);
   }
@@ -139,21 +139,22 @@ inline void check_restored(std::vector<float> const& found, std::vector<float> c
 }
 
 template <class Executor>
-void check_hostile_lists(Executor const& exec, std::int64_t channels) {
+void check_hostile_lists(Executor const& exec, std::int64_t channels, page_bits bits = {}) {
   listed_tokens const tokens(260, channels);
   std::optional<hostile_problem<Executor>> known;  // the operation on the first sequence without the second one
   std::vector<std::byte> state_before;
   cache_operation known_operation = cache_operation::append;
   for (hostile_list const& one : hostile_lists()) {
-    CAPTURE(channels, static_cast<int>(one.operation), one.index, one.value, describe(one.expected));
+    CAPTURE(channels, bits.keys, bits.values, static_cast<int>(one.operation), one.index, one.value,
+            describe(one.expected));
     if (!known || one.operation != known_operation) {
-      known.emplace(exec, tokens, one.operation);
+      known.emplace(exec, tokens, bits, one.operation);
       known_operation = one.operation;
       state_before = known->cache.state(true);
       REQUIRE(known->run(tokens, one.operation, known->lists.without_second()).empty());
     }
     hostile_problem<Executor> const& alone = *known;
-    hostile_problem<Executor> spoiled(exec, channels, one.operation, state_before);
+    hostile_problem<Executor> spoiled(exec, channels, bits, one.operation, state_before);
     bool const began_alike = state_before == spoiled.cache.state(true);
     REQUIRE(began_alike);
     (spoiled.lists.*one.list)[one.index] = one.value;

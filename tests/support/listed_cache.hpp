@@ -46,6 +46,12 @@ struct listed_tokens {
              make_layer_pair<bfloat16>(2, 2, tokens, channels, 0.5, seed + 17)} {}
 };
 
+/// The bits of codes of keys and of values.
+struct page_bits {
+  int keys = 4;
+  int values = 4;
+};
+
 template <class Executor>
 class listed_cache {
  public:
@@ -60,10 +66,10 @@ class listed_cache {
   minicache cache;
 
   listed_cache(Executor const& on, std::int64_t channels,
-               retain_most_different rule = retain_most_different::angle(1.5F))
+               retain_most_different rule = retain_most_different::angle(1.5F), page_bits bits = {})
       : exec(on),
         extents{3, most_tokens, 12, heads, channels, window},
-        cache(exec, extents, {.parts = layers_by(rule)}) {
+        cache(exec, extents, {.parts = layers_by(rule, bits)}) {
     for (int part = 0; part < parts; ++part) {  // memory that nobody writes is the same in all caches
       auto const& memory = cache.memory(part);
       fill(memory.pages, memory.page_bytes(extents.blocks));
@@ -204,10 +210,13 @@ class listed_cache {
     }
   }
 
-  static std::vector<cache_layers> layers_by(retain_most_different rule) {
+  static std::vector<cache_layers> layers_by(retain_most_different rule, page_bits bits) {
     auto pair = minicache::pair();
     pair.retention = rule;
-    return {minicache::single(), pair};
+    auto single = minicache::single();
+    single.key_bits = pair.key_bits = bits.keys;
+    single.value_bits = pair.value_bits = bits.values;
+    return {single, pair};
   }
   /// Waits, and keeps the first complaint, so that a call goes on with all layers as a captured call does.
   void wait() {

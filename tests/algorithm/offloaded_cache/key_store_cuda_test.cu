@@ -14,6 +14,7 @@
 #include <tessera/select/given_chunks.hpp>
 #include <tessera/select/keep_outliers.hpp>
 #include <tessera/select/landmark.hpp>
+#include <tessera/select/quest.hpp>
 
 #include "support/catch.hpp"
 #include "support/cuda.hpp"
@@ -48,9 +49,10 @@ rotary_tables const& tables() {
 
 }  // namespace
 
-TEST_CASE("exact keys on a device give exact attention over the chunks that a step selects", "[cuda]") {
+TEMPLATE_TEST_CASE("exact keys on a device give exact attention over the chunks that a step selects", "[cuda]",
+                   landmark_selector<8>, quest_selector<8>) {
   TESSERA_NEEDS_CUDA();
-  using method = offloaded_cache<exact_keys, landmark_selector<8>, keep_outliers<4>>;
+  using method = offloaded_cache<exact_keys, TestType, keep_outliers<4>>;
   auto const s = make_sequence<T>(heads, 480, 5, 0.8);
   for (auto const where : {value_store::host, value_store::device}) {
     offloaded_on_device<method, T> cache(cuda{}, heads, {500}, tables(), {.values = where}, {.chunks = 9});

@@ -15,4 +15,6 @@ TEST_CASE("lists that cannot be are reported by a GPU as by the host, and nothin
   for (std::int64_t const channels : {64, 96, 128}) {
     check_hostile_lists(cuda{}, channels);
   }
+  check_hostile_lists(cuda{}, 128, {3, 3});
+  check_hostile_lists(cuda{}, 128, {4, 2});
 }

@@ -169,16 +169,21 @@ TEST_CASE("it is explained for which pages a GPU has programs of its own", "[cud
                                contains("cross_layer_cache.attend: attend_pages"));
   explanation const narrow = programs(96, minicache::pair());  // the pages of minicache with 96 channels
   CHECK((narrow.choices[0].is_slower() && !narrow.choices[1].is_portable));
-  CHECK_THAT(narrow.text(), contains("pages do not have 4 bits and 64, 128 or 256 channels"));
+  CHECK_THAT(narrow.text(),
+             contains("pages have other bits, channels or groups than the device's programs that make them"));
   cache_layers layers = minicache::pair();
   layers.whole_tokens = true;
   CHECK(programs(128, layers).choices[0].is_slower());
   layers = minicache::pair();
   layers.value_bits = 3;
-  CHECK(programs(128, layers).choices[1].is_slower());
+  CHECK((programs(128, layers).choices[0].is_slower() && programs(128, layers).choices[1].is_slower()));
+  layers.value_bits = 2;
+  CHECK(programs(128, layers).is_fast());
   CHECK(programs(192, minicache::pair()).choices[1].is_slower());
   layers = minicache::single();
   layers.key_bits = layers.value_bits = 3;
-  explanation const three = programs(64, layers);
-  CHECK((three.choices[0].is_slower() && !three.choices[1].is_portable));
+  CHECK(programs(64, layers).is_fast());
+  layers.key_bits = layers.value_bits = 8;  // attention alone
+  explanation const eight = programs(64, layers);
+  CHECK((eight.choices[0].is_slower() && !eight.choices[1].is_portable));
 }

@@ -14,6 +14,7 @@
 #include <tessera/exec/cuda_memory.cuh>
 #include <tessera/select/coded_landmark.hpp>
 #include <tessera/select/landmark.hpp>
+#include <tessera/select/quest.hpp>
 #include <tessera/testing/generators.hpp>
 
 #include "support/catch.hpp"
@@ -43,11 +44,13 @@ std::uint64_t first_state(std::uint64_t line) {
   return line * 0x9e3779b97f4a7c15U + 77;
 }
 
-/// Landmarks as the device has them, and the numbers that they stand for.
+/// Landmarks as the device has them, and the numbers that they stand for, by which a number of a query is multiplied.
 struct bfloat16_lines {
   using selector = landmark_selector<8>;
   using element = bfloat16;
-  static double value(element const* line, std::int64_t channel, std::int64_t) { return double{load(line[channel])}; }
+  static double value(element const* line, std::int64_t channel, std::int64_t, double) {
+    return double{load(line[channel])};
+  }
   static void make(element* line, std::int64_t channels, std::uint64_t at) {
     std::uint64_t state = first_state(at);
     for (std::int64_t i = 0; i < channels; ++i) {
@@ -56,10 +59,27 @@ struct bfloat16_lines {
   }
   static double query_step(double) { return 0; }
 };
+struct box_lines {
+  using selector = quest_selector<8>;
+  using element = bfloat16;
+  static double value(element const* line, std::int64_t channel, std::int64_t channels, double query) {
+    return double{load(line[query < 0 ? channel : channels + channel])};
+  }
+  static void make(element* line, std::int64_t channels, std::uint64_t at) {
+    std::uint64_t state = first_state(at);
+    for (std::int64_t i = 0; i < channels; ++i) {
+      int const one = next_number(state);
+      int const other = next_number(state);
+      line[i] = store<bfloat16>(0.0061F * static_cast<float>(std::min(one, other)));
+      line[channels + i] = store<bfloat16>(0.0061F * static_cast<float>(std::max(one, other)));
+    }
+  }
+  static double query_step(double) { return 0; }
+};
 struct coded_lines {
   using selector = coded_landmark_selector<8>;
   using element = std::int8_t;
-  static double value(element const* line, std::int64_t channel, std::int64_t channels) {
+  static double value(element const* line, std::int64_t channel, std::int64_t channels, double) {
     float by;
     std::memcpy(&by, line + channels, 4);
     return double{by} * line[channel];
@@ -74,6 +94,12 @@ struct coded_lines {
   }
   /// The step of the 15 bits of a query.
   static double query_step(double largest) { return largest / 16256; }
+};
+
+/// A query as a selector reads it.
+struct query_row {
+  bfloat16 const* values;
+  TESSERA_FN float operator()(std::int64_t channel) const { return load(values[channel]); }
 };
 
 /// Scores of random landmarks on the device, in memory of the test's own.
@@ -200,7 +226,7 @@ class scores_problem {
       double size = 0;
       double magnitudes = 0;
       for (std::int64_t c = 0; c < channels; ++c) {
-        double const value = Lines::value(line, c, channels);
+        double const value = Lines::value(line, c, channels, query[static_cast<std::size_t>(c)]);
         sum += query[static_cast<std::size_t>(c)] * value;
         size += std::abs(query[static_cast<std::size_t>(c)] * value);
         magnitudes += std::abs(value);
@@ -222,7 +248,7 @@ class scores_problem {
     return most;
   }
 
-  tessera::cuda exec_;
+  tessera::cuda exec_{.options = {.refuses_slower_programs = true}};
   scores_setup setup_;
   offload_extents extents_{};
   std::int64_t elements_ = 0;
@@ -237,7 +263,7 @@ double worst_score(scores_setup const& setup) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("scores of landmarks are those in double", "[cuda]", bfloat16_lines, coded_lines) {
+TEMPLATE_TEST_CASE("scores of landmarks are those in double", "[cuda]", bfloat16_lines, coded_lines, box_lines) {
   TESSERA_NEEDS_CUDA();
   std::vector<std::int32_t> const ragged{0, 1, 15, 16, 17, 127, 128, 129, 300, 5};
   for (std::int64_t const channels : {64, 128}) {
@@ -250,7 +276,8 @@ TEMPLATE_TEST_CASE("scores of landmarks are those in double", "[cuda]", bfloat16
   }
 }
 
-TEMPLATE_TEST_CASE("a block scores many work items of many sequences", "[cuda]", bfloat16_lines, coded_lines) {
+TEMPLATE_TEST_CASE("a block scores many work items of many sequences", "[cuda]", bfloat16_lines, coded_lines,
+                   box_lines) {
   TESSERA_NEEDS_CUDA();
   std::vector<std::int32_t> sixteen;
   for (std::int32_t i = 0; i < 16; ++i) {
@@ -266,8 +293,8 @@ TEMPLATE_TEST_CASE("a block scores many work items of many sequences", "[cuda]",
   CHECK(worst_score<TestType>({9, 9, 64, few}) < 1);     // sets of heads of different sizes
 }
 
-TEMPLATE_TEST_CASE("more sequences are scored than a block knows from its start", "[cuda]", bfloat16_lines,
-                   coded_lines) {
+TEMPLATE_TEST_CASE("more sequences are scored than a block knows from its start", "[cuda]", bfloat16_lines, coded_lines,
+                   box_lines) {
   TESSERA_NEEDS_CUDA();
   std::vector<std::int32_t> many;
   for (std::int32_t i = 0; i < 300; ++i) {
@@ -277,7 +304,7 @@ TEMPLATE_TEST_CASE("more sequences are scored than a block knows from its start"
 }
 
 TEMPLATE_TEST_CASE("landmarks and queries that are not finite are seen in scores", "[cuda]", bfloat16_lines,
-                   coded_lines) {
+                   coded_lines, box_lines) {
   TESSERA_NEEDS_CUDA();
   scores_problem<TestType> p({4, 2, 64, {40, 40}});
   std::int64_t const elements = chunk_landmarks<typename TestType::selector>::elements({}, 64);
@@ -300,4 +327,41 @@ TEMPLATE_TEST_CASE("landmarks and queries that are not finite are seen in scores
   CHECK(p.score(1, 11, 3) == 0.0F);
   CHECK(std::isnan(p.sums[2].scaled));
   CHECK(std::isfinite(p.sums[0].scaled));
+}
+
+TEST_CASE("boxes with infinite sides have the scores of their selector", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (std::int64_t const channels : {64, 128}) {
+    for (std::int64_t const group : {3, 16}) {
+      CAPTURE(channels, group);
+      scores_problem<box_lines> p({2 * group, 2, channels, {300}});
+      auto const line = [&](std::int64_t chunk) { return p.landmarks.data() + (chunk * 2 + 1) * 2 * channels; };
+      line(7)[3] = store<bfloat16>(-INFINITY);
+      line(8)[channels + 4] = store<bfloat16>(INFINITY);
+      line(129)[50] = store<bfloat16>(-INFINITY);
+      line(129)[channels + 50] = store<bfloat16>(INFINITY);
+      line(299)[channels + 9] = store<bfloat16>(std::numeric_limits<float>::quiet_NaN());
+      p.run();
+      int finite = 0;
+      int infinite = 0;
+      for (std::int64_t const chunk : {6, 7, 8, 129, 298, 299}) {
+        for (std::int64_t head = group; head < 2 * group; ++head) {
+          query_row const query{p.queries.data() + head * channels};
+          float const expected =
+              scale * chunk_landmarks<quest_selector<8>>::score({}, query, line(chunk), channels, {});
+          float const found = p.score(0, chunk, head);
+          CAPTURE(chunk, head, expected, found);
+          if (std::isfinite(expected)) {
+            CHECK(found == Approx(expected).epsilon(1e-5));
+            ++finite;
+          } else {
+            CHECK((found == expected || (std::isnan(found) && std::isnan(expected))));
+            ++infinite;
+          }
+        }
+      }
+      CHECK(finite > 2 * group);
+      CHECK(infinite > 0);
+    }
+  }
 }

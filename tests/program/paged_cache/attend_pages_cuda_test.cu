@@ -133,20 +133,20 @@ constexpr auto decode_128 = [](auto const& exec, auto const& call) {
 };
 
 /// Compares attention on the device with that in double. Weights are rounded to fp16, or to T for uncompressed tokens.
-template <class T, int Channels, int Groups, int Bits = 4>
+template <class T, int Channels, int Groups, int Bits = 4, int ValueBits = Bits>
 void check_setup(decode_setup setup, double tolerance = 1.5e-3) {
   setup.format.channels = Channels;
   setup.format.value_groups = Groups;
   setup.format.key_bits = Bits;
-  setup.format.value_bits = Bits;
+  setup.format.value_bits = ValueBits;
   decode_problem<T> const problem(setup);
   for (int layer = 0; layer < setup.format.layers; ++layer) {
     auto const found = problem.template run<float>(layer, [](auto const& exec, auto const& call) {
-      REQUIRE(!tessera::detail::refuses_page_decode<page_columns<Channels, Groups, Bits>>(exec, call));
-      tessera::detail::run_page_decode<page_columns<Channels, Groups, Bits>>(exec, call);
+      REQUIRE(!tessera::detail::refuses_page_decode<page_columns<Channels, Groups, Bits, ValueBits>>(exec, call));
+      tessera::detail::run_page_decode<page_columns<Channels, Groups, Bits, ValueBits>>(exec, call);
     });
     auto const expected = problem.expected(layer);
-    CAPTURE(layer, Channels, Groups, Bits, setup.query_heads, setup.queries, setup.tokens);
+    CAPTURE(layer, Channels, Groups, Bits, ValueBits, setup.query_heads, setup.queries, setup.tokens);
     CHECK(distance(found.result, expected.result) < tolerance);
     CHECK(farthest(found.log_sum_exp, expected.log_sum_exp) <
           0.01 * std::max(1.0, static_cast<double>(setup.query_factor) / 2));
@@ -184,6 +184,17 @@ TEST_CASE("decoding over pages takes codes of 2, 3 and 8 bits", "[cuda]") {
   check_setup<float16, 128, 2, 2>({.sequences = 1, .tokens = 2113});
   check_setup<float16, 128, 2, 3>({.sequences = 1, .tokens = 2113});
   check_setup<float16, 128, 2, 8>({.sequences = 1, .tokens = 2113});
+}
+
+TEST_CASE("decoding over pages takes keys of 4 bits and values of 2", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  check_setup<bfloat16, 64, 1, 4, 2>({});
+  check_setup<bfloat16, 128, 2, 4, 2>({.query_heads = 16});
+  check_setup<bfloat16, 128, 2, 4, 2>({.queries = 3, .value_factor = 100.0F});
+  check_setup<bfloat16, 256, 4, 4, 2>({.tokens = 500});
+  check_setup<float16, 64, 1, 4, 2>({.queries = 5});
+  check_setup<float16, 128, 2, 4, 2>({.sequences = 1, .tokens = 2113});
+  check_setup<float16, 128, 2, 4, 2>({.rule = retain_most_different::angle(0.0F), .capacity = 1100});
 }
 
 TEST_CASE("decoding over pages takes any number of query heads of a key head, and several queries", "[cuda]") {

@@ -135,7 +135,7 @@ std::string difference_of_pages(cache_page_format const& format, std::vector<std
 }
 
 /// Appends to the device's cache what was appended to the host's.
-template <int Channels, int Groups, class Merger, class T>
+template <cache_page_format Format, class Merger, class T>
 void append_there(cuda const& exec, cache_on_device<T> const& there, cache_problem<T> const& host,
                   compression_setup const& setup, cache_inputs<T> const& inputs, Merger const& merger) {
   std::int64_t const count = inputs.keys[0].extent(2);
@@ -151,18 +151,19 @@ void append_there(cuda const& exec, cache_on_device<T> const& there, cache_probl
                                           {there.memory, inputs, sequences, count, regions.pages},
                                           regions.rows_in(space),
                                           regions.marks_in(space)};
-  using program_type = compress_pages<Channels, Groups, Merger, T>;
+  using program_type = compress_pages<Format, Merger, T>;
   REQUIRE(exec.template has<program_type>());
   tessera::detail::compress_in_one_pass<program_type>(exec, call, exec.state->multiprocessors());
   tessera::detail::keep_new_tokens(exec, call);
   exec.wait();
 }
 
-template <class T, int Channels, int Groups, class Merger = slerp_merger<float>>
-void check_bytes(compression_setup const& setup, Merger const& merger = {}) {
+template <class T, cache_page_format Format, class Merger>
+void check_format(compression_setup const& setup, Merger const& merger) {
   cuda const exec;
-  cache_page_format const format{Channels, 4, 4, Groups, setup.layers};
-  auto pair = make_layer_pair<T>(setup.sequences, setup.heads, setup.tokens(), Channels);
+  cache_page_format format = Format;
+  format.layers = setup.layers;
+  auto pair = make_layer_pair<T>(setup.sequences, setup.heads, setup.tokens(), Format.channels);
   spoil(pair, setup.odd);
   cache_problem<T> host(format, setup.heads, setup.sequences, setup.tokens(), setup.window, setup.capacity);
   cache_on_device<T> const there(exec, host);
@@ -170,17 +171,27 @@ void check_bytes(compression_setup const& setup, Merger const& merger = {}) {
   std::int64_t first = 0;
   for (std::int64_t const count : setup.appends) {
     host.append(cpu{}, pair.inputs(first, count), setup.rule, merger);
-    append_there<Channels, Groups>(exec, there, host, setup, inputs.inputs(first, count), merger);
+    append_there<Format>(exec, there, host, setup, inputs.inputs(first, count), merger);
     first += count;
   }
-  CAPTURE(Channels, Groups, setup.layers, setup.capacity, static_cast<int>(setup.rule.rule),
-          static_cast<unsigned>(setup.odd));
+  CAPTURE(Format.channels, Format.value_groups, Format.key_bits, Format.value_bits, setup.layers, setup.capacity,
+          static_cast<int>(setup.rule.rule), static_cast<unsigned>(setup.odd));
   CHECK(difference_of_pages(format, on_host(exec, there.pages), host.memory.pages) == "");
   CHECK(is_same(on_host(exec, there.tail), host.tail.data()));
   CHECK(is_same(on_host(exec, there.rows), host.rows.data()));
   CHECK(is_same(on_host(exec, there.counts), host.row_counts.data()));
   CHECK(is_same(on_host(exec, there.refused), host.refused.data()));
   CHECK(is_same(on_host(exec, there.thresholds), host.thresholds.data()));
+}
+/// The same for pages of 4 bits.
+template <class T, int Channels, int Groups, class Merger = slerp_merger<float>>
+void check_bytes(compression_setup const& setup, Merger const& merger = {}) {
+  check_format<T, cache_page_format{Channels, 4, 4, Groups, 2}>(setup, merger);
+}
+/// The same for pages of other bits.
+template <class T, cache_page_format Format>
+void check_bits(compression_setup const& setup) {
+  check_format<T, Format>(setup, slerp_merger<float>{});
 }
 
 }  // namespace
@@ -237,4 +248,50 @@ TEST_CASE("pages made in one pass are those of the host, of few and of many toke
   check_bytes<float16, 64, 1>({.appends = {130, 1, 255}, .tokens_first = true});
   // Several turns of a block.
   check_bytes<bfloat16, 128, 2>({.sequences = 9, .heads = 8, .appends = {900}, .tokens_first = true});
+}
+
+TEST_CASE("pages of fewer bits made in one pass are those of the host", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  check_bits<bfloat16, cache_page_format{64, 3, 3, 1, 2}>({});
+  check_bits<bfloat16, cache_page_format{128, 3, 3, 2, 2}>({});
+  check_bits<float16, cache_page_format{256, 3, 3, 4, 2}>({});
+  check_bits<float16, cache_page_format{64, 4, 2, 1, 2}>({});
+  check_bits<bfloat16, cache_page_format{128, 4, 2, 2, 2}>({});
+  check_bits<bfloat16, cache_page_format{256, 4, 2, 4, 2}>({});
+  check_bits<bfloat16, cache_page_format{64, 2, 2, 1, 2}>({});
+  check_bits<float16, cache_page_format{128, 2, 2, 2, 2}>({});
+  check_bits<bfloat16, cache_page_format{256, 2, 2, 4, 2}>({});
+}
+
+TEST_CASE("pages of fewer bits made in one pass are those of the host, of any vectors and whatever is retained",
+          "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (odd_vectors const odd : {odd_vectors::none, odd_vectors::not_finite, odd_vectors::zeros, odd_vectors::related,
+                                odd_vectors::long_ones, odd_vectors::signed_zeros, odd_vectors::all}) {
+    for (std::int64_t const capacity : {0, 64}) {
+      check_bits<bfloat16, cache_page_format{128, 3, 3, 2, 2}>({.capacity = capacity, .odd = odd});
+      check_bits<bfloat16, cache_page_format{128, 4, 2, 2, 2}>({.capacity = capacity, .odd = odd});
+      check_bits<float16, cache_page_format{64, 3, 3, 1, 2}>({.capacity = capacity, .odd = odd});
+    }
+  }
+  for (auto const& rule :
+       {retain_most_different::none(), retain_most_different::fraction(0.1F), retain_most_different::angle(1.5F)}) {
+    check_bits<bfloat16, cache_page_format{128, 3, 3, 2, 2}>({.capacity = 3, .rule = rule});
+    check_bits<bfloat16, cache_page_format{128, 4, 2, 2, 2}>({.capacity = 3, .rule = rule});
+  }
+  check_bits<bfloat16, cache_page_format{128, 3, 3, 2, 2}>(
+      {.capacity = 0, .layers = 1, .rule = retain_most_different::none()});
+  check_bits<bfloat16, cache_page_format{128, 4, 2, 2, 2}>(
+      {.capacity = 0, .layers = 1, .rule = retain_most_different::none()});
+}
+
+TEST_CASE("pages of fewer bits made in one pass are those of the host, of few and of many tokens at a time", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  compression_setup const few{.appends = {1, 63, 64, 65, 3, 200, 128, 1}, .window = 128};
+  compression_setup const many{.sequences = 9, .heads = 8, .appends = {900}, .tokens_first = true};
+  check_bits<bfloat16, cache_page_format{128, 3, 3, 2, 2}>(few);
+  check_bits<bfloat16, cache_page_format{128, 3, 3, 2, 2}>(many);
+  check_bits<bfloat16, cache_page_format{128, 4, 2, 2, 2}>(few);
+  check_bits<bfloat16, cache_page_format{128, 4, 2, 2, 2}>(many);
+  check_bits<float16, cache_page_format{64, 2, 2, 1, 2}>(many);
 }

@@ -6,7 +6,7 @@
 /// executor and a side_queue<tessera::cuda>. The kernels have further conditions; if one of them is not met, the
 /// portable program runs:
 ///
-///     score_means       landmarks that are means, in bfloat16 or in codes, of a cache of bfloat16
+///     score_means       landmarks that are means, in bfloat16 or in codes, or quest's boxes, of a cache of bfloat16
 ///     choose_largest    sequences of up to 40960 chunks
 ///     fetch_records     records of codes of up to 2560 bytes; up to 2048 key heads of all sequences of a step
 ///     rebuild_rotated   a rank of 32, 64, ... 192, chunks of 8, 16, ... tokens; rotations that turn neighbouring
@@ -156,7 +156,7 @@ void run_fetch(basic_cuda<Architectures> const& exec, Call const& call) {
 template <class Architectures>
 inline constexpr bool runs_host_functions<basic_cuda<Architectures>> = false;
 
-/// score_means: landmarks that are means, heads of 64 or 128 channels, devices of compute capability 9.
+/// score_means: landmarks that are means or boxes, heads of 64 or 128 channels, devices of compute capability 9.
 struct score_means_model {
   static constexpr char const* name = "score_means (TMA, mma.sync)";
 
@@ -165,7 +165,7 @@ struct score_means_model {
     return first_of(unless(std::is_same_v<typename Call::value_type, bfloat16>, "keys are not bfloat16"),
                     unless(
                         requires { landmark_lines<128, typename Call::selector_type>::bytes; },
-                        "landmarks of this selector are not lines of means"));
+                        "landmarks of this selector are neither means nor boxes"));
   }
   template <class Architectures, class T, ChunkSelector S>
   static refusal refuses(basic_cuda<Architectures> const& exec, score_chunks<T, S> const& call) {

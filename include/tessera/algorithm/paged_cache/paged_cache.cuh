@@ -4,12 +4,12 @@
 /// paged_cache.hpp includes this header where nvcc compiles: use a cache as on the CPU, with a tessera::cuda executor.
 /// For bfloat16 and float16 in pages of a direction_codec, on sm_90:
 ///
-///   * pages of 4-bit codes of 64, 128 or 256 channels, in groups of 64 or more, are made in one pass over keys and
-///     values (program/paged_cache/write_pages.cuh), and once more where retained tokens could not be known before;
-///   * attention loads pages by TMA and multiplies by mma.sync (program/paged_cache/attend_pages.cuh). It takes as many
-///     bits for keys as for values: 4 bits with 64, 96 (in groups of 96 or 48), 128 or 256 channels; 2, 3 or 8 bits
-///     with 64, 128 or 256 channels in groups of 64. Eight rows of the query heads of a key head share a read of its
-///     pages.
+///   * pages of 64, 128 or 256 channels are made in one pass over keys and values
+///     (program/paged_cache/write_pages.cuh), and once more where retained tokens could not be known before: codes of 4
+///     bits in groups of 64 or more; of 2 or of 3 bits, or of 4 bits for keys and 2 for values, in groups of 64;
+///   * attention loads pages by TMA and multiplies by mma.sync (program/paged_cache/attend_pages.cuh): 4 bits with 64,
+///     96 (in groups of 96 or 48), 128 or 256 channels; 2, 3 or 8 bits, or 4 bits for keys and 2 for values, with 64,
+///     128 or 256 channels in groups of 64. Eight rows of the query heads of a key head share a read of its pages.
 ///
 /// Everything else runs in the portable programs; programs_of() of a cross_layer_cache tells what runs where.
 #pragma once
@@ -84,24 +84,26 @@ void run_page_decode(basic_cuda<Architectures> const& exec, Call const& call) {
 }
 
 /// Calls `use` with page_columns of these arguments, if the format has them, and returns its result; else false.
-template <int Channels, int Groups, int Bits, class Use>
+template <int Channels, int Groups, int KeyBits, int ValueBits = KeyBits, class Use>
 bool use_columns(cache_page_format const& format, Use const& use) {
-  return format.channels == Channels && format.value_groups == Groups && format.key_bits == Bits &&
-         format.value_bits == Bits && use(std::type_identity<page_columns<Channels, Groups, Bits>>{});
+  return format.channels == Channels && format.value_groups == Groups && format.key_bits == KeyBits &&
+         format.value_bits == ValueBits &&
+         use(std::type_identity<page_columns<Channels, Groups, KeyBits, ValueBits>>{});
+}
+/// The same for heads of 64, 128 or 256 channels in groups of 64.
+template <int KeyBits, int ValueBits = KeyBits, class Use>
+bool use_usual_columns(cache_page_format const& format, Use const& use) {
+  return use_columns<64, 1, KeyBits, ValueBits>(format, use) || use_columns<128, 2, KeyBits, ValueBits>(format, use) ||
+         use_columns<256, 4, KeyBits, ValueBits>(format, use);
 }
 /// Calls `use` with the page_columns for pages of a format, and returns its result; false if there are none.
 template <class Use>
 bool use_columns(cache_page_format const& format, Use const& use) {
-  auto const other_bits = [&]<int Bits>(std::integral_constant<int, Bits>) {
-    return use_columns<64, 1, Bits>(format, use) || use_columns<128, 2, Bits>(format, use) ||
-           use_columns<256, 4, Bits>(format, use);
-  };
-  return use_columns<64, 1, 4>(format, use) || use_columns<96, 1, 4>(format, use) ||
+  return use_usual_columns<4>(format, use) || use_columns<96, 1, 4>(format, use) ||
          use_columns<96, 2, 4>(format, use) || use_columns<128, 1, 4>(format, use) ||
-         use_columns<128, 2, 4>(format, use) || use_columns<256, 1, 4>(format, use) ||
-         use_columns<256, 2, 4>(format, use) || use_columns<256, 4, 4>(format, use) ||
-         other_bits(std::integral_constant<int, 2>{}) || other_bits(std::integral_constant<int, 3>{}) ||
-         other_bits(std::integral_constant<int, 8>{});
+         use_columns<256, 1, 4>(format, use) || use_columns<256, 2, 4>(format, use) ||
+         use_usual_columns<4, 2>(format, use) || use_usual_columns<2>(format, use) ||
+         use_usual_columns<3>(format, use) || use_usual_columns<8>(format, use);
 }
 
 /// Whether all that compress_pages reads and writes by 16 bytes begins at multiples of 16 bytes, and there are fewer
@@ -120,35 +122,32 @@ bool has_whole_elements(Call const& call) {
   return are_whole && call.marks.size() < most;
 }
 
-/// Whether compress_pages can make pages of a format.
-[[nodiscard]] constexpr bool is_compressed_in_one_pass(cache_page_format const& format, bool whole_tokens) {
-  int const groups = format.value_groups;
-  bool const has_groups = format.channels == 64    ? groups == 1
-                          : format.channels == 128 ? groups == 1 || groups == 2
-                                                   : groups == 1 || groups == 2 || groups == 4;
-  bool const has_channels = format.channels == 64 || format.channels == 128 || format.channels == 256;
-  return !whole_tokens && format.key_bits == 4 && format.value_bits == 4 && has_channels && has_groups;
-}
-
-/// Calls `use` with the type of compress_pages for a call whose pages is_compressed_in_one_pass(). Call: a
+/// Calls `use` with the compress_pages of a format for a call, if its pages have that format. Call: a
 /// cache_append_call.
+template <cache_page_format Format, class Call, class Use>
+bool use_compression(Call const& call, Use const& use) {
+  cache_page_format of_two = call.source.memory.format;
+  of_two.layers = 2;
+  if (of_two != Format) {
+    return false;
+  }
+  use(std::type_identity<compress_pages<Format, typename Call::merger_type, typename Call::value_type>>{});
+  return true;
+}
+/// The same for heads of 64, 128 or 256 channels in groups of 64.
+template <int KeyBits, int ValueBits, class Call, class Use>
+bool use_usual_compression(Call const& call, Use const& use) {
+  return use_compression<cache_page_format{64, KeyBits, ValueBits, 1, 2}>(call, use) ||
+         use_compression<cache_page_format{128, KeyBits, ValueBits, 2, 2}>(call, use) ||
+         use_compression<cache_page_format{256, KeyBits, ValueBits, 4, 2}>(call, use);
+}
+/// Calls `use` with the compress_pages for a call. Returns whether there is one.
 template <class Call, class Use>
-auto with_compression(Call const& call, Use const& use) {
-  using merger = typename Call::merger_type;
-  using value_type = typename Call::value_type;
-  cache_page_format const& format = call.source.memory.format;
-  auto const with_groups = [&](auto channels) {
-    return format.value_groups == 1 ? use(std::type_identity<compress_pages<channels.value, 1, merger, value_type>>{})
-                                    : use(std::type_identity<compress_pages<channels.value, 2, merger, value_type>>{});
-  };
-  if (format.channels == 64) {
-    return use(std::type_identity<compress_pages<64, 1, merger, value_type>>{});
-  }
-  if (format.channels == 128) {
-    return with_groups(std::integral_constant<int, 128>{});
-  }
-  return format.value_groups == 4 ? use(std::type_identity<compress_pages<256, 4, merger, value_type>>{})
-                                  : with_groups(std::integral_constant<int, 256>{});
+bool with_compression(Call const& call, Use const& use) {
+  return use_usual_compression<4, 4>(call, use) || use_compression<cache_page_format{128, 4, 4, 1, 2}>(call, use) ||
+         use_compression<cache_page_format{256, 4, 4, 1, 2}>(call, use) ||
+         use_compression<cache_page_format{256, 4, 4, 2, 2}>(call, use) || use_usual_compression<4, 2>(call, use) ||
+         use_usual_compression<3, 3>(call, use) || use_usual_compression<2, 2>(call, use);
 }
 
 /// Why CUDA has no programs for the types of a cache, or none. C: the codec of its pages.
@@ -161,7 +160,7 @@ constexpr refusal refuses_cache_types() {
 
 }  // namespace detail
 
-/// compress_pages: pages of 4 bits in one pass over keys and values.
+/// compress_pages: pages of 2, 3 or 4 bits in one pass over keys and values.
 struct compress_pages_model {
   static constexpr char const* name = "compress_pages";
 
@@ -176,12 +175,12 @@ struct compress_pages_model {
     }
     if (refusal const why = first_of(
             unless(!call.whole_tokens, "a vector is that of all heads of a token"),
-            unless(detail::is_compressed_in_one_pass(call.source.memory.format, false),
-                   "pages do not have 4 bits and 64, 128 or 256 channels in groups of 64 or more"),
             unless(detail::has_whole_elements(call), "keys, values or pages do not begin at multiples of 16 bytes"))) {
       return why;
     }
-    return detail::with_compression(call, [&]<class P>(std::type_identity<P>) { return exec.template lacks<P>(); });
+    refusal why{"pages have other bits, channels or groups than the device's programs that make them"};
+    detail::with_compression(call, [&]<class P>(std::type_identity<P>) { why = exec.template lacks<P>(); });
+    return why;
   }
   template <class Architectures, Merger M, class T, PageCodec C>
   static void run(basic_cuda<Architectures> const& exec, cache_append_call<M, T, C> const& given) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `compress_pages`: compresses keys and values of two layers to whole pages of 4-bit codes, and reads them once
-/// (sm_90). The bytes are those of measure_pages.hpp and paged_cache/write_pages.hpp.
+/// `compress_pages`: compresses keys and values of two layers to whole pages of codes of 2, 3 or 4 bits, and reads them
+/// once (sm_90). The bytes are those of measure_pages.hpp and paged_cache/write_pages.hpp.
 ///
 /// A thread block goes from page to page. TMA loads keys, and values, of 64 tokens of both layers into shared memory,
 /// those of the next page during the work on this one, and stores the page. Threads hold the elements as
@@ -38,6 +38,8 @@
 #include <tessera/program/paged_cache/detail/key_channels.cuh>
 #include <tessera/program/paged_cache/detail/page_lanes.hpp>
 #include <tessera/program/paged_cache/detail/page_source.cuh>
+#include <tessera/program/paged_cache/detail/staged_page.cuh>
+#include <tessera/program/paged_cache/detail/value_groups.cuh>
 #include <tessera/program/paged_cache/measure_pages.hpp>
 #include <tessera/program/paged_cache/page_arithmetic.hpp>
 #include <tessera/program/paged_cache/page_format.hpp>
@@ -54,32 +56,37 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Compresses pages. Groups: of a value's channels. T: bfloat16 or float16.
-template <int Channels, int Groups, Merger M, class T>
+/// Compresses pages. Format: of pages of two layers; those of one layer are the same up to read_bytes(), and end there.
+/// T: bfloat16 or float16.
+template <cache_page_format Format, Merger M, class T>
 struct compress_pages {
+  static constexpr int channels = Format.channels;    ///< channels of a head
+  static constexpr int groups = Format.value_groups;  ///< groups of a value's channels
   /// The elements that a thread has.
-  using lanes_type = page_lanes<Channels>;
+  using lanes_type = page_lanes<channels>;
   /// The parameters of the keys' channels.
-  using channels_type = page_channels<Channels>;
-  /// The format of pages of two layers; those of one layer are the same up to read_bytes(), and end there.
-  static constexpr cache_page_format format{Channels, 4, 4, Groups, 2};
+  using channels_type = page_channels<channels, Format.key_bits>;
+  /// The page in shared memory, and how it is stored.
+  using page_type = staged_page<Format>;
+  static constexpr cache_page_format format = page_type::parts;  ///< where its parts are there
   static constexpr int lanes = lanes_type::lanes;
-  static constexpr int blocks_per_multiprocessor = Channels == 64 ? 5 : Channels == 128 ? 3 : 1;
+  static constexpr int blocks_per_multiprocessor = channels == 64 ? 5 : channels == 128 ? 3 : 1;
   static constexpr int from_architecture = 900;
   static constexpr int before_architecture = 1000;
   static constexpr bool is_persistent = true;
   static constexpr int tokens = cache_page_format::tokens;
   static constexpr int slots = lanes_type::slots;  ///< tokens of a thread
   static constexpr int warps = lanes / 32;
-  static constexpr int group_lanes = lanes_type::eights / Groups;  ///< lanes of a token and group
-  static constexpr int bits = 4;                                   ///< bits of a code
-  static constexpr float origin = channels_type::origin;           ///< the origin of codes
+  static constexpr int group_lanes = lanes_type::eights / groups;  ///< lanes of a token and group
+  static constexpr int value_bits = Format.value_bits;             ///< bits of a value's code
   static_assert(group_lanes >= 4, "tessera: compress_pages takes groups of at least 32 channels");
 
   /// The operations on the elements of a thread.
-  using elements_type = page_elements<Channels, T>;
+  using elements_type = page_elements<channels, T>;
+  /// The groups of a value's channels.
+  using groups_type = page_value_groups<elements_type, groups, value_bits>;
   /// Where these elements are in memory.
-  using slots_type = page_slots<Channels>;
+  using slots_type = page_slots<channels>;
   /// The page that the block works on, or loads next.
   using work_type = page_rows_work_item<T>;
 
@@ -108,7 +115,7 @@ struct compress_pages {
   static constexpr bool has_room = static_cast<int>(sizeof(row_memory)) <= format.value_code_bytes();
 
   struct scratch_type {
-    alignas(16) T stage[2][2][tokens * Channels];                        ///< keys and values of both layers
+    alignas(16) T stage[2][2][tokens * channels];                        ///< keys and values of both layers
     alignas(16) unsigned char image[format.bytes()];                     ///< the page as it will be in memory
     alignas(16) unsigned char more[has_room ? 16 : sizeof(row_memory)];  ///< row_memory that the page has no room for
     merged_length values[tokens];                                        ///< lengths of each token's value
@@ -145,7 +152,7 @@ struct compress_pages {
     for (unsigned turn = 0; scratch.work_items[turn % 2].page != nullptr; ++turn) {
       compress(group, scratch, turn, own_slots);
     }
-    if (is_producer(group.lane)) {
+    if (page_type::is_packed || is_producer(group.lane)) {
       await_box_stores<0>();
     }
   }
@@ -199,7 +206,7 @@ struct compress_pages {
     merge<key_part>(scratch, odds, own_slots, merged);
     write_bounds(scratch, {thread_here()}, merged);
     group.sync();
-    if (thread_here() < Channels) {
+    if (thread_here() < channels) {
       fit_channel(scratch, thread_here(), turn);
     }
     group.sync();
@@ -223,13 +230,17 @@ struct compress_pages {
         std::uint32_t const after_next =
             rows.number_after(scratch.work_items[(turn + 1) % 2].number);  // while TMA reads
         if (work.is_kept) {
-          store_bytes(work.page, scratch.image, rows.layers() == 2 ? format.bytes() : format.read_bytes());
-          commit_box_stores();
-          await_box_reads<0>();
+          page_type::store(work.page, scratch.image, rows.layers());
+          if constexpr (!page_type::is_packed) {  // else before the page is overwritten
+            await_box_reads<0>();
+          }
         }
         scratch.work_items[(turn + 1) % 2].following = after_next;
       }
       sync_warp();
+    }
+    if constexpr (page_type::is_packed) {
+      page_type::pack_and_store(work.page, scratch.image, work.is_kept, thread_here() / 32, thread_here() % 32);
     }
   }
 
@@ -258,6 +269,9 @@ struct compress_pages {
       float_products const products =
           elements_type::products(own_slots, at.eight(), scratch.stage[part][0], scratch.stage[part][1]);
       if (part == key_part) {
+        if constexpr (page_type::is_packed) {
+          await_box_reads<0>();  // of a warp's strips
+        }
         group.sync();  // the page before has been read
       }
       if (at.copy() == 0) {
@@ -272,8 +286,8 @@ struct compress_pages {
     row_memory& memory = memory_of(scratch);
     pair_products const products =
         elements_type::measured(part == key_part ? memory.keys[token].products : memory.values.products[token],
-                                scratch.stage[part][0] + token * Channels,
-                                rows.layers() == 2 ? scratch.stage[part][1] + token * Channels : nullptr);
+                                scratch.stage[part][0] + token * channels,
+                                rows.layers() == 2 ? scratch.stage[part][1] + token * channels : nullptr);
     merged_row const row = detail::merge_row(merger, products);
     memory.weights[part][token] = row.weights;
     (part == key_part ? memory.keys[token].length : scratch.values[token]) = {row.lengths, row.square};
@@ -301,7 +315,7 @@ struct compress_pages {
   /// Where a thread leaves bounds of its keys, -e or e: over the first token of its row, which only its warp has read.
   [[nodiscard]] __device__ __forceinline__ static uint4& bounds_of(scratch_type& scratch, int which, int row,
                                                                    int eight) {
-    T* const token = scratch.stage[key_part][which] + lanes_type::first_token(row) * Channels;
+    T* const token = scratch.stage[key_part][which] + lanes_type::first_token(row) * channels;
     return reinterpret_cast<uint4*>(token)[eight];
   }
   __device__ __forceinline__ static void write_bounds(scratch_type& scratch, lanes_type const& at,
@@ -340,12 +354,12 @@ struct compress_pages {
   __device__ __forceinline__ void encode_keys(scratch_type& scratch, lanes_type const& at, float (&merged)[slots][8],
                                               std::uint64_t retained, unsigned turn) const {
     row_memory const& memory = memory_of(scratch);
-    channels_type const& channels = memory.values.channels;
+    channels_type const& fitted = memory.values.channels;
     int const slot_of_half[2] = {channels_type::slot_of(at, 0), channels_type::slot_of(at, 1)};
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      auto const reciprocal = channels_type::four_at(channels.reciprocal + slot_of_half[half]);
-      auto const offset = channels_type::four_at(channels.offset + slot_of_half[half]);
+      auto const reciprocal = channels_type::four_at(fitted.reciprocal + slot_of_half[half]);
+      auto const offset = channels_type::four_at(fitted.offset + slot_of_half[half]);
 #pragma unroll
       for (auto& slot : merged) {
 #pragma unroll
@@ -357,18 +371,19 @@ struct compress_pages {
     if (retained != 0 || scratch.clamped == turn + 1) {
       channels_type::clamp_numbers(merged);
     }
-    elements_type::store_keys(at, merged, reinterpret_cast<std::uint32_t*>(scratch.image + format.key_codes()));
+    elements_type::template store_keys<Format.key_bits>(
+        at, merged, reinterpret_cast<std::uint32_t*>(scratch.image + format.key_codes()));
     float squares[slots];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      auto const scale = channels_type::four_at(channels.scale + slot_of_half[half]);
-      auto const base = channels_type::four_at(channels.base + slot_of_half[half]);
+      auto const scale = channels_type::four_at(fitted.scale + slot_of_half[half]);
+      auto const base = channels_type::four_at(fitted.base + slot_of_half[half]);
 #pragma unroll
       for (int slot = 0; slot < slots; ++slot) {
         float square = 0.0F;
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          float const whole = __uint_as_float(__float_as_uint(merged[slot][4 * half + j]) & 0xffff0000U);
+          float const whole = __uint_as_float(__float_as_uint(merged[slot][4 * half + j]) & channels_type::whole);
           float const decoded = multiply_add(whole, scale.of[j], base.of[j]);
           square = multiply_add(decoded, decoded, square);
         }
@@ -389,77 +404,19 @@ struct compress_pages {
 
   // Values.
 
-  /// The range of the group that the thread's channels are in, for its token in slot 0.
-  [[nodiscard]] __device__ __forceinline__ static interval<float> range_of_group(float const (&merged)[slots][8]) {
-    float low[slots];
-    float high[slots];
-#pragma unroll
-    for (int slot = 0; slot < slots; ++slot) {
-      low[slot] = merged[slot][0];
-      high[slot] = merged[slot][0];
-#pragma unroll
-      for (int j = 1; j < 8; ++j) {
-        low[slot] = fminf(low[slot], merged[slot][j]);
-        high[slot] = fmaxf(high[slot], merged[slot][j]);
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      low[i] = fminf(low[i], shuffle_xor(low[2 + i], 1));
-      high[i] = fmaxf(high[i], shuffle_xor(high[2 + i], 1));
-    }
-    interval<float> range{fminf(low[0], shuffle_xor(low[1], 2)), fmaxf(high[0], shuffle_xor(high[1], 2))};
-#pragma unroll
-    for (int distance = 4; distance < group_lanes; distance *= 2) {
-      range.minimum = fminf(range.minimum, shuffle_xor(range.minimum, distance));
-      range.maximum = fmaxf(range.maximum, shuffle_xor(range.maximum, distance));
-    }
-    return without_signed_zeros(range);
-  }
-
-  /// Makes codes of all slots, four in a word; `reciprocal` and `offset` are those of the token of slot 0. Returns the
-  /// sums of this token's codes and of their squares in the upper and in the lower half of a word.
-  [[nodiscard]] __device__ __forceinline__ static std::uint32_t make_codes(float (&merged)[slots][8], float reciprocal,
-                                                                           float offset, bool is_finite,
-                                                                           std::uint32_t (&codes)[slots][2]) {
-#pragma unroll
-    for (int slot = 0; slot < slots; ++slot) {
-      int const away = lanes_type::distance_to(slot);
-      float const by = slot == 0 ? reciprocal : shuffle_xor(reciprocal, away);
-      float const plus = slot == 0 ? offset : shuffle_xor(offset, away);
-#pragma unroll
-      for (float& number : merged[slot]) {
-        number = multiply_add(number, by, plus);
-      }
-    }
-    if (!is_finite) {
-      channels_type::clamp_numbers(merged);
-    }
-    std::uint32_t sums[slots];
-#pragma unroll
-    for (int slot = 0; slot < slots; ++slot) {
-      float const(&own)[8] = merged[slot];
-      codes[slot][0] = elements_type::four_bytes(own[0], own[1], own[2], own[3]);
-      codes[slot][1] = elements_type::four_bytes(own[4], own[5], own[6], own[7]);
-      std::uint32_t const squares = __dp4a(codes[slot][0], codes[slot][0], __dp4a(codes[slot][1], codes[slot][1], 0U));
-      std::uint32_t const sum = __dp4a(codes[slot][0], 0x01010101U, __dp4a(codes[slot][1], 0x01010101U, 0U));
-      sums[slot] = sum * 0x10000U + squares;
-    }
-    return elements_type::template sum_of_row<group_lanes>(sums);
-  }
-
   __device__ __forceinline__ void encode_values(scratch_type& scratch, lanes_type const& at,
                                                 slots_type const& own_slots, float (&merged)[slots][8],
                                                 std::uint64_t retained) const {
-    interval<float> const range = range_of_group(merged);
-    float const width = value_group::width_of(range, bits);
-    float const reciprocal = 1.0F / width * 15.0F;
+    interval<float> const range = groups_type::range_of(merged);
+    float const width = value_group::width_of(range, value_bits);
+    float const reciprocal = 1.0F / width * static_cast<float>(highest_code(value_bits));
     std::uint16_t const half = detail::half_bits_of(range.minimum * reciprocal);
-    float const step = width * value_group::share(bits);
+    float const step = width * value_group::share(value_bits);
     float const ratio = unpack_pair<float16>(half).x;
     std::uint32_t codes[slots][2];
     bool const is_finite = all_of_warp(width < infinity);
-    std::uint32_t const sums = make_codes(merged, reciprocal, (origin + 0.5F) - ratio, is_finite, codes);
+    std::uint32_t const sums =
+        groups_type::make_codes(merged, reciprocal, value_group::offset(ratio, value_bits), is_finite, codes);
     elements_type::store_values(at, own_slots, codes,
                                 reinterpret_cast<std::uint32_t*>(scratch.image + format.value_codes()));
     float decoded_square = value_group::decoded_square(
@@ -476,7 +433,7 @@ struct compress_pages {
       two_lengths<float> const lengths = scratch.values[token].lengths;
       for (int layer = 0; layer < rows.layers(); ++layer) {
         float const length = (layer == 0 ? lengths.first : lengths.second) * factor;
-        std::uint16_t const scale = detail::half_bits_of(length * step * 8.0F);
+        std::uint16_t const scale = detail::half_bits_of(length * step * static_cast<float>(1 << (value_bits - 1)));
         reinterpret_cast<std::uint16_t*>(scratch.image + key_norms(layer) + 2 * tokens)[slot] =
             (retained >> token & 1U) != 0 ? std::uint16_t{0} : scale;
       }

@@ -3,6 +3,8 @@
 /// whose chunks score_means can score. A warp has 16 lines and 8 queries.
 ///
 ///     means in bfloat16    m16n8k16, sums in fp32
+///     boxes in bfloat16    m16n8k16, sums in fp32: with p = max(q, 0) and n = min(q, 0), max(q low, q high) is
+///                          n low + p high where both are finite; so a box is a line of twice the channels
 ///     codes of means       m16n8k32: a query is s (256 high + low) with high and low in 8 bits, and s its largest
 ///                          magnitude / 32512. Sums of products of codes are exact; so scores differ from those of the
 ///                          query in fp32 by what its 16 bits leave: s / 2 a channel.
@@ -16,6 +18,7 @@
 #include <tessera/reduce/absolute_maximum_or_nan.hpp>
 #include <tessera/select/coded_landmark.hpp>
 #include <tessera/select/landmark.hpp>
+#include <tessera/select/quest.hpp>
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/mma.cuh>
 #include <tessera/tile/cuda/row_operands.cuh>
@@ -27,6 +30,12 @@ inline namespace v0 {
 /// Lines of heads of `Channels` channels, a multiple of 32. S: the selector.
 template <int Channels, ChunkSelector S>
 struct landmark_lines;
+
+/// Whether a NaN among scores of such lines says only that the selector's own score() must be called.
+template <class Lines>
+inline constexpr bool doubts_nans = requires {
+  requires Lines::doubts_nans;
+};
 
 /// Lines of means in bfloat16, which begin at multiples of 16 bytes.
 template <int Channels, int Chunk, class QueryGroup>
@@ -68,6 +77,62 @@ struct landmark_lines<Channels, landmark_selector<Chunk, QueryGroup>> {
     for (int i = 0; i < 4; ++i) {
       scores[i] = sums[0][i] + sums[1][i];
     }
+  }
+};
+
+/// Lines of boxes in bfloat16, the least numbers of all channels before the largest, which begin at multiples of 16
+/// bytes.
+template <int Channels, int Chunk, class QueryGroup>
+struct landmark_lines<Channels, quest_selector<Chunk, QueryGroup>> {
+  static constexpr int bytes = 4 * Channels;    ///< bytes of a line
+  static constexpr int spare_bytes = 128;       ///< the gaps for each eight lines in shared memory
+  static constexpr int blocks = Channels / 32;  ///< blocks of least, and of largest, numbers
+  /// The end of a box that a query leaves out is multiplied by 0, which is NaN where that end is infinite.
+  static constexpr bool doubts_nans = true;
+  /// The gap between eight chunks' lines and the next eight: see lines of means.
+  [[nodiscard]] static constexpr int gap(int) { return 64; }
+
+  /// A query as it is loaded, query lane / 4 of 8.
+  using raw_type = row_words<Channels>;
+  /// A query as it is multiplied.
+  struct queries_type {
+    row_words<Channels> rows;  ///< query lane / 4 of 8
+
+    /// Prepares the loaded queries.
+    __device__ __forceinline__ void make(raw_type const& raw, int) { rows = raw; }
+  };
+
+  uint4 lines[2][2 * blocks];  ///< pieces of two lines
+
+  /// Loads two lines.
+  __device__ __forceinline__ void load(unsigned char const* first, unsigned char const* second, int lane) {
+#pragma unroll
+    for (int number = 0; number < 2 * blocks; ++number) {
+      lines[0][number] = reinterpret_cast<uint4 const*>(first)[row_piece(lane, number)];
+      lines[1][number] = reinterpret_cast<uint4 const*>(second)[row_piece(lane, number)];
+    }
+  }
+  /// Multiplies both lines with queries 2 * (lane % 4) and the next one; the products of the first line come first.
+  __device__ __forceinline__ void multiply(float (&scores)[4], queries_type const& queries) const {
+    float sums[2][4] = {};  // two, so that products wait less for each other
+#pragma unroll
+    for (int block = 0; block < blocks; ++block) {
+      uint4 const& all = queries.rows.words[block];  // split here, since both parts would take twice the registers
+      uint4 const below{below_zero(all.x), below_zero(all.y), below_zero(all.z), below_zero(all.w)};
+      multiply_pieces<bfloat16>(sums[0], lines[0][block], lines[1][block], below);
+      multiply_pieces<bfloat16>(sums[1], lines[0][blocks + block], lines[1][blocks + block],
+                                {all.x ^ below.x, all.y ^ below.y, all.z ^ below.z, all.w ^ below.w});
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      scores[i] = sums[0][i] + sums[1][i];
+    }
+  }
+
+ private:
+  /// The numbers of a pair whose sign bit is set; zeros for the others.
+  __device__ __forceinline__ static std::uint32_t below_zero(std::uint32_t pair) {
+    return pair & (pair >> 15 & 0x00010001U) * 0xffffU;
   }
 };
 

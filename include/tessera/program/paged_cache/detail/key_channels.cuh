@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `page_channels`: a part of compress_pages (program/paged_cache/write_pages.cuh). It finds the bounds of the keys of
-/// a page, channel by channel, and the parameters by which these keys become codes of 4 bits. The arithmetic is that of
+/// a page, channel by channel, and the parameters by which these keys become codes. The arithmetic is that of
 /// program/paged_cache/page_arithmetic.hpp.
 #pragma once
 
@@ -29,13 +29,16 @@ namespace detail {
 
 }  // namespace detail
 
-/// The parameters of all channels, each at slot_of().
-template <int Channels>
+/// The parameters of all channels, each at slot_of(). Bits: of a code, at most 4.
+template <int Channels, int Bits>
 struct page_channels {
   /// The elements that a thread has.
   using lanes_type = page_lanes<Channels>;
-  static constexpr int slots = lanes_type::slots;      ///< tokens of a thread
-  static constexpr float origin = 128.0F;              ///< the origin of codes
+  static constexpr int slots = lanes_type::slots;       ///< tokens of a thread
+  static constexpr float origin = code_origin(Bits);    ///< the origin of codes
+  static constexpr float highest = highest_code(Bits);  ///< the largest code
+  /// The bits of a number that counts from the origin, without its fraction.
+  static constexpr std::uint32_t whole = 0xffff0000U << (4 - Bits);
   static constexpr std::uint32_t signs = 0x80008000U;  ///< the signs of a pair of fp16
   static constexpr float largest = 65504.0F;           ///< the largest fp16
 
@@ -69,7 +72,7 @@ struct page_channels {
     for (auto& slot : numbers) {
 #pragma unroll
       for (float& number : slot) {
-        number = fminf(fmaxf(number, origin), origin + 15.0F);
+        number = fminf(fmaxf(number, origin), origin + highest);
       }
     }
   }
@@ -114,7 +117,7 @@ struct page_channels {
   /// Fits a channel to its bounds, which are NaN where all tokens are retained.
   __device__ __forceinline__ fitted fit(int channel, float low, float high) {
     interval<float> const range = without_signed_zeros({bounded(low), bounded(high)});
-    std::uint16_t const distance = detail::half_bits_of((range.maximum - range.minimum) / 15.0F);
+    std::uint16_t const distance = detail::half_bits_of((range.maximum - range.minimum) / highest);
     float const step = unpack_pair<float16>(distance).x;
     float const by = reciprocal_of(step);
     float const plus = multiply_add(-range.minimum, by, origin + 0.5F);
@@ -126,8 +129,9 @@ struct page_channels {
     // The lowest and highest that bounds can have been before they were rounded to fp16.
     float const below = range.minimum - multiply_add(absolute(range.minimum), 0x1p-11F, 0x1p-25F);
     float const above = range.maximum + multiply_add(absolute(range.maximum), 0x1p-11F, 0x1p-25F);
-    bool const is_inside = multiply_add(below, by, plus) >= origin && multiply_add(above, by, plus) < origin + 16.0F &&
-                           range.minimum > -largest && range.maximum < largest;
+    bool const is_inside = multiply_add(below, by, plus) >= origin &&
+                           multiply_add(above, by, plus) < origin + (highest + 1.0F) && range.minimum > -largest &&
+                           range.maximum < largest;
     return {distance, detail::half_bits_of(range.minimum), is_inside};
   }
 

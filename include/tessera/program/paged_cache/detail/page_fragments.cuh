@@ -32,12 +32,12 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Attention over pages by columns of queries. Groups: of a value's channels. Bits: bits of codes of keys and of
-/// values: 2, 3, 4 or 8.
-template <int Channels, int Groups, int Bits = 4>
+/// Attention over pages by columns of queries. Groups: of a value's channels. KeyBits, ValueBits: bits of codes of keys
+/// and of values: 2, 3, 4 or 8.
+template <int Channels, int Groups, int KeyBits = 4, int ValueBits = KeyBits>
 struct page_columns {
   static constexpr int channels = Channels;
-  static constexpr cache_page_format format{Channels, Bits, Bits, Groups, 2};  ///< the format of the pages
+  static constexpr cache_page_format format{Channels, KeyBits, ValueBits, Groups, 2};  ///< the format of the pages
   static constexpr int strips = Channels / 16;
   static constexpr int group_strips = strips / Groups;          ///< strips of a group of a value
   static constexpr int tiles = cache_page_format::tokens / 16;  ///< tiles of 16 tokens
@@ -46,10 +46,9 @@ struct page_columns {
       1 << (format.value_bits - 1);  ///< the factor by which value scales are too large
   /// The products of codes, which are fp16 operands.
   using codes_mma = warp_mma<float16>;
-  /// Turns words of codes into these operands.
-  using pairs_type = code_pairs<Bits>;
-  /// The unit of codes in rows g + 8.
-  static constexpr float upper_unit = static_cast<float>(1 << pairs_type::upper) * 0x1p-24F;
+  /// The unit of codes of so many bits in rows g + 8.
+  template <int Bits>
+  static constexpr float upper_unit = static_cast<float>(1 << code_pairs<Bits>::upper) * 0x1p-24F;
   static_assert(Channels % 32 == 0 && strips % Groups == 0,
                 "tessera: page_columns takes multiples of 32 channels and groups of multiples of 16");
 
@@ -192,7 +191,8 @@ struct page_columns {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         columns.outputs[strip][i] =
-            __fmaf_rn(outputs[strip][i], up * value_steps * (i < 2 ? 0x1p-24F : upper_unit), columns.outputs[strip][i]);
+            __fmaf_rn(outputs[strip][i], up * value_steps * (i < 2 ? 0x1p-24F : upper_unit<ValueBits>),
+                      columns.outputs[strip][i]);
       }
     }
   }
@@ -212,7 +212,8 @@ struct page_columns {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           columns.outputs[strip][i] =
-              __fmaf_rn(columns.outputs[strip][i], i < 2 ? 0x1p24F : 1.0F / upper_unit, constant[i % 2]) * value;
+              __fmaf_rn(columns.outputs[strip][i], i < 2 ? 0x1p24F : 1.0F / upper_unit<ValueBits>, constant[i % 2]) *
+              value;
         }
       }
     }
@@ -242,7 +243,7 @@ struct page_columns {
       for (int i = 0; i < 2; ++i) {
         std::uint32_t const scaled[2] = {multiply_pairs(query[i], i == 0 ? scale.x : scale.z),
                                          multiply_pairs(query[2 + i], i == 0 ? scale.y : scale.w)};
-        lane_words words;
+        lane_words<KeyBits> words;
         load_codes(words, codes, 2 * pair + i, lane);
         multiply_codes(scores, words, scaled);
       }
@@ -251,10 +252,13 @@ struct page_columns {
     bias[1] = first[1] + second[3];
   }
   /// The words that a lane has of a strip.
+  template <int Bits>
   struct lane_words {
-    std::uint32_t of[pairs_type::words];
+    std::uint32_t of[code_pairs<Bits>::words];
   };
-  __device__ __forceinline__ static void load_codes(lane_words& words, std::uint32_t const* from, int strip, int lane) {
+  template <int Bits>
+  __device__ __forceinline__ static void load_codes(lane_words<Bits>& words, std::uint32_t const* from, int strip,
+                                                    int lane) {
     if constexpr (Bits == 4 || Bits == 8) {
 #pragma unroll
       for (int word = 0; word < Bits; word += 4) {
@@ -275,13 +279,15 @@ struct page_columns {
       }
     }
   }
-  __device__ __forceinline__ static void find_pairs(std::uint32_t (&pairs)[4], lane_words const& words, int tile) {
+  template <int Bits>
+  __device__ __forceinline__ static void find_pairs(std::uint32_t (&pairs)[4], lane_words<Bits> const& words,
+                                                    int tile) {
 #pragma unroll
     for (int a = 0; a < 4; ++a) {
-      pairs[a] = pairs_type::of(words.of, tile, a);
+      pairs[a] = code_pairs<Bits>::of(words.of, tile, a);
     }
   }
-  __device__ __forceinline__ static void multiply_codes(float (&sums)[tiles][4], lane_words const& words,
+  __device__ __forceinline__ static void multiply_codes(float (&sums)[tiles][4], lane_words<KeyBits> const& words,
                                                         std::uint32_t const (&operand)[2]) {
 #pragma unroll
     for (int tile = 0; tile < tiles; ++tile) {
@@ -296,7 +302,7 @@ struct page_columns {
     uint4 const eight = load_eight(norms, lane / 4);
     std::uint32_t const words[tiles] = {eight.x, eight.y, eight.z, eight.w};
     float const shifted[2] = {bias[0] * (power[0] * 0x1p-24F), bias[1] * (power[1] * 0x1p-24F)};
-    constexpr float lower = 0x1p-24F / upper_unit;
+    constexpr float lower = 0x1p-24F / upper_unit<KeyBits>;
     float const upper[2] = {power[0] * lower, power[1] * lower};
 #pragma unroll
     for (int tile = 0; tile < tiles; ++tile) {
@@ -372,7 +378,7 @@ struct page_columns {
 #pragma unroll
     for (int i = 0; i < group_strips; ++i) {
       int const strip = group * group_strips + i;
-      lane_words words;
+      lane_words<ValueBits> words;
       load_codes(words, reinterpret_cast<std::uint32_t const*>(codes), strip, lane);
 #pragma unroll
       for (int tile = 0; tile < tiles; ++tile) {

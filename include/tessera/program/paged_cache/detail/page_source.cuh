@@ -368,13 +368,16 @@ struct page_elements {
     return sum;
   }
 
-  /// Four codes in four bytes, of numbers that count from the origin of codes.
-  [[nodiscard]] __device__ __forceinline__ static std::uint32_t four_bytes(float a, float b, float c, float d) {
-    return __byte_perm(__byte_perm(__float_as_uint(a), __float_as_uint(b), 0x0062),
-                       __byte_perm(__float_as_uint(c), __float_as_uint(d), 0x0062), 0x5410);
+  /// Four codes in four bytes, of numbers that count from the origin of codes of so many bits.
+  template <int Bits>
+  [[nodiscard]] __device__ __forceinline__ static std::uint32_t four_codes(float a, float b, float c, float d) {
+    return codes_of<Bits>(__byte_perm(__byte_perm(__float_as_uint(a), __float_as_uint(b), 0x0062),
+                                      __byte_perm(__float_as_uint(c), __float_as_uint(d), 0x0062), 0x5410));
   }
 
-  /// Writes codes of keys from numbers that count from the origin; the page's codes of keys begin at `to`.
+  /// Writes codes of keys, as of 4 bits, from numbers that count from the origin of codes of `Bits` bits; the page's
+  /// codes of keys begin at `to`.
+  template <int Bits>
   __device__ __forceinline__ static void store_keys(lanes_type const& at, float const (&numbers)[slots][8],
                                                     std::uint32_t* to) {
     std::uint32_t const selector = at.key_selector();
@@ -388,8 +391,8 @@ struct page_elements {
 #pragma unroll
         for (int second = 0; second < 2; ++second) {
           float const(&own)[8] = numbers[2 * two + second];
-          halves[second] =
-              __byte_perm(pair_of(own[2 * i], own[2 * i + 1]), pair_of(own[4 + 2 * i], own[5 + 2 * i]), selector);
+          halves[second] = codes_of<Bits>(
+              __byte_perm(pair_of(own[2 * i], own[2 * i + 1]), pair_of(own[4 + 2 * i], own[5 + 2 * i]), selector));
         }
         words[words_of_pair * i] = halves[0] * factor[0] + halves[1] * factor[1];
       }
@@ -435,6 +438,13 @@ struct page_elements {
     float2 const b = unpack_pair<T>(second);
     low = multiply_add(by.second, b.x, by.first * a.x);
     high = multiply_add(by.second, b.y, by.first * a.y);
+  }
+  /// Codes in bytes from bytes 2 of numbers that count from the origin, which have codes of 4 bits in their lower
+  /// halves, and those of fewer bits above bits of a fraction.
+  template <int Bits>
+  [[nodiscard]] __device__ __forceinline__ static std::uint32_t codes_of(std::uint32_t bytes) {
+    constexpr std::uint32_t mask = ((1U << Bits) - 1U) * 0x01010101U;
+    return Bits == 4 ? bytes : bytes >> (4 - Bits) & mask;
   }
   /// Codes in bytes 0 and 2; the other bytes are meaningless.
   [[nodiscard]] __device__ __forceinline__ static std::uint32_t pair_of(float low, float high) {
