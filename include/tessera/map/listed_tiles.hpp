@@ -10,9 +10,10 @@
 /// view/attention_block_list.hpp says; the same list as attention_inputs::block_list means the same. As a part of the
 /// type it has programs of its own, which only calls with lists compile: on sm_90a the fast one.
 ///
-/// Lists may have any order. On sm_90a neighbouring blocks of queries (3; 2 beyond 128 channels or with biases in
-/// tiles of 256) share the loads of tiles that their lists have in common where all lists ascend; out of order, a tile
-/// may be loaded once for each of them.
+/// Lists may have any order. On sm_90a the blocks of queries of a thread block share the loads of tiles that their
+/// lists have in common, where all of these lists ascend; out of order, a tile may be loaded once for each of them.
+/// A thread block has four blocks of queries for up to 64 channels (three with a bias), three for up to 128, and two
+/// for up to 256.
 #pragma once
 
 #include <type_traits>
