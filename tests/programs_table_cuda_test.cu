@@ -14,6 +14,7 @@
 #include <tessera/cut_cross_entropy.hpp>
 #include <tessera/exec/explain.hpp>
 #include <tessera/map/dense_bias.hpp>
+#include <tessera/map/listed_tiles.hpp>
 #include <tessera/merge/average.hpp>
 #include <tessera/minicache.hpp>
 #include <tessera/neuzip.hpp>
@@ -209,6 +210,12 @@ std::vector<row> rows() {
          dense_bias<bfloat16> const bias{
              {nowhere<bfloat16 const>(), {1, 32, 16384, 16384}, {0, 0, std::int64_t{16384}, 1}}};
          return attend<sage_attention2>(e, 16384, {}, attention_functions<dense_bias<bfloat16>>{bias});
+       }},
+      {"`sage_attention2` with `listed_tiles`",
+       [](described_cuda const& e) {
+         attention_block_list const list{{nowhere<std::int32_t const>(), {1, 32, 256}},
+                                         {nowhere<std::int32_t const>(), {1, 32, 256, 64}}};
+         return attend<sage_attention2>(e, 16384, {}, attention_functions<listed_tiles<>>{{list}});
        }},
       {"`cut_cross_entropy`", [](described_cuda const& e) { return train<cut_cross_entropy, bfloat16>(e); }},
       {"`loss_with_entropies` (above)",

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Measures what sage_attention2 costs where a part of it is exchanged: with a bias that is a function, linear, or in
-/// memory, with smoothed queries, with 4 bits, or with packed sequences. The exchange and the alias run in turns, from
-/// bf16 to bf16 ("forward") or over codes that were made before ("codes"); `of_alias` is the exchange's speed over the
-/// alias's. Errors are those of 256 rows against attention in double with the same bias.
+/// memory, with lists of half of the tiles, with smoothed queries, with 4 bits, or with packed sequences. The exchange
+/// and the alias run in turns, from bf16 to bf16 ("forward") or over codes that were made before ("codes"). `of_alias`
+/// is the exchange's speed over the alias's, with lists the speed for each tile that a block of 64 queries visits.
+/// Errors are those of 256 rows against attention in double with the same bias.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -14,6 +16,7 @@
 #include <tessera/exec/buffer.hpp>
 #include <tessera/map/dense_bias.hpp>
 #include <tessera/map/linear_bias.hpp>
+#include <tessera/map/listed_tiles.hpp>
 #include <tessera/sage_attention2.hpp>
 
 #include "support/attention_problem.cuh"
@@ -83,17 +86,18 @@ class exchange {
   Bias bias_;
 };
 
-/// Reports a race whose results are the problem's.
+/// Reports a race whose results are the problem's. `part`: the part of the alias's operations that the exchange does.
 template <class Bias>
-void report(benchmark::State& state, bench::race const& seconds, attention_problem& problem, Bias const& bias) {
+void report(benchmark::State& state, bench::race const& seconds, attention_problem& problem, Bias const& bias,
+            double part = 1) {
   constexpr double most_error = 0.02;  // queries that lose no mean, but get its scores, have 0.023
   auto const distance = problem.distance(bias);
-  state.counters["of_alias"] = seconds.peer / seconds.ours;
+  state.counters["of_alias"] = part * seconds.peer / seconds.ours;
   state.counters["relative_l1"] = distance.relative_l1;
   if (!(distance.relative_l1 < most_error)) {
     throw std::runtime_error("the relative L1 error is " + std::to_string(distance.relative_l1));
   }
-  bench::report_cuda(state, seconds.ours, {.operations = problem.operations()});
+  bench::report_cuda(state, seconds.ours, {.operations = part * problem.operations()});
 }
 
 template <class Method, class Bias>
@@ -195,6 +199,103 @@ class packed_sequences {
   std::unique_ptr<bench::device_array<std::int32_t>> starts_;
 };
 
+/// Lists of half of the tiles, chosen at random for every `together` blocks of 64 queries of each head, and the last
+/// tile that the block sees. Lists ascend.
+class half_lists {
+ public:
+  half_lists(attention_problem& problem, std::int64_t together) : shape_(problem.shape()) {
+    attention_shape const& s = problem.shape();
+    blocks_ = s.queries / 64;
+    std::int64_t const all = s.keys / 128;
+    for (std::int64_t list = 0; list < s.batch * s.query_heads * blocks_; ++list) {
+      std::int64_t const block = list % blocks_;
+      std::int64_t const seen = problem.options().is_causal ? (64 * block + 63) / 128 + 1 : all;
+      std::vector<std::int32_t> own = choose(all, static_cast<std::uint64_t>((list - block) + block / together));
+      if (!std::binary_search(own.begin(), own.end(), static_cast<std::int32_t>(seen - 1))) {
+        own.insert(std::lower_bound(own.begin(), own.end(), static_cast<std::int32_t>(seen - 1)),
+                   static_cast<std::int32_t>(seen - 1));
+      }
+      counts_.push_back(static_cast<std::int32_t>(own.size()));
+      visited_ += std::lower_bound(own.begin(), own.end(), static_cast<std::int32_t>(seen)) - own.begin();
+      of_all_ += seen;
+      own.resize(static_cast<std::size_t>(all / 2 + 1));
+      tiles_.insert(tiles_.end(), own.begin(), own.end());
+    }
+    device_counts_ = copy(problem, counts_);
+    device_tiles_ = copy(problem, tiles_);
+  }
+  /// The part of the tiles within the mask that is listed.
+  double part() const { return static_cast<double>(visited_) / static_cast<double>(of_all_); }
+  listed_tiles<> bias() const {
+    return {{{device_counts_->data(), {shape_.batch, shape_.query_heads, blocks_}},
+             {device_tiles_->data(), {shape_.batch, shape_.query_heads, blocks_, shape_.keys / 128 / 2 + 1}}}};
+  }
+
+ private:
+  using memory_type = std::unique_ptr<bench::device_array<std::int32_t>>;
+
+  static memory_type copy(attention_problem& problem, std::vector<std::int32_t> const& values) {
+    auto memory = std::make_unique<bench::device_array<std::int32_t>>(problem.memory(), values.size());
+    bench::check(cudaMemcpyAsync(memory->data(), values.data(), memory->bytes(), cudaMemcpyHostToDevice,
+                                 problem.memory().stream()),
+                 "cudaMemcpyAsync");
+    problem.memory().wait();
+    return memory;
+  }
+  /// Half of the numbers below `all`, ascending.
+  static std::vector<std::int32_t> choose(std::int64_t all, std::uint64_t seed) {
+    std::vector<std::pair<std::uint64_t, std::int32_t>> order;
+    for (std::int32_t i = 0; i < all; ++i) {
+      order.emplace_back(testing::hash(seed, static_cast<std::uint64_t>(i)), i);
+    }
+    std::sort(order.begin(), order.end());
+    std::vector<std::int32_t> chosen;
+    for (std::int64_t i = 0; i < all / 2; ++i) {
+      chosen.push_back(order[static_cast<std::size_t>(i)].second);
+    }
+    std::sort(chosen.begin(), chosen.end());
+    return chosen;
+  }
+
+  attention_shape shape_;
+  std::int64_t blocks_;
+  std::int64_t visited_ = 0;
+  std::int64_t of_all_ = 0;
+  std::vector<std::int32_t> counts_;
+  std::vector<std::int32_t> tiles_;
+  memory_type device_counts_;
+  memory_type device_tiles_;
+};
+
+/// Minus infinity outside of lists of tiles.
+struct outside_of_lists {
+  attention_block_list list;
+  __device__ float operator()(std::int64_t sequence, std::int64_t head, std::int64_t query, std::int64_t key) const {
+    std::int64_t const count = list.count(sequence, head, query / 64);
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (list.tiles(sequence, head, query / 64, i) == key / 128) {
+        return 0.0F;
+      }
+    }
+    return -infinity;
+  }
+};
+
+void measure_listed(benchmark::State& state, bool has_codes, attention_problem& problem, std::int64_t together) {
+  half_lists const lists(problem, together);
+  exchange<sage_attention2, listed_tiles<>> const ours(problem, lists.bias());
+  exchange<sage_attention2, no_bias> const alias(problem, {});
+  bench::race seconds{};
+  for (auto _ : state) {
+    seconds = bench::alternate(
+        problem.exec().stream, [&] { has_codes ? ours.over_codes() : ours.forward(); },
+        [&] { has_codes ? alias.over_codes() : alias.forward(); });
+    state.SetIterationTime(seconds.ours);
+  }
+  ours.forward();
+  report(state, seconds, problem, outside_of_lists{lists.bias().list}, lists.part());
+}
+
 void measure_packed(benchmark::State& state, bool is_causal) {
   std::vector<std::int32_t> lengths;
   for (std::int32_t i = 0; i < 16; ++i) {
@@ -221,8 +322,9 @@ constexpr attention_shape shape_of(int channels) {
   return channels == 64 ? attention_shape{2, 32, 32, 16384, 16384, 64} : attention_shape{2, 16, 16, 16384, 16384, 128};
 }
 
-template <class Method, class MakeBias>
-void add(std::string const& what, MakeBias make_bias) {
+/// Adds `measure`(state, whether it runs over codes, problem) for each problem.
+template <class Measure>
+void add_each(std::string const& what, Measure measure_one) {
   for (int const channels : {128, 64}) {
     for (bool const is_causal : {false, true}) {
       for (bool const has_codes : {false, true}) {
@@ -230,12 +332,18 @@ void add(std::string const& what, MakeBias make_bias) {
                                  std::to_string(channels) + "/16k" + (is_causal ? "/causal" : "");
         bench::add_cuda(name, [=](benchmark::State& state) {
           attention_problem problem(shape_of(channels), is_causal);
-          auto const held = make_bias(problem);
-          measure<Method>(state, has_codes, problem, held.bias());
+          measure_one(state, has_codes, problem);
         });
       }
     }
   }
+}
+template <class Method, class MakeBias>
+void add(std::string const& what, MakeBias make_bias) {
+  add_each(what, [=](benchmark::State& state, bool has_codes, attention_problem& problem) {
+    auto const held = make_bias(problem);
+    measure<Method>(state, has_codes, problem, held.bias());
+  });
 }
 
 /// A bias without memory.
@@ -288,6 +396,13 @@ bench::registration const registered([] {
     bench::check(cudaGetLastError(), "fill_head");
     return held_biases{std::move(memory), problem.shape()};
   });
+  // Random for each block of 64 queries is the worst case for loads; blocks of 128 queries have neighbours in common.
+  for (std::int64_t const together : {1, 2}) {
+    add_each(together == 1 ? "block_list" : "block_list_of_128",
+             [=](benchmark::State& state, bool has_codes, attention_problem& problem) {
+               measure_listed(state, has_codes, problem, together);
+             });
+  }
   add<smoothed_queries>("smoothed_queries", [](attention_problem&) { return held_value<no_bias>{}; });
   add<four_bits>("four_bits", [](attention_problem&) { return held_value<no_bias>{}; });
 });

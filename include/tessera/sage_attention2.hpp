@@ -45,11 +45,11 @@
 /// heads: view.transposed(1, 2)), in bfloat16, float16 or float. The number of key heads divides that of query heads.
 /// Channels (the head dimension): a multiple of 16 up to 256. Tokens: any number, 0 included. Lengths cut the sequences
 /// of a padded batch; with lengths and starts, sequences are packed one behind the other (attention_inputs).
-/// Masks: is_causal (aligned to the bottom right if there are fewer queries than keys), window_left, window_right,
-/// block_list (the tiles of 64 queries x 128 keys that are seen), and a bias: linear_bias, dense_bias, or any function
-/// object of (sequence, head, query, key). `sinks` holds a score for each head, which adds to the sum of weights but
-/// has no value. Queries and keys may come through functions, such as a rotary embedding (attention_functions). Rows
-/// without keys are zeros with a log-sum-exp of minus infinity.
+/// Masks: is_causal (aligned to the bottom right if there are fewer queries than keys), window_left, window_right, and
+/// lists of the tiles of 64 queries x 128 keys that are seen: listed_tiles, or block_list, which runs in the portable
+/// programs. A bias: linear_bias, dense_bias, or any function object of (sequence, head, query, key). `sinks` holds a
+/// score for each head, which adds to the sum of weights but has no value. Queries and keys may come through functions,
+/// such as a rotary embedding (attention_functions). Rows without keys are zeros with a log-sum-exp of minus infinity.
 /// Few queries: several groups share the keys of a query, and their results are merged (split-KV). Up to 16 queries of
 /// a sequence run in a decoding kernel on sm_90, in which all query heads of a key head share one read of its codes.
 ///

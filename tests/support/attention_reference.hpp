@@ -33,8 +33,12 @@ struct attention_problem {
   std::vector<std::int32_t> key_lengths = {};
   std::vector<float> sinks = {};
   std::vector<std::int32_t> list_counts = {};  ///< tiles of keys in the list of each block of 64 queries of each head
-  std::vector<std::int32_t> list_tiles = {};   ///< the lists of tiles, each with room for 8
+  std::vector<std::int32_t> list_tiles = {};   ///< the lists of tiles, each with the same room
 
+  /// How many tiles each list has room for.
+  std::int64_t list_room() const {
+    return static_cast<std::int64_t>(list_tiles.size() / std::max(list_counts.size(), std::size_t{1}));
+  }
   tessera::attention_inputs<T> inputs() const {
     tessera::attention_shape const& s = shape;
     tessera::attention_inputs<T> in{{queries.data(), {s.batch, s.query_heads, s.queries, s.channels}},
@@ -52,7 +56,7 @@ struct attention_problem {
     if (!list_counts.empty()) {
       std::int64_t const blocks = tessera::divide_up(s.queries, std::int64_t{64});
       in.block_list = {{list_counts.data(), {s.batch, s.query_heads, blocks}},
-                       {list_tiles.data(), {s.batch, s.query_heads, blocks, 8}}};
+                       {list_tiles.data(), {s.batch, s.query_heads, blocks, list_room()}}};
     }
     return in;
   }

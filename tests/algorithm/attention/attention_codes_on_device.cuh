@@ -19,19 +19,24 @@ struct packed_results {
   std::vector<float> log_sum_exp;
 };
 
-template <class Attention = tessera::sage_attention2, class T = tessera::bfloat16>
+/// Bias: what is added to scores, perhaps within the problem's lists of tiles.
+template <class Attention = tessera::sage_attention2, class T = tessera::bfloat16, class Bias = tessera::no_bias>
 class device_codes {
  public:
-  using call_type = tessera::attention_call<typename Attention::method, T>;
+  using call_type = tessera::attention_call<typename Attention::method, T, Bias>;
   static constexpr T rubbish = device_heads<T>::rubbish;
   static constexpr float rubbish_lse = -77.0F;
 
-  explicit device_codes(attention_problem<T> const& of)
+  explicit device_codes(attention_problem<T> const& of, Bias const& bias = {})
       : p_(of),
         in_(exec_, of, head_layout::heads_first),
         plan_(Attention::plan_quantize(exec_, of.shape)),
         memory_(to_device(exec_, std::vector<std::byte>(as_size(plan_.bytes()), std::byte{0xff}))),
-        space_(plan_, memory_) {
+        space_(plan_, memory_),
+        bias_(bias) {
+    if constexpr (tessera::is_listed<Bias>) {
+      bias_.list = in_.inputs().block_list;
+    }
     Attention::quantize(exec_, p_.shape, in_.inputs(), {.softmax_scale = p_.options.softmax_scale}, codes(), space_);
   }
 
@@ -91,6 +96,7 @@ class device_codes {
   call_type call_of(tessera::head_view<T> result, tessera::view<float, 3> lse, bool is_split) const {
     auto const in = in_.inputs();
     call_type call{p_.shape, p_.options, codes(), {result, lse}, in.query_lengths, in.key_lengths, in.sinks};
+    call.bias = bias_;
     call.counters = Attention::counters(p_.shape, space_);
     if (is_split) {
       call.work_splits = work_splits();
@@ -126,6 +132,7 @@ class device_codes {
   tessera::workspace_plan plan_;
   tessera::buffer<std::byte> memory_;
   tessera::workspace space_;
+  Bias bias_;
 };
 
 }  // namespace tessera_test

@@ -126,7 +126,9 @@ struct device_attention {
     if (list_counts.size() > 0) {
       auto const& of = queries.extents;
       std::int64_t const blocks = tessera::divide_up(of[2], std::int64_t{64});
-      in.block_list = {{list_counts.data(), {of[0], of[1], blocks}}, {list_tiles.data(), {of[0], of[1], blocks, 8}}};
+      std::int64_t const list_room = list_tiles.size() / list_counts.size();
+      in.block_list = {{list_counts.data(), {of[0], of[1], blocks}},
+                       {list_tiles.data(), {of[0], of[1], blocks, list_room}}};
     }
     return in;
   }

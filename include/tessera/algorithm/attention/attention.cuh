@@ -8,10 +8,10 @@
 /// bits with per_thread scales, one code in a byte, and values in e4m3, with results in bfloat16 or float16, for
 /// softmaxes that have lane_weights (program/attention/lane_weights.cuh). It adds scores of mean queries, and a bias: a
 /// linear_bias, a dense_bias of 16 bits in tiles by TMA, or any function, called for each score. Scores with these are
-/// rounded elsewhere than in the portable programs, so that a weight's code may be the next one. Calls with a list of
-/// tiles run in the portable programs, because a listed tile has 64 queries, fewer than a block of the kernel. There
-/// are programs of 64, 128 and 256 channels; a call takes the next one that is large enough, so that 80 channels take
-/// as long as 128.
+/// rounded elsewhere than in the portable programs, so that a weight's code may be the next one. Lists of tiles run in
+/// it if they are part of the type (map/listed_tiles.hpp); a list that only the inputs have runs in the portable
+/// programs. There are programs of 64, 128 and 256 channels; a call takes the next one that is large enough, so that 80
+/// channels take as long as 128.
 /// The device reads the lengths of sequences, once for each block of queries; blocks behind the last query only write
 /// zeros. Several multiprocessors share the keys of the last blocks of queries, or of all blocks if there are few, so
 /// that all multiprocessors have work until the end. Log-sum-exps are computed from the decoded codes of weights, by
@@ -29,6 +29,7 @@
 #include <type_traits>
 
 #include <tessera/algorithm/attention/attention.hpp>
+#include <tessera/algorithm/attention/detail/bias_rows.cuh>
 #include <tessera/algorithm/attention/quantized_attention.cuh>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/core/precision.hpp>
@@ -37,6 +38,7 @@
 #include <tessera/exec/policy_of.hpp>
 #include <tessera/exec/refusal.hpp>
 #include <tessera/exec/run.hpp>
+#include <tessera/map/listed_tiles.hpp>
 #include <tessera/map/no_bias.hpp>
 #include <tessera/program/attention/lane_weights.cuh>
 #include <tessera/program/attention/quantized_decode.cuh>
@@ -154,38 +156,13 @@ constexpr refusal refuses_types_of_attention() {
 template <class Method, class T, class Bias>
 refusal refuses_extras(attention_call<Method, T, Bias> const& call) {
   attention_shape const& s = call.shape;
-  return first_of(unless(call.block_list.counts.data == nullptr, "there is a list of tiles"),
-                  unless(s.keys > 0, "there are no keys"));
-}
-
-/// How many rows lie from one sequence (dimension 0) or head (1) of biases to the next.
-template <class T>
-std::int32_t rows_between(head_view<T const> const& biases, int dimension) {
-  bool const is_alone = biases.extent(dimension) < 2 || biases.stride(dimension) == 0;
-  return is_alone ? 0 : static_cast<std::int32_t>(biases.stride(dimension) / biases.stride(2));
-}
-/// Biases of all sequences and heads as rows of one matrix.
-template <class T>
-matrix_view<T const> rows_of_biases(head_view<T const> const& biases) {
-  std::int64_t rows = biases.extent(2);
-  for (int dimension = 0; dimension < 2; ++dimension) {
-    rows += (biases.extent(dimension) - 1) * rows_between(biases, dimension);
+  refusal const why = first_of(
+      unless(call.block_list.counts.data == nullptr, "the list of tiles is no part of the type, as listed_tiles are"),
+      unless(s.keys > 0, "there are no keys"));
+  if constexpr (is_listed<Bias>) {
+    return first_of(why, unless(call.bias.list.counts.data != nullptr, "the list of tiles is null"));
   }
-  return {biases.data, {rows, biases.extent(3)}, {biases.stride(2), biases.stride(3)}};
-}
-/// Why TMA cannot load biases, or none.
-template <class T>
-refusal refuses_biases(head_view<T const> const& biases) {
-  for (int dimension = 0; dimension < 2; ++dimension) {
-    bool const has_whole_rows =
-        biases.extent(dimension) < 2 || biases.stride(dimension) == 0 ||
-        (biases.stride(2) > 0 && biases.stride(dimension) > 0 && biases.stride(dimension) % biases.stride(2) == 0 &&
-         biases.stride(dimension) / biases.stride(2) < most_rows);
-    if (!has_whole_rows) {
-      return refusal{"biases of sequences or heads are not whole rows apart"};
-    }
-  }
-  return can_map(rows_of_biases(biases)) ? refusal{} : refusal{"TMA cannot load the biases"};
+  return why;
 }
 
 /// Why warpgroup_attention does not take a call whose types it takes, but for its codes, or none.
@@ -194,8 +171,8 @@ refusal refuses_warpgroups(attention_call<Method, T, Bias> const& call, int mult
   if (refusal const why = refuses_extras(call)) {
     return why;
   }
-  if constexpr (has_bias_tiles<Bias>) {
-    if (refusal const why = refuses_biases(call.bias.biases)) {
+  if constexpr (has_bias_tiles<bias_without_list<Bias>>) {
+    if (refusal const why = refuses_biases(without_list(call.bias).biases)) {
       return why;
     }
   }
@@ -250,11 +227,14 @@ void set_operands(Pipeline& pipeline, attention_call<Method, T, Bias> const& cal
   pipeline.query_scales = heads.queries.scales.data;
   pipeline.key_scales = heads.keys.scales.data;
   pipeline.terms.corrections = heads.queries.corrections.data;
-  if constexpr (has_bias_tiles<Bias>) {
-    head_view<typename Bias::value_type const> const& biases = call.bias.biases;
+  if constexpr (has_bias_tiles<bias_without_list<Bias>>) {
+    auto const& biases = without_list(call.bias).biases;
     pipeline.terms.biases = make_tensor_map(where, rows_of_biases(biases), {bias_tile::rows, bias_tile::box_columns});
     pipeline.terms.sequence_rows = rows_between(biases, 0);
     pipeline.terms.head_rows = rows_between(biases, 1);
+  }
+  if constexpr (is_listed<Bias>) {
+    pipeline.list = call.bias.list;
   }
   pipeline.queries = static_cast<std::int32_t>(s.queries);
   pipeline.keys = static_cast<std::int32_t>(s.keys);
@@ -296,7 +276,7 @@ void run_warpgroup_attention(basic_cuda<Architectures> const& exec, attention_ca
   program.split_output.slots = slots::in(call.work_splits, 2 * pipeline.splits.ranges, shape::rows, shape::channels);
   program.queries = {call.queries, call.query_factor, static_cast<float>(Method::score_quantizer::highest)};
   pipeline.query_coders = call.queries.data != nullptr ? decltype(program.queries)::coders : 0;
-  program.terms = {call.bias};
+  program.terms = {without_list(call.bias)};
   bool const needs_offsets = call.out.log_sum_exp.data != nullptr || call.sinks.data != nullptr;
   program.output = {call.out.result,
                     has_whole_vectors(call.out.result),
@@ -322,13 +302,23 @@ void run_warpgroup_attention(basic_cuda<Architectures> const& exec, attention_ca
 template <class Method, class Bias>
 using weighing_of = attention_weighing<typename Method::softmax, Bias, quantized_regions<Method>::smooths_queries>;
 
+/// The policy of warpgroup_attention for `Channels` channels or fewer.
+template <int Channels, class Weighing>
+constexpr warpgroup_attention_policy policy_of_weighing() {
+  using terms = typename Weighing::terms_type;
+  if constexpr (!terms::is_none) {
+    return policy_of<attention_terms_tuning<Channels, terms::has_tiles>>(900);
+  } else if constexpr (Weighing::is_listed) {
+    return policy_of<attention_list_tuning<Channels>>(900);
+  } else {
+    return policy_of<warpgroup_attention_tuning<Channels>>(900);
+  }
+}
+
 /// warpgroup_attention for `Channels` channels or fewer.
 template <int Channels, class Method, class T, class Bias>
-using warpgroup_program =
-    warpgroup_attention<Channels, weighing_of<Method, Bias>, T,
-                        weighing_of<Method, Bias>::terms_type::is_none
-                            ? policy_of<warpgroup_attention_tuning<Channels>>(900)
-                            : policy_of<attention_terms_tuning<Channels, has_bias_tiles<Bias>>>(900)>;
+using warpgroup_program = warpgroup_attention<Channels, weighing_of<Method, Bias>, T,
+                                              policy_of_weighing<Channels, weighing_of<Method, Bias>>()>;
 
 /// Why TMA cannot load the codes of a call's heads, or none.
 template <class Method, class T, class Bias>
@@ -402,6 +392,7 @@ struct quantized_decode_model {
   template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
     return first_of(detail::refuses_types_of_attention<Exec, Call>(),
+                    unless(!is_listed<decltype(Call::bias)>, "there is a list of tiles"),
                     unless(std::is_same_v<decltype(Call::bias), no_bias>, "there is a bias"),
                     unless(!quantized_regions<typename Call::method>::smooths_queries, "queries are smoothed"));
   }

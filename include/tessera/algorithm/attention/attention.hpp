@@ -32,6 +32,7 @@
 #include <tessera/core/math.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/exec/workspace.hpp>
+#include <tessera/map/listed_tiles.hpp>
 #include <tessera/map/no_bias.hpp>
 #include <tessera/program/attention/quantized_forward.hpp>
 #include <tessera/reduce/attention_softmax.hpp>
@@ -82,6 +83,17 @@ attention_writer<Method, T> writer_of(attention_call<Method, T, Bias> const& cal
           call.sinks, call.query_starts,         call.out.result,     call.out.log_sum_exp};
 }
 
+/// The tiles that a call's queries see, by its bias or itself.
+template <class Method, class T, class Bias>
+attention_block_list list_of(attention_call<Method, T, Bias> const& call) {
+  if constexpr (is_listed<Bias>) {
+    if (call.bias.list.counts.data != nullptr) {
+      return call.bias.list;
+    }
+  }
+  return call.block_list;
+}
+
 /// Enqueues the merging of splits of the keys, if the call has memory for splits.
 template <Executor Exec, class Method, class T, class Bias>
 void merge_splits(Exec const& exec, attention_call<Method, T, Bias> const& call) {
@@ -93,7 +105,7 @@ void merge_splits(Exec const& exec, attention_call<Method, T, Bias> const& call)
 
 /// The portable program, for `Channels` channels or fewer.
 template <int Channels, class Method, class T, class Bias>
-attention_tiles<Method, T, Bias, Channels> tiles_of(attention_call<Method, T, Bias> const& call) {
+attention_tiles<Method, T, bias_without_list<Bias>, Channels> tiles_of(attention_call<Method, T, Bias> const& call) {
   auto const& heads = call.heads;
   std::int64_t const right = call.options.keys_behind();
   return {call.shape,
@@ -104,8 +116,8 @@ attention_tiles<Method, T, Bias, Channels> tiles_of(attention_call<Method, T, Bi
           call.key_lengths,
           call.options.window_left,
           right,
-          call.block_list,
-          call.bias,
+          list_of(call),
+          without_list(call.bias),
           writer_of(call),
           call.partials};
 }

@@ -50,15 +50,17 @@ concept AttentionScalar =
 /// starts and lengths. Their results then lie in the same way, and nothing is written beyond a sequence's length.
 template <AttentionScalar T>
 struct attention_inputs {
-  head_view<T const> queries;            ///< batch x query heads x queries x channels
-  head_view<T const> keys;               ///< batch x key heads x keys x channels
-  head_view<T const> values;             ///< batch x key heads x keys x channels
-  sequence_lengths query_lengths = {};   ///< queries of each sequence, where executors run; null: all are whole
-  sequence_lengths key_lengths = {};     ///< keys of each sequence, where executors run; null: all are whole
-  sequence_starts query_starts = {};     ///< where each sequence's queries begin, if sequences lie one behind the other
-  sequence_starts key_starts = {};       ///< where each sequence's keys begin, if sequences lie one behind the other
-  array_view<float const> sinks = {};    ///< a score for each query head, which takes weight and has no value; or null
-  attention_block_list block_list = {};  ///< the tiles of 64 queries x 128 keys that are seen; null: all
+  head_view<T const> queries;           ///< batch x query heads x queries x channels
+  head_view<T const> keys;              ///< batch x key heads x keys x channels
+  head_view<T const> values;            ///< batch x key heads x keys x channels
+  sequence_lengths query_lengths = {};  ///< queries of each sequence, where executors run; null: all are whole
+  sequence_lengths key_lengths = {};    ///< keys of each sequence, where executors run; null: all are whole
+  sequence_starts query_starts = {};    ///< where each sequence's queries begin, if sequences lie one behind the other
+  sequence_starts key_starts = {};      ///< where each sequence's keys begin, if sequences lie one behind the other
+  array_view<float const> sinks = {};   ///< a score for each query head, which takes weight and has no value; or null
+  /// The tiles of 64 queries x 128 keys that are seen; null: all. Lists that are part of the type
+  /// (map/listed_tiles.hpp) mean the same, and have faster programs on GPUs.
+  attention_block_list block_list = {};
 };
 
 /// The outputs of a call. Queries beyond the length of their sequence, and queries that see no key, get results of

@@ -67,7 +67,7 @@ struct warpgroup_attention {
   /// What is added to scores.
   using terms_type = typename Weighing::terms_type;
   using shape = warpgroup_attention_shape<Channels, Policy>;
-  using pipeline_type = attention_pipeline<Channels, Policy, terms_type>;
+  using pipeline_type = attention_pipeline<Channels, Policy, terms_type, Weighing::is_listed>;
   using scratch_type = typename pipeline_type::scratch_type;
   static constexpr int lanes = shape::lanes;
   static constexpr int from_architecture = 900;
@@ -95,6 +95,10 @@ struct warpgroup_attention {
       int const warp = uniform(group.lane / 32) - 4 * Policy.consumers;
       if (group.lane == shape::warpgroup * Policy.consumers) {
         pipeline.produce(scratch);
+      } else if constexpr (Weighing::is_listed) {
+        if (warp == 1) {
+          pipeline.merge(scratch);
+        }
       } else if (warp > 0 && pipeline.query_coders > 0) {
         queries.encode_next_blocks(pipeline, scratch, warp - 1);
       }
@@ -159,13 +163,18 @@ struct warpgroup_attention {
                                          pipeline_state<shape::query_stages> query, std::int32_t index) const {
     look_up(scratch, index, state.warp);
     begin_work(scratch, state, query);
-    skip(scratch, state, uniform(own(scratch, state).end - own(scratch, state).own_end));
-    if (uniform(own(scratch, state).own_end - own(scratch, state).own_begin) > 0) {
-      attend_tiles(scratch, state, query);
-    } else {
+    if constexpr (Weighing::is_listed) {
+      attend_listed(scratch, state);
       scratch.query_empty[query.stage].arrive();
+    } else {
+      skip(scratch, state, uniform(own(scratch, state).end - own(scratch, state).own_end));
+      if (uniform(own(scratch, state).own_end - own(scratch, state).own_begin) > 0) {
+        attend_tiles(scratch, state, query);
+      } else {
+        scratch.query_empty[query.stage].arrive();
+      }
+      skip(scratch, state, uniform(own(scratch, state).own_begin - own(scratch, state).begin));
     }
-    skip(scratch, state, uniform(own(scratch, state).own_begin - own(scratch, state).begin));
     finish(scratch, state);
   }
 
@@ -216,7 +225,8 @@ struct warpgroup_attention {
       state.outputs[i] = 0.0F;
     }
     scratch.query_full[query.stage].wait(query.phase);
-    route_large_scales(scratch, state);
+    pipeline.route_large_scales(scratch, state.warp, state.query_scales,
+                                attention_weights<softmax>::template most_scale<!terms_type::is_none>);
   }
 
   /// Attends from the last tile to the first, so that the masked tiles of causal attention come first. From the first
@@ -257,33 +267,22 @@ struct warpgroup_attention {
     }
   }
 
-  /// Makes all tiles take the way of tiles that are cut on both sides, where a scale of the warpgroup's queries times
-  /// one of the work item's keys is too large for weights of integers. Scales are not negative, so that their bits have
-  /// their order, with NaN the greatest; all warps of the warpgroup find the same.
-  __device__ __forceinline__ void route_large_scales(scratch_type& scratch, consumer_state const& state) const {
-    warp_work_item const volatile& work = own(scratch, state);
-    auto const lane = static_cast<std::int32_t>(thread_index_here() % 32);
-    std::int32_t const end = uniform(work.end);
-    auto const* const scales =
-        reinterpret_cast<uint4 const*>(pipeline.key_scales) +
-        std::int64_t{pipeline.key_head_of(uniform(work.head))} * (pipeline.padded_keys / attention_tile_keys);
-    std::uint32_t most = 0;
-    for (std::int32_t first = uniform(work.begin); first < end; first += 32) {
-      uint4 const of_tile = scales[min(first + lane, end - 1)];
-      most = max(most, max(max(of_tile.x, of_tile.y), max(of_tile.z, of_tile.w)));
+  /// Takes the warpgroup's part in the steps through lists of tiles.
+  __device__ __forceinline__ void attend_listed(scratch_type& scratch, consumer_state& state) const {
+    int const warpgroup = state.warp / 4;
+    bool const has_plain = uniform(own(scratch, state).full_begin) < uniform(own(scratch, state).full_end);
+    list_step step;
+    while (!step.is_last()) {
+      scratch.key_full[state.tile.stage].wait(state.tile.phase);
+      step.word = uniform(*const_cast<std::int32_t volatile*>(&scratch.steps.of_stage[state.tile.stage]));
+      if (!step.is_taken_by(warpgroup)) {
+        skip(scratch, state, 1);
+      } else if (has_plain && step.is_plain_for(warpgroup)) {
+        do_tile<tile_mask::none, tile_scales::small>(scratch, state, step.tile());
+      } else {
+        do_tile<tile_mask::both, tile_scales::any>(scratch, state, step.tile());
+      }
     }
-    float const key_scale = __uint_as_float(largest_of_warp(most));
-    auto const query_bits = __float_as_uint(state.query_scales[state.warp / 4 * shape::warpgroup_rows / 2 + lane]);
-    float const query_scale = __uint_as_float(largest_of_warp(query_bits));
-    bool const is_small =
-        query_scale * key_scale < attention_weights<softmax>::template most_scale<!terms_type::is_none>;
-    std::int32_t const own_end = work.own_end;
-    std::int32_t const full_begin = is_small ? work.full_begin : own_end;
-    std::int32_t const full_end = is_small ? work.full_end : own_end;
-    sync_warp();
-    scratch.looked_up[state.warp].full_begin = full_begin;
-    scratch.looked_up[state.warp].full_end = full_end;
-    sync_warp();
   }
 
   template <tile_mask Mask, tile_scales Scales>

@@ -13,6 +13,7 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/math.hpp>
+#include <tessera/map/listed_tiles.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/split_keys.hpp>
 #include <tessera/view/head_view.hpp>
@@ -102,6 +103,15 @@ struct attention_checks {
                        " queries and ", keys.total, " keys in all but neither must be negative");
   }
 
+  static void check_list(char const* function, attention_shape const& s, attention_block_list const& list) {
+    std::int64_t const blocks = divide_up(s.queries, std::int64_t{block_mean::tokens});
+    check_extents(function, "counts of the block list", list.counts, {s.batch, s.query_heads, blocks});
+    if (list.counts.data != nullptr) {
+      check_extents(function, "tiles of the block list", list.tiles,
+                    {s.batch, s.query_heads, blocks, list.tiles.extent(3)});
+    }
+  }
+
   template <class Call>
   static void check_call(char const* function, Call const& call) {
     attention_shape const& s = call.shape;
@@ -120,11 +130,11 @@ struct attention_checks {
     if constexpr (requires { call.bias.check_shape(function, s); }) {
       call.bias.check_shape(function, s);
     }
-    std::int64_t const blocks = divide_up(s.queries, std::int64_t{block_mean::tokens});
-    check_extents(function, "counts of the block list", call.block_list.counts, {s.batch, s.query_heads, blocks});
-    if (call.block_list.counts.data != nullptr) {
-      check_extents(function, "tiles of the block list", call.block_list.tiles,
-                    {s.batch, s.query_heads, blocks, call.block_list.tiles.extent(3)});
+    check_list(function, s, call.block_list);
+    if constexpr (is_listed<decltype(call.bias)>) {
+      check_list(function, s, call.bias.list);
+      check<value_error>(call.bias.list.counts.data == nullptr || call.block_list.counts.data == nullptr, function,
+                         ": there are two block lists, one of listed_tiles and one of the inputs");
     }
     std::int64_t const splits = call.partials.splits();
     check<value_error>(splits <= most_attention_splits, function, ": ", splits,

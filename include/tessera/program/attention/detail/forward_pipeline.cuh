@@ -3,14 +3,17 @@
 /// out work items and loads queries, keys and values by TMA.
 ///
 /// A thread block takes one work item after the other: blocks of queries, or splits of their keys. The producer fetches
-/// the number of the next one. Keys and values come in tiles of 128 tokens, from the last tile to the first.
+/// the number of the next one. Keys and values come in tiles of 128 tokens, from the last tile to the first, or in the
+/// order of merged lists of tiles (attention/detail/listed_steps.cuh).
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <tessera/core/bits.hpp>
 #include <tessera/program/attention/detail/forward_band.hpp>
 #include <tessera/program/attention/detail/forward_splits.hpp>
+#include <tessera/program/attention/detail/listed_steps.cuh>
 #include <tessera/program/attention/detail/staged_terms.cuh>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/tile/cuda/group.cuh>
@@ -22,6 +25,7 @@
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tuning/attention/attention.hpp>
+#include <tessera/view/attention_block_list.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -65,11 +69,12 @@ struct warpgroup_attention_shape {
                 "tessera: warpgroups cannot have more registers together than at the kernel's entry");
 };
 
-/// Terms: a score_terms, what is added to scores.
-template <int Channels, warpgroup_attention_policy Policy, class Terms>
+/// Terms: a score_terms, what is added to scores. IsListed: whether there are lists of tiles.
+template <int Channels, warpgroup_attention_policy Policy, class Terms, bool IsListed>
 struct attention_pipeline {
   using shape = warpgroup_attention_shape<Channels, Policy>;
   using pipeline_type = pipeline_state<Policy.stages>;
+  using step_state = typename listed_steps<Policy.stages>::state_type;
 
   /// What a warp needs of a work item. It has three ranges of tiles: those that are loaded, those that rows of the
   /// warp's warpgroup see, and those of the latter that need no mask. The alignment lets a shift find a warp's element,
@@ -115,6 +120,7 @@ struct attention_pipeline {
     shared_barrier work_empty[shape::work_stages];   ///< completes when all warps have read the number
     std::int32_t work[shape::work_stages];           ///< numbers of work items (ids of `splits`); negative: no more
     warp_work_item looked_up[4 * Policy.consumers];  ///< what each consumer warp has looked up
+    std::conditional_t<IsListed, listed_steps<Policy.stages>, no_terms> steps;  ///< steps through lists
   };
 
   tensor_map query_map;  ///< codes of queries: (batch, head, padded token) x channel
@@ -138,6 +144,7 @@ struct attention_pipeline {
   int query_coders;          ///< warps that make codes of queries; 0: codes are loaded
   attention_splits splits;   ///< how work items of the schedule are split
   term_loader<Terms> terms;  ///< where what is added to scores lies
+  std::conditional_t<IsListed, attention_block_list, no_terms> list;  ///< the tiles that are seen
 
   /// The key head of a query head, both counted over all sequences.
   [[nodiscard]] __device__ __forceinline__ std::int32_t key_head_of(std::int32_t head) const {
@@ -186,6 +193,7 @@ struct attention_pipeline {
     pipeline_state<shape::work_stages> work_pipeline;
     pipeline_state<shape::query_stages> query;
     pipeline_type pipeline;
+    step_state step;
     std::int32_t index = splits.first(static_cast<std::int32_t>(block_index()));
     send_work(scratch, work_pipeline, index);
     while (true) {
@@ -200,15 +208,33 @@ struct attention_pipeline {
       if (next < 0) {
         next = splits.first(static_cast<std::int32_t>(blocks_in_grid()) + atomicAdd(taken, 1));
       }
-      bool const sends_early = query_coders > 0;  // so that codes of queries can be made meanwhile
+      bool const sends_early = IsListed || query_coders > 0;  // so that others can make codes or merge lists meanwhile
       if (sends_early) {
         send_work(scratch, work_pipeline, next);
       }
-      load_work_item(scratch, index, query, pipeline);
+      load_work_item(scratch, index, query, pipeline, step);
       query.advance();
       if (!sends_early) {
         send_work(scratch, work_pipeline, next);
       }
+    }
+  }
+
+  /// Merges the lists of the thread block's work items. One warp.
+  __device__ __forceinline__ void merge(scratch_type& scratch) const {
+    pipeline_state<shape::work_stages> work_pipeline;
+    step_state step;
+    while (true) {
+      std::int32_t const index = next_work(scratch, work_pipeline);
+      if (index < 0) {
+        return;
+      }
+      tile_range seen{};
+      list_cursor own = cursor_of(index, static_cast<std::int32_t>(thread_index_here() % 32), seen);
+      own.start();
+      merge_lists(scratch.steps, step, own,
+                  [&](std::int32_t tile) { return tile >= seen.full_begin && tile < seen.full_end; });
+      work_pipeline.advance();
     }
   }
 
@@ -241,7 +267,54 @@ struct attention_pipeline {
     return uniform(index);
   }
 
+  /// Makes all tiles take the way of tiles that are cut on both sides, where a scale of the warpgroup's queries times
+  /// one of the work item's keys is too large for weights of integers. Scales are not negative, so that their bits have
+  /// their order, with NaN the greatest; all warps of the warpgroup find the same. A consumer warp.
+  __device__ __forceinline__ void route_large_scales(scratch_type& scratch, int warp, float const* of_queries,
+                                                     float most_scale) const {
+    warp_work_item const volatile& work = scratch.looked_up[warp];
+    auto const lane = static_cast<std::int32_t>(thread_index_here() % 32);
+    std::int32_t const end = uniform(work.end);
+    auto const* const scales = reinterpret_cast<uint4 const*>(key_scales) +
+                               std::int64_t{key_head_of(uniform(work.head))} * (padded_keys / attention_tile_keys);
+    std::uint32_t most = 0;
+    for (std::int32_t first = uniform(work.begin); first < end; first += 32) {
+      uint4 const of_tile = scales[min(first + lane, end - 1)];
+      most = max(most, max(max(of_tile.x, of_tile.y), max(of_tile.z, of_tile.w)));
+    }
+    float const key_scale = __uint_as_float(largest_of_warp(most));
+    auto const query_bits = __float_as_uint(of_queries[warp / 4 * shape::warpgroup_rows / 2 + lane]);
+    float const query_scale = __uint_as_float(largest_of_warp(query_bits));
+    bool const is_small = query_scale * key_scale < most_scale;
+    std::int32_t const own_end = work.own_end;
+    std::int32_t const full_begin = is_small ? work.full_begin : own_end;
+    std::int32_t const full_end = is_small ? work.full_end : own_end;
+    sync_warp();
+    scratch.looked_up[warp].full_begin = full_begin;
+    scratch.looked_up[warp].full_end = full_end;
+    sync_warp();
+  }
+
  private:
+  /// A cursor before the list of a warpgroup. `seen`: the tiles that count; none where there is no such warpgroup.
+  [[nodiscard]] __device__ __forceinline__ list_cursor cursor_of(std::int32_t index, std::int32_t warpgroup,
+                                                                 tile_range& seen) const {
+    auto const [work, extents, all, slot] = split_of(index);
+    std::int32_t const row = work.block * shape::rows + warpgroup * shape::warpgroup_rows;
+    list_cursor cursor{nullptr, list.tiles.strides[3], 0, 0, 0, 0, 0};
+    if (warpgroup < Policy.consumers && row < extents.queries) {
+      seen = extents.tiles(row, shape::warpgroup_rows).between(all.begin, all.end);
+      std::int32_t const sequence = work.head / query_heads;
+      std::int32_t const head = work.head - sequence * query_heads;
+      std::int32_t const block = work.block * Policy.consumers + warpgroup;
+      cursor.left = seen.count() > 0 ? static_cast<std::int32_t>(list.count(sequence, head, block)) : 0;
+      cursor.at = &list.tiles(sequence, head, block, 0);
+      cursor.begin = seen.begin;
+      cursor.end = seen.end;
+    }
+    return cursor;
+  }
+
   /// Fills the 8 channels behind the values, which never change: one of ones, 7 of zeros.
   __device__ __forceinline__ static void fill_ones(cuda_block<shape::lanes> const& group, scratch_type& scratch) {
     constexpr std::uint32_t four_ones = 0x38383838U;  // e4m3
@@ -269,7 +342,10 @@ struct attention_pipeline {
     }
     for (int stage = 0; stage < shape::work_stages; ++stage) {
       scratch.work_full[stage].init(1);
-      scratch.work_empty[stage].init(warps + 1 + query_coders);
+      scratch.work_empty[stage].init(warps + 1 + query_coders + (IsListed ? 1 : 0));
+    }
+    if constexpr (IsListed) {
+      scratch.steps.init();
     }
     fence_barrier_init();
   }
@@ -282,8 +358,8 @@ struct attention_pipeline {
   }
 
   __device__ __forceinline__ void load_work_item(scratch_type& scratch, std::int32_t index,
-                                                 pipeline_state<shape::query_stages> query,
-                                                 pipeline_type& pipeline) const {
+                                                 pipeline_state<shape::query_stages> query, pipeline_type& pipeline,
+                                                 step_state& step) const {
     auto const [work, extents, tiles, slot] = split_of(index);
     std::int32_t const key_head = key_head_of(work.head);
     if (query_coders == 0) {
@@ -293,9 +369,33 @@ struct attention_pipeline {
         load_no_queries(scratch, query);
       }
     }
-    for (std::int32_t tile = tiles.end - 1; tile >= tiles.begin; --tile) {
-      load_keys(scratch, pipeline, key_head, tile, work);
-      load_values(scratch, pipeline, key_head, tile);
+    if constexpr (IsListed) {
+      load_listed(scratch, pipeline, key_head, work, step);
+    } else {
+      for (std::int32_t tile = tiles.end - 1; tile >= tiles.begin; --tile) {
+        load_keys(scratch, pipeline, key_head, tile, work);
+        load_values(scratch, pipeline, key_head, tile);
+        pipeline.advance();
+      }
+    }
+  }
+  /// Loads the tiles of steps through lists. A step without a tile passes through a stage, too.
+  __device__ __forceinline__ void load_listed(scratch_type& scratch, pipeline_type& pipeline, std::int32_t key_head,
+                                              attention_work_item const& work, step_state& step) const {
+    list_step next;
+    while (!next.is_last()) {
+      next = scratch.steps.receive(step);
+      step.advance();
+      scratch.key_empty[pipeline.stage].wait(pipeline.phase ^ 1);
+      *const_cast<std::int32_t volatile*>(&scratch.steps.of_stage[pipeline.stage]) = next.word;
+      if (next.takers() > 0) {
+        load_keys(scratch, pipeline, key_head, next.tile(), work, next);
+        load_values(scratch, pipeline, key_head, next.tile());
+      } else {
+        scratch.key_full[pipeline.stage].arrive();
+        scratch.value_empty[pipeline.stage].wait(pipeline.phase ^ 1);
+        scratch.value_full[pipeline.stage].arrive();
+      }
       pipeline.advance();
     }
   }
@@ -325,12 +425,13 @@ struct attention_pipeline {
     }
   }
   __device__ __forceinline__ void load_keys(scratch_type& scratch, pipeline_type pipeline, std::int32_t head,
-                                            std::int32_t tile, attention_work_item const& work) const {
+                                            std::int32_t tile, attention_work_item const& work,
+                                            list_step step = {}) const {
     shared_barrier& full = scratch.key_full[pipeline.stage];
     scratch.key_empty[pipeline.stage].wait(pipeline.phase ^ 1);
     constexpr int scale_bytes = lane_scales * static_cast<int>(sizeof(float));
     std::int32_t const which = head * (padded_keys / attention_tile_keys) + tile;
-    load_terms(scratch, pipeline, tile, work, shape::key_bytes + scale_bytes);
+    load_terms(scratch, pipeline, tile, work, shape::key_bytes + scale_bytes, step);
     load_bytes(scratch.key_scales[pipeline.stage], key_scales + lane_scales * std::int64_t{which}, scale_bytes, full);
 #pragma unroll
     for (int panel = 0; panel < shape::panels; ++panel) {
@@ -340,7 +441,7 @@ struct attention_pipeline {
   }
   /// Announces the bytes of a tile of keys and its terms, and starts to load the terms.
   __device__ __forceinline__ void load_terms(scratch_type& scratch, pipeline_type pipeline, std::int32_t tile,
-                                             attention_work_item const& work, int other_bytes) const {
+                                             attention_work_item const& work, int other_bytes, list_step step) const {
     shared_barrier& full = scratch.key_full[pipeline.stage];
     if constexpr (term_loader<Terms>::is_none) {
       full.arrive_and_expect(other_bytes);
@@ -349,8 +450,12 @@ struct attention_pipeline {
       std::int32_t const first = work.block * Policy.consumers;
       std::int32_t const own = min(blocks - first, Policy.consumers);  // warpgroups that have queries
       std::int32_t const sequence = work.head / query_heads;
-      full.arrive_and_expect(other_bytes + own * term_loader<Terms>::bytes);
+      std::int32_t const loaded = IsListed ? step.takers() : own;  // takers have queries
+      full.arrive_and_expect(other_bytes + loaded * term_loader<Terms>::bytes);
       for (std::int32_t i = 0; i < own; ++i) {
+        if (IsListed && !step.is_taken_by(i)) {
+          continue;
+        }
         terms.load(scratch.terms[pipeline.stage], i,
                    {sequence, work.head - sequence * query_heads, query_heads, first + i, blocks, tile, padded_keys},
                    full);

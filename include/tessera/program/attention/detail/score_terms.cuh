@@ -11,6 +11,7 @@
 
 #include <tessera/core/bits.hpp>
 #include <tessera/map/linear_bias.hpp>
+#include <tessera/map/listed_tiles.hpp>
 #include <tessera/map/no_bias.hpp>
 #include <tessera/program/attention/detail/forward_band.hpp>
 #include <tessera/program/attention/detail/forward_softmax.cuh>
@@ -117,12 +118,14 @@ struct score_terms {
   }
 };
 
-/// How scores become weights: a Softmax with lane_weights, and what is added to scores before.
+/// How scores become weights: a Softmax with lane_weights, and what is added to scores before. Bias: no_bias, the
+/// caller's own, or either within lists of tiles.
 template <class Softmax, class Bias, bool HasCorrections>
 struct attention_weighing {
   using softmax = Softmax;
   /// What is added to scores before.
-  using terms_type = score_terms<Bias, HasCorrections>;
+  using terms_type = score_terms<bias_without_list<Bias>, HasCorrections>;
+  static constexpr bool is_listed = tessera::is_listed<Bias>;  ///< whether there are lists of tiles
 };
 
 }  // namespace v0
