@@ -288,7 +288,7 @@ struct attention_tiles {
         if (program.keeps_scaled()) {
           score *= scratch.query_scale[row] * scratch.key_scale[column];
           if (program.queries.corrections.data != nullptr) {
-            score += program.queries.corrections(at.sequence, at.head, query / rows, key);
+            score += program.queries.correction(at.sequence, at.head, query / rows, key);
           }
           if constexpr (!std::is_same_v<Bias, no_bias>) {
             score += program.bias(at.sequence, at.head, query, key) * log2_e;
