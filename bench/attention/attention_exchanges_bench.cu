@@ -42,7 +42,7 @@ struct bias_function {
 using smoothed_queries = attention<smoothed<smoothed<symmetric_quantizer<8, per_thread>, sampled_mean>, block_mean>,
                                    sampled_range<float8_quantizer<float8_e4m3>>, piecewise_linear_softmax>;
 
-/// sage_attention2_int4 with a code in a byte, as sm_90 multiplies them.
+/// 4 bits with a code in a byte, and exponentials.
 using four_bits = attention<smoothed<smoothed<symmetric_quantizer<4, per_thread>, sampled_mean>, block_mean>,
                             float8_quantizer<float8_e4m3>, online_softmax<float>>;
 
@@ -69,6 +69,7 @@ class exchange {
     call.counters = Method::counters(shape, space());
     call.partials = Method::partials(shape, space());
     call.work_splits = Method::work_splits(problem_.exec(), shape, space());
+    call.widened = Method::widened(problem_.exec(), shape, space());
     Method::forward(problem_.exec(), call);
   }
 
@@ -404,6 +405,7 @@ bench::registration const registered([] {
              });
   }
   add<smoothed_queries>("smoothed_queries", [](attention_problem&) { return held_value<no_bias>{}; });
+  add<sage_attention2_int4>("int4", [](attention_problem&) { return held_value<no_bias>{}; });
   add<four_bits>("four_bits", [](attention_problem&) { return held_value<no_bias>{}; });
 });
 

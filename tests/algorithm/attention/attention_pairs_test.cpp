@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include <tessera/exec/cpu.hpp>
@@ -19,7 +20,12 @@ namespace {
 
 using four = symmetric_quantizer<4, per_thread>;
 /// sage_attention2_int4 with each code in a byte.
-using in_bytes = attention<smoothed<smoothed<four, sampled_mean>, block_mean>, float8_quantizer<float8_e4m3>>;
+using in_bytes = attention<smoothed<smoothed<four, sampled_mean>, block_mean>,
+                           sampled_range<float8_quantizer<float8_e4m3>>, piecewise_linear_softmax>;
+/// sage_attention2_int4 as programs run it that multiply bytes.
+using widened = attention<smoothed<smoothed<in_high_bits<four>, sampled_mean>, block_mean>,
+                          sampled_range<float8_quantizer<float8_e4m3>>, piecewise_linear_softmax>;
+static_assert(std::is_same_v<widened::method, widened_method<sage_attention2_int4::method>>);
 
 template <class T, int Rank>
 bool same_bits(view<T, Rank> a, view<T, Rank> b) {
@@ -59,6 +65,9 @@ void check_same(Executor const& exec, attention_problem<bfloat16> const& p) {
   auto const found = run_attention_problem<sage_attention2_int4, float>(exec, p);
   CHECK(found.result == expected.result);
   CHECK(found.log_sum_exp == expected.log_sum_exp);
+  auto const in_high_bits = run_attention_problem<widened, float>(exec, p);
+  CHECK(in_high_bits.result == expected.result);
+  CHECK(in_high_bits.log_sum_exp == expected.log_sum_exp);
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ TEST_CASE("keys and values that were quantized before serve queries that come la
 
 TEST_CASE("keys that were kept in 4 bits, two to a byte, serve as those in bytes do", "[host]") {
   using in_bytes = attention<smoothed<smoothed<symmetric_quantizer<4, per_thread>, sampled_mean>, block_mean>,
-                             float8_quantizer<float8_e4m3>>;
+                             sampled_range<float8_quantizer<float8_e4m3>>, piecewise_linear_softmax>;
   auto const p = make_attention_problem<bfloat16>({1, 4, 2, 66, 200, 48});
   auto const expected = run_later<in_bytes>(p);
   auto const found = run_later<sage_attention2_int4>(p);
@@ -242,6 +242,9 @@ TEST_CASE("operands that are missing or do not fit are refused", "[host]") {
   heads = made.heads;
   heads.queries.corrections = {};
   CHECK(message(heads) == "attention.forward: the scores of mean queries are null");
+  heads = made.heads;
+  heads.queries.correction_ranges = {};
+  CHECK(message(heads) == "attention.forward: the ranges of scores of mean queries are null");
   heads = made.heads;
   heads.queries.mean_scores = {};
   CHECK(message(heads) == "attention.forward: log-sum-exps and sinks need the scores of the mean key, which are null");

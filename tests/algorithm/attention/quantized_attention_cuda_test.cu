@@ -128,7 +128,7 @@ TEST_CASE("on a GPU queries and keys have scales of any granularity, and values 
 TEST_CASE("on a GPU products of codes in pairs are those of codes in bytes, to the last bit", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   using in_bytes = attention<smoothed<smoothed<symmetric_quantizer<4, per_thread>, sampled_mean>, block_mean>,
-                             float8_quantizer<float8_e4m3>>;
+                             sampled_range<float8_quantizer<float8_e4m3>>, piecewise_linear_softmax>;
   cuda const exec;
   for (std::int64_t const channels : {16, 48, 64}) {
     CAPTURE(channels);

@@ -325,7 +325,8 @@ double farthest_correction(attention_problem<bfloat16> const& p, made_operands<A
         std::int64_t const row = (sequence * s.key_heads + key_head) * s.keys + key;
         score += scale * mean[as_size(c)] * (k[as_size(row * s.channels + c)] - of_keys);
       }
-      worst = std::max(worst, std::fabs(score - static_cast<double>(found(sequence, head, block, key))));
+      worst = std::max(
+          worst, std::fabs(score - static_cast<double>(made.heads.queries.correction(sequence, head, block, key))));
     }
   }
   return worst;

@@ -152,7 +152,7 @@ struct coded_heads {
     double sum = std::inner_product(own, own + 40, other, 0.0);
     sum *= double{query_scales[at((sequence * 2 + head) * 8 + query / 16)]} *
            double{key_scales[at(sequence * 2 + key / 128)]};
-    sum += corrections.empty() ? 0.0 : double{corrections[at(block * 256 + key)]};
+    sum += corrections.empty() ? 0.0 : double{corrections[at(block * 256 + value_slot(key))]};
     return sum * std::log(2.0) + double{Bias{}(sequence, head, query, key)};
   }
   /// The largest errors of every third row: of results relative to the largest value, and of log-sum-exps.

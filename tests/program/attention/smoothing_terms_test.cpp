@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -26,13 +27,14 @@ struct smoothed_problem {
   std::int64_t tokens;
   std::int64_t channels;
   std::vector<std::int32_t> lengths;
-  std::vector<bfloat16> heads;     ///< batch x query heads x tokens x channels; key heads are the first two
-  std::vector<float> key_means;    ///< batch x key heads x channels
-  std::vector<float> query_means;  ///< batch x query heads x blocks x channels
-  std::int64_t blocks;             ///< blocks of 64 queries
-  std::vector<float> scores;       ///< batch x query heads x tokens
-  std::int64_t padded;             ///< keys, padded to tiles of 128
-  std::vector<float> corrections;  ///< batch x query heads x blocks x padded keys
+  std::vector<bfloat16> heads;           ///< batch x query heads x tokens x channels; key heads are the first two
+  std::vector<float> key_means;          ///< batch x key heads x channels
+  std::vector<float> query_means;        ///< batch x query heads x blocks x channels
+  std::int64_t blocks;                   ///< blocks of 64 queries
+  std::vector<float> scores;             ///< batch x query heads x tokens
+  std::int64_t padded;                   ///< keys, padded to tiles of 128
+  std::vector<float> corrections;        ///< batch x query heads x blocks x slots of padded keys
+  std::vector<correction_range> ranges;  ///< batch x query heads x blocks x tiles
 
   smoothed_problem(std::int64_t of_heads, std::int64_t of_tokens, std::int64_t of_channels)
       : query_heads(of_heads),
@@ -44,7 +46,8 @@ struct smoothed_problem {
         blocks((tokens + 63) / 64),
         scores(static_cast<std::size_t>(batch * query_heads * tokens), -777.0F),
         padded((tokens + 127) / 128 * 128),
-        corrections(static_cast<std::size_t>(batch * query_heads * blocks * padded), -777.0F) {
+        corrections(static_cast<std::size_t>(batch * query_heads * blocks * padded), -777.0F),
+        ranges(corrections.size() / 128, correction_range{-777.0F, -777.0F, {}}) {
     query_means = samples(batch * query_heads * blocks * channels, 3);
     for (std::size_t i = 0; i < heads.size(); ++i) {
       heads[i] = store<bfloat16>(testing::gauss{}.value(1, i));
@@ -95,11 +98,14 @@ struct smoothed_problem {
 
   template <class Executor>
   int wrong_corrections(Executor const& exec) {
-    query_corrections<source_type> const program{
+    quantized_queries<std::int8_t> queries{};
+    queries.corrections = {corrections.data(), {batch, query_heads, blocks, padded}};
+    queries.correction_ranges = {ranges.data(), {batch, query_heads, blocks, padded / 128}};
+    query_corrections<source_type, quantized_queries<std::int8_t>> const program{
         {query_means.data(), {batch, query_heads, blocks, channels}},
         {source(key_heads), {key_means.data(), {batch, key_heads, 1, channels}}, tokens + 1},
         0.25F,
-        {corrections.data(), {batch, query_heads, blocks, padded}}};
+        queries};
     exec.run(program, program.groups());
     int wrong = 0;
     for (std::int64_t i = 0; i < static_cast<std::int64_t>(corrections.size()); ++i) {
@@ -114,7 +120,19 @@ struct smoothed_problem {
         expected += 0.25 * mean *
                     (element(sequence, key_head(head), key, channel) - mean_of_keys(sequence, key_head(head), channel));
       }
-      wrong += std::fabs(static_cast<double>(corrections[static_cast<std::size_t>(i)]) - expected) < 2e-5 ? 0 : 1;
+      double const found = static_cast<double>(queries.correction(sequence, head, row % blocks, key));
+      wrong += std::fabs(found - expected) < 2e-5 ? 0 : 1;
+    }
+    return wrong + wrong_ranges();
+  }
+  /// Tiles whose range is not that of their corrections, to the last bit.
+  [[nodiscard]] int wrong_ranges() const {
+    int wrong = 0;
+    for (std::size_t tile = 0; tile < ranges.size(); ++tile) {
+      auto const first = corrections.begin() + static_cast<std::ptrdiff_t>(128 * tile);
+      float const least = *std::min_element(first, first + 128);
+      float const highest = *std::max_element(first, first + 128);
+      wrong += ranges[tile].least == least && ranges[tile].spread == highest - least ? 0 : 1;
     }
     return wrong;
   }

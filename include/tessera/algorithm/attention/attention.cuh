@@ -30,6 +30,7 @@
 
 #include <tessera/algorithm/attention/attention.hpp>
 #include <tessera/algorithm/attention/detail/bias_rows.cuh>
+#include <tessera/algorithm/attention/detail/widened_attention.cuh>
 #include <tessera/algorithm/attention/quantized_attention.cuh>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/core/precision.hpp>
@@ -182,8 +183,8 @@ refusal refuses_warpgroups(attention_call<Method, T, Bias> const& call, int mult
                         2 * blocks < multiprocessors && has_room_for_warpgroups(s) && has_long_work_items(s);
   return first_of(
       unless(has_room_for_warpgroups(s), "rows of queries or keys do not fit into 31 bits"),
-      unless(is_aligned(call.heads.queries.corrections.data),
-             "scores of mean queries do not begin at a multiple of 16 bytes"),
+      unless(is_aligned(call.heads.queries.corrections.data) && is_aligned(call.heads.queries.correction_ranges.data),
+             "scores of mean queries or their ranges do not begin at multiples of 16 bytes"),
       unless(!is_split, "few blocks of queries have no memory for splits of their work items"),
       unless(call.counters.data != nullptr, "there is no memory for counters of work items"),
       unless(call.out.result.stride(3) == 1, "the stride of results along head_dim", call.out.result.stride(3), "1"));
@@ -227,6 +228,7 @@ void set_operands(Pipeline& pipeline, attention_call<Method, T, Bias> const& cal
   pipeline.query_scales = heads.queries.scales.data;
   pipeline.key_scales = heads.keys.scales.data;
   pipeline.terms.corrections = heads.queries.corrections.data;
+  pipeline.terms.correction_ranges = heads.queries.correction_ranges.data;
   if constexpr (has_bias_tiles<bias_without_list<Bias>>) {
     auto const& biases = without_list(call.bias).biases;
     pipeline.terms.biases = make_tensor_map(where, rows_of_biases(biases), {bias_tile::rows, bias_tile::box_columns});
@@ -445,11 +447,15 @@ struct quantized_forward_model {
   }
 };
 
-/// On sm_90a attention over codes of up to 256 channels runs by TMA and tensor cores, otherwise portably.
+/// On sm_90a attention over codes of up to 256 channels runs by TMA and tensor cores, otherwise portably. Codes that
+/// lie two to a byte are widened first.
 template <class Architectures, class Method, class T, class Bias>
 struct models_for<basic_cuda<Architectures>, attention_call<Method, T, Bias>> {
   /// The list of models.
-  using type = model_list<quantized_decode_model, quantized_forward_model>;
+  using type = std::conditional_t<
+      has_pairs<Method>,
+      model_list<over_widened_codes<quantized_decode_model>, over_widened_codes<quantized_forward_model>>,
+      model_list<quantized_decode_model, quantized_forward_model>>;
 };
 
 /// How many floats of memory the programs for sm_90a can use for work items that several groups share.
@@ -457,7 +463,8 @@ template <class Architectures, class Method>
 std::int64_t floats_of_work_splits(basic_cuda<Architectures> const& exec, quantized_regions<Method> const& regions) {
   attention_shape const& s = regions.shape;
   bool const has_channels = s.channels % 16 == 0 && s.channels <= 256;
-  if (!basic_cuda<Architectures>::template is_compiled_for<900> || detail::refuses_codes<Method>() || !has_channels) {
+  if (!basic_cuda<Architectures>::template is_compiled_for<900> || detail::refuses_codes<widened_method<Method>>() ||
+      !has_channels) {
     return 0;
   }
   return detail::floats_of_work_splits(s, exec.state->multiprocessors());
@@ -469,7 +476,7 @@ template <class Architectures, class Method, class T>
 bool codes_queries(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call,
                    head_view<T const> const& queries) {
   constexpr bool makes_codes =
-      !quantized_regions<Method>::smooths_queries &&
+      !quantized_regions<Method>::smooths_queries && code_step<typename Method::score_quantizer> == 1 &&
       !detail::refuses_types_of_attention<basic_cuda<Architectures>, attention_call<Method, T>>();
   if constexpr (makes_codes) {
     bool const needs_scores = call.out.log_sum_exp.data != nullptr || call.sinks.data != nullptr;

@@ -23,6 +23,7 @@
 #include <tessera/algorithm/attention/attention_types.hpp>
 #include <tessera/algorithm/attention/detail/attention_checks.hpp>
 #include <tessera/algorithm/attention/quantized_attention.hpp>
+#include <tessera/algorithm/attention/widened_codes.hpp>
 #include <tessera/concepts/attention_quantizer.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/refused_call.hpp>
@@ -69,10 +70,30 @@ struct attention_call {
   /// Null, as in users' calls: `heads` has the codes of queries.
   head_view<T const> queries = {};
   float query_factor = 0;  ///< what the scales of these queries are multiplied by after codes are made
+  /// Memory for codes that lie two to a byte and that programs multiply in bytes (attention::widened()); null: only
+  /// programs that multiply pairs run.
+  array_view<std::byte> widened = {};
 
   /// Whether there is nothing to do.
   [[nodiscard]] bool is_empty() const { return shape.batch * shape.queries == 0; }
 };
+
+/// A call over codes two to a byte as one over codes in bytes, which lie in the call's memory for them.
+template <class Method, class T, class Bias>
+attention_call<widened_method<Method>, T, Bias> widened_call(attention_call<Method, T, Bias> const& call) {
+  widened_codes<Method> const codes{call.shape};
+  attention_call<widened_method<Method>, T, Bias> to{
+      call.shape, call.options,       codes.operands(call.heads, call.widened),
+      call.out,   call.query_lengths, call.key_lengths,
+      call.sinks, call.bias};
+  to.block_list = call.block_list;
+  to.partials = call.partials;
+  to.query_starts = call.query_starts;
+  to.counters = call.counters;
+  to.work_splits = call.work_splits;
+  to.has_cleared_counters = call.has_cleared_counters;
+  return to;
+}
 
 namespace detail {
 
@@ -206,14 +227,31 @@ struct attention {
     return work_splits(exec, regions(where, shape, options.parts, workspace_plan::record::sizes), space);
   }
 
+  /// Memory for codes in bytes, in a workspace as for operands(), planned for the same executor; null unless the
+  /// method's codes lie two to a byte and the executor's programs multiply bytes.
+  template <Executor Exec>
+  static array_view<std::byte> widened(Exec const& exec, attention_shape const& shape, workspace const& space,
+                                       quantize_options const& options = {}) {
+    regions const layout(where, shape, options.parts, workspace_plan::record::sizes);
+    region<std::byte> const found = program_regions::of(exec, layout).widened;
+    return found.count > 0 ? space[found] : array_view<std::byte>{};
+  }
+
   /// Enqueues quantization and attention. Throws shape_error or value_error for arguments that do not fit together. T,
   /// Result: bfloat16, float16 or float. Functions: attention_functions. Results must not overlap inputs. Where the
-  /// executor's program makes codes of queries itself (codes_queries()), the workspace has none of them afterwards:
-  /// quantize() makes codes to keep.
+  /// executor's program makes codes of queries itself (codes_queries()), the workspace has none of them afterwards, and
+  /// where it multiplies bytes in place of pairs (widened()), it has no operands that operands() finds: quantize()
+  /// makes codes to keep.
   template <Executor Exec, class T = bfloat16, class Result = T, class Functions = attention_functions<>>
   static void forward(Exec const& exec, attention_inputs<T> const& in, attention_options const& options,
                       attention_outputs<Result> const& out, workspace const& space, Functions const& functions = {}) {
     attention_shape const shape = checks::check_inputs(where, in);
+    if constexpr (may_widen<Exec, method>) {
+      if (widens(exec)) {  // makes codes in bytes at once, in the same workspace, which has room for both forms
+        using in_bytes = attention<widened_quantizer<QK>, PV, Softmax>;
+        return in_bytes::forward(exec, in, options, out, space, functions);
+      }
+    }
     regions const layout(where, shape, {}, workspace_plan::record::sizes);
     check_room(where, layout, space);
     heads quantized = layout.operands(space);
@@ -237,7 +275,8 @@ struct attention {
         uncoded.queries = {};
       }
     }
-    make_codes(exec, where, layout, uncoded, options.softmax_scale, quantized, space, functions);
+    make_codes(exec, where, layout, uncoded, {options.softmax_scale, {}, options.keys_behind()}, quantized, space,
+               functions);
     run(exec, call);
   }
 
@@ -266,7 +305,7 @@ struct attention {
                            in.values.data != nullptr);
     regions const layout(here, shape, options.parts, workspace_plan::record::sizes);
     check_room(here, layout, space);
-    make_codes(exec, here, layout, in, options.softmax_scale, out, space, functions);
+    make_codes(exec, here, layout, in, options, out, space, functions);
   }
 
   /// Enqueues attention over operands that quantize() made.
@@ -323,7 +362,7 @@ struct attention {
     checks::check_shape(function, shape);
     regions const layout(function, shape, parts);
     workspace_plan plan = layout.plan;
-    plan.template add<float>("splits of work items", parts.queries ? floats_of_work_splits(exec, layout) : 0);
+    static_cast<void>(program_regions(exec, layout, plan));
     return plan;
   }
 
@@ -333,21 +372,51 @@ struct attention {
                      " heads, ", s.queries, " queries and ", s.keys, " keys, of ", s.channels, " channels,");
   }
 
+  /// The regions behind those of a layout, which depend on what programs the executor has.
+  struct program_regions {
+    region<float> splits;       ///< for work items that several groups share
+    region<std::byte> widened;  ///< for codes in bytes, of methods whose codes lie two to a byte
+
+    template <Executor Exec>
+    program_regions(Exec const& exec, regions const& layout, workspace_plan& plan) {
+      bool const attends = layout.parts.queries;
+      splits = plan.template add<float>("splits of work items", attends ? floats_of_work_splits(exec, layout) : 0);
+      if constexpr (has_pairs<method>) {
+        std::int64_t bytes = 0;
+        if constexpr (may_widen<Exec, method>) {
+          bytes = attends && widens(exec) ? widened_codes<method>{layout.shape}.bytes() : 0;
+        }
+        widened = plan.template add<std::byte>("codes of queries and keys in bytes", bytes);
+      }
+    }
+    /// Those of a layout that records sizes alone.
+    template <Executor Exec>
+    static program_regions of(Exec const& exec, regions const& layout) {
+      workspace_plan plan = layout.plan;
+      return program_regions(exec, layout, plan);
+    }
+  };
+
   template <Executor Exec>
   static array_view<float> work_splits(Exec const& exec, regions const& layout, workspace const& space) {
-    std::int64_t const floats = layout.parts.queries ? floats_of_work_splits(exec, layout) : 0;
-    return floats > 0 ? space[region<float>{layout.plan.bytes(), floats}] : array_view<float>{};
+    region<float> const found = program_regions::of(exec, layout).splits;
+    return found.count > 0 ? space[found] : array_view<float>{};
   }
 
   template <Executor Exec, class T, class Functions>
   static void make_codes(Exec const& exec, char const* function, regions const& layout, attention_inputs<T> const& in,
-                         float softmax_scale, heads const& out, workspace const& space, Functions const& functions) {
+                         quantize_options const& options, heads const& out, workspace const& space,
+                         Functions const& functions) {
     attention_shape const& shape = layout.shape;
     checks::check_starts(function, shape, in.query_starts, in.key_starts);
-    check<value_error>(softmax_scale >= 0 && softmax_scale < infinity, function, ": the scale of the softmax is ",
-                       softmax_scale, " but must be finite and not negative");
-    run(exec,
-        quantize_call<method, T, Functions>{shape, scale_of(shape, softmax_scale), in, out, layout, space, functions});
+    check<value_error>(options.softmax_scale >= 0 && options.softmax_scale < infinity, function,
+                       ": the scale of the softmax is ", options.softmax_scale, " but must be finite and not negative");
+    check<value_error>(options.keys_behind >= -1, function, ": queries see ", options.keys_behind,
+                       " keys after their own, which must not be below -1");
+    quantize_call<method, T, Functions> call{shape,    scale_of(shape, options.softmax_scale), in, out, layout, space,
+                                             functions};
+    call.keys_behind = options.keys_behind;
+    run(exec, call);
   }
   /// The factor of scores, natural.
   static float scale_of(attention_shape const& shape, float softmax_scale) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The quantization of attention's queries, keys and values on CUDA devices, in three to five launches.
 ///
-/// The launches are for queries and keys of 8 or 4 bits per_thread, in bytes, for values in e4m3, and for inputs in
-/// bfloat16 or float16 of up to 256 channels, a multiple of 8, that lie next to each other in rows that begin at
-/// multiples of 16 bytes. The first launch reads keys and values, or samples of them, and summarizes tiles of 128
-/// tokens (program/attention/channel_statistics.cuh). The second merges the tiles of each head
+/// The launches are for queries and keys of 8 or 4 bits per_thread, in bytes or two to a byte, for values in e4m3, and
+/// for inputs in bfloat16 or float16 of up to 256 channels, a multiple of 8, that lie next to each other in rows that
+/// begin at multiples of 16 bytes. The first launch reads keys and values, or samples of them, and summarizes tiles of
+/// 128 tokens (program/attention/channel_statistics.cuh). The second merges the tiles of each head
 /// (attention/detail/finish_channel_statistics.cuh). The third reads everything and writes codes
 /// (attention/quantize_heads.cuh). Where values were sampled, a fourth recomputes the codes of heads in which values
 /// exceeded the range of their sample (attention/detail/quantize_heads_again.cuh); for other heads it reads one word
@@ -45,15 +45,22 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Why the programs for CUDA neither make nor read the codes and scales of a method, or none.
+/// Why the programs for CUDA do not make the codes and scales of a method, or none.
 template <class Method>
-constexpr refusal refuses_codes() {
+constexpr refusal refuses_to_make_codes() {
   using granularity = typename Method::score_quantizer::granularity_type;
   return first_of(unless(std::is_same_v<granularity, std::remove_cvref_t<decltype(per_thread)>>,
                          "scales of queries and keys are not per_thread"),
-                  unless(std::is_same_v<typename Method::score_code, std::int8_t>,
-                         "codes of queries and keys are not in a byte each"),
+                  unless(std::is_same_v<typename Method::score_code, std::int8_t> ||
+                             std::is_same_v<typename Method::score_code, int4x2>,
+                         "codes of queries and keys are not integers"),
                   unless(std::is_same_v<typename Method::value_code, float8_e4m3>, "codes of values are not e4m3"));
+}
+/// Why the programs for CUDA do not read the codes and scales of a method, or none.
+template <class Method>
+constexpr refusal refuses_codes() {
+  return first_of(refuses_to_make_codes<Method>(), unless(std::is_same_v<typename Method::score_code, std::int8_t>,
+                                                          "codes of queries and keys are not in a byte each"));
 }
 
 inline constexpr std::int64_t most_rows = 0x7fffffff - 4096;  // numbers of rows of codes are 32-bit
@@ -84,9 +91,10 @@ refusal refuses_tiles(quantize_call<Method, T> const& call) {
   std::int64_t const keys = s.batch * s.key_heads * padded_tokens(s.keys);
   auto const& out = call.out;
   auto const& corrections = out.queries.corrections;
-  bool const are_aligned = is_aligned(corrections.data) && is_aligned(out.queries.codes.data) &&
-                           is_aligned(out.keys.codes.data) && is_aligned(out.keys.mean.data) &&
-                           is_aligned(out.values.codes.data) && is_aligned(out.values.mean.data);
+  bool const are_aligned = is_aligned(corrections.data) && is_aligned(out.queries.correction_ranges.data) &&
+                           is_aligned(out.queries.codes.data) && is_aligned(out.keys.codes.data) &&
+                           is_aligned(out.keys.mean.data) && is_aligned(out.values.codes.data) &&
+                           is_aligned(out.values.mean.data);
   return first_of(
       unless(are_aligned, "codes, means or corrections do not begin at multiples of 16 bytes"),
       unless(corrections.data == nullptr || corrections.is_contiguous(), "corrections do not lie one behind the other"),
@@ -103,7 +111,7 @@ struct tile_programs {
   using regions = quantized_regions<Method>;
   static constexpr quantized_means means{regions::smooths_keys, regions::smooths_values, regions::samples_values,
                                          regions::smooths_queries};
-  using encode_type = encode_tiles<T, Channels, Method::score_quantizer::highest, means>;
+  using encode_type = encode_tiles<T, Channels, code_form::of<Method>(), means>;
 
   summarize_tiles<T, Channels, means> summarize{};
   finish_tiles<T, means> finish{};
@@ -185,12 +193,14 @@ struct tile_programs {
     encode.is_after_summaries = summarize.count() > 0;
     encode.factor = call.softmax_scale * log2_of_e;
     encode.softmax_scale = call.softmax_scale;
-    encode.query_codes = out.queries.codes.data;
+    encode.query_codes = reinterpret_cast<std::int8_t*>(out.queries.codes.data);
     encode.query_scales = out.queries.scales.data;
     encode.mean_scores = means.of_keys ? out.queries.mean_scores.data : nullptr;
     encode.query_blocks = static_cast<std::int32_t>(call.regions.query_blocks());
     encode.query_means = means.of_queries ? call.space[call.regions.query_means].data : nullptr;
-    encode.key_codes = out.keys.codes.data;
+    encode.mean_queries = {means.of_queries ? reinterpret_cast<T*>(call.space[call.regions.query_summaries].data)
+                                            : nullptr};  // the launches for CUDA make no summaries of queries
+    encode.key_codes = reinterpret_cast<std::int8_t*>(out.keys.codes.data);
     encode.key_scales = out.keys.scales.data;
     encode.key_mean = out.keys.mean.data;
     encode.value_codes = out.values.codes.data;
@@ -200,6 +210,17 @@ struct tile_programs {
     encode.beyond = finish.beyond;
   }
 };
+
+/// How many keys behind its own number a query sees, for correct_tiles: all of them, unless all sequences are as long
+/// as their memory and the call says that no query sees more.
+template <class Method, class T>
+std::int32_t keys_behind_of(quantize_call<Method, T> const& call) {
+  attention_shape const& s = call.shape;
+  bool const is_known =
+      call.keys_behind >= 0 && call.in.query_lengths.data == nullptr && call.in.key_lengths.data == nullptr;
+  constexpr std::int64_t most = correct_tiles<T, 64>::most_keys_behind;
+  return static_cast<std::int32_t>(is_known ? min(s.keys - s.queries + call.keys_behind, most) : most);
+}
 
 /// Enqueues the scores of mean queries, which an encode_tiles has made: those of keys, or of their codes if a call
 /// before this one has made them.
@@ -220,9 +241,11 @@ void correct_by_tiles(basic_cuda<Architectures> const& exec, quantize_call<Metho
   program.parts = fast_divisor::of_count(divide_up(program.rows, std::int32_t{program.part}));
   program.channels = encode.channels;
   program.factor = encode.factor;
-  program.query_means = encode.query_means;
-  program.key_mean = encode.key_mean;
+  program.keys_behind = keys_behind_of(call);
+  program.blocks_of_head = fast_divisor::of_count(static_cast<std::int32_t>(call.regions.query_blocks()));
+  program.means = encode.mean_queries;
   program.corrections = call.out.queries.corrections.data;
+  program.ranges = call.out.queries.correction_ranges.data;
   exec.run(program, program.count());
 }
 
@@ -255,7 +278,7 @@ struct quantize_heads_model {
   template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
     return first_of(unless(Call::has_plain_inputs, "queries or keys are read through functions of the caller"),
-                    detail::refuses_codes<typename Call::method>(),
+                    detail::refuses_to_make_codes<typename Call::method>(),
                     unless(is_16_bit_float<typename Call::value_type>, "inputs do not have 16 bits"));
   }
   template <class Architectures, class Method, class T, class Functions>

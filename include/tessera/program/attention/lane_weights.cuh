@@ -24,6 +24,8 @@ struct score_sums {
   static constexpr std::int32_t magic_bits = 0x4b400000;  ///< the bits of piecewise_linear_softmax::integer_magic
   /// The sum of a hidden key: less than all others; with magic_bits added, the bits of minus infinity.
   static constexpr std::int32_t hidden = -1270874112;
+  /// The middle of the floats at whose bits sums may begin: sums of magnitude below 2^21 leave the exponent as it is.
+  static constexpr float begin_center = 13631488.0F;
 
   /// A sum as a float, integer_magic more than it is; minus infinity for a hidden key.
   __device__ __forceinline__ static float plus_magic(std::int32_t sum) { return __int_as_float(sum + magic_bits); }

@@ -18,7 +18,9 @@
 #include <tessera/core/float8.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/program/attention/channel_statistics.cuh>
+#include <tessera/program/attention/detail/code_form.cuh>
 #include <tessera/program/attention/detail/head_lanes.cuh>
+#include <tessera/program/attention/detail/mean_operands.cuh>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/quantize/code_scale.hpp>
 #include <tessera/quantize/sampled_range.hpp>
@@ -34,9 +36,9 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Makes codes of tiles of queries, keys and values. T, Channels: see summarize_tiles. Largest: the largest code of
-/// queries and keys.
-template <class T, int Channels, int Largest, quantized_means Means>
+/// Makes codes of tiles of queries, keys and values. T, Channels: see summarize_tiles. Form: that of codes of queries
+/// and keys.
+template <class T, int Channels, code_form Form, quantized_means Means>
 struct encode_tiles : head_lanes<T, Channels> {
   using base = head_lanes<T, Channels>;
   using base::lanes, base::passes, base::row_lanes, base::rows, base::tile, base::vector;
@@ -44,10 +46,15 @@ struct encode_tiles : head_lanes<T, Channels> {
   static constexpr bool waits_for_stream = true;
   static constexpr int blocks_per_multiprocessor = 1024 / lanes;
 
-  union scratch_type {
-    float magnitude[rows];                   ///< largest magnitudes of rows of lanes
+  /// What means of queries are made of.
+  struct query_scratch {
     alignas(16) float sums[rows][Channels];  ///< sums of queries, one for each row of lanes; then means
-    uint4 codes[Channels][tile / 16];        ///< transposed codes of values
+    float products[lanes / 32];              ///< each warp's part of the products of both means with the mean key
+  };
+  union scratch_type {
+    float magnitude[rows];             ///< largest magnitudes of rows of lanes
+    query_scratch of_queries;          ///< for means of queries
+    uint4 codes[Channels][tile / 16];  ///< transposed codes of values
   };
 
   tiled_heads<T> queries;          ///< null: no codes of queries
@@ -67,6 +74,7 @@ struct encode_tiles : head_lanes<T, Channels> {
   float* mean_scores;              ///< batch x query heads x queries, or null
   std::int32_t query_blocks;       ///< means of a query head
   float* query_means;              ///< batch x query heads x query_blocks x channels, if Means.of_queries
+  mean_operands<T> mean_queries;   ///< the same means for correct_tiles, if Means.of_queries
   std::int8_t* key_codes;          ///< memory of quantized_keys::codes
   float* key_scales;               ///< memory of quantized_keys::scales
   float const* key_mean;           ///< means of keys, if Means.of_keys
@@ -170,20 +178,21 @@ struct encode_tiles : head_lanes<T, Channels> {
     for (int distance = low / 2; distance > 0; distance /= 2) {
       of_pair = maximum_or_nan(of_pair, shuffle_xor(of_pair, distance));
     }
-    code_scale const fitted = base::scale_of(of_pair, static_cast<float>(Largest));
+    code_scale const fitted = base::scale_of(of_pair, static_cast<float>(Form.highest));
+    float const factor_of_pair = Form.factor_of(fitted.reciprocal);
     std::int64_t const first = (std::int64_t{head} * query_tiles.value() + at) * tile;
     if (lane % low == 0) {
       int const of_tile = where.row / 64 * pairs + lane % row_lanes / low;
       query_scales[first / 2 + of_tile * 8 + where.row % 8] = fitted.scale * factor;
     }
-    std::int8_t* const to = query_codes + (first + where.row) * channels + where.channel;
+    std::int8_t* const to = query_codes + ((first + where.row) * channels + where.channel) / Form.in_byte;
 #pragma unroll
     for (int i = 0; i < passes; ++i) {
-      float const reciprocal = shuffle(fitted.reciprocal, lane / row_lanes * row_lanes + i / 2 * low);
+      float const reciprocal = shuffle(factor_of_pair, lane / row_lanes * row_lanes + i / 2 * low);
       bool const is_zero = Means.of_queries && i * step >= left;
       uint2 const codes = base::encode(words[i], mean, is_zero ? 0.0F : reciprocal);
       if (where.channel < channels) {
-        store_here(reinterpret_cast<uint2*>(to + i * step * channels), codes);
+        store_codes<Form>(to + i * step * channels / Form.in_byte, codes);
       }
     }
   }
@@ -191,11 +200,7 @@ struct encode_tiles : head_lanes<T, Channels> {
   /// The largest magnitude of a lane's part of a query. Those that do not exist are zeros, minus no mean.
   __device__ __forceinline__ static float magnitude_of_query(pair const (&words)[4], float const (&mean)[vector],
                                                              bool exists) {
-    if constexpr (Means.of_queries) {
-      return exists ? base::magnitude_of(words, mean) : 0.0F;
-    } else {
-      return base::magnitude_of(words);
-    }
+    return exists || !Means.of_queries ? base::template magnitude_less<Means.of_queries>(words, mean) : 0.0F;
   }
 
   /// Makes the means of the tile's two blocks of 64 queries, rounded to T, and gives a lane that of its own channels
@@ -206,24 +211,31 @@ struct encode_tiles : head_lanes<T, Channels> {
     constexpr int block = tile / 2;
     constexpr int block_rows = rows / 2;
     base::add_tokens_of_parts(words, mean);
-    base::store_eight(&scratch.sums[group.lane / row_lanes][where.channel], mean);
+    base::store_eight(&scratch.of_queries.sums[group.lane / row_lanes][where.channel], mean);
     group.sync();
     int const half = group.lane / Channels;
     int const channel = group.lane % Channels;
     float found[block_rows];
 #pragma unroll
     for (int i = 0; i < block_rows; ++i) {
-      found[i] = scratch.sums[half * block_rows + i][channel];
+      found[i] = scratch.of_queries.sums[half * block_rows + i][channel];
     }
     std::int32_t const count = clamp(tokens - half * block, 0, block);
     float const of_block = count > 0 ? detail::add_halves(found) / static_cast<float>(count) : 0.0F;
     float const rounded = unpack_pair<T>(pack_pair<T>(is_finite(of_block) ? of_block : 0.0F, 0.0F)).x;
-    scratch.sums[half * block_rows][channel] = rounded;
+    scratch.of_queries.sums[half * block_rows][channel] = rounded;
+    std::int64_t const of_head = std::int64_t{head} * query_blocks;
     if (channel < channels && 2 * at + half < query_blocks) {
-      query_means[(std::int64_t{head} * query_blocks + 2 * at + half) * channels + channel] = rounded;
+      query_means[(of_head + 2 * at + half) * channels + channel] = rounded;
+      mean_queries.row(of_head + 2 * at + half, channels)[channel] = store<T>(rounded);
     }
+    add_products(group, head, channel < channels ? channel : -1, rounded, scratch);
     group.sync();
-    auto const* const from = reinterpret_cast<float4 const*>(&scratch.sums[where.row / 64 * block_rows][where.channel]);
+    if (group.lane < 2 && 2 * at + group.lane < query_blocks) {
+      *mean_queries.product(of_head + 2 * at + group.lane, channels) = product_of(group.lane, scratch);
+    }
+    auto const* const from =
+        reinterpret_cast<float4 const*>(&scratch.of_queries.sums[where.row / 64 * block_rows][where.channel]);
     float4 const low = from[0];
     float4 const high = from[1];
     float const all[vector] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
@@ -231,6 +243,33 @@ struct encode_tiles : head_lanes<T, Channels> {
     for (int i = 0; i < vector; ++i) {
       mean[i] = all[i];
     }
+  }
+
+  /// Leaves each warp's part of the product of a mean with the mean key. `channel`: negative if it does not exist.
+  __device__ __forceinline__ void add_products(cuda_block<lanes> const& group, std::int32_t head, int channel,
+                                               float mean, scratch_type& scratch) const {
+    float product = 0.0F;
+    if constexpr (Means.of_keys) {
+      std::int64_t const of_head = std::int64_t{head / group_heads} * channels;
+      product = channel < 0 ? 0.0F : mean * load_from_l2(key_mean + of_head + channel);
+#pragma unroll
+      for (int distance = 16; distance > 0; distance /= 2) {
+        product += shuffle_xor(product, distance);
+      }
+    }
+    if (group.lane % 32 == 0) {
+      scratch.of_queries.products[group.lane / 32] = product;
+    }
+  }
+  /// The product of one of a tile's two means with the mean key, in units of scores.
+  [[nodiscard]] __device__ __forceinline__ float product_of(int half, scratch_type const& scratch) const {
+    constexpr int warps = Channels / 32;
+    float product = 0.0F;
+#pragma unroll
+    for (int i = 0; i < warps; ++i) {
+      product += scratch.of_queries.products[half * warps + i];
+    }
+    return factor * product;
   }
 
   /// Writes softmax_scale * query . mean key for the queries of a tile.
@@ -281,11 +320,11 @@ struct encode_tiles : head_lanes<T, Channels> {
 #pragma unroll
     for (int i = 0; i < passes; ++i) {
       if (i * step < left) {
-        largest = maximum_or_nan(largest, magnitude_of(words[i], mean));
+        largest = maximum_or_nan(largest, base::template magnitude_less<Means.of_keys>(words[i], mean));
       }
     }
     code_scale const fitted =
-        base::scale_of(join_scale_group(group, where, largest, scratch), static_cast<float>(Largest));
+        base::scale_of(join_scale_group(group, where, largest, scratch), static_cast<float>(Form.highest));
     std::int64_t const first = (std::int64_t{head} * key_tiles.value() + at) * tile;
     if (where.row < 8 && where.row % 2 == 0 && where.channel == 0) {
       key_scales[first / 32 + where.row / 2] = fitted.scale;
@@ -293,27 +332,14 @@ struct encode_tiles : head_lanes<T, Channels> {
     if (where.channel >= channels) {
       return;
     }
-    std::int8_t* to = key_codes + (first + where.row) * channels + where.channel;
+    float const factor_of_group = Form.factor_of(fitted.reciprocal);
+    std::int8_t* to = key_codes + ((first + where.row) * channels + where.channel) / Form.in_byte;
 #pragma unroll
     for (int i = 0; i < passes; ++i) {
-      uint2 const codes = encode(words[i], mean, i * step < left ? fitted.reciprocal : 0.0F);
-      store_here(reinterpret_cast<uint2*>(to), codes);
-      to += step * channels;
-    }
-  }
-  __device__ __forceinline__ static float magnitude_of(pair const (&words)[4], float const (&mean)[vector]) {
-    if constexpr (Means.of_keys) {
-      return base::magnitude_of(words, mean);
-    } else {
-      return base::magnitude_of(words);
-    }
-  }
-  __device__ __forceinline__ static uint2 encode(pair const (&words)[4], float const (&mean)[vector],
-                                                 float reciprocal) {
-    if constexpr (Means.of_keys) {
-      return base::encode(words, mean, reciprocal);
-    } else {
-      return base::encode(words, reciprocal);
+      uint2 const codes =
+          base::template encode_less<Means.of_keys>(words[i], mean, i * step < left ? factor_of_group : 0.0F);
+      store_codes<Form>(to, codes);
+      to += step * channels / Form.in_byte;
     }
   }
   /// The largest magnitude of the tokens n with the same n % 8 / 2, which two neighbouring rows of lanes have, in both

@@ -320,12 +320,8 @@ struct warpgroup_attention {
     float offset[2];
     bool has_begun = false;
     if constexpr (begins) {
-      row_terms added;
-      make_terms<Mask>(scratch, state, tile, added);
-      state.rows.begin(state.scores, scale, added);
-      offset[0] = added.first(0);
-      offset[1] = added.first(1);
-      bool const is_begun = state.rows.template is_begun<terms_type::is_line>(state.scores, offset);
+      bool const is_begun = terms.template begin<attention_weights<softmax>, Mask != tile_mask::none>(
+          own(scratch, state), state.warp, tile, staged(scratch, state), scale, state.scores, offset);
       start_scores<true>(state);
       has_begun = all_of_warp(is_begun);
     } else {
@@ -334,12 +330,13 @@ struct warpgroup_attention {
     await_multiply<0>(state.scores);
     key_limits const limits = limits_of<Mask>(scratch, state, tile);
     if (has_begun) {
-      state.rows.template take_begun<Mask>(state.scores, scale, offset, limits, tile == 0, state.factor);
+      state.rows.template take_begun<Mask, terms_type>(state.scores, scale, offset, limits, tile == 0, state.factor);
     } else {
       row_terms added;
       make_terms<Mask>(scratch, state, tile, added);
       if constexpr (begins) {
-        state.rows.end(state.scores, scale, added);
+        terms_type::template end<attention_weights<softmax>>(staged(scratch, state), state.warp, scale, added,
+                                                             state.scores);
       }
       state.rows.template take<Mask, Scales>(state.scores, scale, added, limits, tile == 0, state.factor);
     }
@@ -351,9 +348,12 @@ struct warpgroup_attention {
                                              std::int32_t tile, row_terms& added) const {
     std::int32_t own_tile[1] = {tile};
     pin_registers(own_tile);
-    terms.template of_lane<Mask != tile_mask::none>(
-        score_place::of(own(scratch, state), state.warp, own_tile[0]),
-        scratch.terms[term_loader<terms_type>::is_none ? 0 : state.tile.stage], added);
+    terms.template of_lane<Mask != tile_mask::none>(score_place::of(own(scratch, state), state.warp, own_tile[0]),
+                                                    staged(scratch, state), added);
+  }
+  /// The terms of the tile at `state.tile`.
+  __device__ __forceinline__ static auto const& staged(scratch_type const& scratch, consumer_state const& state) {
+    return scratch.terms[term_loader<terms_type>::is_none ? 0 : state.tile.stage];
   }
 
   /// Multiplies weights by values, some channels at a time, so that products take fewer registers. The products of the

@@ -296,7 +296,7 @@ struct attention_tiles {
         if (program.keeps_scaled()) {
           score *= scratch.query_scale[row] * scratch.key_scale[column];
           if (corrections.data != nullptr) {
-            score += corrections[key];
+            score += corrections[value_slot(key)];
           }
           if constexpr (!std::is_same_v<Bias, no_bias>) {
             score += program.bias(at.sequence, at.head, query, key) * log2_e;

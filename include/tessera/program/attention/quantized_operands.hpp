@@ -29,6 +29,7 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/float8.hpp>
 #include <tessera/core/int4.hpp>
+#include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/attention_block_list.hpp>
@@ -85,6 +86,22 @@ template <Scalar Code>
   return load(element);
 }
 
+/// The range of the scores of a mean query over a tile of 128 keys: 16 bytes, which bulk copies are multiples of. A
+/// program that begins sums of products at these scores learns from it whether all of them are near enough.
+struct alignas(16) correction_range {
+  float least;   ///< the lowest score; NaN if one is NaN
+  float spread;  ///< the highest score less the lowest; infinite or NaN where scores are not all finite, or too large
+  float unused[2];  ///< zeros
+
+  /// Scores of this magnitude and more are too large to be begun at: fp32 rounds them to 2^-7.
+  static constexpr float most = 131072.0F;
+  /// The range from `least` to `highest`.
+  TESSERA_FN static constexpr correction_range of(float least, float highest) {
+    bool const is_small = least > -most && highest < most;
+    return {least, is_small ? highest - least : infinity, {}};
+  }
+};
+
 /// Codes and scales of queries, with the terms that attention adds to their scores. Code: std::int8_t, int4x2 or a
 /// small float.
 template <class Code>
@@ -94,8 +111,18 @@ struct quantized_queries {
   view<float, 3> mean_scores =
       {};  ///< batch x query heads x queries: softmax scale * query . mean of keys, natural, in
            ///< fp32; or null. Added to log-sum-exps.
-  head_view<float> corrections = {};  ///< batch x query heads x blocks of 64 queries x padded keys: scores of the mean
-                                      ///< query of the block, in base 2; null without a block_mean
+  /// batch x query heads x blocks of 64 queries x slots of padded keys by value_slot(): scores of the mean query of the
+  /// block, in base 2, zeros for keys that do not exist; null without a block_mean
+  head_view<float> corrections = {};
+  /// batch x query heads x blocks of 64 queries x tiles of 128 keys: ranges of `corrections`, zeros of keys that do not
+  /// exist included; null without a block_mean
+  view<correction_range, 4> correction_ranges = {};
+
+  /// The score of the mean query of a block of 64 queries and a key, in base 2.
+  [[nodiscard]] TESSERA_FN constexpr float& correction(std::int64_t sequence, std::int64_t head, std::int64_t block,
+                                                       std::int64_t key) const {
+    return corrections(sequence, head, block, value_slot(key));
+  }
 
   /// The code of a channel of a token.
   [[nodiscard]] TESSERA_FN constexpr auto code(std::int64_t sequence, std::int64_t head, std::int64_t token,

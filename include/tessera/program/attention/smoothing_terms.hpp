@@ -9,6 +9,7 @@
 #include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
 #include <tessera/program/attention/quantize_heads.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/view/head_view.hpp>
@@ -71,28 +72,29 @@ struct decoded_keys {
 /// Makes factor * mean query . (key - mean key) for each block of queries and each key. A group takes 128 keys and up
 /// to 64 rows of scores; a row is a block of queries of any of the query heads that share the keys. So keys are read
 /// from memory once for all of these rows.
-template <class Source>
+template <class Source, class Queries>
 struct query_corrections {
   static constexpr int lanes = 128;
   static constexpr int most_rows = 64;  ///< the most rows of a group
   static constexpr int together = 8;    ///< rows that a key's channel is multiplied with while it is in a register
+  static_assert(lanes == attention_padding, "tessera: a group takes a tile of keys, of which it finds the range");
   struct scratch_type {};
 
   view<float const, 4> query_means;  ///< batch x query heads x blocks x channels
   smoothed_heads<Source> keys;       ///< the keys, minus their mean
   float factor;                      ///< what products are multiplied by: the softmax's scale, in base 2
-  view<float, 4> corrections;        ///< batch x query heads x blocks x padded keys
+  Queries queries;                   ///< a quantized_queries: where corrections and their ranges go
 
   /// How many groups take the keys of a head.
-  TESSERA_FN constexpr std::int64_t key_blocks() const { return corrections.extent(3) / lanes; }
+  TESSERA_FN constexpr std::int64_t key_blocks() const { return queries.corrections.extent(3) / lanes; }
   /// How many rows of scores a key head has.
   TESSERA_FN constexpr std::int64_t rows() const {
-    return corrections.extent(1) / keys.source.heads() * corrections.extent(2);
+    return queries.corrections.extent(1) / keys.source.heads() * queries.corrections.extent(2);
   }
   /// How many groups take the rows of a key head.
   TESSERA_FN constexpr std::int64_t parts() const { return divide_up(rows(), std::int64_t{most_rows}); }
   TESSERA_FN constexpr std::int64_t groups() const {
-    return corrections.extent(0) * keys.source.heads() * parts() * key_blocks();
+    return queries.corrections.extent(0) * keys.source.heads() * parts() * key_blocks();
   }
 
   template <Group G>
@@ -107,14 +109,20 @@ struct query_corrections {
         correct(sequence, key_head, key, row, end);
       }
     }
+    group.sync();
+    for (int lane : group) {
+      if (std::int64_t const row = part * most_rows + lane; row < end) {
+        find_range(sequence, key_head, row, which % key_blocks());
+      }
+    }
   }
 
  private:
   /// Makes the corrections of a key for up to 8 rows: `row`, row + 1, ..., below `end`.
   TESSERA_FN void correct(std::int64_t sequence, std::int64_t key_head, std::int64_t key, std::int64_t row,
                           std::int64_t end) const {
-    std::int64_t const blocks = corrections.extent(2);
-    std::int64_t const first_head = key_head * (corrections.extent(1) / keys.source.heads());
+    std::int64_t const blocks = queries.corrections.extent(2);
+    std::int64_t const first_head = key_head * (queries.corrections.extent(1) / keys.source.heads());
     float sums[together] = {};
     if (key < keys.length(sequence)) {
       float const* means[together];
@@ -131,9 +139,22 @@ struct query_corrections {
     }
     for (int i = 0; i < together; ++i) {
       if (row + i < end) {
-        corrections(sequence, first_head + (row + i) / blocks, (row + i) % blocks, key) = factor * sums[i];
+        queries.correction(sequence, first_head + (row + i) / blocks, (row + i) % blocks, key) = factor * sums[i];
       }
     }
+  }
+  /// Finds the range of a row's corrections of a tile of keys.
+  TESSERA_FN void find_range(std::int64_t sequence, std::int64_t key_head, std::int64_t row, std::int64_t tile) const {
+    std::int64_t const blocks = queries.corrections.extent(2);
+    std::int64_t const head = key_head * (queries.corrections.extent(1) / keys.source.heads()) + row / blocks;
+    float least = infinity;
+    float highest = -infinity;
+    for (std::int64_t slot = tile * lanes; slot < (tile + 1) * lanes; ++slot) {
+      float const score = queries.corrections(sequence, head, row % blocks, slot);
+      least = score < least || is_nan(score) ? score : least;
+      highest = score > highest || is_nan(score) ? score : highest;
+    }
+    queries.correction_ranges(sequence, head, row % blocks, tile) = correction_range::of(least, highest);
   }
 };
 

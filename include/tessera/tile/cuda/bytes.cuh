@@ -88,6 +88,10 @@ __device__ __forceinline__ uint4 begin_load_from_l2(uint4 const* address) {
 __device__ __forceinline__ void store_here(uint2* address, uint2 value) {
   asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(address), "r"(value.x), "r"(value.y) : "memory");
 }
+/// Writes 4 bytes here, as the overload for 8 bytes does.
+__device__ __forceinline__ void store_here(std::uint32_t* address, std::uint32_t value) {
+  asm volatile("st.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
+}
 /// Writes 16 bytes that this kernel will not read.
 __device__ __forceinline__ void store_once(uint4* address, uint4 value) {
   __stcs(address, value);

@@ -50,12 +50,29 @@ double error_of_corrections(std::vector<std::byte> const& bytes, attention_probl
         sum += factor * mean * (of_key - of_mean);
         magnitudes += factor * std::abs(mean) * (std::abs(of_key) + std::abs(of_mean));
       }
-      double const error = std::abs(static_cast<double>(corrections[as_size(row * padded + key)]) - sum);
+      double const error = std::abs(static_cast<double>(corrections[as_size(row * padded + value_slot(key))]) - sum);
       double const relative = error == 0 ? 0 : error / magnitudes;
       most = std::isnan(relative) ? HUGE_VAL : std::max(most, relative);
     }
   }
   return most;
+}
+
+/// Tiles whose range is not that of their corrections, to the last bit.
+template <class T>
+int wrong_ranges(std::vector<std::byte> const& bytes, attention_problem<T> const& p) {
+  smoothed_queries::regions const layout("test", p.shape);
+  auto const corrections = floats_of(bytes, layout.corrections);
+  std::vector<correction_range> ranges(as_size(layout.correction_ranges.count));
+  std::memcpy(ranges.data(), bytes.data() + layout.correction_ranges.offset, ranges.size() * sizeof(correction_range));
+  int wrong = 0;
+  for (std::size_t tile = 0; tile < ranges.size(); ++tile) {
+    auto const first = corrections.begin() + static_cast<std::ptrdiff_t>(128 * tile);
+    auto const expected =
+        correction_range::of(*std::min_element(first, first + 128), *std::max_element(first, first + 128));
+    wrong += ranges[tile].least == expected.least && ranges[tile].spread == expected.spread ? 0 : 1;
+  }
+  return wrong;
 }
 
 /// Checks codes, scales and means to the last bit, and corrections.
@@ -68,6 +85,7 @@ void check_smoothed(attention_problem<T> const& p, head_layout layout = head_lay
   smoothed_queries::regions const regions("test", s);
   CHECK(is_same(found, make_operands<smoothed_queries>(cpu{}, p).memory.data(), regions.query_means));
   CHECK(error_of_corrections(found, p) < 0x1p-20);
+  CHECK(wrong_ranges(found, p) == 0);
 }
 
 }  // namespace

@@ -167,6 +167,7 @@ struct attention_checks {
     std::int64_t const queries = padded_tokens(s.queries);
     std::int64_t const keys = padded_tokens(s.keys);
     std::int64_t const elements = s.channels / codes_in<typename Method::score_code>;
+    std::int64_t const blocks = divide_up(s.queries, std::int64_t{block_mean::tokens});
     std::int64_t const query_scales = Method::query_groups::count(queries);
     std::int64_t const key_scales = Method::key_groups::count(keys);
     check_operand(function, "codes of queries", out.queries.codes, has_queries,
@@ -174,7 +175,9 @@ struct attention_checks {
     check_operand(function, "scales of queries", out.queries.scales, has_queries,
                   {s.batch, s.query_heads, query_scales});
     check_operand(function, "scores of mean queries", out.queries.corrections, has_queries && regions::smooths_queries,
-                  {s.batch, s.query_heads, divide_up(s.queries, std::int64_t{block_mean::tokens}), keys});
+                  {s.batch, s.query_heads, blocks, keys});
+    check_operand(function, "ranges of scores of mean queries", out.queries.correction_ranges,
+                  has_queries && regions::smooths_queries, {s.batch, s.query_heads, blocks, keys / attention_padding});
     check_extents(function, "scores of the mean key", out.queries.mean_scores, {s.batch, s.query_heads, s.queries});
     check_operand(function, "codes of keys", out.keys.codes, has_keys, {s.batch, s.key_heads, keys, elements});
     check_operand(function, "scales of keys", out.keys.scales, has_keys, {s.batch, s.key_heads, key_scales});

@@ -146,8 +146,9 @@ struct attention_weights {
     }
   }
 
-  /// As take(), for scores that began at terms.
-  template <tile_mask Mask>
+  /// As take(), for scores that began at terms: at bits of floats, of which Terms::base() stands
+  /// for the logit `offset` of its row.
+  template <tile_mask Mask, class Terms>
   __device__ __forceinline__ void take_begun(std::int32_t (&scores)[registers], float scale, float const (&offset)[2],
                                              key_limits const& limits, bool is_first, float (&factor)[2]) {
     constexpr std::int32_t nothing = -8388608;  // the bits of minus infinity
@@ -159,11 +160,11 @@ struct attention_weights {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
       std::int32_t const most = largest_of_row(scores, row);
-      float const here = __fmaf_rn(scale, __int_as_float(most) - center, offset[row]);
+      float const here = __fmaf_rn(scale, __int_as_float(most) - Terms::base(row), offset[row]);
       refer_row<Mask != tile_mask::none>(row, here, factor);
       float const before = reference_or_zero<Mask>(row);
       float const zero = __fmaf_rn(weights::steps, offset[row] - before, weights::top);
-      addend[row] = __fmaf_rn(slope, -center, zero);
+      addend[row] = __fmaf_rn(slope, -Terms::base(row), zero);
     }
     if constexpr (Mask != tile_mask::none) {
       slope = fmaxf(slope, 1e-37F);  // times minus infinity it is not NaN
@@ -219,8 +220,7 @@ struct attention_weights {
  private:
   static constexpr std::uint32_t least_begin = 0x4b400000U;  ///< the bits of the least float that a sum may begin at
   static constexpr std::uint32_t begin_values = 1U << 21;    ///< so many floats from there on may be begun at
-  /// The float in their middle: sums of magnitude below 2^21 leave the exponent as it is.
-  static constexpr float center = 13631488.0F;
+  static constexpr float center = score_sums::begin_center;  ///< the float in their middle
   /// References and offsets below this are so exact that rounding moves weights by a tenth of a step.
   static constexpr float most_offset = 131072.0F;
   static constexpr float lift = 2048.0F * weights::steps;  ///< added to logits with terms

@@ -267,6 +267,15 @@ struct head_lanes {
     }
     return largest;
   }
+  /// The largest magnitude of a token's channels of this lane, minus a mean if there is one, or NaN.
+  template <bool HasMean>
+  __device__ __forceinline__ static float magnitude_less(pair const (&words)[4], float const (&mean)[vector]) {
+    if constexpr (HasMean) {
+      return magnitude_of(words, mean);
+    } else {
+      return magnitude_of(words);
+    }
+  }
   /// The scale of a group with this largest magnitude; its largest code is `highest`.
   __device__ __forceinline__ static code_scale scale_of(float magnitude, float highest) {
     absolute_maximum_or_nan_reducer const known;
@@ -299,6 +308,16 @@ struct head_lanes {
   __device__ __forceinline__ static uint2 encode(pair const (&words)[4], float reciprocal) {
     constexpr float no_mean[vector] = {};
     return encode(words, no_mean, reciprocal);
+  }
+  /// The codes of 8 channels of a token, minus a mean if there is one.
+  template <bool HasMean>
+  __device__ __forceinline__ static uint2 encode_less(pair const (&words)[4], float const (&mean)[vector],
+                                                      float reciprocal) {
+    if constexpr (HasMean) {
+      return encode(words, mean, reciprocal);
+    } else {
+      return encode(words, reciprocal);
+    }
   }
 
   /// Combines four numbers over four lanes, those that differ in bits A and B. Each lane returns the total of one

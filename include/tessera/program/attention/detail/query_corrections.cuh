@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `correct_tiles`: makes the scores of mean queries, which query_corrections makes elsewhere, by tensor cores. A
-/// thread block takes 128 keys and up to 256 means of a key head.
+/// `correct_tiles`: makes the scores of mean queries and their ranges, which query_corrections makes elsewhere, by
+/// tensor cores. A thread block takes 128 keys and up to 256 means of a key head.
 ///
 /// A score is factor * (mean query . key - mean query . mean key). Means of queries are rounded to the type of keys, so
-/// that both are operands as they are, and products are exact. The second product is the same for all keys.
+/// that both are operands as they are, and products are exact. encode_tiles makes the second product, which is the same
+/// for all keys, and leaves it beside the mean (`mean_operands`).
 ///
-/// Cost for M means and N keys of C channels: 2 M N C operations, and 4 M N bytes of results, the floor: 16384
-/// queries and keys of a head take 16 MiB. A warp keeps 32 keys in registers, and a block reads each mean once for its
-/// 128 keys: C / 32 bytes of L2 for each score.
+/// Cost for M means and N keys of C channels: 2 M N C operations, and 4.125 M N bytes of results, the floor: 16384
+/// queries and keys of a head take 16.5 MiB. A warp keeps 32 keys in registers, and a block reads each mean once for
+/// its 128 keys: C / 64 bytes of L2 for each score. Means are copied to shared memory one stage ahead. A lane's scores
+/// of 16 keys are 16 bytes that lie next to each other, because keys have the slots of value_slot().
 ///
-/// H100, 32 heads of 16384 queries and keys of 128 channels: 377 us at the profiler's clock, in which memory writes
-/// half of what it could (515 MB) and multiprocessors issue a third of what they could: neither bounds it. With means
-/// in fp32, as three terms in bf16 each, quantization and attention together took 5511 us instead of 5101.
+/// Where no query sees keys from some distance behind it on (`keys_behind`), scores that nobody sees are not made: half
+/// of them where queries are as many as keys.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +21,13 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/fast_divisor.hpp>
 #include <tessera/program/attention/detail/head_lanes.cuh>
-#include <tessera/program/attention/smoothing_terms.hpp>
+#include <tessera/program/attention/detail/mean_operands.cuh>
+#include <tessera/program/attention/quantized_operands.hpp>
+#include <tessera/quantize/smoothed.hpp>
+#include <tessera/tile/cuda/async_copy.cuh>
 #include <tessera/tile/cuda/bytes.cuh>
-#include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/maximum_or_nan.cuh>
 #include <tessera/tile/cuda/row_operands.cuh>
 #include <tessera/tile/cuda/sm_90/dependent_launch.cuh>
 #include <tessera/tile/cuda/warp.cuh>
@@ -43,24 +47,31 @@ struct correct_tiles {
   static constexpr int tile = tiled_heads<T>::tile;  ///< keys of a block
   static constexpr int stage = 64;                   ///< means that a block has in shared memory at a time
   static constexpr int part = 256;                   ///< the most means of a block
+  static constexpr int columns = 4;                  ///< warps beside each other, which share the keys of a tile
 
   struct scratch_type {
-    /// Means. Rows are 64 bytes longer than a multiple of 128, so that two of them are in all banks.
-    alignas(16) T means[stage][Channels + 32];
-    float of_mean_key[stage];              ///< products of means with the mean key
-    alignas(16) float key_mean[Channels];  ///< the mean key; zeros where keys are not smoothed
+    /// Means of two stages, each with its product behind the last channel. Rows are 64 bytes longer than a multiple of
+    /// 128, so that two of them are in all banks.
+    alignas(16) T means[2][stage][Channels + 32];
+    float2 ranges[2][columns][stage];  ///< the lowest and the highest score of means with a warp's keys
   };
 
-  tiled_heads<T> keys;       ///< keys as they are stored
-  std::int32_t key_heads;    ///< key heads of all sequences
-  fast_divisor key_tiles;    ///< tiles of a key head
-  fast_divisor parts;        ///< blocks that share the means of a key head
-  std::int32_t rows;         ///< means of a key head: all blocks of queries of its query heads
-  std::int32_t channels;     ///< channels of a head
+  tiled_heads<T> keys;          ///< keys as they are stored
+  std::int32_t key_heads;       ///< key heads of all sequences
+  fast_divisor key_tiles;       ///< tiles of a key head
+  fast_divisor parts;           ///< blocks that share the means of a key head
+  fast_divisor blocks_of_head;  ///< means of a query head
+  std::int32_t rows;            ///< means of a key head: all blocks of queries of its query heads
+  std::int32_t channels;        ///< channels of a head
+  /// The mean of 64 queries has scores with keys below 64 + this and 64 times its number in its head; most_keys_behind
+  /// where all are seen.
+  std::int32_t keys_behind;
   float factor;              ///< what products are multiplied by: the softmax's scale, in base 2
-  float const* query_means;  ///< batch x query heads x blocks of queries x channels
-  float const* key_mean;     ///< batch x key heads x channels, or null
+  mean_operands<T> means;    ///< means of all key heads
   float* corrections;        ///< batch x query heads x blocks of queries x padded keys
+  correction_range* ranges;  ///< batch x query heads x blocks of queries x tiles
+
+  static constexpr std::int32_t most_keys_behind = 1 << 30;  ///< every query sees all keys
 
   /// How many thread blocks the program has: one for each tile of keys and part of the means.
   [[nodiscard]] TESSERA_FN std::int64_t count() const {
@@ -75,23 +86,40 @@ struct correct_tiles {
     std::int32_t const list = index / parts;  // parts of the same keys are neighbours, which find them in L2
     std::int32_t const head = list / key_tiles;
     std::int32_t const at = list - head * key_tiles.value();
-    std::int32_t const first = (index - list * parts.value()) * part;
+    std::int32_t const end = min((index - list * parts.value() + 1) * part, rows);
+    std::int32_t row = seen_from((index - list * parts.value()) * part, end, at);
+    if (row >= end) {
+      return;
+    }
+    group.sync();  // all have read what the block before left in shared memory
+    begin_means(group.lane, head, row, end, scratch.means[0]);
     lane_keys const mine(group.lane);
     uint4 words[tiles][blocks];
     load_keys(head, at, mine, words);
-    for (int channel = group.lane; channel < Channels; channel += lanes) {
-      scratch.key_mean[channel] =
-          key_mean != nullptr && channel < channels ? key_mean[std::int64_t{head} * channels + channel] : 0.0F;
-    }
-    std::int32_t const end = min(first + part, rows);
+    std::int32_t const left = keys.tokens(head, at) - mine.key - mine.lane % 4 * 2;
+    std::int32_t last = row;
 #pragma unroll 1
-    for (std::int32_t row = first; row < end; row += stage) {
+    for (int now = 0; row < end; now ^= 1) {
+      std::int32_t const next = seen_from(row + stage, end, at);
+      async_copy_wait_all();
       group.sync();
-      stage_means(group.lane, std::int64_t{head} * rows + row, end - row, scratch);
-      group.sync();
+      if (next < end) {
+        begin_means(group.lane, head, next, end, scratch.means[now ^ 1]);
+      }
+      if (last != row) {
+        write_ranges(group.lane, head, at, last, end, scratch.ranges[now ^ 1]);
+      }
 #pragma unroll 1
       for (int of_warp = mine.row; of_warp < mine.row + stage / 2; of_warp += 16) {
-        multiply(head, at, row, of_warp, end, mine, words, scratch);
+        if (row + of_warp < end && is_seen(row + of_warp, 16, end, at)) {
+          multiply({head, at, row, of_warp, end, left}, mine, words, scratch.means[now], scratch.ranges[now]);
+        }
+      }
+      last = row;
+      row = next;
+      if (row >= end) {
+        group.sync();
+        write_ranges(group.lane, head, at, last, end, scratch.ranges[now]);
       }
     }
   }
@@ -99,7 +127,16 @@ struct correct_tiles {
  private:
   static constexpr int tiles = 4;               ///< tiles of eight keys that a warp has
   static constexpr int blocks = Channels / 32;  ///< blocks of 32 channels
-  static constexpr int mean_lanes = 8;          ///< lanes that load a mean
+
+  /// The scores that a warp makes at a time.
+  struct place {
+    std::int32_t head;  ///< key head
+    std::int32_t at;    ///< tile of keys
+    std::int32_t row;   ///< the stage's first mean, counted in the key head
+    int first;          ///< the warp's first mean in the stage
+    std::int32_t end;   ///< one past the last mean of the block
+    std::int32_t left;  ///< keys of the tile from the lane's first one on
+  };
 
   /// Where the lane's keys and means lie in a tile and a stage.
   struct lane_keys {
@@ -127,66 +164,120 @@ struct correct_tiles {
     }
   }
 
-  /// Leaves up to 64 means, from number `row` of all on, in shared memory; zeros for those that do not exist.
-  __device__ __forceinline__ void stage_means(int lane, std::int64_t row, std::int32_t left,
-                                              scratch_type& scratch) const {
+  /// Whether a query of any of `count` means from `row` on sees a key of a tile.
+  [[nodiscard]] __device__ __forceinline__ bool is_seen(std::int32_t row, std::int32_t count, std::int32_t end,
+                                                        std::int32_t at) const {
+    if (keys_behind == most_keys_behind) {
+      return true;
+    }
+    std::int32_t const last = min(row + count, end) - 1;
+    std::int32_t const head = last / blocks_of_head;
+    std::int32_t const first = head * blocks_of_head.value();
+    std::int32_t const block = row < first ? blocks_of_head.value() - 1 : last - first;
+    return std::int64_t{at} * tile < std::int64_t{block + 1} * block_mean::tokens + keys_behind;
+  }
+  /// The first stage from `row` on with a mean that has a score to be made; `end` or more if there is none.
+  [[nodiscard]] __device__ __forceinline__ std::int32_t seen_from(std::int32_t row, std::int32_t end,
+                                                                  std::int32_t at) const {
+    while (row < end && !is_seen(row, stage, end, at)) {
+      row += stage;
+    }
+    return row;
+  }
+
+  /// Begins to copy up to 64 means and their products, from number `row` of a key head on.
+  __device__ __forceinline__ void begin_means(int lane, std::int32_t head, std::int32_t row, std::int32_t end,
+                                              T (&to)[stage][Channels + 32]) const {
+    constexpr int pieces = Channels / piece_numbers;
+    constexpr int together = lanes / pieces;  // means that all lanes copy at a time
+    std::int64_t const first = std::int64_t{head} * rows + row;
+    int const channel = lane % pieces * piece_numbers;
+    T const* from = means.row(first + lane / pieces, channels) + channel;
 #pragma unroll
-    for (int mean = lane / mean_lanes; mean < stage; mean += lanes / mean_lanes) {
-      float const* const from = query_means + (row + mean) * channels;
-      float product = 0.0F;
-#pragma unroll
-      for (int i = 0; i < Channels / 4 / mean_lanes; ++i) {
-        int const channel = 4 * (lane % mean_lanes + i * mean_lanes);
-        bool const exists = mean < left && channel < channels;
-        float4 const of_query = exists ? load_from_l2(reinterpret_cast<float4 const*>(from + channel)) : float4{};
-        auto const of_key = *reinterpret_cast<float4 const*>(scratch.key_mean + channel);
-        product += of_query.x * of_key.x + of_query.y * of_key.y + of_query.z * of_key.z + of_query.w * of_key.w;
-        *reinterpret_cast<uint2*>(&scratch.means[mean][channel]) = {pack_pair<T>(of_query.x, of_query.y),
-                                                                    pack_pair<T>(of_query.z, of_query.w)};
-      }
-#pragma unroll
-      for (int distance = mean_lanes / 2; distance > 0; distance /= 2) {
-        product += shuffle_xor(product, distance);
-      }
-      if (lane % mean_lanes == 0) {
-        scratch.of_mean_key[mean] = product;
-      }
+    for (int mean = lane / pieces, turn = 0; turn < stage / together; ++turn, mean += together) {
+      bool const exists = row + mean < end && channel < channels;
+      async_copy_16_or_zero(&to[mean][channel], exists ? from : means.first, exists);
+      from += together * means.row_elements(channels);
+    }
+    if (lane < stage && row + lane < end) {
+      async_copy_16(&to[lane][Channels], means.row(first + lane, channels) + channels);
     }
   }
 
-  /// Writes the scores of 16 of the warp's means, from number `first` of a stage on. The stage begins at mean `row` of
-  /// the key head.
-  __device__ __forceinline__ void multiply(std::int32_t head, std::int32_t at, std::int32_t row, int first,
-                                           std::int32_t end, lane_keys mine, uint4 const (&words)[tiles][blocks],
-                                           scratch_type const& scratch) const {
+  /// Makes the scores of 16 of the warp's means, and leaves their ranges.
+  __device__ __forceinline__ void multiply(place const& of, lane_keys mine, uint4 const (&words)[tiles][blocks],
+                                           T const (&staged)[stage][Channels + 32],
+                                           float2 (&found)[columns][stage]) const {
     float sums[tiles][4] = {};
-    int const of_lane = first + mine.lane / 4;
+    int const of_lane = of.first + mine.lane / 4;
 #pragma unroll
     for (int block = 0; block < blocks; ++block) {
       int const channel = row_piece(mine.lane, block) * piece_numbers;
-      auto const low = *reinterpret_cast<uint4 const*>(&scratch.means[of_lane][channel]);
-      auto const high = *reinterpret_cast<uint4 const*>(&scratch.means[of_lane + 8][channel]);
+      auto const low = *reinterpret_cast<uint4 const*>(&staged[of_lane][channel]);
+      auto const high = *reinterpret_cast<uint4 const*>(&staged[of_lane + 8][channel]);
 #pragma unroll
       for (int i = 0; i < tiles; ++i) {
         multiply_pieces<T>(sums[i], low, high, words[i][block]);
       }
     }
     std::int64_t const padded = std::int64_t{key_tiles.value()} * tile;
-    std::int32_t const key = mine.key + mine.lane % 4 * 2;
-    std::int32_t const left = keys.tokens(head, at) - key;
+    float* const to =
+        corrections + (std::int64_t{of.head} * rows + of.row) * padded + of.at * tile + mine.key + mine.lane % 4 * 4;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       int const mean = of_lane + 8 * half;
-      if (row + mean < end) {
-        float const less = scratch.of_mean_key[mean];
-        float* const to = corrections + (std::int64_t{head} * rows + row + mean) * padded + at * tile + key;
+      float const less = *reinterpret_cast<float const*>(&staged[mean][Channels]);
+      float scores[tiles][2];
 #pragma unroll
-        for (int i = 0; i < tiles; ++i) {
-          float2 const scores{8 * i < left ? factor * (sums[i][2 * half] - less) : 0.0F,
-                              8 * i + 1 < left ? factor * (sums[i][2 * half + 1] - less) : 0.0F};
-          *reinterpret_cast<float2*>(to + 8 * i) = scores;
+      for (int i = 0; i < 2 * tiles; ++i) {
+        float const score = __fmaf_rn(factor, sums[i / 2][2 * half + i % 2], -less);
+        scores[i / 2][i % 2] = i / 2 * 8 + i % 2 < of.left ? score : 0.0F;
+      }
+      bool const exists = of.row + mean < of.end;
+#pragma unroll
+      for (int i = 0; i < tiles; i += 2) {
+        if (exists) {
+          *reinterpret_cast<float4*>(to + mean * padded + 8 * i) = {scores[i][0], scores[i][1], scores[i + 1][0],
+                                                                    scores[i + 1][1]};
         }
       }
+      find_range(mine, mean, scores, found);
+    }
+  }
+
+  /// Leaves the range of the scores of a mean that four lanes have.
+  __device__ __forceinline__ static void find_range(lane_keys mine, int mean, float const (&scores)[tiles][2],
+                                                    float2 (&found)[columns][stage]) {
+    float least = scores[0][0];
+    float highest = scores[0][0];
+#pragma unroll
+    for (int i = 1; i < 2 * tiles; ++i) {
+      least = minimum_or_nan(least, scores[i / 2][i % 2]);
+      highest = maximum_or_nan(highest, scores[i / 2][i % 2]);
+    }
+#pragma unroll
+    for (int distance = 1; distance < 4; distance *= 2) {
+      least = minimum_or_nan(least, shuffle_xor(least, distance));
+      highest = maximum_or_nan(highest, shuffle_xor(highest, distance));
+    }
+    if (mine.lane % 4 == 0) {
+      found[mine.key / (8 * tiles)][mean] = {least, highest};
+    }
+  }
+
+  /// Writes the ranges of a stage's means over the whole tile.
+  __device__ __forceinline__ void write_ranges(int lane, std::int32_t head, std::int32_t at, std::int32_t row,
+                                               std::int32_t end, float2 const (&found)[columns][stage]) const {
+    if (lane < stage && row + lane < end && is_seen(row + lane / 16 * 16, 16, end, at)) {
+      float least = found[0][lane].x;
+      float highest = found[0][lane].y;
+#pragma unroll
+      for (int i = 1; i < columns; ++i) {
+        least = minimum_or_nan(least, found[i][lane].x);
+        highest = maximum_or_nan(highest, found[i][lane].y);
+      }
+      correction_range const range = correction_range::of(least, highest);
+      ranges[(std::int64_t{head} * rows + row + lane) * key_tiles.value() + at] = range;
     }
   }
 };

@@ -2,8 +2,11 @@
 /// `score_terms`: what attention adds to scores in warpgroup_attention: a bias of the caller's, and the scores of mean
 /// queries where queries are smoothed.
 ///
-/// Cost for each score: what the bias takes. Corrections are the same for all rows of a warpgroup: a lane reads 8 bytes
-/// of shared memory for four scores. A LinearBias takes half an instruction.
+/// Cost for each score: what the bias takes. Corrections are the same for all rows of a warpgroup: a lane reads 16
+/// bytes of shared memory for eight scores. A LinearBias takes half an instruction.
+///
+/// Terms that are corrections alone have a known range, so that one comparison says whether sums may begin at all of
+/// them; otherwise a lane looks at each, half an instruction a score.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +19,9 @@
 #include <tessera/program/attention/detail/forward_band.hpp>
 #include <tessera/program/attention/detail/forward_softmax.cuh>
 #include <tessera/program/attention/detail/staged_terms.cuh>
+#include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/convert.cuh>
+#include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 
 namespace tessera {
@@ -52,6 +57,11 @@ struct score_terms {
   static constexpr bool has_bias = !std::is_same_v<Bias, no_bias>;      ///< whether there is a bias
   static constexpr bool is_line = LinearBias<Bias> && !HasCorrections;  ///< whether a row's terms lie on a line
   static constexpr bool is_none = !has_bias && !HasCorrections;         ///< whether nothing is added to scores
+  static constexpr bool has_range = HasCorrections && !has_bias;        ///< whether the range of terms is known
+  /// The float that stands for `offset` among those whose bits a row's sums begin at.
+  TESSERA_FN static constexpr float base(int row) {
+    return has_range ? 10485760.0F + static_cast<float>(row) : score_sums::begin_center;
+  }
 
   Bias bias;  ///< added to scores, natural
 
@@ -62,12 +72,13 @@ struct score_terms {
     to.base[0] = to.base[1] = 0.0F;
     to.to_base_2 = HasCorrections ? 1.0F : log2_e;
     if constexpr (HasCorrections) {
-      float const* const corrections = staged.corrections[at.warp / 4].values;
 #pragma unroll
-      for (int i = 0; i < scores; i += 4) {
-        auto const pair = *reinterpret_cast<float2 const*>(corrections + at.first_key % attention_tile_keys + 2 * i);
-        to.of_score[i] = to.of_score[i + 2] = pair.x;
-        to.of_score[i + 1] = to.of_score[i + 3] = pair.y;
+      for (int i = 0; i < scores; i += 8) {
+        float4 const four = four_corrections(staged, at.warp, i / 8);
+        to.of_score[i] = to.of_score[i + 2] = four.x;
+        to.of_score[i + 1] = to.of_score[i + 3] = four.y;
+        to.of_score[i + 4] = to.of_score[i + 6] = four.z;
+        to.of_score[i + 5] = to.of_score[i + 7] = four.w;
       }
     }
     if constexpr (has_tiles) {
@@ -88,8 +99,76 @@ struct score_terms {
     }
   }
 
+  /// Lets a lane's sums of products begin at its terms, and says whether take_begun() may take them; `offset` is what
+  /// it takes with them. Rows: attention_weights.
+  template <class Rows, bool EndsInside, class Work, class Staged>
+  [[nodiscard]] __device__ __forceinline__ bool begin(Work const volatile& work, int warp, std::int32_t tile,
+                                                      Staged const& staged, float scale,
+                                                      std::int32_t (&sums)[Rows::registers], float (&offset)[2]) const {
+    if constexpr (has_range) {
+      correction_range const& range = staged.corrections[warp / 4].range;
+      float const units = fast_reciprocal(scale);
+      begin_at_corrections(staged, warp, units, sums);
+      offset[0] = offset[1] = range.least;
+      return range.spread * units < widest;
+    } else {
+      row_terms added;
+      std::int32_t own_tile[1] = {tile};
+      pin_registers(own_tile);
+      of_lane<EndsInside>(score_place::of(work, warp, own_tile[0]), staged, added);
+      Rows::begin(sums, scale, added);
+      offset[0] = added.first(0);
+      offset[1] = added.first(1);
+      return Rows::template is_begun<is_line>(sums, offset);
+    }
+  }
+  /// Makes sums of products of sums that began at terms, which `added` are.
+  template <class Rows, class Staged>
+  __device__ __forceinline__ static void end(Staged const& staged, int warp, float scale, row_terms const& added,
+                                             std::int32_t (&sums)[Rows::registers]) {
+    if constexpr (has_range) {
+      std::int32_t begun[Rows::registers];
+      begin_at_corrections(staged, warp, fast_reciprocal(scale), begun);
+#pragma unroll
+      for (int i = 0; i < Rows::registers; ++i) {
+        sums[i] -= begun[i];
+      }
+    } else {
+      Rows::end(sums, scale, added);
+    }
+  }
+
  private:
   static constexpr int scores = 64;  ///< of a lane
+  /// Sums begin at floats from `base` to this much above: sums of magnitude below 2^21 leave their exponent as it is.
+  static constexpr float widest = 4194000.0F;
+
+  /// The lane's corrections of keys 2 t, 2 t + 1, 2 t + 8 and 2 t + 9, t being lane % 4, of 16 keys of a tile.
+  template <class Staged>
+  [[nodiscard]] __device__ __forceinline__ static float4 four_corrections(Staged const& staged, int warp, int sixteen) {
+    float const* const values = staged.corrections[warp / 4].values;
+    return *reinterpret_cast<float4 const*>(values + thread_index_here() % 4 * 4 + 16 * sixteen);
+  }
+  /// Makes the bits of floats, each of which is `base` and a correction less the lowest one, in units of a scale. The
+  /// second row's are 1 larger, so that the compiler does not copy the first row's: a copy takes twice the cycles of a
+  /// multiply-add.
+  template <class Staged>
+  __device__ __forceinline__ static void begin_at_corrections(Staged const& staged, int warp, float units,
+                                                              std::int32_t (&sums)[scores]) {
+    float const first = __fmaf_rn(-staged.corrections[warp / 4].range.least, units, base(0));
+    float const again = __fmaf_rn(-staged.corrections[warp / 4].range.least, units, base(1));
+#pragma unroll
+    for (int i = 0; i < scores; i += 8) {
+      float4 const four = four_corrections(staged, warp, i / 8);
+      float const terms[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        int const at = i + j / 2 * 4 + j % 2;
+        sums[at] = __float_as_int(__fmaf_rn(terms[j], units, first));
+        sums[at + 2] = __float_as_int(__fmaf_rn(terms[j], units, again));
+      }
+    }
+  }
   static constexpr float log2_e = 1.4426950408889634F;
 
   /// Adds a tile of a dense_bias.

@@ -2,7 +2,7 @@
 /// `staged_terms`: what a pipeline stage of warpgroup_attention has of the terms that are added to scores, and
 /// `term_loader`, which loads it: scores of mean queries, and tiles of a dense_bias of 16 bits.
 ///
-/// Bytes of a warpgroup and a tile of 128 keys: 512 of corrections, 16 KiB of biases.
+/// Bytes of a warpgroup and a tile of 128 keys: 512 of corrections and 16 of their range, 16 KiB of biases.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include <tessera/core/precision.hpp>
 #include <tessera/map/dense_bias.hpp>
 #include <tessera/program/attention/detail/forward_band.hpp>
+#include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/tensor_map.cuh>
@@ -55,7 +56,8 @@ struct staged_terms {
   using tile_type = std::conditional_t<Terms::has_tiles, bias_tile, no_terms>;
   /// Scores of the mean query of a warpgroup.
   struct alignas(16) correction_row {
-    float values[attention_tile_keys];  ///< of each key of the tile
+    float values[attention_tile_keys];  ///< of each key of the tile, in the order of value_slot()
+    correction_range range;             ///< their range
   };
   /// Scores of the mean query, or nothing.
   using correction_type = std::conditional_t<Terms::has_corrections, correction_row, no_terms>;
@@ -67,7 +69,9 @@ struct staged_terms {
 /// Where terms lie in memory.
 template <class Terms>
 struct term_loader {
-  static constexpr int bytes = (Terms::has_corrections ? attention_tile_keys * static_cast<int>(sizeof(float)) : 0) +
+  static constexpr int bytes_of_corrections = attention_tile_keys * static_cast<int>(sizeof(float));
+  static constexpr int bytes_of_range = static_cast<int>(sizeof(correction_range));
+  static constexpr int bytes = (Terms::has_corrections ? bytes_of_corrections + bytes_of_range : 0) +
                                (Terms::has_tiles ? bias_tile::bytes : 0);  ///< of a warpgroup and a tile
   static constexpr bool is_none = bytes == 0;                              ///< whether nothing is loaded
 
@@ -75,6 +79,7 @@ struct term_loader {
   std::int32_t sequence_rows;                                         ///< rows of biases from sequence to sequence
   std::int32_t head_rows;                                             ///< rows of biases from head to head
   float const* corrections;  ///< quantized_queries::corrections: batch, query head, block of 64, padded keys
+  correction_range const* correction_ranges;  ///< quantized_queries::correction_ranges
 
   /// A block of 64 queries of a head, and a tile.
   struct place {
@@ -91,8 +96,11 @@ struct term_loader {
   __device__ __forceinline__ void load(Staged& to, int warpgroup, place const& at, shared_barrier& full) const {
     if constexpr (Terms::has_corrections) {
       std::int64_t const row = (std::int64_t{at.sequence} * at.heads + at.head) * at.blocks + at.block;
-      load_bytes(to.corrections[warpgroup].values, corrections + row * at.padded_keys + at.tile * attention_tile_keys,
-                 sizeof(to.corrections[warpgroup]), full);
+      auto& staged = to.corrections[warpgroup];
+      load_bytes(staged.values, corrections + row * at.padded_keys + at.tile * attention_tile_keys,
+                 bytes_of_corrections, full);
+      load_bytes(&staged.range, correction_ranges + row * (at.padded_keys / attention_tile_keys) + at.tile,
+                 bytes_of_range, full);
     }
     if constexpr (Terms::has_tiles) {
       std::int32_t const row = at.sequence * sequence_rows + at.head * head_rows + at.block * bias_tile::rows;
