@@ -10,7 +10,8 @@
 ///     tessera::linear<tessera::bfloat16>::forward(exec, inputs, weights, outputs);     // as often as needed
 ///
 /// Opening takes two launches and is done once. The stream and the workspace must stay as they are for as long as the
-/// weights are used. Sums are those of `linear` with the decoded weights, in the same order.
+/// weights are used. The product is one of the decoded weights, in the order of additions of the program that `linear`
+/// chooses: the portable one gives the same bits for both.
 ///
 /// Streams of other coders are decoded first, by the codec's decode(), and multiplied by `linear` then: to find where a
 /// weight's code begins, rANS has to pop all codes before it in the block.

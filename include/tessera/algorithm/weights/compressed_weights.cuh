@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Compressed weights on CUDA devices: kernels of their own encode lossless weights to streams of pairs of exponents, and
-/// decode all such streams, however many bits of mantissas were kept. All else runs in the portable programs.
+/// Compressed weights on CUDA devices: kernels of their own encode lossless weights to streams of pairs of exponents,
+/// and decode all such streams, however many bits of mantissas were kept. All else runs in the portable programs.
 ///
 /// compressed_weights.hpp includes this header where nvcc compiles: call compressed_weights as on the CPU, with a
 /// tessera::cuda executor. Lossless encoding takes four launches for up to 32 tensors, decoding one. Nothing waits,

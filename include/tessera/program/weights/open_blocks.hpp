@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Checks the blocks of a stream of codes of a fixed length and writes where they are, for tile/source/coded_weights.hpp.
-/// open_weights (program/weights/reader.hpp) has checked the header before.
+/// Checks the blocks of a stream of codes of a fixed length and writes where they are, for
+/// tile/source/coded_weights.hpp. open_weights (program/weights/reader.hpp) has checked the header before.
 ///
-/// What decode_weights refuses is refused, with its message; such blocks are marked as lost. What is written lies within
-/// the stream, so that nobody who reads the blocks later has to look at sizes. Cost: the index is read and written, and
-/// the lists of escapes are read, about 20 bytes for 8192 weights; with checksums the whole stream is read.
+/// What decode_weights refuses is refused, with its message; such blocks are marked as lost. What is written lies
+/// within the stream, so that nobody who reads the blocks later has to look at sizes. Cost: the index is read and
+/// written, and the lists of escapes are read, about 20 bytes for 8192 weights. With checksums the whole stream is read.
 #pragma once
 
 #include <cstdint>

@@ -5,10 +5,11 @@
 ///     auto const weights = coded_matrix<neuzip_fixed<bfloat16>>::open(exec, stream, rows, columns, space);
 ///     linear<bfloat16>::forward(exec, inputs, weights, outputs);
 ///
-/// A stream has a byte of sign and mantissa and four bits of code for each weight, both in the order of weights, so that
-/// any 16 weights of a row are 16 bytes and 8 bytes. Joining eight of them takes 19 instructions, and 5 more to find
-/// codes that say nothing. Exponents without a code (one in 10,000 to 1,000) are searched for in their block's list,
-/// lane by lane. Blocks that have no codes are read weight by weight: they are right, and slow.
+/// A stream has a byte of sign and mantissa and four bits of code for each weight, both in the order of weights, so
+/// that any 16 weights of a row are 16 bytes and 8 bytes. Joining eight of them takes 19 instructions, and 5 more to
+/// find codes that say nothing; with an exponent from elsewhere, as matrices with many zeros have, 10 more. Exponents
+/// without a code (one in 10,000 to 1,000) are searched for in their block's list, lane by lane. Blocks that have no
+/// codes are read weight by weight: they are right, and slow.
 ///
 /// algorithm/weights/coded_matrix.hpp opens a stream: it checks the blocks once and writes where they are.
 #pragma once
@@ -106,8 +107,8 @@ struct coded_weights {
   static constexpr bool takes_chunks = Tile::columns % code_chunk::size == 0 && requires(Tile& tile) {
     tile.chunk(0, 0);
   };
-  /// Whether rows are whole chunks: see ChunkedSource. Then no chunk is in two blocks, and all lie at multiples of their
-  /// size.
+  /// Whether rows are whole chunks: see ChunkedSource. Then no chunk is in two blocks, and all lie at multiples of
+  /// their size.
   TESSERA_FN constexpr bool has_whole_chunks() const { return column_count % code_chunk::size == 0; }
 
   /// The chunks of a tile, spread over the lanes' registers.
@@ -220,8 +221,8 @@ struct coded_weights {
   TESSERA_FN static constexpr int inside(std::int64_t left, int most) {
     return left >= most ? most : left > 0 ? static_cast<int>(left) : 0;
   }
-  /// The chunk number `which` of the matrix. Where codes say nothing, all are escapes. A stream has at most 2^35 weights,
-  /// so that chunks have 32-bit numbers.
+  /// The chunk number `which` of the matrix. Where codes say nothing, all are escapes. A stream has at most 2^35
+  /// weights, so that chunks have 32-bit numbers.
   TESSERA_FN code_chunk chunk_at(std::uint32_t which) const {
     int const log2_chunks = log2_block - log2_chunk;
     opened_block const block = blocks[which >> log2_chunks];
@@ -293,8 +294,8 @@ struct coded_weights {
     }
   }
 
-  /// Joins eight codes and eight bytes to four pairs of weights: the high bytes of four weights, the low bytes, and then
-  /// pairs of both.
+  /// Joins eight codes and eight bytes to four pairs of weights: the high bytes of four weights, the low bytes, and
+  /// then pairs of both.
   template <class G, class Exponents>
   TESSERA_FN static void join_eight(G const& group, std::uint32_t codes, std::uint32_t const* bytes,
                                     Exponents const& exponents_of, std::uint32_t* pairs) {
@@ -315,7 +316,8 @@ struct coded_weights {
   }
 
   /// Replaces the weights of a chunk whose codes are escapes, from that at position `first` of the matrix on. Bit
-  /// 4 i + j of `special` is set for code i of word j. Registers are chosen by comparisons, so that they stay registers.
+  /// 4 i + j of `special` is set for code i of word j. Registers are chosen by comparisons, so that they stay
+  /// registers.
   TESSERA_FN void patch(std::uint32_t special, std::int64_t first, std::uint32_t (&pairs)[8]) const {
     for (; special != 0; special &= special - 1) {
       auto const bit = static_cast<unsigned>(log2_floor(special & (~special + 1)));

@@ -38,8 +38,8 @@ struct lane_operand {
 };
 
 /// The same for a source that makes pairs of elements as words, `B::makes_words`: it writes words. Taken apart into
-/// elements and joined again, pairs that come from several branches take an instruction for each element. (Elements that
-/// are converted one by one are better joined here: as words, products of codes of 4 and 8 bits spill a register.)
+/// elements and joined again, pairs that come from several branches take an instruction for each element. (Elements
+/// that are converted one by one are better joined here: as words, products of codes of 4 and 8 bits spill a register.)
 template <class T, int Rows, int Columns>
 struct lane_operand_in_words {
   static_assert(sizeof(T) == 2 && Rows % 16 == 0 && Columns % 32 == 0);

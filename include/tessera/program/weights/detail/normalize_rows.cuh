@@ -18,7 +18,7 @@
 #include <tessera/quantize/keep_mantissa.hpp>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/cuda/scale_values.cuh>
+#include <tessera/tile/cuda/pairs.cuh>
 
 namespace tessera {
 inline namespace v0 {

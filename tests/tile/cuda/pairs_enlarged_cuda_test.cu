@@ -4,7 +4,7 @@
 #include <vector>
 
 #include <tessera/core/precision.hpp>
-#include <tessera/tile/cuda/scale_values.cuh>
+#include <tessera/tile/cuda/pairs.cuh>
 
 #include "support/catch.hpp"
 #include "support/cuda.hpp"
