@@ -4,7 +4,8 @@
 ///
 /// What decode_weights refuses is refused, with its message; such blocks are marked as lost. What is written lies
 /// within the stream, so that nobody who reads the blocks later has to look at sizes. Cost: the index is read and
-/// written, and the lists of escapes are read, about 20 bytes for 8192 weights. With checksums the whole stream is read.
+/// written, and escapes and their codes are read, about 20 bytes for 8192 weights. With checksums the whole stream is
+/// read.
 #pragma once
 
 #include <cstdint>
