@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -8,6 +9,7 @@
 #include <tessera/algorithm/gemm/linear.hpp>
 #include <tessera/algorithm/weights/coded_matrix.hpp>
 #include <tessera/exec/cpu.hpp>
+#include <tessera/testing/adversary.hpp>
 #include <tessera/testing/broken_weight_streams.hpp>
 #include <tessera/testing/laws/tile_source.hpp>
 #include <tessera/tile/serial/group.hpp>
@@ -86,6 +88,17 @@ TEST_CASE("coded matrices are tile sources", "[host]") {
     auto const report = testing::check_laws<coded_weights>(opened.source(), serial_group<32>{});
     INFO(report.text());
     CHECK(report.is_empty());
+  }
+}
+
+TEST_CASE("streams are opened in the same way whatever the order in which lanes run", "[host]") {
+  weight_stream_options const options{.block = 1024, .checksums = true};
+  auto const weights = tessera_test::weights_with_escapes(30 * 112, 5);
+  for (std::uint64_t seed = 1; seed < 4; ++seed) {
+    testing::adversary const exec{.seed = seed};
+    opened_stream<testing::adversary> const opened(exec, fixed_codec::spec(30 * 112, options),
+                                                   encoded(weights, options), 30, 112);
+    CHECK(differing(opened.copied<tile_of_chunks>().values, weights) == 0);
   }
 }
 
