@@ -22,6 +22,7 @@
 #include <tessera/sage_attention2.hpp>
 #include <tessera/select/quest.hpp>
 #include <tessera/shadow_kv.hpp>
+#include <tessera/tile/source/coded_weights.hpp>
 #include <tessera/tile/source/dequantized.hpp>
 
 #include "support/catch.hpp"
@@ -110,6 +111,15 @@ explanation multiply_by_codes(described_cuda const& exec, std::int64_t tokens) {
   return explain(exec, [tokens](auto const& dry) {
     dequantized<symmetric_quantizer<8, 64>, bfloat16> const weights{
         {}, matrix<std::int8_t const>(4096, 4096), matrix<symmetric_params const>(4096, 64)};
+    linear<bfloat16>::forward(dry, matrix<bfloat16 const>(tokens, 4096), weights, matrix<bfloat16>(tokens, 4096));
+  });
+}
+
+/// A layer whose weights are in a stream of codes of a fixed length.
+explanation multiply_decoded(described_cuda const& exec, std::int64_t tokens) {
+  return explain(exec, [tokens](auto const& dry) {
+    coded_weights weights{};
+    weights.row_count = weights.column_count = 4096;
     linear<bfloat16>::forward(dry, matrix<bfloat16 const>(tokens, 4096), weights, matrix<bfloat16>(tokens, 4096));
   });
 }
@@ -230,6 +240,10 @@ std::vector<row> rows() {
        [](described_cuda const& e) { return multiply_by_codes(e, 4096); }},
       {"`linear<bfloat16>`, 16 rows, weights of 8-bit codes",
        [](described_cuda const& e) { return multiply_by_codes(e, 16); }},
+      {"`linear<bfloat16>`, weights of a `coded_matrix`",
+       [](described_cuda const& e) { return multiply_decoded(e, 4096); }},
+      {"`linear<bfloat16>`, 16 rows, weights of a `coded_matrix`",
+       [](described_cuda const& e) { return multiply_decoded(e, 16); }},
       {"`decode_attention_call` (keys in bf16)", [](described_cuda const& e) { return decode_dense(e); }},
       {"`shadow_kv`", [](described_cuda const& e) { return step<coded_landmark_selector<8>>(e); }},
       {"`minicache`",

@@ -317,3 +317,37 @@ TEST_CASE("stochastic rounding is right on average, divided or not", "[host]") {
     CHECK(std::fabs(mean_of_stochastic<bfloat16, 1>(bits, 77, count) - divided) < five_deviations);
   }
 }
+
+namespace {
+
+/// How often rounding the exact product of a kept value and its factor once is not what restoring gives, for exponents
+/// so low that no product is infinite. The product has K + 9 bits, which double holds, and fp32 as well for types of 16
+/// bits.
+template <class T, int K>
+std::int64_t wrong_products() {
+  std::int64_t wrong = 0;
+  for (std::uint32_t exponent = 0; exponent + 3 <= exponent_split<T>::largest_exponent; ++exponent) {
+    for (std::uint32_t residual = 0; residual < (2U << K); ++residual) {
+      kept_value const kept{exponent, residual, false};
+      using bits_type = typename scalar_traits<T>::bits_type;
+      T const value = from_bits<T>(static_cast<bits_type>(keep_mantissa<K>::template restore<T>(kept)));
+      for (std::uint32_t normalizer = 0; normalizer < 256; ++normalizer) {
+        double const product = static_cast<double>(load(value)) * (1.0 + normalizer / 256.0);
+        T const rounded = store<T>(static_cast<float>(product));
+        wrong += to_bits(rounded) != keep_mantissa<K>::template restore_normalized<T>(kept, normalizer) ? 1 : 0;
+      }
+    }
+  }
+  return wrong;
+}
+
+}  // namespace
+
+TEST_CASE("a normalized value is restored as one multiplication rounds it, which CUDA's decoder relies on", "[host]") {
+  CHECK(wrong_products<bfloat16, 0>() == 0);
+  CHECK(wrong_products<bfloat16, 1>() == 0);
+  CHECK(wrong_products<bfloat16, 3>() == 0);
+  CHECK(wrong_products<float16, 3>() == 0);
+  CHECK(wrong_products<float16, 7>() == 0);
+  CHECK(wrong_products<float, 3>() == 0);
+}

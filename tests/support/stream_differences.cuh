@@ -228,7 +228,7 @@ stream_tally compare_broken_streams_of(tessera::cuda const& exec, stream_recipe 
 /// Compares `number` broken streams of all formats, coders and kinds of blocks.
 inline stream_tally compare_broken_streams(tessera::cuda const& exec, std::int64_t number) {
   using namespace tessera;
-  constexpr int kinds = 16;
+  constexpr int kinds = 20;
   std::int64_t const each = divide_up(number, std::int64_t{kinds});
   stream_tally tally;
   tally += compare_broken_streams_of<neuzip>(exec, {4300, {.block = 1024}, 200, 0}, each);
@@ -248,7 +248,13 @@ inline stream_tally compare_broken_streams(tessera::cuda const& exec, std::int64
       compare_broken_streams_of<neuzip_fixed<float>>(exec, {4096, {.block = 1024, .checksums = true}, 200, 0}, each);
   tally +=
       compare_broken_streams_of<neuzip_lossy<0>>(exec, {4300, {.block = 1024, .normalizer_block = 64}, 60, 0}, each);
+  tally += compare_broken_streams_of<neuzip_lossy<0>>(exec, {6000, {.block = 1024}, 0, 20}, each);
   tally += compare_broken_streams_of<neuzip_lossy<3>>(exec, {4300, {.block = 1024, .checksums = true}, 60, 0}, each);
+  tally +=
+      compare_broken_streams_of<neuzip_lossy<3>>(exec, {8192, {.block = 2048, .normalizer_block = 512}, 200, 0}, each);
+  tally += compare_broken_streams_of<neuzip_lossy<3, float16>>(exec, {8200, {.block = 4096}, 100, 50}, each);
+  tally += compare_broken_streams_of<neuzip_lossy<7, float>>(
+      exec, {4100, {.block = 1024, .normalizer_block = 32}, 60, 0}, each);
   return tally;
 }
 

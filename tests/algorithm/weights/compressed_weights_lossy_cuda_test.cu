@@ -1,25 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Lossy codecs run their portable programs on the device: the bytes and the weights are those of the host.
 #include <tessera/neuzip.hpp>
 
-#include "algorithm/weights/device_weights.cuh"
+#include "algorithm/weights/lossy_checks.cuh"
 
 using namespace tessera;
-using tessera_test::check_same_as_host;
-using tessera_test::weight_kind;
-
-namespace {
-
-template <class Codec>
-void check_kinds() {
-  for (weight_kind kind : {weight_kind::gauss, weight_kind::mixture, weight_kind::all_nan, weight_kind::random_bits}) {
-    check_same_as_host<Codec>(kind, 20'001, {});
-    check_same_as_host<Codec>(kind, 20'001, {.block = 2048, .checksums = true, .normalizer_block = 512});
-    check_same_as_host<Codec>(kind, 33, {.normalizer_block = 32});
-  }
-}
-
-}  // namespace
+using tessera_test::check_blocks;
+using tessera_test::check_kinds;
+using tessera_test::check_scales;
 
 TEST_CASE("bf16 weights without mantissas have the same streams and values on the device as on the host", "[cuda]") {
   TESSERA_NEEDS_CUDA();
@@ -32,8 +19,23 @@ TEST_CASE("bf16 weights with three mantissa bits have the same streams and value
   check_kinds<neuzip_lossy<3>>();
 }
 
-TEST_CASE("fp32 weights with seven mantissa bits have the same streams and values on the device as on the host",
+TEST_CASE("lossy bf16 weights of all kinds of blocks have on the device the values that they have on the host",
           "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  check_kinds<neuzip_lossy<7, float>>();
+  check_blocks<neuzip_lossy<0>>();
+  check_blocks<neuzip_lossy<1>>();
+  check_blocks<neuzip_lossy<3>>();
+}
+
+TEST_CASE("lossy weights of codes of a fixed length have on the device the values that they have on the host",
+          "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  check_blocks<compressed_weights<exponent_split<bfloat16>, fixed_coder, keep_mantissa<3>>>();
+}
+
+TEST_CASE("lossy bf16 weights of all sizes have on the device the values that they have on the host", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  check_scales<neuzip_lossy<0>>({1e-39F, 1e-37F, 0.02F, 1e36F, 2e38F});
+  check_scales<neuzip_lossy<1>>({1e-39F, 1e-37F, 0.02F, 1e36F, 2e38F});
+  check_scales<neuzip_lossy<3>>({1e-39F, 1e-37F, 0.02F, 1e36F, 2e38F});
 }

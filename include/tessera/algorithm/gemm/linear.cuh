@@ -146,7 +146,8 @@ requires requires {
   Weights::code_chunk::size;
 }
 inline constexpr bool has_operand_chunks<Weights, Value> =
-    is_16_bit_float<Value> && ChunkedSource<Weights, cuda_warp, lane_operand<Value, 16, 4 * Weights::code_chunk::size>>;
+    is_16_bit_float<Value> &&
+    ChunkedSource<Weights, cuda_warp, typename operand_from<Weights, 16, 4 * Weights::code_chunk::size>::type>;
 
 /// Enqueues gemm_few_rows with the policy of `Chosen`. Problem: a source_linear_problem.
 template <Tuning Chosen, class Architectures, class Operand, class Weights, class Output, class Map>

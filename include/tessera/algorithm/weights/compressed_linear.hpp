@@ -10,7 +10,8 @@
 ///
 /// The program is portable: any executor, any of the formats, any strides of inputs and outputs, the same bits
 /// everywhere (program/weights/linear.hpp has the order of additions). It decodes the weights again for every 16
-/// tokens. For many tokens it is faster to decode the layer once and to multiply with `linear`.
+/// tokens. On GPUs take coded_matrix instead, with codes of a fixed length; or decode the layer, and multiply with
+/// `linear`.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Compressed weights on CUDA devices: lossless streams of pairs of exponents have their own kernels; all other streams
-/// run in the portable programs.
+/// Compressed weights on CUDA devices: kernels of their own encode lossless weights to streams of pairs of exponents,
+/// and decode all such streams, however many bits of mantissas were kept. All else runs in the portable programs.
 ///
 /// compressed_weights.hpp includes this header where nvcc compiles: call compressed_weights as on the CPU, with a
 /// tessera::cuda executor. Lossless encoding takes four launches for up to 32 tensors, decoding one. Nothing waits,
@@ -84,12 +84,14 @@ void encode_on_warps(basic_cuda<Architectures> const& exec, array_view<weight_en
   }
 }
 
-template <class T, class Architectures, class Policy>
+/// Decodes up to 32 streams in one launch. Mantissa: how many bits of mantissas are kept, rounded in any way.
+template <class Mantissa, class T, class Architectures, class Policy>
 void decode_on_warps(basic_cuda<Architectures> const& exec, array_view<weight_decoding<T> const> list, Policy) {
   constexpr neuzip_decode_policy policy = Policy::value;
-  decode_weights_on_warps<T, policy> program{};
+  using program_type = decode_weights_on_warps<T, policy, keep_mantissa<Mantissa::kept_bits>>;
+  program_type program{};
   for (std::int64_t i = 0; i < list.size(); ++i) {
-    program.task[i] = decode_task<T>::of(list[i], program.blocks);
+    program.task[i] = program_type::task_type::of(list[i], program.blocks);
     program.blocks += list[i].blocks;
   }
   std::int64_t const splits = min(program.blocks, resident_blocks(exec, policy.blocks_per_multiprocessor));
@@ -150,13 +152,13 @@ struct encode_weights_model {
   }
 };
 
-/// Lossless decoding of pairs of codes: all streams of the list in a few launches.
+/// Decoding of pairs of codes: all streams of the list in a few launches.
 struct decode_weights_model {
   static constexpr char const* name = "decode_weights_on_warps";
 
   template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
-    return encode_weights_model::refuses_types<Exec, Call>();
+    return unless(codes_exponent_pairs<typename Call::coder_type>, "the coder codes whole exponents");
   }
   template <class Architectures, class Call>
   static refusal refuses(basic_cuda<Architectures> const&, Call const&) {
@@ -167,8 +169,9 @@ struct decode_weights_model {
     using value_type = typename Call::value_type;
     using part_type = array_view<weight_decoding<value_type> const>;
     detail::with_policy<neuzip_decode_tuning>(exec, [&](auto policy) {
-      detail::in_parts(call.list, decode_weights_on_warps<value_type, decltype(policy)::value>::most_tasks,
-                       [&](part_type part) { detail::decode_on_warps(exec, part, policy); });
+      detail::in_parts(
+          call.list, decode_weights_on_warps<value_type, decltype(policy)::value>::most_tasks,
+          [&](part_type part) { detail::decode_on_warps<typename Call::mantissa_type>(exec, part, policy); });
     });
     for (std::int64_t i = 0; i < call.list.size(); ++i) {
       if (call.list[i].spec.block_checksums && call.list[i].verify_checksums) {

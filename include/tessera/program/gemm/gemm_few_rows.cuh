@@ -47,7 +47,7 @@ struct gemm_few_rows {
   static constexpr int depth = 4 * in_lane;            ///< depth of a step
   static constexpr int sums_apart = rows + 4;          ///< so that lanes write to different banks
   /// A step of the weights as operands of the lanes of a warp.
-  using operand_type = lane_operand<value_type, rows, depth>;
+  using operand_type = typename operand_from<B, rows, depth>::type;
   /// A step of the weights on its way to a warp's registers.
   using codes_type = typename B::template fetched<cuda_warp, operand_type>;
   static_assert(is_16_bit_float<value_type> && std::is_same_v<typename B::value_type, value_type>);

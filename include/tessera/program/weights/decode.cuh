@@ -32,9 +32,12 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Decodes blocks of up to 32 lossless streams, one block in each warp.
-template <class T, neuzip_decode_policy Policy>
+/// Decodes blocks of up to 32 streams, one block in each warp. Mantissa: the keep_mantissa of the streams, whose
+/// rounding does not matter.
+template <class T, neuzip_decode_policy Policy, class Mantissa = keep_mantissa<scalar_traits<T>::mantissa_bits>>
 struct decode_weights_on_warps {
+  using task_type = decode_task<T, Mantissa>;
+  using part_type = decode_part<T, Mantissa>;
   static constexpr int lanes = Policy.threads;
   static constexpr int blocks_per_multiprocessor = Policy.blocks_per_multiprocessor;
   static constexpr int from_architecture = Policy.from;
@@ -42,21 +45,21 @@ struct decode_weights_on_warps {
   static constexpr int warps = lanes / 32;
   static constexpr int most_tasks = 32;
   /// How a warp decodes a block.
-  using decoder = warp_decoder<T, Policy.words>;
+  using decoder = warp_decoder<T, Mantissa, Policy.words>;
 
   struct scratch_type {
     pair_table table;  ///< the table of the current tensor
     /// The words of each warp's block.
     alignas(16) std::uint16_t words[warps][Policy.words];
-    decode_part<T> part;  ///< the part of the current tensor
-    int next;             ///< the next block to take
-    int is_unfinished;    ///< 1 if finish() has something to do
-    int is_refused;       ///< 1 if a checksum of header or codebook is wrong
-    int first_broken;     ///< the first of the part's blocks that is corrupt; no_block if all are sound
+    part_type part;     ///< the part of the current tensor
+    int next;           ///< the next block to take
+    int is_unfinished;  ///< 1 if finish() has something to do
+    int is_refused;     ///< 1 if a checksum of header or codebook is wrong
+    int first_broken;   ///< the first of the part's blocks that is corrupt; no_block if all are sound
   };
   static constexpr int no_block = 0x7fffffff;  ///< the value of first_broken if all blocks are sound
 
-  decode_task<T> task[most_tasks];  ///< the tensors of the launch
+  task_type task[most_tasks];  ///< the tensors of the launch
   int tasks;
   int blocks_a_run;             ///< with one task: neighbouring blocks that a thread block takes at a time
   int splits;                   ///< thread blocks among which the blocks are shared
@@ -94,13 +97,13 @@ struct decode_weights_on_warps {
   }
 
   /// Decodes `count` neighbouring blocks. Not inline, so that the other path can keep what it needs in registers.
-  __device__ __noinline__ void decode_split(cuda_block<lanes> const& group, decode_task<T> const& t,
+  __device__ __noinline__ void decode_split(cuda_block<lanes> const& group, task_type const& t,
                                             std::int64_t first_block, int count, scratch_type& scratch) const {
     decode_blocks(group, t, first_block, count, warps, warps, scratch);
   }
 
   /// Decodes blocks first_block + i of a tensor for all i < count that belong to this thread block, see decode_part.
-  __device__ __forceinline__ void decode_blocks(cuda_block<lanes> const& group, decode_task<T> const& t,
+  __device__ __forceinline__ void decode_blocks(cuda_block<lanes> const& group, task_type const& t,
                                                 std::int64_t first_block, int count, int run, int stride,
                                                 scratch_type& scratch) const {
     int const warp = uniform(static_cast<int>(thread_index() / 32));
@@ -111,7 +114,7 @@ struct decode_weights_on_warps {
       scratch.table.template fill<warps>(warp, cuda_warp{}.lane);
     }
     if (thread_index() == lanes - 1) {
-      decode_part<T>& part = scratch.part;
+      part_type& part = scratch.part;
       part = t.part(first_block);
       part.count = count;
       part.run = run;
@@ -134,11 +137,15 @@ struct decode_weights_on_warps {
       decode_broken_block(scratch, first);
     }
     if (scratch.part.is_plain()) {
-      if (scratch.part.window().is_contiguous()) {
-        decode_plain_blocks<true>(scratch, warp, first);
+      if constexpr (part_type::is_lossless) {
+        decode_plain_part(scratch, warp, first);
+      } else if (scratch.part.has_normalizers()) {
+        decode_normalized_part(scratch, warp, first);
       } else {
-        decode_scattered_blocks(scratch, warp, first);
+        decode_plain_part(scratch, warp, first);
       }
+    } else if constexpr (!part_type::is_lossless) {
+      async_copy_wait_all();  // the words of a first block that stage_first() took for plain
     }
     group.sync();
     if (scratch.is_unfinished != 0) {
@@ -149,8 +156,8 @@ struct decode_weights_on_warps {
 
   /// Loads header, codebook and index at once; then a warp's first block (none: -1) is loaded while the table is made.
   /// (Prefetching every block's planes to L2 was slower: 1.36 instead of 2.0 TB/s.)
-  __device__ __forceinline__ static void stage_first(decode_task<T> const& t, std::int64_t first_block, int first,
-                                                     int warp, scratch_type& scratch) {
+  __device__ __forceinline__ static void stage_first(task_type const& t, std::int64_t first_block, int first, int warp,
+                                                     scratch_type& scratch) {
     int const lane = cuda_warp{}.lane;
     uint4 const packed = warp == 0 && t.is_rans() ? t.codebook(lane) : uint4{};
     if (first >= 0) {
@@ -158,9 +165,10 @@ struct decode_weights_on_warps {
       uint2 const entry = __ldg(t.index() + block);
       std::int64_t const stream_end = t.stream_end();
       if (lane == 0) {
-        prefetch_to_l2(t.planes_of(block), t.weights_in(block) * exponent_split<T>::residual_bits / 8);
+        prefetch_to_l2(t.planes_of(block), t.weights_in(block) * (1 + Mantissa::kept_bits) / 8);
       }
-      auto const parts = block_parts::of<T>(entry, 1 << t.log2_block, t.is_rans(), t.payload_offset, stream_end);
+      auto const parts =
+          block_parts::of<T, Mantissa>(entry, 1 << t.log2_block, t.is_rans(), t.payload_offset, stream_end);
       if (t.is_rans() && t.is_aligned()) {
         decoder::stage(t.stream, parts, scratch.words[warp]);
       }
@@ -172,7 +180,7 @@ struct decode_weights_on_warps {
 
   /// Decodes the tensor's last block, if it is not whole and belongs to this thread block. `first` is staged again.
   __device__ __noinline__ static void decode_broken_block(scratch_type& scratch, int first) {
-    decode_part<T> const& part = scratch.part;
+    part_type const& part = scratch.part;
     int const broken = part.broken_block();
     if (part.is_plain() && broken >= 0) {
       async_copy_wait_all();
@@ -189,7 +197,7 @@ struct decode_weights_on_warps {
   __device__ void report(status_code code, std::int64_t block) const { cuda_warp{}.report(status, code, block); }
 
   /// Verifies the checksums of header and codebook. One warp of each thread block.
-  __device__ __noinline__ static void check_sums(decode_task<T> const& t, scratch_type& scratch) {
+  __device__ __noinline__ static void check_sums(task_type const& t, scratch_type& scratch) {
     weight_stream_header const header = t.header();
     cuda_warp const warp;
     constexpr int covered = sizeof(weight_stream_header) - sizeof(header.header_checksum);
@@ -210,8 +218,8 @@ struct decode_weights_on_warps {
 
   /// Makes zeros of a part whose header or codebook is corrupt. Nothing else is reported then, whatever the blocks
   /// were.
-  __device__ __noinline__ void refuse_part(decode_task<T> const& t, scratch_type& scratch, int warp) const {
-    decode_part<T> const& part = scratch.part;
+  __device__ __noinline__ void refuse_part(task_type const& t, scratch_type& scratch, int warp) const {
+    part_type const& part = scratch.part;
     for (int taken = warp; part.position_of(taken) < part.count; taken += warps) {
       zero_block(part, part.position_of(taken));
     }
@@ -224,7 +232,7 @@ struct decode_weights_on_warps {
   }
 
   /// Does what is seldom needed, after the blocks of the fast path. All warps.
-  __device__ __noinline__ void finish(cuda_block<lanes> const& group, decode_task<T> const& t, scratch_type& scratch,
+  __device__ __noinline__ void finish(cuda_block<lanes> const& group, task_type const& t, scratch_type& scratch,
                                       int warp) const {
     if (scratch.is_refused != 0) {
       refuse_part(t, scratch, warp);
@@ -237,17 +245,35 @@ struct decode_weights_on_warps {
     }
   }
 
+  /// Decodes the blocks of a plain part without normalizers.
+  __device__ __forceinline__ static void decode_plain_part(scratch_type& scratch, int warp, int first) {
+    if (scratch.part.window().is_contiguous()) {
+      decode_plain_blocks<true, false>(scratch, warp, first);
+    } else {
+      decode_scattered_blocks<false>(scratch, warp, first);
+    }
+  }
+  /// Decodes the blocks of a plain part with normalizers. Not inline, so that the other path can keep what it needs in
+  /// registers.
+  __device__ __noinline__ static void decode_normalized_part(scratch_type& scratch, int warp, int first) {
+    if (scratch.part.window().is_contiguous()) {
+      decode_plain_blocks<true, true>(scratch, warp, first);
+    } else {
+      decode_scattered_blocks<true>(scratch, warp, first);
+    }
+  }
   /// Decodes blocks of a window with an exponent from elsewhere. Not inline, so that the other path can keep what it
   /// needs in registers.
+  template <bool Normalized>
   __device__ __noinline__ static void decode_scattered_blocks(scratch_type& scratch, int warp, int mine) {
-    decode_plain_blocks<false>(scratch, warp, mine);
+    decode_plain_blocks<false, Normalized>(scratch, warp, mine);
   }
 
   /// The fast path, which takes most of the time: whole blocks whose payload fits the scratch, from block `mine` on,
   /// which is already staged. It calls no functions: what has to survive a call would be spilled for every block.
-  template <bool Contiguous>
+  template <bool Contiguous, bool Normalized>
   __device__ __forceinline__ static void decode_plain_blocks(scratch_type& scratch, int warp, int mine) {
-    decode_part<T> const& part = scratch.part;
+    part_type const& part = scratch.part;
     std::uint16_t* const words = scratch.words[warp];
     int const coded = part.block_weights();
     block_parts parts = part.parts_of(part.index_entry(min(mine, part.count - 1)), coded);
@@ -258,10 +284,10 @@ struct decode_weights_on_warps {
         async_copy_wait_all();
       } else if (!decoder::is_plain(parts)) {
         scratch.is_unfinished = 1;
-      } else if (!decoder::template pop_plain_rows<Contiguous>(part.stream + parts.begin, part.planes_of(mine),
-                                                               part.window(), parts, coded, scratch.table.entries,
-                                                               words, part.weights_of(mine)) ||
-                 !patch_rest(part, mine, coded)) {
+      } else if (!decoder::template pop_plain_rows<Contiguous>(
+                     part.planes_of(mine), normalizers_of<Normalized>(part, mine), part.window(), parts, coded,
+                     scratch.table.entries, words, part.weights_of(mine)) ||
+                 !patch_rest<Normalized>(part, mine, coded)) {
         refuse_block(scratch, mine);
       }
       mine = part.position_of(take_block(scratch, cuda_warp{}.lane));
@@ -274,10 +300,21 @@ struct decode_weights_on_warps {
 
   /// Patches the escapes of blocks with more escapes than lanes: with it MiniLM decodes at 2.01 TB/s, not at 1.81. It
   /// loads the index entry again: keeping it costs a register in the loop (fp32 1.887 for 1.904 TB/s).
-  __device__ __forceinline__ static bool patch_rest(decode_part<T> const& part, int block, int coded) {
+  template <bool Normalized>
+  __device__ __forceinline__ static bool patch_rest(part_type const& part, int block, int coded) {
     block_parts const parts = part.parts_of(part.index_entry(block), coded);
     return !decoder::needs_patches(parts) ||
-           decoder::patch_rest(part.stream + parts.begin, part.planes_of(block), parts, coded, part.weights_of(block));
+           decoder::patch_rest(part.stream + parts.begin, part.planes_of(block),
+                               normalizers_of<Normalized>(part, block), parts, coded, part.weights_of(block));
+  }
+  /// The normalizers of a block where it is known whether there are any.
+  template <bool Normalized>
+  __device__ __forceinline__ static auto normalizers_of(part_type const& part, int block) {
+    if constexpr (Normalized) {
+      return part.normalizers_of(block);
+    } else {
+      return no_normalizers{};
+    }
   }
 
   /// Makes zeros of a corrupt block, and reports it when header and codebook are known to be sound.
@@ -289,7 +326,7 @@ struct decode_weights_on_warps {
       scratch.is_unfinished = 1;
     }
   }
-  __device__ __forceinline__ static void zero_block(decode_part<T> const& part, int block) {
+  __device__ __forceinline__ static void zero_block(part_type const& part, int block) {
     T* const weights = part.weights_of(block);
     int const count = part.weights_in(block);
 #pragma unroll 1
@@ -300,7 +337,7 @@ struct decode_weights_on_warps {
 
   /// Decodes all blocks that decode_plain_blocks does not take.
   __device__ __noinline__ static void decode_other_blocks(scratch_type& scratch, int warp) {
-    decode_part<T> const& part = scratch.part;
+    part_type const& part = scratch.part;
     for (int taken = warp; part.position_of(taken) < part.count; taken += warps) {
       int const block = part.position_of(taken);
       block_parts const parts = part.parts_of(part.index_entry(block), part.block_weights());
@@ -311,7 +348,7 @@ struct decode_weights_on_warps {
   }
 
   __device__ __noinline__ static void decode_any_block(scratch_type& scratch, int warp, int block) {
-    decode_part<T> const& part = scratch.part;
+    part_type const& part = scratch.part;
     int const coded = (part.weights_in(block) + decoder::granularity - 1) & ~(decoder::granularity - 1);
     block_parts const parts = part.parts_of(part.index_entry(block), coded);
     if (!parts.fits || !decoder::decode(part, block, parts, coded, scratch.table.entries, scratch.words[warp])) {

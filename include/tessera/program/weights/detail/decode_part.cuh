@@ -4,9 +4,11 @@
 
 #include <cstdint>
 
+#include <tessera/core/precision.hpp>
 #include <tessera/entropy/exponent_split.hpp>
 #include <tessera/entropy/exponent_window.hpp>
 #include <tessera/entropy/weight_stream.hpp>
+#include <tessera/program/weights/detail/normalize_rows.cuh>
 
 namespace tessera {
 inline namespace v0 {
@@ -21,7 +23,7 @@ struct block_parts {
   bool fits;           ///< whether the whole block is within the stream
 
   /// The parts of a block of `coded` weights. Offsets count from the start of the stream.
-  template <class T>
+  template <class T, class Mantissa>
   __device__ __forceinline__ static block_parts of(uint2 packed, int coded, bool is_rans, std::int64_t payload_offset,
                                                    std::int64_t stream_end) {
     block_parts parts;
@@ -30,7 +32,8 @@ struct block_parts {
     parts.raw = parts.words == weight_block_index::raw;
     parts.escapes_begin = coded / 2;
     if (parts.raw) {
-      parts.escapes_begin = coded * exponent_split<T>::exponent_bits / 8;
+      constexpr int bits = exponent_split<T>::exponent_bits + (Mantissa::kept_bits == 0 ? 1 : 0);
+      parts.escapes_begin = coded * bits / 8;
     } else if (is_rans) {
       parts.escapes_begin = (weight_stream_spec::states_bytes + 2 * parts.words + 3) & ~3;
     }
@@ -42,10 +45,21 @@ struct block_parts {
   }
 };
 
+/// The normalizers of a tensor; lossless ones have none.
+template <bool IsLossless>
+struct normalizers_of_part {
+  std::uint8_t const* normalizers;  ///< normalizers from the first block on; null if there are none
+  int log2_normalizer_block;        ///< weights of a normalizer, as a power of two
+};
+template <>
+struct normalizers_of_part<true> {};
+
 /// Blocks 0 to count - 1, counted from the first block of the part. It is in shared memory, because the loop over the
 /// blocks has no registers to spare: what the compiler spilled for every block cost 15 percent.
-template <class T>
-struct decode_part {
+template <class T, class Mantissa>
+struct decode_part : normalizers_of_part<Mantissa::template is_lossless<T>> {
+  static constexpr bool is_lossless = Mantissa::template is_lossless<T>;
+
   std::uint8_t const* stream;   ///< its first byte
   std::int64_t stream_end;      ///< the end of the stream, never past the bytes that may be read
   std::int64_t payload_offset;  ///< first byte of the payloads in the stream
@@ -70,7 +84,25 @@ struct decode_part {
 
   /// Whether whole blocks may take the fast path.
   __device__ __forceinline__ bool is_plain() const {
-    return is_rans && reinterpret_cast<std::uintptr_t>(weights) % 16 == 0;
+    return is_rans && reinterpret_cast<std::uintptr_t>(weights) % 16 == 0 &&
+           (!has_normalizers() || has_small_products<T>(window()));
+  }
+  /// Whether weights were divided by normalizers.
+  __device__ __forceinline__ bool has_normalizers() const {
+    if constexpr (is_lossless) {
+      return false;
+    } else {
+      return this->normalizers != nullptr;
+    }
+  }
+  /// The normalizers of a block.
+  __device__ __forceinline__ auto normalizers_of(int block) const {
+    if constexpr (is_lossless) {
+      return no_normalizers{};
+    } else {
+      std::int64_t const before = (static_cast<std::int64_t>(block) << log2_block) >> this->log2_normalizer_block;
+      return block_normalizers{has_normalizers() ? this->normalizers + before : nullptr, this->log2_normalizer_block};
+    }
   }
 
   /// The number of weights of every block but the last.
@@ -89,7 +121,7 @@ struct decode_part {
   }
   /// The signs and mantissas of a block.
   __device__ __forceinline__ std::uint8_t const* planes_of(int block) const {
-    return planes + (static_cast<std::int64_t>(block) << log2_block) * exponent_split<T>::residual_bits / 8;
+    return planes + (static_cast<std::int64_t>(block) << log2_block) * (1 + Mantissa::kept_bits) / 8;
   }
   /// Where a block's weights go.
   __device__ __forceinline__ T* weights_of(int block) const {
@@ -100,7 +132,7 @@ struct decode_part {
 
   /// The parts of a block of `coded` weights, from its index entry.
   __device__ __forceinline__ block_parts parts_of(uint2 packed, int coded) const {
-    return block_parts::of<T>(packed, coded, is_rans, payload_offset, stream_end);
+    return block_parts::of<T, Mantissa>(packed, coded, is_rans, payload_offset, stream_end);
   }
 };
 

@@ -11,13 +11,26 @@
 #include <tessera/entropy/weight_stream.hpp>
 #include <tessera/program/weights/decode.hpp>
 #include <tessera/program/weights/detail/decode_part.cuh>
+#include <tessera/quantize/keep_mantissa.hpp>
 
 namespace tessera {
 inline namespace v0 {
 
+/// Where the normalizers of a tensor of a launch are; lossless ones have none.
+template <bool IsLossless>
+struct normalizers_of_task {
+  std::int64_t normalizers_offset = 0;      ///< weight_stream_spec::normalizers_offset()
+  std::uint32_t log2_normalizer_block = 0;  ///< weights of a normalizer, as a power of two; 0: there are none
+};
+template <>
+struct normalizers_of_task<true> {};
+
 /// One tensor of a launch, or a range of its blocks. The host computes all that follows from the spec.
-template <class T>
-struct decode_task {
+template <class T, class Mantissa = keep_mantissa<scalar_traits<T>::mantissa_bits>>
+struct decode_task : normalizers_of_task<Mantissa::template is_lossless<T>> {
+  static constexpr bool is_lossless = Mantissa::template is_lossless<T>;
+  using part_type = decode_part<T, Mantissa>;
+
   std::uint8_t type;            ///< weight_type
   std::uint8_t coder;           ///< weight_coder
   std::uint8_t log2_block;      ///< weights of a block, as a power of two
@@ -41,7 +54,12 @@ struct decode_task {
     weight_stream_spec const& spec = decoding.spec;
     weight_stream_header const expected = spec.header();
     std::uint32_t* const is_sound = decoding.table == nullptr ? nullptr : &decoding.table->is_sound;
-    return {expected.type,
+    normalizers_of_task<is_lossless> normalizers;
+    if constexpr (!is_lossless) {
+      normalizers = {spec.normalizers_offset(), expected.log2_normalizer_block};
+    }
+    return {normalizers,
+            expected.type,
             expected.coder,
             expected.log2_block,
             expected.mantissa_kept,
@@ -80,10 +98,10 @@ struct decode_task {
                       (found.codebook_units | found.more_zero[0] | found.more_zero[1] | found.more_zero[2]) == 0;
     return zero && found.magic == weight_stream_header::expected_magic &&
            found.version == weight_stream_header::expected_version && found.type == type && found.coder == coder &&
-           found.log2_block == log2_block && found.mantissa_kept == mantissa_kept && found.log2_normalizer_block == 0 &&
-           found.flags == flags && (is_inspected == 0 || found.header_checksum == checksum) &&
-           found.block_count == block_count() && found.count == static_cast<std::uint64_t>(count) &&
-           window.fits(exponent_split<T>::largest_exponent) &&
+           found.log2_block == log2_block && found.mantissa_kept == mantissa_kept &&
+           found.log2_normalizer_block == log2_normalizers() && found.flags == flags &&
+           (is_inspected == 0 || found.header_checksum == checksum) && found.block_count == block_count() &&
+           found.count == static_cast<std::uint64_t>(count) && window.fits(exponent_split<T>::largest_exponent) &&
            found.total_bytes >= static_cast<std::uint64_t>(payload_offset) &&
            found.total_bytes <= static_cast<std::uint64_t>(stream_bytes);
   }
@@ -91,6 +109,14 @@ struct decode_task {
   /// Whether exponents are coded by rANS; else by codes of a fixed length.
   __device__ __forceinline__ bool is_rans() const {
     return coder == static_cast<std::uint8_t>(weight_coder::rans_pairs);
+  }
+  /// Weights of a normalizer, as a power of two; 0: there are none.
+  __device__ __forceinline__ std::uint32_t log2_normalizers() const {
+    if constexpr (is_lossless) {
+      return 0;
+    } else {
+      return this->log2_normalizer_block;
+    }
   }
   /// The number of blocks, as the header says.
   __device__ __forceinline__ std::uint32_t block_count() const {
@@ -102,7 +128,7 @@ struct decode_task {
   }
   /// The signs and mantissas of a block.
   __device__ __forceinline__ std::uint8_t const* planes_of(std::int64_t block) const {
-    return stream + planes_offset + (block << log2_block) * exponent_split<T>::residual_bits / 8;
+    return stream + planes_offset + (block << log2_block) * (1 + Mantissa::kept_bits) / 8;
   }
   /// This lane's sixteen bytes of the codebook. Only for the rANS coder.
   __device__ __forceinline__ uint4 codebook(int lane) const {
@@ -116,8 +142,14 @@ struct decode_task {
   __device__ __forceinline__ bool is_aligned() const { return reinterpret_cast<std::uintptr_t>(weights) % 16 == 0; }
 
   /// The part of the tensor from block `first` on. A corrupt header does no harm.
-  __device__ __forceinline__ decode_part<T> part(std::int64_t first) const {
-    decode_part<T> result;
+  __device__ __forceinline__ part_type part(std::int64_t first) const {
+    part_type result;
+    if constexpr (!is_lossless) {
+      bool const is_normalized = this->log2_normalizer_block != 0;
+      std::int64_t const before = (first << log2_block) >> this->log2_normalizer_block;
+      result.normalizers = is_normalized ? stream + this->normalizers_offset + before : nullptr;
+      result.log2_normalizer_block = static_cast<int>(this->log2_normalizer_block);
+    }
     result.stream = stream;
     result.stream_end = stream_end();
     result.payload_offset = payload_offset;

@@ -10,7 +10,8 @@
 #include <tessera/entropy/weight_stream.hpp>
 #include <tessera/program/weights/decode.hpp>
 #include <tessera/program/weights/detail/decode_part.cuh>
-#include <tessera/program/weights/detail/join_rows.cuh>
+#include <tessera/program/weights/detail/join_kept_rows.cuh>
+#include <tessera/program/weights/detail/normalize_rows.cuh>
 #include <tessera/program/weights/detail/warp_rans.cuh>
 #include <tessera/quantize/keep_mantissa.hpp>
 #include <tessera/tile/cuda/async_copy.cuh>
@@ -22,12 +23,14 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Decodes blocks in a warp. Words: the 16-bit words of shared memory that a warp has for a block's states, words and
-/// escapes.
-template <class T, int Words>
+/// Decodes blocks in a warp, of weights of which Mantissa kept a part. Words: the 16-bit words of shared memory that a
+/// warp has for a block's states, words and escapes.
+template <class T, class Mantissa, int Words>
 struct warp_decoder {
+  using mantissa = Mantissa;
+  using part_type = decode_part<T, mantissa>;
   /// How sixteen bytes of weights are joined.
-  using rows = join_rows<T>;
+  using rows = rows_of_kept<T, mantissa>;
   /// Rows between two checks of the cursor. The words of so many rows must be staged before, and a corrupt stream may
   /// run over by as many.
   static constexpr int rows_a_look = min(rows::rows, max(8 / rows::pairs, 1));
@@ -37,7 +40,6 @@ struct warp_decoder {
   static constexpr int staged_words = Words - state_words - words_a_look;   ///< words that fit besides
   static_assert(staged_words >= 2 * words_a_look && Words % 8 == 0, "tessera: too few words of shared memory a warp");
 
-  using mantissa = keep_mantissa<scalar_traits<T>::mantissa_bits>;
   using steps = weight_block_steps<T, mantissa>;
   using portable = decode_weights<T, mantissa>;
 
@@ -59,20 +61,22 @@ struct warp_decoder {
   }
 
   /// Decodes a plain block, whose states, words and first escapes are being copied to `words`. patch_rest() patches the
-  /// other escapes.
-  template <bool Contiguous>
-  __device__ __forceinline__ static bool pop_plain_rows(std::uint8_t const* payload, std::uint8_t const* planes,
+  /// other escapes. Normalizers: no_normalizers or block_normalizers.
+  template <bool Contiguous, class Normalizers>
+  __device__ __forceinline__ static bool pop_plain_rows(std::uint8_t const* planes, Normalizers normalizers,
                                                         exponent_window window, block_parts const& parts, int coded,
                                                         std::uint32_t const* table, std::uint16_t* words, T* weights) {
+    using block_rows = normalized_rows<T, rows, Normalizers>;
     int const lane = cuda_warp{}.lane;
     window_exponents<Contiguous> const exponents(window);
-    rows next;
+    block_rows next;
     int const row_count = coded / row_weights;
     std::uint32_t const states = shared_address(words);
     popping_lanes lanes_state{0, states + weight_stream_spec::states_bytes, shared_address(table), lanes_below()};
     std::uint32_t const words_begin = lanes_state.cursor;
     std::uint32_t const words_end = words_begin + 2 * parts.words;
     next.template load<false>(planes, coded, 0, 0, lane);
+    next.load_normalizers(normalizers, 0, lane);
     T* out = weights + lane * steps::weights_per_lane;
     async_copy_wait_all();
     sync_warp();
@@ -85,21 +89,24 @@ struct warp_decoder {
       std::uint32_t const entry = load_shared_u32(listed);
       int const previous = lane > 0 ? static_cast<int>(weight_escape::position(load_shared_u32(listed - 4))) : -1;
       escaped.exponent = weight_escape::exponent(entry);
+      escaped.lost_nan = lost_nan(entry);
       sound = sound && weight_escape::is_valid<T, mantissa>(entry, previous, coded);
       escape_at = min(static_cast<int>(weight_escape::position(entry)), coded - 1);
       escaped.residual = steps::residual_at(planes, coded, escape_at);
     }
 #pragma unroll 1
     for (int row = 0; row < row_count; row += rows::rows) {
-      rows const now = next;
+      block_rows const now = next;
       if (row + rows::rows < row_count) {
         next.template load<false>(planes, coded, row + rows::rows, 0, lane);
+        next.load_normalizers(normalizers, row + rows::rows, lane);
       }
 #pragma unroll
       for (int r = 0; r < rows::rows; ++r) {
         std::uint32_t codes[rows::pairs];
         lanes_state.row(codes);
-        store_once(reinterpret_cast<uint4*>(out + r * row_weights), now.template row<Contiguous>(r, codes, exponents));
+        store_once(reinterpret_cast<uint4*>(out + r * row_weights),
+                   now.normalized(r, now.template row<Contiguous>(r, codes, exponents)));
         // A corrupt stream that took more words than it has continues with any words.
         if ((r + 1) % rows_a_look == 0 && lanes_state.cursor > words_end) {
           sound = false;
@@ -111,16 +118,18 @@ struct warp_decoder {
     sound = sound && pair_coder::finished(lanes_state.state);
     sync_warp();
     if (escape_at >= 0) {
-      weights[escape_at] = steps::join_weight(escaped, nullptr, 0, 0);
+      weights[escape_at] = steps::join_weight(escaped, normalizers.first, normalizers.log2_block, escape_at);
     }
     return all_of_warp(sound) && lanes_state.cursor == words_end;
   }
 
   /// Patches the escapes of a plain block that no lane had in pop_plain_rows. In real tensors some blocks have many.
+  template <class Normalizers>
   __device__ __forceinline__ static bool patch_rest(std::uint8_t const* payload, std::uint8_t const* planes,
-                                                    block_parts const& parts, int coded, T* weights) {
+                                                    Normalizers normalizers, block_parts const& parts, int coded,
+                                                    T* weights) {
     auto const* const escapes = reinterpret_cast<std::uint32_t const*>(payload + parts.escapes_begin);
-    return patch(escapes, escapes_at_once, parts.escapes, planes, coded, coded, weights);
+    return patch(escapes, escapes_at_once, parts.escapes, planes, normalizers, coded, coded, weights);
   }
   /// Whether there are such escapes.
   __device__ __forceinline__ static bool needs_patches(block_parts const& parts) {
@@ -129,15 +138,17 @@ struct warp_decoder {
 
   /// Decodes any block whose parts are within the stream, with all that a stream may hold. Returns false if it is
   /// corrupt.
-  __device__ __forceinline__ static bool decode(decode_part<T> const& part, int block, block_parts const& parts,
-                                                int coded, std::uint32_t const* table, std::uint16_t* words) {
+  __device__ __forceinline__ static bool decode(part_type const& part, int block, block_parts const& parts, int coded,
+                                                std::uint32_t const* table, std::uint16_t* words) {
     std::uint8_t const* const payload = part.stream + parts.begin;
     std::uint8_t const* const planes = part.planes_of(block);
     T* const weights = part.weights_of(block);
     int const count = part.weights_in(block);
     exponent_window const window = part.window();
+    auto const normalizers = part.normalizers_of(block);
     if (parts.raw) {
-      portable::join_raw(cuda_warp{}, payload, planes, nullptr, 0, count, coded, weights);
+      portable::join_raw(cuda_warp{}, payload, planes, normalizers.first, normalizers.log2_block, count, coded,
+                         weights);
       return true;
     }
     bool sound = true;
@@ -152,14 +163,24 @@ struct warp_decoder {
       copy_rows<true, false>(payload, planes, window, count, coded, weights);
     }
     sync_warp();
+    if constexpr (!part_type::is_lossless) {
+      if (part.has_normalizers()) {
+        normalize_in_place<T, mantissa>(weights, count, normalizers);
+        sync_warp();
+      }
+    }
     auto const* const escapes = reinterpret_cast<std::uint32_t const*>(payload + parts.escapes_begin);
-    return patch(escapes, 0, parts.escapes, planes, count, coded, weights) && sound;
+    return patch(escapes, 0, parts.escapes, planes, normalizers, count, coded, weights) && sound;
   }
 
  private:
   static constexpr int row_weights = steps::row_weights;
   static constexpr int escapes_at_once = 32;  ///< one for each lane
 
+  /// Whether an escape is a NaN that kept no mantissa bit.
+  __device__ __forceinline__ static bool lost_nan(std::uint32_t entry) {
+    return mantissa::kept_bits == 0 && weight_escape::lost_nan(entry);
+  }
   /// The words to stage of a plain block.
   __device__ __forceinline__ static int words_to_stage(block_parts const& parts) {
     return parts.escapes_begin / 2 + 2 * min(parts.escapes, escapes_at_once);
@@ -285,8 +306,10 @@ struct warp_decoder {
 
   /// Writes the weights of escapes from entry `begin` on, four a lane at a time: loads of all are issued before the
   /// first wait.
+  template <class Normalizers>
   __device__ __forceinline__ static bool patch(std::uint32_t const* escapes, int begin, int escape_count,
-                                               std::uint8_t const* planes, int count, int coded, T* weights) {
+                                               std::uint8_t const* planes, Normalizers normalizers, int count,
+                                               int coded, T* weights) {
     constexpr int at_once = 4;
     bool sound = true;
 #pragma unroll 1
@@ -313,7 +336,8 @@ struct warp_decoder {
         std::uint32_t const exponent = weight_escape::exponent(entries[i]);
         if (first + 32 * i < escape_count) {
           if (weight_escape::is_valid<T, mantissa>(entries[i], previous[i], count)) {
-            weights[position] = steps::join_weight({exponent, residuals[i], false}, nullptr, 0, position);
+            weights[position] = steps::join_weight({exponent, residuals[i], lost_nan(entries[i])}, normalizers.first,
+                                                   normalizers.log2_block, position);
           } else {
             sound = false;
           }
