@@ -23,7 +23,7 @@
 #include <tessera/core/precision.hpp>
 #include <tessera/entropy/exponent_window.hpp>
 #include <tessera/tile/per_lane.hpp>
-#include <tessera/tile/source/join_bytes.hpp>
+#include <tessera/tile/source/detail/join_bytes.hpp>
 #include <tessera/tile/staged_tile.hpp>
 
 namespace tessera {

@@ -7,7 +7,7 @@
 #include <tessera/core/precision.hpp>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/source/store_values.hpp>
+#include <tessera/tile/source/detail/store_values.hpp>
 #include <tessera/tile/staged_tile.hpp>
 
 namespace tessera {

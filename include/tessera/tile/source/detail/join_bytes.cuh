@@ -6,7 +6,7 @@
 
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/source/join_bytes.hpp>
+#include <tessera/tile/source/detail/join_bytes.hpp>
 
 namespace tessera {
 inline namespace v0 {

@@ -10,7 +10,7 @@ namespace tessera {
 inline namespace v0 {
 
 /// Rounds finite values to a chunk of the type, or writes zeros. Groups of CUDA threads have instructions for it:
-/// tile/source/store_values.cuh.
+/// tile/source/detail/store_values.cuh.
 template <class Value, class G>
 TESSERA_FN constexpr void store_values(G const&, float const (&values)[tile_chunk<Value>::size], bool is_inside,
                                        tile_chunk<Value>& to) {
@@ -23,5 +23,5 @@ TESSERA_FN constexpr void store_values(G const&, float const (&values)[tile_chun
 }  // namespace tessera
 
 #if defined(TESSERA_COMPILES_CUDA)
-#include <tessera/tile/source/store_values.cuh>
+#include <tessera/tile/source/detail/store_values.cuh>
 #endif

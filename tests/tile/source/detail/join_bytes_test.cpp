@@ -2,7 +2,7 @@
 #include <cstdint>
 
 #include <tessera/tile/serial/group.hpp>
-#include <tessera/tile/source/join_bytes.hpp>
+#include <tessera/tile/source/detail/join_bytes.hpp>
 
 #include "support/catch.hpp"
 
