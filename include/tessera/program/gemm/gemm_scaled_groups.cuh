@@ -5,9 +5,8 @@
 /// A persistent, warp-specialised kernel with the pipeline of gemm_cooperative, whose k-tiles, 128 bytes deep, are a
 /// group of 128 codes or a part of a longer one. Each of two consumer warpgroups has 64 x columns totals in fp32. It
 /// multiplies a k-tile by halves of its columns into other registers and adds these sums, times their scales, to the
-/// totals. The tensor cores multiply for the other warpgroup meanwhile: warpgroups take turns at starting
-/// multiplications, so that they do not wait and add at the same time. One thread of the producer warpgroup loads
-/// codes by TMA; its other warps copy scales.
+/// totals. The tensor cores multiply for the other warpgroup meanwhile. One thread of the producer warpgroup loads codes
+/// by TMA; its other warps copy scales.
 ///
 /// Cost of 8192^3 with 256 columns and clusters of two: 1.1e12 operations. For the 1024 cycles that tensor cores take
 /// for a k-tile of 128 x 256, a scheduler issues 2 x 128 multiply-additions where 128 rows of b share a scale, and
@@ -167,9 +166,6 @@ struct gemm_scaled_groups {
     std::int32_t const first_row = stages_type::rank() * shape::block_rows + consumer * mma::rows + warp * 16;
     typename Epilogue::scratch_type& own = scratch.of_warp[4 * consumer + warp];
     state_type state;
-    if (consumer == 1) {
-      give_turn(0);
-    }
     for (std::int32_t index = first_item; index < schedule.count(); index += stages_type::stride()) {
       gemm_work_item const item = schedule.at(index);
       float totals[totals_count] = {};
@@ -178,18 +174,7 @@ struct gemm_scaled_groups {
       }
       finish(totals, {item.column * columns, item.row * rows + first_row}, own);
     }
-    if (consumer == 0) {
-      await_turn(0);  // the last one, which nobody uses
-    }
     epilogue.finish();
-  }
-
-  /// A consumer's turn at starting multiplications: a named barrier for each, at which both arrive.
-  __device__ __forceinline__ static void await_turn(int consumer) {
-    sync_named(1 + consumer, shape::consumers * shape::warpgroup);
-  }
-  __device__ __forceinline__ static void give_turn(int consumer) {
-    arrive_named(1 + consumer, shape::consumers * shape::warpgroup);
   }
 
   /// Multiplies a k-tile, adds its scaled sums to the totals, and releases it.
@@ -208,7 +193,6 @@ struct gemm_scaled_groups {
 #pragma unroll
     for (int part = 0; part < parts; ++part) {
       sum_type sums[mma::registers];
-      await_turn(consumer);
       begin_multiply(sums);
 #pragma unroll
       for (int bytes = 0; bytes < shape::depth_bytes; bytes += 32) {
@@ -216,7 +200,6 @@ struct gemm_scaled_groups {
                       bytes != 0);
       }
       commit_multiply();
-      give_turn(1 - consumer);
       await_multiply<0>(sums);
       last = add_scaled(scratch.scales_of_b[stage], part, lane, of_rows, sums, totals);
     }

@@ -11,6 +11,9 @@
 /// its 128 keys: C / 64 bytes of L2 for each score. Means are copied to shared memory one stage ahead. A lane's scores
 /// of 16 keys are 16 bytes that lie next to each other, because keys have the slots of value_slot().
 ///
+/// H200, 32 heads of 16384 queries and keys of 128 channels: 281 us at the profiler's clock, in which 527 MB are
+/// written: 0.4 of what memory could.
+///
 /// Where no query sees keys from some distance behind it on (`keys_behind`), scores that nobody sees are not made: half
 /// of them where queries are as many as keys.
 #pragma once
