@@ -5,8 +5,8 @@
 /// A persistent, warp-specialised kernel with the pipeline of gemm_cooperative, whose k-tiles, 128 bytes deep, are a
 /// group of 128 codes or a part of a longer one. Each of two consumer warpgroups has 64 x columns totals in fp32. It
 /// multiplies a k-tile by halves of its columns into other registers and adds these sums, times their scales, to the
-/// totals. The tensor cores multiply for the other warpgroup meanwhile. One thread of the producer warpgroup loads codes
-/// by TMA; its other warps copy scales.
+/// totals. The tensor cores multiply for the other warpgroup meanwhile. One thread of the producer warpgroup loads
+/// codes by TMA; its other warps copy scales.
 ///
 /// Cost of 8192^3 with 256 columns and clusters of two: 1.1e12 operations. For the 1024 cycles that tensor cores take
 /// for a k-tile of 128 x 256, a scheduler issues 2 x 128 multiply-additions where 128 rows of b share a scale, and
