@@ -82,8 +82,9 @@ struct random_operand {
   };
 };
 
+/// The value of a code, an integer or a small float.
 template <class T>
-double as_double(T value) {
+double value_of_code(T value) {
   if constexpr (std::is_integral_v<T>) {
     return value;
   } else {
@@ -98,8 +99,8 @@ bool is_right(A const& a, B const& b, std::int64_t row, std::int64_t column, dou
   double value = 0;
   double magnitude = 0;
   for (std::int64_t k = 0; k < a.columns(); ++k) {
-    double const product = as_double(a.exact(row, k)) * static_cast<double>(a.scale(row, k / A::group)) *
-                           as_double(b.exact(column, k)) * static_cast<double>(b.scale(column, k / B::group));
+    double const product = value_of_code(a.exact(row, k)) * static_cast<double>(a.scale(row, k / A::group)) *
+                           value_of_code(b.exact(column, k)) * static_cast<double>(b.scale(column, k / B::group));
     value += product;
     magnitude += std::fabs(product);
   }
@@ -134,7 +135,7 @@ std::int64_t wrong_scaled_products(Exec const& exec, product_shape shape, scale_
   auto const count = static_cast<std::int64_t>(found.size());
   std::int64_t const step = count * shape.depth > 100000000 ? 37 : 1;
   for (std::int64_t i = 0; i < count; i += step) {
-    double const value = as_double(found[static_cast<std::size_t>(i)]);
+    double const value = value_of_code(found[static_cast<std::size_t>(i)]);
     double const output_step = std::is_same_v<Output, float> ? 0 : std::ldexp(1.0, -8);
     wrong += is_right(a.on_host(), b.on_host(), i / shape.columns, i % shape.columns, value, output_step) ? 0 : 1;
   }

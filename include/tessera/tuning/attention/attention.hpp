@@ -135,7 +135,7 @@ struct attention_terms_tuning {
 /// The policy for `Channels` channels where there are lists of tiles and nothing is added to scores.
 ///
 /// H200, 16K tokens, over codes, lists of half of the tiles, chosen at random for each block of 64 queries: the speed
-/// for each visited tile relative to that without lists. 128 channels: 0.827 with 5 stages, which is as many as fit, 0.821
+/// for each visited tile relative to that without lists. 128 channels: 0.827 with 5 stages, as many as fit, 0.821
 /// with 4. 64 channels: 0.774 with 8 stages, 0.776 with 10. Where two blocks share a list 0.846 and 0.807.
 template <int Channels>
 struct attention_list_tuning {
