@@ -30,7 +30,7 @@ void check_packing() {
     }
     std::uint32_t const from[4] = {four.words[0], four.words[1], four.words[2], four.words[3]};
     std::uint32_t words[Bits];
-    pack_codes<Bits>(from, words);
+    narrow_codes<Bits>(from, words);
     for (int word = 0; word < Bits; ++word) {
       CHECK(words[word] == expected.words[word]);
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `pack_codes`: codes of 2 or 3 bits from the words of codes of 4 bits to those of a page
+/// `narrow_codes`: codes of 2 or 3 bits from the words of codes of 4 bits to those of a page
 /// (program/paged_cache/page_format.hpp), for one lane of a strip, both halves of a word at a time.
 ///
 ///     std::uint32_t words[3];
-///     pack_codes<3>(four, words);                    // the 16 fields of four[4], each of 4 bits, in 3 words
+///     narrow_codes<3>(four, words);                    // the 16 fields of four[4], each of 4 bits, in 3 words
 ///
 /// A word of 4 bits has the four fields of a tile. They are joined to Tn, 4 * bits bits of tile n, in either half:
 ///
@@ -36,8 +36,8 @@ template <int Bits>
 
 /// Packs the codes of a lane: `four` has its words for 4 bits, `words` gets those for Bits bits.
 template <int Bits>
-TESSERA_FN constexpr void pack_codes(std::uint32_t const (&four)[4], std::uint32_t (&words)[Bits]) {
-  static_assert(Bits == 2 || Bits == 3, "tessera: pack_codes makes words for 2 or 3 bits");
+TESSERA_FN constexpr void narrow_codes(std::uint32_t const (&four)[4], std::uint32_t (&words)[Bits]) {
+  static_assert(Bits == 2 || Bits == 3, "tessera: narrow_codes makes words for 2 or 3 bits");
   std::uint32_t const tile[4] = {detail::joined_fields<Bits>(four[0]), detail::joined_fields<Bits>(four[1]),
                                  detail::joined_fields<Bits>(four[2]), detail::joined_fields<Bits>(four[3])};
   if constexpr (Bits == 2) {

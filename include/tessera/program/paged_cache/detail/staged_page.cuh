@@ -87,7 +87,7 @@ struct staged_page {
                                               std::uint32_t const (&four)[4]) {
     if constexpr (Bits < 4) {
       std::uint32_t words[Bits];
-      pack_codes<Bits>(four, words);
+      narrow_codes<Bits>(four, words);
       auto* const to = reinterpret_cast<std::uint32_t*>(codes + strip * strip_bytes) + lane * Bits;
 #pragma unroll
       for (int i = 0; i < Bits; ++i) {
