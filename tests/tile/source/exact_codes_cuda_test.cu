@@ -31,7 +31,7 @@ struct widen_words {
     for (int lane : group) {
       std::int64_t const i = which * lanes + lane;
       std::uint32_t found[count];
-      widen_codes<Value, Bits>(group, word(i), found);
+      widen_exactly<Value, Bits>(group, word(i), found);
       for (int k = 0; k < count; ++k) {
         pairs[count * i + k] = found[k];
       }
@@ -56,7 +56,7 @@ int wrong_pairs() {
   int wrong = 0;
   for (std::int64_t i = 0; i < words; ++i) {
     std::uint32_t expected[program::count];
-    widen_codes<Value, Bits>(serial_group<1>{}, program::word(i), expected);
+    widen_exactly<Value, Bits>(serial_group<1>{}, program::word(i), expected);
     for (int k = 0; k < program::count; ++k) {
       wrong += found[static_cast<std::size_t>(program::count * i + k)] == expected[k] ? 0 : 1;
     }

@@ -22,7 +22,7 @@ template <class Value, int Bits>
 int wrong_pairs(std::uint32_t word) {
   constexpr int count = 16 / Bits;
   std::uint32_t pairs[count];
-  widen_codes<Value, Bits>(serial_group<1>{}, word, pairs);
+  widen_exactly<Value, Bits>(serial_group<1>{}, word, pairs);
   int wrong = 0;
   for (int i = 0; i < count; ++i) {
     wrong += load(from_bits<Value>(static_cast<std::uint16_t>(pairs[i]))) != static_cast<float>(code_in(word, Bits, i));

@@ -42,7 +42,7 @@ struct counted {
   bool has_whole_chunks() const { return false; }
   template <class G>
   static void widen(G const& lanes, std::uint32_t word, std::uint32_t (&pairs)[4]) {
-    widen_codes<bfloat16, 4>(lanes, Broken == fault::widen ? word >> 4 : word, pairs);
+    widen_exactly<bfloat16, 4>(lanes, Broken == fault::widen ? word >> 4 : word, pairs);
   }
   template <class Group, class Tile>
   void load(Group const& lanes, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {

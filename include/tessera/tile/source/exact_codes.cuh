@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// widen_codes() for CUDA threads, by masks and additions of pairs: 11 instructions for eight codes of 4 bits, 7 for
+/// widen_exactly() for CUDA threads, by masks and additions of pairs: 11 instructions for eight codes of 4 bits, 7 for
 /// four of 8 bits.
 #pragma once
 
@@ -20,7 +20,7 @@ inline namespace v0 {
 /// 1: 128 + 8 + code in bf16, 1024 + 8 + code or 1024 + 128 + code in fp16. bf16 holds only 7 bits of an 8-bit code
 /// beside 128, from which 128 or, for negative codes, 256 are subtracted: 128 with another bit for the exponent.
 template <class Value, int Bits, CudaLanes G>
-__device__ __forceinline__ void widen_codes(G const&, std::uint32_t word, std::uint32_t (&pairs)[16 / Bits]) {
+__device__ __forceinline__ void widen_exactly(G const&, std::uint32_t word, std::uint32_t (&pairs)[16 / Bits]) {
   constexpr bool is_bf16 = std::is_same_v<Value, bfloat16>;
   static_assert(is_bf16 || std::is_same_v<Value, float16>, "tessera: codes are widened to bf16 or fp16");
 #pragma unroll

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `widen_codes`: 32 bits of signed integer codes of 4 or 8 bits as pairs of bf16 or fp16, which hold them exactly.
+/// `widen_exactly`: 32 bits of signed integer codes of 4 or 8 bits as pairs of bf16 or fp16, which hold them exactly.
 ///
 ///     std::uint32_t pairs[4];
-///     widen_codes<bfloat16, 4>(group, word, pairs);     // pair i: code i in the low half, code i + 4 in the high half
+///     widen_exactly<bfloat16, 4>(group, word, pairs);     // pair i: code i in the low half, code i + 4 in the high half
 ///
 /// Pairs are of codes half a word apart, because masks alone find those.
 #pragma once
@@ -22,7 +22,7 @@ inline namespace v0 {
 /// Widens the 32 / Bits codes of a word. Groups of CUDA threads have faster arithmetic for it:
 /// tile/source/exact_codes.cuh.
 template <class Value, int Bits, class G>
-TESSERA_FN constexpr void widen_codes(G const&, std::uint32_t word, std::uint32_t (&pairs)[16 / Bits]) {
+TESSERA_FN constexpr void widen_exactly(G const&, std::uint32_t word, std::uint32_t (&pairs)[16 / Bits]) {
   static_assert(Bits == 4 || Bits == 8, "tessera: codes have 4 or 8 bits");
   static_assert(is_16_bit_float<Value>, "tessera: codes are widened to bf16 or fp16");
   constexpr int count = 16 / Bits;

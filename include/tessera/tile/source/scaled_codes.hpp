@@ -87,7 +87,7 @@ struct scaled_codes {
   /// Pairs of the codes of a word: tile/source/scaled_source.hpp says which.
   template <class G>
   TESSERA_FN static constexpr void widen(G const& lanes, std::uint32_t word, std::uint32_t (&pairs)[16 / code_bits]) {
-    widen_codes<Value, code_bits>(lanes, word, pairs);
+    widen_exactly<Value, code_bits>(lanes, word, pairs);
   }
 
   /// What a tile's codes are on their way.
