@@ -2,7 +2,7 @@
 /// `widen_exactly`: 32 bits of signed integer codes of 4 or 8 bits as pairs of bf16 or fp16, which hold them exactly.
 ///
 ///     std::uint32_t pairs[4];
-///     widen_exactly<bfloat16, 4>(group, word, pairs);     // pair i: code i in the low half, code i + 4 in the high half
+///     widen_exactly<bfloat16, 4>(group, word, pairs);     // pair i: code i low, code i + 4 high
 ///
 /// Pairs are of codes half a word apart, because masks alone find those.
 #pragma once
