@@ -174,6 +174,19 @@ void run_few_rows_scaled(basic_cuda<Architectures> const& exec,
   exec.run(whole, whole.blocks());
 }
 
+/// Why programs for few rows do not take a problem, or none. `of_depth`: what the program has against its depth.
+template <class Operand, class Weights, class Output, class Map>
+refusal refuses_few_rows(source_linear_problem<Operand, Weights, Output, Map> const& problem, int most_tokens,
+                         refusal const& of_depth) {
+  constexpr std::int64_t most = 0x7fffffff - 65536;  // steps are counted in 32 bits
+  return first_of(
+      unless(problem.inputs.extent(0) <= most_tokens, "the number of tokens", problem.inputs.extent(0), "16 at most"),
+      of_depth, unless(problem.inputs.extent(1) < most, "extents exceed 31 bits"),
+      unless(row_chunks<typename gemm_operand<Operand>::value_type const>{problem.inputs}.is_aligned(),
+             "rows of inputs do not begin at multiples of 16 bytes"),
+      unless(problem.weights.has_whole_chunks(), "rows of weights are not whole chunks of 16 bytes"));
+}
+
 }  // namespace detail
 
 /// gemm_few_rows_scaled: sm_80 and later, up to 16 tokens, weights of exact codes with scales of groups.
@@ -192,15 +205,10 @@ struct gemm_few_rows_scaled_model {
   template <class Architectures, class Operand, class Weights, class Output, class Map>
   static refusal refuses(basic_cuda<Architectures> const&,
                          source_linear_problem<Operand, Weights, Output, Map> const& problem) {
-    constexpr std::int64_t most = 0x7fffffff - 65536;  // steps are counted in 32 bits
     std::int64_t const depth = problem.inputs.extent(1);
-    return first_of(unless(problem.inputs.extent(0) <= policy.tokens, "the number of tokens", problem.inputs.extent(0),
-                           "16 at most"),
-                    unless(depth > 0 && depth % Weights::group == 0, "rows of weights are not whole groups"),
-                    unless(depth < most, "extents exceed 31 bits"),
-                    unless(row_chunks<typename gemm_operand<Operand>::value_type const>{problem.inputs}.is_aligned(),
-                           "rows of inputs do not begin at multiples of 16 bytes"),
-                    unless(problem.weights.has_whole_chunks(), "rows of weights are not whole chunks of 16 bytes"));
+    return detail::refuses_few_rows(
+        problem, policy.tokens,
+        unless(depth > 0 && depth % Weights::group == 0, "rows of weights are not whole groups"));
   }
   template <class Architectures, class Operand, class Weights, class Output, class Map>
   static void run(basic_cuda<Architectures> const& exec,
@@ -229,14 +237,8 @@ struct gemm_few_rows_model {
   template <class Architectures, class Operand, class Weights, class Output, class Map>
   static refusal refuses(basic_cuda<Architectures> const&,
                          source_linear_problem<Operand, Weights, Output, Map> const& problem) {
-    constexpr std::int64_t most = 0x7fffffff - 65536;  // steps are counted in 32 bits
-    return first_of(unless(problem.inputs.extent(0) <= policy.tokens, "the number of tokens", problem.inputs.extent(0),
-                           "16 at most"),
-                    unless(problem.inputs.extent(1) > 0, "inputs have no columns"),
-                    unless(problem.inputs.extent(1) < most, "extents exceed 31 bits"),
-                    unless(row_chunks<typename gemm_operand<Operand>::value_type const>{problem.inputs}.is_aligned(),
-                           "rows of inputs do not begin at multiples of 16 bytes"),
-                    unless(problem.weights.has_whole_chunks(), "rows of weights are not whole chunks of 16 bytes"));
+    return detail::refuses_few_rows(problem, policy.tokens,
+                                    unless(problem.inputs.extent(1) > 0, "inputs have no columns"));
   }
   template <class Architectures, class Operand, class Weights, class Output, class Map>
   static void run(basic_cuda<Architectures> const& exec,

@@ -19,6 +19,7 @@
 
 #include <tessera/core/bits.hpp>
 #include <tessera/core/precision.hpp>
+#include <tessera/program/gemm/detail/few_rows_sums.cuh>
 #include <tessera/program/gemm/detail/lane_operand.hpp>
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/group.cuh>
@@ -45,7 +46,6 @@ struct gemm_few_rows {
   static constexpr int tokens = Policy.tokens;         ///< the most rows of a
   static constexpr int in_lane = B::code_chunk::size;  ///< elements of a row of b that a lane has in a step
   static constexpr int depth = 4 * in_lane;            ///< depth of a step
-  static constexpr int sums_apart = rows + 4;          ///< so that lanes write to different banks
   /// A step of the weights as operands of the lanes of a warp.
   using operand_type = typename operand_from<B, rows, depth>::type;
   /// A step of the weights on its way to a warp's registers.
@@ -53,9 +53,7 @@ struct gemm_few_rows {
   static_assert(is_16_bit_float<value_type> && std::is_same_v<typename B::value_type, value_type>);
   static_assert(ChunkedSource<B, cuda_warp, operand_type>);
 
-  struct scratch_type {
-    float sums[warps][tokens][sums_apart];  ///< of each warp's part of the depth
-  };
+  using scratch_type = few_rows_sums<warps, rows, tokens>;
 
   matrix_view<value_type const> a;  ///< the inputs
   B b;                              ///< the weights
@@ -71,11 +69,9 @@ struct gemm_few_rows {
     cuda_warp const own;
     float sums[rows / 16][tokens / 8][4] = {};
     multiply_part(own, first_row, warp, sums);
-    keep(own.lane, sums, scratch.sums[warp]);
+    scratch.keep(warp, own.lane, sums);
     group.sync();
-    for (int i = group.lane; i < tokens * rows; i += lanes) {
-      finish(first_row, i / rows, i % rows, scratch);
-    }
+    scratch.template finish<lanes>(group.lane, first_row, b.rows(), a.extent(0), epilogue);
   }
 
  private:
@@ -138,32 +134,6 @@ struct gemm_few_rows {
           multiplier::multiply(sums[m][i], of_second, {inputs[i].z, inputs[i].w});
         }
       }
-    }
-  }
-  /// Writes a warp's sums to its scratch.
-  __device__ __forceinline__ static void keep(int lane, float const (&sums)[rows / 16][tokens / 8][4],
-                                              float (&to)[tokens][sums_apart]) {
-#pragma unroll
-    for (int m = 0; m < rows / 16; ++m) {
-#pragma unroll
-      for (int n = 0; n < tokens / 8; ++n) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          to[8 * n + 2 * (lane % 4) + i % 2][16 * m + lane / 4 + i / 2 * 8] = sums[m][n][i];
-        }
-      }
-    }
-  }
-  /// Adds the warps' sums of one element of the result and hands them to the epilogue.
-  __device__ __forceinline__ void finish(std::int64_t first_row, int token, int row,
-                                         scratch_type const& scratch) const {
-    if (token < a.extent(0) && first_row + row < b.rows()) {
-      float sum = scratch.sums[0][token][row];
-#pragma unroll
-      for (int warp = 1; warp < warps; ++warp) {
-        sum += scratch.sums[warp][token][row];
-      }
-      epilogue(token, first_row + row, sum);
     }
   }
 };

@@ -18,6 +18,7 @@
 
 #include <tessera/core/bits.hpp>
 #include <tessera/core/precision.hpp>
+#include <tessera/program/gemm/detail/few_rows_sums.cuh>
 #include <tessera/tile/cuda/async_copy.cuh>
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/group.cuh>
@@ -57,7 +58,6 @@ struct gemm_few_rows_scaled {
   static constexpr int lane_bytes = lane_bytes_of<B>();          ///< bytes of a row of b that a lane has
   static constexpr int in_lane = lane_bytes * 8 / B::code_bits;  ///< the codes that these are
   static constexpr int depth = 4 * in_lane;                      ///< depth of a step
-  static constexpr int sums_apart = rows + 4;                    ///< so that lanes write to different banks
   static_assert(is_16_bit_float<value_type> && std::is_same_v<typename B::value_type, value_type>);
   static_assert(lane_bytes >= B::code_bits && rows % 16 == 0 && tokens % 8 == 0);
 
@@ -67,7 +67,7 @@ struct gemm_few_rows_scaled {
   };
   union scratch_type {
     lane_codes codes[warps][Policy.ahead][rows / 8][lanes_in_a_warp];  ///< steps on their way to each warp
-    float sums[warps][tokens][sums_apart];                             ///< of each warp's part of the depth
+    few_rows_sums<warps, rows, tokens> sums;                           ///< once all steps are multiplied
   };
 
   matrix_view<value_type const> a;  ///< the inputs
@@ -84,11 +84,9 @@ struct gemm_few_rows_scaled {
     float totals[rows / 16][tokens / 8][4] = {};
     multiply_part(group.lane % lanes_in_a_warp, first_row, warp, scratch, totals);
     group.sync();  // all warps have read their codes
-    keep(group.lane % lanes_in_a_warp, totals, scratch.sums[warp]);
+    scratch.sums.keep(warp, group.lane % lanes_in_a_warp, totals);
     group.sync();
-    for (int i = group.lane; i < tokens * rows; i += lanes) {
-      finish(first_row, i / rows, i % rows, scratch);
-    }
+    scratch.sums.template finish<lanes>(group.lane, first_row, b.rows(), a.extent(0), epilogue);
   }
 
  private:
@@ -232,33 +230,6 @@ struct gemm_few_rows_scaled {
       for (int n = 0; n < tokens / 8; ++n) {
         multiplier::multiply(sums[n], weights, {inputs[n].of_word[word][k], inputs[n].of_word[word][k + 1]});
       }
-    }
-  }
-
-  /// Writes a warp's sums to its scratch.
-  __device__ __forceinline__ static void keep(int lane, float const (&totals)[rows / 16][tokens / 8][4],
-                                              float (&to)[tokens][sums_apart]) {
-#pragma unroll
-    for (int m = 0; m < rows / 16; ++m) {
-#pragma unroll
-      for (int n = 0; n < tokens / 8; ++n) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          to[8 * n + 2 * (lane % 4) + i % 2][16 * m + lane / 4 + i / 2 * 8] = totals[m][n][i];
-        }
-      }
-    }
-  }
-  /// Adds the warps' sums of one element of the result and hands them to the epilogue.
-  __device__ __forceinline__ void finish(std::int64_t first_row, int token, int row,
-                                         scratch_type const& scratch) const {
-    if (token < a.extent(0) && first_row + row < b.rows()) {
-      float sum = scratch.sums[0][token][row];
-#pragma unroll
-      for (int warp = 1; warp < warps; ++warp) {
-        sum += scratch.sums[warp][token][row];
-      }
-      epilogue(token, first_row + row, sum);
     }
   }
 };

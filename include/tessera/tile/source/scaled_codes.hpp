@@ -23,8 +23,8 @@
 #include <tessera/core/precision.hpp>
 #include <tessera/quantize/two_to_a_byte.hpp>
 #include <tessera/tile/source/dequantized.hpp>
-#include <tessera/tile/source/exact_codes.hpp>
 #include <tessera/tile/source/scaled_source.hpp>
+#include <tessera/tile/source/widen_exactly.hpp>
 #include <tessera/view/matrix_view.hpp>
 
 namespace tessera {

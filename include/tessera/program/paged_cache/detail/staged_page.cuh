@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <tessera/program/paged_cache/detail/packed_codes.hpp>
+#include <tessera/program/paged_cache/detail/narrow_codes.hpp>
 #include <tessera/program/paged_cache/page_format.hpp>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/sm_90/barrier.cuh>

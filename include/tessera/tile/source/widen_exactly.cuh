@@ -11,7 +11,7 @@
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/pairs.cuh>
-#include <tessera/tile/source/exact_codes.hpp>
+#include <tessera/tile/source/widen_exactly.hpp>
 
 namespace tessera {
 inline namespace v0 {

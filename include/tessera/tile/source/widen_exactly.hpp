@@ -4,7 +4,8 @@
 ///     std::uint32_t pairs[4];
 ///     widen_exactly<bfloat16, 4>(group, word, pairs);     // pair i: code i low, code i + 4 high
 ///
-/// Pairs are of codes half a word apart, because masks alone find those.
+/// Pairs are of codes half a word apart, because masks alone find those. widen_int4 (tile/source/int4_codes.hpp) keeps
+/// neighbours together.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ namespace tessera {
 inline namespace v0 {
 
 /// Widens the 32 / Bits codes of a word. Groups of CUDA threads have faster arithmetic for it:
-/// tile/source/exact_codes.cuh.
+/// tile/source/widen_exactly.cuh.
 template <class Value, int Bits, class G>
 TESSERA_FN constexpr void widen_exactly(G const&, std::uint32_t word, std::uint32_t (&pairs)[16 / Bits]) {
   static_assert(Bits == 4 || Bits == 8, "tessera: codes have 4 or 8 bits");
@@ -41,5 +42,5 @@ TESSERA_FN constexpr void widen_exactly(G const&, std::uint32_t word, std::uint3
 }  // namespace tessera
 
 #if defined(TESSERA_COMPILES_CUDA)
-#include <tessera/tile/source/exact_codes.cuh>
+#include <tessera/tile/source/widen_exactly.cuh>
 #endif

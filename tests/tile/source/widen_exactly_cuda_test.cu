@@ -9,7 +9,7 @@
 #include <tessera/exec/cuda.cuh>
 #include <tessera/testing/generators.hpp>
 #include <tessera/tile/serial/group.hpp>
-#include <tessera/tile/source/exact_codes.hpp>
+#include <tessera/tile/source/widen_exactly.hpp>
 
 #include "support/catch.hpp"
 #include "support/cuda.hpp"

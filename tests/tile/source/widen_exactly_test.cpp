@@ -4,7 +4,7 @@
 #include <tessera/core/precision.hpp>
 #include <tessera/testing/generators.hpp>
 #include <tessera/tile/serial/group.hpp>
-#include <tessera/tile/source/exact_codes.hpp>
+#include <tessera/tile/source/widen_exactly.hpp>
 
 #include "support/catch.hpp"
 

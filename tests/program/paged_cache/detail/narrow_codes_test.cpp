@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cstdint>
 
-#include <tessera/program/paged_cache/detail/packed_codes.hpp>
+#include <tessera/program/paged_cache/detail/narrow_codes.hpp>
 #include <tessera/program/paged_cache/page_format.hpp>
 #include <tessera/testing/generators.hpp>
 

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `few_rows_sums`: the sums of a thread block's warps, each of a part of the depth, which are added in shared memory:
+/// the end of gemm_few_rows and of gemm_few_rows_scaled.
+#pragma once
+
+#include <cstdint>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Warps: those that share the depth. Rows: rows of the weights, those of the instruction's first operand. Tokens: rows
+/// of the inputs, the columns of its second.
+template <int Warps, int Rows, int Tokens>
+struct few_rows_sums {
+  static constexpr int apart = Rows + 4;  ///< so that lanes write to different banks
+
+  float values[Warps][Tokens][apart];  ///< of each warp's part of the depth
+
+  /// Writes a warp's sums, as mma.sync left them in its lanes.
+  __device__ __forceinline__ void keep(int warp, int lane, float const (&sums)[Rows / 16][Tokens / 8][4]) {
+    float(&to)[Tokens][apart] = values[warp];
+#pragma unroll
+    for (int m = 0; m < Rows / 16; ++m) {
+#pragma unroll
+      for (int n = 0; n < Tokens / 8; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          to[8 * n + 2 * (lane % 4) + i % 2][16 * m + lane / 4 + i / 2 * 8] = sums[m][n][i];
+        }
+      }
+    }
+  }
+  /// Adds the warps' sums, in the order of warps, and hands those of rows and tokens that exist to the epilogue. All
+  /// `Lanes` lanes of the block call it after a sync that follows keep(). The block begins at row `first_row` of
+  /// `rows`.
+  template <int Lanes, class Epilogue>
+  __device__ __forceinline__ void finish(int lane, std::int64_t first_row, std::int64_t rows, std::int64_t tokens,
+                                         Epilogue const& epilogue) const {
+    for (int i = lane; i < Tokens * Rows; i += Lanes) {
+      int const token = i / Rows;
+      int const row = i % Rows;
+      if (token < tokens && first_row + row < rows) {
+        float sum = values[0][token][row];
+#pragma unroll
+        for (int warp = 1; warp < Warps; ++warp) {
+          sum += values[warp][token][row];
+        }
+        epilogue(token, first_row + row, sum);
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera
