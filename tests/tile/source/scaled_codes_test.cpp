@@ -29,14 +29,15 @@ struct matrix_of_codes {
   std::int64_t rows;
   std::int64_t columns;
   std::int64_t groups = divide_up(columns, std::int64_t{Q::group});
-  std::vector<stored_code<Q>> codes = std::vector<stored_code<Q>>(static_cast<std::size_t>(rows * columns));
+  // One more than there are: addresses of what does not exist may be formed, but not from a null pointer.
+  std::vector<stored_code<Q>> codes = std::vector<stored_code<Q>>(static_cast<std::size_t>(rows * columns + 1));
   std::vector<symmetric_params> params = {};
 
   matrix_of_codes(std::int64_t row_count, std::int64_t column_count) : rows(row_count), columns(column_count) {
     for (std::size_t i = 0; i < codes.size(); ++i) {
       codes[i] = bit_cast<stored_code<Q>>(static_cast<std::uint8_t>(i * 37 % 251));
     }
-    for (std::int64_t i = 0; i < rows * groups; ++i) {
+    for (std::int64_t i = 0; i <= rows * groups; ++i) {
       params.push_back({0.001F + 0.37F * static_cast<float>(i % 13)});
     }
   }

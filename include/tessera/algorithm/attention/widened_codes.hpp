@@ -65,11 +65,15 @@ template <class Method>
 struct widened_codes {
   attention_shape shape;  ///< extents of the operands
 
+  /// Padded queries of all heads.
   [[nodiscard]] std::int64_t query_rows() const {
     return shape.batch * shape.query_heads * padded_tokens(shape.queries);
   }
+  /// Padded keys of all heads.
   [[nodiscard]] std::int64_t key_rows() const { return shape.batch * shape.key_heads * padded_tokens(shape.keys); }
+  /// Scales of all query heads.
   [[nodiscard]] std::int64_t query_scales() const { return Method::query_groups::count(query_rows()); }
+  /// Scales of all key heads.
   [[nodiscard]] std::int64_t key_scales() const { return Method::key_groups::count(key_rows()); }
   /// How many bytes there are; the extents are those of a plan, whose products do not overflow.
   [[nodiscard]] std::int64_t bytes() const {

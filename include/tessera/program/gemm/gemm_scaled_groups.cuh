@@ -52,6 +52,7 @@ inline constexpr int rows_of_a_scale<S> = S::rows_of_scale;
 template <ScaledSource A, ScaledSource B, class Epilogue, warpgroup_gemm_policy Policy>
 struct gemm_scaled_groups {
   using operand = typename A::value_type;
+  /// The policy, as gemm_pipeline asks for it.
   static constexpr warpgroup_gemm_policy policy = Policy;
   using shape = warpgroup_gemm_shape;
   using stages_type = gemm_stages<operand, Policy>;
@@ -66,6 +67,7 @@ struct gemm_scaled_groups {
   static constexpr int b_box_rows = stages_type::b_box_rows;  ///< rows of the boxes of b; boxes of a have 128
   static constexpr int depth = stages_type::depth;            ///< depth of a k-tile, and of all boxes
   static constexpr int parts = columns > 128 ? 2 : 1;         ///< parts of a tile's columns, one multiplied at a time
+  /// Columns of the result whose sums are in registers at a time.
   static constexpr int part_columns = columns / parts;
   /// Whether all columns of a part share their scale.
   static constexpr bool has_part_scales = detail::rows_of_a_scale<B> % part_columns == 0;
@@ -87,10 +89,13 @@ struct gemm_scaled_groups {
     shared_barrier empty[Policy.stages];  ///< completes when all blocks of the cluster have used them
   };
 
+  /// The codes of the inputs.
   tensor_map map_of_a;
+  /// The codes of the weights.
   tensor_map map_of_b;
   A a;  ///< the inputs, for their scales
   B b;  ///< the weights, for their scales
+  /// The order of work items.
   dense_schedule schedule;
   Epilogue epilogue;
 

@@ -36,7 +36,9 @@ inline namespace v0 {
 /// rounding does not matter.
 template <class T, neuzip_decode_policy Policy, class Mantissa = keep_mantissa<scalar_traits<T>::mantissa_bits>>
 struct decode_weights_on_warps {
+  /// The part of the weights that a warp decodes.
   using task_type = decode_task<T, Mantissa>;
+  /// How a warp decodes it.
   using part_type = decode_part<T, Mantissa>;
   static constexpr int lanes = Policy.threads;
   static constexpr int blocks_per_multiprocessor = Policy.blocks_per_multiprocessor;

@@ -42,11 +42,15 @@ struct alignas(8) opened_block {
   std::uint32_t position;          ///< of its payload, in units of 16 bytes from the first one
   std::uint32_t kind_and_escapes;  ///< a block_kind << 16 | exponents that have no code
 
+  /// A block that begins at a position of the stream.
   TESSERA_FN static constexpr opened_block of(std::uint32_t position, block_kind kind, std::uint16_t escapes) {
     return {position, static_cast<std::uint32_t>(kind) << 16 | escapes};
   }
+  /// How the block is stored.
   TESSERA_FN constexpr block_kind kind() const { return static_cast<block_kind>(kind_and_escapes >> 16); }
+  /// How many of its weights are escapes.
   TESSERA_FN constexpr int escapes() const { return static_cast<int>(kind_and_escapes & 0xffffU); }
+  /// Whether it is stored as codes.
   TESSERA_FN constexpr bool is_coded() const { return kind_and_escapes <= 0xffffU; }
 };
 static_assert(static_cast<int>(block_kind::coded) == 0);
@@ -121,6 +125,7 @@ struct coded_weights {
     static_assert(is_regular || !is_of_lanes<Tile>);
     /// Every Group::size-th chunk of the tile.
     struct part {
+      /// Codes of the lane's chunks.
       code_chunk chunks[a_lane];
     };
     per_lane<part, G> parts;    ///< the chunks of all lanes
@@ -134,6 +139,7 @@ struct coded_weights {
     TESSERA_FN static constexpr int row_of(int lane, int i) {
       return is_regular ? lane / in_row + i * (G::size / in_row) : (i * G::size + lane) / in_row;
     }
+    /// The column of a lane's chunk number `i` in the tile.
     TESSERA_FN static constexpr int column_of(int lane, int i) {
       return (is_regular ? lane % in_row : (i * G::size + lane) % in_row) * code_chunk::size;
     }

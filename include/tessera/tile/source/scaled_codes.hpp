@@ -50,6 +50,7 @@ struct scaled_codes {
   static constexpr bool is_packed = rounded_type::is_packed;  ///< whether a byte holds two codes
   static constexpr int code_bits = is_packed ? 4 : 8;         ///< bits of a code in memory
   static constexpr int group = Q::group;                      ///< columns that share a scale
+  /// Whether codes can be read in chunks of 16 bytes.
   static constexpr bool has_chunks = rounded_type::has_chunks;
 
   Q quantizer;                                        ///< the quantizer that made the codes
@@ -82,6 +83,7 @@ struct scaled_codes {
   TESSERA_FN float const* scale_address(std::int64_t row, std::int64_t which) const {
     return &params.data[row * params.stride(0) + which * params.stride(1)].scale;
   }
+  /// Whether rows are whole chunks, at multiples of 16 bytes.
   TESSERA_FN bool has_whole_chunks() const { return rounded().has_whole_chunks(); }
 
   /// Pairs of the codes of a word: tile/source/scaled_source.hpp says which.

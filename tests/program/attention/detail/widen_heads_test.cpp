@@ -44,7 +44,9 @@ struct lists {
     std::vector<std::int8_t> bytes(codes.size() * sizeof(piece));
     std::memcpy(bytes.data(), codes.data(), bytes.size());
     std::vector<int4x2> packed(pairs.size() * sizeof(piece));
-    std::memcpy(packed.data(), pairs.data(), packed.size());
+    if (!pairs.empty()) {
+      std::memcpy(packed.data(), pairs.data(), packed.size());
+    }
     int wrong = 0;
     for (std::size_t i = 0; i < packed.size(); ++i) {
       wrong += bytes[2 * i] == 16 * low(packed[i]) && bytes[2 * i + 1] == 16 * high(packed[i]) ? 0 : 1;

@@ -74,6 +74,7 @@ template <int Channels, warpgroup_attention_policy Policy, class Terms, bool IsL
 struct attention_pipeline {
   using shape = warpgroup_attention_shape<Channels, Policy>;
   using pipeline_type = pipeline_state<Policy.stages>;
+  /// Where a warp is in the steps of a list.
   using step_state = typename listed_steps<Policy.stages>::state_type;
 
   /// What a warp needs of a work item. It has three ranges of tiles: those that are loaded, those that rows of the

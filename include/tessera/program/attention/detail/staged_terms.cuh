@@ -69,7 +69,9 @@ struct staged_terms {
 /// Where terms lie in memory.
 template <class Terms>
 struct term_loader {
+  /// Bytes of the scores of a mean query and a tile of keys.
   static constexpr int bytes_of_corrections = attention_tile_keys * static_cast<int>(sizeof(float));
+  /// Bytes of their range.
   static constexpr int bytes_of_range = static_cast<int>(sizeof(correction_range));
   static constexpr int bytes = (Terms::has_corrections ? bytes_of_corrections + bytes_of_range : 0) +
                                (Terms::has_tiles ? bias_tile::bytes : 0);  ///< of a warpgroup and a tile

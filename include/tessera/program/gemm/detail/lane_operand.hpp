@@ -61,10 +61,13 @@ struct lane_operand_in_words {
 /// The operand of a warp's lanes for what a source makes.
 template <class B, int Rows, int Columns>
 struct operand_from {
+  /// An operand that is written as chunks of elements.
   using type = lane_operand<typename B::value_type, Rows, Columns>;
 };
 template <class B, int Rows, int Columns>
+/// The same for a source that makes words.
 requires(B::makes_words) struct operand_from<B, Rows, Columns> {
+  /// An operand that is written as words.
   using type = lane_operand_in_words<typename B::value_type, Rows, Columns>;
 };
 

@@ -58,6 +58,7 @@ struct normalizers_of_part<true> {};
 /// blocks has no registers to spare: what the compiler spilled for every block cost 15 percent.
 template <class T, class Mantissa>
 struct decode_part : normalizers_of_part<Mantissa::template is_lossless<T>> {
+  /// Whether all bits of the mantissa are kept.
   static constexpr bool is_lossless = Mantissa::template is_lossless<T>;
 
   std::uint8_t const* stream;   ///< its first byte

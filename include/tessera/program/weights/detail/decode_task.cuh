@@ -28,7 +28,9 @@ struct normalizers_of_task<true> {};
 /// One tensor of a launch, or a range of its blocks. The host computes all that follows from the spec.
 template <class T, class Mantissa = keep_mantissa<scalar_traits<T>::mantissa_bits>>
 struct decode_task : normalizers_of_task<Mantissa::template is_lossless<T>> {
+  /// Whether all bits of the mantissa are kept.
   static constexpr bool is_lossless = Mantissa::template is_lossless<T>;
+  /// How a warp decodes its blocks.
   using part_type = decode_part<T, Mantissa>;
 
   std::uint8_t type;            ///< weight_type

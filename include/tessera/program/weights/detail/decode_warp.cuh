@@ -28,6 +28,7 @@ inline namespace v0 {
 template <class T, class Mantissa, int Words>
 struct warp_decoder {
   using mantissa = Mantissa;
+  /// How the warp decodes its blocks.
   using part_type = decode_part<T, mantissa>;
   /// How sixteen bytes of weights are joined.
   using rows = rows_of_kept<T, mantissa>;

@@ -29,9 +29,13 @@ struct join_kept_rows {
   static constexpr int rows = 4;
   static constexpr int weights = 16 / static_cast<int>(sizeof(T));  ///< of a lane in a row
   static constexpr int pairs = weights / 2;
+  /// Where bits of the weights of a block lie.
   static constexpr bit_plane plane{bits, weights};
+  /// Words of a unit of the plane.
   static constexpr int unit_words = plane.unit_bytes() / 4;
+  /// Rows of weights whose bits a unit holds.
   static constexpr int rows_per_unit = plane.rows_per_unit();
+  /// Rows whose bits are loaded at a time.
   static constexpr int loaded_rows = max(rows, rows_per_unit);
   static_assert(bits == 1 || bits == 2 || bits == 4 || bits == 8, "tessera: sign and mantissa are one plane");
   static_assert(Kept < scalar_traits<T>::mantissa_bits, "tessera: join_rows joins whole weights");

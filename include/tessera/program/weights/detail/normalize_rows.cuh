@@ -25,7 +25,9 @@ inline namespace v0 {
 
 /// A block without normalizers.
 struct no_normalizers {
+  /// There are none.
   static constexpr std::uint8_t const* first = nullptr;
+  /// Nor blocks of them.
   static constexpr int log2_block = 0;
 };
 /// The normalizers of a block, or none.
@@ -47,7 +49,9 @@ template <class T, class Rows, class Normalizers>
 struct normalized_rows : Rows {
   static_assert(std::is_same_v<Normalizers, no_normalizers>);
 
+  /// Loads nothing.
   __device__ __forceinline__ void load_normalizers(no_normalizers, int, int) {}
+  /// Values are what they are without normalizers.
   __device__ __forceinline__ uint4 normalized(int, uint4 values) const { return values; }
 };
 /// Rows of a block with normalizers.
