@@ -173,8 +173,6 @@ struct dense_warpgroup_attention {
       state.queries = matrix_descriptor::rows_of_128_bytes(
           uniform(detail::plain_shared_address(scratch.query[query.stage]) +
                   static_cast<std::uint32_t>(state.warpgroup * shape::warpgroup_rows * shape::row_bytes)));
-      state.key.agree();
-      state.value.agree();
       attend_tiles(scratch, state, query, tiles);
     } else {
       scratch.query_empty[query.stage].arrive_for_warp();
