@@ -143,14 +143,16 @@ struct dense_attention {
   }
 
   /// Enqueues attention. Throws shape_error or value_error for arguments that do not fit together. T: bfloat16 or
-  /// float16. Result: bfloat16, float16 or float. Bias: a function object of sequence, head, query and key
-  /// (map/no_bias.hpp). Results must not overlap inputs.
-  template <Executor Exec, class T = bfloat16, class Result = T, class Bias = no_bias>
+  /// float16. Result: bfloat16, float16 or float. Functions: attention_functions with a bias, and nothing else. Results
+  /// must not overlap inputs.
+  template <Executor Exec, class T = bfloat16, class Result = T, class Functions = attention_functions<>>
   static void forward(Exec const& exec, attention_inputs<T> const& in, attention_options const& options,
-                      attention_outputs<Result> const& out, workspace const& space,
-                      attention_functions<Bias> const& functions = {}) {
+                      attention_outputs<Result> const& out, workspace const& space, Functions const& functions = {}) {
+    using bias_type = typename Functions::bias_type;
     static_assert(is_16_bit_float<T>, "tessera: dense_attention takes queries, keys and values of bfloat16 or float16");
-    static_assert(!is_listed<Bias>, "tessera: lists of tiles for dense_attention are the inputs' block_list");
+    static_assert(std::is_same_v<Functions, attention_functions<bias_type>>,
+                  "tessera: dense_attention reads queries and keys as they are stored, not through functions");
+    static_assert(!is_listed<bias_type>, "tessera: lists of tiles for dense_attention are the inputs' block_list");
     attention_shape const shape = checks::check_inputs(where, in);
     check<value_error>(options.softmax_scale >= 0 && options.softmax_scale < infinity, where,
                        ": the scale of the softmax is ", options.softmax_scale, " but must be finite and not negative");
@@ -159,7 +161,7 @@ struct dense_attention {
     space.check_room(where, layout.plan.bytes(), shape.batch, " sequences of ", shape.query_heads, " and ",
                      shape.key_heads, " heads, ", shape.queries, " queries and ", shape.keys, " keys, of ",
                      shape.channels, " channels,");
-    dense_attention_call<T, Result, Bias> call{
+    dense_attention_call<T, Result, bias_type> call{
         shape,         options,  scale_of(shape, options), in.queries,     in.keys,
         in.values,     out,      in.query_lengths,         in.key_lengths, in.query_starts,
         in.key_starts, in.sinks, functions.bias,           in.block_list};

@@ -28,9 +28,9 @@ template <int Channels, bool IsMasked>
 struct dense_attention_tuning {
   using policy_type = dense_attention_policy;
   TESSERA_FN constexpr policy_type operator()(int) const {
-    return Channels > 128  ? policy_type{2, 64, 2, 1, true, false, 24, 240}
-           : Channels > 64 ? policy_type{2, 128, 2, 2, true, true, 40, 232}
-                           : policy_type{3, 128, 2, 2, true, false, 32, 160};
+    return Channels > 128  ? policy_type{2, 64, 2, 1, true, true, 24, 240}
+           : Channels > 64 ? policy_type{2, 160, 2, 1, true, false, 40, 232}
+                           : policy_type{3, 128, 2, 2, true, true, 32, 160};
   }
 };
 

@@ -112,8 +112,7 @@ struct dense_warpgroup_attention {
   /// The state of a consumer warpgroup, in registers.
   struct consumer_state {
     int warpgroup;              ///< number of the warpgroup among the consumers
-    tile_state key;             ///< stage in the pipeline of keys
-    tile_state value;           ///< stage in the pipeline of values
+    std::int32_t tiles;         ///< tiles whose weights have been made, of all work items
     matrix_descriptor queries;  ///< this warpgroup's rows
     matrix_descriptor keys;     ///< the first stage's keys
     matrix_descriptor values;   ///< the first stage's values
@@ -130,6 +129,7 @@ struct dense_warpgroup_attention {
   __device__ __forceinline__ void consume(scratch_type& scratch, int warpgroup) const {
     consumer_state state;
     state.warpgroup = warpgroup;
+    state.tiles = 0;
     state.keys = matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.key[0])).kept();
     state.values = matrix_descriptor::with_strides(detail::plain_shared_address(scratch.value[0]),
                                                    shape::keys * shape::row_bytes, 1024)
@@ -137,16 +137,13 @@ struct dense_warpgroup_attention {
     if (Policy.alternates && warpgroup == 0) {
       arrive_named(first_turn_barrier, 2 * shape::warpgroup);
     }
-    query_state query;
-    typename pipeline_type::work_state work;
-    while (true) {
-      std::int32_t const index = pipeline_type::next_work(scratch, work);
+    for (std::int32_t done = 0;; ++done) {
+      std::int32_t const index =
+          pipeline_type::next_work(scratch, pipeline_type::template after<typename pipeline_type::work_state>(done));
       if (index < 0) {
         break;
       }
-      attend(scratch, state, query, index);
-      query.advance();
-      work.advance();
+      attend(scratch, state, pipeline_type::template after<query_state>(done), index);
     }
     if (Policy.alternates && warpgroup == 0) {
       take_turn(state);  // the last warpgroup's last arrival: none is left at a barrier
@@ -206,33 +203,38 @@ struct dense_warpgroup_attention {
 
   /// Makes the weights of the first of a work item's tiles.
   __device__ __forceinline__ void first_scores(scratch_type& scratch, consumer_state& state, std::int32_t tile) const {
-    scratch.key_full[state.key.stage].wait(state.key.phase);
-    start_scores(state);
+    tile_state const key = stage_of(state.tiles);
+    scratch.key_full[key.stage].wait(key.phase);
+    start_scores(state, key.stage);
     await_multiply<0>(state.scores);
-    release_keys(scratch, state);
+    scratch.key_empty[key.stage].arrive_for_warp();
     state.rows.template take<tile_mask::both>(state.scores, slope, limits_of(state, tile), state.factor);
     weights_type::pack(state.scores, state.weights);
+    ++state.tiles;
   }
   /// Adds the products of the weights of the last of a work item's tiles.
   __device__ __forceinline__ void last_products(scratch_type& scratch, consumer_state& state) const {
-    scratch.value_full[state.value.stage].wait(state.value.phase);
-    start_products(state);
+    tile_state const value = stage_of(state.tiles - 1);
+    scratch.value_full[value.stage].wait(value.phase);
+    start_products(state, value.stage);
     await_multiply<0>(state.outputs);
-    release_values(scratch, state);
+    scratch.value_empty[value.stage].arrive_for_warp();
   }
 
   template <tile_mask Mask>
   __device__ __forceinline__ void do_tile(scratch_type& scratch, consumer_state& state, std::int32_t tile) const {
-    scratch.key_full[state.key.stage].wait(state.key.phase);
+    tile_state const key = stage_of(state.tiles);
+    tile_state const value = stage_of(state.tiles - 1);
+    scratch.key_full[key.stage].wait(key.phase);
     take_turn(state);
-    start_scores(state);
+    start_scores(state, key.stage);
     if constexpr (Policy.overlaps) {
-      scratch.value_full[state.value.stage].wait(state.value.phase);
-      start_products(state);
+      scratch.value_full[value.stage].wait(value.phase);
+      start_products(state, value.stage);
     }
     pass_turn(state);
     await_multiply<Policy.overlaps ? 1 : 0>(state.scores);
-    release_keys(scratch, state);
+    scratch.key_empty[key.stage].arrive_for_warp();
     key_limits limits{};
     if constexpr (Mask != tile_mask::none) {
       limits = limits_of(state, tile);
@@ -240,10 +242,11 @@ struct dense_warpgroup_attention {
     state.rows.template take<Mask>(state.scores, slope, limits, state.factor);
     if constexpr (Policy.overlaps) {
       await_multiply<0>(state.outputs);
-      release_values(scratch, state);
+      scratch.value_empty[value.stage].arrive_for_warp();
     }
     weights_type::pack(state.scores, state.weights);
     scale_outputs(state);
+    ++state.tiles;
     if constexpr (!Policy.overlaps) {
       last_products(scratch, state);
     }
@@ -263,8 +266,8 @@ struct dense_warpgroup_attention {
   }
 
   /// Starts the products of this warpgroup's queries with a tile of keys.
-  __device__ __forceinline__ static void start_scores(consumer_state& state) {
-    matrix_descriptor const keys = state.keys.further(state.key.stage * shape::tile_bytes);
+  __device__ __forceinline__ static void start_scores(consumer_state& state, int stage) {
+    matrix_descriptor const keys = state.keys.further(stage * shape::tile_bytes);
     begin_multiply(state.scores);
 #pragma unroll
     for (int step = 0; step < shape::depth_steps; ++step) {
@@ -274,8 +277,8 @@ struct dense_warpgroup_attention {
     commit_multiply();
   }
   /// Starts the products of the weights of a tile with its values.
-  __device__ __forceinline__ static void start_products(consumer_state& state) {
-    matrix_descriptor const values = state.values.further(state.value.stage * shape::tile_bytes);
+  __device__ __forceinline__ static void start_products(consumer_state& state, int stage) {
+    matrix_descriptor const values = state.values.further(stage * shape::tile_bytes);
     begin_multiply(state.outputs);
 #pragma unroll
     for (int step = 0; step < shape::key_steps; ++step) {
@@ -283,13 +286,9 @@ struct dense_warpgroup_attention {
     }
     commit_multiply();
   }
-  __device__ __forceinline__ static void release_keys(scratch_type& scratch, consumer_state& state) {
-    scratch.key_empty[state.key.stage].arrive_for_warp();
-    state.key.advance();
-  }
-  __device__ __forceinline__ static void release_values(scratch_type& scratch, consumer_state& state) {
-    scratch.value_empty[state.value.stage].arrive_for_warp();
-    state.value.advance();
+  /// The stage of a tile, by its number among those of all work items.
+  [[nodiscard]] __device__ __forceinline__ static tile_state stage_of(std::int32_t tile) {
+    return pipeline_type::template after<tile_state>(tile);
   }
   __device__ __forceinline__ static void scale_outputs(consumer_state& state) {
 #ifdef SKIP

@@ -155,18 +155,16 @@ struct dense_pipeline {
 
   /// The producer of keys, one thread: hands out work items and loads their queries and keys.
   __device__ __forceinline__ void produce_keys(scratch_type& scratch) const {
-    work_state next_number;
-    query_state query;
-    tile_state key;
+    std::int32_t done = 0;
+    std::int32_t tiles = 0;
     std::int32_t index = splits.first(static_cast<std::int32_t>(block_index()));
     while (true) {
-      send_work(scratch, next_number, index);
-      next_number.advance();
+      send_work(scratch, after<work_state>(done), index);
       if (index < 0) {
         return;
       }
-      load_keys(scratch, split_of(index), query, key);
-      query.advance();
+      load_keys(scratch, split_of(index), after<query_state>(done), tiles);
+      ++done;
       std::int32_t const next = splits.next(index);
       index = next >= 0 ? next : splits.first(static_cast<std::int32_t>(blocks_in_grid()) + atomicAdd(taken, 1));
     }
@@ -175,7 +173,7 @@ struct dense_pipeline {
   /// The producer of values, one thread.
   __device__ __forceinline__ void produce_values(scratch_type& scratch) const {
     work_state number;
-    tile_state value;
+    std::int32_t tiles = 0;
     while (true) {
       scratch.work_full[number.stage].wait(number.phase);
       std::int32_t const index = *const_cast<std::int32_t volatile*>(&scratch.work[number.stage]);
@@ -184,8 +182,16 @@ struct dense_pipeline {
       if (index < 0) {
         return;
       }
-      load_values(scratch, split_of(index), value);
+      load_values(scratch, split_of(index), tiles);
     }
+  }
+
+  /// The state of a pipeline after so many work items or tiles. A number takes one register in place of two.
+  template <class State>
+  [[nodiscard]] __device__ __forceinline__ static State after(std::int32_t count) {
+    State state;
+    state.skip(count);
+    return state;
   }
 
   /// The next work item of the calling warp: an id of `splits`, negative if there are no more.
@@ -243,22 +249,25 @@ struct dense_pipeline {
     return map.place_of({sequence, split.head / heads_together},
                         tokens_of(key_starts, split.sequence, split.extents.keys));
   }
+  /// Loads queries and keys of a split. `tiles`: how many tiles were loaded before.
   __device__ __forceinline__ void load_keys(scratch_type& scratch, work_split const& split, query_state query,
-                                            tile_state& key) const {
+                                            std::int32_t& tiles) const {
     load_queries(scratch, split, query);
     token_place const from = keys_of(key_map, split);
     for (std::int32_t tile = split.tiles.end - 1; tile >= split.tiles.begin; --tile) {
+      tile_state const key = after<tile_state>(tiles++);
       load_tile(scratch.key[key.stage], key_map, {scratch.key_full[key.stage], scratch.key_empty[key.stage], key.phase},
                 from, tile);
-      key.advance();
     }
   }
-  __device__ __forceinline__ void load_values(scratch_type& scratch, work_split const& split, tile_state& value) const {
+  /// Loads values of a split.
+  __device__ __forceinline__ void load_values(scratch_type& scratch, work_split const& split,
+                                              std::int32_t& tiles) const {
     token_place const from = keys_of(value_map, split);
     for (std::int32_t tile = split.tiles.end - 1; tile >= split.tiles.begin; --tile) {
+      tile_state const value = after<tile_state>(tiles++);
       load_tile(scratch.value[value.stage], value_map,
                 {scratch.value_full[value.stage], scratch.value_empty[value.stage], value.phase}, from, tile);
-      value.advance();
     }
   }
 
