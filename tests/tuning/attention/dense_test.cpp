@@ -9,8 +9,8 @@ using namespace tessera;
 namespace {
 
 /// What a policy of attention over operands of 16 bits must be by the limits of a multiprocessor.
-template <int Channels, bool IsMasked>
-struct within_dense_limits : dense_attention_tuning<Channels, IsMasked> {
+template <int Channels>
+struct within_dense_limits : dense_attention_tuning<Channels> {
   static constexpr bool is_valid(dense_attention_policy const& policy) {
     constexpr int shared_memory = 227 * 1024 - 1024;  // barriers take less than 1024 bytes
     int const registers_at_entry = 65536 / (128 * (1 + policy.consumers)) / 8 * 8;
@@ -36,11 +36,8 @@ struct with_dense_costs : dense_split_tuning {
 }  // namespace
 
 TEST_CASE("tunings of dense attention keep the laws, and their tiles and registers fit a multiprocessor", "[host]") {
-  CHECK(testing::check_laws<within_dense_limits<64, false>>().text().empty());
-  CHECK(testing::check_laws<within_dense_limits<64, true>>().text().empty());
-  CHECK(testing::check_laws<within_dense_limits<128, false>>().text().empty());
-  CHECK(testing::check_laws<within_dense_limits<128, true>>().text().empty());
-  CHECK(testing::check_laws<within_dense_limits<256, false>>().text().empty());
-  CHECK(testing::check_laws<within_dense_limits<256, true>>().text().empty());
+  CHECK(testing::check_laws<within_dense_limits<64>>().text().empty());
+  CHECK(testing::check_laws<within_dense_limits<128>>().text().empty());
+  CHECK(testing::check_laws<within_dense_limits<256>>().text().empty());
   CHECK(testing::check_laws<with_dense_costs>().text().empty());
 }

@@ -38,12 +38,12 @@ inline namespace v0 {
 namespace detail {
 
 /// The policy of the program for `Channels` channels or fewer.
-template <int Channels, bool IsMasked>
-inline constexpr dense_attention_policy dense_policy = policy_of<dense_attention_tuning<Channels, IsMasked>>(900);
+template <int Channels>
+inline constexpr dense_attention_policy dense_policy = policy_of<dense_attention_tuning<Channels>>(900);
 
 /// dense_warpgroup_attention for `Channels` channels or fewer.
-template <int Channels, bool IsMasked, class T, class Result>
-using dense_program = dense_warpgroup_attention<Channels, T, Result, dense_policy<Channels, IsMasked>>;
+template <int Channels, class T, class Result>
+using dense_program = dense_warpgroup_attention<Channels, T, Result, dense_policy<Channels>>;
 
 /// The number of channels of the program for the call: the smallest of 64, 128 and 256 that is large enough.
 inline int dense_channels(attention_shape const& s) {
@@ -133,20 +133,6 @@ std::int64_t dense_ranges(dense_attention_call<T, Result, Bias> const& call, int
              : call.work_splits.size() / (2 * slots::floats_of_slot(rows, dense_channels(call.shape)));
 }
 
-/// Whether queries of a call see different keys.
-inline bool is_masked(attention_options const& options) {
-  return options.keys_behind() >= 0 || options.window_left >= 0;
-}
-
-/// Calls `use` with the numbers of channels and the kind of mask of the program for a call, as constants.
-template <class Use>
-auto with_dense_program(attention_shape const& s, attention_options const& options, Use const& use) {
-  return with_constant<64, 128, 256>(dense_channels(s), [&](auto channels) {
-    return with_constant<0, 1>(is_masked(options) ? 1 : 0,
-                               [&](auto masked) { return use(channels, std::bool_constant<masked.value == 1>{}); });
-  });
-}
-
 /// Why dense_warpgroup_attention does not take a call whose types it takes, or none.
 template <class T, class Result>
 refusal refuses_dense(dense_attention_call<T, Result> const& call) {
@@ -226,15 +212,15 @@ struct dense_forward_model {
   template <class Architectures, class T, class Result>
   static refusal refuses(basic_cuda<Architectures> const& exec, dense_attention_call<T, Result> const& call) {
     refusal const why = detail::refuses_dense(call);
-    return why ? why : detail::with_dense_program(call.shape, call.options, [&](auto channels, auto is_masked) {
-      return exec.template lacks<detail::dense_program<channels.value, is_masked.value, T, Result>>();
+    return why ? why : with_constant<64, 128, 256>(detail::dense_channels(call.shape), [&](auto channels) {
+      return exec.template lacks<detail::dense_program<channels.value, T, Result>>();
     });
   }
   template <class Architectures, class T, class Result>
   static void run(basic_cuda<Architectures> const& exec, dense_attention_call<T, Result> const& call) {
-    detail::with_dense_program(call.shape, call.options, [&](auto channels, auto is_masked) {
-      using program_type = detail::dense_program<channels.value, is_masked.value, T, Result>;
-      detail::run_dense<program_type>(exec, call, detail::dense_policy<channels.value, is_masked.value>);
+    with_constant<64, 128, 256>(detail::dense_channels(call.shape), [&](auto channels) {
+      using program_type = detail::dense_program<channels.value, T, Result>;
+      detail::run_dense<program_type>(exec, call, detail::dense_policy<channels.value>);
     });
   }
 };
@@ -246,8 +232,7 @@ struct models_for<basic_cuda<Architectures>, dense_attention_call<T, Result, Bia
   using type = model_list<dense_forward_model>;
 };
 
-/// How many floats of memory the program for sm_90a can use for work items that several groups share. The same for all
-/// masks, which the plan does not know.
+/// How many floats of memory the program for sm_90a can use for work items that several groups share.
 template <class Architectures>
 std::int64_t floats_of_dense_splits(basic_cuda<Architectures> const& exec, attention_shape const& shape) {
   if (!basic_cuda<Architectures>::template is_compiled_for<900> || shape.batch * shape.queries == 0 ||
@@ -256,8 +241,7 @@ std::int64_t floats_of_dense_splits(basic_cuda<Architectures> const& exec, atten
   }
   int const multiprocessors = exec.state->multiprocessors();
   return with_constant<64, 128, 256>(detail::dense_channels(shape), [&](auto channels) {
-    return max(detail::floats_of_dense_splits(shape, detail::dense_policy<channels.value, false>, multiprocessors),
-               detail::floats_of_dense_splits(shape, detail::dense_policy<channels.value, true>, multiprocessors));
+    return detail::floats_of_dense_splits(shape, detail::dense_policy<channels.value>, multiprocessors);
   });
 }
 

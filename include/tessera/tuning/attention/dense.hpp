@@ -23,12 +23,12 @@ struct dense_attention_policy {
   friend constexpr bool operator==(dense_attention_policy const&, dense_attention_policy const&) = default;
 };
 
-/// The policy for `Channels` channels. IsMasked: whether queries see different keys.
-template <int Channels, bool IsMasked>
+/// The policy for `Channels` channels.
+template <int Channels>
 struct dense_attention_tuning {
   using policy_type = dense_attention_policy;
   TESSERA_FN constexpr policy_type operator()(int) const {
-    return Channels > 128  ? policy_type{2, 64, 2, 1, true, true, 24, 240}
+    return Channels > 128  ? policy_type{2, 80, 2, 1, true, false, 40, 232}
            : Channels > 64 ? policy_type{2, 160, 2, 1, true, false, 40, 232}
                            : policy_type{3, 128, 2, 2, true, true, 32, 160};
   }

@@ -174,8 +174,10 @@ TEST_CASE("a warpgroup multiplies by any of its numbers of columns", "[cuda]") {
   check_product<bfloat16, 8>();
   check_product<bfloat16, 16>();
   check_product<bfloat16, 32>();
+  check_product<bfloat16, 80>();
   check_product<bfloat16, 96>();
   check_product<bfloat16, 128>();
+  check_product<bfloat16, 160>();
   check_product<bfloat16, 192>();
   check_product<bfloat16, 256>();
 }

@@ -11,6 +11,28 @@
 ///  * makes weights P of them (attention/detail/dense_softmax.cuh), packed in pairs, in the registers where the tensor
 ///    cores take them as the left operand;
 ///  * multiplies P by values, which lie as the caller has them, and adds to O, in fp32 registers.
+///
+/// The scores of the next tile are begun before the products of P, so that both are behind each other in the tensor
+/// cores while the warpgroup waits for the scores alone, and makes the next weights beside the products (as
+/// FlashAttention-3 does, arXiv 2407.08608, section 3.2). The other warpgroup's products run beside that, too; policies
+/// tell whether warpgroups start products in turns (section 3.1 there).
+///
+/// Cycles of a multiprocessor for a tile of a warpgroup without a mask, 64 rows x `keys` (4096 operations a cycle in the
+/// tensor cores, 16 exponentials, an instruction of a warp on each of four schedulers):
+///
+///     channels   keys   tensor cores   exponentials   instructions
+///     256         80    1280           320            538
+///     128        160    1280           640            575
+///      64        128     512           512            447
+///
+/// Of the 575 instructions 80 are exponentials, 84 maxima, 84 multiply-adds, 80 additions, 40 conversions, 64 scale O
+/// (skipped where no largest score changes), 18 start multiplications, and the rest are their descriptors and barriers.
+/// So with 128 channels and more tensor cores are the floor, if warpgroups overlap; with 64 exponentials are as slow.
+///
+/// Bytes: a block of 128 rows loads 512 bytes of a token's key and value of 128 channels for 128 rows, which is 32 bytes
+/// a cycle from L2 at the tensor cores' full speed, of 64 that a multiprocessor can take. From shared memory a
+/// multiplication of 64 x 160 scores reads 7 KiB in 80 cycles, and one of weights by 128 channels 4 KiB in 64 cycles, of
+/// 128 bytes a cycle.
 #pragma once
 
 #include <cstdint>
@@ -112,12 +134,13 @@ struct dense_warpgroup_attention {
   /// The state of a consumer warpgroup, in registers.
   struct consumer_state {
     int warpgroup;              ///< number of the warpgroup among the consumers
-    std::int32_t tiles;         ///< tiles whose weights have been made, of all work items
+    tile_state key;             ///< stage in the pipeline of keys
+    tile_state value;           ///< stage in the pipeline of values
     matrix_descriptor queries;  ///< this warpgroup's rows
     matrix_descriptor keys;     ///< the first stage's keys
     matrix_descriptor values;   ///< the first stage's values
-    std::int32_t low;           ///< the first key that the lane's first row sees
-    std::int32_t high;          ///< one past the last key that the lane's first row sees
+    std::int32_t low;           ///< the first key that the warp's first row sees
+    std::int32_t high;          ///< one past the last key that the warp's first row sees
     std::int32_t end;           ///< keys of the sequence
     float factor[2];            ///< what outputs are multiplied by before the products of `weights` are added
     float scores[score_mma::registers];
@@ -129,11 +152,9 @@ struct dense_warpgroup_attention {
   __device__ __forceinline__ void consume(scratch_type& scratch, int warpgroup) const {
     consumer_state state;
     state.warpgroup = warpgroup;
-    state.tiles = 0;
-    state.keys = matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.key[0])).kept();
+    state.keys = matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.key[0]));
     state.values = matrix_descriptor::with_strides(detail::plain_shared_address(scratch.value[0]),
-                                                   shape::keys * shape::row_bytes, 1024)
-                       .kept();
+                                                   shape::keys * shape::row_bytes, 1024);
     if (Policy.alternates && warpgroup == 0) {
       arrive_named(first_turn_barrier, 2 * shape::warpgroup);
     }
@@ -154,10 +175,9 @@ struct dense_warpgroup_attention {
                                          std::int32_t index) const {
     auto const split = pipeline.split_of(index);
     std::int32_t const row = split.row + state.warpgroup * shape::warpgroup_rows + row_of_warp();
-    std::int32_t const own = row + static_cast<std::int32_t>(thread_index() % 32 / 4);
-    state.low = own + split.extents.band.first;
-    state.high = own + split.extents.band.last + 1;
-    state.end = split.extents.keys;
+    state.low = uniform(row + split.extents.band.first);
+    state.high = uniform(row + split.extents.band.last + 1);
+    state.end = uniform(split.extents.keys);
     state.rows = {};
 #pragma unroll
     for (float& output_sum : state.outputs) {
@@ -203,38 +223,33 @@ struct dense_warpgroup_attention {
 
   /// Makes the weights of the first of a work item's tiles.
   __device__ __forceinline__ void first_scores(scratch_type& scratch, consumer_state& state, std::int32_t tile) const {
-    tile_state const key = stage_of(state.tiles);
-    scratch.key_full[key.stage].wait(key.phase);
-    start_scores(state, key.stage);
+    scratch.key_full[state.key.stage].wait(state.key.phase);
+    start_scores(state);
     await_multiply<0>(state.scores);
-    scratch.key_empty[key.stage].arrive_for_warp();
+    release_keys(scratch, state);
     state.rows.template take<tile_mask::both>(state.scores, slope, limits_of(state, tile), state.factor);
     weights_type::pack(state.scores, state.weights);
-    ++state.tiles;
   }
   /// Adds the products of the weights of the last of a work item's tiles.
   __device__ __forceinline__ void last_products(scratch_type& scratch, consumer_state& state) const {
-    tile_state const value = stage_of(state.tiles - 1);
-    scratch.value_full[value.stage].wait(value.phase);
-    start_products(state, value.stage);
+    scratch.value_full[state.value.stage].wait(state.value.phase);
+    start_products(state);
     await_multiply<0>(state.outputs);
-    scratch.value_empty[value.stage].arrive_for_warp();
+    release_values(scratch, state);
   }
 
   template <tile_mask Mask>
   __device__ __forceinline__ void do_tile(scratch_type& scratch, consumer_state& state, std::int32_t tile) const {
-    tile_state const key = stage_of(state.tiles);
-    tile_state const value = stage_of(state.tiles - 1);
-    scratch.key_full[key.stage].wait(key.phase);
+    scratch.key_full[state.key.stage].wait(state.key.phase);
     take_turn(state);
-    start_scores(state, key.stage);
+    start_scores(state);
     if constexpr (Policy.overlaps) {
-      scratch.value_full[value.stage].wait(value.phase);
-      start_products(state, value.stage);
+      scratch.value_full[state.value.stage].wait(state.value.phase);
+      start_products(state);
     }
     pass_turn(state);
     await_multiply<Policy.overlaps ? 1 : 0>(state.scores);
-    scratch.key_empty[key.stage].arrive_for_warp();
+    release_keys(scratch, state);
     key_limits limits{};
     if constexpr (Mask != tile_mask::none) {
       limits = limits_of(state, tile);
@@ -242,11 +257,10 @@ struct dense_warpgroup_attention {
     state.rows.template take<Mask>(state.scores, slope, limits, state.factor);
     if constexpr (Policy.overlaps) {
       await_multiply<0>(state.outputs);
-      scratch.value_empty[value.stage].arrive_for_warp();
+      release_values(scratch, state);
     }
     weights_type::pack(state.scores, state.weights);
     scale_outputs(state);
-    ++state.tiles;
     if constexpr (!Policy.overlaps) {
       last_products(scratch, state);
     }
@@ -265,20 +279,22 @@ struct dense_warpgroup_attention {
     }
   }
 
-  /// Starts the products of this warpgroup's queries with a tile of keys.
-  __device__ __forceinline__ static void start_scores(consumer_state& state, int stage) {
-    matrix_descriptor const keys = state.keys.further(stage * shape::tile_bytes);
+  /// Starts the products of this warpgroup's queries with a tile of keys. With many channels their descriptors are made
+  /// again for each tile: the compiler would keep 32 registers with them otherwise, and spill others.
+  __device__ __forceinline__ static void start_scores(consumer_state& state) {
+    matrix_descriptor const queries = Channels > 128 ? state.queries.kept() : state.queries;
+    matrix_descriptor const keys = state.keys.further(state.key.stage * shape::tile_bytes);
     begin_multiply(state.scores);
 #pragma unroll
     for (int step = 0; step < shape::depth_steps; ++step) {
-      score_mma::multiply(state.scores, state.queries.further(shape::step_bytes(step, shape::rows)),
+      score_mma::multiply(state.scores, queries.further(shape::step_bytes(step, shape::rows)),
                           keys.further(shape::step_bytes(step, shape::keys)), step != 0);
     }
     commit_multiply();
   }
   /// Starts the products of the weights of a tile with its values.
-  __device__ __forceinline__ static void start_products(consumer_state& state, int stage) {
-    matrix_descriptor const values = state.values.further(stage * shape::tile_bytes);
+  __device__ __forceinline__ static void start_products(consumer_state& state) {
+    matrix_descriptor const values = state.values.further(state.value.stage * shape::tile_bytes);
     begin_multiply(state.outputs);
 #pragma unroll
     for (int step = 0; step < shape::key_steps; ++step) {
@@ -286,15 +302,20 @@ struct dense_warpgroup_attention {
     }
     commit_multiply();
   }
-  /// The stage of a tile, by its number among those of all work items.
-  [[nodiscard]] __device__ __forceinline__ static tile_state stage_of(std::int32_t tile) {
-    return pipeline_type::template after<tile_state>(tile);
+  __device__ __forceinline__ static void release_keys(scratch_type& scratch, consumer_state& state) {
+    scratch.key_empty[state.key.stage].arrive_for_warp();
+    state.key.advance();
   }
+  __device__ __forceinline__ static void release_values(scratch_type& scratch, consumer_state& state) {
+    scratch.value_empty[state.value.stage].arrive_for_warp();
+    state.value.advance();
+  }
+  /// Multiplies outputs by the factors of their rows, unless all of the warp are 1, as they are for most tiles behind the
+  /// first few, where no score exceeds all before.
   __device__ __forceinline__ static void scale_outputs(consumer_state& state) {
-#ifdef SKIP
-    if (!any_of_warp(state.factor[0] != 1.0F || state.factor[1] != 1.0F))
+    if (!any_of_warp(state.factor[0] != 1.0F || state.factor[1] != 1.0F)) {
       return;
-#endif
+    }
 #pragma unroll
     for (int i = 0; i < value_mma::registers; ++i) {
       state.outputs[i] *= state.factor[i / 2 % 2];
@@ -303,10 +324,12 @@ struct dense_warpgroup_attention {
 
   /// The keys of a tile that the lane's rows see.
   __device__ __forceinline__ static key_limits limits_of(consumer_state const& state, std::int32_t tile) {
-    std::int32_t const first_key = tile * shape::keys + 2 * static_cast<std::int32_t>(thread_index_here() % 4);
-    std::int32_t const high = state.high - first_key;
+    auto const lane = static_cast<std::int32_t>(thread_index_here() % 32);
+    std::int32_t const first_key = tile * shape::keys + 2 * (lane % 4);
+    std::int32_t const row = lane / 4 - first_key;
+    std::int32_t const high = state.high + row;
     std::int32_t const end = state.end - first_key;
-    return {state.low - first_key, {min(high, end), min(high + 8, end)}};
+    return {state.low + row, {min(high, end), min(high + 8, end)}};
   }
 
   /// Writes the rows of a work item, which is looked up again: registers are scarce while tiles are multiplied.

@@ -127,8 +127,8 @@ struct warpgroup_mma_name<std::int8_t, operand_order::along_depth, operand_order
 
 }  // namespace detail
 
-/// Columns: 8, 16, 32, 64, 72, 96, 128, 192 or 256; 72 not for std::int8_t. Only bfloat16 and float16 may lie across
-/// the depth.
+/// Columns: 8, 16, 32, 64, 72, 80, 96, 128, 160, 192 or 256; 72 not for std::int8_t. Only bfloat16 and float16 may lie
+/// across the depth.
 template <class T, int Columns, operand_order A = operand_order::along_depth,
           operand_order B = operand_order::along_depth>
 struct warpgroup_mma {
