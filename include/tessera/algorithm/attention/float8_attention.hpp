@@ -25,7 +25,8 @@
 /// queries and lists of tiles included, with fewer instructions: sums of products are floats already. Tensor cores cut
 /// products off at 13 bits below the largest addend, so that a score is short by up to 2^-14 of itself for each
 /// channel; scores of products of either sign lose far less than their codes do. Up to 16 queries run in this program,
-/// too, where sage_attention2 has one that reads keys once for all query heads that share them.
+/// too, where sage_attention2 has one that reads keys once for all query heads that share them: on an H200, with 32
+/// query heads of 8 key heads and 65536 keys, one query takes 128 us instead of 44, and 16 queries 131 instead of 109.
 #pragma once
 
 #include <tessera/algorithm/attention/attention.hpp>
