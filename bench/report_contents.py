@@ -107,7 +107,7 @@ def awaited_figures():
                                                  f"bf16/spread/{CLASSIFIERS['gemma'][1]}"]),
         "swap.loss_push_entropy": ("value", "vs_plain", ["cut_cross_entropy/reducers/entropy_by_push/forward/"
                                                          f"bf16/spread/{CLASSIFIERS['gemma'][1]}"]),
-        # By bytes: lossy weights over lossless ones; pages over those of 4 bits, the lower of making and of reading them.
+        # By bytes: lossy weights over lossless ones; pages over those of 4 bits, the lower of making and reading them.
         "swap.neuzip_lossy": ("value", "vs_lossless", ["neuzip/decode_lossy/bf16/gauss/kept3"]),
         "swap.pages_3bit": ("value", "of_4bit", ["minicache/exchange/3bit/d128/64x4k"]),
         "swap.pages_k4v2": ("value", "of_4bit", ["minicache/exchange/k4v2/d128/64x4k"]),
@@ -116,6 +116,7 @@ def awaited_figures():
         # The rate of attention with an exchanged part over that of sage_attention2, both from bf16 to bf16.
         "swap.attention_smoothed": ("value", "of_alias", ["exchange/attention/smoothed_queries/forward/bf16/d128/16k"]),
         "swap.attention_int4": ("value", "of_alias", ["exchange/attention/int4/forward/bf16/d128/16k"]),
+        "swap.attention_fp8": ("value", "of_alias", ["exchange/attention/float8/forward/bf16/d128/16k"]),
         # For each tile that is visited; over codes, which lists do not make fewer.
         "swap.attention_block_list": ("value", "of_alias", ["exchange/attention/block_list/codes/bf16/d128/16k"]),
         "swap.attention_bias": ("value", "of_alias", ["exchange/attention/dense_bias/forward/bf16/d128/16k"]),
