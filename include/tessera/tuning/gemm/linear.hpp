@@ -101,6 +101,15 @@ struct few_rows_policy {
 ///
 /// H200, 16 x 8192 x 8192 from memory, codes of 4 and of 8 bits with groups of 128, microseconds: 31 and 36; two steps
 /// ahead 36 and 40, with spills; 64 rows and one block 33 and 39; 16 rows and two steps ahead 37 and 41.
+///
+/// NeuZip's codes of a fixed length, 12 bits a weight: 48 to 49, and 49 with one row (cuBLAS in bf16: 36 and 37). By
+/// ncu, 16 rows: 7.2 instructions of a lane for each weight, which is 28,500 of a scheduler, 16 microseconds at 1.755
+/// GHz if every scheduler issues in every cycle; 0.41 of a warp's time between two instructions it waits for loads.
+///
+/// Prototypes with 16 rows of weights for a warp, inputs in shared memory and a depth that blocks of a cluster or warps
+/// of a block share were slower, 16 rows and one: weights in a ring of registers (5.2 instructions a weight) 63 to 90
+/// and 69 to 97; weights by bulk copies of 64 to 256 bytes of a row to rings in shared memory 56 to 67 and 52 to 63.
+/// The latter with nothing multiplied: 46 and 44, so that there faster decoding alone does not help enough.
 struct few_rows_tuning {
   using policy_type = few_rows_policy;
   TESSERA_FN constexpr policy_type operator()(int) const { return {32, 16, 8, 1, 2}; }
