@@ -17,22 +17,22 @@
 /// FlashAttention-3 does, arXiv 2407.08608, section 3.2). The other warpgroup's products run beside that, too; policies
 /// tell whether warpgroups start products in turns (section 3.1 there).
 ///
-/// Cycles of a multiprocessor for a tile of a warpgroup without a mask, 64 rows x `keys` (4096 operations a cycle in the
-/// tensor cores, 16 exponentials, an instruction of a warp on each of four schedulers):
+/// Cycles of a multiprocessor for a tile of a warpgroup without a mask, 64 rows x `keys` (4096 operations a cycle in
+/// the tensor cores, 16 exponentials, an instruction of a warp on each of four schedulers):
 ///
 ///     channels   keys   tensor cores   exponentials   instructions
 ///     256         80    1280           320            538
 ///     128        160    1280           640            575
 ///      64        128     512           512            447
 ///
-/// Of the 575 instructions 80 are exponentials, 84 maxima, 84 multiply-adds, 80 additions, 40 conversions, 64 scale O
+/// Of the 575 instructions 82 are exponentials, 84 maxima, 84 multiply-adds, 80 additions, 40 conversions, 64 scale O
 /// (skipped where no largest score changes), 18 start multiplications, and the rest are their descriptors and barriers.
 /// So with 128 channels and more tensor cores are the floor, if warpgroups overlap; with 64 exponentials are as slow.
 ///
-/// Bytes: a block of 128 rows loads 512 bytes of a token's key and value of 128 channels for 128 rows, which is 32 bytes
-/// a cycle from L2 at the tensor cores' full speed, of 64 that a multiprocessor can take. From shared memory a
-/// multiplication of 64 x 160 scores reads 7 KiB in 80 cycles, and one of weights by 128 channels 4 KiB in 64 cycles, of
-/// 128 bytes a cycle.
+/// Bytes: a block of 128 rows loads 512 bytes of a token's key and value of 128 channels, which is 32 bytes a cycle
+/// from L2 at the tensor cores' full speed, of 64 that a multiprocessor can take. From shared memory a multiplication
+/// for 64 x 160 scores reads 7 KiB in 80 cycles, and one of weights by 128 channels 4 KiB in 64 cycles, of 128 bytes a
+/// cycle.
 #pragma once
 
 #include <cstdint>
@@ -310,8 +310,8 @@ struct dense_warpgroup_attention {
     scratch.value_empty[state.value.stage].arrive_for_warp();
     state.value.advance();
   }
-  /// Multiplies outputs by the factors of their rows, unless all of the warp are 1, as they are for most tiles behind the
-  /// first few, where no score exceeds all before.
+  /// Multiplies outputs by the factors of their rows, unless all of the warp are 1, as they are for most tiles after
+  /// the first few: none of their scores exceeds all before.
   __device__ __forceinline__ static void scale_outputs(consumer_state& state) {
     if (!any_of_warp(state.factor[0] != 1.0F || state.factor[1] != 1.0F)) {
       return;
