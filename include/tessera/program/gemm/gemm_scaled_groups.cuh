@@ -219,8 +219,8 @@ struct gemm_scaled_groups {
     fence_barrier_init();
   }
 
-  /// Copies the scales of columns one by one, for all k-tiles of the block's tiles. Rows that b has not get the scale of
-  /// the last one.
+  /// Copies the scales of columns one by one, for all k-tiles of the block's tiles. Rows that b has not get the scale
+  /// of the last one.
   __device__ __forceinline__ void copy_scales(scratch_type& scratch, std::int32_t first_item, int which) const {
     state_type state;
     for (std::int32_t index = first_item; index < schedule.count(); index += stages_type::stride()) {
