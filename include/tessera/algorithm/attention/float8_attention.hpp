@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `float8_attention`: attention over e4m3 codes of queries, keys and values, the method of FlashAttention-3 for 8-bit
-/// floats (Shah, Bikshandi, Zhang, Thakkar, Ramani, Dao: "FlashAttention-3: Fast and Accurate Attention with Asynchrony
-/// and Low-precision", arXiv 2407.08608, section 3.3): a scale for each group of tokens, and products of both steps by
-/// the tensor cores' 8-bit floats.
+/// `float8_attention`: attention over e4m3 codes of queries, keys and values, FlashAttention-3's method for 8-bit floats.
+///
+/// Shah, Bikshandi, Zhang, Thakkar, Ramani, Dao: "FlashAttention-3: Fast and Accurate Attention with Asynchrony and
+/// Low-precision" (arXiv 2407.08608), section 3.3: a scale for each group of tokens, and products of both steps by the
+/// tensor cores' 8-bit floats.
 ///
 ///     using method = tessera::float8_attention;
 ///     auto const plan = method::plan_forward(exec, shape);
