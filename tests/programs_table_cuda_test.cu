@@ -10,6 +10,8 @@
 #include <vector>
 
 #include <tessera/algorithm/attention/decode_attention.hpp>
+#include <tessera/algorithm/attention/dense_attention.hpp>
+#include <tessera/algorithm/attention/float8_attention.hpp>
 #include <tessera/algorithm/gemm/linear.hpp>
 #include <tessera/cut_cross_entropy.hpp>
 #include <tessera/exec/explain.hpp>
@@ -210,6 +212,8 @@ std::vector<row> rows() {
       {"`sage_attention2`, 16K queries", [](described_cuda const& e) { return attend<sage_attention2>(e, 16384); }},
       {"`sage_attention2`, one query", [](described_cuda const& e) { return attend<sage_attention2>(e, 1); }},
       {"`sage_attention2_int4`", [](described_cuda const& e) { return attend<sage_attention2_int4>(e, 16384); }},
+      {"`float8_attention`", [](described_cuda const& e) { return attend<float8_attention>(e, 16384); }},
+      {"`dense_attention`", [](described_cuda const& e) { return attend<dense_attention>(e, 16384); }},
       {"`careful_attention` (above)", [](described_cuda const& e) { return attend<careful_attention>(e, 16384); }},
       {"`sage_attention2` with a bias",
        [](described_cuda const& e) {
