@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `float8_attention`: attention over e4m3 codes of queries, keys and values, FlashAttention-3's method for 8-bit floats.
+/// `float8_attention`: attention over e4m3 codes of queries, keys and values, FlashAttention-3's method of 8 bits.
 ///
 /// Shah, Bikshandi, Zhang, Thakkar, Ramani, Dao: "FlashAttention-3: Fast and Accurate Attention with Asynchrony and
 /// Low-precision" (arXiv 2407.08608), section 3.3: a scale for each group of tokens, and products of both steps by the
@@ -19,7 +19,7 @@
 /// without exponentials. The paper's exponentials are those of attention<..., ..., online_softmax<float>>.
 ///
 /// e4m3 codes have 4 significant bits and a range of 2^18. Errors of scores are thus relative to each number, not to
-/// the group's largest one: int8 codes are about 4 times as exact for normal numbers, e4m3 codes are the better ones
+/// the group's largest one: int8 codes are about 3 times as exact for normal numbers, e4m3 codes are the better ones
 /// where a few channels of a token exceed the others by far and queries do not see them.
 ///
 /// On sm_90a it runs in the program of sage_attention2 (program/attention/quantized_forward.cuh), biases, smoothed
