@@ -31,6 +31,11 @@ COLUMNS = {
     "cuBLAS, TFLOP/s": lambda name, c: number(c.get("cublas_TFLOPs"), 0),
     "speed relative to `sage_attention2`": lambda name, c: percent(c.get("of_alias")),
     "speed relative to cuBLAS": lambda name, c: percent(c.get("vs_cublas")),
+    "speed relative to lossless decoding": lambda name, c: percent(c.get("vs_lossless")),
+    "making them, relative to 4 bits": lambda name, c: percent(c.get("compress_of_4bit")),
+    "reading them by bytes, relative to 4 bits": lambda name, c: percent(c.get("decode_of_4bit")),
+    "speed relative to `shadow_kv`": lambda name, c: percent(c.get("of_shadow_kv")),
+    "speed relative to log-sum-exps alone": lambda name, c: percent(c.get("vs_plain")),
     "tokens": lambda name, c: number(c.get("tokens"), 0),
     "vocabulary entries": lambda name, c: number(c.get("vocabulary"), 0),
     "time, ms": lambda name, c: number(c.get("ms"), 1),
@@ -185,7 +190,10 @@ def exchanges_table():
                                ("dense_bias", "`dense_bias` in bf16, shared by heads"),
                                ("bias_function", "a function of query and key"),
                                ("smoothed_queries", "smoothed queries"),
-                               ("four_bits", "4 bits, a code in a byte, and smoothed queries")]
+                               ("four_bits", "4 bits, a code in a byte, and smoothed queries"),
+                               ("int4", "`sage_attention2_int4`"),
+                               ("float8", "`float8_attention`: e4m3 queries and keys"),
+                               ("block_list", "lists of half of the tiles, speed for each visited tile")]
             for channels in [128, 64] for part, label in [("forward", whole), ("codes", codes)]]
     rows += [(f"packed sequences of 1024 to 8192 tokens, 128 channels{mask}: {whole}",
               f"exchange/attention/packed/forward/bf16/d128/lengths_1k_to_8k{name}")
@@ -334,7 +342,54 @@ TABLES = {
     "linear-sources": Table("product with weights of codes in groups of 128, tokens x columns x depth",
                             ["TFLOP/s", "cuBLAS, TFLOP/s", "speed relative to cuBLAS"], [
         (f"{bits} bits, {tokens} x 8192 x 8192", f"linear/w{bits}a16/gauss/{tokens}x8192x8192")
-        for tokens in [16, 512, 4096, 16384] for bits in [8, 4]
+        for tokens in [1, 16, 512, 4096, 16384] for bits in [8, 4]
+    ] + [
+        (f"{bits} bits by `scaled_codes`, {tokens} x 8192 x 8192", f"linear/w{bits}a16_scaled/gauss/{tokens}x8192x8192")
+        for tokens in [1, 16] for bits in [8, 4]
+    ]),
+    "linear-decoded": Table("product with compressed weights in bf16, tokens x columns x depth",
+                            ["TFLOP/s", "cuBLAS, TFLOP/s", "speed relative to cuBLAS"], [
+        (f"{what}, {tokens} x 8192 x 8192", f"linear/decoded_{name}/gauss/{tokens}x8192x8192")
+        for name, what in [("fixed", "fixed codes, decoded while they are multiplied"),
+                           ("rans", "rANS, decoded before")]
+        for tokens in [1, 16, 512, 4096, 16384]
+    ]),
+    "scaled-linear": Table("product of 8-bit codes with scales for groups of 128, tokens x columns x depth",
+                           ["TFLOP/s", "cuBLAS, TFLOP/s", "speed relative to cuBLAS"], [
+        (f"{what}, {tokens} x 8192 x 8192", f"scaled_linear/{name}/gauss/{tokens}x8192x8192")
+        for name, what in [("fp8_e4m3_128x128", "e4m3, scales of weights for 128 x 128"),
+                           ("fp8_e4m3_1x128", "e4m3, scales of weights for 1 x 128"),
+                           ("int8_128x128", "int8, scales of weights for 128 x 128"),
+                           ("int8_1x128", "int8, scales of weights for 1 x 128")]
+        for tokens in [4096, 8192]
+    ]),
+    "loss-reducers": Table("what is computed besides, classifier", [
+        "time, ms", "time without these further outputs, ms", "speed relative to log-sum-exps alone"], [
+        (f"{what}, {model}: {label}", f"cut_cross_entropy/reducers/{name}/{part}/bf16/spread/{CLASSIFIERS[key][1]}")
+        for name, what in [("statistics", "entropies and predictions"),
+                           ("top_four_by_push", "the four largest logits, a user's reducer"),
+                           ("entropy_by_push", "entropies, a user's reducer")]
+        for key, model in [("gemma", "Gemma"), ("llama", "Llama")]
+        for part, label in [("forward", "loss"), ("forward_backward_exact", "loss and gradients")]
+    ]),
+    "neuzip-lossy": Table("weights of N(0, 0.02)", [
+        "TB/s of uncompressed weights", "bits per weight", "speed relative to lossless decoding"], [
+        (f"{format}, {kept} bits of the mantissa kept{label}", f"neuzip/decode_lossy/{format}/gauss/kept{kept}{name}")
+        for format, kept, name, label in [
+            ("bf16", 3, "", ""), ("bf16", 3, "/normalized512", ", blocks of 512 normalized"), ("bf16", 0, "", ""),
+            ("bf16", 0, "/normalized512", ", blocks of 512 normalized"), ("fp16", 3, "", ""), ("fp32", 7, "", ""),
+            ("fp32", 7, "/normalized512", ", blocks of 512 normalized")]
+    ]),
+    "minicache-exchanges": Table("codes of 64 sequences of 4K tokens, 32 heads of 128 channels", [
+        "making them, relative to 4 bits", "reading them by bytes, relative to 4 bits", "relative L1 error"], [
+        ("3 bits", "minicache/exchange/3bit/d128/64x4k"),
+        ("4 bits for keys, 2 for values", "minicache/exchange/k4v2/d128/64x4k")
+    ]),
+    "quest": Table("step with Quest's boxes, 128K tokens, 60 % of the chunks in slots", [
+        "time, µs", "speed relative to `shadow_kv`"], [
+        ("values on the host", "shadow/quest/decode/host/hit60/128k"),
+        ("values on the host in e4m3", "shadow/quest/decode/fp8/hit60/128k"),
+        ("values on the device", "shadow/quest/decode/device/hit60/128k")
     ]),
     "quantized-matrices": Table("matrix of 16384 x 8192 in bf16", ["time, µs", "TB/s", "part of a copy's bandwidth"], [
         (f"{what}, {label}", f"quantized_matrix/{call}/{format}/bf16/gauss/16384x8192")

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Measures what sage_attention2 costs where a part of it is exchanged: with a bias that is a function, linear, or in
-/// memory, with lists of half of the tiles, with smoothed queries, with 4 bits, or with packed sequences. The exchange
-/// and the alias run in turns, from bf16 to bf16 ("forward") or over codes that were made before ("codes"). `of_alias`
-/// is the exchange's speed over the alias's, with lists the speed for each tile that a block of 64 queries visits.
-/// Errors are those of 256 rows against attention in double with the same bias.
+/// memory, with lists of half of the tiles, with smoothed queries, with 4 bits, with e4m3 codes of queries and keys, or
+/// with packed sequences. The exchange and the alias run in turns, from bf16 to bf16 ("forward") or over codes that
+/// were made before ("codes"). `of_alias` is the exchange's speed over the alias's, with lists the speed for each tile
+/// that a block of 64 queries visits. Errors are those of 256 rows against attention in double with the same bias.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/algorithm/attention/float8_attention.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/map/dense_bias.hpp>
 #include <tessera/map/linear_bias.hpp>
@@ -406,6 +407,7 @@ bench::registration const registered([] {
   }
   add<smoothed_queries>("smoothed_queries", [](attention_problem&) { return held_value<no_bias>{}; });
   add<sage_attention2_int4>("int4", [](attention_problem&) { return held_value<no_bias>{}; });
+  add<float8_attention>("float8", [](attention_problem&) { return held_value<no_bias>{}; });
   add<four_bits>("four_bits", [](attention_problem&) { return held_value<no_bias>{}; });
 });
 

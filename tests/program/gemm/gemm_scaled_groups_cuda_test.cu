@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
+#include <type_traits>
+#include <vector>
 
 #include <tessera/algorithm/gemm/scaled_linear.hpp>
 #include <tessera/quantize/scaled_float.hpp>
@@ -26,6 +31,55 @@ void check_groups(product_shape shape, scale_order order = scale_order::rows_tog
   CHECK(wrong_scaled_products<Q, Rows, Output>(cuda{}, shape, order, program) == 0);
 }
 
+/// Multiplies codes that are one, with scales of one but for a NaN at row 70 of the inputs and infinity at row 129 of
+/// the weights, in the second of three groups, and counts results that are wrong.
+template <class Q, int Rows>
+std::int64_t wrong_beside_odd_scales(std::int64_t tokens, std::int64_t columns) {
+  using code = typename Q::code_type;
+  constexpr std::int64_t groups = 3;
+  constexpr std::int64_t depth = groups * Q::group;
+  cuda const exec;
+  std::int64_t const b_scales = divide_up(columns, std::int64_t{Rows});
+  code const one = [] {
+    if constexpr (std::is_integral_v<code>) {
+      return code{1};
+    } else {
+      return store<code>(1.0F);
+    }
+  }();
+  std::vector<code> const codes(static_cast<std::size_t>(std::max(tokens, columns) * depth), one);
+  std::vector<typename Q::params_type> of_a(static_cast<std::size_t>(tokens * groups), {1.0F});
+  std::vector<typename Q::params_type> of_b(static_cast<std::size_t>(b_scales * groups), {1.0F});
+  of_a[static_cast<std::size_t>(tokens + 70)].scale = std::numeric_limits<float>::quiet_NaN();
+  of_b[static_cast<std::size_t>(b_scales + 129 / Rows)].scale = std::numeric_limits<float>::infinity();
+  std::vector<float> found(static_cast<std::size_t>(tokens * columns), -1.0F);
+  buffer<code> own_codes(exec, std::max(tokens, columns) * depth);
+  buffer<typename Q::params_type> own_a(exec, tokens * groups);
+  buffer<typename Q::params_type> own_b(exec, b_scales * groups);
+  buffer<float> outputs(exec, tokens * columns);
+  exec.copy(codes, own_codes);
+  exec.copy(of_a, own_a);
+  exec.copy(of_b, own_b);
+  exec.copy(found, outputs);
+  scaled_operand<Q> const a{{own_codes.data(), {tokens, depth}}, {own_a.data(), {tokens, groups}, {1, tokens}}};
+  scaled_operand<Q, Rows> const b{{own_codes.data(), {columns, depth}},
+                                  {own_b.data(), {b_scales, groups}, {1, b_scales}}};
+  scaled_linear::forward(exec, a, b, matrix_view<float>(outputs.data(), {tokens, columns}));
+  exec.copy(outputs, found);
+  exec.wait();
+  std::int64_t wrong = 0;
+  for (std::int64_t i = 0; i < tokens * columns; ++i) {
+    float const value = found[static_cast<std::size_t>(i)];
+    bool const is_odd_row = i / columns == 70;
+    bool const is_odd_column = i % columns / Rows == 129 / Rows;
+    bool const is_right = is_odd_row      ? std::isnan(value)
+                          : is_odd_column ? std::isinf(value) && value > 0
+                                          : value == static_cast<float>(depth);
+    wrong += is_right ? 0 : 1;
+  }
+  return wrong;
+}
+
 using floats = scaled_float_quantizer<float8_e4m3, 128>;
 using integers = symmetric_quantizer<8, 128>;
 
@@ -45,6 +99,29 @@ TEST_CASE("products of 8-bit codes with scales of groups on a GPU are right, wha
     check_groups<floats, 128>({200, 280, depth});
     check_groups<integers>({200, 280, depth}, scale_order::groups_together);
   }
+}
+
+TEST_CASE("products of 8-bit codes on a GPU are right, however scales lie in memory", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (scale_order const order :
+       {scale_order::rows_together, scale_order::rows_together_apart, scale_order::groups_together}) {
+    CAPTURE(static_cast<int>(order));
+    check_groups<floats, 128>({130, 520, 640}, order);
+    check_groups<floats>({130, 520, 640}, order);
+    check_groups<floats>({130, 264, 128}, order);
+    check_groups<integers>({257, 264, 384}, order);
+    check_groups<integers, 64>({257, 264, 384}, order);
+    check_groups<floats, 32>({129, 264, 384}, order);
+    check_groups<integers, 3>({129, 264, 384}, order);
+  }
+}
+
+TEST_CASE("a scale that is not finite spoils the sums of its rows or columns alone", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  CHECK(wrong_beside_odd_scales<floats, 128>(300, 520) == 0);
+  CHECK(wrong_beside_odd_scales<floats, 1>(300, 520) == 0);
+  CHECK(wrong_beside_odd_scales<integers, 128>(300, 520) == 0);
+  CHECK(wrong_beside_odd_scales<integers, 1>(300, 520) == 0);
 }
 
 TEST_CASE("products of 8-bit codes with longer groups, other floats and 16-bit outputs on a GPU are right", "[cuda]") {

@@ -29,8 +29,9 @@ struct product_shape {
   std::int64_t depth;
 };
 
-/// Whether scales of neighbouring rows lie next to each other, or those of neighbouring groups.
-enum class scale_order { rows_together, groups_together };
+/// Whether scales of neighbouring rows lie next to each other, or those of neighbouring groups. Apart: those of rows
+/// do, but one scale after a multiple of 16 bytes, and with one more between groups.
+enum class scale_order { rows_together, rows_together_apart, groups_together };
 
 /// Random codes with random scales, in memory of an executor and on the host.
 template <class Exec, class Q, int Rows>
@@ -44,10 +45,11 @@ struct random_operand {
   std::int64_t scale_rows = divide_up(rows, std::int64_t{Rows});
   std::int64_t groups = divide_up(columns, std::int64_t{Q::group});
   std::vector<code> codes = std::vector<code>(static_cast<std::size_t>(rows * columns));
+  std::int64_t apart = order == scale_order::rows_together_apart ? 1 : 0;
   std::vector<typename Q::params_type> params =
-      std::vector<typename Q::params_type>(static_cast<std::size_t>(scale_rows * groups));
+      std::vector<typename Q::params_type>(static_cast<std::size_t>((scale_rows + apart) * groups + apart));
   buffer<code> own_codes{exec, rows* columns};
-  buffer<typename Q::params_type> own_params{exec, scale_rows* groups};
+  buffer<typename Q::params_type> own_params{exec, (scale_rows + apart) * groups + apart};
 
   random_operand(Exec const& on, std::int64_t row_count, std::int64_t column_count, scale_order layout,
                  std::uint64_t seed)
@@ -69,8 +71,8 @@ struct random_operand {
   }
   source of(code const* codes_at, typename Q::params_type const* params_at) const {
     shape_of_scales const strides =
-        order == scale_order::rows_together ? shape_of_scales{1, scale_rows} : shape_of_scales{groups, 1};
-    return {{codes_at, {rows, columns}}, {params_at, {scale_rows, groups}, {strides.row, strides.group}}};
+        order == scale_order::groups_together ? shape_of_scales{groups, 1} : shape_of_scales{1, scale_rows + apart};
+    return {{codes_at, {rows, columns}}, {params_at + apart, {scale_rows, groups}, {strides.row, strides.group}}};
   }
   source on_device() const { return of(own_codes.data(), own_params.data()); }
   source on_host() const { return of(codes.data(), params.data()); }

@@ -5,13 +5,13 @@
 /// No call waits or allocates. Quantization: quantized_attention.cuh.
 ///
 /// On sm_90a a kernel with wgmma and TMA (program/attention/quantized_forward.cuh) runs attention over codes of 8 or 4
-/// bits with per_thread scales, one code in a byte, and values in e4m3, with results in bfloat16 or float16, for
-/// softmaxes that have lane_weights (program/attention/lane_weights.cuh). It adds scores of mean queries, and a bias: a
-/// linear_bias, a dense_bias of 16 bits in tiles by TMA, or any function, called for each score. Scores with these are
-/// rounded elsewhere than in the portable programs, so that a weight's code may be the next one. Lists of tiles run in
-/// it if they are part of the type (map/listed_tiles.hpp); a list that only the inputs have runs in the portable
-/// programs. There are programs of 64, 128 and 256 channels; a call takes the next one that is large enough, so that 80
-/// channels take as long as 128.
+/// bits or in e4m3 with per_thread scales, a code in a byte, and values in e4m3, with results in bfloat16 or float16,
+/// for softmaxes that have lane_weights (program/attention/lane_weights.cuh). It adds scores of mean queries, and a
+/// bias: a linear_bias, a dense_bias of 16 bits in tiles by TMA, or any function, called for each score. Scores with
+/// these are rounded elsewhere than in the portable programs, so that a weight's code may be the next one. Lists of
+/// tiles run in it if they are part of the type (map/listed_tiles.hpp); a list that only the inputs have runs in the
+/// portable programs. There are programs of 64, 128 and 256 channels; a call takes the next one that is large enough,
+/// so that 80 channels take as long as 128.
 /// The device reads the lengths of sequences, once for each block of queries; blocks behind the last query only write
 /// zeros. Several multiprocessors share the keys of the last blocks of queries, or of all blocks if there are few, so
 /// that all multiprocessors have work until the end. Log-sum-exps are computed from the decoded codes of weights, by
@@ -19,9 +19,9 @@
 /// all programs. With online_softmax the log-sum-exps, and the factor by which a sink reduces results, are within 0.061
 /// (log(17 / 16)) of those of the portable program, and usually within 0.03 / sqrt(keys that matter).
 ///
-/// On sm_90 sequences of up to 16 queries over such codes, without a bias or lists of tiles, take one read of keys and
-/// values for all query heads that share them (program/attention/quantized_decode.cuh). Everything else runs in the
-/// portable programs with mma.sync.
+/// On sm_90 sequences of up to 16 queries over codes of 8 or 4 bits, without a bias or lists of tiles, take one read of
+/// keys and values for all query heads that share them (program/attention/quantized_decode.cuh). Everything else runs
+/// in the portable programs with mma.sync.
 #pragma once
 
 #include <cstdint>
@@ -121,11 +121,16 @@ inline bool has_long_work_items(attention_shape const& s) {
          cost_without_mask(s)(0) > policy.least + policy.split + policy.merging;
 }
 
-/// How many floats of memory the largest number of splits takes, for any mask.
-inline std::int64_t floats_of_work_splits(attention_shape const& s, int multiprocessors) {
+/// Whether attention_of_few_queries multiplies a method's codes of queries and keys.
+template <class Method>
+inline constexpr bool multiplies_few_queries = std::is_same_v<typename Method::score_code, std::int8_t>;
+
+/// How many floats of memory the largest number of splits takes, for any mask. `least`: calls of so many queries and
+/// fewer are for another program.
+inline std::int64_t floats_of_work_splits(attention_shape const& s, int multiprocessors, std::int64_t least) {
   using slots = typename attention_split_output::slots_type;
   constexpr attention_split_policy policy = policy_of<attention_split_tuning>(900);
-  if (s.queries <= few_queries || !has_long_work_items(s)) {
+  if (s.queries <= least || !has_long_work_items(s)) {
     return 0;
   }
   attention_work_cost const work = cost_without_mask(s);
@@ -302,7 +307,8 @@ void run_warpgroup_attention(basic_cuda<Architectures> const& exec, attention_ca
 
 /// How warpgroup_attention weighs the scores of a call.
 template <class Method, class Bias>
-using weighing_of = attention_weighing<typename Method::softmax, Bias, quantized_regions<Method>::smooths_queries>;
+using weighing_of = attention_weighing<typename Method::softmax, Bias, quantized_regions<Method>::smooths_queries,
+                                       typename Method::score_code>;
 
 /// The policy of warpgroup_attention for `Channels` channels or fewer.
 template <int Channels, class Weighing>
@@ -393,10 +399,12 @@ struct quantized_decode_model {
 
   template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
-    return first_of(detail::refuses_types_of_attention<Exec, Call>(),
-                    unless(!is_listed<decltype(Call::bias)>, "there is a list of tiles"),
-                    unless(std::is_same_v<decltype(Call::bias), no_bias>, "there is a bias"),
-                    unless(!quantized_regions<typename Call::method>::smooths_queries, "queries are smoothed"));
+    return first_of(
+        detail::refuses_types_of_attention<Exec, Call>(),
+        unless(detail::multiplies_few_queries<typename Call::method>, "codes of queries and keys are not integers"),
+        unless(!is_listed<decltype(Call::bias)>, "there is a list of tiles"),
+        unless(std::is_same_v<decltype(Call::bias), no_bias>, "there is a bias"),
+        unless(!quantized_regions<typename Call::method>::smooths_queries, "queries are smoothed"));
   }
   template <class Architectures, class Method, class T>
   static refusal refuses(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
@@ -467,7 +475,8 @@ std::int64_t floats_of_work_splits(basic_cuda<Architectures> const& exec, quanti
       !has_channels) {
     return 0;
   }
-  return detail::floats_of_work_splits(s, exec.state->multiprocessors());
+  bool const has_few = detail::multiplies_few_queries<widened_method<Method>>;
+  return detail::floats_of_work_splits(s, exec.state->multiprocessors(), has_few ? few_queries : 0);
 }
 
 /// On sm_90a warpgroup_attention makes codes of queries itself where they lie in whole vectors, lose no mean, and

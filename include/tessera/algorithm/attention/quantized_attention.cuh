@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The quantization of attention's queries, keys and values on CUDA devices, in three to five launches.
 ///
-/// The launches are for queries and keys of 8 or 4 bits per_thread, in bytes or two to a byte, for values in e4m3, and
+/// The launches are for queries and keys in integers of 8 or 4 bits or in e4m3 per_thread, for values in e4m3, and
 /// for inputs in bfloat16 or float16 of up to 256 channels, a multiple of 8, that lie next to each other in rows that
 /// begin at multiples of 16 bytes. The first launch reads keys and values, or samples of them, and summarizes tiles of
 /// 128 tokens (program/attention/channel_statistics.cuh). The second merges the tiles of each head
@@ -30,6 +30,8 @@
 
 #include <tessera/algorithm/attention/quantized_attention.hpp>
 #include <tessera/concepts/executor.hpp>
+#include <tessera/core/float8.hpp>
+#include <tessera/core/int4.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/refusal.hpp>
@@ -45,21 +47,25 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
+/// Whether codes of queries and keys are multiplied as they lie in memory by programs for sm_90a: a byte each.
+template <class Code>
+inline constexpr bool is_code_in_byte = std::is_same_v<Code, std::int8_t> || std::is_same_v<Code, float8_e4m3>;
+
 /// Why the programs for CUDA do not make the codes and scales of a method, or none.
 template <class Method>
 constexpr refusal refuses_to_make_codes() {
   using granularity = typename Method::score_quantizer::granularity_type;
-  return first_of(unless(std::is_same_v<granularity, std::remove_cvref_t<decltype(per_thread)>>,
-                         "scales of queries and keys are not per_thread"),
-                  unless(std::is_same_v<typename Method::score_code, std::int8_t> ||
-                             std::is_same_v<typename Method::score_code, int4x2>,
-                         "codes of queries and keys are not integers"),
-                  unless(std::is_same_v<typename Method::value_code, float8_e4m3>, "codes of values are not e4m3"));
+  return first_of(
+      unless(std::is_same_v<granularity, std::remove_cvref_t<decltype(per_thread)>>,
+             "scales of queries and keys are not per_thread"),
+      unless(is_code_in_byte<typename Method::score_code> || std::is_same_v<typename Method::score_code, int4x2>,
+             "codes of queries and keys are neither integers nor e4m3"),
+      unless(std::is_same_v<typename Method::value_code, float8_e4m3>, "codes of values are not e4m3"));
 }
 /// Why the programs for CUDA do not read the codes and scales of a method, or none.
 template <class Method>
 constexpr refusal refuses_codes() {
-  return first_of(refuses_to_make_codes<Method>(), unless(std::is_same_v<typename Method::score_code, std::int8_t>,
+  return first_of(refuses_to_make_codes<Method>(), unless(is_code_in_byte<typename Method::score_code>,
                                                           "codes of queries and keys are not in a byte each"));
 }
 

@@ -31,7 +31,14 @@ inline constexpr bool has_groups_of_k_tiles = sizeof(typename S::value_type) == 
                                               requires(S const& s, std::int64_t i) {
   s.codes.data;
   static_cast<float const*>(s.scale_address(i, i));
+  s.params.stride(1);
 };
+
+/// The tuning of gemm_scaled_groups for inputs and weights of a type.
+template <class Weights>
+using tuning_of_scaled_groups = std::conditional_t<
+    !shares_scales<Weights>, scaled_columns_tuning,
+    std::conditional_t<std::is_integral_v<typename Weights::value_type>, scaled_integers_tuning, scaled_groups_tuning>>;
 
 }  // namespace detail
 
@@ -87,15 +94,16 @@ struct gemm_scaled_groups_model {
         problem.weights,
         schedule,
         boxes{make_tensor_map(where, problem.outputs, {boxes::box_rows, boxes::box_columns}), tokens, columns,
-              problem.map}};
+              problem.map},
+        program::has_neighbours(problem.weights)};
     std::int64_t const resident = max(std::int64_t{exec.state->multiprocessors() / policy.blocks}, std::int64_t{1});
     exec.run(whole, min(schedule.order.count(), resident) * policy.blocks);
   }
 
  private:
   template <class Inputs, class Weights, class Output, class Map>
-  using program_for =
-      gemm_scaled_groups<Inputs, Weights, store_sums_by_boxes<Output, Map>, policy_of<scaled_groups_tuning>(900)>;
+  using program_for = gemm_scaled_groups<Inputs, Weights, store_sums_by_boxes<Output, Map>,
+                                         policy_of<detail::tuning_of_scaled_groups<Weights>>(900)>;
 };
 
 /// The programs that CUDA devices have for products of scaled codes.

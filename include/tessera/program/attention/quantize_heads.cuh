@@ -5,9 +5,9 @@
 /// summarize_tiles read them, because the last ones may still be in L2.
 ///
 /// Instructions for an element: about 6 for the code of a key or a query (widen, subtract the mean, take into the
-/// largest, multiply, round by adding 1.5 2^23, which leaves the code in the lower byte, and most of one to pack), and
-/// 3 for the code of a value. If a value's scale is that of a sample, one more instruction checks whether the value is
-/// in the scale's range; encode_again follows for values that are not.
+/// largest, multiply, round by adding 1.5 2^23, which leaves the code in the lower byte, and most of one to pack; e4m3:
+/// half a conversion for the last two), and 3 for the code of a value. If a value's scale is that of a sample, one more
+/// instruction checks whether the value is in the scale's range; encode_again follows for values that are not.
 #pragma once
 
 #include <cstdint>
@@ -130,6 +130,7 @@ struct encode_tiles : head_lanes<T, Channels> {
  private:
   using pair = typename base::pair;
   using larger = typename base::larger_or_nan;
+  using code = code_of_form<Form>;
 
   /// The tokens of a lane: row + 8 i. As keys they share a scale, as queries each two of them do.
   struct coordinates {
@@ -190,7 +191,7 @@ struct encode_tiles : head_lanes<T, Channels> {
     for (int i = 0; i < passes; ++i) {
       float const reciprocal = shuffle(factor_of_pair, lane / row_lanes * row_lanes + i / 2 * low);
       bool const is_zero = Means.of_queries && i * step >= left;
-      uint2 const codes = base::encode(words[i], mean, is_zero ? 0.0F : reciprocal);
+      uint2 const codes = base::template encode<code>(words[i], mean, is_zero ? 0.0F : reciprocal);
       if (where.channel < channels) {
         store_codes<Form>(to + i * step * channels / Form.in_byte, codes);
       }
@@ -337,7 +338,7 @@ struct encode_tiles : head_lanes<T, Channels> {
 #pragma unroll
     for (int i = 0; i < passes; ++i) {
       uint2 const codes =
-          base::template encode_less<Means.of_keys>(words[i], mean, i * step < left ? factor_of_group : 0.0F);
+          base::template encode_less<code, Means.of_keys>(words[i], mean, i * step < left ? factor_of_group : 0.0F);
       store_codes<Form>(to, codes);
       to += step * channels / Form.in_byte;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `warpgroup_attention`: attention over quantized queries, keys and values by sm_90a's tensor cores: int8 for
-/// scores and e4m3 for products with values (SageAttention2, arXiv 2411.10958).
+/// scores and e4m3 for products with values (SageAttention2, arXiv 2411.10958), or e4m3 for both (FlashAttention-3,
+/// arXiv 2407.08608, section 3.3).
 ///
 /// The kernel is persistent and warp-specialised. A work item (`attention_work_item`) is a block of queries of one
 /// head, or a split of its keys (attention/detail/forward_splits.hpp). One thread, the producer, loads the queries'
@@ -9,7 +10,7 @@
 /// channels, two for 256) take 64 rows of queries each through all tiles that their rows see, from the last to the
 /// first. For each tile a warpgroup
 ///
-///  * multiplies queries by keys: S, 64 x 128 sums of int8 products, in 64 registers of each thread;
+///  * multiplies queries by keys: S, 64 x 128 sums of products, in 64 registers of each thread;
 ///  * makes weights P of them (attention/detail/forward_softmax.cuh), four to a register, in the registers where the
 ///    tensor cores take them as the left operand: values are permuted so that no lane needs another lane's weights;
 ///  * multiplies P by values, with sums that begin at zero, and adds these to O in fp32 (two-level accumulation).
@@ -18,12 +19,12 @@
 ///
 /// Cycles of a multiprocessor for a tile of a warpgroup without a mask, 64 x 128 scores (8192 8-bit operations a cycle,
 /// an instruction of a warp a cycle on each of four schedulers), with a column of ones, by piecewise_linear_softmax.
-/// online_softmax takes 528 cycles more for exponentials, 16 a cycle:
+/// online_softmax takes 528 cycles more for exponentials, 16 a cycle. e4m3 queries and keys take fewer instructions:
 ///
-///     channels   tensor cores   instructions
-///     256        512 + 528      494
-///     128        256 + 272      368
-///      64        128 + 144      328
+///     channels   tensor cores   instructions   with e4m3
+///     256        512 + 528      494            438
+///     128        256 + 272      368            307
+///      64        128 + 144      328            258
 ///
 /// Terms that are added to scores (attention/detail/score_terms.cuh) are what sums of products begin at, where that is
 /// possible: about 50 (a LinearBias), 80 (scores of mean queries) or 200 (a dense_bias) instructions more a tile.
@@ -79,8 +80,9 @@ struct warpgroup_attention {
   pipeline_type pipeline;               ///< extents and maps of the operands
   attention_output<Output> output;      ///< where results of whole work items go
   attention_split_output split_output;  ///< where splits of the keys leave their results
-  uncoded_queries<Output> queries;      ///< queries whose codes the program makes; null: `pipeline` has their codes
-  terms_type terms;                     ///< what is added to scores
+  /// Queries whose codes the program makes; null: `pipeline` has their codes.
+  uncoded_queries<Output, typename Weighing::score_code> queries;
+  terms_type terms;  ///< what is added to scores
 
   /// Runs the thread block's work items. A launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
@@ -110,10 +112,10 @@ struct warpgroup_attention {
   }
 
  private:
-  using softmax = typename Weighing::softmax;
+  using rows_type = typename Weighing::rows_type;
   using state_type = typename pipeline_type::pipeline_type;
   using warp_work_item = typename pipeline_type::warp_work_item;
-  using score_mma = warpgroup_mma<std::int8_t, attention_tile_keys>;
+  using score_mma = warpgroup_mma<typename Weighing::score_code, attention_tile_keys>;
   static constexpr int product_sets = Policy.product_sets > 0 ? Policy.product_sets : 1;
   static constexpr int product_registers = Policy.value_channels / 2 + 4;
   static constexpr int output_registers = Channels / 2 + 2;  ///< the last two are sums of weights
@@ -126,12 +128,12 @@ struct warpgroup_attention {
     matrix_descriptor keys;     ///< the first stage's codes of keys
     matrix_descriptor values;   ///< the first stage's codes of values
     float const* query_scales;  ///< scales of the rows of all warpgroups
-    std::int32_t scores[score_mma::registers];
+    typename score_mma::sum_type scores[score_mma::registers];
     std::uint32_t weights[score_mma::registers / 16][4];
     float outputs[output_registers];
     float products[product_sets][product_registers];
     float factor[2];  ///< what outputs are multiplied by before the products of `weights` are added
-    attention_weights<softmax> rows;
+    rows_type rows;
   };
 
   __device__ __forceinline__ void consume(scratch_type& scratch) const {
@@ -226,7 +228,7 @@ struct warpgroup_attention {
     }
     scratch.query_full[query.stage].wait(query.phase);
     pipeline.route_large_scales(scratch, state.warp, state.query_scales,
-                                attention_weights<softmax>::template most_scale<!terms_type::is_none>);
+                                rows_type::template most_scale<!terms_type::is_none>);
   }
 
   /// Attends from the last tile to the first, so that the masked tiles of causal attention come first. From the first
@@ -316,11 +318,11 @@ struct warpgroup_attention {
   __device__ __forceinline__ void take_with_terms(scratch_type& scratch, consumer_state& state,
                                                   std::int32_t tile) const {
     float const scale = scale_of(scratch, state);
-    constexpr bool begins = Scales == tile_scales::small && Channels <= 128;
+    constexpr bool begins = Scales == tile_scales::small && Channels <= 128 && rows_type::begins_at_terms;
     float offset[2];
     bool has_begun = false;
     if constexpr (begins) {
-      bool const is_begun = terms.template begin<attention_weights<softmax>, Mask != tile_mask::none>(
+      bool const is_begun = terms.template begin<rows_type, Mask != tile_mask::none>(
           own(scratch, state), state.warp, tile, staged(scratch, state), scale, state.scores, offset);
       start_scores<true>(state);
       has_begun = all_of_warp(is_begun);
@@ -329,17 +331,18 @@ struct warpgroup_attention {
     }
     await_multiply<0>(state.scores);
     key_limits const limits = limits_of<Mask>(scratch, state, tile);
-    if (has_begun) {
-      state.rows.template take_begun<Mask, terms_type>(state.scores, scale, offset, limits, tile == 0, state.factor);
-    } else {
-      row_terms added;
-      make_terms<Mask>(scratch, state, tile, added);
-      if constexpr (begins) {
-        terms_type::template end<attention_weights<softmax>>(staged(scratch, state), state.warp, scale, added,
-                                                             state.scores);
+    if constexpr (begins) {
+      if (has_begun) {
+        state.rows.template take_begun<Mask, terms_type>(state.scores, scale, offset, limits, tile == 0, state.factor);
+        return;
       }
-      state.rows.template take<Mask, Scales>(state.scores, scale, added, limits, tile == 0, state.factor);
     }
+    row_terms added;
+    make_terms<Mask>(scratch, state, tile, added);
+    if constexpr (begins) {
+      terms_type::template end<rows_type>(staged(scratch, state), state.warp, scale, added, state.scores);
+    }
+    state.rows.template take<Mask, Scales>(state.scores, scale, added, limits, tile == 0, state.factor);
   }
   /// Makes the terms of a tile. The compiler does not know that a second call makes the same as the first, whose terms
   /// it would otherwise keep in registers.
@@ -441,13 +444,7 @@ struct warpgroup_attention {
     if constexpr (Mask == tile_mask::none) {
       return {};
     }
-    warp_work_item const volatile& work = own(scratch, state);
-    auto const lane = static_cast<std::int32_t>(thread_index_here() % 32);
-    std::int32_t const first_key = tile * attention_tile_keys + 2 * (lane % 4);
-    std::int32_t const row = lane / 4 - first_key;
-    std::int32_t const high = work.high + row;
-    std::int32_t const end = work.keys - first_key;
-    return {work.low + row, {min(high, end), min(high + 8, end)}};
+    return key_limits::of(own(scratch, state), tile);
   }
 
   /// Passes over tiles that only other rows of the block need.

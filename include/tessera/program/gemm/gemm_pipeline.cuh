@@ -26,6 +26,14 @@ struct warpgroup_gemm_shape {
   static constexpr int warpgroup = 128;    ///< threads of a warpgroup
 };
 
+/// What a program whose k-tiles are the codes of both operands alone loads beside them.
+struct no_more_loads {
+  /// How many bytes are loaded for each k-tile of a work item.
+  [[nodiscard]] __device__ __forceinline__ static constexpr int bytes(gemm_work_item const&) { return 0; }
+  /// Starts to load them for the k-tile that begins at column `first` of the operands. `full` counts them.
+  __device__ __forceinline__ static void load(int, gemm_work_item const&, std::int32_t, shared_barrier&) {}
+};
+
 template <class Operand, warpgroup_gemm_policy Policy>
 struct gemm_stages {
   using shape = warpgroup_gemm_shape;
@@ -62,10 +70,11 @@ struct gemm_stages {
   }
 
   /// The producer, one thread: loads all k-tiles of a block's work items, in order. Scratch: a program's scratch_type,
-  /// with the stages a and b and the barriers full and empty.
-  template <class Scratch, class Schedule>
+  /// with the stages a and b and the barriers full and empty. `also` loads what else a k-tile has, see no_more_loads.
+  template <class Scratch, class Schedule, class Loads = no_more_loads>
   __device__ __forceinline__ static void produce(Scratch& scratch, tensor_map const& a, tensor_map const& b,
-                                                 Schedule const& schedule, std::int32_t first_item) {
+                                                 Schedule const& schedule, std::int32_t first_item,
+                                                 Loads const& also = {}) {
     std::int32_t const own = rank();
     std::int32_t const count = schedule.count();
     state_type state;
@@ -77,7 +86,8 @@ struct gemm_stages {
         std::int32_t const first = schedule.k_tile(item.first + k) * depth;
         shared_barrier& full = scratch.full[state.stage];
         scratch.empty[state.stage].wait(state.phase ^ 1);
-        full.arrive_and_expect(a_bytes + b_bytes);
+        full.arrive_and_expect(a_bytes + b_bytes + also.bytes(item));
+        also.load(state.stage, item, first, full);
         load_box(scratch.a[state.stage], a, full, {first, row});
         if constexpr (Policy.blocks == 1) {
           load_box(scratch.b[state.stage], b, full, {first, column});

@@ -7,7 +7,7 @@
 ///     scaled_operand<quantizer, 128> const weights{w_codes, w_scales};   // a scale for 128 x 128 codes
 ///
 /// Scales may have any strides. Programs that read scales of many rows at a time read fastest where those of
-/// neighbouring rows lie next to each other: strides {1, rows}.
+/// neighbouring rows lie next to each other, strides {1, rows}, and begin at multiples of 16 bytes for each group.
 #pragma once
 
 #include <cstdint>

@@ -101,6 +101,15 @@ struct few_rows_policy {
 ///
 /// H200, 16 x 8192 x 8192 from memory, codes of 4 and of 8 bits with groups of 128, microseconds: 31 and 36; two steps
 /// ahead 36 and 40, with spills; 64 rows and one block 33 and 39; 16 rows and two steps ahead 37 and 41.
+///
+/// NeuZip's codes of a fixed length, 12 bits a weight: 48 to 49, and 49 with one row (cuBLAS in bf16: 36 and 37). By
+/// ncu, 16 rows: 7.2 instructions of a lane for each weight, which is 28,500 of a scheduler, 16 microseconds at 1.755
+/// GHz if every scheduler issues in every cycle; 0.41 of a warp's time between two instructions it waits for loads.
+///
+/// Prototypes with 16 rows of weights for a warp, inputs in shared memory and a depth that blocks of a cluster or warps
+/// of a block share were slower, 16 rows and one: weights in a ring of registers (5.2 instructions a weight) 63 to 90
+/// and 69 to 97; weights by bulk copies of 64 to 256 bytes of a row to rings in shared memory 56 to 67 and 52 to 63.
+/// The latter with nothing multiplied: 46 and 44, so that there faster decoding alone does not help enough.
 struct few_rows_tuning {
   using policy_type = few_rows_policy;
   TESSERA_FN constexpr policy_type operator()(int) const { return {32, 16, 8, 1, 2}; }
@@ -134,15 +143,54 @@ struct scaled_fewest_rows_tuning {
   TESSERA_FN constexpr policy_type operator()(int) const { return {16, 8, 8, 2, 4}; }
 };
 
-/// The policy of products of 8-bit codes with scales for groups of columns (program/gemm/gemm_scaled_groups.cuh):
-/// what shared memory holds beside the scales.
+/// The policy of products of 8-bit codes with scales for groups of columns (program/gemm/gemm_scaled_groups.cuh).
+struct scaled_groups_policy {
+  warpgroup_gemm_policy tiles;  ///< tiles, clusters and registers; shared memory holds scales beside the stages
+  int part_columns;             ///< columns of a tile whose sums are in registers at a time
+  int sets;                     ///< sets of registers for sums: with 2, a part is multiplied while the last is scaled
+  int scales_ahead;             ///< pairs of scales of columns that are loaded before the sums are there
+
+  TESSERA_FN friend constexpr bool operator==(scaled_groups_policy a, scaled_groups_policy b) {
+    return a.tiles == b.tiles && a.part_columns == b.part_columns && a.sets == b.sets &&
+           a.scales_ahead == b.scales_ahead;
+  }
+};
+
+/// The policy for 8-bit floats, where rows of weights share scales.
 ///
-/// H200, e4m3, 4096 x 8192 x 8192, scales of 128 x 128 for weights, TFLOP/s (cuBLAS's fp8, with one scale: 1589): 1212;
-/// 128 columns and five stages 1049; clusters of one block 1198; warpgroups that take turns at starting products 1188.
-/// Scales of 1 x 128 for weights: 959; 192 columns and four stages 873.
+/// H200, e4m3, 4096 x 8192 x 8192, scales of 128 x 128 for weights, TFLOP/s in turn with cuBLAS's fp8, which has one
+/// scale and reached 1560 to 1580: 1357 to 1371, 0.865 to 0.871 of cuBLAS. Before, while warps of the producer copied
+/// all scales to shared memory, one by one with an arrival of each thread, 1180 to 1209; loads of a thread's own scales
+/// a k-tile ahead are what made the difference. Without any promotion of sums: 1480. Other policies: 240 registers
+/// 1338 to 1353; four stages 1355, two 1135; clusters of one block 1343; two sets of 64 columns 1306 to 1323; one set
+/// of 64 1278; warpgroups that take turns 1307 to 1320; a from registers 1256, with spills; 192 columns at a time 1255;
+/// 128 columns and five stages 1066; bands of 4 and of 16 the same within noise.
+///
+/// By ncu a multiply-addition takes 2.6 cycles of its warp, of which 0.9 are stalls of dispatch: tensor cores read and
+/// write sums through the same registers' ports.
 struct scaled_groups_tuning {
-  using policy_type = warpgroup_gemm_policy;
-  TESSERA_FN constexpr policy_type operator()(int) const { return {256, 2, 3, 8, 40, 232}; }
+  using policy_type = scaled_groups_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {{256, 2, 3, 8, 40, 232}, 128, 1, 0}; }
+};
+
+/// The same for 8-bit integers, whose sums are converted too, which takes longer than 128 columns are multiplied.
+///
+/// H200, 4096 x 8192 x 8192, TFLOP/s beside the same fp8 product of cuBLAS: 1110 to 1229; one set of 128 columns 961 to
+/// 1068, and 1098 to 1139 where warpgroups take turns; before, with all scales copied to shared memory, 1030 to 1060.
+struct scaled_integers_tuning {
+  using policy_type = scaled_groups_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {{256, 2, 3, 8, 24, 240}, 64, 2, 0}; }
+};
+
+/// The same where each row of weights has scales of its own, which are read from shared memory.
+///
+/// H200, e4m3 and int8, 4096 x 8192 x 8192, TFLOP/s beside the same fp8 product of cuBLAS: 971 and 851. None of the
+/// scales ahead 827 to 923 and 836 to 855, 8 pairs 831 to 880 and 800 to 806, 12 910 and 770 with spills for integers;
+/// two sets of 64 columns 760 to 861 and 759 to 792; warpgroups that take turns 927 and 838. Before: 819 to 888 and 774
+/// to 837.
+struct scaled_columns_tuning {
+  using policy_type = scaled_groups_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {{256, 2, 3, 8, 32, 240}, 128, 1, 4}; }
 };
 
 }  // namespace v0

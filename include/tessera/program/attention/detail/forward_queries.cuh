@@ -34,8 +34,8 @@ struct uncoded_block {
   float* scales;          ///< of each two rows: row n of 16 and row n + 8
 };
 
-/// Queries and what their codes follow from. T: bfloat16 or float16.
-template <class T>
+/// Queries and what their codes follow from. T: bfloat16 or float16. Code: std::int8_t or float8_e4m3.
+template <class T, class Code>
 struct uncoded_queries {
   static constexpr int coders = 3;       ///< warps that make codes
   static constexpr int slice_rows = 16;  ///< rows that a warp takes at a time
@@ -128,7 +128,8 @@ struct uncoded_queries {
     unsigned char* const to = block.codes + offset_of<Shape>(slice, pair, channel);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      *reinterpret_cast<uint2*>(to + i * 8 * Shape::row_bytes) = lanes::encode(words[i], fitted.reciprocal);
+      *reinterpret_cast<uint2*>(to + i * 8 * Shape::row_bytes) =
+          lanes::template encode<Code>(words[i], fitted.reciprocal);
     }
   }
   /// The scale of the two rows whose channels neighbouring lanes have.

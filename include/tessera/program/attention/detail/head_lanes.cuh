@@ -10,6 +10,7 @@
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/fast_divisor.hpp>
+#include <tessera/core/float8.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/quantize/code_scale.hpp>
@@ -282,41 +283,57 @@ struct head_lanes {
     return fit_scale(known.value(__float_as_uint(magnitude)), highest);
   }
 
-  /// The codes of 8 channels of a token; zeros for a reciprocal of 0. The sum of 1.5 2^23 and a number has the nearest
-  /// integer (ties to even) in its lower bits.
+  /// The codes of 8 channels of a token; zeros for a reciprocal of 0. Code: std::int8_t or float8_e4m3.
+  template <class Code>
   __device__ __forceinline__ static uint2 encode(pair const (&words)[4], float const (&mean)[vector],
                                                  float reciprocal) {
-    constexpr float magic = 12582912.0F;
     std::uint32_t codes[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      std::uint32_t bits[4];
+      float rounded[4];
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         int const at = 4 * half + 2 * j;
         float2 const value = unpack_pair<T>(recompute(words[2 * half + j]));
-        bits[2 * j] = __float_as_uint(__fadd_rn(__fmul_rn(value.x - mean[at], reciprocal), magic));
-        bits[2 * j + 1] = __float_as_uint(__fadd_rn(__fmul_rn(value.y - mean[at + 1], reciprocal), magic));
+        rounded[2 * j] = round_code<Code>(__fmul_rn(value.x - mean[at], reciprocal));
+        rounded[2 * j + 1] = round_code<Code>(__fmul_rn(value.y - mean[at + 1], reciprocal));
       }
-      std::uint32_t const four =
-          pick_bytes(pick_bytes(bits[0], bits[1], 0x0040), pick_bytes(bits[2], bits[3], 0x0040), 0x5410);
+      std::uint32_t const four = pack_codes<Code>(rounded);
       codes[half] = reciprocal == 0.0F ? 0 : four;
     }
     return {codes[0], codes[1]};
   }
+  /// The sum of 1.5 2^23 and a number, which has the nearest integer (ties to even) in its lower bits; the number
+  /// itself where pack_codes() rounds it.
+  template <class Code>
+  __device__ __forceinline__ static float round_code(float scaled) {
+    constexpr float magic = 12582912.0F;
+    return std::is_same_v<Code, float8_e4m3> ? scaled : __fadd_rn(scaled, magic);
+  }
+  /// Four codes that round_code() has begun.
+  template <class Code>
+  __device__ __forceinline__ static std::uint32_t pack_codes(float const (&rounded)[4]) {
+    if constexpr (std::is_same_v<Code, float8_e4m3>) {
+      return pack_four_e4m3(rounded[0], rounded[1], rounded[2], rounded[3]);
+    } else {
+      return pick_bytes(pick_bytes(__float_as_uint(rounded[0]), __float_as_uint(rounded[1]), 0x0040),
+                        pick_bytes(__float_as_uint(rounded[2]), __float_as_uint(rounded[3]), 0x0040), 0x5410);
+    }
+  }
   /// The codes of 8 channels of a token, without a mean.
+  template <class Code>
   __device__ __forceinline__ static uint2 encode(pair const (&words)[4], float reciprocal) {
     constexpr float no_mean[vector] = {};
-    return encode(words, no_mean, reciprocal);
+    return encode<Code>(words, no_mean, reciprocal);
   }
   /// The codes of 8 channels of a token, minus a mean if there is one.
-  template <bool HasMean>
+  template <class Code, bool HasMean>
   __device__ __forceinline__ static uint2 encode_less(pair const (&words)[4], float const (&mean)[vector],
                                                       float reciprocal) {
     if constexpr (HasMean) {
-      return encode(words, mean, reciprocal);
+      return encode<Code>(words, mean, reciprocal);
     } else {
-      return encode(words, reciprocal);
+      return encode<Code>(words, reciprocal);
     }
   }
 

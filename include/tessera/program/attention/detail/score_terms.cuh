@@ -17,6 +17,7 @@
 #include <tessera/map/listed_tiles.hpp>
 #include <tessera/map/no_bias.hpp>
 #include <tessera/program/attention/detail/forward_band.hpp>
+#include <tessera/program/attention/detail/forward_float_softmax.cuh>
 #include <tessera/program/attention/detail/forward_softmax.cuh>
 #include <tessera/program/attention/detail/staged_terms.cuh>
 #include <tessera/tile/cuda/bytes.cuh>
@@ -198,10 +199,14 @@ struct score_terms {
 };
 
 /// How scores become weights: a Softmax with lane_weights, and what is added to scores before. Bias: no_bias, the
-/// caller's own, or either within lists of tiles.
-template <class Softmax, class Bias, bool HasCorrections>
+/// caller's own, or either within lists of tiles. Code: that of queries and keys, std::int8_t or float8_e4m3.
+template <class Softmax, class Bias, bool HasCorrections, class Code>
 struct attention_weighing {
-  using softmax = Softmax;
+  /// The code of queries and keys.
+  using score_code = Code;
+  /// Makes weights of sums of products of codes.
+  using rows_type = std::conditional_t<std::is_same_v<Code, std::int8_t>, attention_weights<Softmax>,
+                                       float_attention_weights<Softmax>>;
   /// What is added to scores before.
   using terms_type = score_terms<bias_without_list<Bias>, HasCorrections>;
   static constexpr bool is_listed = tessera::is_listed<Bias>;  ///< whether there are lists of tiles
