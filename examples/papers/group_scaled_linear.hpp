@@ -32,21 +32,21 @@ struct quantize_blocks {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    float8_groups const quantizer;
+    float8_groups const by_block;
     std::int64_t const row = which / scales.extent(1), column = which % scales.extent(1);
     std::int64_t const end = min((row + 1) * 128, weights.extent(0));
     per_lane<float, G> largest;
     for (int lane : group) {
-      largest[lane] = quantizer.range().identity();
+      largest[lane] = by_block.range().identity();
       for (std::int64_t r = row * 128; r < end && column * 128 + lane < weights.extent(1); ++r) {
-        quantizer.range().push(largest[lane], load(weights(r, column * 128 + lane)));
+        by_block.range().push(largest[lane], load(weights(r, column * 128 + lane)));
       }
     }
-    scaled_float_params const scale = quantizer.fit(maximum(group, largest));
+    scaled_float_params const scale = by_block.fit(maximum(group, largest));
     for (int lane : group) {
       scales(row, column) = scale;
       for (std::int64_t r = row * 128; r < end && column * 128 + lane < weights.extent(1); ++r) {
-        codes(r, column * 128 + lane) = quantizer.encode(load(weights(r, column * 128 + lane)), scale);
+        codes(r, column * 128 + lane) = by_block.encode(load(weights(r, column * 128 + lane)), scale);
       }
     }
   }

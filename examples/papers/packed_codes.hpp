@@ -83,17 +83,17 @@ struct pack_codes {
 
  private:
   TESSERA_FN static void pack(array_view<bfloat16 const> from, codes const& into, std::int64_t row, std::int64_t part) {
-    typename codes::quantizer const quantizer;
-    auto range = quantizer.range().identity();
+    typename codes::quantizer const by_group;
+    auto range = by_group.range().identity();
     for (int t = 0; t < 32; ++t) {
-      quantizer.range().push(range, load(from[32 * part + t]));
+      by_group.range().push(range, load(from[32 * part + t]));
     }
-    auto const params = into.params(row, part) = quantizer.fit(range);
+    auto const params = into.params(row, part) = by_group.fit(range);
     for (int word = 0; word < Bits; ++word) {
       std::uint32_t packed = 0;
       for (int t = 0; t < codes::in_word; ++t) {
         float const value = load(from[32 * part + word * codes::in_word + t]);
-        packed |= std::uint32_t{quantizer.encode(value, params)} << (t % 4 * 8 + t / 4 * Bits);
+        packed |= std::uint32_t{by_group.encode(value, params)} << (t % 4 * 8 + t / 4 * Bits);
       }
       into.words(row, part * Bits + word) = packed;
     }

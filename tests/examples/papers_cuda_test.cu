@@ -14,7 +14,6 @@
 #include "support/cuda.hpp"
 
 using namespace tessera;
-using namespace tessera_examples;
 
 namespace {
 
@@ -22,7 +21,7 @@ template <class Trial>
 void check_on_gpu(std::vector<typename Trial::extents> const& list) {
   cuda const exec;
   for (auto const& extents : list) {
-    paper_finding const found = Trial::run(exec, extents);
+    tessera_examples::paper_finding const found = Trial::run(exec, extents);
     CAPTURE(Trial::name, found.of);
     CHECK(found.error <= Trial::bound);
   }
@@ -31,6 +30,7 @@ void check_on_gpu(std::vector<typename Trial::extents> const& list) {
 }  // namespace
 
 TEST_CASE("the programs of papers are right on a GPU whatever the extents", "[cuda]") {
+  using namespace tessera_examples;
   TESSERA_NEEDS_CUDA();
   check_on_gpu<kivi_decode_trial>({{1, 32, 0}, {2, 96, 1}, {1, 0, 7}, {1, 128, 127}, {9, 1184, 129}});
   check_on_gpu<weight_only_linear_trial>({{1, 1, 2}, {7, 65, 128}, {64, 63, 130}, {1, 512, 1024}, {129, 512, 1024}});

@@ -18,7 +18,6 @@
 #include "support/catch.hpp"
 
 using namespace tessera;
-using namespace tessera_examples;
 
 namespace {
 
@@ -26,7 +25,7 @@ namespace {
 template <class Trial, class Executor>
 void check_trial(Executor const& exec, std::vector<typename Trial::extents> const& list) {
   for (auto const& extents : list) {
-    paper_finding const found = Trial::run(exec, extents);
+    tessera_examples::paper_finding const found = Trial::run(exec, extents);
     CAPTURE(Trial::name, found.of);
     CHECK(found.error <= Trial::bound);
   }
@@ -35,6 +34,7 @@ void check_trial(Executor const& exec, std::vector<typename Trial::extents> cons
 }  // namespace
 
 TEST_CASE("the programs of papers are right whatever the extents", "[host][threads]") {
+  using namespace tessera_examples;
   cpu const exec{.threads = 2};
   check_trial<kivi_decode_trial>(exec, {{1, 32, 0}, {2, 96, 1}, {1, 0, 7}, {1, 128, 127}, {3, 160, 129}});
   check_trial<weight_only_linear_trial>(exec, {{1, 1, 2}, {7, 65, 128}, {64, 63, 130}});
@@ -46,6 +46,7 @@ TEST_CASE("the programs of papers are right whatever the extents", "[host][threa
 }
 
 TEST_CASE("the programs of papers keep the rules for programs", "[host]") {
+  using namespace tessera_examples;
   testing::adversary const exec{.seed = 5};
   check_trial<kivi_decode_trial>(exec, {{2, 160, 33}});
   check_trial<weight_only_linear_trial>(exec, {{3, 65, 130}});
@@ -56,6 +57,7 @@ TEST_CASE("the programs of papers keep the rules for programs", "[host]") {
 }
 
 TEST_CASE("KIVI with 4 bits is right, and codes are of whole groups", "[host]") {
+  using namespace tessera_examples;
   cpu const exec{.threads = 1};
   CHECK(kivi_decode_trial::run<cpu, 4>(exec, {2, 96, 5}).error <= kivi_decode_trial::bound);
   std::vector<bfloat16> const values(2 * 31);
@@ -63,20 +65,21 @@ TEST_CASE("KIVI with 4 bits is right, and codes are of whole groups", "[host]") 
 }
 
 TEST_CASE("codes of 2 and 4 bits are the quantizer's", "[host]") {
+  using namespace tessera_examples;
   cpu const exec{.threads = 1};
   auto const check = [&]<int Bits>(std::integral_constant<int, Bits>) {
-    typename packed_codes<Bits>::quantizer const quantizer;
+    typename packed_codes<Bits>::quantizer const by_group;
     auto const values = filled<bfloat16>(exec, testing::laplace{}, 7, 3 * 64);
     packed_memory<Bits> const packed(exec, {values.data(), {1, 3, 64}});
     std::vector<bfloat16> decoded(3 * 64);
     materialize(exec, packed.heads[0], matrix_view<bfloat16>(decoded.data(), {3, 64}));
     for (std::int64_t i = 0; i < 3 * 64; ++i) {
-      auto range = quantizer.range().identity();
+      auto range = by_group.range().identity();
       for (std::int64_t j = i / 32 * 32; j < i / 32 * 32 + 32; ++j) {
-        quantizer.range().push(range, load(values[j]));
+        by_group.range().push(range, load(values[j]));
       }
-      auto const params = quantizer.fit(range);
-      float const near = quantizer.decode(quantizer.encode(load(values[i]), params), params);
+      auto const params = by_group.fit(range);
+      float const near = by_group.decode(by_group.encode(load(values[i]), params), params);
       CAPTURE(Bits, i);
       CHECK(decoded[static_cast<std::size_t>(i)] == store<bfloat16>(near));
     }
@@ -86,6 +89,7 @@ TEST_CASE("codes of 2 and 4 bits are the quantizer's", "[host]") {
 }
 
 TEST_CASE("the Reducers of papers keep the laws", "[host]") {
+  using namespace tessera_examples;
   float const nan = std::numeric_limits<float>::quiet_NaN();
   auto const entries = testing::check_laws<largest_entries<3>>(
       {{1.0F, 0}, {3.0F, 1}, {3.0F, 2}, {-infinity, 3}, {nan, 4}, {2.0F, 5}, {infinity, 6}},
@@ -110,6 +114,7 @@ TEST_CASE("the Reducers of papers keep the laws", "[host]") {
 }
 
 TEST_CASE("a NaN among logits makes the log-sum-exp NaN and is no entry", "[host]") {
+  using namespace tessera_examples;
   cpu const exec{.threads = 1};
   float const nan = std::numeric_limits<float>::quiet_NaN();
   std::vector<float> const logits{nan, 1.0F, -infinity, 2.0F};
@@ -123,6 +128,7 @@ TEST_CASE("a NaN among logits makes the log-sum-exp NaN and is no entry", "[host
 }
 
 TEST_CASE("the largest error of an example is a NaN's, once there was one", "[host]") {
+  using namespace tessera_examples;
   largest_error error;
   error.add(1.5, 1.0);
   error.add(2.0, 2.0);
