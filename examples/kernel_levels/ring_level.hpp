@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The fourth level, for every executor: a ring of stages in scratch, which are filled while others are multiplied. On a
-/// GPU by asynchronous copies from global to shared memory (sm_80 on), which pass no register.
+/// The fourth level, for every executor: a ring of stages in scratch, which are filled while others are multiplied. On
+/// a GPU by asynchronous copies from global to shared memory (sm_80 on), which pass no register.
 #pragma once
 
 #include <cstdint>
@@ -58,11 +58,11 @@ struct ring_level : tiles_of_product<128, 128> {
     corner const first = at(which);
     typename tile::sum_tile sums;
     tile::clear(group, sums);
-    std::int64_t const steps = divide_up(of.a.extent(1), std::int64_t{depth});
+    auto const steps = static_cast<int>(divide_up(of.a.extent(1), std::int64_t{depth}));
     for (int step = 0; step < stages - 1; ++step) {
       fill(group, scratch, step, first);
     }
-    for (std::int64_t step = 0; step < steps; ++step) {
+    for (int step = 0; step < steps; ++step) {
       copies_in_flight<Group>::template await<stages - 2>();  // the oldest copies of this lane are done
       group.sync();  // so are other lanes' copies, and the stage before this one has been read
       fill(group, scratch, step + stages - 1, first);
@@ -74,7 +74,7 @@ struct ring_level : tiles_of_product<128, 128> {
  private:
   /// Starts to fill the stage of a step. Beyond the depth it starts nothing, which counts as copies that are done.
   template <class Group>
-  TESSERA_FN void fill(Group const& group, scratch_type& scratch, std::int64_t step, corner first) const {
+  TESSERA_FN void fill(Group const& group, scratch_type& scratch, int step, corner first) const {
     if (step * depth < of.a.extent(1)) {
       begin(group, scratch.a[step % stages], of.a, first.row, step * depth);
       begin(group, scratch.b[step % stages], of.b, first.column, step * depth);
