@@ -22,8 +22,8 @@ namespace tessera_examples {
 
 using namespace tessera;
 
-/// Four of the bytes of two words: nibble i of the selector is the number of byte i, of 0 to 7. A GPU has an instruction
-/// for it.
+/// Four of the bytes of two words: nibble i of the selector is the number of byte i, of 0 to 7. A GPU has an
+/// instruction for it.
 template <class G>
 TESSERA_FN std::uint32_t picked_bytes(G const&, std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
   std::uint64_t const bytes = std::uint64_t{high} << 32 | low;
