@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Distillation (arXiv 1503.02531): the divergence of a student's softmax from a teacher's, with the gradient by the
-/// student's hidden states.
+/// Distillation (arXiv 1503.02531): a student's divergence from its teacher, with the gradient by hidden states.
 ///
 ///     loss_i = sum_j p_ij (log p_ij - log q_ij)      p = softmax(t): the teacher's logits      q = softmax(h C^T)
 ///     gradient by h_i = (q_i - p_i) C
 ///
 /// `divergence` is a user's own Reducer of pairs of logits, with which `distil_rows` goes through both rows once, and
 /// once more for the gradient by logits. The products are the library's `linear`. Bytes, beside the products: 2 reads
-/// of t (bf16) and s (fp32), a write of gradients (bf16). FLOPs: 4 tokens vocabulary channels.
+/// of t (bf16) and h C^T (fp32), a write of gradients (bf16). FLOPs: 4 tokens vocabulary channels.
 #pragma once
 
 #include <tessera/algorithm/gemm/linear.hpp>
 #include <tessera/algorithm/gemm/materialize.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/reduce/log_sum_exp.hpp>
-#include <tessera/tile/per_lane.hpp>
 #include <tessera/tile/source/dense.hpp>
 
 namespace tessera_examples {
@@ -34,22 +32,19 @@ struct divergence {
 
   TESSERA_FN constexpr state_type identity() const { return {lse{}.identity(), lse{}.identity(), 0.0F}; }
   TESSERA_FN void push(state_type& state, input_type logits) const {
-    merge(state, {{logits.student, 1.0F}, {logits.teacher, 1.0F}, logits.teacher - logits.student});
+    float const apart = logits.teacher == -infinity ? 0.0F : logits.teacher - logits.student;  // p log p is then 0
+    merge(state, {{logits.student, 1.0F}, {logits.teacher, 1.0F}, apart});
   }
   TESSERA_FN void merge(state_type& into, state_type const& other) const {
     float const before = into.teacher.largest;
     lse{}.merge(into.student, other.student);
     lse{}.merge(into.teacher, other.teacher);
-    into.weighted = moved(into.weighted, before, into.teacher.largest) +
-                    moved(other.weighted, other.teacher.largest, into.teacher.largest);
+    float const now = into.teacher.largest;
+    auto const moved = [=](float sum, float from) { return from == now ? sum : sum * tessera::exp(from - now); };
+    into.weighted = moved(into.weighted, before) + moved(other.weighted, other.teacher.largest);
   }
   TESSERA_FN float value(state_type const& state) const {
     return state.weighted / state.teacher.scaled - lse{}.value(state.teacher) + lse{}.value(state.student);
-  }
-
- private:
-  TESSERA_FN static float moved(float sum, float from, float to) {
-    return from == to ? sum : sum * tessera::exp(from - to);
   }
 };
 static_assert(Reducer<divergence>);

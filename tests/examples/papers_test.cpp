@@ -113,6 +113,20 @@ TEST_CASE("the Reducers of papers keep the laws", "[host]") {
   CHECK(divergences.is_empty());
 }
 
+TEST_CASE("the divergence of masked entries is 0, and infinite where the student alone masks one", "[host]") {
+  using namespace tessera_examples;
+  divergence const reducer;
+  auto state = reducer.identity();
+  for (float const logit : {0.5F, 2.0F}) {
+    reducer.push(state, {logit, logit});
+  }
+  reducer.push(state, {-infinity, -infinity});
+  reducer.push(state, {-60.0F, -infinity});
+  CHECK(std::fabs(reducer.value(state)) <= 1e-6F);
+  reducer.push(state, {-infinity, 1.0F});
+  CHECK(reducer.value(state) == infinity);
+}
+
 TEST_CASE("a NaN among logits makes the log-sum-exp NaN and is no entry", "[host]") {
   using namespace tessera_examples;
   cpu const exec{.threads = 1};
