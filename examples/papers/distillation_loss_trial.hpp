@@ -38,7 +38,7 @@ struct distillation_loss_trial {
                         0};
     auto const c = here(exec, weights, 0, weights.size());
     largest_error loss_error, gradient_error;
-    for (std::int64_t token = 0; token < of.tokens; token += divide_up(of.tokens, std::int64_t{8})) {
+    for (std::int64_t token = 0; token < of.tokens; token += divide_up(of.tokens, std::int64_t{3})) {
       auto const h = here(exec, hidden, token * of.channels, of.channels);
       auto const t = here(exec, teacher, token * of.vocabulary, of.vocabulary);
       std::vector<double> own, other;

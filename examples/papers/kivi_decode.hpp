@@ -37,9 +37,9 @@ struct kivi_decode {
   matrix_view<bfloat16> results;                       ///< as queries
 
   template <class G>
-  using score_tile = gemm_tile<bfloat16, shape<16, tokens, 16>, G>;
+  using score_tile = gemm_tile<bfloat16, shape<16, tokens, channels>, G>;
   template <class G>
-  using result_tile = gemm_tile<bfloat16, shape<16, channels, 16>, G>;
+  using result_tile = gemm_tile<bfloat16, shape<16, channels, tokens>, G>;
   template <class G>
   struct state {
     typename result_tile<G>::sum_tile totals;
