@@ -96,9 +96,28 @@ def awaited_figures():
         # The rate of a product with decoded weights over that of cuBLAS with weights in bf16.
         "swap.linear_w8a16": ("value", "vs_cublas", ["linear/w8a16/gauss/4096x8192x8192"]),
         "swap.linear_w4a16": ("value", "vs_cublas", ["linear/w4a16/gauss/4096x8192x8192"]),
-        "swap.few_rows_w4a16": ("value", "vs_cublas", ["linear/w4a16/gauss/16x8192x8192"]),
+        "swap.few_rows_w4a16": ("value", "vs_cublas", ["linear/w4a16_scaled/gauss/1x8192x8192"]),
+        "swap.few_rows16_w4a16": ("value", "vs_cublas", ["linear/w4a16_scaled/gauss/16x8192x8192"]),
+        "swap.linear_decoded": ("value", "vs_cublas", ["linear/decoded_rans/gauss/4096x8192x8192"]),
+        "swap.few_rows_decoded": ("value", "vs_cublas", ["linear/decoded_fixed/gauss/16x8192x8192"]),
+        # Products of fp8 with scales by groups of 128, over those of cuBLAS without.
+        "swap.linear_w8a8_groups": ("value", "vs_cublas", ["scaled_linear/fp8_e4m3_128x128/gauss/4096x8192x8192"]),
+        # The time of a loss over that of the same with a user's own reducers, which are called for each logit.
+        "swap.loss_top4": ("value", "vs_plain", ["cut_cross_entropy/reducers/top_four_by_push/forward_backward_exact/"
+                                                 f"bf16/spread/{CLASSIFIERS['gemma'][1]}"]),
+        "swap.loss_push_entropy": ("value", "vs_plain", ["cut_cross_entropy/reducers/entropy_by_push/forward/"
+                                                         f"bf16/spread/{CLASSIFIERS['gemma'][1]}"]),
+        # By bytes: lossy weights over lossless ones; pages over those of 4 bits, the lower of making and of reading them.
+        "swap.neuzip_lossy": ("value", "vs_lossless", ["neuzip/decode_lossy/bf16/gauss/kept3"]),
+        "swap.pages_3bit": ("value", "of_4bit", ["minicache/exchange/3bit/d128/64x4k"]),
+        "swap.pages_k4v2": ("value", "of_4bit", ["minicache/exchange/k4v2/d128/64x4k"]),
+        # A step with Quest's boxes over one with shadow_kv's landmarks, values in pinned memory of the host.
+        "swap.shadow_quest": ("value", "of_shadow_kv", ["shadow/quest/decode/host/hit60/128k"]),
         # The rate of attention with an exchanged part over that of sage_attention2, both from bf16 to bf16.
         "swap.attention_smoothed": ("value", "of_alias", ["exchange/attention/smoothed_queries/forward/bf16/d128/16k"]),
+        "swap.attention_int4": ("value", "of_alias", ["exchange/attention/int4/forward/bf16/d128/16k"]),
+        # For each tile that is visited; over codes, which lists do not make fewer.
+        "swap.attention_block_list": ("value", "of_alias", ["exchange/attention/block_list/codes/bf16/d128/16k"]),
         "swap.attention_bias": ("value", "of_alias", ["exchange/attention/dense_bias/forward/bf16/d128/16k"]),
         "swap.attention_alibi": ("value", "of_alias", ["exchange/attention/linear_bias/forward/bf16/d128/16k"]),
         "swap.attention_packed": ("value", "of_alias",

@@ -3,6 +3,7 @@
 // In a CUDA source a paper's header is enough: it brings its programs for CUDA and the executor. Those of no paper say
 // so themselves. Tested by being compiled; another file, algorithm/chosen_cuda_test.cu, means the same.
 #include <tessera/algorithm/attention/decode_attention.hpp>
+#include <tessera/algorithm/attention/dense_attention.hpp>
 #include <tessera/algorithm/gemm/linear.hpp>
 #include <tessera/cut_cross_entropy.hpp>
 #include <tessera/exec/side_queue.hpp>

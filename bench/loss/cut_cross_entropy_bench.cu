@@ -293,8 +293,8 @@ class token_outputs {
 };
 
 /// Measures a reducer that computes more in turn with that of log-sum-exps.
-template <class Reducer>
-void measure_reducer(benchmark::State& state, bool has_backward, linear_loss_shape const& size) {
+template <class Reducer, bool HasBackward>
+void measure_reducer(benchmark::State& state, linear_loss_shape const& size) {
   using loss = exact_cross_entropy_of<bfloat16, Reducer>;
   using plain = exact_cross_entropy;
   static_assert(loss::is_for_warpgroups);
@@ -304,23 +304,23 @@ void measure_reducer(benchmark::State& state, bool has_backward, linear_loss_sha
   linear_loss_shape const& shape = problem.shape();
   loss_run<loss> run(
       problem, {},
-      has_backward ? loss::plan_backward(problem.exec(), shape) : loss::plan_forward(problem.exec(), shape));
+      HasBackward ? loss::plan_backward(problem.exec(), shape) : loss::plan_forward(problem.exec(), shape));
   loss_run<plain> plain_run(
       problem, {},
-      has_backward ? plain::plan_backward(problem.exec(), shape) : plain::plan_forward(problem.exec(), shape));
+      HasBackward ? plain::plan_backward(problem.exec(), shape) : plain::plan_forward(problem.exec(), shape));
   bench::race seconds{};
   for (auto _ : state) {
     seconds = bench::alternate(
         problem.memory().stream(),
         [&] {
           run.forward(told.outputs<Reducer>());
-          if (has_backward) {
+          if constexpr (HasBackward) {
             run.backward(gradients);
           }
         },
         [&] {
           plain_run.forward();
-          if (has_backward) {
+          if constexpr (HasBackward) {
             plain_run.backward(gradients);
           }
         });
@@ -333,15 +333,19 @@ void measure_reducer(benchmark::State& state, bool has_backward, linear_loss_sha
   state.counters["vs_plain"] = seconds.peer / seconds.ours;
   state.counters["extra_MiB"] = static_cast<double>(run.planned_bytes()) / mebibyte;
   state.counters["loss"] = run.loss();
-  bench::report_cuda(state, seconds.ours, {.operations = (has_backward ? 4 : 1) * problem.operations()});
+  bench::report_cuda(state, seconds.ours, {.operations = (HasBackward ? 4 : 1) * problem.operations()});
 }
 
 template <class Reducer>
-void add_reducer(std::string const& name, std::string const& size, linear_loss_shape const& shape) {
+void add_forward_of_reducer(std::string const& name, std::string const& size, linear_loss_shape const& shape) {
   bench::add_cuda("cut_cross_entropy/reducers/" + name + "/forward/bf16/spread/" + size,
-                  [=](benchmark::State& state) { measure_reducer<Reducer>(state, false, shape); });
+                  [=](benchmark::State& state) { measure_reducer<Reducer, false>(state, shape); });
+}
+template <class Reducer>
+void add_reducer(std::string const& name, std::string const& size, linear_loss_shape const& shape) {
+  add_forward_of_reducer<Reducer>(name, size, shape);
   bench::add_cuda("cut_cross_entropy/reducers/" + name + "/forward_backward_exact/bf16/spread/" + size,
-                  [=](benchmark::State& state) { measure_reducer<Reducer>(state, true, shape); });
+                  [=](benchmark::State& state) { measure_reducer<Reducer, true>(state, shape); });
 }
 
 void add_shape(linear_loss_shape const& shape) {
@@ -357,6 +361,7 @@ void add_shape(linear_loss_shape const& shape) {
                                      {.workspace_budget = std::int64_t{4} << 30});
   add_reducer<loss_statistics>("statistics", size, shape);
   add_reducer<bench::with_top_four>("top_four_by_push", size, shape);
+  add_forward_of_reducer<bench::with_pushed_entropy>("entropy_by_push", size, shape);
 }
 
 bench::registration const registered([] {

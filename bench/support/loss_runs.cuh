@@ -41,8 +41,54 @@ struct top_four {
 };
 using with_top_four = tessera::paired_reducer<tessera::lse_reducer<float>, top_four>;
 
+/// A user's own entropy, by push() alone: the dearest reducer that is likely, with an exponential for each logit. Sums
+/// are of e = exp(x - largest) and of (x - largest) * e.
+struct pushed_entropy {
+  struct state_type {
+    float largest;
+    float sum;
+    float weighted;
+  };
+  using input_type = float;
+
+  TESSERA_FN constexpr state_type identity() const { return {-tessera::infinity, 0.0F, 0.0F}; }
+  TESSERA_FN void push(state_type& state, input_type value) const {
+    if (value > state.largest) {
+      move(state, value);
+    }
+    if (value > -tessera::infinity) {
+      float const below = value - state.largest;
+      float const weight = tessera::exp(below);
+      state.sum += weight;
+      state.weighted += below * weight;
+    }
+  }
+  TESSERA_FN void merge(state_type& into, state_type const& other) const {
+    state_type from = other;
+    float const largest = into.largest > from.largest ? into.largest : from.largest;
+    move(into, largest);
+    move(from, largest);
+    into.sum += from.sum;
+    into.weighted += from.weighted;
+  }
+
+ private:
+  /// Makes sums relative to a larger value.
+  TESSERA_FN static void move(state_type& state, float largest) {
+    if (state.sum > 0.0F) {
+      float const below = state.largest - largest;
+      float const factor = tessera::exp(below);
+      state.weighted = factor * (state.weighted + below * state.sum);
+      state.sum *= factor;
+    }
+    state.largest = largest;
+  }
+};
+using with_pushed_entropy = tessera::paired_reducer<tessera::lse_reducer<float>, pushed_entropy>;
+
 using exact_with_statistics = tessera::exact_cross_entropy_of<tessera::bfloat16, tessera::loss_statistics>;
 using exact_with_top_four = tessera::exact_cross_entropy_of<tessera::bfloat16, with_top_four>;
+using exact_with_pushed_entropy = tessera::exact_cross_entropy_of<tessera::bfloat16, with_pushed_entropy>;
 
 using loss_inputs = tessera::linear_loss_inputs<tessera::bfloat16, std::int64_t>;
 
@@ -77,7 +123,8 @@ void run_backward(tessera::cuda const& exec, loss_inputs const& in, tessera::lin
   TESSERA_BENCH_FORWARD(words, tessera::cut_cross_entropy);   \
   TESSERA_BENCH_FORWARD(words, tessera::exact_cross_entropy); \
   TESSERA_BENCH_FORWARD(words, bench::exact_with_statistics); \
-  TESSERA_BENCH_FORWARD(words, bench::exact_with_top_four)
+  TESSERA_BENCH_FORWARD(words, bench::exact_with_top_four);   \
+  TESSERA_BENCH_FORWARD(words, bench::exact_with_pushed_entropy)
 
 /// Backward passes, after `extern template` or `template`.
 #define TESSERA_BENCH_BACKWARD_PASSES(words)                                      \

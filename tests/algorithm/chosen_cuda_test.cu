@@ -3,6 +3,7 @@
 // Calls mean the same where programs for CUDA are included before what they belong to, as in papers_cuda_test.cu.
 #include <tessera/algorithm/attention/attention.cuh>
 #include <tessera/algorithm/attention/decode_attention.cuh>
+#include <tessera/algorithm/attention/dense_attention.cuh>
 #include <tessera/algorithm/attention/quantized_attention.cuh>
 #include <tessera/algorithm/gemm/linear.cuh>
 #include <tessera/algorithm/loss/linear_loss.cuh>

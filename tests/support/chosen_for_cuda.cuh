@@ -22,6 +22,7 @@ using states = lse_reducer<float>;
 static_assert(has_models<attention_call<method, bfloat16>>);
 static_assert(has_models<quantize_call<method, bfloat16>>);
 static_assert(has_models<decode_attention_call<bfloat16, bfloat16>>);
+static_assert(has_models<dense_attention_call<bfloat16, bfloat16>>);
 static_assert(has_models<linear_problem<bfloat16, bfloat16, plain_sum>>);
 static_assert(has_models<logit_reduction<tile, states>>);
 static_assert(

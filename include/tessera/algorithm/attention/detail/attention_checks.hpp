@@ -136,13 +136,20 @@ struct attention_checks {
       check<value_error>(call.bias.list.counts.data == nullptr || call.block_list.counts.data == nullptr, function,
                          ": there are two block lists, one of listed_tiles and one of the inputs");
     }
-    std::int64_t const splits = call.partials.splits();
+    if constexpr (requires { call.partials; }) {
+      check_partials(function, s, call.partials);
+    }
+  }
+
+  template <class State>
+  static void check_partials(char const* function, attention_shape const& s, attention_partials<State> const& found) {
+    std::int64_t const splits = found.splits();
     check<value_error>(splits <= most_attention_splits, function, ": ", splits,
                        " splits of rows, of which there may be ", most_attention_splits);
-    check_extents(function, "splits of rows", call.partials.rows, {splits, s.batch, s.query_heads, s.queries});
-    if (call.partials.rows.data != nullptr) {
-      check<value_error>(call.partials.totals.data != nullptr, function, ": the totals of splits of rows are null");
-      check_extents(function, "totals of splits", call.partials.totals,
+    check_extents(function, "splits of rows", found.rows, {splits, s.batch, s.query_heads, s.queries});
+    if (found.rows.data != nullptr) {
+      check<value_error>(found.totals.data != nullptr, function, ": the totals of splits of rows are null");
+      check_extents(function, "totals of splits", found.totals,
                     {splits, s.batch, s.query_heads, s.queries, s.channels});
     }
   }

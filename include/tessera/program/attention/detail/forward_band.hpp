@@ -64,9 +64,9 @@ struct key_band {
             last == unlimited ? last : min(last + by, unlimited)};
   }
 
-  /// The tiles that some rows see; empty if there are no rows, or no key to see.
-  [[nodiscard]] TESSERA_FN constexpr tile_range tiles(row_range rows, std::int32_t keys) const {
-    constexpr std::int32_t size = attention_tile_keys;
+  /// The tiles of `size` keys that some rows see; empty if there are no rows, or no key to see.
+  [[nodiscard]] TESSERA_FN constexpr tile_range tiles(row_range rows, std::int32_t keys,
+                                                      std::int32_t size = attention_tile_keys) const {
     std::int32_t const last_row = rows.end - 1;
     std::int32_t const begin = clamp(rows.begin + first, 0, keys);
     std::int32_t const end = clamp(last_row + last + 1, 0, keys);

@@ -166,17 +166,6 @@ struct attention_output {
     }
   }
 
- private:
-  [[nodiscard]] __device__ __forceinline__ std::int64_t offset_index(warp_rows of, std::int32_t query) const {
-    return (of.batch * target.extents[1] + of.head) * target.extents[2] + query;
-  }
-  /// Where a row is written; -1: nowhere, for behind a sequence that is not padded the next one begins.
-  [[nodiscard]] __device__ __forceinline__ std::int64_t token_of(warp_rows of, std::int32_t query) const {
-    if (starts.first.data == nullptr) {
-      return query < target.extents[2] ? query : -1;
-    }
-    return query < of.queries ? starts.row_of(of.batch, query) : -1;
-  }
   /// Where the lane's channels of a row are; null: nowhere.
   [[nodiscard]] __device__ __forceinline__ T* channels_of(warp_rows of, std::int32_t query) const {
     std::int64_t const token = token_of(of, query);
@@ -201,6 +190,7 @@ struct attention_output {
     }
   }
 
+  /// Stores eight neighbouring channels.
   __device__ __forceinline__ void store(T* to, std::uint32_t const (&words)[4]) const {
     if (has_whole_words) {
       *reinterpret_cast<uint4*>(to) = uint4{words[0], words[1], words[2], words[3]};
@@ -210,6 +200,18 @@ struct attention_output {
     for (int i = 0; i < 8; ++i) {
       reinterpret_cast<std::uint16_t*>(to)[i] = static_cast<std::uint16_t>(words[i / 2] >> (16 * (i % 2)));
     }
+  }
+
+ private:
+  [[nodiscard]] __device__ __forceinline__ std::int64_t offset_index(warp_rows of, std::int32_t query) const {
+    return (of.batch * target.extents[1] + of.head) * target.extents[2] + query;
+  }
+  /// Where a row is written; -1: nowhere, for behind a sequence that is not padded the next one begins.
+  [[nodiscard]] __device__ __forceinline__ std::int64_t token_of(warp_rows of, std::int32_t query) const {
+    if (starts.first.data == nullptr) {
+      return query < target.extents[2] ? query : -1;
+    }
+    return query < of.queries ? starts.row_of(of.batch, query) : -1;
   }
 };
 

@@ -228,6 +228,97 @@ struct warpgroup_instruction<136> {
   }
 };
 template <>
+struct warpgroup_instruction<80> {
+  template <class Name, class Sum>
+  __device__ __forceinline__ static void run(Sum (&d)[40], std::uint64_t a, std::uint64_t b, int add) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %42, 0; wgmma.mma_async.sync.aligned.m64n80%43 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, "
+        "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39"
+        "}, %40, %41, p%44; }"
+        : TESSERA_SUMS_8(d, 0), TESSERA_SUMS_8(d, 8), TESSERA_SUMS_8(d, 16), TESSERA_SUMS_8(d, 24),
+          TESSERA_SUMS_8(d, 32)
+        : "l"(a), "l"(b), "r"(add), "C"(Name::kind), "C"(Name::tail));
+  }
+  template <class Name, class Sum>
+  __device__ __forceinline__ static void run(Sum (&d)[40], std::uint32_t const (&a)[4], std::uint64_t b, int add) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %45, 0; wgmma.mma_async.sync.aligned.m64n80%46 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, "
+        "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39"
+        "}, {%40, %41, %42, %43}, %44, p%47; }"
+        : TESSERA_SUMS_8(d, 0), TESSERA_SUMS_8(d, 8), TESSERA_SUMS_8(d, 16), TESSERA_SUMS_8(d, 24),
+          TESSERA_SUMS_8(d, 32)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "C"(Name::kind), "C"(Name::register_tail));
+  }
+};
+template <>
+struct warpgroup_instruction<160> {
+  template <class Name, class Sum>
+  __device__ __forceinline__ static void run(Sum (&d)[80], std::uint64_t a, std::uint64_t b, int add) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %82, 0; wgmma.mma_async.sync.aligned.m64n160%83 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, "
+        "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, "
+        "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, "
+        "%59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, "
+        "%78, %79"
+        "}, %80, %81, p%84; }"
+        : TESSERA_SUMS_8(d, 0), TESSERA_SUMS_8(d, 8), TESSERA_SUMS_8(d, 16), TESSERA_SUMS_8(d, 24),
+          TESSERA_SUMS_8(d, 32), TESSERA_SUMS_8(d, 40), TESSERA_SUMS_8(d, 48), TESSERA_SUMS_8(d, 56),
+          TESSERA_SUMS_8(d, 64), TESSERA_SUMS_8(d, 72)
+        : "l"(a), "l"(b), "r"(add), "C"(Name::kind), "C"(Name::tail));
+  }
+  template <class Name, class Sum>
+  __device__ __forceinline__ static void run(Sum (&d)[80], std::uint32_t const (&a)[4], std::uint64_t b, int add) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %85, 0; wgmma.mma_async.sync.aligned.m64n160%86 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, "
+        "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, "
+        "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, "
+        "%59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, "
+        "%78, %79"
+        "}, {%80, %81, %82, %83}, %84, p%87; }"
+        : TESSERA_SUMS_8(d, 0), TESSERA_SUMS_8(d, 8), TESSERA_SUMS_8(d, 16), TESSERA_SUMS_8(d, 24),
+          TESSERA_SUMS_8(d, 32), TESSERA_SUMS_8(d, 40), TESSERA_SUMS_8(d, 48), TESSERA_SUMS_8(d, 56),
+          TESSERA_SUMS_8(d, 64), TESSERA_SUMS_8(d, 72)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "C"(Name::kind), "C"(Name::register_tail));
+  }
+};
+template <>
+struct warpgroup_instruction<176> {
+  template <class Name, class Sum>
+  __device__ __forceinline__ static void run(Sum (&d)[88], std::uint64_t a, std::uint64_t b, int add) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %90, 0; wgmma.mma_async.sync.aligned.m64n176%91 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, "
+        "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, "
+        "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, "
+        "%59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, "
+        "%78, %79, %80, %81, %82, %83, %84, %85, %86, %87"
+        "}, %88, %89, p%92; }"
+        : TESSERA_SUMS_8(d, 0), TESSERA_SUMS_8(d, 8), TESSERA_SUMS_8(d, 16), TESSERA_SUMS_8(d, 24),
+          TESSERA_SUMS_8(d, 32), TESSERA_SUMS_8(d, 40), TESSERA_SUMS_8(d, 48), TESSERA_SUMS_8(d, 56),
+          TESSERA_SUMS_8(d, 64), TESSERA_SUMS_8(d, 72), TESSERA_SUMS_8(d, 80)
+        : "l"(a), "l"(b), "r"(add), "C"(Name::kind), "C"(Name::tail));
+  }
+  template <class Name, class Sum>
+  __device__ __forceinline__ static void run(Sum (&d)[88], std::uint32_t const (&a)[4], std::uint64_t b, int add) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %93, 0; wgmma.mma_async.sync.aligned.m64n176%94 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, "
+        "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, "
+        "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, "
+        "%59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, "
+        "%78, %79, %80, %81, %82, %83, %84, %85, %86, %87"
+        "}, {%88, %89, %90, %91}, %92, p%95; }"
+        : TESSERA_SUMS_8(d, 0), TESSERA_SUMS_8(d, 8), TESSERA_SUMS_8(d, 16), TESSERA_SUMS_8(d, 24),
+          TESSERA_SUMS_8(d, 32), TESSERA_SUMS_8(d, 40), TESSERA_SUMS_8(d, 48), TESSERA_SUMS_8(d, 56),
+          TESSERA_SUMS_8(d, 64), TESSERA_SUMS_8(d, 72), TESSERA_SUMS_8(d, 80)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "C"(Name::kind), "C"(Name::register_tail));
+  }
+};
+template <>
 struct warpgroup_instruction<192> {
   template <class Name, class Sum>
   __device__ __forceinline__ static void run(Sum (&d)[96], std::uint64_t a, std::uint64_t b, int add) {

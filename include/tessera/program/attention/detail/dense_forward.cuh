@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `dense_warpgroup_attention`: attention over queries, keys and values in bfloat16 or float16 by sm_90a's tensor
+/// cores.
+///
+/// The kernel is persistent and warp-specialised. A work item is a block of queries of one head, or a split of its keys
+/// (attention/detail/forward_splits.hpp). Two threads, the producers, load queries, keys and values by TMA
+/// (attention/detail/dense_pipeline.cuh). Consumer warpgroups take 64 rows of queries each through all tiles of keys
+/// that the block's rows see, from the last to the first. For each tile a warpgroup
+///
+///  * multiplies queries by keys: S, in fp32 registers;
+///  * makes weights P of them (attention/detail/dense_softmax.cuh), packed in pairs, in the registers where the tensor
+///    cores take them as the left operand;
+///  * multiplies P by values, which lie as the caller has them, and adds to O, in fp32 registers.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/bits.hpp>
+#include <tessera/program/attention/detail/dense_pipeline.cuh>
+#include <tessera/program/attention/detail/dense_softmax.cuh>
+#include <tessera/program/attention/detail/forward_output.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/sm_90/barrier.cuh>
+#include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/sm_90/register_budget.cuh>
+#include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/tile/cuda/warp.cuh>
+#include <tessera/tuning/attention/dense.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Writes results of whole work items, in 16 bits.
+template <class Output>
+struct dense_output {
+  attention_output<Output> to;  ///< where rows go; values have neither scales nor means
+
+  /// Writes a warp's rows. `sums`: as for attention_output::write_rows.
+  template <int Most, int Registers>
+  __device__ __forceinline__ void write_rows(float const (&sums)[Registers], finished_row const (&rows)[2],
+                                             warp_rows of) const {
+    auto const lane = static_cast<std::int32_t>(thread_index() % 32);
+    auto const channels = static_cast<std::int32_t>(to.target.extents[3]);
+    Output* const first[2] = {to.channels_of(of, of.row_of(0)), to.channels_of(of, of.row_of(1))};
+#pragma unroll
+    for (int channel = 0; channel < Most; channel += 32) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        std::uint32_t words[4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          int const at = channel / 2 + 4 * j + 2 * half;
+          float const inverse = rows[half].inverse;
+          std::uint32_t const both = pack_pair<Output>(sums[at] * inverse, sums[at + 1] * inverse);
+          words[j] = inverse == 0.0F ? 0 : both;
+        }
+        to.exchange(words);
+        if (first[half] != nullptr && channel + 8 * (lane % 4) < channels) {
+          to.store(first[half] + channel, words);
+        }
+      }
+    }
+  }
+};
+
+/// Attends over operands of type T. Output: the type of results, bfloat16 or float16.
+template <int Channels, class T, class Output, dense_attention_policy Policy>
+struct dense_warpgroup_attention {
+  using shape = dense_attention_shape<Channels, Policy>;
+  using pipeline_type = dense_pipeline<Channels, Policy>;
+  using scratch_type = typename pipeline_type::scratch_type;
+  static constexpr int lanes = shape::lanes;
+  static constexpr int from_architecture = 900;
+  static constexpr int before_architecture = 1000;
+  static constexpr bool needs_specific_architecture = true;
+  static constexpr bool is_persistent = true;
+  static constexpr bool waits_for_stream = true;
+
+  pipeline_type pipeline;               ///< extents and maps of the operands
+  float slope;                          ///< what scores are multiplied by to be in base 2
+  dense_output<Output> output;          ///< where results of whole work items go
+  attention_split_output split_output;  ///< where splits of the keys leave their results
+
+  /// Runs the thread block's work items. A launch has as many blocks as run at a time, or fewer.
+  __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
+                                             scratch_type& scratch) const {
+    pipeline.prepare(group, scratch);
+    int const warpgroup = uniform(group.lane / shape::warpgroup);
+    if (warpgroup == Policy.consumers) {
+      lower_registers<Policy.producer_registers>();
+      if (group.lane == shape::warpgroup * Policy.consumers) {
+        pipeline.produce_keys(scratch);
+      } else if (group.lane == shape::warpgroup * Policy.consumers + 32) {
+        pipeline.produce_values(scratch);
+      }
+    } else {
+      raise_registers<Policy.consumer_registers>();
+      consume(scratch, warpgroup);
+    }
+    group.sync();
+  }
+
+ private:
+  using score_mma = warpgroup_mma<T, Policy.keys>;
+  using value_mma = warpgroup_mma<T, Channels, operand_order::along_depth, operand_order::across_depth>;
+  using weights_type = dense_weights<T, Policy.keys>;
+  using tile_state = typename pipeline_type::tile_state;
+  using query_state = typename pipeline_type::query_state;
+  static constexpr int first_turn_barrier = 1;  ///< the named barrier of the first warpgroup's turns
+
+  /// The state of a consumer warpgroup, in registers.
+  struct consumer_state {
+    int warpgroup;              ///< number of the warpgroup among the consumers
+    std::int32_t tiles;         ///< tiles whose weights have been made, of all work items
+    matrix_descriptor queries;  ///< this warpgroup's rows
+    matrix_descriptor keys;     ///< the first stage's keys
+    matrix_descriptor values;   ///< the first stage's values
+    std::int32_t low;           ///< the first key that the lane's first row sees
+    std::int32_t high;          ///< one past the last key that the lane's first row sees
+    std::int32_t end;           ///< keys of the sequence
+    float factor[2];            ///< what outputs are multiplied by before the products of `weights` are added
+    float scores[score_mma::registers];
+    std::uint32_t weights[weights_type::steps][4];
+    float outputs[value_mma::registers];
+    weights_type rows;
+  };
+
+  __device__ __forceinline__ void consume(scratch_type& scratch, int warpgroup) const {
+    consumer_state state;
+    state.warpgroup = warpgroup;
+    state.tiles = 0;
+    state.keys = matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.key[0])).kept();
+    state.values = matrix_descriptor::with_strides(detail::plain_shared_address(scratch.value[0]),
+                                                   shape::keys * shape::row_bytes, 1024)
+                       .kept();
+    if (Policy.alternates && warpgroup == 0) {
+      arrive_named(first_turn_barrier, 2 * shape::warpgroup);
+    }
+    for (std::int32_t done = 0;; ++done) {
+      std::int32_t const index =
+          pipeline_type::next_work(scratch, pipeline_type::template after<typename pipeline_type::work_state>(done));
+      if (index < 0) {
+        break;
+      }
+      attend(scratch, state, pipeline_type::template after<query_state>(done), index);
+    }
+    if (Policy.alternates && warpgroup == 0) {
+      take_turn(state);  // the last warpgroup's last arrival: none is left at a barrier
+    }
+  }
+
+  __device__ __forceinline__ void attend(scratch_type& scratch, consumer_state& state, query_state query,
+                                         std::int32_t index) const {
+    auto const split = pipeline.split_of(index);
+    std::int32_t const row = split.row + state.warpgroup * shape::warpgroup_rows + row_of_warp();
+    std::int32_t const own = row + static_cast<std::int32_t>(thread_index() % 32 / 4);
+    state.low = own + split.extents.band.first;
+    state.high = own + split.extents.band.last + 1;
+    state.end = split.extents.keys;
+    state.rows = {};
+#pragma unroll
+    for (float& output_sum : state.outputs) {
+      output_sum = 0.0F;
+    }
+    scratch.query_full[query.stage].wait(query.phase);
+    tile_range const tiles{uniform(split.tiles.begin), uniform(split.tiles.end), uniform(split.tiles.full_begin),
+                           uniform(split.tiles.full_end)};
+    if (tiles.count() > 0) {
+      state.queries = matrix_descriptor::rows_of_128_bytes(
+          uniform(detail::plain_shared_address(scratch.query[query.stage]) +
+                  static_cast<std::uint32_t>(state.warpgroup * shape::warpgroup_rows * shape::row_bytes)));
+      attend_tiles(scratch, state, query, tiles);
+    } else {
+      scratch.query_empty[query.stage].arrive_for_warp();
+    }
+    finish(state, index);
+  }
+
+  /// Attends from the last tile to the first, so that the masked tiles of causal attention come first. From the first
+  /// full tile on no key is hidden because it lies before the keys that a row sees.
+  __device__ __forceinline__ void attend_tiles(scratch_type& scratch, consumer_state& state, query_state query,
+                                               tile_range const& tiles) const {
+    std::int32_t tile = tiles.end - 1;
+    if constexpr (Policy.overlaps) {
+      first_scores(scratch, state, tile);
+      --tile;
+    }
+    for (; tile >= tiles.full_end; --tile) {
+      do_tile<tile_mask::behind>(scratch, state, tile);
+    }
+    for (; tile >= tiles.full_begin; --tile) {
+      do_tile<tile_mask::none>(scratch, state, tile);
+    }
+    for (; tile >= tiles.begin; --tile) {
+      do_tile<tile_mask::both>(scratch, state, tile);
+    }
+    scratch.query_empty[query.stage].arrive_for_warp();
+    if constexpr (Policy.overlaps) {
+      last_products(scratch, state);
+    }
+  }
+
+  /// Makes the weights of the first of a work item's tiles.
+  __device__ __forceinline__ void first_scores(scratch_type& scratch, consumer_state& state, std::int32_t tile) const {
+    tile_state const key = stage_of(state.tiles);
+    scratch.key_full[key.stage].wait(key.phase);
+    start_scores(state, key.stage);
+    await_multiply<0>(state.scores);
+    scratch.key_empty[key.stage].arrive_for_warp();
+    state.rows.template take<tile_mask::both>(state.scores, slope, limits_of(state, tile), state.factor);
+    weights_type::pack(state.scores, state.weights);
+    ++state.tiles;
+  }
+  /// Adds the products of the weights of the last of a work item's tiles.
+  __device__ __forceinline__ void last_products(scratch_type& scratch, consumer_state& state) const {
+    tile_state const value = stage_of(state.tiles - 1);
+    scratch.value_full[value.stage].wait(value.phase);
+    start_products(state, value.stage);
+    await_multiply<0>(state.outputs);
+    scratch.value_empty[value.stage].arrive_for_warp();
+  }
+
+  template <tile_mask Mask>
+  __device__ __forceinline__ void do_tile(scratch_type& scratch, consumer_state& state, std::int32_t tile) const {
+    tile_state const key = stage_of(state.tiles);
+    tile_state const value = stage_of(state.tiles - 1);
+    scratch.key_full[key.stage].wait(key.phase);
+    take_turn(state);
+    start_scores(state, key.stage);
+    if constexpr (Policy.overlaps) {
+      scratch.value_full[value.stage].wait(value.phase);
+      start_products(state, value.stage);
+    }
+    pass_turn(state);
+    await_multiply<Policy.overlaps ? 1 : 0>(state.scores);
+    scratch.key_empty[key.stage].arrive_for_warp();
+    key_limits limits{};
+    if constexpr (Mask != tile_mask::none) {
+      limits = limits_of(state, tile);
+    }
+    state.rows.template take<Mask>(state.scores, slope, limits, state.factor);
+    if constexpr (Policy.overlaps) {
+      await_multiply<0>(state.outputs);
+      scratch.value_empty[value.stage].arrive_for_warp();
+    }
+    weights_type::pack(state.scores, state.weights);
+    scale_outputs(state);
+    ++state.tiles;
+    if constexpr (!Policy.overlaps) {
+      last_products(scratch, state);
+    }
+  }
+
+  /// Waits until it is this warpgroup's turn to start products: each comes after the warpgroup before it.
+  __device__ __forceinline__ static void take_turn(consumer_state const& state) {
+    if constexpr (Policy.alternates) {
+      sync_named(first_turn_barrier + state.warpgroup, 2 * shape::warpgroup);
+    }
+  }
+  __device__ __forceinline__ static void pass_turn(consumer_state const& state) {
+    if constexpr (Policy.alternates) {
+      int const next = state.warpgroup + 1 == Policy.consumers ? 0 : state.warpgroup + 1;
+      arrive_named(first_turn_barrier + next, 2 * shape::warpgroup);
+    }
+  }
+
+  /// Starts the products of this warpgroup's queries with a tile of keys.
+  __device__ __forceinline__ static void start_scores(consumer_state& state, int stage) {
+    matrix_descriptor const keys = state.keys.further(stage * shape::tile_bytes);
+    begin_multiply(state.scores);
+#pragma unroll
+    for (int step = 0; step < shape::depth_steps; ++step) {
+      score_mma::multiply(state.scores, state.queries.further(shape::step_bytes(step, shape::rows)),
+                          keys.further(shape::step_bytes(step, shape::keys)), step != 0);
+    }
+    commit_multiply();
+  }
+  /// Starts the products of the weights of a tile with its values.
+  __device__ __forceinline__ static void start_products(consumer_state& state, int stage) {
+    matrix_descriptor const values = state.values.further(stage * shape::tile_bytes);
+    begin_multiply(state.outputs);
+#pragma unroll
+    for (int step = 0; step < shape::key_steps; ++step) {
+      value_mma::multiply(state.outputs, state.weights[step], values.further(step * 16 * shape::row_bytes), true);
+    }
+    commit_multiply();
+  }
+  /// The stage of a tile, by its number among those of all work items.
+  [[nodiscard]] __device__ __forceinline__ static tile_state stage_of(std::int32_t tile) {
+    return pipeline_type::template after<tile_state>(tile);
+  }
+  __device__ __forceinline__ static void scale_outputs(consumer_state& state) {
+#ifdef SKIP
+    if (!any_of_warp(state.factor[0] != 1.0F || state.factor[1] != 1.0F))
+      return;
+#endif
+#pragma unroll
+    for (int i = 0; i < value_mma::registers; ++i) {
+      state.outputs[i] *= state.factor[i / 2 % 2];
+    }
+  }
+
+  /// The keys of a tile that the lane's rows see.
+  __device__ __forceinline__ static key_limits limits_of(consumer_state const& state, std::int32_t tile) {
+    std::int32_t const first_key = tile * shape::keys + 2 * static_cast<std::int32_t>(thread_index_here() % 4);
+    std::int32_t const high = state.high - first_key;
+    std::int32_t const end = state.end - first_key;
+    return {state.low - first_key, {min(high, end), min(high + 8, end)}};
+  }
+
+  /// Writes the rows of a work item, which is looked up again: registers are scarce while tiles are multiplied.
+  __device__ __forceinline__ void finish(consumer_state& state, std::int32_t index) const {
+    std::int32_t again[1] = {index};
+    pin_registers(again);
+    auto const split = pipeline.split_of(again[0]);
+    std::int32_t const row = state.warpgroup * shape::warpgroup_rows + row_of_warp();
+    warp_rows const of{split.sequence, split.head, 0, split.row + row, split.extents.queries};
+    weighted_row rows[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      rows[half] = {state.rows.whole_total(half), state.rows.reference[half] * slope};
+    }
+    if (split.slot >= 0) {
+      split_output.template write_rows<Channels>(state.outputs, rows, split.slot, row);
+      return;
+    }
+    finished_row const finished[2] = {output.to.finish(rows[0], of, 0), output.to.finish(rows[1], of, 1)};
+    output.template write_rows<Channels>(state.outputs, finished, of);
+    output.to.write_log_sum_exps(finished, of);
+  }
+
+  /// The first row of a warp among its warpgroup's rows.
+  __device__ __forceinline__ static std::int32_t row_of_warp() {
+    return static_cast<std::int32_t>(thread_index() / 32 % 4 * 16);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <tessera/algorithm/attention/dense_attention.cuh>
+#include <tessera/exec/buffer.hpp>
+#include <tessera/exec/explain.hpp>
+
+#include "algorithm/attention/attention_on_device.cuh"
+
+using namespace tessera;
+using namespace tessera_test;
+
+namespace {
+
+/// How far results may be from attention in double: the rounding of weights, and of results.
+template <class T>
+double dense_distance() {
+  return std::is_same_v<T, bfloat16> ? 0.032 : 0.004;
+}
+
+/// Checks a problem against attention in double, in memory that begins as rubbish. On sm_90 the fast program must run.
+template <class T>
+void check_dense_on_device(attention_problem<T> const& p, head_layout layout = head_layout::heads_first) {
+  attention_shape const& s = p.shape;
+  CAPTURE(s.batch, s.query_heads, s.key_heads, s.queries, s.keys, s.channels, static_cast<int>(layout));
+  CAPTURE(p.options.is_causal, p.options.window_left, p.options.window_right, p.query_lengths, p.key_lengths);
+  tessera::cuda exec;
+  exec.options.refuses_slower_programs = is_hopper() && layout != head_layout::shifted && s.keys > 0;
+  auto const expected = attention_by_formula(p);
+  for (bool const with_log_sum_exps : {true, false}) {
+    auto const found = run_on_device<dense_attention, T>(exec, p, layout, with_log_sum_exps);
+    CHECK(found.is_clean);
+    CHECK(farthest(found.found.result, expected.result) < dense_distance<T>());
+    if (with_log_sum_exps) {
+      CHECK(farthest(found.found.log_sum_exp, expected.log_sum_exp) < 2e-4);
+    }
+  }
+}
+
+template <class T>
+void check_dense_shape(attention_shape const& shape, attention_options const& options = {},
+                       head_layout layout = head_layout::heads_first) {
+  auto p = make_attention_problem<T>(shape);
+  p.options = options;
+  check_dense_on_device(p, layout);
+}
+
+constexpr float quiet_nan = std::numeric_limits<float>::quiet_NaN();
+
+}  // namespace
+
+TEST_CASE("dense attention on a GPU is attention, whatever the extents", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (std::int64_t const channels : {16, 64, 80, 128, 256}) {
+    for (std::int64_t const keys : {0, 1, 7, 63, 64, 65, 127, 128, 129, 175, 176, 177, 300}) {
+      check_dense_shape<bfloat16>({1, 2, 1, 5, keys, channels});
+    }
+    for (std::int64_t const queries : {0, 1, 7, 63, 64, 65, 127, 128, 129, 191, 192, 193, 385}) {
+      check_dense_shape<bfloat16>({1, 2, 2, queries, 200, channels}, {.is_causal = queries % 2 == 1});
+    }
+    check_dense_shape<float16>({2, 4, 2, 150, 333, channels}, {.is_causal = true});
+    check_dense_shape<float16>({1, 2, 2, 150, 333, channels});
+  }
+  check_dense_shape<bfloat16>({0, 2, 2, 5, 5, 64});
+}
+
+TEST_CASE("dense attention on a GPU takes heads of any strides", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (head_layout const layout : {head_layout::tokens_first, head_layout::shifted}) {
+    for (std::int64_t const channels : {48, 128, 256}) {
+      check_dense_shape<bfloat16>({2, 6, 3, 70, 130, channels}, {.is_causal = true}, layout);
+      check_dense_shape<float16>({2, 2, 1, 1, 1, channels}, {}, layout);
+    }
+  }
+}
+
+TEST_CASE("dense attention on a GPU has windows, scales, lengths and sinks", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (std::int64_t const channels : {64, 128, 256}) {
+    auto p = make_attention_problem<bfloat16>({2, 4, 2, 300, 550, channels});
+    for (attention_options const& options :
+         {attention_options{.is_causal = true}, attention_options{.softmax_scale = 0.03F, .window_left = 100},
+          attention_options{.window_left = 20, .window_right = 30},
+          attention_options{.is_causal = true, .window_left = 0}, attention_options{.window_right = 3},
+          attention_options{.is_causal = true, .window_left = 300}}) {
+      p.options = options;
+      check_dense_on_device(p);
+    }
+    p.options = {.is_causal = true};
+    p.sinks = {0.5F, -3.0F, 100.0F, -std::numeric_limits<float>::infinity()};
+    check_dense_on_device(p);
+    p.query_lengths = {300, 31};
+    p.key_lengths = {0, 129};
+    check_dense_on_device(p);
+    p.key_lengths = {20, 550};  // the first queries see no key
+    check_dense_on_device(p);
+    p.options = {};
+    check_dense_on_device(p);
+  }
+}
+
+TEST_CASE("dense attention on a GPU shares work items among multiprocessors", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (std::int64_t const channels : {64, 128, 256}) {
+    if (is_hopper()) {
+      auto const plan = dense_attention::plan_forward(tessera::cuda{}, {1, 1, 1, 70, 9000, channels});
+      CHECK(plan.bytes() > 2 * 70 * 4 * channels);  // two splits or more leave their sums there
+    }
+    for (bool const is_causal : {false, true}) {
+      check_dense_shape<bfloat16>({1, 1, 1, 70, 9000, channels}, {.is_causal = is_causal});
+      check_dense_shape<bfloat16>({1, 2, 1, 500, 3000, channels}, {.is_causal = is_causal});
+    }
+    auto p = make_attention_problem<bfloat16>({2, 1, 1, 100, 5000, channels});
+    p.query_lengths = {100, 50};
+    p.key_lengths = {1200, 5000};
+    p.sinks = {1.0F};
+    check_dense_on_device(p);
+    p.options.is_causal = true;
+    check_dense_on_device(p);
+  }
+}
+
+TEST_CASE("dense attention on a GPU takes as many work items as blocks have turns", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  auto p = make_attention_problem<bfloat16>({3, 80, 20, 260, 260, 64});
+  p.options.is_causal = true;
+  check_dense_on_device(p);
+  check_dense_shape<bfloat16>({2, 80, 80, 260, 140, 128});
+  tessera::cuda const exec;
+  auto const first = run_on_device<dense_attention, bfloat16>(exec, p);
+  auto const again = run_on_device<dense_attention, bfloat16>(exec, p);
+  CHECK(first.found.result == again.found.result);
+  CHECK(first.found.log_sum_exp == again.found.log_sum_exp);
+}
+
+TEST_CASE("dense attention on a GPU does not read tokens beyond a sequence's length", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (std::int64_t const channels : {64, 128, 256}) {
+    auto p = make_attention_problem<bfloat16>({2, 2, 1, 200, 340, channels});
+    p.query_lengths = {200, 3};
+    p.key_lengths = {330, 5};
+    auto const expected = run_on_device<dense_attention, bfloat16>(tessera::cuda{}, p);
+    attention_shape const& s = p.shape;
+    for (std::int64_t i = 0; i < s.batch * s.keys * s.channels; ++i) {
+      std::int64_t const token = i / s.channels % s.keys;
+      if (token >= p.key_lengths[as_size(i / s.channels / s.keys)]) {
+        p.keys[as_size(i)] = p.values[as_size(i)] = store<bfloat16>(quiet_nan);
+      }
+    }
+    auto const found = run_on_device<dense_attention, bfloat16>(tessera::cuda{}, p);
+    CHECK(found.found.result == expected.found.result);
+    CHECK(found.found.log_sum_exp == expected.found.log_sum_exp);
+  }
+}
+
+TEST_CASE("dense attention on a GPU makes NaN of rows that see NaN or infinite scores, and of no others", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (std::int64_t const channels : {64, 128, 256}) {
+    for (float const bad : {quiet_nan, std::numeric_limits<float>::infinity()}) {
+      auto p = make_attention_problem<bfloat16>({1, 1, 1, 300, 300, channels});
+      p.options.is_causal = true;
+      for (bfloat16& query : p.queries) {
+        query = store<bfloat16>(std::fabs(load(query)));  // so that infinite keys have infinite scores
+      }
+      p.keys[as_size(170 * channels + 3)] = store<bfloat16>(bad);
+      auto const found = run_on_device<dense_attention, bfloat16>(tessera::cuda{}, p).found;
+      auto const expected = attention_by_formula(p);
+      std::int64_t wrong = 0;
+      for (std::int64_t query = 0; query < 300; ++query) {
+        double const result = found.result[as_size(query * channels)];
+        double const lse = found.log_sum_exp[as_size(query)];
+        bool const is_near = std::fabs(result - expected.result[as_size(query * channels)]) < 0.1 &&
+                             std::fabs(lse - expected.log_sum_exp[as_size(query)]) < 1e-3;
+        wrong += (query >= 170 ? std::isnan(result) && std::isnan(lse) : is_near) ? 0 : 1;
+      }
+      CHECK(wrong == 0);
+    }
+    auto p = make_attention_problem<float16>({1, 1, 1, 4, 200, channels});
+    for (float16& query : p.queries) {
+      query = store<float16>(0.25F);
+    }
+    p.keys[7] = store<float16>(-std::numeric_limits<float>::infinity());  // a weight of zero
+    check_dense_on_device(p);
+  }
+}
+
+TEST_CASE("dense attention on a GPU takes sequences that lie one behind the other", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (std::int64_t const channels : {64, 128}) {
+    std::vector<std::int32_t> const lengths{200, 7, 0, 131};
+    std::vector<std::int32_t> const starts{0, 200, 207, 207};
+    constexpr std::int64_t total = 338;
+    auto p = make_attention_problem<bfloat16>({1, 2, 2, total, total, channels});
+    p.options.is_causal = true;
+    tessera::cuda exec;
+    exec.options.refuses_slower_programs = is_hopper();
+    attention_shape const s{4, 2, 2, 200, 200, channels};
+    auto const queries = to_device(exec, p.queries);
+    auto const keys = to_device(exec, p.keys);
+    auto const values = to_device(exec, p.values);
+    auto const device_lengths = to_device(exec, lengths);
+    auto const device_starts = to_device(exec, starts);
+    auto result = to_device(exec, std::vector<bfloat16>(p.queries.size() + 8, store<bfloat16>(-77.0F)));
+    auto const packed = [&](bfloat16 const* from) {
+      return head_view<bfloat16 const>(from, {4, 2, 200, channels}, {0, total * channels, channels, 1});
+    };
+    attention_inputs<bfloat16> in{packed(queries.data()), packed(keys.data()), packed(values.data())};
+    in.query_lengths = in.key_lengths = device_lengths.view();
+    in.query_starts = in.key_starts = {device_starts.view(), total};
+    auto const plan = dense_attention::plan_forward(exec, s);
+    buffer<std::byte> memory(exec, plan.bytes());
+    attention_outputs<bfloat16> const out{{result.data(), {4, 2, 200, channels}, {0, total * channels, channels, 1}}};
+    dense_attention::forward(exec, in, p.options, out, workspace(plan, memory));
+    auto const found = to_host(exec, result);
+    CHECK(load(found.back()) == -77.0F);
+    double most = 0;
+    for (std::size_t sequence = 0; sequence < 4; ++sequence) {
+      std::int64_t const count = lengths[sequence];
+      attention_problem<bfloat16> own{{1, 2, 2, count, count, channels}, {}, {}, {}, p.options};
+      for (std::int64_t head = 0; head < 2; ++head) {
+        std::int64_t const from = (head * total + starts[sequence]) * channels;
+        std::int64_t const end = from + count * channels;
+        own.queries.insert(own.queries.end(), p.queries.begin() + from, p.queries.begin() + end);
+        own.keys.insert(own.keys.end(), p.keys.begin() + from, p.keys.begin() + end);
+        own.values.insert(own.values.end(), p.values.begin() + from, p.values.begin() + end);
+      }
+      auto const expected = attention_by_formula(own);
+      for (std::int64_t i = 0; i < 2 * count * channels; ++i) {
+        std::int64_t const row = i / channels / count * total + starts[sequence] + i / channels % count;
+        double const apart = std::fabs(static_cast<double>(load(found[as_size(row * channels + i % channels)])) -
+                                       expected.result[as_size(i)]);
+        most = apart <= most ? most : apart;
+      }
+    }
+    CHECK(most < dense_distance<bfloat16>());
+  }
+}
+
+TEST_CASE("dense attention says why its fast program does not take a call", "[cuda]") {
+  auto const on = tessera::cuda::described({.architecture = 900, .multiprocessors = 132});
+  std::vector<bfloat16> memory(64 * 64 + 8);
+  auto const why = [&](auto const& change) {
+    attention_inputs<bfloat16> in{
+        {memory.data(), {1, 1, 64, 64}}, {memory.data(), {1, 1, 64, 64}}, {memory.data(), {1, 1, 64, 64}}};
+    attention_outputs<bfloat16> out{{memory.data(), {1, 1, 64, 64}}};
+    change(in, out);
+    auto const plan = dense_attention::plan_forward(on, {1, 1, 1, 64, 64, 64});
+    std::vector<std::byte> space(static_cast<std::size_t>(plan.bytes()) + 256);
+    auto* const first = space.data() + (256 - reinterpret_cast<std::uintptr_t>(space.data()) % 256) % 256;
+    return explain(on,
+                   [&](auto const& exec) {
+                     dense_attention::forward(exec, in, {}, out, workspace(plan, {first, plan.bytes()}));
+                   })
+        .text();
+  };
+  CHECK_THAT(why([](auto&, auto&) {}), contains("dense_forward (TMA, wgmma)"));
+  CHECK_THAT(why([&](auto& in, auto&) { in.keys.data = memory.data() + 3; }),
+             contains("TMA cannot load keys of these strides"));
+  CHECK_THAT(why([&](auto&, auto& out) { out.result = out.result.transposed(2, 3); }),
+             contains("the stride of results along head_dim is 64 but must be 1"));
+}

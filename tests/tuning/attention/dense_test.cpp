@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/testing/laws/tuning.hpp>
+#include <tessera/tuning/attention/dense.hpp>
+
+#include "support/catch.hpp"
+
+using namespace tessera;
+
+namespace {
+
+/// What a policy of attention over operands of 16 bits must be by the limits of a multiprocessor.
+template <int Channels, bool IsMasked>
+struct within_dense_limits : dense_attention_tuning<Channels, IsMasked> {
+  static constexpr bool is_valid(dense_attention_policy const& policy) {
+    constexpr int shared_memory = 227 * 1024 - 1024;  // barriers take less than 1024 bytes
+    int const registers_at_entry = 65536 / (128 * (1 + policy.consumers)) / 8 * 8;
+    int const registers = policy.producer_registers + policy.consumers * policy.consumer_registers;
+    int const rows = policy.query_stages * 64 * policy.consumers + 2 * policy.stages * policy.keys;
+    bool const are_budgets = policy.producer_registers % 8 == 0 && policy.consumer_registers % 8 == 0 &&
+                             policy.producer_registers >= 24 && policy.consumer_registers <= 256;
+    return policy.consumers >= 1 && policy.stages >= 2 && policy.query_stages >= 1 && policy.keys % 16 == 0 &&
+           policy.keys <= 256 && 2 * Channels * rows <= shared_memory && are_budgets &&
+           registers <= (1 + policy.consumers) * registers_at_entry;
+  }
+};
+
+/// Costs are positive, and do not fall with the number of warpgroups.
+struct with_dense_costs : dense_split_tuning {
+  static constexpr bool is_valid(attention_split_policy const& policy) {
+    return policy.tile[0] > 0 && policy.tile[0] <= policy.tile[1] && policy.tile[1] <= policy.tile[2] &&
+           policy.tile[2] <= policy.tile[3] && policy.ranges > 0 && policy.least > policy.split && policy.split > 0 &&
+           policy.merging > 0 && policy.least_gain > 0;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("tunings of dense attention keep the laws, and their tiles and registers fit a multiprocessor", "[host]") {
+  CHECK(testing::check_laws<within_dense_limits<64, false>>().text().empty());
+  CHECK(testing::check_laws<within_dense_limits<64, true>>().text().empty());
+  CHECK(testing::check_laws<within_dense_limits<128, false>>().text().empty());
+  CHECK(testing::check_laws<within_dense_limits<128, true>>().text().empty());
+  CHECK(testing::check_laws<within_dense_limits<256, false>>().text().empty());
+  CHECK(testing::check_laws<within_dense_limits<256, true>>().text().empty());
+  CHECK(testing::check_laws<with_dense_costs>().text().empty());
+}
