@@ -21,7 +21,7 @@ namespace tessera_examples {
 
 template <int Bits>
 struct kivi_decode {
-  static constexpr int lanes = 256, tokens = 128, channels = 128, heads = 4, blocks_per_multiprocessor = 3;
+  static constexpr int lanes = 128, tokens = 128, channels = 128, heads = 4, blocks_per_multiprocessor = 3;
   struct scratch_type {
     staged_tile<bfloat16, 16, channels> queries;  ///< of 16 rows the heads' are used, here and in `weights`
     union {
@@ -37,9 +37,9 @@ struct kivi_decode {
   matrix_view<bfloat16> results;                       ///< as queries
 
   template <class G>
-  using score_tile = gemm_tile<bfloat16, shape<16, tokens, channels>, G>;
+  using score_tile = gemm_tile<bfloat16, shape<16, tokens, 16>, G>;
   template <class G>
-  using result_tile = gemm_tile<bfloat16, shape<16, channels, tokens>, G>;
+  using result_tile = gemm_tile<bfloat16, shape<16, channels, 16>, G>;
   template <class G>
   struct state {
     typename result_tile<G>::sum_tile totals;

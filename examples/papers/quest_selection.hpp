@@ -107,8 +107,8 @@ struct attend_pages : quest_heads {
   };
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t head, scratch_type& scratch) const {
-    using score_tile = gemm_tile<bfloat16, shape<16, tokens, channels>, G>;
-    using result_tile = gemm_tile<bfloat16, shape<16, channels, tokens>, G>;
+    using score_tile = gemm_tile<bfloat16, shape<16, tokens, 16>, G>;
+    using result_tile = gemm_tile<bfloat16, shape<16, channels, 16>, G>;
     auto const key = [&](std::int64_t i) { return ordered_key(scores(head, i)); };
     auto const list = [&](std::int64_t rank, std::int64_t i) {
       for (int t = 0; t < page; ++t) {
