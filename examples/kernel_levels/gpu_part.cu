@@ -55,6 +55,7 @@ void time_on_gpu() {
   time_level(exec, table, whole, plain_level{whole});
   time_level(exec, table, whole, tiled_level{{whole}});
   time_level(exec, table, whole, pipelined_level{{whole}});
+  time_level(exec, table, whole, ring_level{{whole}});
   if (exec.has<warpgroup_level>()) {
     time_level(exec, table, whole, warpgroup_level::of(whole));
   }

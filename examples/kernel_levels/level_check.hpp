@@ -13,7 +13,7 @@
 #include <tessera/testing/generators.hpp>
 
 #include "../support/text_table.hpp"
-#include "portable_levels.hpp"
+#include "ring_level.hpp"
 
 namespace tessera_examples {
 
@@ -122,6 +122,8 @@ bool check_portable_levels(Executor const& exec, std::string const& device, text
     product_there<Executor> const pipelined(exec, data);
     if (has_aligned_rows(pipelined.whole().a) && has_aligned_rows(pipelined.whole().b)) {
       right = check_level(exec, device, data, pipelined_level{{pipelined.whole()}}, pipelined, table) && right;
+      product_there<Executor> const ring(exec, data);
+      right = check_level(exec, device, data, ring_level{{ring.whole()}}, ring, table) && right;
     }
   }
   return right;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// kernel_levels: one product in four levels, checked on the CPU and on the GPU, and timed there. See README.md.
+/// kernel_levels: one product in five levels, checked on the CPU and on the GPU, and timed there. See README.md.
 ///
 /// Exit codes: 0: all results are right; 3: a result is wrong.
 #include <cstdio>

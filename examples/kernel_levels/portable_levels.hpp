@@ -9,6 +9,7 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/shape.hpp>
 #include <tessera/tile/gemm_tile.hpp>
+#include <tessera/tile/multiply_staged.hpp>
 #include <tessera/tile/per_lane.hpp>
 #include <tessera/tile/source/dense.hpp>
 #include <tessera/tile/staged_tile.hpp>
@@ -81,18 +82,6 @@ struct tiles_of_product {
     });
   }
 };
-
-/// Adds to `sums` the product of two staged tiles.
-template <class Tile, class Group, class Staged>
-TESSERA_FN void multiply_staged(Group const& group, Staged const& a, Staged const& b, typename Tile::sum_tile& sums) {
-  for (int at = 0; at < Staged::columns; at += Tile::depth) {
-    typename Tile::a_tile a_part;
-    typename Tile::b_tile b_part;
-    Tile::load_a(group, a_part, a.values + at, Staged::stride);
-    Tile::load_b_transposed(group, b_part, b.values + at, Staged::stride);
-    Tile::multiply(group, a_part, b_part, sums);
-  }
-}
 
 /// Level 2: tiles in scratch, multiplied by tensor cores where the executor has them.
 struct tiled_level : tiles_of_product<64, 64> {
@@ -193,7 +182,7 @@ struct pipelined_level : tiles_of_product<128, 128> {
   }
 };
 
-/// Whether rows begin at multiples of 16 bytes and end with whole ones, as levels 3 and 4 need.
+/// Whether rows begin at multiples of 16 bytes and end with whole ones, as levels 3, 4 and 5 need.
 [[nodiscard]] inline bool has_aligned_rows(matrix_view<bfloat16 const> matrix) {
   constexpr std::int64_t chunk = tile_chunk<bfloat16>::size;
   return matrix.stride(1) == 1 && matrix.stride(0) % chunk == 0 && matrix.extent(1) % chunk == 0 &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The fourth level: sm_90a's TMA loads tiles into a pipeline in shared memory, from which warpgroups multiply them.
+/// The fifth level: sm_90a's TMA loads tiles into a pipeline in shared memory, from which warpgroups multiply them.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 namespace tessera_examples {
 
 struct warpgroup_level {
-  static constexpr char const* name = "4 wgmma, pipelined";
+  static constexpr char const* name = "5 wgmma, warp-specialised";
   static constexpr int from_architecture = 900;
   static constexpr int before_architecture = 1000;
   static constexpr bool needs_specific_architecture = true;  // only sm_90a has wgmma

@@ -169,4 +169,6 @@ TEST_CASE("the warps of a block share a tile", "[cuda]") {
   check_tile<std::int8_t, shape<64, 128, 32>, 256, b_layout::staged_transposed>();
   check_tile<int4x2, shape<64, 128, 32>, 128, b_layout::staged_transposed>();
   check_tile<int4x2, shape<32, 64, 64>, 64, b_layout::transposed>();
+  check_tile<bfloat16, shape<16, 64, 16>, 128, b_layout::staged_rows>();  // fewer rows than a square grid of warps has
+  check_tile<bfloat16, shape<16, 128, 16>, 256, b_layout::staged_transposed>();
 }

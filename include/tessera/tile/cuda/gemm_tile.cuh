@@ -86,12 +86,13 @@ __device__ __forceinline__ void multiply_fragments(Sum (&sums)[4], std::uint32_t
   }
 }
 
-/// The grid in which a group's warps divide a tile: as many rows as columns of warps, or twice as many columns.
-template <int Warps>
+/// The grid in which a group's warps divide a tile: as many rows as columns of warps, or twice as many columns; fewer
+/// rows where the tile's rows are not so many 16s.
+template <int Warps, int TileRows>
 struct warp_grid {
   static constexpr int count_rows() {
     int rows = 1;
-    while (4 * rows * rows <= Warps && Warps % (2 * rows) == 0) {
+    while (4 * rows * rows <= Warps && Warps % (2 * rows) == 0 && TileRows % (2 * rows * 16) == 0) {
       rows *= 2;
     }
     return rows;
@@ -107,7 +108,7 @@ struct gemm_fragments {
   using operand_type = typename operand::value_type;
   using sum_type = typename operand::sum_type;
   using mma = warp_mma<T>;
-  using grid = warp_grid<G::size / lanes_in_a_warp>;
+  using grid = warp_grid<G::size / lanes_in_a_warp, Shape::m>;
   static constexpr int row_tiles = Shape::m / grid::rows / 16;
   static constexpr int column_tiles = Shape::n / grid::columns / 8;
   static constexpr int steps = Shape::k / mma::depth;

@@ -12,6 +12,7 @@
 
 #include <tessera/concepts/tile_source.hpp>
 #include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
 #include <tessera/tile/staged_tile.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
@@ -51,14 +52,26 @@ TESSERA_FN void load_rows(G const& group, Tile& tile, matrix_view<T const> matri
                            first_column + Tile::columns <= matrix.extent(1) && has_whole_chunks(matrix);
     if (is_inside) {
       constexpr int chunks = Tile::columns / chunk;
+      constexpr int count = Tile::rows * chunks;
+      constexpr int in_flight =
+          min(divide_up(count, G::size), 4);  // chunks that a lane loads before it writes the first
       for (int lane : group) {
-        for (int i = lane; i < Tile::rows * chunks; i += G::size) {
-          std::int64_t const row = first_row + i / chunks;
-          int const column = i % chunks * chunk;
-          std::int64_t const from = row >= 0 && row < rows ? names(row) : -1;
-          tile.chunk(i / chunks, column) =
-              from < 0 ? tile_chunk<T>{}
-                       : *reinterpret_cast<tile_chunk<T> const*>(&matrix(from, first_column + column));
+        for (int first = lane; first < count; first += in_flight * G::size) {
+          tile_chunk<T> held[in_flight];
+          for (int i = 0; i < in_flight; ++i) {
+            int const at = first + i * G::size;
+            std::int64_t const row = first_row + at / chunks;
+            std::int64_t const from = at < count && row >= 0 && row < rows ? names(row) : -1;
+            held[i] = from < 0
+                          ? tile_chunk<T>{}
+                          : *reinterpret_cast<tile_chunk<T> const*>(&matrix(from, first_column + at % chunks * chunk));
+          }
+          for (int i = 0; i < in_flight; ++i) {
+            int const at = first + i * G::size;
+            if (count % (in_flight * G::size) == 0 || at < count) {
+              tile.chunk(at / chunks, at % chunks * chunk) = held[i];
+            }
+          }
         }
       }
       group.sync();

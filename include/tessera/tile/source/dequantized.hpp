@@ -29,8 +29,8 @@
 #include <tessera/quantize/two_to_a_byte.hpp>
 #include <tessera/tile/per_lane.hpp>
 #include <tessera/tile/source/byte_as_float.hpp>
-#include <tessera/tile/source/detail/store_values.hpp>
 #include <tessera/tile/staged_tile.hpp>
+#include <tessera/tile/store_values.hpp>
 #include <tessera/view/matrix_view.hpp>
 
 namespace tessera {

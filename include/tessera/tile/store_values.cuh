@@ -7,8 +7,8 @@
 #include <tessera/core/precision.hpp>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/source/detail/store_values.hpp>
 #include <tessera/tile/staged_tile.hpp>
+#include <tessera/tile/store_values.hpp>
 
 namespace tessera {
 inline namespace v0 {

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Words that several of these programs need and the library does not have.
+#pragma once
+
+#include <tessera/concepts/tile_mma.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/tile/per_lane.hpp>
+
+namespace tessera_examples {
+
+using namespace tessera;
+
+/// A number for each of the four query heads of a key head.
+struct head_numbers {
+  float of[4];
+};
+/// The largest of each, for reduce().
+struct largest_of_heads {
+  TESSERA_FN head_numbers operator()(head_numbers a, head_numbers const& b) const {
+    for (int h = 0; h < 4; ++h) {
+      a.of[h] = maximum(a.of[h], b.of[h]);
+    }
+    return a;
+  }
+};
+/// The sum of each.
+struct sum_of_heads {
+  TESSERA_FN head_numbers operator()(head_numbers a, head_numbers const& b) const {
+    for (int h = 0; h < 4; ++h) {
+      a.of[h] += b.of[h];
+    }
+    return a;
+  }
+};
+/// sums += a b, where b is depth x columns.
+template <TileMma M, class A, class B>
+TESSERA_FN void multiply_rows(typename M::group_type const& group, A const& a, B const& b, typename M::sum_tile& sums) {
+  for (int k = 0; k < A::columns; k += M::depth) {
+    typename M::a_tile a_tile;
+    typename M::b_tile b_tile;
+    M::load_a(group, a_tile, a.values + k, A::stride);
+    M::load_b(group, b_tile, b.values + k * B::stride, B::stride);
+    M::multiply(group, a_tile, b_tile, sums);
+  }
+}
+
+/// The online softmax of the four heads' rows of scores, of which each lane holds a column, in base 2.
+template <class G>
+struct softmax_of_heads {
+  head_numbers reference;          ///< of weights, the largest scores so far: the same in all lanes
+  per_lane<head_numbers, G> sums;  ///< of each lane's own weights
+
+  TESSERA_FN void begin(G const& group) {
+    reference = {-1e30F, -1e30F, -1e30F, -1e30F};
+    for (int lane : group) {
+      sums[lane] = {};
+    }
+  }
+  /// Makes weights of scores, and gives the factors of what was added up by earlier weights.
+  TESSERA_FN head_numbers turn(G const& group, per_lane<head_numbers, G>& scores) {
+    head_numbers const largest = largest_of_heads{}(reference, reduce(group, scores, largest_of_heads{}));
+    head_numbers factors;
+    for (int h = 0; h < 4; ++h) {
+      factors.of[h] = tessera::exp2(reference.of[h] - largest.of[h]);
+    }
+    for (int lane : group) {
+      for (int h = 0; h < 4; ++h) {
+        scores[lane].of[h] = tessera::exp2(scores[lane].of[h] - largest.of[h]);
+        sums[lane].of[h] = sums[lane].of[h] * factors.of[h] + scores[lane].of[h];
+      }
+    }
+    reference = largest;
+    return factors;
+  }
+};
+
+}  // namespace tessera_examples
