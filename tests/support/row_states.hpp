@@ -86,6 +86,49 @@ struct many_sums {
   }
 };
 
+/// A user's own entropy with 12 bytes of state: sums of e = exp(x - largest) and of (x - largest) * e, whose rounding
+/// depends on the order of values. NaNs and minus infinities add nothing.
+struct pushed_entropy {
+  struct state_type {
+    float largest;
+    float sum;
+    float weighted;
+  };
+  using input_type = float;
+
+  TESSERA_FN constexpr state_type identity() const { return {-tessera::infinity, 0.0F, 0.0F}; }
+  TESSERA_FN void push(state_type& state, input_type value) const {
+    if (value > state.largest) {
+      move(state, value);
+    }
+    if (value > -tessera::infinity) {
+      float const below = value - state.largest;
+      float const weight = tessera::exp(below);
+      state.sum += weight;
+      state.weighted += below * weight;
+    }
+  }
+  TESSERA_FN void merge(state_type& into, state_type const& other) const {
+    state_type from = other;
+    float const largest = into.largest > from.largest ? into.largest : from.largest;
+    move(into, largest);
+    move(from, largest);
+    into.sum += from.sum;
+    into.weighted += from.weighted;
+  }
+
+ private:
+  TESSERA_FN static void move(state_type& state, float largest) {
+    if (state.sum > 0.0F) {
+      float const below = state.largest - largest;
+      float const factor = tessera::exp(below);
+      state.weighted = factor == 0.0F ? 0.0F : factor * (state.weighted + below * state.sum);  // never 0 * infinity
+      state.sum *= factor;
+    }
+    state.largest = largest;
+  }
+};
+
 /// Rows of about 1 to 400 values: usual, equal and large ones, rows with NaNs and infinities, and rows of these alone.
 inline std::vector<std::vector<float>> awkward_rows() {
   constexpr float none = -tessera::infinity;
@@ -167,6 +210,11 @@ std::string difference_of(typename R::state_type const& found, typename R::state
                ? ""
                : std::to_string(found.count) + " values, " + std::to_string(found.below) + " below -1/32, and not " +
                      std::to_string(expected.count) + " and " + std::to_string(expected.below);
+  } else if constexpr (std::is_same_v<R, pushed_entropy>) {
+    std::string const largest = difference_of_values("largest", found.largest, expected.largest, 1e-6F * slack);
+    std::string const sum = difference_of_values("sum", found.sum, expected.sum, 2e-5F * slack);
+    std::string const weighted = difference_of_values("weighted sum", found.weighted, expected.weighted, 5e-5F * slack);
+    return !largest.empty() ? largest : !sum.empty() ? sum : weighted;
   } else if constexpr (requires { typename R::first_type; }) {
     std::string const first = difference_of<typename R::first_type>(found.first, expected.first, slack);
     return first.empty() ? difference_of<typename R::second_type>(found.second, expected.second, slack) : first;

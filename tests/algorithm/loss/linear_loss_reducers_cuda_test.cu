@@ -20,6 +20,7 @@ using lse = lse_reducer<float>;
 using with_prediction = paired_reducer<lse, arg_max_reducer<float>>;
 using with_sum = paired_reducer<sum_reducer<float>, lse>;
 using with_top_four = paired_reducer<lse, top_four>;
+using with_pushed_entropy = paired_reducer<lse, pushed_entropy>;
 using problem_type = loss_problem<bfloat16>;
 
 /// An executor for another architecture has no program of sm_90a's: it runs the portable ones.
@@ -183,6 +184,30 @@ TEST_CASE("a user's reducer with 48 bytes of state gets its push() for each logi
   check_many<with_top_four>();
 }
 
+TEST_CASE("a user's reducer with a small state keeps one in each lane, in as many stages, on a GPU", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  static_assert(loss_row_states<lse> == 1 && loss_row_states<with_top_four> == 1);
+  static_assert(loss_row_states<with_pushed_entropy> == 2);
+  static_assert(loss_row_states<paired_reducer<lse, many_sums<8>>> == 2);  // 40 bytes
+  static_assert(loss_row_states<paired_reducer<lse, many_sums<9>>> == 1);
+  static_assert(warpgroup_loss_policy<paired_reducer<lse, many_sums<8>>> == warpgroup_loss_policy<lse>);
+  static_assert(warpgroup_loss_policy<paired_reducer<lse, many_sums<9>>> == warpgroup_loss_policy<lse>);
+  check_many<with_pushed_entropy>();
+  check_many<paired_reducer<lse, many_sums<8>>>();
+}
+
+TEST_CASE("states in lanes begin anew after some tiles, and are the same bits each time, on a GPU", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  auto const problem = exact_problem(8000, 32000, 64);  // 132 workers: a split has 41 of a row's 167 tiles, or more
+  check_reducer<with_pushed_entropy>(problem);
+  check_reducer<paired_reducer<lse, many_sums<8>>>(problem);
+  auto const first = reduce_on<gradient_filter<0>, with_pushed_entropy>(tessera::cuda{}, problem, false);
+  auto const second = reduce_on<gradient_filter<0>, with_pushed_entropy>(tessera::cuda{}, problem, false);
+  REQUIRE(first.states.size() == second.states.size());
+  CHECK(std::memcmp(first.states.data(), second.states.data(), first.states.size() * sizeof(first.states[0])) == 0);
+  CHECK(first.outputs.loss == second.outputs.loss);
+}
+
 TEST_CASE("reducers with large states leave room for fewer pieces of operands, and are as right on a GPU", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   using of_four = paired_reducer<lse, many_sums<40>>;
@@ -212,6 +237,7 @@ TEST_CASE("NaNs, infinities and huge logits reach the same outputs by both progr
     check_reducer<lse>(problem);
     check_reducer<loss_statistics>(problem);
     check_reducer<with_top_four>(problem);
+    check_reducer<with_pushed_entropy>(problem);
     problem.options.softcap = 5.0F;
     check_reducer<lse>(problem);
     auto masked = exact_problem(140, 700, 64, true);

@@ -24,13 +24,14 @@ namespace {
 
 constexpr int registers = 96;  // registers of 192 columns
 
-/// A warp for each 16 rows, which takes 192 columns at a time from registers as a matrix product leaves them.
-template <class R>
+/// A warp for each 16 rows, which takes 192 columns at a time from registers as a matrix product leaves them. A row has
+/// one kept state, or one for each of its two lanes.
+template <class R, int States>
 struct fold_matrix {
   static constexpr int lanes = 32;
   using state_type = typename R::state_type;
   struct scratch_type {
-    state_type of_row[16];
+    state_type of_row[16][States];
   };
 
   matrix_view<float const> values;  ///< a multiple of 16 rows
@@ -41,7 +42,9 @@ struct fold_matrix {
     int const own = group.lane / 4 + 8 * (group.lane % 2);
     auto const end = static_cast<std::int32_t>(values.extent(1));
     if (group.lane < 16) {
-      scratch.of_row[group.lane] = R{}.identity();
+      for (state_type& state : scratch.of_row[group.lane]) {
+        state = R{}.identity();
+      }
     }
     __syncwarp();
     for (std::int32_t first = 2 * (group.lane % 4); first - 2 * (group.lane % 4) < end; first += 2 * registers) {
@@ -60,22 +63,26 @@ struct fold_matrix {
         value = maximum(value, __shfl_xor_sync(0xffffffffU, value, 2));
       }
       state_type const found = fold_rows<R>(sums, largest, {first, end, scale}, scratch.of_row[own]);
-      state_type total = scratch.of_row[own];
+      state_type total = scratch.of_row[own][0];
       row_fold<R>::add(total, found, tessera::detail::fast_power{});
       __syncwarp();
       if (group.lane % 4 < 2) {
-        row_fold<R>::keep(scratch.of_row[own], total);
+        row_fold<R>::keep(scratch.of_row[own][0], total);
       }
       __syncwarp();
     }
     if (group.lane < 16) {
-      states[which * 16 + group.lane] = scratch.of_row[group.lane];
+      state_type state = scratch.of_row[group.lane][0];
+      for (int i = 1; i < States; ++i) {
+        row_fold<R>::merge(state, scratch.of_row[group.lane][i], tessera::detail::fast_power{});
+      }
+      states[which * 16 + group.lane] = state;
     }
   }
 };
 
 /// Rows of one length.
-template <class R>
+template <class R, int States>
 void check_rows(std::vector<std::vector<float>> const& rows, float scale) {
   auto const columns = static_cast<std::int64_t>(rows[0].size());
   std::vector<float> values;
@@ -87,17 +94,17 @@ void check_rows(std::vector<std::vector<float>> const& rows, float scale) {
   tessera::cuda const exec;
   auto const given = to_device(exec, values);
   buffer<typename R::state_type> states(exec, count);
-  fold_matrix<R> const program{{given.data(), {count, columns}}, scale, states.view()};
+  fold_matrix<R, States> const program{{given.data(), {count, columns}}, scale, states.view()};
   exec.run(program, count / 16);
   auto const found = to_host(exec, states);
   exec.wait();
   for (std::size_t row = 0; row < found.size(); ++row) {
-    CAPTURE(row % rows.size(), columns, scale);
+    CAPTURE(row % rows.size(), columns, scale, States);
     CHECK(difference_of<R>(found[row], pushed<R>(rows[row % rows.size()], scale)) == "");
   }
 }
 
-template <class R>
+template <class R, int States = 1>
 void check_all() {
   auto rows = awkward_rows();
   while (!rows.empty()) {
@@ -106,13 +113,13 @@ void check_all() {
     std::vector<std::vector<float>> const of_size(first, rows.end());
     rows.erase(first, rows.end());
     for (float const scale : {1.0F, 0.7F}) {
-      check_rows<R>(of_size, scale);
+      check_rows<R, States>(of_size, scale);
       // Far rows make their warp take another way: so those that are not are taken by themselves, too.
       auto near = of_size;
       std::erase_if(near, [](auto const& row) {
         return std::any_of(row.begin(), row.end(), [](float value) { return value > 1e6F || value < -1e6F; });
       });
-      check_rows<R>(near, scale);
+      check_rows<R, States>(near, scale);
     }
   }
 }
@@ -130,10 +137,14 @@ TEST_CASE("a warp folds rows in registers to what push() makes of them", "[cuda]
 
 TEST_CASE("a warp pushes values into reducers that say nothing of rows, alone or in pairs", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  check_all<top_four>();
-  check_all<many_sums<2>>();   // 4 copies in a lane
-  check_all<many_sums<6>>();   // 2 of them
+  check_all<top_four, 1>();
+  check_all<top_four, 2>();
+  check_all<pushed_entropy, 1>();
+  check_all<pushed_entropy, 2>();
+  check_all<many_sums<2>, 2>();
   check_all<many_sums<40>>();  // more than registers hold
   check_all<paired_reducer<lse_reducer<float>, top_four>>();
-  check_all<paired_reducer<many_sums<3>, paired_reducer<sum_reducer<float>, top_four>>>();
+  check_all<paired_reducer<lse_reducer<float>, pushed_entropy>, 2>();
+  check_all<paired_reducer<many_sums<3>, paired_reducer<sum_reducer<float>, top_four>>, 1>();
+  check_all<paired_reducer<many_sums<3>, paired_reducer<sum_reducer<float>, top_four>>, 2>();
 }

@@ -62,7 +62,7 @@ struct loss_tiles_results {
 /// The tiles and pipeline stages of sm_90a's program of the forward pass, for a Reducer.
 template <LogitReducer Statistics>
 inline constexpr warpgroup_gemm_policy warpgroup_loss_policy =
-    warpgroup_loss_tuning{}.beside(sizeof(loss_row_memory<typename Statistics::state_type>));
+    warpgroup_loss_tuning{}.beside(sizeof(loss_row_memory<Statistics>));
 
 /// Whether there is a program for sm_90a for a Tile and a Reducer: operands must not be float, and shared memory must
 /// have room for enough pipeline stages beside the states of rows, which may have up to 400 bytes each.

@@ -23,6 +23,7 @@
 #include <tessera/reduce/log_sum_exp.hpp>
 #include <tessera/reduce/logit_reducer.hpp>
 #include <tessera/reduce/paired.hpp>
+#include <tessera/reduce/row_fold.hpp>
 #include <tessera/tile/per_lane.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
@@ -61,14 +62,20 @@ struct loss_marks {
   [[nodiscard]] TESSERA_FN constexpr bool are_wanted() const { return live.data != nullptr && threshold > 0; }
 };
 
+/// How many states of a row sm_90a's forward pass keeps: for a Reducer that gets its values by push(), one for each of
+/// the two lanes that push values of the row. A state of 40 bytes twice is the most that leaves room for all stages of
+/// warpgroup_loss_tuning.
+template <LogitReducer R>
+inline constexpr int loss_row_states = row_fold<R>::is_pushed && sizeof(typename R::state_type) <= 40 ? 2 : 1;
+
 /// What sm_90a's forward pass keeps in shared memory of a row, from tile to tile.
-template <class State>
+template <LogitReducer R>
 struct loss_row_memory {
-  State state;         ///< the Reducer's state of the logits seen so far
-  loss_bound bound;    ///< bounds of the log-sum-exp
-  float known;         ///< log2 of the sum that was known when this launch began
-  float floor;         ///< logits below it do not matter
-  std::int32_t label;  ///< the row's label; -1: the row has none
+  typename R::state_type states[loss_row_states<R>];  ///< of the logits seen so far; the second of pushed values alone
+  loss_bound bound;                                   ///< bounds of the log-sum-exp
+  float known;                                        ///< log2 of the sum that was known when this launch began
+  float floor;                                        ///< logits below it do not matter
+  std::int32_t label;                                 ///< the row's label; -1: the row has none
 };
 
 /// The sum of exponentials in a state of a Reducer that is or has an lse_reducer or an entropy_reducer.
