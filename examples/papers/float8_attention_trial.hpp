@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Runs float8_attention and compares it with attention in double over the values before quantization.
+/// Runs plain_float8_attention and compares it with attention in double over the values before quantization.
 #pragma once
 
 #include "../support/exact_attention.hpp"
@@ -24,17 +24,17 @@ struct float8_attention_trial {
     auto results = poisoned<bfloat16>(exec, size);
     std::int64_t const shape[4] = {1, of.heads, of.tokens, of.channels};
     attention_inputs<bfloat16> const inputs{{q.data(), shape}, {k.data(), shape}, {v.data(), shape}};
-    auto const plan = float8_attention::plan_forward(exec, {1, of.heads, of.heads, of.tokens, of.tokens, of.channels});
+    auto const plan =
+        plain_float8_attention::plan_forward(exec, {1, of.heads, of.heads, of.tokens, of.tokens, of.channels});
     buffer<std::byte> memory(exec, plan.bytes());
     workspace const space(plan, memory);
-    paper_finding found{
-        join(of.heads, " heads of ", of.channels, ", ", of.tokens, " tokens"),
-        seconds_of(
-            exec,
-            [&] {
-              float8_attention::forward(exec, inputs, {}, attention_outputs<bfloat16>{{results.data(), shape}}, space);
-            }),
-        0};
+    paper_finding found{join(of.heads, " heads of ", of.channels, ", ", of.tokens, " tokens"),
+                        seconds_of(exec,
+                                   [&] {
+                                     plain_float8_attention::forward(
+                                         exec, inputs, {}, attention_outputs<bfloat16>{{results.data(), shape}}, space);
+                                   }),
+                        0};
     std::int64_t const head = (of.heads - 1) * of.tokens * of.channels, a_head = of.tokens * of.channels;
     auto const some_q = here(exec, q, head, a_head), some_k = here(exec, k, head, a_head);
     auto const some_v = here(exec, v, head, a_head), some = here(exec, results, head, a_head);

@@ -43,7 +43,7 @@ struct dense_attention_policy {
 ///     cuDNN                      608     555          585     541
 ///
 /// Outputs that are not scaled where all factors are 1: 2 x 128 with turns 647 and 625 in place of 629 and 612 (first
-/// run), 2 x 160 650 and 629 in place of 642 and 623 (second run).
+/// run).
 ///
 /// 64 channels, 2 x 32 heads:                           256 channels, 16 heads:
 ///     3 x 128, turns     521, 498 (cuDNN 467, 448)         2 x 80          697, 679 (cuDNN 642, 595)
