@@ -117,6 +117,9 @@ def awaited_figures():
         "swap.attention_smoothed": ("value", "of_alias", ["exchange/attention/smoothed_queries/forward/bf16/d128/16k"]),
         "swap.attention_int4": ("value", "of_alias", ["exchange/attention/int4/forward/bf16/d128/16k"]),
         "swap.attention_fp8": ("value", "of_alias", ["exchange/attention/float8/forward/bf16/d128/16k"]),
+        # Of runs of their own.
+        "swap.attention_bf16_over_cudnn": ("ratio", "TFLOPs", ["dense_attention/forward/bf16/d128/16k",
+                                                               "cudnn/forward/bf16/d128/16k"]),
         # For each tile that is visited; over codes, which lists do not make fewer.
         "swap.attention_block_list": ("value", "of_alias", ["exchange/attention/block_list/codes/bf16/d128/16k"]),
         "swap.attention_bias": ("value", "of_alias", ["exchange/attention/dense_bias/forward/bf16/d128/16k"]),

@@ -5,8 +5,8 @@
 ///     O = softmax(Q K^T / sqrt(channels)) V      Q, K: codes times the scale of their group; V: of their channel
 ///
 /// `attention` takes any quantizers, so that the method is a type, with an fp8 quantizer in the place of
-/// sage_attention2's INT8. The paper's groups are blocks of 64 queries or 128 keys (`per_block`); `per_thread` has a few
-/// tokens in each, and a program for sm_90a, which the library's own float8_attention (with the mean of keys subtracted)
+/// sage_attention2's INT8. The paper's groups are blocks of 64 queries or 128 keys (`per_block`); `per_thread` has a
+/// few tokens in each, and a program for sm_90a, which the library's float8_attention (that subtracts the mean of keys)
 /// runs, too. The paper's random rotation of channels (incoherent processing) is left to the caller. FLOPs: 4 queries
 /// keys channels a head. Bytes: codes are half of bf16.
 #pragma once
