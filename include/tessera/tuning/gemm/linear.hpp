@@ -190,7 +190,7 @@ struct scaled_integers_tuning {
 /// 760 to 861 and 759 to 792; warpgroups that take turns 927 and 838. Before: 819 to 888 and 774 to 837.
 struct scaled_columns_tuning {
   using policy_type = scaled_groups_policy;
-  TESSERA_FN constexpr policy_type operator()(int) const { return {{256, 2, 3, 8, 32, 240}, 128, 1, 4}; }
+  TESSERA_FN constexpr policy_type operator()(int) const { return {{256, 2, 3, 8, 24, 240}, 128, 1, 4}; }
 };
 
 }  // namespace v0
