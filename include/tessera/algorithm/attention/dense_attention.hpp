@@ -63,7 +63,7 @@ inline namespace v0 {
 template <class T, class Result, class Bias = no_bias>
 struct dense_attention_call {
   using value_type = T;
-  using result_type = Result;
+  using result_type = Result;  ///< the type of results
   static constexpr char const* function = "dense_attention.forward";
 
   attention_shape shape;                 ///< extents of the operands

@@ -99,7 +99,7 @@ struct gemm_scaled_groups {
 
   /// Scales of a k-tile's columns in shared memory, where the columns share none.
   struct column_scales {
-    alignas(16) float of_b[has_blocks ? 1 : columns];
+    alignas(16) float of_b[has_blocks ? 1 : columns];  ///< a scale for each column
   };
   struct scratch_type {
     alignas(1024) unsigned char a[policy.stages][a_bytes];

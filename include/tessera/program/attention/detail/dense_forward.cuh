@@ -90,7 +90,7 @@ struct dense_output {
 template <int Channels, class T, class Output, dense_attention_policy Policy>
 struct dense_warpgroup_attention {
   using shape = dense_attention_shape<Channels, Policy>;
-  using pipeline_type = dense_pipeline<Channels, Policy>;
+  using pipeline_type = dense_pipeline<Channels, Policy>;  ///< the loads of operands, and their shared memory
   using scratch_type = typename pipeline_type::scratch_type;
   static constexpr int lanes = shape::lanes;
   static constexpr int from_architecture = 900;

@@ -63,9 +63,9 @@ struct dense_attention_shape {
 template <int Channels, dense_attention_policy Policy>
 struct dense_pipeline {
   using shape = dense_attention_shape<Channels, Policy>;
-  using tile_state = pipeline_state<Policy.stages>;
-  using query_state = pipeline_state<Policy.query_stages>;
-  using work_state = pipeline_state<shape::work_stages>;
+  using tile_state = pipeline_state<Policy.stages>;         ///< where a warp is among stages of keys and values
+  using query_state = pipeline_state<Policy.query_stages>;  ///< where a warp is among stages of queries
+  using work_state = pipeline_state<shape::work_stages>;    ///< where a warp is among stages of work items
 
   struct scratch_type {
     alignas(1024) unsigned char query[Policy.query_stages][shape::query_bytes];  ///< blocks of queries

@@ -99,8 +99,8 @@ struct dense_tiles {
   };
 
   attention_shape shape;
-  dense_heads<T> queries;
-  dense_heads<T> keys;
+  dense_heads<T> queries;     ///< with their lengths and starts
+  dense_heads<T> keys;        ///< with their lengths and starts
   dense_heads<T> values;      ///< with the lengths and starts of keys
   float scale;                ///< what scores are multiplied by, natural
   std::int64_t left;          ///< attention_mask::left

@@ -28,7 +28,7 @@ inline namespace v0 {
 /// The softmax of rows lane / 4 and lane / 4 + 8 of a warp. Softmax: one with lane_weights.
 template <class Softmax>
 struct float_attention_weights : attention_rows<Softmax> {
-  using rows = attention_rows<Softmax>;
+  using rows = attention_rows<Softmax>;  ///< what it shares with scores of integers
   using rows::registers;
   using typename rows::weights;
   /// Sums of products do not begin at terms: those of 8-bit floats keep 13 bits below the largest addend.

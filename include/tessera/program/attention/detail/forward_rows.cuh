@@ -109,6 +109,7 @@ struct attention_rows {
   [[nodiscard]] __device__ __forceinline__ float reference_or_zero(int row) const {
     return Mask != tile_mask::none && reference[row] == -infinity ? 0.0F : reference[row];
   }
+  /// Replaces the scores of keys that the lane's rows do not see.
   template <tile_mask Mask>
   __device__ __forceinline__ static void hide(std::int32_t (&scores)[registers], key_limits const& limits,
                                               std::int32_t hidden_score) {
@@ -165,6 +166,7 @@ struct attention_rows {
     reference[row] = next;
   }
 
+  /// Takes the softmax's line for low weights instead, where it is the larger one.
   __device__ __forceinline__ static void take_low_line(std::int32_t (&scores)[registers]) {
 #pragma unroll
     for (int i = 0; i < registers; ++i) {

@@ -37,7 +37,7 @@ inline namespace v0 {
 /// The softmax of rows lane / 4 and lane / 4 + 8 of a warp. Softmax: one with lane_weights.
 template <class Softmax>
 struct attention_weights : attention_rows<Softmax> {
-  using rows = attention_rows<Softmax>;
+  using rows = attention_rows<Softmax>;  ///< what it shares with scores of floats
   using rows::registers, rows::reference;
   using typename rows::weights;
   static constexpr bool begins_at_terms = true;  ///< whether sums of products may begin at terms

@@ -47,6 +47,7 @@ struct token_place {
   std::int32_t sequence;  ///< sequence of the view
 };
 
+/// A map of boxes of tokens, which knows where sequences end.
 struct token_map {
   tensor_map boxes;     ///< the hardware's map
   std::int32_t tokens;  ///< tokens of the longest sequence
