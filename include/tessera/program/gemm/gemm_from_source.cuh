@@ -79,6 +79,9 @@ struct gemm_from_source {
   static constexpr int a_bytes = rows * depth_bytes;
   static constexpr int b_bytes = columns * depth_bytes;
   static_assert(std::is_same_v<typename B::value_type, value_type>, "tessera: the source has elements of the operand");
+  static_assert(has_register_budgets(Policy.producers + consumers, Policy.producers* Policy.producer_registers +
+                                                                       consumers * Policy.consumer_registers),
+                "tessera: warpgroups cannot have more registers together than at the kernel's entry");
   static_assert(Policy.stages % Policy.producers == 0, "tessera: producers take turns at the pipeline's stages");
   static_assert(row_blocks * consumers * mma::rows == rows && b_tile::columns == depth && sizeof(b_tile) == b_bytes);
 

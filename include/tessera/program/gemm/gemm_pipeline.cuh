@@ -10,6 +10,7 @@
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/cluster.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/register_budget.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/gemm_schedule.hpp>
@@ -40,10 +41,9 @@ struct gemm_stages {
   using state_type = pipeline_state<Policy.stages>;
   static_assert(Policy.blocks == 1 || Policy.blocks == 2, "tessera: clusters of this program have 1 or 2 blocks");
   static constexpr int lanes = shape::warpgroup * (1 + shape::consumers);
-  static constexpr int registers_at_entry = 65536 / lanes / 8 * 8;  ///< registers of a thread, a multiple of 8
-  static_assert(Policy.producer_registers + shape::consumers * Policy.consumer_registers <=
-                    (1 + shape::consumers) * registers_at_entry,
-                "tessera: warpgroups cannot have more registers together than at the kernel's entry, and would wait");
+  static_assert(has_register_budgets(1 + shape::consumers,
+                                     Policy.producer_registers + shape::consumers * Policy.consumer_registers),
+                "tessera: warpgroups cannot have more registers together than at the kernel's entry");
   static constexpr int rows = shape::block_rows * Policy.blocks;     ///< rows of a cluster's tile
   static constexpr int columns = Policy.columns;                     ///< columns of a cluster's tile
   static constexpr int b_box_rows = Policy.columns / Policy.blocks;  ///< rows of the boxes of b; boxes of a have 128

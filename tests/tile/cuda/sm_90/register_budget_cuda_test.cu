@@ -16,6 +16,8 @@ using tessera_test::device_values;
 namespace register_budget_test {  // not anonymous: for old architectures nothing refers to the program
 
 static_assert(is_register_budget<24> && is_register_budget<240> && is_register_budget<256>);
+static_assert(has_register_budgets(3, 24 + 2 * 240) && !has_register_budgets(3, 32 + 2 * 240));
+static_assert(has_register_budgets(4, 32 + 3 * 160) && !has_register_budgets(4, 40 + 3 * 160));
 static_assert(!is_register_budget<16> && !is_register_budget<264> && !is_register_budget<100>);
 
 /// One warpgroup gives registers away, and two take them.

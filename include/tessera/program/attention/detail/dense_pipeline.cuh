@@ -18,6 +18,7 @@
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/dependent_launch.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/register_budget.cuh>
 #include <tessera/tile/cuda/sm_90/token_boxes.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
@@ -39,13 +40,12 @@ struct dense_attention_shape {
   static constexpr int keys = Policy.keys;                        ///< keys of a tile
   static constexpr int panel_channels = 64;                       ///< channels of a row of a panel, 128 bytes
   static constexpr int panels = Channels / panel_channels;
-  static constexpr int row_bytes = 128;                             ///< bytes of a row of a panel
-  static constexpr int query_bytes = rows * Channels * 2;           ///< bytes of a block of queries
-  static constexpr int tile_bytes = keys * Channels * 2;            ///< bytes of a tile of keys, or of values
-  static constexpr int depth_steps = Channels / 16;                 ///< multiplications of queries by keys
-  static constexpr int key_steps = keys / 16;                       ///< multiplications of weights by values
-  static constexpr int work_stages = 2;                             ///< numbers of work items in shared memory
-  static constexpr int registers_at_entry = 65536 / lanes / 8 * 8;  ///< registers of a thread, a multiple of 8
+  static constexpr int row_bytes = 128;                    ///< bytes of a row of a panel
+  static constexpr int query_bytes = rows * Channels * 2;  ///< bytes of a block of queries
+  static constexpr int tile_bytes = keys * Channels * 2;   ///< bytes of a tile of keys, or of values
+  static constexpr int depth_steps = Channels / 16;        ///< multiplications of queries by keys
+  static constexpr int key_steps = keys / 16;              ///< multiplications of weights by values
+  static constexpr int work_stages = 2;                    ///< numbers of work items in shared memory
 
   /// The offset of 16 channels, of number `step`, in a tile of `tile_rows` rows.
   TESSERA_FN static constexpr int step_bytes(int step, int tile_rows) {
@@ -55,8 +55,8 @@ struct dense_attention_shape {
   static_assert(Channels == 64 || Channels == 128 || Channels == 256,
                 "tessera: attention by sm_90a's tensor cores takes 64, 128 or 256 channels");
   static_assert(Policy.keys % 16 == 0 && Policy.keys <= 256, "tessera: a tile has a multiple of 16 keys up to 256");
-  static_assert(Policy.producer_registers + Policy.consumers * Policy.consumer_registers <=
-                    (1 + Policy.consumers) * registers_at_entry,
+  static_assert(has_register_budgets(1 + Policy.consumers,
+                                     Policy.producer_registers + Policy.consumers * Policy.consumer_registers),
                 "tessera: warpgroups cannot have more registers together than at the kernel's entry");
 };
 

@@ -21,6 +21,7 @@
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/dependent_launch.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/register_budget.cuh>
 #include <tessera/tile/cuda/sm_90/tensor_map.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
@@ -63,9 +64,8 @@ struct warpgroup_attention_shape {
 
   static_assert(Channels == 64 || Channels == 128 || Channels == 256,
                 "tessera: attention by sm_90a's tensor cores takes 64, 128 or 256 channels");
-  static constexpr int registers_at_entry = 65536 / lanes / 8 * 8;  ///< registers of a thread, a multiple of 8
-  static_assert(Policy.producer_registers + Policy.consumers * Policy.consumer_registers <=
-                    (1 + Policy.consumers) * registers_at_entry,
+  static_assert(has_register_budgets(1 + Policy.consumers,
+                                     Policy.producer_registers + Policy.consumers * Policy.consumer_registers),
                 "tessera: warpgroups cannot have more registers together than at the kernel's entry");
 };
 

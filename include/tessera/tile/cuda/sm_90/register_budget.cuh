@@ -16,6 +16,13 @@ inline namespace v0 {
 template <int Registers>
 inline constexpr bool is_register_budget = Registers % 8 == 0 && Registers >= 24 && Registers <= 256;
 
+/// Whether so many warpgroups have room for their budgets: `budgets` is the sum of what a thread of each is to have.
+/// At the kernel's entry each thread has as many registers as all can have, a multiple of 8. For more than these
+/// raise_registers() would wait for ever.
+constexpr bool has_register_budgets(int warpgroups, int budgets) {
+  return budgets <= warpgroups * (65536 / (128 * warpgroups) / 8 * 8);
+}
+
 /// Releases all but `Registers` registers of each thread.
 template <int Registers>
 __device__ __forceinline__ void lower_registers() {
