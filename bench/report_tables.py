@@ -126,6 +126,8 @@ ATTENTION_PEERS = [("cuDNN in bf16", "cudnn/forward"), ("FlashAttention-2 in bf1
                    ("FlashAttention 3 in fp8, quantized before", "fa3_fp8/codes")]
 
 
+DENSE = f"`dense_attention` in bf16, {CPP}"
+
 # What names of benchmarks begin with, in words.
 IMPLEMENTATIONS = {
     "apple_cce": "Apple's cut-cross-entropy", "apple_cce_exact": "Apple's cut-cross-entropy, exact",
@@ -147,6 +149,7 @@ def attention_errors_table():
                 name = f"bf16/d{channels}/16k{causal}/{data}"
                 rows += [(f"{start}: {CPP}", f"attention/forward/{name}"),
                          (f"{start}: {PYTHON}", f"{BESIDE_PEERS}/forward/{name}"),
+                         (f"{start}: {DENSE}", f"dense_attention/forward/{name}"),
                          *((f"{start}: {peer}", f"{who}/{name}") for peer, who in ATTENTION_PEERS)]
     return Table("attention of 16K queries to 16K tokens", ["TFLOP/s", "relative L1 error", "cosine similarity"], rows)
 
@@ -160,6 +163,7 @@ def attention_table(channels, lengths):
             rows += [(f"{label}: {CPP}", f"attention/forward/{name}"),
                      (f"{label}: {CPP}, quantized before", f"attention/codes/{name}"),
                      (f"{label}: {PYTHON}", f"{BESIDE_PEERS}/forward/{name}"),
+                     (f"{label}: {DENSE}", f"dense_attention/forward/{name}"),
                      *((f"{label}: {peer}", f"{who}/{name}") for peer, who in ATTENTION_PEERS)]
     rows += [(f"quantization alone, {length.upper()} tokens: {CPP}", f"attention/quantize/bf16/d{channels}/{length}")
              for length in lengths]
@@ -178,7 +182,8 @@ def more_attention():
     rows = []
     for label, name in settings:
         rows += [(label, f"attention/forward/bf16/{name}"),
-                 (f"{label}, quantized before", f"attention/codes/bf16/{name}")]
+                 (f"{label}, quantized before", f"attention/codes/bf16/{name}"),
+                 (f"{label}, `dense_attention` in bf16", f"dense_attention/forward/bf16/{name}")]
     return Table("attention with other heads and lengths, 128 channels unless stated otherwise",
                  ["TFLOP/s", "time, ms", "relative L1 error"], rows)
 
