@@ -15,15 +15,16 @@ set -u
 export LC_ALL=C TIMEFORMAT=%U
 ruler_budget=250
 
-budget_of() {
-  [ -z "$nvcc" ] || { echo 2000 && return; }
+# Sets `budget`: a process for each header would take longer than all else.
+find_budget() {
+  [ -z "$nvcc" ] || { budget=2000 && return; }
   case $1 in
-    tessera/core/* | tessera/concepts/* | tessera/config.hpp | tessera/version.hpp) echo 300 ;;
-    tessera/quantize/* | tessera/reduce/* | tessera/entropy/* | tessera/merge/*) echo 300 ;;
-    tessera/project/* | tessera/select/* | tessera/view/*) echo 300 ;;
-    tessera/tile/* | tessera/program/* | tessera/tuning/*) echo 500 ;;
-    tessera/exec/*) echo 1000 ;;
-    *) echo 1500 ;;
+    tessera/core/* | tessera/concepts/* | tessera/config.hpp | tessera/version.hpp) budget=300 ;;
+    tessera/quantize/* | tessera/reduce/* | tessera/entropy/* | tessera/merge/*) budget=300 ;;
+    tessera/project/* | tessera/select/* | tessera/view/*) budget=300 ;;
+    tessera/tile/* | tessera/program/* | tessera/tuning/*) budget=500 ;;
+    tessera/exec/*) budget=1000 ;;
+    *) budget=1500 ;;
   esac
 }
 
@@ -67,13 +68,14 @@ measured_scale() {
 # Whether header $1, whose cost was $2 when it was first measured, is within its limit.  A busy machine inflates a
 # single measurement: only a header that is over three times more in a row fails.
 is_within_limit() {
-  local header=$1 cost=$2 limit text=$work/one.$source attempt
-  limit=$((2 * $(budget_of "$header")))
+  local header=$1 cost=$2 budget limit text=$work/one.$source attempt
+  find_budget "$header"
+  limit=$((2 * budget))
   printf '#include <%s>\n' "$header" >"$text"
   for attempt in 1 2 3; do
     [ "$cost" -gt "$limit" ] || break
     [ -n "$scale" ] || scale=$(measured_scale) || return 1
-    limit=$((2 * $(budget_of "$header") * scale / 100))
+    limit=$((2 * budget * scale / 100))
     cost=$(cost_of "$text") || return 1
   done
   echo "$header: $cost ms of $limit ms"
@@ -96,7 +98,7 @@ check() {
   trap 'rm -rf "$work"' EXIT
   while IFS= read -r header; do
     count=$((count + 1))
-    if ! cost=$(cat "$objects/${header//[^A-Za-z0-9]/_}.$suffix.cost"); then
+    if ! read -r cost <"$objects/${header//[^A-Za-z0-9]/_}.$suffix.cost"; then
       echo "$header was not compiled"
       failed=$((failed + 1))
     elif ! is_within_limit "$header" "$cost"; then
