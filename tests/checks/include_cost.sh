@@ -18,15 +18,16 @@ set -u
 export LC_ALL=C TIMEFORMAT=%U
 ruler_budget=250
 
-budget_of() {
-  [ -z "$nvcc" ] || { echo 2000 && return; }
+# Sets `budget`: a process for each header would take longer than all else.
+find_budget() {
+  [ -z "$nvcc" ] || { budget=2000 && return; }
   case $1 in
-    tessera/core/* | tessera/concepts/* | tessera/config.hpp | tessera/version.hpp) echo 300 ;;
-    tessera/quantize/* | tessera/reduce/* | tessera/entropy/* | tessera/merge/*) echo 300 ;;
-    tessera/project/* | tessera/select/* | tessera/view/*) echo 300 ;;
-    tessera/tile/* | tessera/program/* | tessera/tuning/*) echo 500 ;;
-    tessera/exec/*) echo 1000 ;;
-    *) echo 1500 ;;
+    tessera/core/* | tessera/concepts/* | tessera/config.hpp | tessera/version.hpp) budget=300 ;;
+    tessera/quantize/* | tessera/reduce/* | tessera/entropy/* | tessera/merge/*) budget=300 ;;
+    tessera/project/* | tessera/select/* | tessera/view/*) budget=300 ;;
+    tessera/tile/* | tessera/program/* | tessera/tuning/*) budget=500 ;;
+    tessera/exec/*) budget=1000 ;;
+    *) budget=1500 ;;
   esac
 }
 
@@ -67,11 +68,12 @@ measured_scale() {
   echo $((ruler > ruler_budget ? ruler * 100 / ruler_budget : 100))
 }
 
-# Whether header $1, whose source cost $2, is within its limit.  A busy machine inflates a
-# single measurement: only a header that is over three times more in a row fails.
+# Whether header $1, whose source cost $2, is within its limit.  A busy machine inflates a single measurement: only a
+# header that is over three times more in a row fails.
 is_within_limit() {
-  local header=$1 cost=$2 limit text=$work/one.$source attempt
-  limit=$((2 * $(budget_of "$header")))
+  local header=$1 cost=$2 budget limit text=$work/one.$source attempt
+  find_budget "$header"
+  limit=$((2 * budget))
   printf '#include <%s>\n' "$header" >"$text"
   if [ "$cost" -gt "$limit" ]; then
     [ -n "$scale" ] || scale=$(measured_scale) || return 1
@@ -96,13 +98,14 @@ headers() {
 
 check() {
   local include=$1 sources=$2 objects=$3 compiler=$4 nvcc=${5:-}
-  local scale='' count=0 failed=0 source=cpp suffix=cpp.o file header cost
+  local scale='' count=0 failed=0 source=cpp suffix=cpp.o file stem header cost
   local -A costs=()
   [ -z "$nvcc" ] || source=cu suffix=ptx
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
   for file in "$sources"/*."$source"; do
-    cost=$(cat "$objects/$(basename "$file" ".$source").$suffix.cost") || continue
+    stem=${file##*/}
+    read -r cost <"$objects/${stem%."$source"}.$suffix.cost" || continue
     while IFS='<>' read -r _ header _; do costs[$header]=$cost; done <"$file"
   done
   while IFS= read -r header; do

@@ -12,8 +12,10 @@ function(run)
 endfunction()
 
 function(install_with cuda name)
+  file(COPY ${COMPILERS} DESTINATION "${WORK}/build_${name}/CMakeFiles/${CMAKE_VERSION}")
   run("${CMAKE_COMMAND}" -S "${SOURCE}" -B "${WORK}/build_${name}" -G "${GENERATOR}" "-DCMAKE_CXX_COMPILER=${CXX}"
-    -DTESSERA_BUILD_TESTS=OFF -DTESSERA_BUILD_BENCH=OFF -DTESSERA_BUILD_EXAMPLES=OFF -DTESSERA_CUDA=${cuda} ${ARGN})
+    -DTESSERA_BUILD_TESTS=OFF -DTESSERA_BUILD_BENCH=OFF -DTESSERA_BUILD_EXAMPLES=OFF -DTESSERA_CUDA=${cuda}
+    -DCMAKE_PLATFORM_INFO_INITIALIZED=1 ${ARGN})
   run("${CMAKE_COMMAND}" --install "${WORK}/build_${name}" --prefix "${WORK}/${name}")
 endfunction()
 
