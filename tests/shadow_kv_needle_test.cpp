@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cstdint>
+#include <map>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -18,7 +20,9 @@
 
 using namespace tessera;
 using tessera_test::heads_that_read;
+using tessera_test::make_needle;
 using tessera_test::needle_problem;
+using tessera_test::offload_sequence;
 
 namespace {
 
@@ -26,12 +30,22 @@ constexpr double smooth = 0.9;  ///< the keys of neighbouring tokens are alike
 constexpr double rough = 0.4;   ///< the keys of neighbouring tokens are not alike
 constexpr int heads = 12;
 
+/// The sequence with a needle for a seed, made once for all selectors of a test.
+offload_sequence<bfloat16> const& sequence_of(needle_problem const& p, std::vector<double> const& frequencies,
+                                              std::uint64_t seed) {
+  static std::map<std::tuple<std::int64_t, double, std::uint64_t>, offload_sequence<bfloat16>> made;
+  auto const key = std::tuple(p.length, p.persistence, seed);
+  auto const found = made.find(key);
+  return found != made.end() ? found->second : made.emplace(key, make_needle(p, frequencies, seed)).first->second;
+}
+
 /// How many of 12 heads found the needle, reading 16 of 130 chunks, exact ones included.
 template <class S, int Outliers = 0>
 int found_by(std::int64_t length, double persistence) {
   using method = offloaded_cache<low_rank<24>, S, keep_outliers<Outliers>>;
   constexpr std::int64_t chunks = 16;
   needle_problem const p{{8, 4, 32}, 1100, 8 * 61, length, persistence};
+  std::vector<double> const frequencies = rotary_frequencies(500000.0, 32);
   int found = 0;
   for (std::uint64_t seed = 1; seed <= heads / 4; ++seed) {
     S selector;
@@ -39,7 +53,7 @@ int found_by(std::int64_t length, double persistence) {
     if constexpr (std::is_same_v<S, random_selector<8>>) {
       selector.seed = seed;
     }
-    found += heads_that_read<method>(p, rotary_frequencies(500000.0, 32), seed, selector);
+    found += heads_that_read<method>(p, frequencies, sequence_of(p, frequencies, seed), selector);
   }
   return found;
 }

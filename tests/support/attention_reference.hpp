@@ -15,6 +15,8 @@
 #include <tessera/exec/buffer.hpp>
 #include <tessera/testing/generators.hpp>
 
+#include "support/double_rows.hpp"
+
 namespace tessera_test {
 
 inline std::size_t as_size(std::int64_t count) {
@@ -113,14 +115,12 @@ struct reference_attention {
   void row(attention_results& out, std::int64_t at, std::int64_t key_row, std::int64_t first, std::int64_t end,
            double scale, std::function<double(std::int64_t)> const& bias, double sink) const {
     std::int64_t const channels = shape.channels;
+    double const* const query = queries.data() + at * channels;
+    double* const result = out.result.data() + at * channels;
     std::vector<double> scores;
     double largest = sink;
     for (std::int64_t key = first; key < end; ++key) {
-      double sum = 0;
-      for (std::int64_t c = 0; c < channels; ++c) {
-        sum += queries[as_size(at * channels + c)] * keys[as_size((key_row + key) * channels + c)];
-      }
-      scores.push_back(scale * sum + bias(key));
+      scores.push_back(scale * row_product(query, keys.data() + (key_row + key) * channels, channels) + bias(key));
       largest = std::max(largest, scores.back());
     }
     if (largest == -std::numeric_limits<double>::infinity()) {
@@ -131,12 +131,10 @@ struct reference_attention {
     for (std::int64_t key = first; key < end; ++key) {
       double const weight = std::exp(scores[as_size(key - first)] - largest);
       total += weight;
-      for (std::int64_t c = 0; c < channels; ++c) {
-        out.result[as_size(at * channels + c)] += weight * values[as_size((key_row + key) * channels + c)];
-      }
+      add_row(result, weight, values.data() + (key_row + key) * channels, channels);
     }
     for (std::int64_t c = 0; c < channels; ++c) {
-      out.result[as_size(at * channels + c)] /= total;
+      result[c] /= total;
     }
     out.log_sum_exp[as_size(at)] = largest + std::log(total);
   }

@@ -55,6 +55,22 @@ double as_double(Output value) {
   }
 }
 
+template <class Output>
+std::vector<double> doubles_of(std::vector<Output> const& stored) {
+  std::vector<double> values;
+  values.reserve(stored.size());
+  for (Output const& value : stored) {
+    values.push_back(as_double(value));
+  }
+  return values;
+}
+inline std::vector<double> magnitudes_of(std::vector<double> values) {
+  for (double& value : values) {
+    value = std::fabs(value);
+  }
+  return values;
+}
+
 /// Half a unit in the last place of a stored number, relative to it.
 template <class Output>
 double rounding_bound() {

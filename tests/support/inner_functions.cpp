@@ -14,6 +14,8 @@
 #include <tessera/tile/serial/group.hpp>
 #include <tessera/view/view.hpp>
 
+#include "support/double_rows.hpp"
+
 /// Reads and writes numbers of a format.
 #define TESSERA_TEST_SCALAR(type)           \
   template float tessera::load<type>(type); \
@@ -63,6 +65,8 @@ extern std::tuple const inner_functions_of_tests{
     &tessera::scalar_traits<tessera::bfloat16>::store,
     &tessera::scalar_traits<tessera::float16>::load,
     &tessera::scalar_traits<tessera::float16>::store,
+    &row_product,
+    &add_row,
     &tessera::lane_iterator::operator*,
     &tessera::lane_iterator::operator++,
     &tessera::lane_iterator::operator!=,

@@ -44,14 +44,13 @@ double reference_objective(loss_problem<T, Label> const& p, upstream_samples con
 
 /// Adds the contribution of `token` to the gradients.
 template <class T, class Label>
-void add_reference_gradient(loss_problem<T, Label> const& p, upstream_samples const& upstream, double scale,
-                            std::int64_t token, gradient_reference& gradient) {
-  token_reference const r = reference_token(p, token);
+void add_reference_gradient(loss_problem<T, Label> const& p, loss_operands const& of, token_reference const& r,
+                            upstream_samples const& upstream, double scale, std::int64_t token,
+                            gradient_reference& gradient) {
   if (r.label < 0) {
     return;
   }
   auto const i = static_cast<std::size_t>(token);
-  auto const channels = static_cast<std::size_t>(p.channels);
   bool const is_reduced = p.options.reduction != tessera::loss_reduction::none;
   double const own = upstream.loss.empty() ? 1.0 : upstream.loss[is_reduced ? 0 : i];
   double const by_loss = scale * own * r.weight;
@@ -63,8 +62,8 @@ void add_reference_gradient(loss_problem<T, Label> const& p, upstream_samples co
   double const cap = static_cast<double>(p.options.softcap);
   for (std::int64_t entry = 0; entry < p.vocabulary; ++entry) {
     auto const j = static_cast<std::size_t>(entry);
-    double const scaled = reference_scaled(p, token, entry);
-    double const logit = reference_logit(p, token, entry);
+    double const scaled = r.scaled[j];
+    double const logit = r.logits[j];
     double const softmax = std::exp(logit - r.log_sum_exp);
     double const wanted = smoothing / static_cast<double>(p.vocabulary) + (entry == r.label ? 1 - smoothing : 0.0);
     bool const is_masked = scaled == -std::numeric_limits<double>::infinity();
@@ -73,10 +72,10 @@ void add_reference_gradient(loss_problem<T, Label> const& p, upstream_samples co
                          (p.map.slope != nullptr && !is_masked ? p.map.slope(scaled, token, entry) : 1.0);
     double const by_sum = slope * (by_loss * (softmax - wanted) + by_lse * softmax - by_entropy * information);
     gradient.bias[j] += by_sum;
-    for (std::size_t k = 0; k < channels; ++k) {
-      gradient.hidden[i * channels + k] += by_sum * as_double(p.classifier[j * channels + k]);
-      gradient.classifier[j * channels + k] += by_sum * as_double(p.hidden[i * channels + k]);
-    }
+    std::int64_t const own_row = token * p.channels;
+    std::int64_t const row = entry * p.channels;
+    add_row(gradient.hidden.data() + own_row, by_sum, of.classifier.data() + row, p.channels);
+    add_row(gradient.classifier.data() + row, by_sum, of.hidden.data() + own_row, p.channels);
   }
 }
 
@@ -84,11 +83,13 @@ template <class T, class Label>
 gradient_reference reference_gradient(loss_problem<T, Label> const& p, upstream_samples const& upstream = {}) {
   gradient_reference gradient{std::vector<double>(p.hidden.size()), std::vector<double>(p.classifier.size()),
                               std::vector<double>(static_cast<std::size_t>(p.vocabulary))};
-  double const weight = reference_loss(p).weight;
+  loss_operands const of(p);
+  loss_reference const loss = reference_loss(p, of);
+  double const weight = loss.weight;
   bool const is_mean = p.options.reduction == tessera::loss_reduction::mean;
   double const scale = !is_mean ? 1.0 : weight != 0 ? 1 / weight : 0.0;
   for (std::int64_t token = 0; token < p.tokens; ++token) {
-    add_reference_gradient(p, upstream, scale, token, gradient);
+    add_reference_gradient(p, of, loss.tokens[static_cast<std::size_t>(token)], upstream, scale, token, gradient);
   }
   return gradient;
 }

@@ -13,6 +13,7 @@
 #include <tessera/exec/buffer.hpp>
 #include <tessera/testing/generators.hpp>
 
+#include "support/double_rows.hpp"
 #include "support/gemm_reference.hpp"
 
 namespace tessera_test {
@@ -86,6 +87,8 @@ struct token_reference {
   double entropy = 0;
   std::int32_t prediction = -1;
   double weight = 0;
+  std::vector<double> scaled = {};  ///< by entries: what the options make of sums of products
+  std::vector<double> logits = {};  ///< by entries
 };
 
 struct loss_reference {
@@ -96,22 +99,30 @@ struct loss_reference {
   double correct = 0;
 };
 
+/// The hidden states and the classifier of a problem as doubles.
+struct loss_operands {
+  std::vector<double> hidden;
+  std::vector<double> classifier;
+
+  template <class T, class Label>
+  explicit loss_operands(loss_problem<T, Label> const& p)
+      : hidden(doubles_of(p.hidden)), classifier(doubles_of(p.classifier)) {}
+};
+
 /// What the options make of a sum of products.
 template <class T, class Label>
-double reference_scaled(loss_problem<T, Label> const& p, std::int64_t token, std::int64_t entry) {
-  double sum = 0;
-  for (std::int64_t k = 0; k < p.channels; ++k) {
-    sum += as_double(p.hidden[static_cast<std::size_t>(token * p.channels + k)]) *
-           as_double(p.classifier[static_cast<std::size_t>(entry * p.channels + k)]);
-  }
-  sum += p.bias.empty() ? 0.0 : as_double(p.bias[static_cast<std::size_t>(entry)]);
+double reference_scaled(loss_problem<T, Label> const& p, loss_operands const& of, std::int64_t token,
+                        std::int64_t entry) {
+  double const sum =
+      row_product(of.hidden.data() + token * p.channels, of.classifier.data() + entry * p.channels, p.channels) +
+      (p.bias.empty() ? 0.0 : as_double(p.bias[static_cast<std::size_t>(entry)]));
   double const cap = static_cast<double>(p.options.softcap);
   return (cap > 0 ? cap * std::tanh(sum / cap) : sum) / static_cast<double>(p.options.temperature);
 }
 
+/// What the map makes of that.
 template <class T, class Label>
-double reference_logit(loss_problem<T, Label> const& p, std::int64_t token, std::int64_t entry) {
-  double const scaled = reference_scaled(p, token, entry);
+double reference_mapped(loss_problem<T, Label> const& p, double scaled, std::int64_t token, std::int64_t entry) {
   bool const is_mapped = p.map.value != nullptr && scaled != -std::numeric_limits<double>::infinity();
   return is_mapped ? p.map.value(scaled, token, entry) : scaled;
 }
@@ -127,17 +138,20 @@ std::int64_t reference_label(loss_problem<T, Label> const& p, std::int64_t token
 }
 
 template <class T, class Label>
-token_reference reference_token(loss_problem<T, Label> const& p, std::int64_t token) {
+token_reference reference_token(loss_problem<T, Label> const& p, loss_operands const& of, std::int64_t token) {
   token_reference result;
   result.label = reference_label(p, token);
   if (result.label < 0) {
     return result;
   }
-  std::vector<double> logits;
+  std::vector<double>& logits = result.logits;
+  logits.reserve(static_cast<std::size_t>(p.vocabulary));
+  result.scaled.reserve(static_cast<std::size_t>(p.vocabulary));
   double largest = -std::numeric_limits<double>::infinity();
   double mean = 0;
   for (std::int64_t entry = 0; entry < p.vocabulary; ++entry) {
-    logits.push_back(reference_logit(p, token, entry));
+    result.scaled.push_back(reference_scaled(p, of, token, entry));
+    logits.push_back(reference_mapped(p, result.scaled.back(), token, entry));
     mean += logits.back() / static_cast<double>(p.vocabulary);
     if (logits.back() > largest) {
       largest = logits.back();
@@ -163,10 +177,10 @@ token_reference reference_token(loss_problem<T, Label> const& p, std::int64_t to
 }
 
 template <class T, class Label>
-loss_reference reference_loss(loss_problem<T, Label> const& p) {
+loss_reference reference_loss(loss_problem<T, Label> const& p, loss_operands const& of) {
   loss_reference result;
   for (std::int64_t token = 0; token < p.tokens; ++token) {
-    result.tokens.push_back(reference_token(p, token));
+    result.tokens.push_back(reference_token(p, of, token));
     token_reference const& last = result.tokens.back();
     result.total += last.loss;
     result.weight += last.weight;
@@ -177,6 +191,11 @@ loss_reference reference_loss(loss_problem<T, Label> const& p) {
     result.total = result.weight != 0 ? result.total / result.weight : 0.0;
   }
   return result;
+}
+
+template <class T, class Label>
+loss_reference reference_loss(loss_problem<T, Label> const& p) {
+  return reference_loss(p, loss_operands(p));
 }
 
 /// Results of a forward pass, in vectors.

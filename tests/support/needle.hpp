@@ -78,11 +78,11 @@ inline offload_sequence<tessera::bfloat16> make_needle(needle_problem const& p, 
   return made;
 }
 
-/// How many heads read the chunk of the needle's middle in a step, by selection or because it is exact.
+/// How many heads read the chunk of the needle's middle in a step, by selection or because it is exact. s: the sequence
+/// of make_needle.
 template <class Method>
-int heads_that_read(needle_problem const& p, std::vector<double> const& frequencies, std::uint64_t seed,
-                    typename Method::selector_type const& selector) {
-  auto const s = make_needle(p, frequencies, seed);
+int heads_that_read(needle_problem const& p, std::vector<double> const& frequencies,
+                    offload_sequence<tessera::bfloat16> const& s, typename Method::selector_type const& selector) {
   tessera::rotary_tables const tables(frequencies, p.tokens + 128);
   tessera::offload_options options;
   options.strays = 0;

@@ -18,6 +18,8 @@
 #include <tessera/project/rotary_tables.hpp>
 #include <tessera/testing/generators.hpp>
 
+#include "support/double_rows.hpp"
+
 namespace tessera_test {
 
 /// One sequence: queries, keys and values of heads x tokens x channels each, queries and keys before their rotation.
@@ -111,60 +113,88 @@ offload_sequence<T> make_sequence(offload_heads const& n, std::int64_t tokens, s
           make_heads<T>(n.key_heads, tokens, n.channels, seed + 30, 1.0, persistence)};
 }
 
+/// The keys of a sequence after their rotation, and its values, in double: key heads x tokens x channels each.
+template <class T>
+struct dense_operands {
+  std::int64_t tokens;  ///< those up to the last one that is attended to
+  std::vector<double> keys;
+  std::vector<double> values;
+
+  dense_operands(offload_heads const& n, offload_sequence<T> const& s, std::int64_t count,
+                 tessera::rotary_embedding const& rotary)
+      : tokens(count) {
+    keys.reserve(static_cast<std::size_t>(n.key_heads * tokens * n.channels));
+    values.reserve(keys.capacity());
+    for (std::int64_t head = 0; head < n.key_heads; ++head) {
+      for (std::int64_t t = 0; t < tokens; ++t) {
+        add_rotated(keys, n, s.tokens, s.keys, head, t, rotary);
+        for (std::int64_t c = 0; c < n.channels; ++c) {
+          auto const at = static_cast<std::size_t>((head * s.tokens + t) * n.channels + c);
+          values.push_back(double{tessera::load(s.values[at])});
+        }
+      }
+    }
+  }
+
+  /// Appends a row of `heads` to `rows`, after its rotation.
+  static void add_rotated(std::vector<double>& rows, offload_heads const& n, std::int64_t all_tokens,
+                          std::vector<T> const& heads, std::int64_t head, std::int64_t token,
+                          tessera::rotary_embedding const& rotary) {
+    tessera::view<T const, 2> const of_head(heads.data() + head * all_tokens * n.channels, {all_tokens, n.channels});
+    auto const row = tessera::plain_keys<T>{of_head}.at(token);
+    for (std::int64_t c = 0; c < n.channels; ++c) {
+      T const stored = tessera::rotated<T>(rotary, token, c, row);
+      rows.push_back(static_cast<double>(tessera::load(stored)));
+    }
+  }
+};
+
 /// Attention of the token at `position` over the tokens up to it, or those for which attended(key head, token) is true,
 /// in double, for all heads: query heads x channels.
+template <class T>
+std::vector<double> dense_attention(offload_heads const& n, offload_sequence<T> const& s, dense_operands<T> const& with,
+                                    std::int64_t position, tessera::rotary_embedding const& rotary, double scale = 0,
+                                    std::vector<double>* log_sum_exp = nullptr,
+                                    std::function<bool(std::int64_t, std::int64_t)> const& attended = {}) {
+  std::vector<double> result(static_cast<std::size_t>(n.query_heads * n.channels));
+  double const by = scale > 0 ? scale : 1.0 / std::sqrt(static_cast<double>(n.channels));
+  std::int64_t const group = n.query_heads / n.key_heads;
+  for (std::int64_t h = 0; h < n.query_heads; ++h) {
+    std::int64_t const kh = h / group;
+    double const* const keys = with.keys.data() + kh * with.tokens * n.channels;
+    double const* const values = with.values.data() + kh * with.tokens * n.channels;
+    double* const own = result.data() + h * n.channels;
+    std::vector<double> query;
+    dense_operands<T>::add_rotated(query, n, s.tokens, s.queries, h, position, rotary);
+    std::vector<double> scores;
+    double largest = -1e300;
+    for (std::int64_t t = 0; t <= position; ++t) {
+      bool const is_seen = !attended || attended(kh, t);
+      scores.push_back(is_seen ? by * row_product(query.data(), keys + t * n.channels, n.channels) : -1e300);
+      largest = std::max(largest, scores.back());
+    }
+    double sum = 0;
+    for (std::int64_t t = 0; t <= position; ++t) {
+      double const weight = std::exp(scores[static_cast<std::size_t>(t)] - largest);
+      sum += weight;
+      add_row(own, weight, values + t * n.channels, n.channels);
+    }
+    for (std::int64_t c = 0; c < n.channels; ++c) {
+      own[c] /= sum;
+    }
+    if (log_sum_exp != nullptr) {
+      log_sum_exp->push_back(largest + std::log(sum));
+    }
+  }
+  return result;
+}
 template <class T>
 std::vector<double> dense_attention(offload_heads const& n, offload_sequence<T> const& s, std::int64_t position,
                                     tessera::rotary_embedding const& rotary, double scale = 0,
                                     std::vector<double>* log_sum_exp = nullptr,
                                     std::function<bool(std::int64_t, std::int64_t)> const& attended = {}) {
-  std::vector<double> result(static_cast<std::size_t>(n.query_heads * n.channels));
-  double const by = scale > 0 ? scale : 1.0 / std::sqrt(static_cast<double>(n.channels));
-  auto const turned = [&](std::vector<T> const& heads, std::int64_t head, std::int64_t token) {
-    tessera::view<T const, 2> const rows(heads.data() + head * s.tokens * n.channels, {s.tokens, n.channels});
-    std::vector<double> row;
-    for (std::int64_t c = 0; c < n.channels; ++c) {
-      T const stored = tessera::rotated<T>(rotary, token, c, tessera::plain_keys<T>{rows}.at(token));
-      row.push_back(static_cast<double>(tessera::load(stored)));
-    }
-    return row;
-  };
-  for (std::int64_t kh = 0; kh < n.key_heads; ++kh) {
-    std::vector<std::vector<double>> keys;
-    for (std::int64_t t = 0; t <= position; ++t) {
-      keys.push_back(turned(s.keys, kh, t));
-    }
-    std::int64_t const group = n.query_heads / n.key_heads;
-    for (std::int64_t h = kh * group; h < (kh + 1) * group; ++h) {
-      auto const query = turned(s.queries, h, position);
-      std::vector<double> scores;
-      double largest = -1e300;
-      for (std::int64_t t = 0; t <= position; ++t) {
-        double score = 0;
-        for (std::size_t c = 0; c < query.size(); ++c) {
-          score += query[c] * keys[static_cast<std::size_t>(t)][c];
-        }
-        scores.push_back(attended && !attended(kh, t) ? -1e300 : score * by);
-        largest = std::max(largest, scores.back());
-      }
-      double sum = 0;
-      for (std::int64_t t = 0; t <= position; ++t) {
-        double const weight = std::exp(scores[static_cast<std::size_t>(t)] - largest);
-        sum += weight;
-        for (std::int64_t c = 0; c < n.channels; ++c) {
-          auto const at = static_cast<std::size_t>((kh * s.tokens + t) * n.channels + c);
-          result[static_cast<std::size_t>(h * n.channels + c)] += weight * double{tessera::load(s.values[at])};
-        }
-      }
-      for (std::int64_t c = 0; c < n.channels; ++c) {
-        result[static_cast<std::size_t>(h * n.channels + c)] /= sum;
-      }
-      if (log_sum_exp != nullptr) {
-        log_sum_exp->push_back(largest + std::log(sum));
-      }
-    }
-  }
-  return result;
+  dense_operands<T> const with(n, s, position + 1, rotary);
+  return dense_attention(n, s, with, position, rotary, scale, log_sum_exp, attended);
 }
 
 /// A cache on the host with its own memory, which is full of garbage at first.

@@ -5,9 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <fstream>
-#include <iterator>
+#include <ios>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -18,21 +17,24 @@ namespace tessera_test {
 template <class T>
 std::vector<T> real_tensor(std::string const& file, std::string const& name) {
   std::ifstream stream(TESSERA_TEST_DATA "/" + file, std::ios::binary);
-  std::string const bytes{std::istreambuf_iterator<char>(stream), {}};
   std::uint64_t header = 0;
-  if (bytes.size() > sizeof header) {
-    std::memcpy(&header, bytes.data(), sizeof header);
-  }
-  std::size_t const entry = bytes.find('"' + name + '"');
-  std::size_t const offsets = bytes.find("data_offsets", entry);
+  stream.read(reinterpret_cast<char*>(&header), sizeof header);
+  std::string text(stream ? static_cast<std::size_t>(header) : 0, ' ');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  std::size_t const entry = text.find('"' + name + '"');
+  std::size_t const offsets = text.find("data_offsets", entry);
   if (entry == std::string::npos || offsets == std::string::npos) {
     throw std::runtime_error(file + " has no tensor " + name);
   }
-  std::size_t const from = bytes.find('[', offsets) + 1;
-  std::size_t const first = std::stoull(bytes.substr(from, 20));
-  std::size_t const last = std::stoull(bytes.substr(bytes.find(',', from) + 1, 20));
+  std::size_t const from = text.find('[', offsets) + 1;
+  std::size_t const first = std::stoull(text.substr(from, 20));
+  std::size_t const last = std::stoull(text.substr(text.find(',', from) + 1, 20));
   std::vector<T> values((last - first) / sizeof(T));
-  std::memcpy(static_cast<void*>(values.data()), bytes.data() + sizeof header + header + first, last - first);
+  stream.seekg(static_cast<std::streamoff>(sizeof header + header + first));
+  stream.read(reinterpret_cast<char*>(values.data()), static_cast<std::streamsize>(last - first));
+  if (!stream) {
+    throw std::runtime_error(file + " ends before tensor " + name);
+  }
   return values;
 }
 

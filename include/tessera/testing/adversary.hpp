@@ -84,17 +84,8 @@ class isolated_scratch {
   void leave(int lane) {
     std::vector<change>& mine = changes_[static_cast<std::size_t>(lane)];
     mine.clear();
-    for (std::size_t first = 0; first < bytes_; first += line) {
-      std::size_t const length = bytes_ - first < line ? bytes_ - first : line;
-      if (std::memcmp(memory_ + first, common_.data() + first, length) == 0) {
-        continue;
-      }
-      for (std::size_t at = first; at < first + length; ++at) {
-        if (memory_[at] != common_[at]) {
-          mine.push_back({at, memory_[at]});
-        }
-      }
-      std::memcpy(memory_ + first, common_.data() + first, length);
+    for (std::size_t first = 0; first < bytes_; first += block) {
+      take_back<block>(first, bytes_ < first + block ? bytes_ : first + block, mine);
     }
   }
 
@@ -125,11 +116,45 @@ class isolated_scratch {
   }
 
  private:
+  // Most blocks of the scratch have no change, and most lines of the others: one comparison finds out about all of it.
+  static constexpr std::size_t block = 4096;
   static constexpr std::size_t line = 256;
   struct change {
     std::size_t at;
     std::byte value;
   };
+
+  /// Adds the bytes from `first` to `end` - 1 that are not the common version's, and makes them that again.
+  template <std::size_t Step>
+  void take_back(std::size_t first, std::size_t end, std::vector<change>& mine) {
+    std::byte* const found = memory_;
+    std::byte const* const expected = common_.data();
+    if (std::memcmp(found + first, expected + first, end - first) == 0) {
+      return;
+    }
+    if constexpr (Step == block) {
+      for (std::size_t at = first; at < end; at += line) {
+        take_back<line>(at, end < at + line ? end : at + line, mine);
+      }
+    } else {
+      for (std::size_t at = first; at < end;) {
+        if (std::uint64_t here, there; end - at >= sizeof here) {
+          std::memcpy(&here, found + at, sizeof here);
+          std::memcpy(&there, expected + at, sizeof there);
+          if (here == there) {
+            at += sizeof here;
+            continue;
+          }
+        }
+        if (found[at] != expected[at]) {
+          mine.push_back({at, found[at]});
+          found[at] = expected[at];
+        }
+        ++at;
+      }
+    }
+  }
+
   std::byte* memory_;
   std::size_t bytes_;
   std::vector<std::byte> common_;

@@ -37,7 +37,8 @@ TESSERA_FN constexpr double unit(std::uint64_t word) {
   return (static_cast<double>(word >> 11) + 0.5) * (1.0 / 9007199254740992.0);
 }
 
-/// The natural logarithm of a positive normal number: the series of the area tangent on [1/sqrt 2, sqrt 2).
+/// The natural logarithm of a positive normal number: the series of the area tangent on [1/sqrt 2, sqrt 2). Series are
+/// written out, so that their factors are constants and no divisions, also where nothing is optimised.
 TESSERA_FN constexpr double logarithm(double x) {
   int exponent = 0;
   for (; x >= 1.4142135623730951; ++exponent) {
@@ -48,10 +49,18 @@ TESSERA_FN constexpr double logarithm(double x) {
   }
   double const z = (x - 1.0) / (x + 1.0);
   double const square = z * z;
-  double sum = 0;
-  for (int k = 23; k >= 1; k -= 2) {
-    sum = sum * square + 1.0 / k;
-  }
+  double sum = 1.0 / 23;
+  sum = sum * square + 1.0 / 21;
+  sum = sum * square + 1.0 / 19;
+  sum = sum * square + 1.0 / 17;
+  sum = sum * square + 1.0 / 15;
+  sum = sum * square + 1.0 / 13;
+  sum = sum * square + 1.0 / 11;
+  sum = sum * square + 1.0 / 9;
+  sum = sum * square + 1.0 / 7;
+  sum = sum * square + 1.0 / 5;
+  sum = sum * square + 1.0 / 3;
+  sum = sum * square + 1.0;
   return exponent * ln2 + 2.0 * z * sum;
 }
 
@@ -79,10 +88,17 @@ TESSERA_FN constexpr double cosine_of_turns(double turns) {
   double const into = quarters - quadrant;
   double const angle = (quadrant % 2 == 0 ? into : 1.0 - into) * half_pi;
   double const square = angle * angle;
-  double sum = 1.0;
-  for (int k = 22; k >= 2; k -= 2) {
-    sum = 1.0 - sum * square / (k * (k - 1));
-  }
+  double sum = 1.0 - square * (1.0 / (22 * 21));
+  sum = 1.0 - sum * square * (1.0 / (20 * 19));
+  sum = 1.0 - sum * square * (1.0 / (18 * 17));
+  sum = 1.0 - sum * square * (1.0 / (16 * 15));
+  sum = 1.0 - sum * square * (1.0 / (14 * 13));
+  sum = 1.0 - sum * square * (1.0 / (12 * 11));
+  sum = 1.0 - sum * square * (1.0 / (10 * 9));
+  sum = 1.0 - sum * square * (1.0 / (8 * 7));
+  sum = 1.0 - sum * square * (1.0 / (6 * 5));
+  sum = 1.0 - sum * square * (1.0 / (4 * 3));
+  sum = 1.0 - sum * square * (1.0 / (2 * 1));
   return quadrant == 1 || quadrant == 2 ? -sum : sum;
 }
 

@@ -191,7 +191,7 @@ TEST_CASE("attention is right for its codes on shapes, masks, lengths and sinks 
       return low + static_cast<std::int64_t>(testing::hash(99 + round, at++) % width);
     };
     std::int64_t const key_heads = pick(1, 2);
-    attention_shape const s{pick(1, 2), key_heads * pick(1, 3), key_heads, pick(0, 200), pick(0, 700), 16 * pick(1, 5)};
+    attention_shape const s{pick(1, 2), key_heads * pick(1, 3), key_heads, pick(0, 150), pick(0, 400), 16 * pick(1, 5)};
     auto p = make_attention_problem<bfloat16>(s, 7 * round);
     p.options = {pick(0, 1) == 0 ? 0.0F : 0.07F, pick(0, 1) == 0, pick(-1, 1) * pick(0, 300), pick(-1, 0) * pick(0, 1)};
     p.options.window_left = std::max(p.options.window_left, std::int64_t{-1});

@@ -71,13 +71,14 @@ std::vector<double> as_doubles(std::vector<float> const& values) {
 /// How many marks are absent that must be there. `exact`: how many must, in blocks of 128 tokens.
 std::int64_t absent_marks(loss_problem<bfloat16, std::int64_t> const& p, marks_found const& found,
                           std::int64_t& exact) {
+  loss_operands const operands(p);
   std::int64_t absent = 0;
   exact = 0;
   std::vector<bool> is_counted(static_cast<std::size_t>((p.tokens + 127) / 128 * p.vocabulary));
   for (std::int64_t token = 0; token < p.tokens; ++token) {
-    token_reference const reference = reference_token(p, token);
+    token_reference const reference = reference_token(p, operands, token);
     for (std::int64_t entry = 0; reference.label >= 0 && entry < p.vocabulary; ++entry) {
-      double const softmax = std::exp(reference_logit(p, token, entry) - reference.log_sum_exp);
+      double const softmax = std::exp(reference.logits[static_cast<std::size_t>(entry)] - reference.log_sum_exp);
       if (softmax >= 1.0001 / 4096) {
         absent += found.at(token, entry) ? 0 : 1;
         auto const index = static_cast<std::size_t>(token / 128 * p.vocabulary + entry);
@@ -195,8 +196,9 @@ TEST_CASE("a loss with more than 2^31 logits works on a GPU, in parts and with a
   problem.options.workspace_budget = std::int64_t{5} << 30;
   auto const kept = run_on_device<exact_cross_entropy, float>(exec, problem);
   CHECK(kept.log_sum_exp == in_parts.log_sum_exp);
+  loss_operands const operands(problem);
   for (std::int64_t token = 16490; token < 16500; ++token) {
-    double const expected = reference_token(problem, token).log_sum_exp;
+    double const expected = reference_token(problem, operands, token).log_sum_exp;
     CHECK(std::fabs(static_cast<double>(kept.log_sum_exp[static_cast<std::size_t>(token)]) - expected) < 1e-4);
   }
   CHECK(relative_distance(kept.hidden, as_doubles(in_parts.hidden)) <= 4e-3);

@@ -64,13 +64,12 @@ struct filter_bounds {
   filter_bounds(loss_problem<bfloat16> const& p, double threshold)
       : hidden(static_cast<std::size_t>(p.tokens)), classifier(static_cast<std::size_t>(p.vocabulary)) {
     auto const channels = static_cast<std::size_t>(p.channels);
+    loss_operands const operands(p);
     for (std::size_t i = 0; i < hidden.size(); ++i) {
-      token_reference const r = reference_token(p, static_cast<std::int64_t>(i));
+      token_reference const r = reference_token(p, operands, static_cast<std::int64_t>(i));
       for (std::size_t j = 0; j < classifier.size() && r.label >= 0; ++j) {
         auto const entry = static_cast<std::int64_t>(j);
-        double const apart =
-            std::fabs(std::exp(reference_logit(p, static_cast<std::int64_t>(i), entry) - r.log_sum_exp) -
-                      (entry == r.label ? 1 : 0));
+        double const apart = std::fabs(std::exp(r.logits[j] - r.log_sum_exp) - (entry == r.label ? 1 : 0));
         double const lost = apart < threshold ? apart : 0.004 * apart;  // or rounded
         hidden[i] += lost * length_of_row(p.classifier, j, channels);
         classifier[j] += lost * length_of_row(p.hidden, i, channels);

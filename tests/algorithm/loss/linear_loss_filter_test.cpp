@@ -24,13 +24,15 @@ using small_loss =
 
 /// The softmax minus the target distribution of each token with a label, in their order: rows of the vocabulary's size.
 std::vector<double> reference_apart(loss_problem<float> const& p, std::vector<std::int64_t>& tokens) {
+  loss_operands const operands(p);
   std::vector<double> apart;
   for (std::int64_t token = 0; token < p.tokens; ++token) {
-    token_reference const r = reference_token(p, token);
+    token_reference const r = reference_token(p, operands, token);
     if (r.label >= 0) {
       tokens.push_back(token);
       for (std::int64_t entry = 0; entry < p.vocabulary; ++entry) {
-        apart.push_back(std::exp(reference_logit(p, token, entry) - r.log_sum_exp) - (entry == r.label ? 1 : 0));
+        apart.push_back(std::exp(r.logits[static_cast<std::size_t>(entry)] - r.log_sum_exp) -
+                        (entry == r.label ? 1 : 0));
       }
     }
   }

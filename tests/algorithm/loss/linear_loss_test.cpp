@@ -129,6 +129,7 @@ TEST_CASE("a user's own reducer runs beside the loss, and its states reach the u
                 keep_states{states, rows});
   exec.wait();
   CHECK(wrong_results<lse_reducer<float>>(problem, results) == 0);
+  loss_operands const operands(problem);
   std::int64_t labelled = 0;
   std::int64_t wrong = 0;
   for (std::int64_t token = 0; token < problem.tokens; ++token) {
@@ -139,10 +140,7 @@ TEST_CASE("a user's own reducer runs beside the loss, and its states reach the u
     }
     wrong += rows[at] == labelled++ ? 0 : 1;
     wrong += states[at].count == problem.vocabulary ? 0 : 1;
-    std::vector<double> logits;
-    for (std::int64_t entry = 0; entry < problem.vocabulary; ++entry) {
-      logits.push_back(reference_logit(problem, token, entry));
-    }
+    std::vector<double> logits = reference_token(problem, operands, token).logits;
     for (indexed_value<float> const& best : states[at].best) {
       auto const largest = std::max_element(logits.begin(), logits.end());
       wrong += best.index == largest - logits.begin() ? 0 : 1;

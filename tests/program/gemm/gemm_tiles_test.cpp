@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <tessera/tile/source/dense.hpp>
 
 #include "support/catch.hpp"
+#include "support/double_rows.hpp"
 #include "support/gemm_reference.hpp"
 
 using namespace tessera;
@@ -77,20 +79,22 @@ struct some_product {
   /// Checks that each sum came once, and is that of the columns before `first_zero` and from `end_zero` on.
   void check(std::int64_t first_zero = 0, std::int64_t end_zero = 0) const {
     CAPTURE(rows, columns, depth);
+    auto left = tessera_test::doubles_of(a);
+    auto right = tessera_test::doubles_of(b);
+    for (std::int64_t row = 0; row < rows && first_zero < end_zero; ++row) {
+      std::fill(left.begin() + row * depth + first_zero, left.begin() + row * depth + end_zero, 0.0);
+    }
+    auto const left_sizes = tessera_test::magnitudes_of(left);
+    auto const right_sizes = tessera_test::magnitudes_of(right);
     int wrong_calls = 0;
     int wrong_sums = 0;
     for (std::int64_t row = 0; row < rows; ++row) {
       for (std::int64_t column = 0; column < columns; ++column) {
-        double expected = 0;
-        double magnitude = 0;
-        for (std::int64_t at = 0; at < depth; ++at) {
-          if (at < first_zero || at >= end_zero) {
-            double const product = static_cast<double>(load(a[static_cast<std::size_t>(row * depth + at)])) *
-                                   static_cast<double>(load(b[static_cast<std::size_t>(column * depth + at)]));
-            expected += product;
-            magnitude += std::abs(product);
-          }
-        }
+        std::int64_t const of_row = row * depth;
+        std::int64_t const of_column = column * depth;
+        double const expected = tessera_test::row_product(left.data() + of_row, right.data() + of_column, depth);
+        double const magnitude =
+            tessera_test::row_product(left_sizes.data() + of_row, right_sizes.data() + of_column, depth);
         auto const index = static_cast<std::size_t>(row * columns + column);
         wrong_calls += calls[index] == 1 ? 0 : 1;
         // Not greater, so that a NaN is wrong.

@@ -30,6 +30,8 @@ struct gradient_problem {
   std::int64_t entries;
   float smoothing = 0.1F;
   gradient_thresholds thresholds{0.02F, 0.05F};
+  std::vector<double> exact_logits;        ///< rows of the list x vocabulary
+  std::vector<double> exact_log_sum_exps;  ///< of the rows of the list
   std::vector<loss_row_gradient> rows;
   std::int64_t block_rows;
   std::int64_t block_columns;
@@ -42,10 +44,16 @@ struct gradient_problem {
       : logits(tokens, vocabulary, 24), first(from), entries(count) {
     logits.bend(5.0F, 0.25F);
     for (std::int64_t row = 0; row < logits.count[0]; ++row) {
-      double const log_sum_exp = logits.log_sum_exp(row);
+      double sum = 0;
+      for (std::int64_t entry = 0; entry < vocabulary; ++entry) {
+        exact_logits.push_back(logits.logit(row, entry));
+        sum += std::exp(exact_logits.back());
+      }
+      double const log_sum_exp = std::log(sum);
+      exact_log_sum_exps.push_back(log_sum_exp);
       double entropy = 0;
       for (std::int64_t entry = 0; entry < vocabulary; ++entry) {
-        double const information = logits.logit(row, entry) - log_sum_exp;
+        double const information = information_of(row, entry);
         entropy -= std::exp(information) * information;
       }
       auto const number = static_cast<float>(row % 5);
@@ -78,20 +86,26 @@ struct gradient_problem {
     exec.run(program, program.groups());
   }
 
+  [[nodiscard]] double logit_of(std::int64_t row, std::int64_t entry) const {
+    return exact_logits[static_cast<std::size_t>(row * logits.vocabulary + entry)];
+  }
+  [[nodiscard]] double information_of(std::int64_t row, std::int64_t entry) const {
+    return logit_of(row, entry) - exact_log_sum_exps[static_cast<std::size_t>(row)];
+  }
   /// Softmax minus target.
   [[nodiscard]] double apart(std::int64_t row, std::int64_t entry) const {
     auto const spread = static_cast<double>(smoothing) / static_cast<double>(logits.vocabulary);
     bool const is_label = logits.labels[static_cast<std::size_t>(row)] == entry;
     double const target = spread + (is_label ? 1.0 - static_cast<double>(smoothing) : 0.0);
-    return std::exp(logits.logit(row, entry) - logits.log_sum_exp(row)) - target;
+    return std::exp(information_of(row, entry)) - target;
   }
   [[nodiscard]] double expected(std::int64_t row, std::int64_t entry) const {
     if (row >= logits.count[0]) {
       return 0.0;
     }
     loss_row_gradient const& own = rows[static_cast<std::size_t>(row)];
-    double const logit = logits.logit(row, entry);
-    double const information = logit - logits.log_sum_exp(row);
+    double const logit = logit_of(row, entry);
+    double const information = information_of(row, entry);
     double const softmax = std::exp(information);
     double const bent = logit / (static_cast<double>(logits.inverse_temperature) * static_cast<double>(logits.cap));
     double const slope = (1.0 - bent * bent) * static_cast<double>(logits.inverse_temperature);

@@ -89,11 +89,13 @@ double most_apart(matrix_view<float const> directions) {
 /// The largest error of the steps after a prompt.
 template <class Cache>
 double worst_step(Cache& cache, offload_sequence<float> const& s, std::int64_t prompt, std::int64_t end) {
+  tessera_test::dense_operands<float> const operands(heads, s, end, embedding());
+  cpu const exec{.threads = 1};
   double worst = 0;
-  cache.prefill(cpu{}, 0, s, prompt);
+  cache.prefill(exec, 0, s, prompt);
   for (std::int64_t position = prompt; position < end; ++position) {
-    auto const found = cache.decode(cpu{}, {&s}, {position});
-    worst = std::max(worst, relative_error(found, dense_attention(heads, s, position, embedding())));
+    auto const found = cache.decode(exec, {&s}, {position});
+    worst = std::max(worst, relative_error(found, dense_attention(heads, s, operands, position, embedding())));
   }
   return worst;
 }
@@ -153,15 +155,16 @@ TEST_CASE("after a short prompt and many steps directions hold nearly what the b
   whole.prefill(cpu{}, 0, s, 699);
   double const whole_error =
       relative_error(whole.decode(cpu{}, {&s}, {699}), dense_attention(heads, s, 699, embedding()));
+  cpu const exec{.threads = 1};
   for (std::int64_t const prompt : {0, 8, 40}) {
     CAPTURE(prompt);
     host_cache<method_of<16>, float> cache(heads, {700}, embedding(), all_by_coefficients());
     host_cache<method_of<16>, float> before(heads, {700}, embedding(), all_by_coefficients(false));
-    cache.prefill(cpu{}, 0, s, prompt);
-    before.prefill(cpu{}, 0, s, prompt);
+    cache.prefill(exec, 0, s, prompt);
+    before.prefill(exec, 0, s, prompt);
     for (std::int64_t position = prompt; position < 699; ++position) {
-      cache.decode(cpu{}, {&s}, {position});
-      before.decode(cpu{}, {&s}, {position});
+      cache.decode(exec, {&s}, {position});
+      before.decode(exec, {&s}, {position});
     }
     matrix_view<float const> const found = cache.memory().directions[0];
     matrix_view<float const> const usual = before.memory().directions[0];
@@ -230,10 +233,11 @@ TEST_CASE("keys that are equal, zeros or not numbers leave directions as good as
     auto s = make_sequence<float>(heads, 120, 8);
     std::fill(s.keys.begin(), s.keys.end(), value);
     host_cache<method_of<16>, float> cache(heads, {120}, embedding(), all_by_coefficients());
-    cache.prefill(cpu{}, 0, s, 4);
+    cpu const exec{.threads = 1};
+    cache.prefill(exec, 0, s, 4);
     std::vector<float> found;
     for (std::int64_t position = 4; position < 100; ++position) {
-      found = cache.decode(cpu{}, {&s}, {position});
+      found = cache.decode(exec, {&s}, {position});
     }
     CHECK(cache.memory().sequences[0].fitted > 60);
     if (std::isnan(value)) {

@@ -23,16 +23,17 @@ attention_splits splits_of(std::vector<std::int32_t> const& costs, int multiproc
 
 /// All turns in order, with their costs.
 struct handed_out {
-  std::vector<std::vector<std::int32_t>> tiles;  ///< for each work item, how often each tile was handed out
-  std::vector<std::int64_t> turns;               ///< cost of each turn
+  std::vector<std::int32_t> tiles;              ///< the tiles of each work item
+  std::vector<std::vector<tile_range>> handed;  ///< for each work item, the ranges of its tiles that were handed out
+  std::vector<std::int64_t> turns;              ///< cost of each turn
   std::set<std::int32_t> slots;
 };
 handed_out hand_out(attention_splits const& splits, std::vector<std::int32_t> const& costs,
                     std::vector<std::int32_t> const& tiles) {
-  handed_out found;
-  for (std::int32_t const count : tiles) {
-    found.tiles.emplace_back(static_cast<std::size_t>(count), 0);
-  }
+  handed_out found{tiles, std::vector<std::vector<tile_range>>(tiles.size()), {}, {}};
+  int wrong_slots = 0;
+  int wrong_counts = 0;
+  int wrong_cuts = 0;
   std::vector<int> split_counts(costs.size(), 0);
   std::vector<bool> has_slots(costs.size(), false);
   for (std::int32_t turn = 0; turn < splits.turns(); ++turn) {
@@ -40,15 +41,12 @@ handed_out hand_out(attention_splits const& splits, std::vector<std::int32_t> co
     for (std::int32_t id = splits.first(turn); id >= 0; id = splits.next(id)) {
       attention_split const split = splits.at(id);
       auto const work = static_cast<std::size_t>(split.work);
-      tile_range const range = split.of({0, tiles[work], 0, tiles[work]});
-      for (std::int32_t tile = range.begin; tile < range.end; ++tile) {
-        ++found.tiles[work][static_cast<std::size_t>(tile)];
-      }
+      found.handed[work].push_back(split.of({0, tiles[work], 0, tiles[work]}));
       ++split_counts[work];
       if (split.slot >= 0) {
         has_slots[work] = true;
-        CHECK(split.slot < 2 * splits.ranges);
-        CHECK(found.slots.insert(split.slot).second);  // no two splits have the same
+        bool const is_new = found.slots.insert(split.slot).second;  // no two splits have the same
+        wrong_slots += split.slot < 2 * splits.ranges && is_new ? 0 : 1;
       }
       found.turns.back() += split.slot < 0 ? costs[work] : split.end - split.begin;
     }
@@ -56,18 +54,38 @@ handed_out hand_out(attention_splits const& splits, std::vector<std::int32_t> co
   CHECK(splits.first(splits.turns()) == -1);
   for (std::size_t work = 0; work < costs.size(); ++work) {
     auto const number = static_cast<std::int32_t>(work) - splits.whole;
-    CHECK(split_counts[work] >= 1);
-    CHECK(has_slots[work] == (split_counts[work] > 1));
-    CHECK((number >= 0 && splits.is_cut(number)) == has_slots[work]);
-    CHECK((number < 0 || splits.last_range(number) - splits.first_range(number) + 1 == split_counts[work]));
+    wrong_counts += split_counts[work] >= 1 && has_slots[work] == (split_counts[work] > 1) ? 0 : 1;
+    wrong_cuts += (number >= 0 && splits.is_cut(number)) == has_slots[work] ? 0 : 1;
+    wrong_cuts +=
+        number < 0 || splits.last_range(number) - splits.first_range(number) + 1 == split_counts[work] ? 0 : 1;
   }
+  CHECK(wrong_slots == 0);
+  CHECK(wrong_counts == 0);
+  CHECK(wrong_cuts == 0);
   return found;
 }
 
+/// Whether each tile was handed out once: the ranges of a work item lie one behind the other, from its first tile to
+/// the last one.
 bool is_once(handed_out const& found) {
-  return std::all_of(found.tiles.begin(), found.tiles.end(), [](auto const& work) {
-    return std::all_of(work.begin(), work.end(), [](std::int32_t times) { return times == 1; });
-  });
+  for (std::size_t work = 0; work < found.tiles.size(); ++work) {
+    auto ranges = found.handed[work];
+    std::sort(ranges.begin(), ranges.end(), [](auto const& a, auto const& b) { return a.begin < b.begin; });
+    std::int32_t end = 0;
+    for (tile_range const& range : ranges) {
+      if (range.begin >= range.end) {
+        continue;
+      }
+      if (range.begin != end) {
+        return false;
+      }
+      end = range.end;
+    }
+    if (end != found.tiles[work]) {
+      return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace
