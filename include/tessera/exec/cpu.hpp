@@ -209,8 +209,9 @@ struct cpu {
     detail::program_job job(program, count, grain > 0 ? grain : 1);
     state->pool.run(job, static_cast<int>(used));
   }
+  /// As many as there are processors, asked once: the answer comes from a file.
   static std::int64_t all_threads() {
-    unsigned const found = std::thread::hardware_concurrency();
+    static unsigned const found = std::thread::hardware_concurrency();
     return found > 0 ? static_cast<std::int64_t>(found) : 1;
   }
 };
