@@ -138,7 +138,9 @@ class isolated_scratch {
       }
     } else {
       for (std::size_t at = first; at < end;) {
-        if (std::uint64_t here, there; end - at >= sizeof here) {
+        if (end - at >= sizeof(std::uint64_t)) {
+          std::uint64_t here = 0;
+          std::uint64_t there = 0;
           std::memcpy(&here, found + at, sizeof here);
           std::memcpy(&there, expected + at, sizeof there);
           if (here == there) {
