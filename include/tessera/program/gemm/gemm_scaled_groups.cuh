@@ -400,8 +400,8 @@ struct gemm_scaled_groups {
   }
 
   /// Releases a stage for the calling warp, to the producers of all blocks of the cluster, once its scales are read.
-  /// In clusters of two, racecheck reports the scales, perhaps because it does not see the other block's arrivals,
-  /// without which no phase ends. With one block it reports nothing.
+  /// In clusters of two, which the tuning has, racecheck reports the scales, perhaps because it does not see the other
+  /// block's arrivals, without which no phase ends.
   __device__ __forceinline__ static void release(scratch_type& scratch, int stage, float read) {
     sync_warp();
     unsigned const lane = thread_index() % 32;
