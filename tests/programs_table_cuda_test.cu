@@ -159,18 +159,17 @@ explanation step(described_cuda const& exec) {
 /// Appending a page's tokens to a cache whose layers are kept in pairs, and attending to it.
 template <class M, class Codec>
 explanation cache_step(described_cuda const& exec) {
-  using shared = std::remove_cvref_t<decltype(Codec::shared())>;
   return explain(exec, [&](auto const& dry) {
     cache_memory<bfloat16> memory{};
     memory.format = {128, Codec::key_bits, Codec::value_bits, 128 / Codec::value_group, 2};
     memory.heads = 8;
     memory.pages = nowhere<std::byte>();
     memory.tail = nowhere<bfloat16>();
-    cache_append_call<M, bfloat16, shared> append{};
+    cache_append_call<M, bfloat16, Codec> append{};
     append.source.memory = memory;
     append.marks = {nowhere<page_mark>(), {1, 1, 8}};
     run(dry, append);
-    cached_attention_call<bfloat16, bfloat16, shared> attend{};
+    cached_attention_call<bfloat16, bfloat16, Codec> attend{};
     attend.shape = {1, 32, 8, 1, 16384, 128};
     attend.memory = memory;
     attend.sequences.blocks = {nowhere<std::int32_t const>(), {1, 256}};

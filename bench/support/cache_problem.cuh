@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <tessera/algorithm/attention/decode_attention.cuh>
+#include <tessera/algorithm/paged_cache/direction_codecs.hpp>
 #include <tessera/algorithm/paged_cache/paged_cache.cuh>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/exec/buffer.hpp>
@@ -65,6 +66,10 @@ struct cache_setup {
 class cache_problem {
  public:
   using value_type = tessera::bfloat16;
+  /// The codec of all bits and groups that a setup may have.
+  using codec_type = tessera::direction_codecs<tessera::direction_codec<4>, tessera::direction_codec<4, 128>,
+                                               tessera::direction_codec<2>, tessera::direction_codec<3>,
+                                               tessera::direction_codec<8>, tessera::direction_codec<4, 64, 2>>;
 
   explicit cache_problem(cache_setup const& setup) : setup_(setup) {
     tessera::attention_shape const& s = setup.shape;
@@ -108,7 +113,7 @@ class cache_problem {
     };
     tessera::run(
         exec_,
-        tessera::cache_append_call<tessera::slerp_merger<float>, value_type>{
+        tessera::cache_append_call<tessera::slerp_merger<float>, value_type, codec_type>{
             {},
             rule(),
             false,
@@ -118,7 +123,7 @@ class cache_problem {
   }
   void attend(tessera::cuda const& exec, int layer = 1) {
     tessera::run(
-        exec, tessera::cached_attention_call<value_type, value_type>{
+        exec, tessera::cached_attention_call<value_type, value_type, codec_type>{
                   setup_.shape, cache(), sequences(), layer, queries(), scale(), true, {results(result_)}, partials()});
   }
   /// Attention over the keys and values that restore() has made from the cache.

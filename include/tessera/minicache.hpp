@@ -54,11 +54,12 @@
 /// error on every executor. The sequence concerned is left out (its attention is NaN, and nothing else is written for
 /// it), or only the page whose block is impossible. All other sequences and pages have the same results as without it.
 ///
-/// CUDA, on sm_90: pages of 2, 3 or 4 bits, or of 4 bits for keys and 2 for values, with 64, 128 or 256 channels are
-/// made and read by special kernels (paged_cache.cuh says in which groups). Pages of 96 channels and of 8 bits are read
-/// by such a kernel, but made by the portable programs, which are several times slower. A line on stderr says so once
-/// (exec/run.hpp), programs_of() of a cache says which programs a part gets and why, and an executor with `.options =
-/// {.refuses_slower_programs = true}` throws where a portable one would run.
+/// CUDA, on sm_90: pages of 64, 128 or 256 channels are made and read by special kernels, and those of 96 channels read
+/// by one, but made by the portable programs, which are several times slower. A cache whose parts have other bits than
+/// its codec has such kernels for them if that is a direction_codecs that names them (paged_cache.cuh says for which
+/// bits and groups there are any). Where a portable program runs instead, a line on stderr says so once (exec/run.hpp),
+/// programs_of() of a cache says which programs a part gets and why, and an executor with `.options =
+/// {.refuses_slower_programs = true}` throws.
 ///
 /// Tokens with infinities or NaNs are retained; if there is no room for them, they are restored as NaN. Vectors of
 /// zeros are restored as zeros. Keys may be stored before or after RoPE, since RoPE rotates both layers' keys by the

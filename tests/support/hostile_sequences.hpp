@@ -63,9 +63,9 @@ inline std::vector<hostile_list> hostile_lists() {
 }
 
 /// Two sequences of 200 tokens, with room for 60 more if the test wants it.
-template <class Executor>
+template <class Executor, class Cache>
 struct hostile_problem {
-  listed_cache<Executor> cache;
+  listed_cache<Executor, Cache> cache;
   cache_lists lists;
   std::vector<float> found;
 
@@ -144,10 +144,10 @@ inline bool are_same_bytes(std::vector<std::byte> const& a, std::vector<std::byt
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
 }
 
-template <class Executor>
+template <class Cache = minicache, class Executor>
 void check_hostile_lists(Executor const& exec, std::int64_t channels, page_bits bits = {}) {
   listed_tokens const tokens(260, channels);
-  std::optional<hostile_problem<Executor>> known;  // the operation on the first sequence without the second one
+  std::optional<hostile_problem<Executor, Cache>> known;  // the operation on the first sequence without the second one
   std::vector<std::byte> state_before;
   cache_operation known_operation = cache_operation::append;
   for (hostile_list const& one : hostile_lists()) {
@@ -159,8 +159,8 @@ void check_hostile_lists(Executor const& exec, std::int64_t channels, page_bits 
       state_before = known->cache.state(true);
       REQUIRE(known->run(tokens, one.operation, known->lists.without_second()).empty());
     }
-    hostile_problem<Executor> const& alone = *known;
-    hostile_problem<Executor> spoiled(exec, channels, bits, one.operation, state_before);
+    hostile_problem<Executor, Cache> const& alone = *known;
+    hostile_problem<Executor, Cache> spoiled(exec, channels, bits, one.operation, state_before);
     bool const began_alike = are_same_bytes(state_before, spoiled.cache.state(true));
     REQUIRE(began_alike);
     (spoiled.lists.*one.list)[one.index] = one.value;

@@ -52,7 +52,8 @@ struct page_bits {
   int values = 4;
 };
 
-template <class Executor>
+/// A cache of two parts with lists of sequences. Cache: a cross_layer_cache of bfloat16.
+template <class Executor, class Cache = minicache>
 class listed_cache {
  public:
   static constexpr std::int64_t heads = 2;
@@ -63,7 +64,7 @@ class listed_cache {
 
   Executor exec;
   cache_extents extents;
-  minicache cache;
+  Cache cache;
 
   listed_cache(Executor const& on, std::int64_t channels,
                retain_most_different rule = retain_most_different::angle(1.5F), page_bits bits = {})

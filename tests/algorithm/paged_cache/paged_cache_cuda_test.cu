@@ -2,8 +2,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
+#include <tessera/algorithm/paged_cache/direction_codecs.hpp>
 #include <tessera/algorithm/paged_cache/paged_cache.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/cuda.cuh>
@@ -156,12 +158,21 @@ TEST_CASE("it is explained for which pages a GPU has programs of its own", "[cud
     WARN("this GPU has no programs of its own for caches");
     return;
   }
-  auto const programs = [&](std::int64_t channels, cache_layers const& layers) {
-    minicache const cache(exec, {1, 256, 4, 1, channels, 64}, {.parts = {layers}});
+  auto const programs_of = [&]<class Cache>(std::type_identity<Cache>, std::int64_t channels,
+                                            cache_layers const& layers) {
+    Cache const cache(exec, {1, 256, 4, 1, channels, 64}, {.parts = {layers}});
     explanation const found = cache.programs_of(exec, 0);
     REQUIRE(found.choices.size() == 2);
     exec.wait();
     return found;
+  };
+  auto const programs = [&](std::int64_t channels, cache_layers const& layers) {
+    return programs_of(std::type_identity<minicache>{}, channels, layers);
+  };
+  auto const programs_of_several = [&](std::int64_t channels, cache_layers const& layers) {
+    using codec = direction_codecs<direction_codec<4>, direction_codec<8>, direction_codec<4, 64, 2>>;
+    return programs_of(std::type_identity<cross_layer_cache<slerp_merger<float>, retain_most_different, codec>>{},
+                       channels, layers);
   };
   explanation const usual = programs(128, minicache::pair());
   CHECK(usual.is_fast());
@@ -178,12 +189,15 @@ TEST_CASE("it is explained for which pages a GPU has programs of its own", "[cud
   layers.value_bits = 3;
   CHECK((programs(128, layers).choices[0].is_slower() && programs(128, layers).choices[1].is_slower()));
   layers.value_bits = 2;
-  CHECK(programs(128, layers).is_fast());
+  CHECK(programs_of_several(128, layers).is_fast());
+  explanation const unnamed = programs(128, layers);
+  CHECK((unnamed.choices[0].is_slower() && unnamed.choices[1].is_slower()));
+  CHECK_THAT(unnamed.text(),
+             contains("pages have other bits or groups than the cache's codec: direction_codecs takes several"));
   CHECK(programs(192, minicache::pair()).choices[1].is_slower());
   layers = minicache::single();
-  layers.key_bits = layers.value_bits = 3;
-  CHECK(programs(64, layers).is_fast());
+  CHECK(programs_of_several(64, layers).is_fast());
   layers.key_bits = layers.value_bits = 8;  // attention alone
-  explanation const eight = programs(64, layers);
+  explanation const eight = programs_of_several(64, layers);
   CHECK((eight.choices[0].is_slower() && !eight.choices[1].is_portable));
 }

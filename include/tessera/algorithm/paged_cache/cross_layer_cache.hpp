@@ -136,9 +136,8 @@ class cross_layer_cache {
       enqueue_append(dry, part, {memory(part), {}, one, page, 1, {}, nullptr}, {nullptr, {1, 1, heads, 2, page}},
                      {nullptr, {1, 1, heads}});
       head_view<T const> const queries(nullptr, {1, heads, 1, extents_.channels});
-      run(dry,
-          cached_attention_call<T, T, shared_codec_t<C>>{
-              shape_of(queries, one), memory(part), one, 0, queries, 1.0F, true, {}, {}, {}, nullptr, codec_.shared()});
+      run(dry, cached_attention_call<T, T, C>{
+                   shape_of(queries, one), memory(part), one, 0, queries, 1.0F, true, {}, {}, {}, nullptr, codec_});
     });
   }
   /// The codec that writes and reads the pages.
@@ -228,7 +227,7 @@ class cross_layer_cache {
     attention_shape const shape = shape_of(queries, sequences);
     detail::check_cached_attention(where, shape, queries, options, out);
     double const plain = 1.0 / ::sqrt(static_cast<double>(extents_.channels));
-    cached_attention_call<T, Result, shared_codec_t<C>> call{
+    cached_attention_call<T, Result, C> call{
         shape,
         memory(part_of(layer)),
         sequences,
@@ -243,7 +242,7 @@ class cross_layer_cache {
     call.partials = planned.partials(space);
     call.query_lengths = query_lengths;
     call.status = status_of(exec, {where, "sequence"});
-    call.codec = codec_.shared();
+    call.codec = codec_;
     run(exec, call);
   }
   /// Refuses calls of attend() with arguments that it does not take, and says at compile time what it takes.
@@ -389,8 +388,8 @@ class cross_layer_cache {
                       view<page_mark, 3> marks) const {
     cache_layers const& as = layers_of(part);
     auto const append_by = [&](auto const& merger) {
-      run(exec, cache_append_call<std::remove_cvref_t<decltype(merger)>, T, shared_codec_t<C>>{
-                    merger, as.retention, as.whole_tokens, source, rows, marks, codec_.shared()});
+      run(exec, cache_append_call<std::remove_cvref_t<decltype(merger)>, T, C>{merger, as.retention, as.whole_tokens,
+                                                                               source, rows, marks, codec_});
     };
     if constexpr (!keeps_single_vectors<M>) {
       if (as.layers == 1) {

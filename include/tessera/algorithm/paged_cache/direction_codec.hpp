@@ -26,7 +26,8 @@ inline namespace v0 {
 
 /// Bits: bits of a key's code. ValueGroup: channels of a value that share a scale, at least 16. ValueBits: bits of a
 /// value's code. The format of a page holds all three numbers, so that a part of a cache may have other ones
-/// (cache_layers).
+/// (cache_layers): the portable programs take any. Kernels for one architecture are compiled for the numbers of the
+/// cache's codec alone, at about a second for each; direction_codecs names further ones.
 template <int Bits = 4, int ValueGroup = 64, int ValueBits = Bits>
 struct direction_codec {
   static constexpr int most_layers = 2;           ///< pairs of layers share directions
@@ -75,8 +76,14 @@ struct direction_codec {
   [[nodiscard]] static constexpr encode_pages<T, Channels> writer(pages_to_write<T> const& pages) {
     return {pages.source, pages.rows, pages.marks};
   }
-  /// All direction_codecs share the programs of one, since page formats hold their numbers.
+  /// All direction_codecs share the portable programs of one, since page formats hold their numbers.
   [[nodiscard]] TESSERA_FN static constexpr direction_codec<> shared() { return {}; }
+  /// Calls `use`, which returns a bool, with each direction_codec for whose numbers kernels are made, until one call
+  /// returns true. Returns whether one did.
+  template <class Use>
+  static constexpr bool any_codec(Use const& use) {
+    return use(direction_codec{});
+  }
 };
 
 static_assert(PageCodec<direction_codec<>> && PageCodec<direction_codec<2, 128, 3>>);

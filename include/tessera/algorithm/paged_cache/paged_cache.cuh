@@ -11,7 +11,10 @@
 ///     96 (in groups of 96 or 48), 128 or 256 channels; 2, 3 or 8 bits, or 4 bits for keys and 2 for values, with 64,
 ///     128 or 256 channels in groups of 64. Eight rows of the query heads of a key head share a read of its pages.
 ///
-/// Everything else runs in the portable programs; programs_of() of a cross_layer_cache tells what runs where.
+/// Compiled are the programs for the bits and groups of the cache's codec, for each of these numbers of channels: seven
+/// for minicache, which nvcc compiles in half a minute with all else. Parts with other bits or groups have them where
+/// the codec is a direction_codecs that names theirs. Everything else runs in the portable programs; programs_of() of a
+/// cross_layer_cache tells what runs where.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +30,7 @@
 #include <tessera/concepts/page_codec.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
+#include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/policy_of.hpp>
@@ -83,27 +87,58 @@ void run_page_decode(basic_cuda<Architectures> const& exec, Call const& call) {
   merge_decoded(exec, writer_of(call), partials);
 }
 
-/// Calls `use` with page_columns of these arguments, if the format has them, and returns its result; else false.
-template <int Channels, int Groups, int KeyBits, int ValueBits = KeyBits, class Use>
-bool use_columns(cache_page_format const& format, Use const& use) {
-  return format.channels == Channels && format.value_groups == Groups && format.key_bits == KeyBits &&
-         format.value_bits == ValueBits &&
-         use(std::type_identity<page_columns<Channels, Groups, KeyBits, ValueBits>>{});
+/// Whether codes of values have the scales of 64, 128 or 256 channels: all of a head's, or a half or a quarter of them.
+constexpr bool has_usual_groups(cache_page_format const& f) {
+  return (f.channels == 64 || f.channels == 128 || f.channels == 256) && f.group_channels() % 64 == 0;
 }
-/// The same for heads of 64, 128 or 256 channels in groups of 64.
-template <int KeyBits, int ValueBits = KeyBits, class Use>
-bool use_usual_columns(cache_page_format const& format, Use const& use) {
-  return use_columns<64, 1, KeyBits, ValueBits>(format, use) || use_columns<128, 2, KeyBits, ValueBits>(format, use) ||
-         use_columns<256, 4, KeyBits, ValueBits>(format, use);
+/// Whether a program makes such pages of two layers in one pass.
+constexpr bool has_compress_pages(cache_page_format const& f) {
+  bool const is_narrow = f.value_bits == 2 ? f.key_bits == 2 || f.key_bits == 4 : f.key_bits == 3 && f.value_bits == 3;
+  bool const is_usual = f.key_bits == 4 && f.value_bits == 4;
+  return has_usual_groups(f) && (is_usual || (is_narrow && f.group_channels() == 64));
 }
-/// Calls `use` with the page_columns for pages of a format, and returns its result; false if there are none.
-template <class Use>
-bool use_columns(cache_page_format const& format, Use const& use) {
-  return use_usual_columns<4>(format, use) || use_columns<96, 1, 4>(format, use) ||
-         use_columns<96, 2, 4>(format, use) || use_columns<128, 1, 4>(format, use) ||
-         use_columns<256, 1, 4>(format, use) || use_columns<256, 2, 4>(format, use) ||
-         use_usual_columns<4, 2>(format, use) || use_usual_columns<2>(format, use) ||
-         use_usual_columns<3>(format, use) || use_usual_columns<8>(format, use);
+/// Whether page_decode attends to such pages.
+constexpr bool has_page_decode(cache_page_format const& f) {
+  bool const is_usual = f.key_bits == 4 && f.value_bits == 4;
+  return has_compress_pages(f) || (is_usual && f.channels == 96 && f.value_groups <= 2) ||
+         (f.key_bits == 8 && f.value_bits == 8 && has_usual_groups(f) && f.group_channels() == 64);
+}
+/// Calls `use`, which returns a bool, with a std::integral_constant of the format of pages of two layers, for each
+/// number of channels and each codec of C, until one call returns true. Returns whether one did.
+template <class C, class Use>
+bool use_formats(Use const& use) {
+  return C::any_codec([&]<int Bits, int Group, int ValueBits>(direction_codec<Bits, Group, ValueBits>) {
+    auto const use_channels = [&]<int Channels>(std::integral_constant<int, Channels>) {
+      constexpr cache_page_format format{Channels, Bits, ValueBits, divide_up(Channels, Group), 2};
+      return use(std::integral_constant<cache_page_format, format>{});
+    };
+    return use_channels(std::integral_constant<int, 64>{}) || use_channels(std::integral_constant<int, 96>{}) ||
+           use_channels(std::integral_constant<int, 128>{}) || use_channels(std::integral_constant<int, 256>{});
+  });
+}
+/// The format of the pages of a part, as it is with two layers.
+constexpr cache_page_format of_two_layers(cache_page_format format) {
+  format.layers = 2;
+  return format;
+}
+/// Calls `use` with the page_columns for the pages of a cached_attention_call. Returns whether there are any.
+template <class Call, class Use>
+bool use_columns(Call const& call, Use const& use) {
+  cache_page_format const found = of_two_layers(call.memory.format);
+  return use_formats<typename Call::codec_type>([&]<cache_page_format F>(std::integral_constant<cache_page_format, F>) {
+    if constexpr (has_page_decode(F)) {
+      if (found == F) {
+        use(std::type_identity<page_columns<F.channels, F.value_groups, F.key_bits, F.value_bits>>{});
+        return true;
+      }
+    }
+    return false;
+  });
+}
+/// Why no program is compiled for pages of a format: another codec has one, or there is none, for the reason `without`.
+constexpr refusal refuses_page_format(bool has_one, char const* without) {
+  return has_one ? refusal{"pages have other bits or groups than the cache's codec: direction_codecs takes several"}
+                 : refusal{without};
 }
 
 /// Whether all that compress_pages reads and writes by 16 bytes begins at multiples of 16 bytes, and there are fewer
@@ -122,32 +157,19 @@ bool has_whole_elements(Call const& call) {
   return are_whole && call.marks.size() < most;
 }
 
-/// Calls `use` with the compress_pages of a format for a call, if its pages have that format. Call: a
-/// cache_append_call.
-template <cache_page_format Format, class Call, class Use>
-bool use_compression(Call const& call, Use const& use) {
-  cache_page_format of_two = call.source.memory.format;
-  of_two.layers = 2;
-  if (of_two != Format) {
-    return false;
-  }
-  use(std::type_identity<compress_pages<Format, typename Call::merger_type, typename Call::value_type>>{});
-  return true;
-}
-/// The same for heads of 64, 128 or 256 channels in groups of 64.
-template <int KeyBits, int ValueBits, class Call, class Use>
-bool use_usual_compression(Call const& call, Use const& use) {
-  return use_compression<cache_page_format{64, KeyBits, ValueBits, 1, 2}>(call, use) ||
-         use_compression<cache_page_format{128, KeyBits, ValueBits, 2, 2}>(call, use) ||
-         use_compression<cache_page_format{256, KeyBits, ValueBits, 4, 2}>(call, use);
-}
-/// Calls `use` with the compress_pages for a call. Returns whether there is one.
+/// Calls `use` with the compress_pages for a cache_append_call. Returns whether there is one.
 template <class Call, class Use>
 bool with_compression(Call const& call, Use const& use) {
-  return use_usual_compression<4, 4>(call, use) || use_compression<cache_page_format{128, 4, 4, 1, 2}>(call, use) ||
-         use_compression<cache_page_format{256, 4, 4, 1, 2}>(call, use) ||
-         use_compression<cache_page_format{256, 4, 4, 2, 2}>(call, use) || use_usual_compression<4, 2>(call, use) ||
-         use_usual_compression<3, 3>(call, use) || use_usual_compression<2, 2>(call, use);
+  cache_page_format const found = of_two_layers(call.source.memory.format);
+  return use_formats<typename Call::codec_type>([&]<cache_page_format F>(std::integral_constant<cache_page_format, F>) {
+    if constexpr (has_compress_pages(F)) {
+      if (found == F) {
+        use(std::type_identity<compress_pages<F, typename Call::merger_type, typename Call::value_type>>{});
+        return true;
+      }
+    }
+    return false;
+  });
 }
 
 /// Why CUDA has no programs for the types of a cache, or none. C: the codec of its pages.
@@ -178,7 +200,9 @@ struct compress_pages_model {
             unless(detail::has_whole_elements(call), "keys, values or pages do not begin at multiples of 16 bytes"))) {
       return why;
     }
-    refusal why{"pages have other bits, channels or groups than the device's programs that make them"};
+    refusal why = detail::refuses_page_format(
+        detail::has_compress_pages(detail::of_two_layers(call.source.memory.format)),
+        "pages have other bits, channels or groups than the device's programs that make them");
     detail::with_compression(call, [&]<class P>(std::type_identity<P>) { why = exec.template lacks<P>(); });
     return why;
   }
@@ -204,19 +228,17 @@ struct page_decode_model {
   }
   template <class Architectures, class T, class Result, PageCodec C>
   static refusal refuses(basic_cuda<Architectures> const& exec, cached_attention_call<T, Result, C> const& call) {
-    refusal why{"pages have other bits, channels or groups than the device's programs"};
-    detail::use_columns(call.memory.format, [&]<class Columns>(std::type_identity<Columns>) {
+    refusal why = detail::refuses_page_format(detail::has_page_decode(detail::of_two_layers(call.memory.format)),
+                                              "pages have other bits, channels or groups than the device's programs");
+    detail::use_columns(call, [&]<class Columns>(std::type_identity<Columns>) {
       why = detail::refuses_page_decode<Columns>(exec, call);
-      return true;
     });
     return why;
   }
   template <class Architectures, class T, class Result, PageCodec C>
   static void run(basic_cuda<Architectures> const& exec, cached_attention_call<T, Result, C> const& call) {
-    detail::use_columns(call.memory.format, [&]<class Columns>(std::type_identity<Columns>) {
-      detail::run_page_decode<Columns>(exec, call);
-      return true;
-    });
+    detail::use_columns(
+        call, [&]<class Columns>(std::type_identity<Columns>) { detail::run_page_decode<Columns>(exec, call); });
   }
 };
 

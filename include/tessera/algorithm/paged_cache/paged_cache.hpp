@@ -98,10 +98,9 @@ template <int Channels, Executor Exec, class Call>
 void attend_cache(Exec const& exec, Call const& call) {
   using T = typename Call::value_type;
   using Result = typename Call::result_type;
-  using C = typename Call::codec_type;
-  cached_attention<T, Result, Channels, C> const program{
+  cached_attention<T, Result, Channels, shared_codec_t<typename Call::codec_type>> const program{
       call.memory,    call.sequences,  call.layer,    call.queries,           call.softmax_scale,
-      call.is_causal, writer_of(call), call.partials, status_for(exec, call), call.codec};
+      call.is_causal, writer_of(call), call.partials, status_for(exec, call), call.codec.shared()};
   exec.run(program, program.groups());
   if (call.partials.rows.data != nullptr) {
     merge_attention<decode_method, Result> const join{call.partials, writer_of(call)};
