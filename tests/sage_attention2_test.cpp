@@ -59,9 +59,7 @@ attention_results as_published(attention_problem<T> const& p, made_operands<Atte
       std::vector<double> scores;
       double largest = reference;
       for (std::int64_t key = tile; key < std::min(tile + 128, s.keys); ++key) {
-        double const score = row_product(decoded.queries.data() + row * s.channels,
-                                         decoded.keys.data() + (first + key) * s.channels, s.channels);
-        scores.push_back(score * scale / std::log(2.0));
+        scores.push_back(decoded.product(row, first + key) * scale / std::log(2.0));
         largest = std::max(largest, scores.back() - 8.807);
       }
       double const factor = std::exp2(reference - largest);
@@ -395,11 +393,8 @@ std::vector<double> in_one_sum(attention_problem<bfloat16> const& p, made_operan
   for (std::int64_t row = 0; row < s.queries; ++row) {
     std::vector<float> scores;
     for (std::int64_t key = 0; key < (p.options.is_causal ? row + s.keys - s.queries + 1 : s.keys); ++key) {
-      double score = 0;
-      for (std::int64_t c = 0; c < s.channels; ++c) {
-        score += decoded.queries[as_size(row * s.channels + c)] * decoded.keys[as_size(key * s.channels + c)];
-      }
-      scores.push_back(static_cast<float>(score / std::sqrt(static_cast<double>(s.channels)) / std::log(2.0)));
+      double const score = decoded.product(row, key) / std::sqrt(static_cast<double>(s.channels));
+      scores.push_back(static_cast<float>(score / std::log(2.0)));
     }
     float const largest = *std::max_element(scores.begin(), scores.end());
     std::vector<float> totals(as_size(s.channels));

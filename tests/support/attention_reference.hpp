@@ -111,16 +111,23 @@ struct reference_attention {
   std::vector<double> queries;
   std::vector<double> keys;
   std::vector<double> values;
+  /// What products of each row of queries are multiplied by, so that those of codes are exact; empty: nothing.
+  std::vector<double> factors = {};
 
+  /// The product of a row of queries and a row of keys.
+  double product(std::int64_t query_row, std::int64_t key_row) const {
+    double const sum = row_product(queries.data() + query_row * shape.channels, keys.data() + key_row * shape.channels,
+                                   shape.channels);
+    return factors.empty() ? sum : factors[as_size(query_row)] * sum;
+  }
   void row(attention_results& out, std::int64_t at, std::int64_t key_row, std::int64_t first, std::int64_t end,
            double scale, std::function<double(std::int64_t)> const& bias, double sink) const {
     std::int64_t const channels = shape.channels;
-    double const* const query = queries.data() + at * channels;
     double* const result = out.result.data() + at * channels;
     std::vector<double> scores;
     double largest = sink;
     for (std::int64_t key = first; key < end; ++key) {
-      scores.push_back(scale * row_product(query, keys.data() + (key_row + key) * channels, channels) + bias(key));
+      scores.push_back(scale * product(at, key_row + key) + bias(key));
       largest = std::max(largest, scores.back());
     }
     if (largest == -std::numeric_limits<double>::infinity()) {

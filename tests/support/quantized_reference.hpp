@@ -52,7 +52,7 @@ reference_attention decoded_operands(attention_problem<T> const& p, made_operand
   auto const& heads = made.heads;
   double const scale = p.options.softmax_scale > 0 ? static_cast<double>(p.options.softmax_scale)
                                                    : 1.0 / std::sqrt(static_cast<double>(s.channels));
-  reference_attention decoded{s, {}, {}, {}};
+  reference_attention decoded{s, {}, {}, {}};  // scores that are equal in exact arithmetic are equal
   for (std::int64_t i = 0; i < s.batch * s.query_heads * s.queries * s.channels; ++i) {
     std::int64_t const c = i % s.channels;
     std::int64_t const token = i / s.channels % s.queries;
@@ -60,7 +60,10 @@ reference_attention decoded_operands(attention_problem<T> const& p, made_operand
     std::int64_t const b = i / s.channels / s.queries / s.query_heads;
     double const of_group =
         static_cast<double>(heads.queries.scales(b, head, method::query_groups::group_of(token))) * std::log(2.0);
-    decoded.queries.push_back(heads.queries.code(b, head, token, c) * of_group / scale);
+    decoded.queries.push_back(heads.queries.code(b, head, token, c));
+    if (c == 0) {
+      decoded.factors.push_back(of_group / scale);
+    }
   }
   for (std::int64_t i = 0; i < s.batch * s.key_heads * s.keys * s.channels; ++i) {
     std::int64_t const c = i % s.channels;
