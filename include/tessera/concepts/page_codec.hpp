@@ -49,7 +49,8 @@ template <class C, class T, int Channels>
 using page_writer_t = std::remove_cvref_t<decltype(std::declval<C const&>().template writer<Channels>(
     std::declval<pages_to_write<T> const&>()))>;
 
-/// The codec whose programs a PageCodec uses: codecs that differ only in numbers that formats of pages hold share one.
+/// The codec whose portable programs a PageCodec uses: codecs that differ only in numbers that formats of pages hold
+/// share one.
 template <class C>
 using shared_codec_t = std::remove_cvref_t<decltype(std::declval<C const&>().shared())>;
 

@@ -170,7 +170,8 @@ TEST_CASE("it is explained for which pages a GPU has programs of its own", "[cud
     return programs_of(std::type_identity<minicache>{}, channels, layers);
   };
   auto const programs_of_several = [&](std::int64_t channels, cache_layers const& layers) {
-    using codec = direction_codecs<direction_codec<4>, direction_codec<8>, direction_codec<4, 64, 2>>;
+    using codec =
+        direction_codecs<direction_codec<4>, direction_codec<3>, direction_codec<8>, direction_codec<4, 64, 2>>;
     return programs_of(std::type_identity<cross_layer_cache<slerp_merger<float>, retain_most_different, codec>>{},
                        channels, layers);
   };
@@ -196,6 +197,7 @@ TEST_CASE("it is explained for which pages a GPU has programs of its own", "[cud
              contains("pages have other bits or groups than the cache's codec: direction_codecs takes several"));
   CHECK(programs(192, minicache::pair()).choices[1].is_slower());
   layers = minicache::single();
+  layers.key_bits = layers.value_bits = 3;
   CHECK(programs_of_several(64, layers).is_fast());
   layers.key_bits = layers.value_bits = 8;  // attention alone
   explanation const eight = programs_of_several(64, layers);

@@ -35,8 +35,9 @@ struct cache_extents {
   std::int64_t window = 128;  ///< newest tokens of a sequence that stay uncompressed, a multiple of 64
 };
 
-/// How one layer, or a pair of neighbouring layers, is kept. With a direction_codec, bits and groups can be chosen;
-/// with a quantized_codec they must be those of its quantizers.
+/// How one layer, or a pair of neighbouring layers, is kept. With a direction_codec, bits and groups can be chosen (a
+/// direction_codecs names those for which a GPU is to have its own kernels); with a quantized_codec they must be those
+/// of its quantizers.
 struct cache_layers {
   int layers = 2;      ///< 1: a single layer; 2: a merged pair
   int key_bits = 4;    ///< bits of a key's code
