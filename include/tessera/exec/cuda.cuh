@@ -255,7 +255,8 @@ struct basic_cuda {
       return;
     }
     if constexpr (is_described) {
-      throw device_error("cuda.run: " + detail::name_of<P>() + " was given to an executor of a described device");
+      throw device_error("cuda.run: " + detail::name_in(detail::text_with_name<P>()) +
+                         " was given to an executor of a described device");
     } else {
       require<P>();
       launch(detail::cuda_program_of<Architectures>(program, count));
@@ -376,8 +377,9 @@ struct basic_cuda {
   /// Enqueues a program on its tiles.
   void launch(detail::cuda_program const& program) const {
     if (program.shared_bytes > state->shared_bytes()) {
-      throw device_error(join("cuda.run: the scratch of ", program.name(), " needs ", program.shared_bytes,
-                              " bytes of shared memory but device ", state->device(), " has ", state->shared_bytes()));
+      throw device_error(join("cuda.run: the scratch of ", detail::name_in(program.text_with_name), " needs ",
+                              program.shared_bytes, " bytes of shared memory but device ", state->device(), " has ",
+                              state->shared_bytes()));
     }
     detail::device_guard const guard(state->device());
     if (program.asks_for_shared_memory()) {
@@ -395,7 +397,7 @@ struct basic_cuda {
     }
     if (launched != cudaSuccess) {
       static_cast<void>(cudaGetLastError());  // reported here, so that the next call does not report it again
-      check_cuda(launched, ("cuda.run: " + program.name()).c_str(), "cudaLaunchKernelEx");
+      check_cuda(launched, ("cuda.run: " + detail::name_in(program.text_with_name)).c_str(), "cudaLaunchKernelEx");
     }
   }
 };

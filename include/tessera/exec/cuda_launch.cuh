@@ -13,11 +13,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <type_traits>
 
 #include <tessera/concepts/program.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/cuda_memory.cuh>
+#include <tessera/exec/program_name.hpp>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/sm_90/dependent_launch.cuh>
 
@@ -260,13 +262,10 @@ template <class Architectures, class P>
   return attributes.sharedSizeBytes == 0;
 }
 
-/// The name of a program for messages: "name" of "… [with P = name]".
-template <class P>
-[[nodiscard]] std::string name_of() {
-  std::string const text = __PRETTY_FUNCTION__;
-  std::size_t const first = text.find("P = ");
-  std::size_t const last = text.find_first_of(";]", first);
-  return first == std::string::npos ? text : text.substr(first + 4, last - first - 4);
+/// The name of a program with its template arguments, for messages: "name" of "… [with P = name; ...]".
+[[nodiscard]] inline std::string name_in(std::string_view text) {
+  std::size_t const first = start_of_name;
+  return std::string(text.substr(first, text.find_first_of(";]", first) - first));
 }
 
 /// A program and its tiles, as what launches it needs to know them. One type for all programs, so that a program costs
@@ -281,7 +280,7 @@ struct cuda_program {
   int shared_bytes;
   bool starts_early;
   std::atomic<std::uint64_t>* devices_asked;  ///< devices_with_shared_memory of the program
-  std::string (*name)();                      ///< for messages alone
+  std::string_view text_with_name;            ///< for name_in()
 
   [[nodiscard]] bool asks_for_shared_memory() const { return shared_bytes > shared_bytes_without_asking; }
 
@@ -332,13 +331,13 @@ template <class Architectures, class P>
           shape::shared_bytes,
           shape::starts_early,
           &devices_with_shared_memory<Architectures, P>,
-          &name_of<P>};
+          text_with_name<P>()};
 }
 
 /// The sentence that says why a program does not run on a device.
 template <class P, int... Architectures>
 [[nodiscard]] std::string refusal_of(arch_list<Architectures...>, int device, int architecture) {
-  std::string text = "cuda.run: " + name_of<P>() + " is for";
+  std::string text = "cuda.run: " + name_in(text_with_name<P>()) + " is for";
   if constexpr (says_architectures<P>) {
     text += join(" architectures from ", P::from_architecture, " to below ", P::before_architecture);
     text += says_specific_architecture<P> ? " and" : "";

@@ -89,11 +89,10 @@ template <class Call>
   }
 }
 
-/// The programs that were asked before one was found; on the stack, since calls do not allocate.
-template <std::size_t Most>
+/// The programs that were asked before one was found, in an array on the stack, since calls do not allocate.
 struct refused_list {
-  refused_program items[Most > 0 ? Most : 1] = {};
-  std::size_t count = 0;
+  refused_program* items;
+  std::size_t count;
 
   [[nodiscard]] program_choice choice(std::string_view call, std::string_view program, bool is_portable) const {
     return {call, program, is_portable, {items, items + count}};
@@ -101,8 +100,8 @@ struct refused_list {
 };
 
 /// Gives the call to Model, if Model takes it. Returns whether it does.
-template <class Model, Executor Exec, class Call, std::size_t Most>
-bool try_model(Exec const& exec, Call const& call, refused_list<Most>& refused) {
+template <class Model, Executor Exec, class Call>
+bool try_model(Exec const& exec, Call const& call, refused_list& refused) {
   constexpr refusal by_types = Model::template refuses_types<Exec, Call>();
   if constexpr (by_types) {
     refused.items[refused.count++] = {Model::name, by_types};
@@ -124,16 +123,32 @@ bool try_model(Exec const& exec, Call const& call, refused_list<Most>& refused) 
   }
 }
 
-/// Says on stderr, once for each type of call, that a portable program runs, and why.
+/// Says of a portable program why it runs: to the observer, by an exception, or once for each type of call on stderr.
 /// Calls after the first one make no text, and so allocate nothing.
-template <Executor Exec, class Call, std::size_t Most>
-void say_once(refused_list<Most> const& refused) {
-  static std::atomic_flag was_said;
-  if (!was_said.test_and_set(std::memory_order_relaxed)) {
-    std::string const line = "tessera: " + refused.choice(name_of_call<Call>(), portable_program_name, true).text() +
-                             " (said once; execution_options::says_slower_programs = false says nothing)\n";
+inline void report_portable(execution_options const& options, std::string_view call, refused_list const& refused,
+                            std::atomic_flag& was_said) {
+  auto const choice = [&] { return refused.choice(call, portable_program_name, true); };
+  if (options.watched_by != nullptr) {
+    options.watched_by->chose(choice());
+  }
+  if (refused.count == 0 || options.is_dry) {
+    return;
+  }
+  if (options.refuses_slower_programs) {
+    throw slower_program(choice().text());
+  }
+  if (options.says_slower_programs && !was_said.test_and_set(std::memory_order_relaxed)) {
+    std::string const line =
+        "tessera: " + choice().text() + " (said once; execution_options::says_slower_programs = false says nothing)\n";
     std::fputs(line.c_str(), stderr);
   }
+}
+
+/// What report_portable() has said on stderr of a type of call.
+template <Executor Exec, class Call>
+std::atomic_flag& said_of_call() {
+  static std::atomic_flag was_said;
+  return was_said;
 }
 
 /// Runs a call for which the executor has no programs beside the portable one.
@@ -151,20 +166,13 @@ void run_first(Exec const& exec, Call const& call, model_list<>) {
 
 template <Executor Exec, class Call, class... Models>
 void run_first(Exec const& exec, Call const& call, model_list<Models...>) {
-  refused_list<sizeof...(Models)> refused;
+  refused_program items[sizeof...(Models)] = {};
+  refused_list refused{items, 0};
   if ((try_model<Models>(exec, call, refused) || ...)) {
     return;
   }
   execution_options const options = options_of(exec);
-  if (options.watched_by != nullptr) {
-    options.watched_by->chose(refused.choice(name_of_call<Call>(), portable_program_name, true));
-  }
-  if (refused.count > 0 && options.refuses_slower_programs && !options.is_dry) {
-    throw slower_program(refused.choice(name_of_call<Call>(), portable_program_name, true).text());
-  }
-  if (refused.count > 0 && options.says_slower_programs && !options.is_dry) {
-    say_once<Exec, Call>(refused);
-  }
+  report_portable(options, name_of_call<Call>(), refused, said_of_call<Exec, Call>());
   if (!options.is_dry) {
     run_portably(exec, call);
   }

@@ -60,20 +60,7 @@ class workspace_plan {
   template <class T>
   region<T> add(std::string_view name, std::int64_t count) {
     static_assert(alignof(T) <= alignment, "tessera: elements of a workspace are aligned to at most 256 bytes");
-    constexpr auto size = static_cast<std::int64_t>(sizeof(T));
-    constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max() - (alignment - 1);
-    if (count < 0 || count > (most - bytes_) / size) {
-      std::string const where = this->function() + ": " + std::string(name);
-      std::int64_t const bytes = checked_multiply(where.c_str(), count, size);
-      static_cast<void>(checked_add(where.c_str(), checked_add(where.c_str(), bytes_, bytes), alignment - 1));
-    }
-    std::int64_t const bytes = count * size;
-    region<T> const added{bytes_, count};
-    if (records_ == record::entries) {
-      entries_.push_back({std::string(name), bytes_, bytes});
-    }
-    bytes_ = (bytes_ + bytes + alignment - 1) / alignment * alignment;
-    return added;
+    return {add_bytes(name, count, static_cast<std::int64_t>(sizeof(T))), count};
   }
 
   /// The size of the whole block.
@@ -98,6 +85,22 @@ class workspace_plan {
   }
 
  private:
+  /// Adds room for elements of so many bytes, and returns its offset.
+  std::int64_t add_bytes(std::string_view name, std::int64_t count, std::int64_t size) {
+    constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max() - (alignment - 1);
+    if (count < 0 || count > (most - bytes_) / size) {
+      std::string const where = this->function() + ": " + std::string(name);
+      std::int64_t const bytes = checked_multiply(where.c_str(), count, size);
+      static_cast<void>(checked_add(where.c_str(), checked_add(where.c_str(), bytes_, bytes), alignment - 1));
+    }
+    std::int64_t const offset = bytes_;
+    std::int64_t const bytes = count * size;
+    if (records_ == record::entries) {
+      entries_.push_back({std::string(name), offset, bytes});
+    }
+    bytes_ = (offset + bytes + alignment - 1) / alignment * alignment;
+    return offset;
+  }
   static void append_line(std::string& table, std::string const& name, std::int64_t bytes, std::size_t widest) {
     constexpr std::size_t digits = 20;
     std::string const number = std::to_string(bytes);

@@ -196,7 +196,7 @@ struct attention_tiles {
     }
     finish_rows(group, at, which % partials.splits(), state, rounded, scratch);
     for (int part = 0; part < parts; ++part) {
-      product::each(group, totals[part], put{scratch});
+      product::each(group, totals[part], put<float>{scratch});
       group.sync();
       write_channels(group, at, which % partials.splits(), part * width, scratch);
     }
@@ -270,7 +270,12 @@ struct attention_tiles {
       scratch.key_scale[lane] = keys.scales(at.sequence, at.key_head, Method::key_groups::group_of(first + lane));
     }
     group.sync();
-    product::each(group, sums, keep{*this, at, first, corrections_of(at), scratch});
+    product::each(group, sums, put<score_sum>{scratch});
+    group.sync();
+    array_view<float> const corrections = corrections_of(at);
+    for (int lane : group) {
+      scratch.largest[lane] = finish_scores(at, first, corrections, lane, scratch);
+    }
     group.sync();
   }
   /// What is added to the scores of a block's queries and each key; null: nothing.
@@ -279,33 +284,34 @@ struct attention_tiles {
                                                : queries.corrections[at.sequence][at.head][at.first_query / rows];
   }
 
-  struct keep {
-    attention_tiles const& program;
-    coordinates const& at;
-    std::int64_t first;
-    array_view<float> corrections;
-    scratch_type& scratch;
-
-    TESSERA_FN void operator()(int row, int column, score_sum sum) const {
-      std::int64_t const query = at.first_query + row;
+  /// Makes a lane's sums of products to scores, and returns the largest of them, scaled.
+  TESSERA_FN float finish_scores(coordinates const& at, std::int64_t first, array_view<float> corrections, int lane,
+                                 scratch_type& scratch) const {
+    int const row = lane % rows;
+    std::int64_t const query = at.first_query + row;
+    key_interval const seen = at.mask.of(query);
+    float largest = -infinity;
+    for (int i = 0; i < row_columns; ++i) {
+      int const column = lane / rows * row_columns + i;
       std::int64_t const key = first + column;
-      key_interval const seen = at.mask.of(query);
       float score = -infinity;
       if (key >= seen.first && key < seen.end) {
-        score = static_cast<float>(sum);
-        if (program.keeps_scaled()) {
+        score = scratch.score(row, column);
+        if (keeps_scaled()) {
           score *= scratch.query_scale[row] * scratch.key_scale[column];
           if (corrections.data != nullptr) {
             score += corrections[value_slot(key)];
           }
           if constexpr (!std::is_same_v<Bias, no_bias>) {
-            score += program.bias(at.sequence, at.head, query, key) * log2_e;
+            score += bias(at.sequence, at.head, query, key) * log2_e;
           }
         }
+        largest = max(largest, score_scale(scratch, row, column) * score);
       }
       scratch.score(row, column) = score;
     }
-  };
+    return largest;
+  }
 
   /// Whether scores are scaled before they are kept: where something is added to them, and where codes are floats,
   /// whose sums are no whole numbers as those are that softmaxes get before they are scaled.
@@ -321,16 +327,6 @@ struct attention_tiles {
   template <Group G>
   TESSERA_FN void make_weights(G const& group, per_lane<state_type, G>& state, per_lane<float, G>& rounded,
                                bool is_first, scratch_type& scratch) const {
-    for (int lane : group) {
-      float largest = -infinity;
-      for (int i = 0; i < row_columns; ++i) {
-        int const column = lane / rows * row_columns + i;
-        float const score = scratch.score(lane % rows, column);
-        largest = max(largest, score == -infinity ? score : score_scale(scratch, lane % rows, column) * score);
-      }
-      scratch.largest[lane] = largest;
-    }
-    group.sync();
     for (int lane : group) {
       int const row = lane % rows;
       softmax_type const softmax;
@@ -420,10 +416,13 @@ struct attention_tiles {
     results.write_log_sum_exp(at.sequence, at.head, query, finished);
   }
 
-  /// Keeps totals where scores were. What addresses them then is compiled once, not for each of a lane's totals.
+  /// Keeps sums where scores are. What uses them then is compiled once, not for each of a lane's sums.
+  template <class Sum>
   struct put {
     scratch_type& scratch;
-    TESSERA_FN void operator()(int row, int column, float total) const { scratch.score(row, column) = total; }
+    TESSERA_FN void operator()(int row, int column, Sum sum) const {
+      scratch.score(row, column) = static_cast<float>(sum);
+    }
   };
 
   /// Writes the totals of 64 channels. Ends with a sync.

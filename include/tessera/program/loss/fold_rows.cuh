@@ -289,7 +289,8 @@ __device__ __forceinline__ typename R::state_type fold_rows(float const (&sums)[
   bool const is_lower = detail::own_is_lower();
   float own = 0.0F;
   if constexpr (fold::uses_exponentials) {
-    own = (is_lower ? raw[1] : raw[0]) + detail::move_words(is_lower ? raw[0] : raw[1], detail::across{1});
+    float const given = is_lower ? raw[0] : raw[1];
+    own = (is_lower ? raw[1] : raw[0]) + detail::move_words(given, detail::across{1});
     own += detail::move_words(own, detail::across{2});  // the same bits in both lanes: a sum of two commutes
   }
   row_facts const row =

@@ -17,10 +17,12 @@
 #include <tessera/map/plain_sum.hpp>
 #include <tessera/program/gemm/store_sums.cuh>
 #include <tessera/program/loss/block_lists.hpp>
+#include <tessera/program/loss/detail/cap_sums.cuh>
 #include <tessera/program/loss/logit_gradient.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/token_factors.hpp>
 #include <tessera/tile/cuda/add_to_columns.cuh>
+#include <tessera/tile/cuda/chosen_registers.cuh>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/load_matrix.cuh>
@@ -81,22 +83,18 @@ struct write_loss_gradient {
     clear_unused(sums, part);
     take_labels(sums, part);
     if constexpr (!leaves_logits<Map>) {
-      differentiate<kind::special>(sums, part, scratch);
+      differentiate_specially(sums, part, scratch);
     } else if (scaling.cap > 0.0F || smoothing != 0.0F || has_entropies || is_far(part)) {
-      differentiate<kind::special>(sums, part, scratch);
+      differentiate_specially(sums, part, scratch);
     } else if (thresholds.hidden > 0.0F || thresholds.classifier > 0.0F) {
-      differentiate<kind::filtered>(sums, part, scratch);
+      differentiate<true>(sums, part, scratch);
     } else {
-      differentiate<kind::exact>(sums, part, scratch);
+      differentiate<false>(sums, part, scratch);
     }
   }
 
  private:
   static constexpr float log2_e = 1.442695041F;
-
-  /// What the gradient of a tile takes: softmaxes alone, also the largest one of each block, or all that options and a
-  /// map can ask for.
-  enum class kind { exact, filtered, special };
 
   /// The factors of a lane's row.
   struct row_factors {
@@ -138,12 +136,7 @@ struct write_loss_gradient {
         return at < part.width ? static_cast<float>(load(scaling.bias[entry_at(part.coordinate.column + at)])) : 0.0F;
       });
     }
-    if (scaling.cap > 0.0F) {
-#pragma unroll
-      for (int i = 0; i < Registers; ++i) {
-        sums[i] = scaling.capped(sums[i]);
-      }
-    }
+    cap_sums(sums, scaling.cap);
   }
 
   __device__ __forceinline__ std::int64_t entry_at(std::int32_t column) const {
@@ -206,8 +199,9 @@ struct write_loss_gradient {
     }
   }
 
-  /// Makes and writes the gradients of a tile, a box of 64 columns at a time.
-  template <kind Kind, int Registers>
+  /// Makes and writes the gradients of a tile, which take softmaxes alone, a box of 64 columns at a time. Filtered:
+  /// also finds the largest softmax of each block.
+  template <bool Filtered, int Registers>
   __device__ __forceinline__ void differentiate(float const (&sums)[Registers], tile_part const& part,
                                                 scratch_type& scratch) const {
     float const steepness = scaling.inverse_temperature * log2_e;
@@ -221,44 +215,75 @@ struct write_loss_gradient {
 #pragma unroll
       for (int i = 0; i < 16; ++i) {
         int const half = i % 2;
-        float pair[2];
+        float softmaxes[2];
 #pragma unroll
         for (int side = 0; side < 2; ++side) {
-          float const sum = sums[32 * box + 2 * i + side];
-          if constexpr (Kind == kind::special) {
-            float apart;
-            int const at = 32 * box + 2 * i + side;
-            pair[side] = special_gradient(sum, part, {half, part.lane + at / 4 * 8 + at % 2},
-                                          smoothing * inverse_vocabulary, apart);
-            largest = maximum_or_nan(largest, apart);
-          } else {
-            float const softmax = fast_exp2(sum * steepness - shift[half]);
-            pair[side] = softmax * factor[half];
-            largest = Kind == kind::filtered ? maximum_or_nan(largest, softmax) : largest;
-          }
+          softmaxes[side] = fast_exp2(sums[32 * box + 2 * i + side] * steepness - shift[half]);
+          largest = Filtered ? maximum_or_nan(largest, softmaxes[side]) : largest;
         }
-        words[i] = pack_pair<T>(pair[0], pair[1]);
+        words[i] = pack_pair<T>(softmaxes[0] * factor[half], softmaxes[1] * factor[half]);
       }
-      write_box(words, box, part, scratch);
+      std::uint32_t const shared = target.open_box(scratch, box);
 #pragma unroll
-      for (own_label const& label : part.labels) {
-        largest = label.column / 64 == box && label.column >= 0 ? maximum_or_nan(largest, label.apart) : largest;
+      for (int quarter = 0; quarter < 4; ++quarter) {
+        write_columns(shared, quarter, words[4 * quarter], words[4 * quarter + 1], words[4 * quarter + 2],
+                      words[4 * quarter + 3]);
       }
-      keep_block(largest, part.coordinate.row, part.coordinate.column + 64 * box);
+      end_box(shared, box, largest, part, scratch);
     }
   }
 
-  __device__ __forceinline__ void write_box(std::uint32_t const (&words)[16], int box, tile_part const& part,
-                                            scratch_type& scratch) const {
-    auto const lane = static_cast<std::uint32_t>(thread_index() % 32);
-    std::uint32_t const shared = target.open_box(scratch, box);
-    std::uint32_t const row = shared + lane % 16 * 128U;
+  /// Makes and writes the gradients of a tile with all that options and a map can ask for, 16 columns at a time, by a
+  /// loop: unrolled, it was half of what the program's source takes to compile.
+  template <int Registers>
+  __device__ __forceinline__ void differentiate_specially(float const (&sums)[Registers], tile_part const& part,
+                                                          scratch_type& scratch) const {
+    float const wanted = smoothing * inverse_vocabulary;
+    float largest = 0.0F;
+    std::uint32_t shared = 0;
+#pragma unroll 1
+    for (int some = 0; some < Registers / 8; ++some) {
+      if (some % 4 == 0) {
+        largest = 0.0F;
+        shared = target.open_box(scratch, some / 4);
+      }
+      float chosen[8];
+      choose_registers(chosen, sums, some);
+      std::uint32_t words[4];
 #pragma unroll
-    for (std::uint32_t eighth = 0; eighth < 8; eighth += 2) {
-      std::uint32_t const chunk = (eighth + lane / 16) ^ (lane % 8);
-      store_matrix_x4(row + chunk * 16U, words[2 * eighth], words[2 * eighth + 1], words[2 * eighth + 2],
-                      words[2 * eighth + 3]);
+      for (int i = 0; i < 4; ++i) {
+        int const half = i % 2;
+        float pair[2];
+#pragma unroll
+        for (int side = 0; side < 2; ++side) {
+          float apart;
+          pair[side] = special_gradient(chosen[2 * i + side], part, {half, part.lane + 16 * some + i / 2 * 8 + side},
+                                        wanted, apart);
+          largest = maximum_or_nan(largest, apart);
+        }
+        words[i] = pack_pair<T>(pair[0], pair[1]);
+      }
+      write_columns(shared, some % 4, words[0], words[1], words[2], words[3]);
+      if (some % 4 == 3) {
+        end_box(shared, some / 4, largest, part, scratch);
+      }
     }
+  }
+
+  /// Writes pairs of gradients to 16 columns of an open box.
+  __device__ __forceinline__ static void write_columns(std::uint32_t shared, int quarter, std::uint32_t first,
+                                                       std::uint32_t second, std::uint32_t third,
+                                                       std::uint32_t fourth) {
+    auto const lane = static_cast<std::uint32_t>(thread_index() % 32);
+    std::uint32_t const chunk = (2 * static_cast<std::uint32_t>(quarter) + lane / 16) ^ (lane % 8);
+    store_matrix_x4(shared + lane % 16 * 128U + chunk * 16U, first, second, third, fourth);
+  }
+
+  /// Writes the gradients of labels over those of their place, and stores the box. `largest`: how far apart from what
+  /// is wanted softmaxes of other entries are.
+  __device__ __forceinline__ void end_box(std::uint32_t shared, int box, float largest, tile_part const& part,
+                                          scratch_type& scratch) const {
+    auto const lane = static_cast<std::uint32_t>(thread_index() % 32);
     if (part.has_labels) {
       sync_warp();
 #pragma unroll
@@ -269,10 +294,12 @@ struct write_loss_gradient {
           std::uint32_t const in_box = lane / 4 + 8 * half;
           store_shared_u16(shared + in_box * 128 + ((at / 8) ^ (in_box % 8)) * 16 + at % 8 * 2,
                            pack_pair<T>(label.gradient, 0.0F));
+          largest = maximum_or_nan(largest, label.apart);
         }
       }
     }
     target.close_box(scratch, box, part.coordinate, cache_policy::evict_first());
+    keep_block(largest, part.coordinate.row, part.coordinate.column + 64 * box);
   }
 
   /// The coordinate of a sum in the tile.

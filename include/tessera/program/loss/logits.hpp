@@ -39,11 +39,6 @@ struct logit_scaling {
     float const biased = bias.data != nullptr ? sum + static_cast<float>(load(bias[column])) : sum;
     return (cap > 0.0F ? cap * ::tanhf(biased / cap) : biased) * inverse_temperature;
   }
-  /// cap * tanh(sum / cap) by one exponential: within 2e-7 of the cap.
-  TESSERA_FN float capped(float sum) const {
-    constexpr float twice_log2_e = 2.885390082F;
-    return cap * (1.0F - 2.0F / (exp2(sum / cap * twice_log2_e) + 1.0F));
-  }
   /// The derivative of the logit by the sum, given the logit. It is NaN for a NaN.
   TESSERA_FN float slope(float logit) const {
     float const bent = cap > 0.0F ? logit / (inverse_temperature * cap) : 0.0F;

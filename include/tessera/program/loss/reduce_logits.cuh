@@ -23,6 +23,7 @@
 #include <tessera/concepts/logit_map.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/map/identity_logits.hpp>
+#include <tessera/program/loss/detail/cap_sums.cuh>
 #include <tessera/program/loss/entry_marks.hpp>
 #include <tessera/program/loss/fold_rows.cuh>
 #include <tessera/program/loss/kept_softmaxes.hpp>
@@ -224,13 +225,7 @@ struct reduce_loss_rows {
         return at < vocabulary ? static_cast<float>(load(scaling.bias[at])) : 0.0F;
       });
     }
-    if (scaling.cap > 0.0F) {
-      float const factor = 2.0F * log2_e * fast_reciprocal(scaling.cap);
-#pragma unroll
-      for (int i = 0; i < Registers; ++i) {
-        sums[i] = scaling.cap - 2.0F * scaling.cap * fast_reciprocal(fast_exp2(sums[i] * factor) + 1.0F);  // cap * tanh
-      }
-    }
+    cap_sums(sums, scaling.cap);
     if (first_column + 2 * Registers > vocabulary) {
 #pragma unroll
       for (int i = 0; i < Registers; ++i) {

@@ -163,6 +163,12 @@ __device__ __forceinline__ void pin_registers(Word (&words)[Count]) {
   }
 }
 
+/// Keeps the compiler from moving what is made of a register out of a loop, to where it would take registers.
+template <class Word>
+__device__ __forceinline__ void pin_register(Word& word) {
+  asm volatile("" : "+r"(detail::as_word(word)));
+}
+
 /// Makes registers and shared memory written so far visible to the multiplications that follow.
 __device__ __forceinline__ void begin_multiply() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
