@@ -126,6 +126,7 @@ def awaited_figures():
         "swap.attention_alibi": ("value", "of_alias", ["exchange/attention/linear_bias/forward/bf16/d128/16k"]),
         "swap.attention_packed": ("value", "of_alias",
                                   ["exchange/attention/packed/forward/bf16/d128/lengths_1k_to_8k"]),
+        "swap.attention_192_128": ("value", "of_alias", ["exchange/attention/wide_keys/forward/bf16/d192_128/16k"]),
         "swap.attention_function": ("value", "of_alias", ["exchange/attention/bias_function/forward/bf16/d128/16k"]),
     }
 

@@ -203,6 +203,10 @@ def exchanges_table():
     rows += [(f"packed sequences of 1024 to 8192 tokens, 128 channels{mask}: {whole}",
               f"exchange/attention/packed/forward/bf16/d128/lengths_1k_to_8k{name}")
              for mask, name in [("", ""), (", causal", "/causal")]]
+    rows += [(f"192 channels of queries and keys, 128 of values{mask}: {label}",
+              f"exchange/attention/wide_keys/{part}/bf16/d192_128/16k{name}")
+             for mask, name in [("", ""), (", causal", "/causal")]
+             for part, label in [("forward", whole), ("codes", codes)]]
     return Table("what is exchanged", ["TFLOP/s", "speed relative to `sage_attention2`", "relative L1 error"], rows)
 
 

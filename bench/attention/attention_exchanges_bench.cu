@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Measures what sage_attention2 costs where a part of it is exchanged: with a bias that is a function, linear, or in
-/// memory, with lists of half of the tiles, with smoothed queries, with 4 bits, with e4m3 codes of queries and keys, or
-/// with packed sequences. The exchange and the alias run in turns, from bf16 to bf16 ("forward") or over codes that
-/// were made before ("codes"). `of_alias` is the exchange's speed over the alias's, with lists the speed for each tile
-/// that a block of 64 queries visits. Errors are those of 256 rows against attention in double with the same bias.
+/// memory, with lists of half of the tiles, with smoothed queries, with 4 bits, with e4m3 codes of queries and keys,
+/// with wider queries and keys than values, or with packed sequences. The exchange and the alias run in turns, from
+/// bf16 to bf16 ("forward") or over codes that were made before ("codes"). `of_alias` is the exchange's speed over the
+/// alias's, with lists the speed for each tile that a block of 64 queries visits, with wider keys in operations a
+/// second. Errors are those of 256 rows against attention in double with the same bias.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -320,6 +321,34 @@ void measure_packed(benchmark::State& state, bool is_causal) {
   report(state, seconds, problem, no_bias{});
 }
 
+/// Queries and keys of 192 channels with values of 128, as DeepSeek-V2 has them, against the alias with 128 of both.
+void measure_wide_keys(benchmark::State& state, bool has_codes, bool is_causal) {
+  attention_problem problem({2, 16, 16, 16384, 16384, 192, 128}, is_causal);
+  attention_problem of_alias({2, 16, 16, 16384, 16384, 128}, is_causal);
+  exchange<sage_attention2, no_bias> const ours(problem, {});
+  exchange<sage_attention2, no_bias> const alias(of_alias, {});
+  cudaStream_t const stream = problem.exec().stream;
+  cudaStream_t const stream_of_alias = of_alias.exec().stream;
+  bench::event before;
+  bench::event after;
+  bench::race seconds{};
+  for (auto _ : state) {
+    seconds = bench::alternate(
+        stream, [&] { has_codes ? ours.over_codes() : ours.forward(); },
+        [&] {
+          before.record(stream);
+          before.hold_up(stream_of_alias);
+          has_codes ? alias.over_codes() : alias.forward();
+          after.record(stream_of_alias);
+          after.hold_up(stream);
+        });
+    state.SetIterationTime(seconds.ours);
+  }
+  ours.forward();
+  seconds.peer *= problem.operations() / of_alias.operations();
+  report(state, seconds, problem, no_bias{});
+}
+
 constexpr attention_shape shape_of(int channels) {
   return channels == 64 ? attention_shape{2, 32, 32, 16384, 16384, 64} : attention_shape{2, 16, 16, 16384, 16384, 128};
 }
@@ -373,6 +402,11 @@ bench::registration const registered([] {
     bench::add_cuda(
         std::string("exchange/attention/packed/forward/bf16/d128/lengths_1k_to_8k") + (is_causal ? "/causal" : ""),
         [=](benchmark::State& state) { measure_packed(state, is_causal); });
+    for (bool const has_codes : {false, true}) {
+      bench::add_cuda(std::string("exchange/attention/wide_keys/") + (has_codes ? "codes" : "forward") +
+                          "/bf16/d192_128/16k" + (is_causal ? "/causal" : ""),
+                      [=](benchmark::State& state) { measure_wide_keys(state, has_codes, is_causal); });
+    }
   }
   add<sage_attention2>("bias_function", [](attention_problem& problem) {
     return held_value<bias_function>{{problem.shape().query_heads}};

@@ -78,12 +78,13 @@ __global__ void attend_exactly(tessera::head_view<tessera::bfloat16 const> queri
   for (double const one : total) {
     all += one;
   }
-  for (std::int64_t c = lane; c < channels; c += 128) {
+  std::int64_t const value_channels = values.extent(3);
+  for (std::int64_t c = lane; c < value_channels; c += 128) {
     double sum = 0;
     for (std::int64_t key = 0; key < end; ++key) {
       sum += own[key] * static_cast<double>(tessera::load(values(sequence, key_head, key, c)));
     }
-    out[static_cast<std::int64_t>(blockIdx.x) * channels + c] = sum / all;
+    out[static_cast<std::int64_t>(blockIdx.x) * value_channels + c] = sum / all;
   }
 }
 
@@ -104,9 +105,11 @@ class attention_problem {
     check(cudaMemcpyAsync(device_lengths_.data(), lengths_.data(), lengths_.size() * sizeof(std::int32_t),
                           cudaMemcpyHostToDevice, memory_.stream()),
           "cudaMemcpyAsync");
-    fill(queries_, shape.batch * shape.query_heads, shape.queries, heads(0.06, 2.0), 1);
-    fill(keys_, shape.batch * shape.key_heads, shape.keys, heads(0.06, 4.0), 2);
-    fill(values_, shape.batch * shape.key_heads, shape.keys, heads(1.0, 0.5), 3);
+    std::int64_t const of_values = shape.channels_of_values();
+    fill(queries_, shape.batch * shape.query_heads, shape.queries * shape.channels, heads(shape.channels, 0.06, 2.0),
+         1);
+    fill(keys_, shape.batch * shape.key_heads, shape.keys * shape.channels, heads(shape.channels, 0.06, 4.0), 2);
+    fill(values_, shape.batch * shape.key_heads, shape.keys * of_values, heads(of_values, 1.0, 0.5), 3);
     memory_.wait();
   }
 
@@ -120,7 +123,7 @@ class attention_problem {
     tessera::attention_shape const& s = shape_;
     return {{queries_.data(), {s.batch, s.query_heads, s.queries, s.channels}},
             {keys_.data(), {s.batch, s.key_heads, s.keys, s.channels}},
-            {values_.data(), {s.batch, s.key_heads, s.keys, s.channels}},
+            {values_.data(), {s.batch, s.key_heads, s.keys, s.channels_of_values()}},
             device_lengths(),
             device_lengths()};
   }
@@ -131,24 +134,26 @@ class attention_problem {
   }
   tessera::attention_outputs<tessera::bfloat16> outputs() const {
     tessera::attention_shape const& s = shape_;
-    return {{result_.data(), {s.batch, s.query_heads, s.queries, s.channels}}};
+    return {{result_.data(), {s.batch, s.query_heads, s.queries, s.channels_of_values()}}};
   }
 
-  /// The operations: 4 for each channel of each pair of a query and a key; half of the pairs if causal.
+  /// The operations: for each pair of a query and a key 2 for each of their channels and each channel of a value; half
+  /// of the pairs if causal.
   double operations() const {
     tessera::attention_shape const& s = shape_;
     double pairs = 0;
     for (std::int64_t sequence = 0; sequence < s.batch; ++sequence) {
       pairs += static_cast<double>(length_of(sequence, s.queries)) * static_cast<double>(length_of(sequence, s.keys));
     }
-    return 4 * static_cast<double>(s.query_heads * s.channels) * pairs * (options_.is_causal ? 0.5 : 1);
+    auto const channels = static_cast<double>(s.channels + s.channels_of_values());
+    return 2 * static_cast<double>(s.query_heads) * channels * pairs * (options_.is_causal ? 0.5 : 1);
   }
   /// Bytes of quantization: inputs read once and codes written once.
   double quantized_bytes() const {
     tessera::attention_shape const& s = shape_;
-    double const tokens =
-        static_cast<double>(s.batch) * static_cast<double>(s.query_heads * s.queries + 2 * s.key_heads * s.keys);
-    return 3 * tokens * static_cast<double>(s.channels);
+    std::int64_t const keys = s.key_heads * s.keys;
+    return 3 * static_cast<double>(s.batch) *
+           static_cast<double>((s.query_heads * s.queries + keys) * s.channels + keys * s.channels_of_values());
   }
 
   /// The distance of the results at outputs() in some rows.
@@ -166,7 +171,7 @@ class attention_problem {
     }
     device_array<std::int64_t> const list(memory_, rows);
     device_array<double> const scores(memory_, static_cast<std::size_t>(rows * s.keys));
-    device_array<double> const exact(memory_, static_cast<std::size_t>(rows * s.channels));
+    device_array<double> const exact(memory_, static_cast<std::size_t>(rows * s.channels_of_values()));
     cudaStream_t const stream = memory_.stream();
     check(cudaMemcpyAsync(list.data(), chosen.data(), list.bytes(), cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
     auto const in = inputs();
@@ -177,10 +182,11 @@ class attention_problem {
     check(cudaMemcpyAsync(expected.data(), exact.data(), exact.bytes(), cudaMemcpyDeviceToHost, stream),
           "cudaMemcpyAsync");
     std::vector<tessera::bfloat16> found(exact.size());
+    std::int64_t const of_values = s.channels_of_values();
     for (std::int64_t i = 0; i < rows; ++i) {
       check(cudaMemcpyAsync(
-                found.data() + i * s.channels, result_.data() + chosen[static_cast<std::size_t>(i)] * s.channels,
-                static_cast<std::size_t>(s.channels) * sizeof(tessera::bfloat16), cudaMemcpyDeviceToHost, stream),
+                found.data() + i * of_values, result_.data() + chosen[static_cast<std::size_t>(i)] * of_values,
+                static_cast<std::size_t>(of_values) * sizeof(tessera::bfloat16), cudaMemcpyDeviceToHost, stream),
             "cudaMemcpyAsync");
     }
     memory_.wait();
@@ -209,15 +215,14 @@ class attention_problem {
     return {apart / size, product / std::sqrt(of_found * of_expected)};
   }
 
-  tessera::testing::offset_channels heads(double fraction, double sigma) const {
+  tessera::testing::offset_channels heads(std::int64_t channels, double fraction, double sigma) const {
     bool const has_offsets = data_ == attention_data::with_offsets;
-    return {static_cast<std::uint64_t>(shape_.channels), has_offsets ? fraction : 0.0, sigma};
+    return {static_cast<std::uint64_t>(channels), has_offsets ? fraction : 0.0, sigma};
   }
 
   template <class Generator>
-  void fill(device_array<tessera::bfloat16> const& to, std::int64_t heads, std::int64_t tokens,
+  void fill(device_array<tessera::bfloat16> const& to, std::int64_t heads, std::int64_t each,
             Generator const& generator, std::uint64_t seed) {
-    std::int64_t const each = tokens * shape_.channels;
     for (std::int64_t head = 0; head < heads; ++head) {
       fill_head<<<2048, 256, 0, memory_.stream()>>>(generator, seed + 10 * static_cast<std::uint64_t>(head),
                                                     to.data() + head * each, each);
@@ -230,6 +235,12 @@ class attention_problem {
   std::size_t key_size() const {
     return static_cast<std::size_t>(shape_.batch * shape_.key_heads * shape_.keys * shape_.channels);
   }
+  std::size_t value_size() const {
+    return static_cast<std::size_t>(shape_.batch * shape_.key_heads * shape_.keys * shape_.channels_of_values());
+  }
+  std::size_t result_size() const {
+    return static_cast<std::size_t>(shape_.batch * shape_.query_heads * shape_.queries * shape_.channels_of_values());
+  }
 
   tessera::attention_shape shape_;
   attention_data data_;
@@ -239,8 +250,8 @@ class attention_problem {
   tessera::cuda exec_{.stream = memory_.stream(), .memory = memory_};
   device_array<tessera::bfloat16> queries_{memory_, query_size()};
   device_array<tessera::bfloat16> keys_{memory_, key_size()};
-  device_array<tessera::bfloat16> values_{memory_, key_size()};
-  device_array<tessera::bfloat16> result_{memory_, query_size()};
+  device_array<tessera::bfloat16> values_{memory_, value_size()};
+  device_array<tessera::bfloat16> result_{memory_, result_size()};
   device_array<std::int32_t> device_lengths_{memory_, static_cast<std::size_t>(shape_.batch)};
 };
 

@@ -42,6 +42,8 @@ class event {
   event(event const&) = delete;
   event& operator=(event const&) = delete;
   void record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "cudaEventRecord"); }
+  /// Lets what is enqueued in `stream` from now on wait for what was recorded.
+  void hold_up(cudaStream_t stream) const { check(cudaStreamWaitEvent(stream, event_), "cudaStreamWaitEvent"); }
   double seconds_since(event const& start) const {
     float milliseconds = 0;
     check(cudaEventElapsedTime(&milliseconds, start.event_, event_), "cudaEventElapsedTime");

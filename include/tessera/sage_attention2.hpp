@@ -20,6 +20,8 @@
 ///     method::forward(exec, inputs, {.is_causal = true}, outputs, tessera::workspace(plan, memory));
 ///     exec.wait();
 ///
+/// Values may have other channels: {batch, query_heads, key_heads, queries, keys, 192, 128}.
+///
 /// With a tessera::cuda executor, in a source for nvcc, nothing else changes; algorithm/attention/attention.cuh says
 /// what its fast programs do.
 ///

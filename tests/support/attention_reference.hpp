@@ -45,7 +45,7 @@ struct attention_problem {
     tessera::attention_shape const& s = shape;
     tessera::attention_inputs<T> in{{queries.data(), {s.batch, s.query_heads, s.queries, s.channels}},
                                     {keys.data(), {s.batch, s.key_heads, s.keys, s.channels}},
-                                    {values.data(), {s.batch, s.key_heads, s.keys, s.channels}}};
+                                    {values.data(), {s.batch, s.key_heads, s.keys, s.channels_of_values()}}};
     if (!query_lengths.empty()) {
       in.query_lengths = query_lengths;
     }
@@ -81,19 +81,21 @@ attention_problem<T> make_attention_problem(tessera::attention_shape const& s, Q
                                             Values const& values, std::uint64_t seed = 1) {
   return {s, attention_samples<T>(queries, seed, s.batch * s.query_heads, s.queries * s.channels),
           attention_samples<T>(keys, seed + 1, s.batch * s.key_heads, s.keys * s.channels),
-          attention_samples<T>(values, seed + 2, s.batch * s.key_heads, s.keys * s.channels)};
+          attention_samples<T>(values, seed + 2, s.batch * s.key_heads, s.keys * s.channels_of_values())};
 }
 
 template <class T>
 attention_problem<T> make_attention_problem(tessera::attention_shape const& s, std::uint64_t seed = 1) {
   tessera::testing::gauss const normal;
   auto problem = make_attention_problem<T>(s, normal, normal, normal, seed);
-  for (std::size_t i = 0; i < problem.keys.size(); ++i) {  // some channels of keys and values lie away from zero
-    std::size_t const channel = i % as_size(s.channels);
-    float const away = channel % 7 == 3 ? 5.0F : 0.0F;
-    problem.keys[i] = tessera::store<T>(static_cast<float>(tessera::load(problem.keys[i])) + away);
-    problem.values[i] = tessera::store<T>(static_cast<float>(tessera::load(problem.values[i])) - 0.5F * away);
-  }
+  auto const move = [](std::vector<T>& rows, std::int64_t channels, float by) {  // some channels lie away from zero
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      float const away = i % as_size(channels) % 7 == 3 ? by : 0.0F;
+      rows[i] = tessera::store<T>(static_cast<float>(tessera::load(rows[i])) + away);
+    }
+  };
+  move(problem.keys, s.channels, 5.0F);
+  move(problem.values, s.channels_of_values(), -2.5F);
   return problem;
 }
 
@@ -122,7 +124,7 @@ struct reference_attention {
   }
   void row(attention_results& out, std::int64_t at, std::int64_t key_row, std::int64_t first, std::int64_t end,
            double scale, std::function<double(std::int64_t)> const& bias, double sink) const {
-    std::int64_t const channels = shape.channels;
+    std::int64_t const channels = shape.channels_of_values();
     double* const result = out.result.data() + at * channels;
     std::vector<double> scores;
     double largest = sink;
@@ -163,7 +165,7 @@ attention_results attention_by_formula(attention_problem<T> const& p, reference_
                                        reference_bias const& bias = {}) {
   tessera::attention_shape const& s = p.shape;
   attention_results out{
-      std::vector<double>(as_size(s.batch * s.query_heads * s.queries * s.channels)),
+      std::vector<double>(as_size(s.batch * s.query_heads * s.queries * s.channels_of_values())),
       std::vector<double>(as_size(s.batch * s.query_heads * s.queries), -std::numeric_limits<double>::infinity())};
   double const scale = p.options.softmax_scale > 0 ? static_cast<double>(p.options.softmax_scale)
                                                    : 1.0 / std::sqrt(static_cast<double>(s.channels));
@@ -199,15 +201,17 @@ attention_results attention_by_formula(attention_problem<T> const& p, reference_
 template <class Attention, class Result, class Executor, class T, class Bias = tessera::no_bias>
 attention_results run_attention_problem(Executor const& exec, attention_problem<T> const& p, Bias const& bias = {}) {
   tessera::attention_shape const& s = p.shape;
-  std::vector<Result> result(as_size(s.batch * s.query_heads * s.queries * s.channels), tessera::store<Result>(-77.0F));
+  std::vector<Result> result(as_size(s.batch * s.query_heads * s.queries * s.channels_of_values()),
+                             tessera::store<Result>(-77.0F));
   std::vector<float> lse(as_size(s.batch * s.query_heads * s.queries), -77.0F);
   auto const plan = Attention::plan_forward(exec, s);
   tessera::buffer<std::byte> memory(exec, plan.bytes());
   for (std::byte& byte : memory) {
     byte = std::byte{0xa5};
   }
-  tessera::attention_outputs<Result> const out{{result.data(), {s.batch, s.query_heads, s.queries, s.channels}},
-                                               {lse.data(), {s.batch, s.query_heads, s.queries}}};
+  tessera::attention_outputs<Result> const out{
+      {result.data(), {s.batch, s.query_heads, s.queries, s.channels_of_values()}},
+      {lse.data(), {s.batch, s.query_heads, s.queries}}};
   Attention::forward(exec, p.inputs(), p.options, out, tessera::workspace(plan, memory),
                      tessera::attention_functions<Bias>{bias});
   exec.wait();

@@ -72,6 +72,13 @@ reference_attention decoded_operands(attention_problem<T> const& p, made_operand
     std::int64_t const b = i / s.channels / s.keys / s.key_heads;
     decoded.keys.push_back(heads.keys.code(b, head, token, c) *
                            static_cast<double>(heads.keys.scales(b, head, method::key_groups::group_of(token))));
+  }
+  std::int64_t const of_values = s.channels_of_values();
+  for (std::int64_t i = 0; i < s.batch * s.key_heads * s.keys * of_values; ++i) {
+    std::int64_t const c = i % of_values;
+    std::int64_t const token = i / of_values % s.keys;
+    std::int64_t const head = i / of_values / s.keys % s.key_heads;
+    std::int64_t const b = i / of_values / s.keys / s.key_heads;
     double const mean = heads.values.mean.data == nullptr ? 0.0 : static_cast<double>(heads.values.mean(b, head, c));
     decoded.values.push_back(
         code_value(heads.values.code(b, head, token, c)) * static_cast<double>(heads.values.scales(b, head, c)) + mean);

@@ -7,7 +7,7 @@
 
 using namespace tessera;
 
-TEST_CASE("extents of attention travel as bytes and are equal if all six are", "[host]") {
+TEST_CASE("extents of attention travel as bytes and are equal if all are", "[host]") {
   static_assert(std::is_trivially_copyable_v<attention_shape> && std::is_aggregate_v<attention_shape>);
   attention_shape const shape{2, 32, 8, 1, 4096, 128};
   CHECK(shape ==
@@ -19,4 +19,15 @@ TEST_CASE("extents of attention travel as bytes and are equal if all six are", "
     other.*extent += 1;
     CHECK_FALSE(other == shape);
   }
+}
+
+TEST_CASE("values have as many channels as keys, unless the shape says otherwise", "[host]") {
+  attention_shape const shape{2, 32, 8, 1, 4096, 192};
+  CHECK(shape.channels_of_values() == 192);
+  CHECK(shape.has_equal_channels());
+  CHECK(shape == attention_shape{2, 32, 8, 1, 4096, 192, 192});
+  attention_shape const other{2, 32, 8, 1, 4096, 192, 128};
+  CHECK(other.channels_of_values() == 128);
+  CHECK_FALSE(other.has_equal_channels());
+  CHECK_FALSE(other == shape);
 }

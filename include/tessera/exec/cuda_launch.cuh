@@ -318,6 +318,7 @@ struct cuda_program {
 template <class Architectures, class P>
 [[nodiscard]] cuda_program cuda_program_of(P const& program, std::int64_t count) {
   using shape = launch_shape<P>;
+  constexpr std::string_view name = text_with_name<P>();
   std::int64_t const needed = (count - 1) / shape::groups + 1;
   constexpr std::int64_t cluster = shape::blocks_per_cluster;
   constexpr std::int64_t most_blocks = 0x7fffffff / cluster * cluster;
@@ -331,7 +332,7 @@ template <class Architectures, class P>
           shape::shared_bytes,
           shape::starts_early,
           &devices_with_shared_memory<Architectures, P>,
-          text_with_name<P>()};
+          name};
 }
 
 /// The sentence that says why a program does not run on a device.

@@ -104,7 +104,7 @@ struct device_attention {
   device_attention(tessera::cuda const& exec, attention_problem<T> const& p, head_layout layout)
       : queries(exec, {p.shape.batch, p.shape.query_heads, p.shape.queries, p.shape.channels}, layout, p.queries),
         keys(exec, {p.shape.batch, p.shape.key_heads, p.shape.keys, p.shape.channels}, layout, p.keys),
-        values(exec, {p.shape.batch, p.shape.key_heads, p.shape.keys, p.shape.channels}, layout, p.values),
+        values(exec, {p.shape.batch, p.shape.key_heads, p.shape.keys, p.shape.channels_of_values()}, layout, p.values),
         query_lengths(to_device(exec, p.query_lengths)),
         key_lengths(to_device(exec, p.key_lengths)),
         sinks(to_device(exec, p.sinks)),
@@ -150,7 +150,7 @@ device_attention_results run_on_device(tessera::cuda const& exec, attention_prob
   device_attention<T> const in(exec, p, layout);
   auto const plan = Attention::plan_forward(exec, s);
   auto memory = to_device(exec, std::vector<std::byte>(as_size(plan.bytes()), std::byte{0xa5}));
-  device_heads<Result> const result(exec, {s.batch, s.query_heads, s.queries, s.channels}, layout);
+  device_heads<Result> const result(exec, {s.batch, s.query_heads, s.queries, s.channels_of_values()}, layout);
   auto const lse = to_device(exec, std::vector<float>(as_size(s.batch * s.query_heads * s.queries + 1), -77.0F));
   tessera::attention_outputs<Result> out{result.view()};
   if (with_lse) {

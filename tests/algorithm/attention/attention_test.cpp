@@ -51,6 +51,14 @@ TEST_CASE("attention is right for its codes, whatever the extents", "[host]") {
   check_shape<finely>({0, 2, 1, 5, 5, 32});
 }
 
+TEST_CASE("values may have other channels than keys", "[host]") {
+  check_shape<finely>({1, 2, 1, 20, 140, 192, 128}, {.is_causal = true});
+  check_shape<finely>({1, 1, 1, 65, 129, 16, 256});
+  check_shape<finely>({2, 2, 2, 7, 130, 80, 48});
+  check_shape<finely>({1, 4, 2, 1, 1100, 32, 64});  // in splits of the keys
+  check_shape<finely_int4>({1, 2, 1, 70, 140, 48, 80}, {.is_causal = true});
+}
+
 TEST_CASE("query heads share key heads, in every sequence of a batch", "[host]") {
   check_shape<finely>({2, 6, 6, 10, 20, 32});
   check_shape<finely>({2, 6, 2, 70, 20, 32});

@@ -205,6 +205,13 @@ TEST_CASE("attention says what does not fit together", "[host]") {
                     "attention.forward: the workspace is of a plan of " + std::to_string(tiny.bytes()) +
                         " bytes but 2 sequences of 4 and 2 heads, 5 queries and 6 keys, of 32 channels, need " +
                         std::to_string(plan.bytes()));
+  in.values = {p.values.data(), {2, 2, 6, 16}};
+  CHECK(message(in, {}, {result}) == "attention.forward: dimension 3 of the result has 32 elements but needs 16");
+  in.values = {p.values.data(), {2, 2, 6, 24}};
+  CHECK(message(in, {}, {result}) ==
+        "attention.forward: heads of values have 24 channels but must have a multiple of 16 up to 256");
+  in.values = {p.values.data(), {2, 2, 6, 0}};
+  CHECK(message(in, {}, {result}) == "attention.forward: values have 0 channels but keys 32");
   in.queries = {p.queries.data(), {2, 4, 5, 24}};
   in.values = {p.values.data(), {2, 2, 6, 24}};
   in.keys = in.values = {p.keys.data(), {2, 2, 6, 24}};

@@ -11,7 +11,8 @@
 /// these are rounded elsewhere than in the portable programs, so that a weight's code may be the next one. Lists of
 /// tiles run in it if they are part of the type (map/listed_tiles.hpp); a list that only the inputs have runs in the
 /// portable programs. There are programs of 64, 128 and 256 channels; a call takes the next one that is large enough,
-/// so that 80 channels take as long as 128.
+/// so that 80 channels take as long as 128. Queries and keys of 192 channels with values of 128 have a program,
+/// too; with a bias, smoothed queries or lists, and with other widths that differ, the larger one counts for both.
 /// The device reads the lengths of sequences, once for each block of queries; blocks behind the last query only write
 /// zeros. Several multiprocessors share the keys of the last blocks of queries, or of all blocks if there are few, so
 /// that all multiprocessors have work until the end. Log-sum-exps are computed from the decoded codes of weights, by
@@ -20,7 +21,8 @@
 /// (log(17 / 16)) of those of the portable program, and usually within 0.03 / sqrt(keys that matter).
 ///
 /// On sm_90 sequences of up to 16 queries over codes of 8 or 4 bits, without a bias or lists of tiles, take one read of
-/// keys and values for all query heads that share them (program/attention/quantized_decode.cuh). Everything else runs
+/// keys and values for all query heads that share them (program/attention/quantized_decode.cuh), if values have as many
+/// channels as keys. Everything else runs
 /// in the portable programs with mma.sync.
 #pragma once
 
@@ -30,6 +32,7 @@
 
 #include <tessera/algorithm/attention/attention.hpp>
 #include <tessera/algorithm/attention/detail/bias_rows.cuh>
+#include <tessera/algorithm/attention/detail/program_channels.cuh>
 #include <tessera/algorithm/attention/detail/widened_attention.cuh>
 #include <tessera/algorithm/attention/quantized_attention.cuh>
 #include <tessera/concepts/executor.hpp>
@@ -53,27 +56,13 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// The number of channels of the program for the call: the smallest of 64, 128 and 256 that is large enough.
-inline int program_channels(attention_shape const& s) {
-  return s.channels > 128 ? 256 : s.channels > 64 ? 128 : 64;
-}
-
-/// Queries of a block of the program for sm_90a.
-inline int block_rows_of(attention_shape const& s) {
-  int const channels = program_channels(s);
-  return 64 * (channels > 128  ? policy_of<warpgroup_attention_tuning<256>>(900)
-               : channels > 64 ? policy_of<warpgroup_attention_tuning<128>>(900)
-                               : policy_of<warpgroup_attention_tuning<64>>(900))
-                  .consumers;
-}
-
 /// Whether there are keys, and all row numbers fit into 32 bits.
 inline bool has_room_for_warpgroups(attention_shape const& s) {
   constexpr std::int64_t most = std::int64_t{1} << 29;
   std::int64_t const query_rows = s.batch * s.query_heads * padded_tokens(s.queries);
   std::int64_t const key_rows = s.batch * s.key_heads * padded_tokens(s.keys);
   return s.keys > 0 && s.queries < most && s.keys < most && query_rows < most_rows && key_rows < most_rows &&
-         key_rows / attention_padding * s.channels < most_rows;
+         key_rows / attention_padding * s.channels_of_values() < most_rows;
 }
 
 /// The cost of each block of queries, in the units of attention_split_policy: less where the block has fewer rows
@@ -139,7 +128,7 @@ inline std::int64_t floats_of_work_splits(attention_shape const& s, int multipro
   std::int64_t const ranges = work_items > attention_splits::most_work_items
                                   ? work.split_over(multiprocessors, most).ranges
                                   : min(most, work_items * work(0) / policy.least);
-  return 2 * ranges * slots::floats_of_slot(block_rows_of(s), program_channels(s));
+  return 2 * ranges * slots::floats_of_slot(block_rows_of(s), program_value_channels(program_channels(s)));
 }
 
 /// Whether a lane can make codes of the softmax's weights (program/attention/lane_weights.cuh).
@@ -210,7 +199,8 @@ template <class Method, class T, class Bias>
 attention_schedule schedule_of(attention_call<Method, T, Bias> const& call, int rows) {
   constexpr std::int64_t cached_bytes = std::int64_t{32} << 20;  // codes that L2 keeps
   attention_shape const& s = call.shape;
-  std::int64_t const head_bytes = max(2 * padded_tokens(s.keys) * s.channels * s.key_heads / s.query_heads, 1);
+  std::int64_t const head_bytes =
+      max(padded_tokens(s.keys) * (s.channels + s.channels_of_values()) * s.key_heads / s.query_heads, 1);
   std::int64_t const heads = s.batch * s.query_heads;
   std::int64_t const at_a_time = clamp(cached_bytes / head_bytes, std::int64_t{1}, max(heads, std::int64_t{1}));
   return {static_cast<std::int32_t>(heads), static_cast<std::int32_t>(divide_up(s.queries, std::int64_t{rows})),
@@ -229,7 +219,7 @@ void set_operands(Pipeline& pipeline, attention_call<Method, T, Bias> const& cal
   pipeline.key_map = make_tensor_map(where, rows_of_heads(heads.keys.codes),
                                      {static_cast<int>(attention_padding), shape::row_bytes}, shape::swizzle);
   pipeline.value_map = make_tensor_map(where, rows_of_heads(heads.values.codes),
-                                       {static_cast<int>(s.channels), static_cast<int>(attention_padding)});
+                                       {static_cast<int>(s.channels_of_values()), static_cast<int>(attention_padding)});
   pipeline.query_scales = heads.queries.scales.data;
   pipeline.key_scales = heads.keys.scales.data;
   pipeline.terms.corrections = heads.queries.corrections.data;
@@ -254,7 +244,7 @@ void set_operands(Pipeline& pipeline, attention_call<Method, T, Bias> const& cal
   pipeline.key_lengths = call.key_lengths;
   pipeline.schedule = schedule_of(call, shape::rows);
   pipeline.taken = reinterpret_cast<std::int32_t*>(call.counters.data);
-  pipeline.channels = static_cast<std::int32_t>(s.channels);
+  pipeline.channels = static_cast<std::int32_t>(s.channels_of_values());
 }
 
 /// How many ranges of splits there is memory for. 0 where lengths, which the host does not know, could give a work item
@@ -310,23 +300,10 @@ template <class Method, class Bias>
 using weighing_of = attention_weighing<typename Method::softmax, Bias, quantized_regions<Method>::smooths_queries,
                                        typename Method::score_code>;
 
-/// The policy of warpgroup_attention for `Channels` channels or fewer.
-template <int Channels, class Weighing>
-constexpr warpgroup_attention_policy policy_of_weighing() {
-  using terms = typename Weighing::terms_type;
-  if constexpr (!terms::is_none) {
-    return policy_of<attention_terms_tuning<Channels, terms::has_tiles>>(900);
-  } else if constexpr (Weighing::is_listed) {
-    return policy_of<attention_list_tuning<Channels>>(900);
-  } else {
-    return policy_of<warpgroup_attention_tuning<Channels>>(900);
-  }
-}
-
-/// warpgroup_attention for `Channels` channels or fewer.
+/// warpgroup_attention for program_channels().
 template <int Channels, class Method, class T, class Bias>
-using warpgroup_program = warpgroup_attention<Channels, weighing_of<Method, Bias>, T,
-                                              policy_of_weighing<Channels, weighing_of<Method, Bias>>()>;
+using warpgroup_program =
+    program_of_weighing<channels_of_weighing<Channels, weighing_of<Method, Bias>>, weighing_of<Method, Bias>, T>;
 
 /// Why TMA cannot load the codes of a call's heads, or none.
 template <class Method, class T, class Bias>
@@ -343,8 +320,9 @@ template <class Method, class T, class Bias>
 refusal refuses_few_queries(attention_call<Method, T, Bias> const& call) {
   constexpr std::int64_t most = std::int64_t{1} << 29;
   attention_shape const& s = call.shape;
-  if (refusal const why = first_of(unless(s.queries <= few_queries, "the number of queries", s.queries, "at most 16"),
-                                   refuses_extras(call))) {
+  if (refusal const why =
+          first_of(unless(s.queries <= few_queries, "the number of queries", s.queries, "at most 16"),
+                   unless(s.has_equal_channels(), "values have other channels than keys"), refuses_extras(call))) {
     return why;
   }
   auto const& heads = call.heads;
@@ -441,14 +419,14 @@ struct quantized_forward_model {
   template <class Architectures, class Method, class T, class Bias>
   static refusal refuses_codes(basic_cuda<Architectures> const& exec, attention_call<Method, T, Bias> const& call) {
     refusal const why = detail::refuses_warpgroups(call, exec.state->multiprocessors());
-    return why ? why : with_constant<64, 128, 256>(detail::program_channels(call.shape), [&](auto channels) {
+    return why ? why : with_constant<64, 128, 192, 256>(detail::program_channels(call.shape), [&](auto channels) {
       return first_of(detail::refuses_maps(call, true),
                       exec.template lacks<detail::warpgroup_program<channels.value, Method, T, Bias>>());
     });
   }
   template <class Architectures, class Method, class T, class Bias>
   static void run(basic_cuda<Architectures> const& exec, attention_call<Method, T, Bias> const& call) {
-    with_constant<64, 128, 256>(detail::program_channels(call.shape), [&](auto channels) {
+    with_constant<64, 128, 192, 256>(detail::program_channels(call.shape), [&](auto channels) {
       using program_type = detail::warpgroup_program<channels.value, Method, T, Bias>;
       detail::run_warpgroup_attention<program_type>(exec, call, exec.state->multiprocessors());
     });
@@ -470,12 +448,13 @@ struct models_for<basic_cuda<Architectures>, attention_call<Method, T, Bias>> {
 template <class Architectures, class Method>
 std::int64_t floats_of_work_splits(basic_cuda<Architectures> const& exec, quantized_regions<Method> const& regions) {
   attention_shape const& s = regions.shape;
-  bool const has_channels = s.channels % 16 == 0 && s.channels <= 256;
+  bool const has_channels =
+      s.channels % 16 == 0 && s.channels <= 256 && s.channels_of_values() % 16 == 0 && s.channels_of_values() <= 256;
   if (!basic_cuda<Architectures>::template is_compiled_for<900> || detail::refuses_codes<widened_method<Method>>() ||
       !has_channels) {
     return 0;
   }
-  bool const has_few = detail::multiplies_few_queries<widened_method<Method>>;
+  bool const has_few = detail::multiplies_few_queries<widened_method<Method>> && s.has_equal_channels();
   return detail::floats_of_work_splits(s, exec.state->multiprocessors(), has_few ? few_queries : 0);
 }
 
@@ -490,7 +469,7 @@ bool codes_queries(basic_cuda<Architectures> const& exec, attention_call<Method,
   if constexpr (makes_codes) {
     bool const needs_scores = call.out.log_sum_exp.data != nullptr || call.sinks.data != nullptr;
     return !needs_scores && call.query_starts.first.data == nullptr && call.shape.batch * call.shape.queries > 0 &&
-           detail::refuses_few_queries(call) && detail::has_whole_vectors(queries) &&
+           call.shape.has_equal_channels() && detail::refuses_few_queries(call) && detail::has_whole_vectors(queries) &&
            !quantized_forward_model::refuses_codes(exec, call);
   }
   return false;

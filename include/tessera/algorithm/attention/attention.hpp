@@ -12,6 +12,9 @@
 ///     method::forward(exec, attention_inputs<bfloat16>{q, k, v}, {.is_causal = true},
 ///                     attention_outputs<bfloat16>{result}, tessera::workspace(plan, memory));
 ///
+/// Values may have other channels than queries and keys, which attention_shape::value_channels says; results have those
+/// of values.
+///
 /// Equations, errors and costs: sage_attention2.hpp, whose aliases are `attention` with the paper's parameters. The
 /// portable program runs on any executor, with any strides. No call waits or allocates.
 #pragma once
@@ -124,7 +127,7 @@ void merge_splits(Exec const& exec, attention_call<Method, T, Bias> const& call)
   }
 }
 
-/// The portable program, for `Channels` channels or fewer.
+/// The portable program, for values of `Channels` channels or fewer.
 template <int Channels, class Method, class T, class Bias>
 attention_tiles<Method, T, bias_without_list<Bias>, Channels> tiles_of(attention_call<Method, T, Bias> const& call) {
   auto const& heads = call.heads;
@@ -149,9 +152,10 @@ attention_tiles<Method, T, bias_without_list<Bias>, Channels> tiles_of(attention
 template <Executor Exec, class Method, class T, class Bias>
 void run_portably(Exec const& exec, attention_call<Method, T, Bias> const& call) {
   auto const enqueue = [&](auto const& program) { exec.run(program, program.groups()); };
-  if (call.shape.channels <= 64) {
+  std::int64_t const channels = call.shape.channels_of_values();
+  if (channels <= 64) {
     enqueue(detail::tiles_of<64>(call));
-  } else if (call.shape.channels <= 128) {
+  } else if (channels <= 128) {
     enqueue(detail::tiles_of<128>(call));
   } else {
     enqueue(detail::tiles_of<256>(call));
@@ -291,7 +295,8 @@ struct attention {
     checks::check_shape(here, shape);
     checks::check_heads(here, "queries", in.queries, shape.batch, shape.query_heads, shape.queries, shape.channels);
     checks::check_heads(here, "keys", in.keys, shape.batch, shape.key_heads, shape.keys, shape.channels);
-    checks::check_heads(here, "values", in.values, shape.batch, shape.key_heads, shape.keys, shape.channels);
+    checks::check_heads(here, "values", in.values, shape.batch, shape.key_heads, shape.keys,
+                        shape.channels_of_values());
     checks::check_lengths(here, shape, in.query_lengths, in.key_lengths);
     if (in.queries.data != nullptr && regions::smooths_keys) {
       check<value_error>(out.keys.mean.data != nullptr, here, ": queries need the mean of keys, which is null");

@@ -36,7 +36,7 @@ struct attention_score {
   /// The workspace of measure() for results of attention of this shape: batch x query heads x queries x channels.
   template <Executor Exec>
   static workspace_plan plan_measure(Exec const&, attention_shape const& shape) {
-    return regions(shape.batch, shape.query_heads, shape.queries, shape.channels).plan;
+    return regions(shape.batch, shape.query_heads, shape.queries, shape.channels_of_values()).plan;
   }
 
   /// Enqueues the score of `found`, where `expected` is the better result, into the one element of `score`. The score

@@ -12,10 +12,13 @@
 #include <tessera/concepts/scalar.hpp>
 #include <tessera/core/because.hpp>
 #include <tessera/core/bfloat16.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/core/error.hpp>
 #include <tessera/core/float16.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/view/array_view.hpp>
+#include <tessera/view/attention_shape.hpp>
 #include <tessera/view/head_view.hpp>
 
 namespace tessera {
@@ -52,7 +55,7 @@ template <AttentionScalar T>
 struct attention_inputs {
   head_view<T const> queries;           ///< batch x query heads x queries x channels
   head_view<T const> keys;              ///< batch x key heads x keys x channels
-  head_view<T const> values;            ///< batch x key heads x keys x channels
+  head_view<T const> values;            ///< batch x key heads x keys x value channels, which may be others
   sequence_lengths query_lengths = {};  ///< queries of each sequence, where executors run; null: all are whole
   sequence_lengths key_lengths = {};    ///< keys of each sequence, where executors run; null: all are whole
   sequence_starts query_starts = {};    ///< where each sequence's queries begin, if sequences lie one behind the other
@@ -67,9 +70,18 @@ struct attention_inputs {
 /// zeros and a log-sum-exp of minus infinity.
 template <AttentionScalar T>
 struct attention_outputs {
-  head_view<T> result;              ///< batch x query heads x queries x channels
+  head_view<T> result;              ///< batch x query heads x queries x value channels
   view<float, 3> log_sum_exp = {};  ///< batch x query heads x queries: natural, of the scaled scores; or null
 };
 
+namespace detail {
+
+/// Throws shape_error unless values have as many channels as keys: for functions that take nothing else.
+inline void check_equal_channels(char const* function, attention_shape const& shape) {
+  check<shape_error>(shape.has_equal_channels(), function, ": values have ", shape.channels_of_values(),
+                     " channels but must have as many as keys, ", shape.channels);
+}
+
+}  // namespace detail
 }  // namespace v0
 }  // namespace tessera

@@ -121,6 +121,7 @@ struct decode_attention {
     check<shape_error>(s.channels >= 1 && s.channels <= decode_heads<float, float>::most_channels, where,
                        ": heads have ", s.channels, " channels but must have from 1 to ",
                        decode_heads<float, float>::most_channels);
+    detail::check_equal_channels(where, s);
   }
 
   template <class T, int Rank>

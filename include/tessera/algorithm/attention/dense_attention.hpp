@@ -139,6 +139,7 @@ struct dense_attention {
   static workspace_plan plan_forward(Exec const& exec, attention_shape const& shape,
                                      attention_options const& /*options*/ = {}) {
     checks::check_shape(where, shape);
+    detail::check_equal_channels(where, shape);
     return regions(exec, shape).plan;
   }
 
@@ -154,6 +155,7 @@ struct dense_attention {
                   "tessera: dense_attention reads queries and keys as they are stored, not through functions");
     static_assert(!is_listed<bias_type>, "tessera: lists of tiles for dense_attention are the inputs' block_list");
     attention_shape const shape = checks::check_inputs(where, in);
+    detail::check_equal_channels(where, shape);
     check<value_error>(options.softmax_scale >= 0 && options.softmax_scale < infinity, where,
                        ": the scale of the softmax is ", options.softmax_scale, " but must be finite and not negative");
     checks::check_starts(where, shape, in.query_starts, in.key_starts);

@@ -123,7 +123,8 @@ struct tile_programs {
   finish_tiles<T, means> finish{};
   encode_type encode{};
 
-  explicit tile_programs(quantize_call<Method, T> const& call) {
+  /// The programs for the inputs of a call that have memory, which have so many channels.
+  tile_programs(quantize_call<Method, T> const& call, std::int64_t channels) {
     auto const& in = call.in;
     auto const wanted = [](auto const& from, auto const& lengths, auto const& starts, void const* to) {
       return from.data != nullptr && to != nullptr && from.extent(2) > 0 ? tiled_heads<T>(from, lengths, starts)
@@ -132,7 +133,7 @@ struct tile_programs {
     encode.queries = wanted(in.queries, in.query_lengths, in.query_starts, call.out.queries.codes.data);
     encode.keys = wanted(in.keys, in.key_lengths, in.key_starts, call.out.keys.codes.data);
     encode.values = wanted(in.values, in.key_lengths, in.key_starts, call.out.values.codes.data);
-    prepare_summaries(call);
+    prepare_summaries(call, channels);
     prepare_codes(call);
   }
 
@@ -154,7 +155,7 @@ struct tile_programs {
     return of.heads.data == nullptr ? 1 : of.lengths.data == nullptr ? sample.count(tokens) : sample.most(tokens);
   }
 
-  void prepare_summaries(quantize_call<Method, T> const& call) {
+  void prepare_summaries(quantize_call<Method, T> const& call, std::int64_t channels) {
     attention_shape const& s = call.shape;
     auto* const of_keys = reinterpret_cast<float*>(call.space[call.regions.key_summaries].data);
     auto* const of_values = reinterpret_cast<float*>(call.space[call.regions.value_summaries].data);
@@ -165,8 +166,8 @@ struct tile_programs {
     summarize.value_sample = regions::value_sample;
     summarize.tiles = tiles_of(max(sampled_tokens(regions::key_sample, summarize.keys, s.keys),
                                    sampled_tokens(regions::value_sample, summarize.values, s.keys)));
-    summarize.channels = static_cast<std::int32_t>(s.channels);
-    std::int64_t const plane = std::int64_t{summarize.heads} * summarize.tiles.value() * s.channels;
+    summarize.channels = static_cast<std::int32_t>(channels);
+    std::int64_t const plane = std::int64_t{summarize.heads} * summarize.tiles.value() * channels;
     summarize.summaries = {of_keys, of_values, of_values + plane, of_values + 2 * plane};
     finish.keys = summarize.keys;
     finish.values = summarize.values;
@@ -256,8 +257,9 @@ void correct_by_tiles(basic_cuda<Architectures> const& exec, quantize_call<Metho
 }
 
 template <int Channels, class Architectures, class Method, class T>
-void quantize_by_tiles(basic_cuda<Architectures> const& exec, quantize_call<Method, T> const& call) {
-  tile_programs<Channels, Method, T> const programs(call);
+void quantize_by_tiles(basic_cuda<Architectures> const& exec, quantize_call<Method, T> const& call,
+                       std::int64_t channels) {
+  tile_programs<Channels, Method, T> const programs(call, channels);
   exec.run(programs.summarize, programs.summarize.count());
   exec.run(programs.finish, programs.finish.count());
   exec.run(programs.encode, programs.encode.count());
@@ -294,10 +296,25 @@ struct quantize_heads_model {
   template <class Architectures, class Method, class T, class Functions>
   static void run(basic_cuda<Architectures> const& exec, quantize_call<Method, T, Functions> const& call) {
     quantize_call<Method, T> const plain = call.without_functions();
-    std::int64_t const channels = call.shape.channels;
-    return channels <= 64    ? detail::quantize_by_tiles<64>(exec, plain)
-           : channels <= 128 ? detail::quantize_by_tiles<128>(exec, plain)
-                             : detail::quantize_by_tiles<256>(exec, plain);
+    if (plain.shape.has_equal_channels()) {
+      return run_channels(exec, plain, plain.shape.channels);
+    }
+    quantize_call<Method, T> of_scores = plain;  // values have launches of their own
+    of_scores.in.values = {};
+    run_channels(exec, of_scores, plain.shape.channels);
+    quantize_call<Method, T> of_values = plain;
+    of_values.in.queries = {};
+    of_values.in.keys = {};
+    run_channels(exec, of_values, plain.shape.channels_of_values());
+  }
+
+ private:
+  template <class Architectures, class Method, class T>
+  static void run_channels(basic_cuda<Architectures> const& exec, quantize_call<Method, T> const& call,
+                           std::int64_t channels) {
+    return channels <= 64    ? detail::quantize_by_tiles<64>(exec, call, channels)
+           : channels <= 128 ? detail::quantize_by_tiles<128>(exec, call, channels)
+                             : detail::quantize_by_tiles<256>(exec, call, channels);
   }
 };
 

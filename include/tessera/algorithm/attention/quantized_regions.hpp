@@ -98,9 +98,9 @@ struct quantized_regions {
   region<score_code> key_codes;                ///< batch x key heads x padded keys x elements()
   region<float> key_scales;                    ///< batch x key heads x key_scale_count()
   region<float> key_mean;                      ///< batch x key heads x channels
-  region<value_code> value_codes;              ///< batch x key heads x tiles of 128 keys x channels x 128
-  region<float> value_scales;                  ///< batch x key heads x channels
-  region<float> value_mean;                    ///< batch x key heads x channels
+  region<value_code> value_codes;              ///< batch x key heads x tiles of 128 keys x value channels x 128
+  region<float> value_scales;                  ///< batch x key heads x value channels
+  region<float> value_mean;                    ///< batch x key heads x value channels
 
   /// Throws shape_error for extents whose product overflows, whatever parts are wanted.
   quantized_regions(char const* where, attention_shape const& of, quantized_parts wanted = {},
@@ -124,9 +124,11 @@ struct quantized_regions {
         key_scales(plan.add<float>("scales of keys", parts.keys ? key_heads() * key_scale_count() : 0)),
         key_mean(plan.add<float>("mean of keys", smooths_keys && parts.keys ? key_heads() * of.channels : 0)),
         value_codes(plan.add<value_code>(
-            "codes of values", parts.values ? size(where, key_heads(), padded_tokens(of.keys), of.channels) : 0)),
-        value_scales(plan.add<float>("scales of values", parts.values ? key_heads() * of.channels : 0)),
-        value_mean(plan.add<float>("mean of values", smooths_values && parts.values ? key_heads() * of.channels : 0)) {}
+            "codes of values",
+            parts.values ? size(where, key_heads(), padded_tokens(of.keys), of.channels_of_values()) : 0)),
+        value_scales(plan.add<float>("scales of values", parts.values ? key_heads() * of.channels_of_values() : 0)),
+        value_mean(plan.add<float>("mean of values",
+                                   smooths_values && parts.values ? key_heads() * of.channels_of_values() : 0)) {}
 
   /// Elements of type score_code that hold the codes of a query or a key.
   [[nodiscard]] std::int64_t elements() const { return shape.channels / codes_in<score_code>; }
@@ -164,12 +166,12 @@ struct quantized_regions {
       made.keys.mean = view_of(space[key_mean], {s.batch, s.key_heads, s.channels});
     }
     if (parts.values) {
-      made.values.codes =
-          view_of(space[value_codes], {s.batch, s.key_heads, keys / attention_padding, s.channels, attention_padding});
-      made.values.scales = view_of(space[value_scales], {s.batch, s.key_heads, s.channels});
+      made.values.codes = view_of(space[value_codes], {s.batch, s.key_heads, keys / attention_padding,
+                                                       s.channels_of_values(), attention_padding});
+      made.values.scales = view_of(space[value_scales], {s.batch, s.key_heads, s.channels_of_values()});
     }
     if (smooths_values && parts.values) {
-      made.values.mean = view_of(space[value_mean], {s.batch, s.key_heads, s.channels});
+      made.values.mean = view_of(space[value_mean], {s.batch, s.key_heads, s.channels_of_values()});
     }
     return made;
   }
@@ -179,7 +181,8 @@ struct quantized_regions {
   static attention_shape const& checked_extents(char const* where, attention_shape const& s) {
     std::int64_t const tokens = max(padded_tokens(max(s.queries, s.keys)), attention_padding);
     std::int64_t const heads = max(s.query_heads, s.key_heads);
-    static_cast<void>(size(where, checked_multiply(where, max(s.batch, std::int64_t{1}), heads), tokens, s.channels));
+    static_cast<void>(size(where, checked_multiply(where, max(s.batch, std::int64_t{1}), heads), tokens,
+                           max(s.channels, s.channels_of_values())));
     return s;
   }
   /// A product of extents, or shape_error.
@@ -216,21 +219,22 @@ struct quantization_regions : quantized_regions<Method> {
       : base(where, of, wanted, record),
         key_summaries(this->plan.template add<channel_summary>(
             "summaries of keys", base::smooths_keys && wanted.keys ? key_blocks() * of.channels : 0)),
-        value_summaries(this->plan.template add<channel_summary>("summaries of values",
-                                                                 wanted.values ? key_blocks() * of.channels : 0)),
-        value_reciprocals(this->plan.template add<float>("reciprocals of scales of values",
-                                                         wanted.values ? of.batch * of.key_heads * of.channels : 0)),
+        value_summaries(this->plan.template add<channel_summary>(
+            "summaries of values", wanted.values ? key_blocks() * of.channels_of_values() : 0)),
+        value_reciprocals(this->plan.template add<float>(
+            "reciprocals of scales of values", wanted.values ? of.batch * of.key_heads * of.channels_of_values() : 0)),
         values_beyond(this->plan.template add<std::uint32_t>(
             "values beyond samples' ranges",
-            base::samples_values && wanted.values ? of.batch * of.key_heads * (of.channels + 1) : 0)),
+            base::samples_values && wanted.values ? of.batch * of.key_heads * (of.channels_of_values() + 1) : 0)),
         query_summaries(this->plan.template add<channel_summary>(
             "summaries of queries", base::smooths_queries && wanted.queries ? mean_blocks() * of.channels : 0)),
         query_means(this->plan.template add<float>(
             "means of queries", base::smooths_queries && wanted.queries ? mean_blocks() * of.channels : 0)),
         magnitudes(
             this->plan.template add<std::uint32_t>("magnitudes of heads", of.batch * (of.query_heads + of.key_heads))),
-        totals(this->plan.template add<float>("totals of splits of rows",
-                                              wanted.queries ? base::size(where, split_rows(), of.channels, 1) : 0)),
+        totals(this->plan.template add<float>(
+            "totals of splits of rows",
+            wanted.queries ? base::size(where, split_rows(), of.channels_of_values(), 1) : 0)),
         rows(this->plan.template add<attention_row<state_type>>("splits of rows", wanted.queries ? split_rows() : 0)),
         counters(this->plan.template add<std::uint32_t>("counters", 1)) {}
 
@@ -259,7 +263,7 @@ struct quantization_regions : quantized_regions<Method> {
     if (rows.count == 0) {
       return {};
     }
-    return {detail::view_of(space[totals], {splits(), s.batch, s.query_heads, s.queries, s.channels}),
+    return {detail::view_of(space[totals], {splits(), s.batch, s.query_heads, s.queries, s.channels_of_values()}),
             detail::view_of(space[rows], {splits(), s.batch, s.query_heads, s.queries})};
   }
 

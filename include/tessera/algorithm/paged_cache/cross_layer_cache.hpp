@@ -159,6 +159,7 @@ class cross_layer_cache {
   template <Executor Exec>
   [[nodiscard]] workspace_plan plan_attend(Exec const&, attention_shape const& shape,
                                            attention_options const& /*options*/ = {}) const {
+    detail::check_equal_channels("cross_layer_cache.attend", shape);
     return cached_attention_regions("cross_layer_cache.attend", shape).plan;
   }
 

@@ -15,11 +15,10 @@
 ///    tensor cores take them as the left operand: values are permuted so that no lane needs another lane's weights;
 ///  * multiplies P by values, with sums that begin at zero, and adds these to O in fp32 (two-level accumulation).
 ///
-/// These steps follow each other; meanwhile the other warpgroups keep the tensor cores busy.
-///
-/// Cycles of a multiprocessor for a tile of a warpgroup without a mask, 64 x 128 scores (8192 8-bit operations a cycle,
-/// an instruction of a warp a cycle on each of four schedulers), with a column of ones, by piecewise_linear_softmax.
-/// online_softmax takes 528 cycles more for exponentials, 16 a cycle. e4m3 queries and keys take fewer instructions:
+/// These steps follow each other; meanwhile the other warpgroups keep the tensor cores busy. Cycles of a multiprocessor
+/// for a tile of a warpgroup without a mask, 64 x 128 scores (8192 8-bit operations a cycle, an instruction of a warp a
+/// cycle on each of four schedulers), with a column of ones, by piecewise_linear_softmax. online_softmax takes 528 cycles
+/// more for exponentials, 16 a cycle. e4m3 queries and keys take fewer instructions:
 ///
 ///     channels   tensor cores   instructions   with e4m3
 ///     256        512 + 528      494            438
@@ -32,12 +31,13 @@
 /// Bytes: a thread block of 192 rows loads 256 bytes of each channel for 192 x 128 scores, which is 21 bytes a cycle
 /// through L2 at the tensor cores' full speed; a block of 128 rows of 256 channels loads 31.
 ///
-/// Where a head has fewer channels than the program, TMA fills queries and keys with zeros. Values of the missing
-/// channels are whatever lies in shared memory; so are their outputs, which are not stored.
+/// Queries and keys may have more channels than values (score_channels): 192 with 128. Where a head has fewer channels
+/// than the program, TMA fills queries and keys with zeros. Values of the missing channels are whatever lies in shared
+/// memory; so are their outputs, which are not stored.
 ///
 /// Sequences of a batch may differ in length. The extents of a sequence are looked up once for a work item and kept in
-/// shared memory. Work items without a tile load nothing and write zeros.
-/// Tiles that need a mask, at the ends of the interval of keys that rows see, are processed in separate loops.
+/// shared memory. Work items without a tile load nothing and write zeros. Tiles that need a mask, at the ends of the
+/// interval of keys that rows see, are processed in separate loops.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +62,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Attends over quantized operands. Weighing: attention_weighing. Output: the type of results.
+/// Attends over quantized operands. Channels: of values. Weighing: attention_weighing. Output: the type of results.
 template <int Channels, class Weighing, class Output, warpgroup_attention_policy Policy>
 struct warpgroup_attention {
   /// What is added to scores.
@@ -88,8 +88,10 @@ struct warpgroup_attention {
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
                                              scratch_type& scratch) const {
     pipeline.prepare(group, scratch);
-    if (pipeline.query_coders > 0) {
-      queries.encode_first_block(pipeline, group, scratch);
+    if constexpr (shape::makes_query_codes) {
+      if (pipeline.query_coders > 0) {
+        queries.encode_first_block(pipeline, group, scratch);
+      }
     }
     int const warpgroup = uniform(group.lane / shape::warpgroup);
     if (warpgroup == Policy.consumers) {
@@ -101,8 +103,10 @@ struct warpgroup_attention {
         if (warp == 1) {
           pipeline.merge(scratch);
         }
-      } else if (warp > 0 && pipeline.query_coders > 0) {
-        queries.encode_next_blocks(pipeline, scratch, warp - 1);
+      } else if constexpr (shape::makes_query_codes) {
+        if (warp > 0 && pipeline.query_coders > 0) {
+          queries.encode_next_blocks(pipeline, scratch, warp - 1);
+        }
       }
     } else {
       raise_registers<Policy.consumer_registers>();

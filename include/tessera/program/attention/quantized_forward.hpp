@@ -95,7 +95,7 @@ struct weight_operand<std::int8_t> {
 }  // namespace detail
 
 /// Computes attention over quantized operands. Method: an attention_method. T: the type of results. Bias:
-/// `bias(sequence, head, query, key)`. Channels: the most channels that a head may have, a multiple of 64.
+/// `bias(sequence, head, query, key)`. Channels: the most channels that a head of values may have, a multiple of 64.
 template <class Method, class T, class Bias, int Channels>
 struct attention_tiles {
   using softmax_type = typename Method::softmax;
@@ -189,7 +189,7 @@ struct attention_tiles {
       make_scores(group, at, tile * columns, scratch);
       make_weights(group, state, rounded, tile == 0, scratch);
       for (int part = 0; part < parts; ++part) {
-        if (part * width < shape.channels) {
+        if (part * width < shape.channels_of_values()) {
           add_values<product>(group, at, tile * columns, part, scratch, totals[part]);
         }
       }
@@ -440,7 +440,7 @@ struct attention_tiles {
   TESSERA_FN void write_total(coordinates const& at, std::int64_t split, int row, int channel, float total,
                               scratch_type const& scratch) const {
     std::int64_t const query = at.first_query + row;
-    if (query >= shape.queries || channel >= shape.channels) {
+    if (query >= shape.queries || channel >= shape.channels_of_values()) {
       return;
     }
     if (partials.rows.data != nullptr) {

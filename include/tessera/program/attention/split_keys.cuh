@@ -51,7 +51,7 @@ struct join_decoded {
                                        attention_writer<Method, Result> const& results) {
     attention_shape const& s = results.shape;
     auto const divisor = [](std::int64_t number) { return fast_divisor::of(static_cast<std::uint32_t>(number)); };
-    return {partials, results, divisor(divide_up(s.channels, std::int64_t{columns})), divisor(s.queries),
+    return {partials, results, divisor(divide_up(s.channels_of_values(), std::int64_t{columns})), divisor(s.queries),
             divisor(s.query_heads)};
   }
   [[nodiscard]] std::int64_t groups() const {
@@ -68,7 +68,7 @@ struct join_decoded {
     int const lane = group.lane % 32;
     int const part = group.lane / 32;
     auto const channel = static_cast<int>(number - row * by_columns.divisor) * columns + lane;
-    auto const channels = static_cast<int>(results.shape.channels);
+    auto const channels = static_cast<int>(results.shape.channels_of_values());
     let_next_kernel_start();
     wait_for_stream();
     value_terms const terms = results.terms_of(at.sequence, at.head, min(channel, channels - 1));

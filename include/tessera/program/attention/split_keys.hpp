@@ -212,7 +212,7 @@ struct merge_attention {
     }
     group.sync();
     for (int lane : group) {
-      for (std::int64_t channel = lane; channel < results.shape.channels; channel += lanes) {
+      for (std::int64_t channel = lane; channel < results.shape.channels_of_values(); channel += lanes) {
         finish(at, channel, scratch);
       }
     }
@@ -240,7 +240,7 @@ struct merge_attention {
     int const each = divide_up(splits, parts);
     int const begin = min(part * each, splits);
     int const end = min(begin + each, splits);
-    for (int channel = lane; channel < static_cast<int>(results.shape.channels); channel += part_lanes) {
+    for (int channel = lane; channel < static_cast<int>(results.shape.channels_of_values()); channel += part_lanes) {
       float total = 0.0F;
       for (int split = begin; split < end; split += at_a_time) {
         add_some(scratch, total, at, channel, split, end);

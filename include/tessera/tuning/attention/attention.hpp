@@ -20,6 +20,7 @@ struct warpgroup_attention_policy {
   int consumer_registers;     ///< registers of each thread of the consumer warpgroups
   bool has_first_tile_apart;  ///< whether the sequence's first tile has code of its own, so that the others' is shorter
   bool keeps_descriptors;     ///< whether descriptors of operands stay in registers; else each tile makes them again
+  int score_channels = 0;     ///< channels of queries and keys; 0: as many as values have
 
   friend constexpr bool operator==(warpgroup_attention_policy const&, warpgroup_attention_policy const&) = default;
 };
@@ -115,6 +116,13 @@ struct warpgroup_attention_tuning {
            : Channels > 64 ? policy_type{3, 4, 128, 0, 32, 160, false, false}
                            : policy_type{4, 6, 64, 0, 32, 112, true, true};
   }
+};
+
+/// The policy for queries and keys of up to 192 channels with values of up to 128, where nothing is added to scores.
+/// Panels of 64 channels hold no zeros in place of channels 193 to 256. 4 tiles of keys do not fit.
+struct attention_wide_keys_tuning {
+  using policy_type = warpgroup_attention_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {3, 3, 128, 0, 32, 160, false, false, 192}; }
 };
 
 /// The policy for `Channels` channels where terms are added to scores: a bias, or the scores of mean queries. HasTiles:

@@ -40,18 +40,23 @@ struct attention_checks {
                        " queries and ", shape.keys, " keys but none can be more than ", most);
     check<shape_error>(shape.channels >= 16 && shape.channels <= 256 && shape.channels % 16 == 0, function,
                        ": heads have ", shape.channels, " channels but must have a multiple of 16 up to 256");
+    std::int64_t const of_values = shape.channels_of_values();
+    check<shape_error>(of_values >= 16 && of_values <= 256 && of_values % 16 == 0, function, ": heads of values have ",
+                       of_values, " channels but must have a multiple of 16 up to 256");
   }
 
   template <class T>
   static attention_shape check_inputs(char const* function, attention_inputs<T> const& in) {
-    attention_shape const shape{in.queries.extent(0), in.queries.extent(1), in.keys.extent(1),
-                                in.queries.extent(2), in.keys.extent(2),    in.queries.extent(3)};
+    attention_shape const shape{in.queries.extent(0), in.queries.extent(1), in.keys.extent(1),  in.queries.extent(2),
+                                in.keys.extent(2),    in.queries.extent(3), in.values.extent(3)};
     check<shape_error>(in.keys.extent(0) == shape.batch, function, ": keys have ", in.keys.extent(0),
                        " sequences but queries have ", shape.batch);
     check<shape_error>(in.keys.extent(3) == shape.channels, function, ": keys have ", in.keys.extent(3),
                        " channels but queries have ", shape.channels);
+    check<shape_error>(in.values.extent(3) > 0, function, ": values have ", in.values.extent(3), " channels but keys ",
+                       in.keys.extent(3));
     check_shape(function, shape);
-    for (int dimension = 0; dimension < 4; ++dimension) {
+    for (int dimension = 0; dimension < 3; ++dimension) {
       check<shape_error>(in.values.extent(dimension) == in.keys.extent(dimension), function, ": dimension ", dimension,
                          " of the values has ", in.values.extent(dimension), " elements but that of the keys has ",
                          in.keys.extent(dimension));
@@ -122,7 +127,8 @@ struct attention_checks {
                        ": the result has no memory but ", checked_multiply(function, s.batch, s.query_heads, s.queries),
                        " rows");
     bool const has_starts = call.query_starts.first.data != nullptr;
-    check_output(function, "result", call.out.result, {s.batch, s.query_heads, s.queries, s.channels}, has_starts);
+    check_output(function, "result", call.out.result, {s.batch, s.query_heads, s.queries, s.channels_of_values()},
+                 has_starts);
     check_output(function, "log-sum-exps", call.out.log_sum_exp, {s.batch, s.query_heads, s.queries}, has_starts);
     check_starts(function, s, call.query_starts, {});
     check_lengths(function, s, call.query_lengths, call.key_lengths);
@@ -150,7 +156,7 @@ struct attention_checks {
     if (found.rows.data != nullptr) {
       check<value_error>(found.totals.data != nullptr, function, ": the totals of splits of rows are null");
       check_extents(function, "totals of splits", found.totals,
-                    {splits, s.batch, s.query_heads, s.queries, s.channels});
+                    {splits, s.batch, s.query_heads, s.queries, s.channels_of_values()});
     }
   }
 
@@ -174,6 +180,7 @@ struct attention_checks {
     std::int64_t const queries = padded_tokens(s.queries);
     std::int64_t const keys = padded_tokens(s.keys);
     std::int64_t const elements = s.channels / codes_in<typename Method::score_code>;
+    std::int64_t const of_values = s.channels_of_values();
     std::int64_t const blocks = divide_up(s.queries, std::int64_t{block_mean::tokens});
     std::int64_t const query_scales = Method::query_groups::count(queries);
     std::int64_t const key_scales = Method::key_groups::count(keys);
@@ -191,10 +198,10 @@ struct attention_checks {
     check_operand(function, "means of keys", out.keys.mean, has_keys && regions::smooths_keys,
                   {s.batch, s.key_heads, s.channels});
     check_operand(function, "codes of values", out.values.codes, has_values,
-                  {s.batch, s.key_heads, keys / attention_padding, s.channels, attention_padding});
-    check_operand(function, "scales of values", out.values.scales, has_values, {s.batch, s.key_heads, s.channels});
+                  {s.batch, s.key_heads, keys / attention_padding, of_values, attention_padding});
+    check_operand(function, "scales of values", out.values.scales, has_values, {s.batch, s.key_heads, of_values});
     check_operand(function, "means of values", out.values.mean, has_values && regions::smooths_values,
-                  {s.batch, s.key_heads, s.channels});
+                  {s.batch, s.key_heads, of_values});
   }
 };
 

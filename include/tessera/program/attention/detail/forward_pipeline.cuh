@@ -34,7 +34,11 @@ inline namespace v0 {
 /// Extents of warpgroup_attention: threads, rows, bytes of tiles.
 template <int Channels, warpgroup_attention_policy Policy>
 struct warpgroup_attention_shape {
-  static constexpr int channels = Channels;  ///< channels of a head that the program multiplies
+  static constexpr int channels = Channels;  ///< channels of a head of values that the program multiplies
+  /// Channels of a head of queries and keys that the program multiplies.
+  static constexpr int score_channels = Policy.score_channels > 0 ? Policy.score_channels : Channels;
+  /// Whether the program can make codes of queries itself.
+  static constexpr bool makes_query_codes = score_channels == Channels;
   static constexpr int warpgroup = 128;      ///< threads of a warpgroup
   static constexpr int warpgroup_rows = 64;  ///< queries that a warpgroup multiplies
   static constexpr int lanes = warpgroup * (Policy.consumers + 1);
@@ -42,11 +46,12 @@ struct warpgroup_attention_shape {
   static constexpr int query_stages = 2;                          ///< blocks of queries in shared memory
   /// Numbers of work items in shared memory, in the stages of queries.
   static constexpr int work_stages = query_stages;
-  static constexpr int row_bytes = Channels > 64 ? 128 : 64;  ///< bytes of a row of a panel of queries or keys
-  static constexpr int panels = Channels / row_bytes;
-  static constexpr int depth_steps = Channels / 32;
-  static constexpr int query_bytes = rows * Channels;                       ///< bytes of a block's codes of queries
-  static constexpr int key_bytes = attention_tile_keys * Channels;          ///< bytes of a tile's codes of keys
+  static constexpr int row_bytes =
+      score_channels % 128 == 0 ? 128 : 64;  ///< bytes of a row of a panel of queries or keys
+  static constexpr int panels = score_channels / row_bytes;
+  static constexpr int depth_steps = score_channels / 32;
+  static constexpr int query_bytes = rows * score_channels;                 ///< bytes of a block's codes of queries
+  static constexpr int key_bytes = attention_tile_keys * score_channels;    ///< bytes of a tile's codes of keys
   static constexpr int value_bytes = attention_tile_keys * (Channels + 8);  ///< bytes of a tile's values, with ones
 
   static constexpr box_swizzle swizzle = row_bytes == 128 ? box_swizzle::bytes_128 : box_swizzle::bytes_64;
@@ -63,7 +68,9 @@ struct warpgroup_attention_shape {
   }
 
   static_assert(Channels == 64 || Channels == 128 || Channels == 256,
-                "tessera: attention by sm_90a's tensor cores takes 64, 128 or 256 channels");
+                "tessera: attention by sm_90a's tensor cores takes 64, 128 or 256 channels of values");
+  static_assert(score_channels % 64 == 0 && score_channels <= 256,
+                "tessera: attention by sm_90a's tensor cores takes up to four times 64 channels of queries and keys");
   static_assert(has_register_budgets(1 + Policy.consumers,
                                      Policy.producer_registers + Policy.consumers * Policy.consumer_registers),
                 "tessera: warpgroups cannot have more registers together than at the kernel's entry");
@@ -141,7 +148,7 @@ struct attention_pipeline {
   sequence_lengths key_lengths;    ///< keys of each sequence; null: all are whole
   attention_schedule schedule;
   std::int32_t* taken;       ///< counts turns that were handed out beyond each block's first; 0 at launch
-  std::int32_t channels;     ///< channels of a head, a multiple of 16
+  std::int32_t channels;     ///< channels of a head of values, a multiple of 16
   int query_coders;          ///< warps that make codes of queries; 0: codes are loaded
   attention_splits splits;   ///< how work items of the schedule are split
   term_loader<Terms> terms;  ///< where what is added to scores lies

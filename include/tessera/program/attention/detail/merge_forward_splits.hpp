@@ -112,7 +112,9 @@ struct merge_attention_splits {
     float values[4];
   };
 
-  TESSERA_FN constexpr std::int32_t channels() const { return static_cast<std::int32_t>(results.shape.channels); }
+  TESSERA_FN constexpr std::int32_t channels() const {
+    return static_cast<std::int32_t>(results.shape.channels_of_values());
+  }
   TESSERA_FN constexpr std::int32_t rows_of_group() const { return warps / parts; }
   TESSERA_FN constexpr std::int32_t groups_of_work_item() const { return slots.block_rows / rows_of_group(); }
 
