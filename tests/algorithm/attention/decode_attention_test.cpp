@@ -183,6 +183,8 @@ TEST_CASE("decode_attention says what does not fit together", "[host]") {
         "decode_attention.forward: there are windows of 3 and -1 keys but decoding has none");
   CHECK_THROWS_WITH(decode_attention::plan_forward(exec, {1, 1, 1, 1, 1, 257}),
                     "decode_attention.forward: heads have 257 channels but must have from 1 to 256");
+  CHECK_THROWS_WITH(decode_attention::plan_forward(exec, {1, 1, 1, 1, 1, 192, 128}),
+                    "decode_attention.forward: values have 128 channels but must have as many as keys, 192");
   CHECK_THROWS_WITH(decode_attention::plan_forward(exec, {-1, 1, 1, 1, 1, 16}), contains("none must be negative"));
   std::vector<float> const many(2 * 600 * 16);
   head_view<float const> const long_heads(many.data(), {2, 1, 600, 16});

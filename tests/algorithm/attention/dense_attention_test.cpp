@@ -226,6 +226,8 @@ TEST_CASE("dense_attention says what does not fit together", "[host]") {
         "dense_attention.forward: keys have 1 sequences but queries have 2");
   CHECK(message([&](auto& in, auto&) { in.keys = heads(2, 2, 8, 8); }) ==
         "dense_attention.forward: keys have 8 channels but queries have 16");
+  CHECK(message([&](auto& in, auto&) { in.values = heads(2, 2, 8, 32); }) ==
+        "dense_attention.forward: values have 32 channels but must have as many as keys, 16");
   CHECK(message([&](auto& in, auto&) { in.values = heads(2, 2, 7, 16); }) ==
         "dense_attention.forward: dimension 2 of the values has 7 elements but that of the keys has 8");
   CHECK(message([&](auto& in, auto&) { in.values.data = nullptr; }) ==
@@ -251,6 +253,8 @@ TEST_CASE("dense_attention says what does not fit together", "[host]") {
   CHECK_THAT(message(nothing, {.window_left = -2}), contains("dense_attention.forward: the window has -2 keys"));
   CHECK_THROWS_WITH(dense_attention::plan_forward(exec, {1, 1, 1, 1, 1, 24}),
                     "dense_attention.forward: heads have 24 channels but must have a multiple of 16 up to 256");
+  CHECK_THROWS_WITH(dense_attention::plan_forward(exec, {1, 1, 1, 1, 1, 16, 48}),
+                    "dense_attention.forward: values have 48 channels but must have as many as keys, 16");
   CHECK_THROWS_WITH(dense_attention::plan_forward(exec, {-1, 1, 1, 1, 1, 16}), contains("none must be negative"));
   workspace_plan const empty("none");
   CHECK_THROWS_WITH(dense_attention::forward(

@@ -358,4 +358,6 @@ TEST_CASE("what does not fit is refused in words that name both numbers", "[host
   CHECK_THROWS_WITH(model.cache.plan_attend(exec, {huge, 2, 2, 8, 1 << 20, channels}), contains("is not a size"));
   CHECK_THROWS_WITH(model.cache.plan_attend(exec, {2, 2, 2, huge, 1 << 20, channels}), contains("is not a size"));
   CHECK_THROWS_WITH(model.cache.plan_attend(exec, {2, 2, 0, 1, 64, channels}), contains("for each of 0 key heads"));
+  CHECK_THROWS_WITH(model.cache.plan_attend(exec, {2, 2, 2, 1, 64, channels, 2 * channels}),
+                    contains("cross_layer_cache.attend: values have "));
 }

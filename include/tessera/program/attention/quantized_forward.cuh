@@ -17,8 +17,8 @@
 ///
 /// These steps follow each other; meanwhile the other warpgroups keep the tensor cores busy. Cycles of a multiprocessor
 /// for a tile of a warpgroup without a mask, 64 x 128 scores (8192 8-bit operations a cycle, an instruction of a warp a
-/// cycle on each of four schedulers), with a column of ones, by piecewise_linear_softmax. online_softmax takes 528 cycles
-/// more for exponentials, 16 a cycle. e4m3 queries and keys take fewer instructions:
+/// cycle on each of four schedulers), with a column of ones, by piecewise_linear_softmax. online_softmax takes 528
+/// cycles more for exponentials, 16 a cycle. e4m3 queries and keys take fewer instructions:
 ///
 ///     channels   tensor cores   instructions   with e4m3
 ///     256        512 + 528      494            438
