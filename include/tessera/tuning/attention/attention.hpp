@@ -119,12 +119,12 @@ struct warpgroup_attention_tuning {
 };
 
 /// The policy for queries and keys of up to 192 channels with values of up to 128, where nothing is added to scores.
-/// Panels of 64 channels hold no zeros in place of channels 193 to 256. 4 tiles of keys do not fit: 168 KiB beside 72 of
-/// queries.
+/// Panels of 64 channels hold no zeros in place of channels 193 to 256. 4 tiles of keys do not fit: they take 168 KiB
+/// beside 72 of queries.
 ///
-/// H200, 2 x 16 heads of 16384 tokens, 192 and 128 channels, TFLOP/s over codes 1268, from bf16 to bf16 1213; causal 1175
-/// and 1065. In turns with 128 channels of both: 1.14, 1.12, 1.10 and 1.06 of its operations a second. Other policies
-/// were not measured.
+/// H200, 2 x 16 heads of 16384 tokens, 192 and 128 channels: 1268 TFLOP/s over codes, 1213 from bf16 to bf16; causal
+/// 1175 and 1065. In turns with 128 channels of both: 1.14, 1.12, 1.10 and 1.06 of its operations a second. Other
+/// policies were not measured.
 struct attention_wide_keys_tuning {
   using policy_type = warpgroup_attention_policy;
   TESSERA_FN constexpr policy_type operator()(int) const { return {3, 3, 128, 0, 32, 160, false, false, 192}; }
