@@ -108,12 +108,15 @@ explanation multiply(described_cuda const& exec, std::int64_t depth = 4096) {
   });
 }
 
-/// A layer whose weights are codes of 8 bits.
-explanation multiply_by_codes(described_cuda const& exec, std::int64_t tokens) {
-  return explain(exec, [tokens](auto const& dry) {
+/// A layer whose weights are codes of 8 bits, with a workspace of at most `budget` bytes.
+explanation multiply_by_codes(described_cuda const& exec, std::int64_t tokens, std::int64_t budget = 0) {
+  return explain(exec, [=](auto const& dry) {
     dequantized<symmetric_quantizer<8, 64>, bfloat16> const weights{
         {}, matrix<std::int8_t const>(4096, 4096), matrix<symmetric_params const>(4096, 64)};
-    linear<bfloat16>::forward(dry, matrix<bfloat16 const>(tokens, 4096), weights, matrix<bfloat16>(tokens, 4096));
+    linear_options const options{.workspace_budget = budget};
+    auto const plan = linear<bfloat16>::plan_forward(dry, tokens, weights, options);
+    linear<bfloat16>::forward(dry, matrix<bfloat16 const>(tokens, 4096), weights, matrix<bfloat16>(tokens, 4096),
+                              room(plan), options);
   });
 }
 
@@ -241,6 +244,8 @@ std::vector<row> rows() {
        [](described_cuda const& e) { return multiply<bfloat16, bfloat16>(e, 4097); }},
       {"`linear<bfloat16>`, weights of 8-bit codes",
        [](described_cuda const& e) { return multiply_by_codes(e, 4096); }},
+      {"`linear<bfloat16>`, weights of 8-bit codes, with a workspace",
+       [](described_cuda const& e) { return multiply_by_codes(e, 4096, linear_options{}.workspace_budget); }},
       {"`linear<bfloat16>`, 16 rows, weights of 8-bit codes",
        [](described_cuda const& e) { return multiply_by_codes(e, 16); }},
       {"`linear<bfloat16>`, weights of a `coded_matrix`",

@@ -2,7 +2,8 @@
 /// Measures linear layers whose weights are in a stream of NeuZip, with cuBLAS's product of bf16 weights beside them.
 /// `vs_cublas` is our rate over cuBLAS's, call by call in turn; bits_per_weight is what the stream takes.
 ///
-///     fixed     codes of a fixed length, decoded while they are multiplied (coded_matrix, opened once)
+///     fixed     codes of a fixed length (coded_matrix, opened once), decoded while they are multiplied, or for many
+///               tokens in panels that have a workspace
 ///     rans      rANS, decoded to memory and then multiplied, both in every call
 ///
 /// Outputs are checked on the device against those of cuBLAS with the same weights.
@@ -108,8 +109,12 @@ void measure_fixed(benchmark::State& state, std::int64_t tokens, int zero_every)
       l.exec, {spec, array_view<std::byte const>(stream.data(), stream.size()), layer::columns, layer::depth},
       workspace(plan, memory));
   l.exec.wait();
+  auto const panels = linear<bfloat16>::plan_forward(l.exec, tokens, weights);
+  buffer<std::byte> room(l.exec, panels.bytes());
+  workspace const space(panels, room);
   measure(state, l, static_cast<double>(stream.bytes()),
-          [&] { linear<bfloat16>::forward(l.exec, l.input_view(), weights, l.output_view()); });
+          [&] { linear<bfloat16>::forward(l.exec, l.input_view(), weights, l.output_view(), space); });
+  state.counters["workspace_MB"] = static_cast<double>(panels.bytes()) * 1e-6;
 }
 
 void measure_rans(benchmark::State& state, std::int64_t tokens, int zero_every) {
@@ -128,7 +133,7 @@ void measure_rans(benchmark::State& state, std::int64_t tokens, int zero_every) 
 }
 
 bench::registration const registered([] {
-  for (std::int64_t const tokens : {1, 16, 512, 4096, 16384}) {
+  for (std::int64_t const tokens : {1, 16, 512, 2048, 4096, 16384}) {
     std::string const shape = std::to_string(tokens) + "x8192x8192";
     bench::add_cuda("linear/decoded_fixed/gauss/" + shape,
                     [=](benchmark::State& state) { measure_fixed(state, tokens, 0); });

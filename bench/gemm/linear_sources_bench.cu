@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Measures linear layers whose weights come from a source, with cuBLAS's product of bf16 weights beside them: what it
 /// costs to exchange weights in memory for codes that are decoded on the way. `vs_cublas` is our rate over cuBLAS's,
-/// call by call in turn.
+/// call by call in turn; workspace_MB is what panels of the weights have, 0 where weights are multiplied as they are
+/// made: with few tokens, and in the rows without_workspace.
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include <tessera/algorithm/gemm/linear.cuh>
+#include <tessera/exec/buffer.hpp>
 #include <tessera/quantize/symmetric.hpp>
 #include <tessera/quantize/two_to_a_byte.hpp>
 #include <tessera/testing/generators.hpp>
@@ -41,7 +44,8 @@ __global__ void fill_values(std::uint64_t seed, bfloat16* values, std::size_t co
 }
 
 template <class Quantizer, class Source>
-void measure(benchmark::State& state, std::int64_t tokens, std::int64_t columns, std::int64_t depth) {
+void measure(benchmark::State& state, std::int64_t tokens, std::int64_t columns, std::int64_t depth,
+             linear_options const& options) {
   using source = Source;
   using element = stored_code<Quantizer>;
   constexpr int in_element = source::is_packed ? 2 : 1;
@@ -61,6 +65,9 @@ void measure(benchmark::State& state, std::int64_t tokens, std::int64_t columns,
   tessera::cuda const exec{.stream = stream, .memory = memory};
   source const from_codes{
       {}, {codes.data(), {columns, depth / in_element}}, {scales.data(), {columns, depth / Quantizer::group}}};
+  auto const plan = linear<bfloat16>::plan_forward(exec, tokens, from_codes, options);
+  buffer<std::byte> room(exec, plan.bytes());
+  workspace const space(plan, room);
   bench::cublas_linear<bfloat16, bfloat16> peer(memory, tokens, columns, depth);
   peer.choose(inputs.data(), weights.data(), outputs.data(), stream);
   bench::race seconds{};
@@ -69,7 +76,7 @@ void measure(benchmark::State& state, std::int64_t tokens, std::int64_t columns,
         stream,
         [&] {
           linear<bfloat16>::forward(exec, matrix_view<bfloat16 const>(inputs.data(), {tokens, depth}), from_codes,
-                                    matrix_view<bfloat16>(outputs.data(), {tokens, columns}));
+                                    matrix_view<bfloat16>(outputs.data(), {tokens, columns}), space, options);
         },
         [&] { peer.run(inputs.data(), weights.data(), outputs.data(), stream); });
     state.SetIterationTime(seconds.ours);
@@ -79,26 +86,33 @@ void measure(benchmark::State& state, std::int64_t tokens, std::int64_t columns,
   bench::report_cuda(state, seconds.ours, {.operations = operations});
   state.counters["cublas_TFLOPs"] = operations / seconds.peer * 1e-12;
   state.counters["vs_cublas"] = seconds.peer / seconds.ours;
+  state.counters["workspace_MB"] = static_cast<double>(plan.bytes()) * 1e-6;
 }
 
 /// Source: dequantized, whose values are rounded, or scaled_codes, of which sums may be scaled.
 template <class Quantizer, template <class, class> class Source = dequantized>
-void add(std::string const& format, std::int64_t tokens) {
+void add(std::string const& format, std::int64_t tokens, linear_options const& options = {}) {
   constexpr std::int64_t size = 8192;
   std::string const name = "linear/" + format + "/gauss/" + std::to_string(tokens) + "x8192x8192";
   bench::add_cuda(name, [=](benchmark::State& state) {
-    measure<Quantizer, Source<Quantizer, bfloat16>>(state, tokens, size, size);
+    measure<Quantizer, Source<Quantizer, bfloat16>>(state, tokens, size, size, options);
   });
 }
 
 bench::registration const registered([] {
-  for (std::int64_t const tokens : {1, 16, 512, 4096, 16384}) {
-    add<symmetric_quantizer<8, 128>>("w8a16", tokens);
-    add<two_to_a_byte<symmetric_quantizer<4, 128>>>("w4a16", tokens);
+  using codes_of_8_bits = symmetric_quantizer<8, 128>;
+  using codes_of_4_bits = two_to_a_byte<symmetric_quantizer<4, 128>>;
+  for (std::int64_t const tokens : {1, 16, 512, 2048, 4096, 16384}) {
+    add<codes_of_8_bits>("w8a16", tokens);
+    add<codes_of_4_bits>("w4a16", tokens);
+  }
+  for (std::int64_t const tokens : {2048, 4096, 16384}) {
+    add<codes_of_8_bits>("w8a16_without_workspace", tokens, {.workspace_budget = 0});
+    add<codes_of_4_bits>("w4a16_without_workspace", tokens, {.workspace_budget = 0});
   }
   for (std::int64_t const tokens : {1, 16}) {
-    add<symmetric_quantizer<8, 128>, scaled_codes>("w8a16_scaled", tokens);
-    add<two_to_a_byte<symmetric_quantizer<4, 128>>, scaled_codes>("w4a16_scaled", tokens);
+    add<codes_of_8_bits, scaled_codes>("w8a16_scaled", tokens);
+    add<codes_of_4_bits, scaled_codes>("w4a16_scaled", tokens);
   }
 });
 

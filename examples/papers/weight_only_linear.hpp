@@ -12,6 +12,7 @@
 #include <tessera/algorithm/gemm/linear.hpp>
 #include <tessera/algorithm/gemm/quantized_matrix.hpp>
 #include <tessera/exec/buffer.hpp>
+#include <tessera/exec/workspace.hpp>
 #include <tessera/quantize/symmetric.hpp>
 #include <tessera/quantize/two_to_a_byte.hpp>
 #include <tessera/tile/source/scaled_codes.hpp>
@@ -39,10 +40,16 @@ class weight_only_linear {
   [[nodiscard]] scaled_codes<quantizer, bfloat16> weights() const {
     return {{}, {codes_.data(), {columns_, depth_ / 2}}, {scales_.data(), {columns_, matrix::groups(depth_)}}};
   }
+  /// The workspace of forward(): for many tokens a GPU writes parts of the weights to memory as bf16.
+  template <class Executor>
+  [[nodiscard]] workspace_plan plan_forward(Executor const& exec, std::int64_t tokens) const {
+    return linear<bfloat16>::plan_forward(exec, tokens, weights());
+  }
   /// Enqueues outputs = inputs weights^T: tokens x depth, tokens x columns.
   template <class Executor>
-  void forward(Executor const& exec, matrix_view<bfloat16 const> inputs, matrix_view<bfloat16> outputs) const {
-    linear<bfloat16>::forward(exec, inputs, weights(), outputs);
+  void forward(Executor const& exec, matrix_view<bfloat16 const> inputs, matrix_view<bfloat16> outputs,
+               workspace const& space) const {
+    linear<bfloat16>::forward(exec, inputs, weights(), outputs, space);
   }
 
  private:

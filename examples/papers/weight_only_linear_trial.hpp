@@ -23,12 +23,16 @@ struct weight_only_linear_trial {
         filled<bfloat16>(exec, testing::student_t{.freedom = 3, .scale = 0.02}, 2, of.columns * of.depth);
     auto outputs = poisoned<bfloat16>(exec, of.tokens * of.columns);
     weight_only_linear const layer(exec, {weights.data(), {of.columns, of.depth}});
+    auto const plan = layer.plan_forward(exec, of.tokens);
+    buffer<std::byte> memory(exec, plan.bytes());
+    workspace const space(plan, memory);
     paper_finding found{
         join(of.tokens, " tokens, ", of.columns, " x ", of.depth),
         seconds_of(
             exec,
             [&] {
-              layer.forward(exec, {inputs.data(), {of.tokens, of.depth}}, {outputs.data(), {of.tokens, of.columns}});
+              layer.forward(exec, {inputs.data(), {of.tokens, of.depth}}, {outputs.data(), {of.tokens, of.columns}},
+                            space);
             }),
         0};
     auto const x = here(exec, inputs, 0, inputs.size()), y = here(exec, outputs, 0, outputs.size());

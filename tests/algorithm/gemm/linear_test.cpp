@@ -236,6 +236,25 @@ TEST_CASE("a linear layer takes weights from any source, and gives what it gives
   }
 }
 
+TEST_CASE("a linear layer takes a workspace for weights from a source, and needs none on a CPU", "[host]") {
+  cpu const exec{.threads = 1};
+  auto const inputs = operand_samples<float>(3 * 20, 1);
+  auto const weights = operand_samples<float>(5 * 20, 2);
+  std::vector<float> results[2] = {std::vector<float>(15, 77.0F), std::vector<float>(15, 78.0F)};
+  matrix_view<float const> const x(inputs.data(), {3, 20});
+  dense<float> const source{{weights.data(), {5, 20}}};
+  linear<float>::forward(exec, x, source, matrix_view<float>(results[0].data(), {3, 5}));
+  workspace_plan const plan = linear<float>::plan_forward(exec, 1 << 20, source);
+  CHECK(plan.bytes() == 0);
+  workspace const space(plan, array_view<std::byte>{});
+  linear<float>::forward(exec, x, source, matrix_view<float>(results[1].data(), {3, 5}), space);
+  CHECK(results[0] == results[1]);
+  CHECK(message_of([&] {
+          linear<float>::forward(exec, x, source, scaled_sum{1.0F}, matrix_view<float>(results[1].data(), {3, 5}),
+                                 space, {.workspace_budget = -2});
+        }) == "linear.forward: the budget of the workspace is -2 bytes but must not be negative");
+}
+
 TEST_CASE("a linear layer refuses weights of a source whose shape does not fit", "[host]") {
   std::vector<bfloat16> memory(100);
   std::vector<float> results(100, 77.0F);

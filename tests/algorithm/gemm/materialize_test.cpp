@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -7,6 +8,7 @@
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float8.hpp>
 #include <tessera/exec/cpu.hpp>
+#include <tessera/program/gemm/store_source.hpp>
 #include <tessera/testing/adversary.hpp>
 #include <tessera/tile/source/converted.hpp>
 #include <tessera/tile/source/dense.hpp>
@@ -53,6 +55,17 @@ TEST_CASE("a source's matrix is written to outputs of any strides, and nothing b
       }
     }
   }
+}
+
+TEST_CASE("rows of a source from any one on are written", "[host]") {
+  row_samples<bfloat16> const samples(140, 70, false);
+  dense<bfloat16> const source{samples.view_of(samples.values.data())};
+  std::vector<bfloat16> all(140 * 70);
+  std::vector<bfloat16> some(67 * 70);
+  materialize(cpu{.threads = 1}, source, matrix_view<bfloat16>(all.data(), {140, 70}));
+  store_source<dense<bfloat16>> const program{source, {some.data(), {67, 70}}, 71};
+  cpu{.threads = 1}.run(program, program.groups());
+  CHECK(std::equal(some.begin(), some.end(), all.begin() + 71 * 70, [](auto a, auto b) { return a.bits == b.bits; }));
 }
 
 TEST_CASE("materialize refuses outputs of other extents than the source's", "[host]") {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Linear layers on CUDA devices: on sm_90a by warpgroups and TMA where rows begin at multiples of 16 bytes, otherwise
-/// by the portable program with mma.sync. Weights from a TileSource are made by warpgroups of their own; for up to 16
-/// tokens codes in chunks are multiplied where they were read, on sm_80 and later.
+/// by the portable program with mma.sync. Weights from a TileSource are made by warpgroups of their own, or for many
+/// tokens with a workspace by a program that writes panels of them to memory; for up to 16 tokens codes in chunks are
+/// multiplied where they were read, on sm_80 and later.
 ///
 /// linear.hpp includes this header where nvcc compiles: call linear as on the CPU, with a tessera::cuda executor. A
-/// call is one launch, and neither waits nor allocates.
+/// call is one launch, or two for each panel, and neither waits nor allocates.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +18,12 @@
 #include <tessera/exec/policy_of.hpp>
 #include <tessera/exec/refusal.hpp>
 #include <tessera/exec/run.hpp>
+#include <tessera/map/from_column.hpp>
 #include <tessera/program/gemm/gemm_cooperative.cuh>
 #include <tessera/program/gemm/gemm_few_rows.cuh>
 #include <tessera/program/gemm/gemm_few_rows_scaled.cuh>
 #include <tessera/program/gemm/gemm_from_source.cuh>
+#include <tessera/program/gemm/store_source.hpp>
 #include <tessera/program/gemm/store_sums.cuh>
 #include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tile/row_chunks.hpp>
@@ -319,6 +322,64 @@ struct gemm_from_source_model {
   }
 };
 
+/// store_source and gemm_cooperative for one panel after the other: sm_90a, weights from any TileSource.
+struct gemm_of_panels_model {
+  static constexpr char const* name = "store_source, gemm_cooperative (TMA, wgmma)";
+
+  template <Executor Exec, class Problem>
+  static constexpr refusal refuses_types() {
+    return gemm_cooperative_model::refuses_types<Exec, Problem>();
+  }
+  template <class Architectures, class Operand, class Weights, class Output, class Map>
+  static refusal refuses(basic_cuda<Architectures> const& exec,
+                         paneled_linear_problem<Operand, Weights, Output, Map> const& problem) {
+    if (problem.panel.data == nullptr) {
+      return unless(false, "the workspace has no panel of weights");
+    }
+    return gemm_cooperative_model::refuses(exec, product(problem, 0));
+  }
+  template <class Architectures, class Operand, class Weights, class Output, class Map>
+  static void run(basic_cuda<Architectures> const& exec,
+                  paneled_linear_problem<Operand, Weights, Output, Map> const& problem) {
+    for (std::int64_t first = 0; first < problem.weights.rows(); first += problem.panel.extent(0)) {
+      auto const of_panel = product(problem, first);
+      store_source<Weights> const panel{problem.weights, problem.panel.slice(0, 0, of_panel.outputs.extent(1)), first};
+      exec.run(panel, panel.groups());
+      gemm_cooperative_model::run(exec, of_panel);
+    }
+  }
+
+ private:
+  /// The product with the panel of rows from `first` on.
+  template <class Operand, class Weights, class Output, class Map>
+  static linear_problem<Operand, Output, from_column<Map>> product(
+      paneled_linear_problem<Operand, Weights, Output, Map> const& problem, std::int64_t first) {
+    std::int64_t const rows = min(problem.panel.extent(0), problem.weights.rows() - first);
+    return {
+        problem.inputs, problem.panel.slice(0, 0, rows), problem.outputs.slice(1, first, rows), {problem.map, first}};
+  }
+};
+
+/// Panels are as large as each other, but the last.
+template <class Architectures, class Operand>
+struct rows_of_panels<basic_cuda<Architectures>, Operand> {
+  using executor = basic_cuda<Architectures>;  ///< the executor that writes them
+  std::int64_t operator()(executor const& exec, std::int64_t tokens, std::int64_t columns, std::int64_t most) const {
+    constexpr panel_gemm_policy policy = policy_of<panel_gemm_tuning>(900);
+    constexpr bool has_program =
+        !gemm_cooperative_model::refuses_types<executor, linear_problem<Operand, float, plain_sum>>();
+    if (!has_program || exec.state->architecture() != 900 || tokens < policy.least_tokens) {
+      return 0;
+    }
+    std::int64_t const at_a_time = most < columns ? most / policy.rows * policy.rows : columns;
+    if (at_a_time <= 0) {
+      return 0;
+    }
+    std::int64_t const panels = divide_up(columns, at_a_time);
+    return min(align_up(divide_up(columns, panels), std::int64_t{policy.rows}), at_a_time);
+  }
+};
+
 /// The programs that CUDA devices have for products with weights from a source.
 template <class Architectures, class Operand, class Weights, class Output, class Map>
 struct models_for<basic_cuda<Architectures>, source_linear_problem<Operand, Weights, Output, Map>> {
@@ -330,6 +391,20 @@ template <class Architectures, class Operand, OperandCodes Weights, class Output
 struct models_for<basic_cuda<Architectures>, source_linear_problem<Operand, Weights, Output, Map>> {
   /// The list of models.
   using type = model_list<gemm_few_rows_scaled_model, gemm_few_rows_model, gemm_from_source_model>;
+};
+
+/// The same with memory for panels.
+template <class Architectures, class Operand, class Weights, class Output, class Map>
+struct models_for<basic_cuda<Architectures>, paneled_linear_problem<Operand, Weights, Output, Map>> {
+  /// The list of models.
+  using type = model_list<gemm_few_rows_model, gemm_of_panels_model, gemm_from_source_model>;
+};
+/// The same where weights are exact codes with scales of groups.
+template <class Architectures, class Operand, OperandCodes Weights, class Output, class Map>
+struct models_for<basic_cuda<Architectures>, paneled_linear_problem<Operand, Weights, Output, Map>> {
+  /// The list of models.
+  using type =
+      model_list<gemm_few_rows_scaled_model, gemm_few_rows_model, gemm_of_panels_model, gemm_from_source_model>;
 };
 
 /// The programs that CUDA devices have for this call.

@@ -12,6 +12,14 @@
 ///     dequantized<symmetric_quantizer<8, 64>, bfloat16> const weights{{}, codes, scales};
 ///     layer::forward(exec, inputs, weights, outputs);
 ///
+/// A source's weights are made again for every 256 tokens or so. With a workspace they are made once where tokens are
+/// many: some rows of them, a panel, are written to memory and multiplied, then the next ones. Results are the same up
+/// to the order of sums.
+///
+///     workspace_plan const plan = layer::plan_forward(exec, inputs.extent(0), weights);   // 0 bytes for few tokens
+///     buffer<std::byte> memory(exec, plan.bytes());
+///     layer::forward(exec, inputs, weights, outputs, workspace(plan, memory));
+///
 /// Extents and strides are any, including extents of 0 and unaligned rows. Outputs have any storage type, or
 /// std::int32_t for integer operands. Sums are added up in an order that depends on the device alone, so that results
 /// repeat bit for bit; between devices they differ by rounding (tile/gemm_operand.hpp says how much). A call allocates
@@ -25,8 +33,10 @@
 #include <tessera/concepts/sum_map.hpp>
 #include <tessera/concepts/tile_source.hpp>
 #include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/run.hpp>
+#include <tessera/exec/workspace.hpp>
 #include <tessera/map/add_bias.hpp>
 #include <tessera/map/plain_sum.hpp>
 #include <tessera/program/gemm/gemm_tiles.hpp>
@@ -86,6 +96,31 @@ void run_portably(Exec const& exec, source_linear_problem<Operand, Weights, Outp
   exec.run(whole, whole.tiles());
 }
 
+/// The same with memory for a panel of the weights.
+template <class Operand, TileSource Weights, class Output, class Map>
+struct paneled_linear_problem : source_linear_problem<Operand, Weights, Output, Map> {
+  /// Memory for some rows of the weights, at least one, of all columns; null: weights are multiplied as they are made.
+  matrix_view<typename gemm_operand<Operand>::value_type> panel;
+};
+
+/// How many rows of a source's weights an executor's programs write to memory at a time; 0: none. Executors with
+/// programs that do it specialise this.
+template <Executor Exec, class Operand>
+struct rows_of_panels {
+  /// The number of rows, at most `most`, for a product of `tokens` rows and `columns` columns.
+  std::int64_t operator()(Exec const& /*exec*/, std::int64_t /*tokens*/, std::int64_t /*columns*/,
+                          std::int64_t /*most*/) const {
+    return 0;
+  }
+};
+
+/// Options of products with weights from a source.
+struct linear_options {
+  /// The most bytes of plan_forward()'s workspace, not negative. The larger panels are, the fewer times do the last
+  /// tiles of one wait for the first of the next. With less than 256 rows take there is no panel.
+  std::int64_t workspace_budget = std::int64_t{128} << 20;
+};
+
 template <class Operand>
 struct linear {
   using value_type = typename gemm_operand<Operand>::value_type;
@@ -137,8 +172,71 @@ struct linear {
     }
   }
 
+  /// The workspace in which products of `tokens` tokens have panels of the weights: 0 bytes where the executor's
+  /// programs multiply weights as they are made.
+  template <Executor Exec, TileSource Weights>
+  requires(std::is_same_v<typename Weights::value_type, value_type>) static workspace_plan
+      plan_forward(Exec const& exec, std::int64_t tokens, Weights const& weights, linear_options const& options = {}) {
+    return panels(exec, {tokens, weights.rows(), weights.columns()}, options, workspace_plan::record::entries).plan;
+  }
+
+  /// Enqueues outputs = inputs weights^T, where panels of the weights have a workspace.
+  template <Executor Exec, TileSource Weights, class Output>
+  requires(std::is_same_v<typename Weights::value_type, value_type>) static void forward(
+      Exec const& exec, operands inputs, Weights const& weights, view<Output, 2> outputs, workspace const& space,
+      linear_options const& options = {}) {
+    forward(exec, inputs, weights, plain_sum{}, outputs, space, options);
+  }
+
+  /// Enqueues outputs = map(inputs weights^T), where panels of the weights have a workspace: that of plan_forward() for
+  /// as many tokens, weights as large and the same options. Throws shape_error for a smaller one.
+  template <Executor Exec, TileSource Weights, SumMap Map, class Output>
+  requires(std::is_same_v<typename Weights::value_type, value_type>) static void forward(
+      Exec const& exec, operands inputs, Weights const& weights, Map map, view<Output, 2> outputs,
+      workspace const& space, linear_options const& options = {}) {
+    check_extents(inputs, weights.rows(), weights.columns(), outputs);
+    if (outputs.is_empty()) {
+      return;
+    }
+    panel_layout const layout =
+        panels(exec, {inputs.extent(0), weights.rows(), weights.columns()}, options, workspace_plan::record::sizes);
+    space.check_room(where, layout.plan.bytes(), inputs.extent(0), " tokens of ", weights.rows(), " x ",
+                     weights.columns(), " weights");
+    paneled_linear_problem<Operand, Weights, Output, Map> problem{{inputs, weights, outputs, map}, {}};
+    if (layout.rows > 0) {
+      problem.panel = {space[layout.panel].data, {layout.rows, weights.columns()}, {layout.stride, 1}};
+    }
+    run(exec, problem);
+  }
+
  private:
   static constexpr char const* where = "linear.forward";
+
+  /// Where a panel lies in the workspace.
+  struct panel_layout {
+    workspace_plan plan;
+    std::int64_t rows;         ///< rows of a panel; 0: there is none
+    std::int64_t stride;       ///< elements from row to row, so that rows begin at multiples of 16 bytes
+    region<value_type> panel;  ///< the rows
+  };
+  struct product_shape {
+    std::int64_t tokens;
+    std::int64_t columns;
+    std::int64_t depth;
+  };
+  template <Executor Exec>
+  static panel_layout panels(Exec const& exec, product_shape const& shape, linear_options const& options,
+                             workspace_plan::record what) {
+    check<value_error>(options.workspace_budget >= 0, where, ": the budget of the workspace is ",
+                       options.workspace_budget, " bytes but must not be negative");
+    constexpr auto element = static_cast<std::int64_t>(sizeof(value_type));
+    std::int64_t const stride = align_up(max(shape.depth, std::int64_t{1}), std::int64_t{16} / element);
+    std::int64_t const most = options.workspace_budget / element / stride;
+    std::int64_t const rows = rows_of_panels<Exec, Operand>{}(exec, shape.tokens, shape.columns, most);
+    panel_layout layout{workspace_plan(where, what), rows, stride, {}};
+    layout.panel = layout.plan.template add<value_type>("a panel of weights", rows * stride);
+    return layout;
+  }
 
   template <class Output>
   static void check_shapes(operands inputs, operands weights, view<Output, 2> outputs) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `store_source`: writes the matrix of any TileSource to memory, a tile of 64 rows and 128 bytes of each at a time:
-/// dequantized codes, decoded weights, gathered or converted rows.
+/// `store_source`: writes rows of the matrix of any TileSource to memory, a tile of 64 rows and 128 bytes of each at a
+/// time: dequantized codes, decoded weights, gathered or converted rows.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,8 @@ struct store_source {
   };
 
   Source source;                    ///< the matrix to be written
-  matrix_view<value_type> outputs;  ///< rows x columns of the source
+  matrix_view<value_type> outputs;  ///< rows of the source, from `first` on, x its columns
+  std::int64_t first = 0;           ///< the source's row that is the outputs' first
 
   TESSERA_FN constexpr std::int64_t groups() const {
     return divide_up(outputs.extent(0), std::int64_t{rows}) * tiles_in_row();
@@ -41,7 +42,7 @@ struct store_source {
     std::int64_t const first_row = which / tiles_in_row() * rows;
     std::int64_t const first_column = which % tiles_in_row() * columns;
     auto const& opened = open_source(group, source, scratch.of_source);
-    opened.load(group, scratch.tile, first_row, first_column);
+    opened.load(group, scratch.tile, first + first_row, first_column);
     group.sync();
     row_chunks<value_type> const to{outputs};
     constexpr int in_row = columns / to.size;
