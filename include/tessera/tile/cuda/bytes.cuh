@@ -104,13 +104,6 @@ __device__ __forceinline__ void store_once(uint2* address, uint2 value) {
 __device__ __forceinline__ void store_once(std::uint32_t* address, std::uint32_t value) {
   __stcs(address, value);
 }
-/// Writes 16 bytes that this kernel will not read, if `condition` holds, without a branch: the address and the value are
-/// computed in either case.
-__device__ __forceinline__ void store_once_if(bool condition, float4* address, float4 value) {
-  asm volatile("{ .reg .pred p; setp.ne.u32 p, %5, 0; @p st.global.cs.v4.f32 [%0], {%1, %2, %3, %4}; }" ::"l"(address),
-               "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w), "r"(static_cast<unsigned>(condition))
-               : "memory");
-}
 
 /// A mask whose bit i is set for all lanes i below this one.
 __device__ __forceinline__ std::uint32_t lanes_below() {

@@ -7,13 +7,16 @@
 /// for all keys, and leaves it beside the mean (`mean_operands`).
 ///
 /// Cost for M means and N keys of C channels: 2 M N C operations, and 4.125 M N bytes of results, the floor: 16384
-/// queries and keys of a head take 16.5 MiB. A warp keeps 32 keys in registers, as left operands, which take no moves
-/// from one mean to the next; and a block reads each mean once for its 128 keys: C / 64 bytes of L2 for each score.
-/// Means are copied to shared memory one stage ahead. A lane has scores of four keys that are neighbours in the order
-/// of value_slot(): 16 bytes for each mean.
+/// queries and keys of a head take 16.5 MiB. A warp keeps 32 keys in registers, and a block reads each mean once for
+/// its 128 keys: C / 64 bytes of L2 for each score. Means are copied to shared memory one stage ahead. A lane's scores
+/// of 16 keys are 16 bytes that lie next to each other, because keys have the slots of value_slot().
 ///
 /// H200, 32 heads of 16384 queries and keys of 128 channels: 281 us at the profiler's clock, in which 527 MB are
 /// written: 0.4 of what memory could.
+/// It is not the writes alone: without them a fourth of the time goes, and memory that a block writes in one piece, or
+/// 128 means at a time in shared memory, change nothing. Keys as left operands take two thirds of the instructions (200
+/// in place of 310 for 512 scores), but their pieces must be moved to registers that follow each other while they
+/// arrive, so that a block waits for them nine times: 1.2 times as long.
 ///
 /// Where no query sees keys from some distance behind it on (`keys_behind`), scores that nobody sees are not made: half
 /// of them where queries are as many as keys.
@@ -98,9 +101,9 @@ struct correct_tiles {
     group.sync();  // all have read what the block before left in shared memory
     begin_means(group.lane, head, row, end, scratch.means[0]);
     lane_keys const mine(group.lane);
-    uint4 words[tiles][2][blocks];
+    uint4 words[tiles][blocks];
     load_keys(head, at, mine, words);
-    std::int32_t const left = keys.tokens(head, at) - mine.key;
+    std::int32_t const left = keys.tokens(head, at) - mine.key - mine.lane % 4 * 2;
     std::int32_t last = row;
 #pragma unroll 1
     for (int now = 0; row < end; now ^= 1) {
@@ -113,13 +116,11 @@ struct correct_tiles {
       if (last != row) {
         write_ranges(group.lane, head, at, last, end, scratch.ranges[now ^ 1]);
       }
-      float* to = of_mean(head, at, row, mine);
 #pragma unroll 1
-      for (int of_warp = mine.row; of_warp < mine.row + stage / 2; of_warp += 8 * turns) {
-        if (row + of_warp < end && is_seen(row + of_warp, 8 * turns, end, at)) {
-          multiply({row, of_warp, end, left, to}, mine, words, scratch.means[now], scratch.ranges[now]);
+      for (int of_warp = mine.row; of_warp < mine.row + stage / 2; of_warp += 16) {
+        if (row + of_warp < end && is_seen(row + of_warp, 16, end, at)) {
+          multiply({head, at, row, of_warp, end, left}, mine, words, scratch.means[now], scratch.ranges[now]);
         }
-        to += 8 * turns * padded();
       }
       last = row;
       row = next;
@@ -131,17 +132,17 @@ struct correct_tiles {
   }
 
  private:
-  static constexpr int tiles = 2;               ///< tiles of sixteen keys that a warp has
-  static constexpr int turns = 2;               ///< eights of means that a warp multiplies at a time
+  static constexpr int tiles = 4;               ///< tiles of eight keys that a warp has
   static constexpr int blocks = Channels / 32;  ///< blocks of 32 channels
 
   /// The scores that a warp makes at a time.
   struct place {
+    std::int32_t head;  ///< key head
+    std::int32_t at;    ///< tile of keys
     std::int32_t row;   ///< the stage's first mean, counted in the key head
     int first;          ///< the warp's first mean in the stage
     std::int32_t end;   ///< one past the last mean of the block
-    std::int32_t left;  ///< keys of the tile from the warp's first one on
-    float* to;          ///< where the lane's scores of its first mean go
+    std::int32_t left;  ///< keys of the tile from the lane's first one on
   };
 
   /// Where the lane's keys and means lie in a tile and a stage.
@@ -150,39 +151,24 @@ struct correct_tiles {
     int key;   ///< the warp's first key
     int row;   ///< the warp's first mean
     TESSERA_FN explicit lane_keys(int of_block)
-        : lane(of_block % 32), key(of_block / 32 % 4 * (16 * tiles)), row(of_block / 128 * (stage / 2)) {}
-    /// The key of the lane's row `half` of tile number `i`, counted from the warp's first one.
-    [[nodiscard]] TESSERA_FN int of(int i, int half) const {
-      return lane / 16 * 16 + row_of_lane(lane / 4, 2 * i + half);
-    }
+        : lane(of_block % 32), key(of_block / 32 % 4 * (8 * tiles)), row(of_block / 128 * (stage / 2)) {}
   };
 
   /// Loads the operands of the warp's keys, zeros for keys and channels that do not exist.
   __device__ __forceinline__ void load_keys(std::int32_t head, std::int32_t at, lane_keys mine,
-                                            uint4 (&words)[tiles][2][blocks]) const {
+                                            uint4 (&words)[tiles][blocks]) const {
     std::int32_t const end = keys.in_memory(head, at, keys.tokens(head, at));
     T const* const from = keys.first(head, at);
 #pragma unroll
-    for (int i = 0; i < 2 * tiles; ++i) {
-      int const key = mine.key + mine.of(i / 2, i % 2);
+    for (int i = 0; i < tiles; ++i) {
+      int const key = mine.key + i * 8 + mine.lane / 4;
       auto const* const row = reinterpret_cast<uint4 const*>(from + key * keys.heads.strides[2]);
 #pragma unroll
       for (int block = 0; block < blocks; ++block) {
         int const piece = row_piece(mine.lane, block);
-        words[i / 2][i % 2][block] = load_or_zero(row + piece, key < end && piece * piece_numbers < channels);
+        words[i][block] = load_or_zero(row + piece, key < end && piece * piece_numbers < channels);
       }
     }
-  }
-
-  /// Numbers from the scores of a mean to those of the next.
-  [[nodiscard]] __device__ __forceinline__ std::int64_t padded() const {
-    return std::int64_t{key_tiles.value()} * tile;
-  }
-  /// Where the lane's scores of its first mean of a stage go.
-  [[nodiscard]] __device__ __forceinline__ float* of_mean(std::int32_t head, std::int32_t at, std::int32_t row,
-                                                          lane_keys mine) const {
-    std::int64_t const mean = std::int64_t{head} * rows + row + mine.row + mine.lane % 4 * 2;
-    return corrections + mean * padded() + at * tile + mine.key + mine.lane / 4 * 4;
   }
 
   /// Whether a query of any of `count` means from `row` on sees a key of a tile.
@@ -226,69 +212,64 @@ struct correct_tiles {
   }
 
   /// Makes the scores of 16 of the warp's means, and leaves their ranges.
-  __device__ __forceinline__ void multiply(place const& of, lane_keys mine, uint4 const (&words)[tiles][2][blocks],
+  __device__ __forceinline__ void multiply(place const& of, lane_keys mine, uint4 const (&words)[tiles][blocks],
                                            T const (&staged)[stage][Channels + 32],
                                            float2 (&found)[columns][stage]) const {
-    float sums[turns][tiles][4] = {};
+    float sums[tiles][4] = {};
+    int const of_lane = of.first + mine.lane / 4;
 #pragma unroll
     for (int block = 0; block < blocks; ++block) {
       int const channel = row_piece(mine.lane, block) * piece_numbers;
+      auto const low = *reinterpret_cast<uint4 const*>(&staged[of_lane][channel]);
+      auto const high = *reinterpret_cast<uint4 const*>(&staged[of_lane + 8][channel]);
 #pragma unroll
-      for (int turn = 0; turn < turns; ++turn) {
-        auto const mean = *reinterpret_cast<uint4 const*>(&staged[of.first + 8 * turn + mine.lane / 4][channel]);
-#pragma unroll
-        for (int i = 0; i < tiles; ++i) {
-          multiply_pieces<T>(sums[turn][i], words[i][0][block], words[i][1][block], mean);
-        }
+      for (int i = 0; i < tiles; ++i) {
+        multiply_pieces<T>(sums[i], low, high, words[i][block]);
       }
     }
-    int const of_lane = of.first + mine.lane % 4 * 2;
-    float largest[2][2 * turns];  // of scores, and of scores with the other sign
+    std::int64_t const padded = std::int64_t{key_tiles.value()} * tile;
+    float* const to =
+        corrections + (std::int64_t{of.head} * rows + of.row) * padded + of.at * tile + mine.key + mine.lane % 4 * 4;
 #pragma unroll
-    for (int which = 0; which < 2 * turns; ++which) {
-      int const further = which / 2 * 8 + which % 2;
-      float const less = *reinterpret_cast<float const*>(&staged[of_lane + further][Channels]);
-      float scores[2 * tiles];
+    for (int half = 0; half < 2; ++half) {
+      int const mean = of_lane + 8 * half;
+      float const less = *reinterpret_cast<float const*>(&staged[mean][Channels]);
+      float scores[tiles][2];
 #pragma unroll
       for (int i = 0; i < 2 * tiles; ++i) {
-        float const score = __fmaf_rn(factor, sums[which / 2][i / 2][i % 2 * 2 + which % 2], -less);
-        scores[i] = mine.of(i / 2, i % 2) < of.left ? score : 0.0F;
+        float const score = __fmaf_rn(factor, sums[i / 2][2 * half + i % 2], -less);
+        scores[i / 2][i % 2] = i / 2 * 8 + i % 2 < of.left ? score : 0.0F;
       }
-      store_once_if(of.row + of_lane + further < of.end, reinterpret_cast<float4*>(of.to + further * padded()),
-                    {scores[0], scores[1], scores[2], scores[3]});
-      largest[0][which] =
-          maximum_or_nan(maximum_or_nan(-scores[0], -scores[1]), maximum_or_nan(-scores[2], -scores[3]));
-      largest[1][which] = maximum_or_nan(maximum_or_nan(scores[0], scores[1]), maximum_or_nan(scores[2], scores[3]));
+      bool const exists = of.row + mean < of.end;
+#pragma unroll
+      for (int i = 0; i < tiles; i += 2) {
+        if (exists) {
+          *reinterpret_cast<float4*>(to + mean * padded + 8 * i) = {scores[i][0], scores[i][1], scores[i + 1][0],
+                                                                    scores[i + 1][1]};
+        }
+      }
+      find_range(mine, mean, scores, found);
     }
-    leave_ranges(of, mine, largest, found);
   }
 
-  /// Leaves the ranges of 16 means. Of the eight numbers that a lane has, it gives half to another lane and takes the
-  /// others' from there, three times, until one is left.
-  __device__ __forceinline__ static void leave_ranges(place const& of, lane_keys mine, float const (&largest)[2][4],
-                                                      float2 (&found)[columns][stage]) {
-    static_assert(turns == 2);
-    bool const has_highest = mine.lane / 16 != 0;
-    bool const has_second_turn = mine.lane / 8 % 2 != 0;
-    bool const has_second = mine.lane / 4 % 2 != 0;
-    float four[4];
+  /// Leaves the range of the scores of a mean that four lanes have.
+  __device__ __forceinline__ static void find_range(lane_keys mine, int mean, float const (&scores)[tiles][2],
+                                                    float2 (&found)[columns][stage]) {
+    float least = scores[0][0];
+    float highest = scores[0][0];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      four[i] = larger_of_exchanged(largest[0][i], largest[1][i], has_highest, 16);
+    for (int i = 1; i < 2 * tiles; ++i) {
+      least = minimum_or_nan(least, scores[i / 2][i % 2]);
+      highest = maximum_or_nan(highest, scores[i / 2][i % 2]);
     }
-    float two[2];
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      two[i] = larger_of_exchanged(four[i], four[i + 2], has_second_turn, 8);
+    for (int distance = 1; distance < 4; distance *= 2) {
+      least = minimum_or_nan(least, shuffle_xor(least, distance));
+      highest = maximum_or_nan(highest, shuffle_xor(highest, distance));
     }
-    float const one = larger_of_exchanged(two[0], two[1], has_second, 4);
-    int const mean = of.first + (has_second_turn ? 8 : 0) + mine.lane % 4 * 2 + (has_second ? 1 : 0);
-    float2& range = found[mine.key / (16 * tiles)][mean];
-    (has_highest ? range.y : range.x) = has_highest ? one : -one;
-  }
-  /// The larger of the lane's own number, the second if `is_second`, and of the lane's at a distance that has the same.
-  __device__ __forceinline__ static float larger_of_exchanged(float first, float second, bool is_second, int distance) {
-    return maximum_or_nan(is_second ? second : first, shuffle_xor(is_second ? first : second, distance));
+    if (mine.lane % 4 == 0) {
+      found[mine.key / (8 * tiles)][mean] = {least, highest};
+    }
   }
 
   /// Writes the ranges of a stage's means over the whole tile.
