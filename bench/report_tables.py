@@ -29,6 +29,7 @@ COLUMNS = {
     "most device memory in use, MiB": lambda name, c: number(c.get("peak_MiB"), 0),
     "TFLOP/s": lambda name, c: number(c.get("TFLOPs"), 0),
     "cuBLAS, TFLOP/s": lambda name, c: number(c.get("cublas_TFLOPs"), 0),
+    "workspace, MB": lambda name, c: number(c.get("workspace_MB"), 0),
     "speed relative to `sage_attention2`": lambda name, c: percent(c.get("of_alias")),
     "speed relative to cuBLAS": lambda name, c: percent(c.get("vs_cublas")),
     "speed relative to lossless decoding": lambda name, c: percent(c.get("vs_lossless")),
@@ -349,19 +350,21 @@ TABLES = {
             ("fp8_e4m3", "8192x8192x8192"), ("int8", "8192x8192x8192")]
     ]),
     "linear-sources": Table("product with weights of codes in groups of 128, tokens x columns x depth",
-                            ["TFLOP/s", "cuBLAS, TFLOP/s", "speed relative to cuBLAS"], [
+                            ["TFLOP/s", "cuBLAS, TFLOP/s", "speed relative to cuBLAS", "workspace, MB"], [
         (f"{bits} bits, {tokens} x 8192 x 8192", f"linear/w{bits}a16/gauss/{tokens}x8192x8192")
-        for tokens in [1, 16, 512, 4096, 16384] for bits in [8, 4]
+        for tokens in [1, 16, 512, 2048, 4096, 16384] for bits in [8, 4]
+    ] + [
+        (f"{bits} bits, {tokens} x 8192 x 8192", f"linear/w{bits}a16_without_workspace/gauss/{tokens}x8192x8192")
+        for tokens in [2048, 4096, 16384] for bits in [8, 4]
     ] + [
         (f"{bits} bits by `scaled_codes`, {tokens} x 8192 x 8192", f"linear/w{bits}a16_scaled/gauss/{tokens}x8192x8192")
         for tokens in [1, 16] for bits in [8, 4]
     ]),
     "linear-decoded": Table("product with compressed weights in bf16, tokens x columns x depth",
-                            ["TFLOP/s", "cuBLAS, TFLOP/s", "speed relative to cuBLAS"], [
+                            ["TFLOP/s", "cuBLAS, TFLOP/s", "speed relative to cuBLAS", "workspace, MB"], [
         (f"{what}, {tokens} x 8192 x 8192", f"linear/decoded_{name}/gauss/{tokens}x8192x8192")
-        for name, what in [("fixed", "fixed codes, decoded while they are multiplied"),
-                           ("rans", "rANS, decoded before")]
-        for tokens in [1, 16, 512, 4096, 16384]
+        for name, what in [("fixed", "fixed codes"), ("rans", "rANS, decoded before")]
+        for tokens in [1, 16, 512, 2048, 4096, 16384]
     ]),
     "scaled-linear": Table("product of 8-bit codes with scales for groups of 128, tokens x columns x depth",
                            ["TFLOP/s", "cuBLAS, TFLOP/s", "speed relative to cuBLAS"], [
