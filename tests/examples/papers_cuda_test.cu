@@ -33,7 +33,8 @@ TEST_CASE("the programs of papers are right on a GPU whatever the extents", "[cu
   using namespace tessera_examples;
   TESSERA_NEEDS_CUDA();
   check_on_gpu<kivi_decode_trial>({{1, 32, 0}, {2, 96, 1}, {1, 0, 7}, {1, 128, 127}, {9, 1184, 129}});
-  check_on_gpu<weight_only_linear_trial>({{1, 1, 2}, {7, 65, 128}, {64, 63, 130}, {1, 512, 1024}, {129, 512, 1024}, {1536, 300, 256}});
+  check_on_gpu<weight_only_linear_trial>(
+      {{1, 1, 2}, {7, 65, 128}, {64, 63, 130}, {1, 512, 1024}, {129, 512, 1024}, {1536, 300, 256}});
   check_on_gpu<quest_selection_trial>({{1, 1, 1}, {1, 17, 1}, {2, 63, 128}, {3, 5000, 70}});
   check_on_gpu<group_scaled_linear_trial>({{1, 1, 1}, {7, 128, 128}, {65, 129, 257}, {129, 256, 512}});
   check_on_gpu<distillation_loss_trial>({{1, 1, 1}, {2, 7, 3}, {3, 513, 65}, {9, 4096, 128}});

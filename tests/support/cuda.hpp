@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <string>
 
+#include <tessera/exec/cuda.cuh>
+
 #include "support/catch.hpp"
 
 namespace tessera_test {
@@ -37,9 +39,9 @@ inline int compute_capability_major() {
   return major;
 }
 
-/// Whether programs of sm_90a run on the current device.
+/// Whether programs of sm_90a are compiled, and run on the current device.
 inline bool is_hopper() {
-  return compute_capability_major() == 9;
+  return tessera::cuda::is_compiled_for<900> && compute_capability_major() == 9;
 }
 
 }  // namespace tessera_test

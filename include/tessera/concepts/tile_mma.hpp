@@ -18,12 +18,33 @@
 ///   2. multiply adds to the sums that are there; clear makes them zero.
 ///   3. load_b_transposed gives the tile that load_b gives, from M::columns rows of M::depth elements.
 ///   4. load and store honour the stride and touch nothing between the rows.
+///
+/// RowTile: a TileMma whose rows of sums are worked on where they are, in registers: they are reduced, changed with a
+/// value of each row, and become the left operand of the next product, without a trip through scratch.
+///
+///     typename M::template row_values<float> largest;              // a value for each row of the tile
+///     M::each_row(group, [](int, float& most) { most = -infinity; }, largest);
+///     M::reduce_rows(group, maximum_reducer<float>{}, scores, largest);
+///     M::each_with_row(group, scores, [](int, int, float& score, float most) { score -= most; }, largest);
+///     multiply_sums<M, Next>(group, scores, values, totals);       // tile/multiply_sums.hpp
+///
+/// A row's value is held by each lane that has sums of the row, and it is the same in all of them. Tiles of as many
+/// rows and of one group have the same row_values, so that a row's value of one product is used with another's sums.
+///
+/// Laws, checked by `tessera::testing::check_row_laws<M>()` where the group runs on the host:
+///   1. each_row visits every row; what it does must depend on the row and its values alone, for a row may be visited
+///      by several lanes. each_row_once visits every row once.
+///   2. each_with_row visits every sum once, together with the values of its row.
+///   3. reduce_rows merges into a row's state the state of the row's sums, pushed in an order that depends on the
+///      tile alone.
+///   4. as_operand makes what load_a loads where sums were stored, rounded to the next product's type.
 #pragma once
 
 #include <concepts>
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/config.hpp>
 #include <tessera/core/because.hpp>
 
 namespace tessera {
@@ -60,6 +81,46 @@ concept TileMma =
        M::multiply(group, a, b, sums);
      } || because<"a TileMma has multiply(), which adds to the sums: "
                   "static void multiply(group, a_tile const&, b_tile const&, sum_tile& sums)">);
+// clang-format on
+
+namespace detail {
+
+/// Functions and a Reducer that stand for a user's where RowTile is checked.
+struct any_visit {
+  template <class... Arguments>
+  TESSERA_FN void operator()(Arguments&&...) const {}
+};
+template <class T>
+struct any_reducer {
+  using state_type = T;
+  using input_type = T;
+  TESSERA_FN constexpr T identity() const { return T{}; }
+  TESSERA_FN constexpr void push(T&, T) const {}
+  TESSERA_FN constexpr void merge(T&, T) const {}
+};
+
+}  // namespace detail
+
+// clang-format off
+/// A TileMma whose rows of sums are reduced, changed and multiplied in registers.
+template <class M>
+concept RowTile =
+    (TileMma<M> || because<"a RowTile is a TileMma">) &&
+    (requires { typename M::template row_values<float>; }
+        || because<"a RowTile names a value for each of its rows: template <class T> struct row_values">) &&
+    (requires(typename M::group_type const& group, typename M::sum_tile& sums,
+              typename M::template row_values<float>& values) {
+       M::each_row(group, detail::any_visit{}, values);
+       M::each_row_once(group, detail::any_visit{}, values);
+       M::each_with_row(group, sums, detail::any_visit{}, values);
+     } || because<"a RowTile visits rows and sums: static each_row(group, visit, row_values&...), "
+                  "each_row_once(group, visit, row_values&...), "
+                  "each_with_row(group, sum_tile&, visit, row_values&...)">) &&
+    (requires(typename M::group_type const& group, typename M::sum_tile& sums,
+              typename M::template row_values<typename M::sum_type>& states) {
+       M::reduce_rows(group, detail::any_reducer<typename M::sum_type>{}, sums, states);
+     } || because<"a RowTile reduces its rows: "
+                  "static void reduce_rows(group, reducer, sum_tile const&, row_values<state_type>&)">);
 // clang-format on
 
 }  // namespace v0

@@ -9,7 +9,8 @@
 /// There is one overload for each concept of primitives, tiles and tuning, in `testing/laws/`; each says which inputs
 /// it wants. A ChunkSelector, which may be a Selector, too, has `check_chunk_laws` instead; a StreamCoder, which is an
 /// EntropyCoder, too, has `check_stream_laws`; a ScaleQuantizer and a ScoreQuantizer, which are Quantizers, have
-/// `check_scale_laws` and `check_score_laws`; what works on memory has `check_program_laws`, `check_map_laws` and
+/// `check_scale_laws` and `check_score_laws`; a RowTile, which is a TileMma, `check_row_laws` and
+/// `check_operand_law`; what works on memory has `check_program_laws`, `check_map_laws` and
 /// `check_epilogue_laws`; an AttentionSoftmax has `check_softmax_laws`, a LogitMap `check_logit_map_laws`. An empty
 /// report means that no counterexample was found among the inputs given, so give unpleasant ones.
 #pragma once

@@ -11,6 +11,45 @@
 namespace tessera {
 inline namespace v0 {
 
+namespace detail {
+
+/// Whether rows of a tile in scratch begin at multiples of 16 bytes, as those of tiles with chunk() do, so that M has
+/// them loaded in one way and not in two.
+template <class M, class Tile>
+inline constexpr bool is_loaded_staged = requires(typename M::group_type const& group, typename M::a_tile& a,
+                                                  Tile& tile) {
+  tile.chunk(0, 0);
+  M::load_staged_a(group, a, tile.values, Tile::stride);
+};
+
+template <class M, class Tile>
+TESSERA_FN void load_a_of(typename M::group_type const& group, typename M::a_tile& to, Tile const& tile, int column) {
+  if constexpr (is_loaded_staged<M, Tile>) {
+    M::load_staged_a(group, to, tile.values + column, Tile::stride);
+  } else {
+    M::load_a(group, to, tile.values + column, Tile::stride);
+  }
+}
+template <class M, class Tile>
+TESSERA_FN void load_b_transposed_of(typename M::group_type const& group, typename M::b_tile& to, Tile const& tile,
+                                     int column) {
+  if constexpr (is_loaded_staged<M, Tile>) {
+    M::load_staged_b_transposed(group, to, tile.values + column, Tile::stride);
+  } else {
+    M::load_b_transposed(group, to, tile.values + column, Tile::stride);
+  }
+}
+template <class M, class Tile>
+TESSERA_FN void load_b_of(typename M::group_type const& group, typename M::b_tile& to, Tile const& tile, int row) {
+  if constexpr (is_loaded_staged<M, Tile>) {
+    M::load_staged_b(group, to, tile.values + row * Tile::stride, Tile::stride);
+  } else {
+    M::load_b(group, to, tile.values + row * Tile::stride, Tile::stride);
+  }
+}
+
+}  // namespace detail
+
 /// All lanes reach this call, after a sync that follows the writes to both tiles. a: M::rows rows; b: M::columns rows,
 /// the columns of the product; both have the depth as columns, a multiple of M::depth. Products are added from the
 /// first to the last column.
@@ -22,8 +61,8 @@ TESSERA_FN void multiply_staged(typename M::group_type const& group, A const& a,
   for (int at = 0; at < A::columns; at += M::depth) {
     typename M::a_tile a_tile;
     typename M::b_tile b_tile;
-    M::load_a(group, a_tile, a.values + at, A::stride);
-    M::load_b_transposed(group, b_tile, b.values + at, B::stride);
+    detail::load_a_of<M>(group, a_tile, a, at);
+    detail::load_b_transposed_of<M>(group, b_tile, b, at);
     M::multiply(group, a_tile, b_tile, sums);
   }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Linear layers on CUDA devices: on sm_90a by warpgroups and TMA where rows begin at multiples of 16 bytes, otherwise
-/// by the portable program with mma.sync. Weights from a TileSource are made by warpgroups of their own, or for many
-/// tokens with a workspace by a program that writes panels of them to memory; for up to 16 tokens codes in chunks are
-/// multiplied where they were read, on sm_80 and later.
+/// Linear layers on CUDA devices, where rows begin at multiples of 16 bytes: on sm_90a by warpgroups and TMA, from
+/// sm_80 on by mma.sync from a ring of stages; otherwise by the portable program with mma.sync. On sm_90a weights from
+/// a TileSource are made by warpgroups of their own, or for many tokens with a workspace by a program that writes
+/// panels of them to memory; from sm_80 on, for up to 16 tokens, codes in chunks are multiplied where they were read.
 ///
 /// linear.hpp includes this header where nvcc compiles: call linear as on the CPU, with a tessera::cuda executor. A
 /// call is one launch, or two for each panel, and neither waits nor allocates.
@@ -23,6 +23,7 @@
 #include <tessera/program/gemm/gemm_few_rows.cuh>
 #include <tessera/program/gemm/gemm_few_rows_scaled.cuh>
 #include <tessera/program/gemm/gemm_from_source.cuh>
+#include <tessera/program/gemm/gemm_ring.hpp>
 #include <tessera/program/gemm/store_source.hpp>
 #include <tessera/program/gemm/store_sums.cuh>
 #include <tessera/tile/cuda/gemm_tile.cuh>
@@ -287,6 +288,38 @@ struct gemm_cooperative_model {
   }
 };
 
+/// gemm_ring: sm_80 and later, rows that begin at multiples of 16 bytes.
+struct gemm_ring_model {
+  static constexpr char const* name = "gemm_ring (cp.async, mma.sync)";
+
+  template <Executor Exec, class Problem>
+  static constexpr refusal refuses_types() {
+    return unless(!std::is_same_v<typename Problem::operand, float>, "mma.sync does not multiply fp32, only tf32");
+  }
+  template <class Architectures, class Operand, class Output, class Map>
+  static refusal refuses(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem) {
+    constexpr std::int64_t most = 0x7fffffff - 512;  // steps and tiles are counted in 32 bits
+    using value = typename gemm_operand<Operand>::value_type;
+    return first_of(
+        exec.template lacks<program_for<Operand, Output, Map>>(),
+        unless(problem.inputs.extent(1) < most && problem.outputs.size() / 128 < most, "extents exceed 31 bits"),
+        unless(row_chunks<value const>{problem.inputs}.is_aligned(),
+               "rows of inputs do not begin at multiples of 16 bytes"),
+        unless(row_chunks<value const>{problem.weights}.is_aligned(),
+               "rows of weights do not begin at multiples of 16 bytes"));
+  }
+  template <class Architectures, class Operand, class Output, class Map>
+  static void run(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem) {
+    program_for<Operand, Output, Map> const whole{{problem.inputs}, {problem.weights}, {problem.outputs, problem.map}};
+    exec.run(whole, whole.tiles());
+  }
+
+ private:
+  template <class Operand, class Output, class Map>
+  using program_for = gemm_ring<Operand, dense<typename gemm_operand<Operand>::value_type>,
+                                dense<typename gemm_operand<Operand>::value_type>, store_sums<Output, Map>>;
+};
+
 /// gemm_from_source: sm_90a, inputs that TMA can load, weights from any TileSource.
 struct gemm_from_source_model {
   static constexpr char const* name = "gemm_from_source (TMA, wgmma)";
@@ -411,7 +444,7 @@ struct models_for<basic_cuda<Architectures>, paneled_linear_problem<Operand, Wei
 template <class Architectures, class Operand, class Output, class Map>
 struct models_for<basic_cuda<Architectures>, linear_problem<Operand, Output, Map>> {
   /// The list of models.
-  using type = model_list<gemm_cooperative_model>;
+  using type = model_list<gemm_cooperative_model, gemm_ring_model>;
 };
 
 }  // namespace v0

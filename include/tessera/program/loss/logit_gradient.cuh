@@ -17,11 +17,11 @@
 #include <tessera/map/plain_sum.hpp>
 #include <tessera/program/gemm/store_sums.cuh>
 #include <tessera/program/loss/block_lists.hpp>
+#include <tessera/program/loss/detail/add_to_columns.cuh>
 #include <tessera/program/loss/detail/cap_sums.cuh>
 #include <tessera/program/loss/logit_gradient.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/token_factors.hpp>
-#include <tessera/tile/cuda/add_to_columns.cuh>
 #include <tessera/tile/cuda/chosen_registers.cuh>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/exponential.cuh>

@@ -23,6 +23,7 @@
 #include <tessera/concepts/logit_map.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/map/identity_logits.hpp>
+#include <tessera/program/loss/detail/add_to_columns.cuh>
 #include <tessera/program/loss/detail/cap_sums.cuh>
 #include <tessera/program/loss/entry_marks.hpp>
 #include <tessera/program/loss/fold_rows.cuh>
@@ -32,7 +33,6 @@
 #include <tessera/reduce/log_sum_exp.hpp>
 #include <tessera/reduce/logit_reducer.hpp>
 #include <tessera/reduce/row_fold.hpp>
-#include <tessera/tile/cuda/add_to_columns.cuh>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/group.cuh>

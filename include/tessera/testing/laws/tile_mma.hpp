@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The laws of a TileMma whose group runs on the host.
+/// The laws of a TileMma and of a RowTile whose group runs on the host.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <tessera/concepts/tile_mma.hpp>
+#include <tessera/config.hpp>
 #include <tessera/testing/generators.hpp>
 #include <tessera/testing/laws/law_report.hpp>
 #include <tessera/testing/reference.hpp>
@@ -103,6 +104,141 @@ law_report check_laws(typename M::group_type const& group = {}, Make make = {}) 
       M::load_b_transposed(group, b_tile, turned_spread.data(), std::int64_t{depth + gap});
     }
     M::multiply(group, a_tile, b_tile, sums);
+  }
+  return report;
+}
+
+namespace detail {
+
+/// Adds whole numbers and counts them: exact in any order.
+template <class T>
+struct sum_and_count {
+  struct state_type {
+    T sum;
+    int count;
+  };
+  using input_type = T;
+  TESSERA_FN constexpr state_type identity() const { return {T{}, 0}; }
+  TESSERA_FN constexpr void push(state_type& state, input_type value) const {
+    state.sum = static_cast<T>(state.sum + value);
+    ++state.count;
+  }
+  TESSERA_FN constexpr void merge(state_type& into, state_type const& other) const {
+    into.sum = static_cast<T>(into.sum + other.sum);
+    into.count += other.count;
+  }
+};
+
+/// Sums of the tile that are small whole numbers: number row * columns + column of small_numbers().
+template <RowTile M>
+void set_sums(typename M::group_type const& group, typename M::sum_tile& sums, std::uint64_t seed) {
+  M::clear(group, sums);
+  typename M::template row_values<int> none;
+  M::each_row(
+      group, [](int, int& value) { value = 0; }, none);
+  auto const numbers = small_numbers(static_cast<std::size_t>(M::rows * M::columns), seed);
+  M::each_with_row(
+      group, sums,
+      [&](int row, int column, typename M::sum_type& sum, int) {
+        sum = static_cast<typename M::sum_type>(numbers[static_cast<std::size_t>(row * M::columns + column)]);
+      },
+      none);
+}
+
+}  // namespace detail
+
+/// Checks M's rows on `group`.
+template <RowTile M>
+law_report check_row_laws(typename M::group_type const& group = {}) {
+  using sum_type = typename M::sum_type;
+  using reducer = detail::sum_and_count<sum_type>;
+  law_report report;
+  constexpr auto rows = static_cast<std::size_t>(M::rows);
+  constexpr auto columns = static_cast<std::size_t>(M::columns);
+  auto const numbers = detail::small_numbers(rows * columns, 3);
+  typename M::sum_tile sums;
+  detail::set_sums<M>(group, sums, 3);
+
+  typename M::template row_values<typename reducer::state_type> states;
+  std::vector<int> all(rows, 0);
+  std::vector<int> once(rows, 0);
+  M::each_row(
+      group,
+      [&](int row, typename reducer::state_type& state) {
+        ++all[static_cast<std::size_t>(row)];
+        state = {static_cast<sum_type>(row), 1000};
+      },
+      states);
+  M::each_row_once(
+      group, [&](int row, typename reducer::state_type&) { ++once[static_cast<std::size_t>(row)]; }, states);
+  M::reduce_rows(group, reducer{}, sums, states);
+  M::each_row_once(
+      group,
+      [&](int row, typename reducer::state_type const& state) {
+        double expected = row;
+        for (std::size_t column = 0; column < columns; ++column) {
+          expected += numbers[static_cast<std::size_t>(row) * columns + column];
+        }
+        std::string const name = "row " + std::to_string(row);
+        report.expect(static_cast<double>(state.sum) == expected, "reduce_rows merges a row's sums into its state",
+                      name);
+        report.expect(state.count == 1000 + M::columns, "reduce_rows pushes each sum once", name);
+      },
+      states);
+  for (std::size_t row = 0; row < rows; ++row) {
+    report.expect(all[row] > 0, "each_row visits every row", "row " + std::to_string(row));
+    report.expect(once[row] == 1, "each_row_once visits every row once", "row " + std::to_string(row));
+  }
+
+  std::vector<sum_type> stored(rows * columns);
+  M::store(group, sums, stored.data(), std::int64_t{M::columns});
+  std::vector<int> visits(rows * columns, 0);
+  M::each_with_row(
+      group, sums,
+      [&](int row, int column, sum_type& sum, typename reducer::state_type const& state) {
+        auto const at = static_cast<std::size_t>(row) * columns + static_cast<std::size_t>(column);
+        ++visits[at];
+        std::string const name = "row " + std::to_string(row) + ", column " + std::to_string(column);
+        report.expect(state.count == 1000 + M::columns, "each_with_row brings the row's values", name);
+        report.expect(sum == stored[at], "each_with_row brings the sum of its place", name);
+      },
+      states);
+  for (std::size_t i = 0; i < visits.size(); ++i) {
+    report.expect(visits[i] == 1, "each_with_row visits every sum once", "number " + std::to_string(i));
+  }
+  return report;
+}
+
+/// Checks that M's sums become the operand of Next that load_a() loads. `make` makes an operand from a number.
+template <RowTile M, TileMma Next, class Make = convert_to<typename Next::operand_type>>
+law_report check_operand_law(typename M::group_type const& group = {}, Make make = {}) {
+  law_report report;
+  constexpr auto rows = static_cast<std::size_t>(M::rows);
+  constexpr auto depth = static_cast<std::size_t>(Next::depth);
+  constexpr auto columns = static_cast<std::size_t>(Next::columns);
+  constexpr int first = M::columns - Next::depth;
+  typename M::sum_tile sums;
+  detail::set_sums<M>(group, sums, 4);
+  auto const numbers = detail::small_numbers(static_cast<std::size_t>(M::rows * M::columns), 4);
+  std::vector<double> a;
+  for (std::size_t i = 0; i < rows * depth; ++i) {
+    a.push_back(numbers[i / depth * static_cast<std::size_t>(M::columns) + first + i % depth]);
+  }
+  auto const b = detail::small_numbers(depth * columns, 5);
+  auto const b_elements = detail::spread_rows<typename Next::operand_type>(b, columns, 0, make);
+  typename Next::a_tile a_tile;
+  typename Next::b_tile b_tile;
+  typename Next::sum_tile totals;
+  M::template as_operand<Next, first>(group, sums, a_tile);
+  Next::load_b(group, b_tile, b_elements.data(), std::int64_t{Next::columns});
+  Next::clear(group, totals);
+  Next::multiply(group, a_tile, b_tile, totals);
+  std::vector<typename Next::sum_type> out(rows * columns);
+  Next::store(group, totals, out.data(), std::int64_t{Next::columns});
+  auto const product = reference_multiply(a, b, rows, columns, depth);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    report.expect(static_cast<double>(out[i]) == product[i], "sums become the operand that load_a loads",
+                  "number " + std::to_string(i));
   }
   return report;
 }

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Asynchronous copies from global to shared memory, which run beside the threads that start them (cp.async, sm_80 on).
+/// Asynchronous copies from global to shared memory, which run beside the threads that start them (cp.async, sm_80 on),
+/// and the word of programs for them, `copies_in_flight`, for groups of CUDA threads.
 ///
 ///     for (int i = lane; i < units; i += 32) { async_copy_16(&scratch.words[8 * i], words + 8 * i); }
 ///     async_copy_wait_all();                                    // this thread's copies; then sync the group
 #pragma once
 
 #include <cstdint>
+
+#include <tessera/tile/copies_in_flight.hpp>
+#include <tessera/tile/cuda/group.cuh>
 
 namespace tessera {
 inline namespace v0 {
@@ -63,6 +67,20 @@ __device__ __forceinline__ void prefetch_to_l2(void const* global, std::int64_t 
   static_cast<void>(bytes);
 #endif
 }
+
+/// copies_in_flight for groups of CUDA threads.
+template <CudaLanes G>
+struct copies_in_flight<G> {
+  template <class T>
+  __device__ __forceinline__ static void begin(tile_chunk<T>& to, tile_chunk<T> const* from, bool is_copied) {
+    async_copy_16_or_zero(&to, from, is_copied);
+  }
+  __device__ __forceinline__ static void commit() { async_copy_commit(); }
+  template <int Pending>
+  __device__ __forceinline__ static void await() {
+    async_copy_wait<Pending>();
+  }
+};
 
 }  // namespace v0
 }  // namespace tessera

@@ -101,14 +101,21 @@ struct warp_grid {
   static constexpr int columns = Warps / rows;
 };
 
-/// The tile as fragments for tensor cores.
-template <class T, class Shape, class G>
+/// The grid in which each warp has whole rows of a tile.
+template <int Warps>
+struct grid_of_rows {
+  static constexpr int rows = Warps;
+  static constexpr int columns = 1;
+};
+
+/// The tile as fragments for tensor cores. Grid: how warps divide it.
+template <class T, class Shape, class G, class Grid = warp_grid<G::size / lanes_in_a_warp, Shape::m>>
 struct gemm_fragments {
   using operand = gemm_operand<T>;
   using operand_type = typename operand::value_type;
   using sum_type = typename operand::sum_type;
   using mma = warp_mma<T>;
-  using grid = warp_grid<G::size / lanes_in_a_warp, Shape::m>;
+  using grid = Grid;
   static constexpr int row_tiles = Shape::m / grid::rows / 16;
   static constexpr int column_tiles = Shape::n / grid::columns / 8;
   static constexpr int steps = Shape::k / mma::depth;
@@ -161,10 +168,12 @@ struct gemm_fragments {
     return static_cast<std::uint32_t>(__cvta_generic_to_shared(from));
   }
 
+  /// IsStaged: rows lie in shared memory and begin at multiples of 16 bytes, as those of a staged_tile.
+  template <bool IsStaged = false>
   __device__ __forceinline__ static void load_a(G const& group, a_tile& a, operand_type const* from,
                                                 std::int64_t stride) {
     lane_coordinate const at = of(group);
-    bool const by_matrix = suits_load_matrix(from, stride);
+    bool const by_matrix = IsStaged || suits_load_matrix(from, stride);
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
 #pragma unroll
@@ -183,49 +192,98 @@ struct gemm_fragments {
     }
   }
 
-  __device__ __forceinline__ static void load_b_transposed(G const& group, b_tile& b, operand_type const* from,
-                                                           std::int64_t stride) {
-    lane_coordinate const at = of(group);
-    bool const by_matrix = suits_load_matrix(from, stride);
+  /// Loads two tiles of eight columns by one instruction.
+  __device__ __forceinline__ static void load_b_pairs(lane_coordinate at, b_tile& b, operand_type const* from,
+                                                      std::int64_t stride) {
+    std::uint32_t const first =
+        shared(from + (at.column + at.lane / 16 * 8 + at.lane % 8) * stride + at.lane / 8 % 2 * in_chunk);
+    auto const row_bytes = static_cast<std::uint32_t>(stride * static_cast<std::int64_t>(sizeof(operand_type)));
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
 #pragma unroll
-      for (int tile = 0; tile < column_tiles; ++tile) {
-        operand_type const* const corner = from + (at.column + 8 * tile) * stride + step * mma::depth;
-        std::uint32_t(&to)[2] = b.words[step][tile];
-        if (by_matrix) {
-          load_matrix_x2(to, shared(corner + at.lane % 8 * stride + at.lane / 8 % 2 * in_chunk));
-        } else {
+      for (int tile = 0; tile < column_tiles; tile += 2) {
+        std::uint32_t words[4];
+        load_matrix_x4(words, first + static_cast<std::uint32_t>(8 * tile) * row_bytes + 32U * step);
 #pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            to[i] = word(corner + at.lane / 4 * stride + at.lane % 4 * in_word + i * in_chunk);
+        for (int i = 0; i < 4; ++i) {
+          b.words[step][tile + i / 2][i % 2] = words[i];
+        }
+      }
+    }
+  }
+
+  /// The same from rows of the depth, of 16-bit elements.
+  __device__ __forceinline__ static void load_turned_pairs(lane_coordinate at, b_tile& b, operand_type const* from,
+                                                           std::int64_t stride) {
+    std::uint32_t const first = shared(from + at.lane % 16 * stride + at.column + at.lane / 16 * 8);
+    auto const row_bytes = static_cast<std::uint32_t>(stride * static_cast<std::int64_t>(sizeof(operand_type)));
+#pragma unroll
+    for (int step = 0; step < steps; ++step) {
+#pragma unroll
+      for (int tile = 0; tile < column_tiles; tile += 2) {
+        std::uint32_t words[4];
+        load_matrix_x4_transposed(words, first + static_cast<std::uint32_t>(16 * step) * row_bytes + 16U * tile);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          b.words[step][tile + i / 2][i % 2] = words[i];
+        }
+      }
+    }
+  }
+
+  template <bool IsStaged = false>
+  __device__ __forceinline__ static void load_b_transposed(G const& group, b_tile& b, operand_type const* from,
+                                                           std::int64_t stride) {
+    lane_coordinate const at = of(group);
+    if constexpr (IsStaged && column_tiles % 2 == 0) {
+      load_b_pairs(at, b, from, stride);
+    } else {
+      bool const by_matrix = IsStaged || suits_load_matrix(from, stride);
+#pragma unroll
+      for (int step = 0; step < steps; ++step) {
+#pragma unroll
+        for (int tile = 0; tile < column_tiles; ++tile) {
+          operand_type const* const corner = from + (at.column + 8 * tile) * stride + step * mma::depth;
+          std::uint32_t(&to)[2] = b.words[step][tile];
+          if (by_matrix) {
+            load_matrix_x2(to, shared(corner + at.lane % 8 * stride + at.lane / 8 % 2 * in_chunk));
+          } else {
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+              to[i] = word(corner + at.lane / 4 * stride + at.lane % 4 * in_word + i * in_chunk);
+            }
           }
         }
       }
     }
   }
 
+  template <bool IsStaged = false>
   __device__ __forceinline__ static void load_b(G const& group, b_tile& b, operand_type const* from,
                                                 std::int64_t stride) {
     lane_coordinate const at = of(group);
-    bool const by_matrix = sizeof(operand_type) == 2 && suits_load_matrix(from, stride);
+    if constexpr (IsStaged && sizeof(operand_type) == 2 && column_tiles % 2 == 0) {
+      load_turned_pairs(at, b, from, stride);
+    } else {
+      bool const by_matrix = sizeof(operand_type) == 2 && (IsStaged || suits_load_matrix(from, stride));
 #pragma unroll
-    for (int step = 0; step < steps; ++step) {
+      for (int step = 0; step < steps; ++step) {
 #pragma unroll
-      for (int tile = 0; tile < column_tiles; ++tile) {
-        operand_type const* const corner = from + step * mma::depth * stride + at.column + 8 * tile;
-        std::uint32_t(&to)[2] = b.words[step][tile];
-        if (by_matrix) {
-          load_matrix_x2_transposed(to, shared(corner + at.lane % 16 * stride));
-        } else {
+        for (int tile = 0; tile < column_tiles; ++tile) {
+          operand_type const* const corner = from + step * mma::depth * stride + at.column + 8 * tile;
+          std::uint32_t(&to)[2] = b.words[step][tile];
+          if (by_matrix) {
+            load_matrix_x2_transposed(to, shared(corner + at.lane % 16 * stride));
+          } else {
 #pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            operand_type parts[in_word];
+            for (int i = 0; i < 2; ++i) {
+              operand_type parts[in_word];
 #pragma unroll
-            for (int k = 0; k < in_word; ++k) {
-              parts[k] = corner[(at.lane % 4 * in_word + i * in_chunk + k) * stride + at.lane / 4];
+              for (int k = 0; k < in_word; ++k) {
+                parts[k] = corner[(at.lane % 4 * in_word + i * in_chunk + k) * stride + at.lane / 4];
+              }
+              to[i] = word(parts);
             }
-            to[i] = word(parts);
           }
         }
       }
@@ -360,20 +418,19 @@ struct write_sum {
 
 }  // namespace detail
 
-/// The tile in registers of a warp or a thread block, multiplied by mma.sync (sm_80 and later).
-template <class T, class Shape, CudaGroup G>
-struct gemm_tile<T, Shape, G> {
+namespace detail {
+
+/// What a TileMma in registers has. Registers: gemm_fragments or gemm_multiply_adds.
+template <class T, class Shape, class G, class Registers>
+struct tile_in_registers {
   using group_type = G;
   using operand_type = typename gemm_operand<T>::value_type;
   using sum_type = typename gemm_operand<T>::sum_type;
   static constexpr int rows = Shape::m;
   static constexpr int columns = Shape::n;
   static constexpr int depth = Shape::k;
-
- private:
-  using registers = detail::gemm_registers<T, Shape, G>;
-
- public:
+  using registers = Registers;
+  static constexpr bool has_matrices = !std::is_same_v<T, float>;  ///< whether operands are loaded by ldmatrix
   /// The operand a, rows x depth, in registers.
   using a_tile = typename registers::a_tile;
   /// The operand b, depth x columns, in registers.
@@ -394,15 +451,29 @@ struct gemm_tile<T, Shape, G> {
                                                            std::int64_t stride) {
     registers::load_b_transposed(group, b, from, stride);
   }
+  /// The same from rows in shared memory that begin at multiples of 16 bytes, as those of a staged_tile: the compiler
+  /// need not have other memory read, too.
+  __device__ __forceinline__ static void load_staged_a(G const& group, a_tile& a, operand_type const* from,
+                                                       std::int64_t stride) requires(has_matrices) {
+    registers::template load_a<true>(group, a, from, stride);
+  }
+  __device__ __forceinline__ static void load_staged_b(G const& group, b_tile& b, operand_type const* from,
+                                                       std::int64_t stride) requires(has_matrices) {
+    registers::template load_b<true>(group, b, from, stride);
+  }
+  __device__ __forceinline__ static void load_staged_b_transposed(G const& group, b_tile& b, operand_type const* from,
+                                                                  std::int64_t stride) requires(has_matrices) {
+    registers::template load_b_transposed<true>(group, b, from, stride);
+  }
   __device__ __forceinline__ static void clear(G const& group, sum_tile& sums) {
-    registers::each(group, detail::set_to_zero{}, sums);
+    registers::each(group, set_to_zero{}, sums);
   }
   __device__ __forceinline__ static void multiply(G const&, a_tile const& a, b_tile const& b, sum_tile& sums) {
     registers::multiply(a, b, sums);
   }
   __device__ __forceinline__ static void store(G const& group, sum_tile const& sums, sum_type* to,
                                                std::int64_t stride) {
-    registers::each(group, detail::write_sum<sum_type>{to, stride}, sums);
+    registers::each(group, write_sum<sum_type>{to, stride}, sums);
   }
   /// Calls visit(row, column, sum) for each sum that this thread holds.
   template <class Visit>
@@ -416,6 +487,12 @@ struct gemm_tile<T, Shape, G> {
     registers::each(group, visit, sums, others);
   }
 };
+
+}  // namespace detail
+
+/// The tile in registers of a warp or a thread block, multiplied by mma.sync (sm_80 and later).
+template <class T, class Shape, CudaGroup G>
+struct gemm_tile<T, Shape, G> : detail::tile_in_registers<T, Shape, G, detail::gemm_registers<T, Shape, G>> {};
 
 }  // namespace v0
 }  // namespace tessera

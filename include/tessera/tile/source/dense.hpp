@@ -13,6 +13,7 @@
 #include <tessera/concepts/tile_source.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
+#include <tessera/tile/copies_in_flight.hpp>
 #include <tessera/tile/staged_tile.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
@@ -94,6 +95,55 @@ TESSERA_FN void load_rows(G const& group, Tile& tile, matrix_view<T const> matri
   group.sync();
 }
 
+/// Whether tiles of a matrix from a column on are loaded in chunks.
+template <class Tile, class T>
+TESSERA_FN bool is_loaded_in_chunks(matrix_view<T const> matrix, std::int64_t first_column) {
+  return first_column % tile_chunk<T>::size == 0 && first_column + Tile::columns <= matrix.extent(1) &&
+         has_whole_chunks(matrix);
+}
+
+/// Starts to load a tile of a matrix's own rows, in chunks. A lane's chunks are below each other, so that each costs an
+/// addition and a comparison.
+template <class T, class G, class Tile>
+TESSERA_FN void begin_own_rows(G const& group, Tile& tile, matrix_view<T const> matrix, std::int64_t first_row,
+                               std::int64_t first_column) {
+  constexpr int chunk = tile_chunk<T>::size;
+  constexpr int chunks = Tile::columns / chunk;
+  constexpr int rows_apart = G::size / chunks;
+  static_assert(G::size % chunks == 0);
+  auto const left = static_cast<int>(min(max(matrix.extent(0) - first_row, std::int64_t{0}), std::int64_t{Tile::rows}));
+  std::int64_t const step = rows_apart * matrix.stride(0);
+  for (int lane : group) {
+    int const column = lane % chunks * chunk;
+    int row = lane / chunks;
+    T const* from = matrix.data + (first_row + row) * matrix.stride(0) + first_column + column;
+    for (int i = 0; i < divide_up(Tile::rows, rows_apart); ++i) {
+      if (Tile::rows % rows_apart == 0 || row < Tile::rows) {
+        copies_in_flight<G>::begin(tile.chunk(row, column),
+                                   reinterpret_cast<tile_chunk<T> const*>(row < left ? from : matrix.data), row < left);
+      }
+      row += rows_apart;
+      from += step;
+    }
+  }
+}
+/// The same of listed rows; a number outside of the matrix gives zeros.
+template <class T, class G, class Tile>
+TESSERA_FN void begin_listed_rows(G const& group, Tile& tile, matrix_view<T const> matrix, std::int64_t rows,
+                                  listed_rows const& names, std::int64_t first_row, std::int64_t first_column) {
+  constexpr int chunk = tile_chunk<T>::size;
+  constexpr int chunks = Tile::columns / chunk;
+  for (int lane : group) {
+    for (int at = lane; at < Tile::rows * chunks; at += G::size) {
+      std::int64_t const row = first_row + at / chunks;
+      std::int64_t const from = row < rows ? names(row) : -1;
+      auto const* const element = from < 0 ? matrix.data : &matrix(from, first_column + at % chunks * chunk);
+      copies_in_flight<G>::begin(tile.chunk(at / chunks, at % chunks * chunk),
+                                 reinterpret_cast<tile_chunk<T> const*>(element), from >= 0);
+    }
+  }
+}
+
 }  // namespace detail
 
 template <class T>
@@ -107,6 +157,18 @@ struct dense {
   template <class G, class Tile>
   TESSERA_FN void load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
     detail::load_rows(group, tile, matrix, rows(), detail::own_rows{}, first_row, first_column);
+  }
+  /// Starts to load a tile that has chunks: see tile/source/async_source.hpp.
+  template <class G, class Tile>
+  requires requires(Tile& tile) { tile.chunk(0, 0); }
+  TESSERA_FN void begin_load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+    if constexpr (G::size % (Tile::columns / tile_chunk<T>::size) == 0) {
+      if (detail::is_loaded_in_chunks<Tile>(matrix, first_column)) {
+        detail::begin_own_rows(group, tile, matrix, first_row, first_column);
+        return;
+      }
+    }
+    load(group, tile, first_row, first_column);
   }
 };
 
@@ -125,6 +187,17 @@ struct gathered {
   TESSERA_FN void load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
     detail::load_rows(group, tile, matrix, rows(), detail::listed_rows{order, matrix.extent(0)}, first_row,
                       first_column);
+  }
+  /// Starts to load a tile that has chunks: see tile/source/async_source.hpp.
+  template <class G, class Tile>
+  requires requires(Tile& tile) { tile.chunk(0, 0); }
+  TESSERA_FN void begin_load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+    if (detail::is_loaded_in_chunks<Tile>(matrix, first_column)) {
+      detail::begin_listed_rows(group, tile, matrix, rows(), detail::listed_rows{order, matrix.extent(0)}, first_row,
+                                first_column);
+    } else {
+      load(group, tile, first_row, first_column);
+    }
   }
 };
 

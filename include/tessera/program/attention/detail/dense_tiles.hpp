@@ -11,11 +11,18 @@
 ///
 ///     result = O / L                                              lse = ln 2 (r + log2 L)
 ///
-/// Sums are in fp32: those of products by tensor cores where CUDA devices have them, those of weights in order, two
-/// halves of a tile's 128 keys apart. So the order of additions depends on the extents alone.
+/// Scores and weights stay where the product leaves them, in registers on a GPU (tile/row_tile.hpp). Values of a tile
+/// are on their way while its scores are made, and keys of the next tile while weights are made and values multiplied
+/// (tile/copies_in_flight.hpp). Sums are in fp32:
+/// those of products by tensor cores where CUDA devices have them, those of weights in the order of the row_tile. So
+/// the order of additions depends on the executor and the extents alone.
 ///
 /// Cost for each head: 4 * queries * keys * channels operations and queries * keys exponentials, less what a mask
 /// leaves out in whole tiles of 64 x 128.
+///
+/// sm_80's code on an H100, 16384 tokens of 16 heads of 128 channels, TFLOP/s: 203, causal 189; 64 channels (32 heads)
+/// 147 and 141, 256 channels 219 and 204. Before keys and values were on their way meanwhile 103 and 96 with 128
+/// channels, and with scores in shared memory, loaded element by element, 12 and 11 (both on an H200).
 #pragma once
 
 #include <cstdint>
@@ -27,17 +34,23 @@
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/core/shape.hpp>
+#include <tessera/core/with_constant.hpp>
 #include <tessera/map/no_bias.hpp>
 #include <tessera/program/attention/mask.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/split_keys.hpp>
+#include <tessera/reduce/maximum.hpp>
 #include <tessera/reduce/online_softmax.hpp>
-#include <tessera/tile/gemm_tile.hpp>
+#include <tessera/reduce/sum.hpp>
+#include <tessera/tile/copies_in_flight.hpp>
 #include <tessera/tile/multiply_staged.hpp>
-#include <tessera/tile/per_lane.hpp>
+#include <tessera/tile/multiply_sums.hpp>
+#include <tessera/tile/row_tile.hpp>
+#include <tessera/tile/source/dense.hpp>
 #include <tessera/tile/staged_tile.hpp>
 #include <tessera/view/attention_block_list.hpp>
 #include <tessera/view/head_view.hpp>
+#include <tessera/view/matrix_view.hpp>
 #include <tessera/view/sequence_lengths.hpp>
 #include <tessera/view/sequence_starts.hpp>
 
@@ -55,12 +68,15 @@ struct dense_heads {
   [[nodiscard]] TESSERA_FN std::int64_t length(std::int64_t sequence) const {
     return length_of(lengths, sequence, heads.extent(2));
   }
-  /// An element; zero beyond the sequence's tokens and the last channel.
-  [[nodiscard]] TESSERA_FN T operator()(std::int64_t sequence, std::int64_t head, std::int64_t token,
-                                        std::int64_t channel) const {
-    bool const exists = token < length(sequence) && channel < heads.extent(3);
-    std::int64_t const at = exists ? starts.row_of(sequence, token) : -1;
-    return at < 0 ? T{} : heads(sequence, head, at, channel);
+  /// The tokens of a head: those of the sequence that lie in memory, x channels.
+  [[nodiscard]] TESSERA_FN dense<T> tokens(std::int64_t sequence, std::int64_t head) const {
+    view<T const, 2> const all = heads[sequence][head];
+    std::int64_t const first = starts.row_of(sequence, 0);
+    std::int64_t const own = length(sequence);
+    std::int64_t const count = starts.first.data == nullptr ? own : first < 0 ? 0 : min(own, starts.total - first);
+    return {{all.data + max(first, std::int64_t{0}) * all.stride(0),
+             {count, heads.extent(3)},
+             {all.stride(0), all.stride(1)}}};
   }
 };
 
@@ -73,29 +89,25 @@ struct dense_tiles {
   using row_type = attention_row<state_type>;
   static constexpr int lanes = 128;
   static constexpr int rows = 64;                             ///< queries of a group
-  static constexpr int columns = 128;                         ///< keys of a tile
+  static constexpr int tile_keys = 128;                       ///< keys of a tile of a list
+  static constexpr int columns = Channels <= 128 ? 128 : 64;  ///< keys at a time: registers are scarce
   static constexpr int width = 64;                            ///< channels that are staged at a time
-  static constexpr int parts = Channels / width;              ///< parts of 64 channels of values
-  static constexpr int row_columns = columns * rows / lanes;  ///< columns of a row that a lane takes
+  static constexpr int parts = Channels / width;              ///< parts of 64 channels
   static constexpr float log2_e = 1.4426950408889634F;
   static_assert(parts * width == Channels, "tessera: dense_tiles has a whole number of 64 channels");
 
-  /// The scratch of a group. Rows of scores lie one element further apart than they are long, so that lanes that each
-  /// read a row use different banks.
   struct scratch_type {
-    staged_tile<T, rows, width> q;     ///< 64 channels of queries
-    staged_tile<T, columns, width> k;  ///< 64 channels of keys
-    staged_tile<T, rows, columns> p;   ///< weights
-    staged_tile<T, width, columns> v;  ///< values, by channels
-    /// Scores in base 2; minus infinity where masked.
-    float scores[rows * (columns + 1)];
-    float largest[lanes];   ///< the largest score that each lane has seen
-    float factor[rows];     ///< what earlier sums of each row are multiplied by
-    row_type second[rows];  ///< the state of the second lane of each row
-    float inverse[rows];    ///< finished_row::inverse of each row
-    float share[rows];      ///< finished_row::share of each row
-    /// The score of a query and a key of the tiles.
-    TESSERA_FN float& score(int row, int column) { return scores[row * (columns + 1) + column]; }
+    staged_tile<T, rows, width> q[parts];  ///< queries, 64 channels in each tile
+    /// Keys and values while there are any, then results.
+    union {
+      staged_tile<T, columns, width> of_keys[2][parts];  ///< keys, and values, 64 channels in each tile
+      float totals[rows * (width + 1)];  ///< sums of 64 channels, rows one number further apart than long
+    };
+    finished_row finished[rows];  ///< what results of each row are made with
+
+    TESSERA_FN auto& k(int part) { return of_keys[0][part]; }
+    TESSERA_FN auto& v(int part) { return of_keys[1][part]; }
+    TESSERA_FN float& total(int row, int column) { return totals[row * (width + 1) + column]; }
   };
 
   attention_shape shape;
@@ -115,43 +127,64 @@ struct dense_tiles {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
-    using product = gemm_tile<T, tessera::shape<rows, width, 16>, G>;
+    using row_words = words<G>;
+    using copies = copies_in_flight<G>;
     coordinates const at = coordinates_of(which);
-    per_lane<state_type, G> state;
-    typename product::sum_tile totals[parts];
+    row_states<G> state;
+    begin_rows(group, at, state);
+    typename row_words::results::sum_tile totals[parts];
+    each_constant<parts>([&](auto part) { row_words::results::clear(group, totals[part.value]); });
+    dense<T> const own = queries.tokens(at.sequence, at.head);
     for (int part = 0; part < parts; ++part) {
-      product::clear(group, totals[part]);
+      own.begin_load(group, scratch.q[part], at.first_query, std::int64_t{part} * width);
     }
-    for (int lane : group) {
-      state[lane] = softmax_type{}.identity();
+    key_cursor next = first_keys(at);
+    begin_keys(group, at, next, scratch);
+    while (next.exists()) {
+      key_cursor const now = next;
+      group.sync();  // all lanes have read the values before
+      begin_values(group, at, now, scratch);
+      copies::template await<1>();
+      group.sync();  // queries and keys are there
+      typename row_words::scores::sum_tile scores;
+      make_scores(group, scratch, scores);
+      move_on(at, next);
+      group.sync();  // all lanes have read the keys
+      begin_keys(group, at, next, scratch);
+      mask_scores(group, at, now.key, state, scores);
+      make_weights(group, state, scores);
+      copies::template await<1>();
+      group.sync();  // values are there
+      add_values(group, state, scores, scratch, totals);
     }
-    key_interval const seen = at.seen();
-    bool const has_list = list.counts.data != nullptr;
-    std::int64_t const lowest = seen.first / columns;
-    std::int64_t const beyond = divide_up(seen.end, std::int64_t{columns});
-    std::int64_t const count = has_list ? list.count(at.sequence, at.head, at.first_query / rows) : beyond - lowest;
-    for (std::int64_t i = 0; i < count; ++i) {
-      std::int64_t const tile = has_list ? list.tiles(at.sequence, at.head, at.first_query / rows, i) : lowest + i;
-      if (tile < lowest || tile >= beyond) {
-        continue;
-      }
-      make_scores(group, at, tile * columns, scratch);
-      make_weights(group, state, scratch);
-      for (int part = 0; part < parts; ++part) {
-        if (part * width < shape.channels) {
-          add_values<product>(group, at, tile * columns, part, scratch, totals[part]);
-        }
-      }
-    }
-    finish_rows(group, at, state, scratch);
-    for (int part = 0; part < parts; ++part) {
-      product::each(group, totals[part], put{scratch});
-      group.sync();
-      write_channels(group, at, part * width, scratch);
-    }
+    copies::template await<0>();  // queries that had no keys
+    finish_rows(group, at, state, totals, scratch);
   }
 
  private:
+  /// The products of a group.
+  template <class G>
+  struct words {
+    using scores = row_tile<T, tessera::shape<rows, columns, 16>, G>;  ///< queries by keys
+    using results = row_tile<T, tessera::shape<rows, width, 16>, G>;   ///< weights by values
+    static_assert(RowTile<scores> && RowTile<results>);
+  };
+  /// What is known of the rows of a group.
+  template <class G>
+  struct row_states {
+    template <class Value>
+    using each = typename words<G>::scores::template row_values<Value>;
+    each<key_interval> seen;   ///< the keys that the row sees
+    each<state_type> softmax;  ///< the row's softmax
+    each<float> factor;        ///< what earlier sums of the row are multiplied by
+  };
+
+  /// The columns of a tile of scores that a row sees.
+  struct seen_columns {
+    int first;  ///< the first column
+    int end;    ///< one past the last column
+  };
+
   struct coordinates {
     std::int64_t sequence;
     std::int64_t head;
@@ -163,6 +196,11 @@ struct dense_tiles {
     TESSERA_FN key_interval seen() const {
       std::int64_t const last = min(first_query + rows, mask.queries) - 1;
       return {mask.of(first_query).first, last < first_query ? 0 : mask.of(last).end};
+    }
+    /// Whether all queries of the block exist and see all keys from `first` to `end` - 1.
+    TESSERA_FN bool all_see(std::int64_t first, std::int64_t end) const {
+      key_interval const of_last = mask.of(first_query + rows - 1);
+      return of_last.first <= first && of_last.end > 0 && mask.of(first_query).end >= end;
     }
   };
 
@@ -176,149 +214,196 @@ struct dense_tiles {
             {queries.length(sequence), keys.length(sequence), left, right}};
   }
 
-  /// Fills the tile of scores. Ends with a sync.
   template <Group G>
-  TESSERA_FN void make_scores(G const& group, coordinates const& at, std::int64_t first, scratch_type& scratch) const {
-    using product = gemm_tile<T, tessera::shape<rows, columns, 16>, G>;
-    typename product::sum_tile sums;
-    product::clear(group, sums);
-    for (std::int64_t channel = 0; channel < shape.channels; channel += width) {
-      group.sync();  // all lanes have read the tiles before
-      load_tokens(group, queries, {at.sequence, at.head}, at.first_query, channel, scratch.q);
-      load_tokens(group, keys, {at.sequence, at.key_head}, first, channel, scratch.k);
+  TESSERA_FN static void begin_rows(G const& group, coordinates const& at, row_states<G>& state) {
+    words<G>::scores::each_row(
+        group,
+        [&](int row, key_interval& seen, state_type& softmax) {
+          seen = at.mask.of(at.first_query + row);
+          softmax = softmax_type{}.identity();
+        },
+        state.seen, state.softmax);
+  }
+
+  /// Where a group is in the tiles of keys that its queries see.
+  struct key_cursor {
+    std::int64_t index;   ///< number of the tile among all, or in the list
+    std::int64_t count;   ///< one past the last number
+    std::int64_t key;     ///< the first of the keys that are multiplied at a time
+    std::int64_t lowest;  ///< the first tile that a query sees
+    std::int64_t beyond;  ///< one past the last tile that a query sees
+
+    TESSERA_FN bool exists() const { return index < count; }
+  };
+  TESSERA_FN key_cursor first_keys(coordinates const& at) const {
+    key_interval const seen = at.seen();
+    std::int64_t const lowest = seen.first / tile_keys;
+    std::int64_t const beyond = divide_up(seen.end, std::int64_t{tile_keys});
+    bool const has_list = list.counts.data != nullptr;
+    key_cursor first{has_list ? 0 : lowest, has_list ? list.count(at.sequence, at.head, at.first_query / rows) : beyond,
+                     0, lowest, beyond};
+    skip_unseen(at, first);
+    return first;
+  }
+  /// Goes on to the next keys.
+  TESSERA_FN void move_on(coordinates const& at, key_cursor& next) const {
+    next.key += columns;
+    if (next.key % tile_keys == 0) {
+      ++next.index;
+      skip_unseen(at, next);
+    }
+  }
+  /// Passes over tiles of the list that no query sees, to the first key of the next one.
+  TESSERA_FN void skip_unseen(coordinates const& at, key_cursor& next) const {
+    for (; next.exists(); ++next.index) {
+      std::int64_t const tile = list.counts.data != nullptr
+                                    ? list.tiles(at.sequence, at.head, at.first_query / rows, next.index)
+                                    : next.index;
+      if (tile >= next.lowest && tile < next.beyond) {
+        next.key = tile * tile_keys;
+        return;
+      }
+    }
+  }
+
+  /// Starts to load keys, if there are more. They are a batch of copies in any case.
+  template <Group G>
+  TESSERA_FN void begin_keys(G const& group, coordinates const& at, key_cursor const& next,
+                             scratch_type& scratch) const {
+    dense<T> const from = keys.tokens(at.sequence, at.key_head);
+    for (int part = 0; next.exists() && part * width < shape.channels; ++part) {
+      from.begin_load(group, scratch.k(part), next.key, std::int64_t{part} * width);
+    }
+    copies_in_flight<G>::commit();
+  }
+  /// Starts to load values.
+  template <Group G>
+  TESSERA_FN void begin_values(G const& group, coordinates const& at, key_cursor const& now,
+                               scratch_type& scratch) const {
+    dense<T> const from = values.tokens(at.sequence, at.key_head);
+    for (int part = 0; part * width < shape.channels; ++part) {
+      from.begin_load(group, scratch.v(part), now.key, std::int64_t{part} * width);
+    }
+    copies_in_flight<G>::commit();
+  }
+
+  /// Multiplies queries by keys.
+  template <Group G>
+  TESSERA_FN void make_scores(G const& group, scratch_type& scratch,
+                              typename words<G>::scores::sum_tile& scores) const {
+    using product = typename words<G>::scores;
+    product::clear(group, scores);
+    for (int part = 0; part * width < shape.channels; ++part) {
+      multiply_staged<product>(group, scratch.q[part], scratch.k(part), scores);
+    }
+  }
+
+  /// Makes scores of products: in base 2, with the bias, minus infinity where keys are hidden.
+  template <Group G>
+  TESSERA_FN void mask_scores(G const& group, coordinates const& at, std::int64_t first, row_states<G>& state,
+                              typename words<G>::scores::sum_tile& scores) const {
+    using product = typename words<G>::scores;
+    float const to_base_2 = scale * log2_e;
+    if (std::is_same_v<Bias, no_bias> && at.all_see(first, first + columns)) {
+      product::each(group, scores, [&](int, int, float& score) { score *= to_base_2; });
+      return;
+    }
+    typename product::template row_values<seen_columns> columns_of;
+    product::each_row(
+        group,
+        [&](int, seen_columns& to, key_interval const& seen) {
+          auto const column = [first](std::int64_t key) {
+            return static_cast<int>(min(max(key - first, std::int64_t{0}), std::int64_t{columns}));
+          };
+          to = {column(seen.first), column(seen.end)};
+        },
+        columns_of, state.seen);
+    product::each_with_row(
+        group, scores,
+        [&](int row, int column, float& score, seen_columns const& seen) {
+          if (column >= seen.first && column < seen.end) {
+            score *= to_base_2;
+            if constexpr (!std::is_same_v<Bias, no_bias>) {
+              score += bias(at.sequence, at.head, at.first_query + row, first + column) * log2_e;
+            }
+          } else {
+            score = -infinity;
+          }
+        },
+        columns_of);
+  }
+
+  /// Turns scores into weights, and adds them to the states of their rows.
+  template <Group G>
+  TESSERA_FN static void make_weights(G const& group, row_states<G>& state,
+                                      typename words<G>::scores::sum_tile& scores) {
+    using product = typename words<G>::scores;
+    typename product::template row_values<float> of_tile;  // the largest score, then the sum of weights
+    product::each_row(
+        group, [](int, float& largest) { largest = -infinity; }, of_tile);
+    product::reduce_rows(group, maximum_reducer<float>{}, scores, of_tile);
+    product::each_row(
+        group,
+        [](int, float& largest, state_type& softmax, float& factor) {
+          factor = softmax_type{}.turn(softmax, largest);
+          largest = 0.0F;
+        },
+        of_tile, state.softmax, state.factor);
+    product::each_with_row(
+        group, scores,
+        [](int, int, float& score, state_type const& softmax) { score = softmax_type{}.weight(softmax, score); },
+        state.softmax);
+    product::reduce_rows(group, sum_reducer<float>{}, scores, of_tile);
+    product::each_row(
+        group, [](int, float& sum, state_type& softmax) { softmax.sum += sum; }, of_tile, state.softmax);
+  }
+
+  /// Adds the values of a tile by their weights.
+  template <Group G>
+  TESSERA_FN void add_values(G const& group, row_states<G>& state, typename words<G>::scores::sum_tile const& weights,
+                             scratch_type& scratch, typename words<G>::results::sum_tile (&totals)[parts]) const {
+    using product = typename words<G>::results;
+    each_constant<parts>([&](auto part) {
+      if (part.value * width < shape.channels) {
+        product::each_with_row(
+            group, totals[part.value], [](int, int, float& total, float factor) { total *= factor; }, state.factor);
+        multiply_sums<typename words<G>::scores, product>(group, weights, scratch.v(part.value), totals[part.value]);
+      }
+    });
+  }
+
+  /// Writes results and log-sum-exps.
+  template <Group G>
+  TESSERA_FN void finish_rows(G const& group, coordinates const& at, row_states<G>& state,
+                              typename words<G>::results::sum_tile (&totals)[parts], scratch_type& scratch) const {
+    using product = typename words<G>::results;
+    typename product::template row_values<finished_row> finished;
+    auto const finish = [&](int row, finished_row& to, state_type const& softmax) {
+      to = at.first_query + row < shape.queries
+               ? results.finish(at.sequence, at.head, at.first_query + row, row_type{softmax, softmax.sum})
+               : no_attention_row();
+    };
+    product::each_row(group, finish, finished, state.softmax);
+    product::each_row_once(
+        group,
+        [&](int row, finished_row const& of_row) {
+          if (at.first_query + row < shape.queries) {
+            results.write_log_sum_exp(at.sequence, at.head, at.first_query + row, of_row);
+          }
+        },
+        finished);
+    product::each_row_once(
+        group, [&](int row, finished_row const& of_row) { scratch.finished[row] = of_row; }, finished);
+    each_constant<parts>([&](auto part) {
+      group.sync();  // all lanes have read what was there before
+      product::each(group, totals[part.value],
+                    [&](int row, int column, float total) { scratch.total(row, column) = total; });
       group.sync();
-      multiply_staged<product>(group, scratch.q, scratch.k, sums);
-    }
-    product::each(group, sums, keep{*this, at, first, scratch});
-    group.sync();
+      write_channels(group, at, part.value * width, scratch);
+    });
   }
 
-  struct place {
-    std::int64_t sequence;
-    std::int64_t head;
-  };
-  /// Loads tokens x channels.
-  template <Group G, int Rows, int Columns>
-  TESSERA_FN static void load_tokens(G const& group, dense_heads<T> const& from, place of, std::int64_t first_token,
-                                     std::int64_t first_channel, staged_tile<T, Rows, Columns>& tile) {
-    for (int lane : group) {
-      for (int i = lane; i < Rows * Columns; i += lanes) {
-        tile(i / Columns, i % Columns) =
-            from(of.sequence, of.head, first_token + i / Columns, first_channel + i % Columns);
-      }
-    }
-  }
-  /// Loads channels x tokens.
-  template <Group G, int Rows, int Columns>
-  TESSERA_FN static void load_channels(G const& group, dense_heads<T> const& from, place of, std::int64_t first_token,
-                                       std::int64_t first_channel, staged_tile<T, Rows, Columns>& tile) {
-    for (int lane : group) {
-      for (int i = lane; i < Rows * Columns; i += lanes) {
-        tile(i % Rows, i / Rows) = from(of.sequence, of.head, first_token + i / Rows, first_channel + i % Rows);
-      }
-    }
-  }
-
-  struct keep {
-    dense_tiles const& program;
-    coordinates const& at;
-    std::int64_t first;
-    scratch_type& scratch;
-
-    TESSERA_FN void operator()(int row, int column, float sum) const {
-      std::int64_t const query = at.first_query + row;
-      std::int64_t const key = first + column;
-      key_interval const seen = at.mask.of(query);
-      float score = -infinity;
-      if (key >= seen.first && key < seen.end) {
-        score = sum * (program.scale * log2_e);
-        if constexpr (!std::is_same_v<Bias, no_bias>) {
-          score += program.bias(at.sequence, at.head, query, key) * log2_e;
-        }
-      }
-      scratch.score(row, column) = score;
-    }
-  };
-
-  /// Turns scores into weights, and adds them to the states of their rows. Ends with a sync.
-  template <Group G>
-  TESSERA_FN void make_weights(G const& group, per_lane<state_type, G>& state, scratch_type& scratch) const {
-    for (int lane : group) {
-      float largest = -infinity;
-      for (int i = 0; i < row_columns; ++i) {
-        largest = max(largest, scratch.score(lane % rows, lane / rows * row_columns + i));
-      }
-      scratch.largest[lane] = largest;
-    }
-    group.sync();
-    for (int lane : group) {
-      int const row = lane % rows;
-      softmax_type const softmax;
-      float const factor = softmax.turn(state[lane], max(scratch.largest[row], scratch.largest[row + rows]));
-      if (lane < rows) {
-        scratch.factor[row] = factor;
-      }
-      for (int i = 0; i < row_columns; ++i) {
-        int const column = lane / rows * row_columns + i;
-        float const weight = softmax.weight(state[lane], scratch.score(row, column));
-        state[lane].sum += weight;
-        scratch.p(row, column) = store<T>(weight);
-      }
-    }
-    group.sync();
-  }
-
-  template <class Product, Group G>
-  TESSERA_FN void add_values(G const& group, coordinates const& at, std::int64_t first, int part, scratch_type& scratch,
-                             typename Product::sum_tile& totals) const {
-    group.sync();  // all lanes have read the values before
-    load_channels(group, values, {at.sequence, at.key_head}, first, std::int64_t{part} * width, scratch.v);
-    group.sync();
-    typename Product::sum_tile sums;
-    Product::clear(group, sums);
-    multiply_staged<Product>(group, scratch.p, scratch.v, sums);
-    Product::each_pair(group, sums, totals, add{scratch});
-  }
-
-  struct add {
-    scratch_type const& scratch;
-    TESSERA_FN void operator()(int row, int, float sum, float& total) const {
-      total = scratch.factor[row] * total + sum;
-    }
-  };
-
-  /// Makes what results are multiplied by, and writes log-sum-exps. Ends with a sync.
-  template <Group G>
-  TESSERA_FN void finish_rows(G const& group, coordinates const& at, per_lane<state_type, G> const& state,
-                              scratch_type& scratch) const {
-    for (int lane : group) {
-      if (lane >= rows) {
-        scratch.second[lane - rows] = {state[lane], 0.0F};
-      }
-    }
-    group.sync();
-    for (int lane : group) {
-      std::int64_t const query = at.first_query + lane;
-      if (lane < rows && query < shape.queries) {
-        row_type row{state[lane], 0.0F};
-        row.state.sum += scratch.second[lane].state.sum;  // both lanes have the same reference
-        row.rounded = row.state.sum;
-        finished_row const finished = results.finish(at.sequence, at.head, query, row);
-        scratch.inverse[lane] = finished.inverse;
-        scratch.share[lane] = finished.share;
-        results.write_log_sum_exp(at.sequence, at.head, query, finished);
-      }
-    }
-    group.sync();
-  }
-
-  /// Keeps totals where scores were.
-  struct put {
-    scratch_type& scratch;
-    TESSERA_FN void operator()(int row, int column, float total) const { scratch.score(row, column) = total; }
-  };
-
-  /// Writes the totals of 64 channels. Ends with a sync.
+  /// Writes results of 64 channels.
   template <Group G>
   TESSERA_FN void write_channels(G const& group, coordinates const& at, int first_channel,
                                  scratch_type& scratch) const {
@@ -328,12 +413,12 @@ struct dense_tiles {
         std::int64_t const query = at.first_query + row;
         int const channel = first_channel + i % width;
         if (query < shape.queries && channel < shape.channels) {
-          results.write(at.sequence, at.head, query, channel, scratch.inverse[row], scratch.share[row],
-                        scratch.score(row, i % width));
+          finished_row const& of_row = scratch.finished[row];
+          results.write(at.sequence, at.head, query, channel, of_row.inverse, of_row.share,
+                        scratch.total(row, i % width));
         }
       }
     }
-    group.sync();
   }
 };
 

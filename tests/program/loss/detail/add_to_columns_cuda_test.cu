@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <tessera/tile/cuda/add_to_columns.cuh>
+#include <tessera/program/loss/detail/add_to_columns.cuh>
 
 #include "support/catch.hpp"
 #include "support/cuda.hpp"

@@ -9,6 +9,8 @@
 
 #include <cstdint>
 
+#include <tessera/tile/cuda/warp.cuh>
+
 namespace tessera {
 inline namespace v0 {
 
@@ -18,7 +20,7 @@ __device__ __forceinline__ void add_to_columns(float (&sums)[Registers], NumberO
 #pragma unroll
   for (int i = 0; i < Registers; i += 4) {
     if (i % 32 == 0) {
-      __syncwarp();  // the compiler moves no reads from after this to before it
+      sync_warp();  // the compiler moves no reads from after this to before it
     }
 #pragma unroll
     for (int side = 0; side < 2; ++side) {

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `multiply_sums<M, Next>`: adds the product of a RowTile's sums, rounded to the next product's type, and a tile in
+/// scratch to the next product's sums. The sums pass no scratch.
+///
+///     using scores = row_tile<bfloat16, shape<64, 128, 16>, Group>;
+///     using results = row_tile<bfloat16, shape<64, 64, 16>, Group>;
+///     multiply_sums<scores, results>(group, weights, scratch.values, totals);   // a staged_tile<bfloat16, 128, 64>
+#pragma once
+
+#include <tessera/concepts/tile_mma.hpp>
+#include <tessera/config.hpp>
+#include <tessera/tile/multiply_staged.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+namespace detail {
+
+/// The product of the sums from column `First` on.
+template <class M, class Next, int First, class B>
+TESSERA_FN void multiply_sums_from(typename M::group_type const& group, typename M::sum_tile const& sums, B const& b,
+                                   typename Next::sum_tile& totals) {
+  if constexpr (First < M::columns) {
+    typename Next::a_tile a_tile;
+    typename Next::b_tile b_tile;
+    M::template as_operand<Next, First>(group, sums, a_tile);
+    load_b_of<Next>(group, b_tile, b, First);
+    Next::multiply(group, a_tile, b_tile, totals);
+    multiply_sums_from<M, Next, First + Next::depth>(group, sums, b, totals);
+  }
+}
+
+}  // namespace detail
+
+/// All lanes reach this call, after a sync that follows the writes to the tile. b: M::columns rows of Next::columns
+/// elements. Products are added from the first to the last of M's columns.
+template <RowTile M, TileMma Next, class B>
+TESSERA_FN void multiply_sums(typename M::group_type const& group, typename M::sum_tile const& sums, B const& b,
+                              typename Next::sum_tile& totals) {
+  static_assert(B::rows == M::columns && B::columns == Next::columns && M::columns % Next::depth == 0,
+                "tessera: the staged tile has the extents of the product, and a whole number of its depths");
+  detail::multiply_sums_from<M, Next, 0>(group, sums, b, totals);
+}
+
+}  // namespace v0
+}  // namespace tessera

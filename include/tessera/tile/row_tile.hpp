@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `row_tile<T, shape<m, n, k>, Group>`: the gemm_tile whose lanes work on whole rows of sums (concepts/tile_mma.hpp).
+///
+///     using scores = row_tile<bfloat16, shape<64, 128, 16>, Group>;
+///     using results = row_tile<bfloat16, shape<64, 64, 16>, Group>;      // as many rows: the same row_values
+///     typename scores::template row_values<float> sum;
+///     scores::each_row(group, [](int, float& s) { s = 0.0F; }, sum);
+///     scores::reduce_rows(group, sum_reducer<float>{}, sums, sum);
+///     scores::each_with_row(group, sums, [](int, int, float& s, float of_row) { s /= of_row; }, sum);
+///     multiply_sums<scores, results>(group, sums, scratch.values, totals);
+///
+/// On a GPU warps divide the tile's rows alone: m is a multiple of 16 for each warp (of an eighth of the lanes for
+/// float). A row is held by four lanes (eight for float), which reduce it by as many exchanges as that has powers of
+/// two. The next product's type is float, bfloat16 or float16.
+///
+/// This header has plain arrays, for groups whose lanes are executed by one thread. tile/cuda/row_tile.cuh has the same
+/// for groups of CUDA threads. nvcc includes it from here; under NVRTC it must be included by name.
+#pragma once
+
+#include <type_traits>
+
+#include <tessera/concepts/reducer.hpp>
+#include <tessera/concepts/tile_mma.hpp>
+#include <tessera/config.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/core/shape.hpp>
+#include <tessera/tile/gemm_tile.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+namespace detail {
+
+/// Whether sums of M from column `First` on can be the left operand of Next.
+template <class Next, class M, int First>
+inline constexpr bool takes_sums = Next::rows == M::rows&& First % Next::depth == 0 &&
+                                   First + Next::depth <= M::columns &&
+                                   (std::is_same_v<typename Next::operand_type, float> ||
+                                    is_16_bit_float<typename Next::operand_type>);
+
+}  // namespace detail
+
+template <class T, class Shape, class G = serial_group<1>>
+struct row_tile : gemm_tile<T, Shape, G> {
+  using base = gemm_tile<T, Shape, G>;  ///< the product
+  using base::rows, base::columns;
+  using typename base::sum_tile, typename base::sum_type;
+
+  /// A value for each row.
+  template <class Value>
+  struct row_values {
+    Value values[Shape::m];  ///< of each row
+  };
+
+  /// Calls visit(row, value...) for each row.
+  template <class Visit, class... Values>
+  TESSERA_FN static constexpr void each_row(G const&, Visit const& visit, Values&... values) {
+    for (int row = 0; row < rows; ++row) {
+      visit(row, values.values[row]...);
+    }
+  }
+  /// The same, by one lane for each row.
+  template <class Visit, class... Values>
+  TESSERA_FN static constexpr void each_row_once(G const& group, Visit const& visit, Values&... values) {
+    each_row(group, visit, values...);
+  }
+  /// Calls visit(row, column, sum, value...) for each sum, with values of its row.
+  template <class Visit, class... Values>
+  TESSERA_FN static constexpr void each_with_row(G const&, sum_tile& sums, Visit const& visit, Values&... values) {
+    for (int row = 0; row < rows; ++row) {
+      for (int column = 0; column < columns; ++column) {
+        visit(row, column, sums.values[row][column], values.values[row]...);
+      }
+    }
+  }
+  /// Merges into each row's state that of the row's sums.
+  template <Reducer R>
+  TESSERA_FN static constexpr void reduce_rows(G const&, R const& reducer, sum_tile const& sums,
+                                               row_values<typename R::state_type>& states) {
+    for (int row = 0; row < rows; ++row) {
+      typename R::state_type found = reducer.identity();
+      for (int column = 0; column < columns; ++column) {
+        reducer.push(found, sums.values[row][column]);
+      }
+      reducer.merge(states.values[row], found);
+    }
+  }
+  /// Rounds the sums from column `First` on to the left operand of the next product.
+  template <class Next, int First>
+  TESSERA_FN static constexpr void as_operand(G const&, sum_tile const& sums, typename Next::a_tile& a) {
+    static_assert(detail::takes_sums<Next, row_tile, First>,
+                  "tessera: the next product has as many rows, its depth ends "
+                  "within the columns, and its operands are float, bfloat16 or float16");
+    for (int row = 0; row < rows; ++row) {
+      for (int k = 0; k < Next::depth; ++k) {
+        a.values[row][k] =
+            Next::operand::widen(tessera::store<typename Next::operand_type>(sums.values[row][First + k]));
+      }
+    }
+  }
+};
+
+static_assert(RowTile<row_tile<float, shape<2, 3, 4>>>);
+
+}  // namespace v0
+}  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/tile/cuda/row_tile.cuh>
+#endif

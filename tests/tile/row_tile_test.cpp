@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/concepts/tile_mma.hpp>
+#include <tessera/core/bfloat16.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/testing/laws/tile_mma.hpp>
+#include <tessera/tile/row_tile.hpp>
+
+#include "support/catch.hpp"
+
+using namespace tessera;
+using tessera::testing::check_operand_law;
+using tessera::testing::check_row_laws;
+
+namespace {
+
+using tile = row_tile<float, shape<4, 6, 3>>;
+using group = tile::group_type;
+
+struct forgetting_a_column : tile {
+  template <class R>
+  static void reduce_rows(group const&, R const& reducer, sum_tile const& sums,
+                          row_values<typename R::state_type>& states) {
+    for (int row = 0; row < rows; ++row) {
+      for (int column = 1; column < columns; ++column) {
+        reducer.push(states.values[row], sums.values[row][column]);
+      }
+    }
+  }
+};
+struct forgetting_the_state : tile {
+  template <class R>
+  static void reduce_rows(group const& g, R const& reducer, sum_tile const& sums,
+                          row_values<typename R::state_type>& states) {
+    for (auto& state : states.values) {
+      state = reducer.identity();
+    }
+    tile::reduce_rows(g, reducer, sums, states);
+  }
+};
+struct visiting_twice : tile {
+  template <class Visit, class... Values>
+  static void each_row_once(group const& g, Visit const& visit, Values&... values) {
+    each_row(g, visit, values...);
+    each_row(g, visit, values...);
+  }
+};
+struct turning_values : tile {
+  template <class Visit, class... Values>
+  static void each_with_row(group const&, sum_tile& sums, Visit const& visit, Values&... values) {
+    for (int row = 0; row < rows; ++row) {
+      for (int column = 0; column < columns; ++column) {
+        visit(row, column, sums.values[row][columns - 1 - column], values.values[row]...);
+      }
+    }
+  }
+};
+struct from_the_first_column : tile {
+  template <class Next, int First>
+  static void as_operand(group const& g, sum_tile const& sums, typename Next::a_tile& a) {
+    tile::as_operand<Next, 0>(g, sums, a);
+  }
+};
+
+static_assert(RowTile<tile> && RowTile<row_tile<bfloat16, shape<16, 8, 16>>> && RowTile<visiting_twice>);
+static_assert(!RowTile<gemm_tile<float, shape<4, 6, 3>>>);
+
+struct make_bfloat16 {
+  bfloat16 operator()(double number) const { return store<bfloat16>(static_cast<float>(number)); }
+};
+
+}  // namespace
+
+TEST_CASE("rows of serial tiles keep the laws, whatever their shape", "[host]") {
+  CHECK(check_row_laws<tile>().text().empty());
+  CHECK(check_row_laws<row_tile<float, shape<1, 1, 1>>>().text().empty());
+  CHECK(check_row_laws<row_tile<bfloat16, shape<16, 24, 16>>>().text().empty());
+  CHECK(check_row_laws<row_tile<std::int8_t, shape<3, 7, 32>>>().text().empty());
+  CHECK(check_operand_law<tile, row_tile<float, shape<4, 5, 3>>>().text().empty());
+  CHECK(check_operand_law<row_tile<bfloat16, shape<16, 48, 16>>, row_tile<bfloat16, shape<16, 8, 16>>>({},
+                                                                                                       make_bfloat16{})
+            .text()
+            .empty());
+}
+
+TEST_CASE("rows that lose a sum or their state are caught", "[host]") {
+  CHECK(check_row_laws<forgetting_a_column>().mentions("reduce_rows pushes each sum once"));
+  CHECK(check_row_laws<forgetting_the_state>().mentions("reduce_rows merges a row's sums into its state"));
+}
+
+TEST_CASE("rows that are visited twice, and sums that are not where they should be, are caught", "[host]") {
+  CHECK(check_row_laws<visiting_twice>().mentions("each_row_once visits every row once"));
+  CHECK(check_row_laws<turning_values>().mentions("each_with_row brings the sum of its place"));
+}
+
+TEST_CASE("an operand of other columns is caught", "[host]") {
+  using next = row_tile<float, shape<4, 5, 3>>;
+  CHECK(check_operand_law<from_the_first_column, next>().mentions("sums become the operand that load_a loads"));
+}
