@@ -259,6 +259,9 @@ TEST_CASE("dense attention says why its fast program does not take a call", "[cu
         .text();
   };
   CHECK_THAT(why([](auto&, auto&) {}), contains("dense_forward (TMA, wgmma)"));
+  if (!cuda::is_compiled_for<900>) {
+    return;  // then that is the reason, whatever else there is
+  }
   CHECK_THAT(why([&](auto& in, auto&) { in.keys.data = memory.data() + 3; }),
              contains("TMA cannot load keys of these strides"));
   CHECK_THAT(why([&](auto&, auto& out) { out.result = out.result.transposed(2, 3); }),
