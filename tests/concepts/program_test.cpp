@@ -114,6 +114,26 @@ testing::law_report check_program() {
   return check_program_laws(memory, 8, [](array_view<float> values) { return P{{values}}; });
 }
 
+/// Programs of so many lanes, with so many bytes of scratch and of its own.
+template <int Lanes, int ScratchBytes, int OwnBytes = 1>
+struct sized_program {
+  static constexpr int lanes = Lanes;
+  struct scratch_type {
+    unsigned char bytes[ScratchBytes];
+  };
+  unsigned char bytes[OwnBytes];
+  template <class G>
+  TESSERA_FN void operator()(G const&, std::int64_t, scratch_type&) const {}
+};
+static_assert(DeviceProgram<doubled> && DeviceProgram<sized_program<1024, 1, 4000>>);
+static_assert(Program<sized_program<1, 1>> && !DeviceProgram<sized_program<1, 1>>);
+static_assert(!DeviceProgram<sized_program<48, 1>> && !DeviceProgram<sized_program<1056, 1>>);
+static_assert(!DeviceProgram<sized_program<32, 1, 4001>>);
+static_assert(DeviceProgram<sized_program<32, 227 * 1024>> && !DeviceProgram<sized_program<32, 227 * 1024 + 1>>);
+static_assert(DeviceProgram<sized_program<256, 227 * 1024 - 256>>);
+static_assert(!DeviceProgram<sized_program<256, 227 * 1024 - 255>>);  // blocks exchange values in shared memory, too
+static_assert(!DeviceProgram<nothing>);
+
 }  // namespace program_test
 
 using namespace program_test;

@@ -53,10 +53,9 @@ using device_group = std::conditional_t<(Lanes <= lanes_in_a_warp), cuda_warp, c
 inline constexpr int shared_bytes_without_asking = 48 * 1024;
 
 /// The shape in which a program is launched on the device.
-template <class P>
+template <DeviceProgram P>
 struct launch_shape {
   using scratch_type = typename P::scratch_type;
-  static constexpr int most_bytes = 227 * 1024;
   static constexpr int scratch_alignment = alignof(scratch_type) > 16 ? alignof(scratch_type) : 16;
   static constexpr int scratch_bytes =
       std::is_empty_v<scratch_type>
@@ -120,12 +119,9 @@ struct launch_shape {
   static constexpr int exchange_bytes = is_warp ? 0 : threads;  // 32 bytes a warp, see cuda_block
   static constexpr int shared_bytes = scratch_bytes * groups + exchange_bytes;
 
-  static_assert(P::lanes % lanes_in_a_warp == 0 && threads <= 1024,
-                "tessera: on CUDA a program has 32, 64, ... 1024 lanes, and its groups_per_block of them at most 1024");
+  static_assert(threads <= device_limits::lanes && shared_bytes <= device_limits::shared_bytes,
+                "tessera: groups_per_block of this program have more than 1024 lanes or 227 KiB of shared memory");
   static_assert(!is_persistent || !is_warp, "tessera: a persistent program has whole thread blocks: 64 lanes or more");
-  static_assert(shared_bytes <= most_bytes,
-                "tessera: the scratch of this program needs more than 227 KiB of shared memory");
-  static_assert(sizeof(P) <= 4000, "tessera: a program has at most 4000 bytes; tables belong into buffers");
 };
 
 template <class P>

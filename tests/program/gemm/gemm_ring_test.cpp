@@ -2,6 +2,8 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/concepts/program.hpp>
+#include <tessera/core/bfloat16.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/map/plain_sum.hpp>
 #include <tessera/program/gemm/gemm_ring.hpp>
@@ -32,6 +34,9 @@ std::int64_t wrong_in_ring(Exec const& exec, std::int64_t rows, std::int64_t col
   exec.run(program, program.tiles());
   return wrong_sums<Operand, value, float>(x, w, {}, y);
 }
+
+using matrix_product = gemm_ring<bfloat16, dense<bfloat16>, dense<bfloat16>, store_sums<float, plain_sum>>;
+static_assert(DeviceProgram<matrix_product>);
 
 }  // namespace
 
