@@ -26,15 +26,13 @@ struct weight_only_linear_trial {
     auto const plan = layer.plan_forward(exec, of.tokens);
     buffer<std::byte> memory(exec, plan.bytes());
     workspace const space(plan, memory);
-    paper_finding found{
-        join(of.tokens, " tokens, ", of.columns, " x ", of.depth),
-        seconds_of(
-            exec,
-            [&] {
-              layer.forward(exec, {inputs.data(), {of.tokens, of.depth}}, {outputs.data(), {of.tokens, of.columns}},
-                            space);
-            }),
-        0};
+    paper_finding found{join(of.tokens, " tokens, ", of.columns, " x ", of.depth),
+                        seconds_of(exec,
+                                   [&] {
+                                     layer.forward(exec, {inputs.data(), {of.tokens, of.depth}},
+                                                   {outputs.data(), {of.tokens, of.columns}}, space);
+                                   }),
+                        0};
     auto const x = here(exec, inputs, 0, inputs.size()), y = here(exec, outputs, 0, outputs.size());
     buffer<float> decoded(exec, of.depth);
     largest_error error;
