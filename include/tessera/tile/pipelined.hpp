@@ -32,6 +32,7 @@ class pipelined_steps {
  public:
   static_assert(Stages >= 2, "tessera: pipelined has at least two stages: one is used while another is filled");
 
+  /// The steps from 0 to `steps` - 1.
   TESSERA_FN pipelined_steps(G const& group, int steps, Begin const& begin)
       : group_(group), steps_(steps), begin_(begin) {}
 
@@ -40,6 +41,7 @@ class pipelined_steps {
   /// The place of the loop.
   class iterator {
    public:
+    /// Starts to fill the first stages, and waits for the first.
     TESSERA_FN explicit iterator(pipelined_steps const& all) : all_(all), at_{0, 0} {
       for (int step = 0; step < Stages - 1; ++step) {
         all_.fill(step, step);

@@ -397,6 +397,7 @@ struct gemm_of_panels_model {
 template <class Architectures, class Operand>
 struct rows_of_panels<basic_cuda<Architectures>, Operand> {
   using executor = basic_cuda<Architectures>;  ///< the executor that writes them
+  /// The number of rows, at most `most`; 0 for few tokens, and where the program is not compiled or not for the device.
   std::int64_t operator()(executor const& exec, std::int64_t tokens, std::int64_t columns, std::int64_t most) const {
     constexpr panel_gemm_policy policy = policy_of<panel_gemm_tuning>(900);
     constexpr bool has_program =

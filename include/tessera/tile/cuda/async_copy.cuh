@@ -71,11 +71,14 @@ __device__ __forceinline__ void prefetch_to_l2(void const* global, std::int64_t 
 /// copies_in_flight for groups of CUDA threads.
 template <CudaLanes G>
 struct copies_in_flight<G> {
+  /// Starts copying a chunk, or fills it with zeros and reads nothing.
   template <class T>
   __device__ __forceinline__ static void begin(tile_chunk<T>& to, tile_chunk<T> const* from, bool is_copied) {
     async_copy_16_or_zero(&to, from, is_copied);
   }
+  /// Makes the lane's copies since the last call one batch, which may be empty.
   __device__ __forceinline__ static void commit() { async_copy_commit(); }
+  /// Waits until at most the last `Pending` batches of the lane are on their way.
   template <int Pending>
   __device__ __forceinline__ static void await() {
     async_copy_wait<Pending>();

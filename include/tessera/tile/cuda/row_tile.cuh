@@ -122,6 +122,7 @@ using rows_in_registers =
 template <class T, class Shape, CudaGroup G>
 struct row_tile<T, Shape, G>
     : detail::tile_in_registers<T, Shape, G, typename detail::rows_in_registers<T, Shape, G>::registers> {
+  /// The product.
   using base = detail::tile_in_registers<T, Shape, G, typename detail::rows_in_registers<T, Shape, G>::registers>;
   using typename base::sum_tile;
 
@@ -129,9 +130,11 @@ struct row_tile<T, Shape, G>
   using lane_rows = detail::rows_in_registers<T, Shape, G>;
 
  public:
+  /// A value for each row.
   template <class Value>
   using row_values = detail::values_of_rows<Value, lane_rows::tiles, lane_rows::parts>;
 
+  /// Calls visit(row, value...) for each row that this thread holds.
   template <class Visit, class... Values>
   __device__ __forceinline__ static void each_row(G const& group, Visit const& visit, Values&... values) {
 #pragma unroll
@@ -142,12 +145,14 @@ struct row_tile<T, Shape, G>
       }
     }
   }
+  /// The same, by one thread for each row.
   template <class Visit, class... Values>
   __device__ __forceinline__ static void each_row_once(G const& group, Visit const& visit, Values&... values) {
     if (group.lane % lane_rows::holders == 0) {
       each_row(group, visit, values...);
     }
   }
+  /// Calls visit(row, column, sum, value...) for each sum that this thread holds, with values of its row.
   template <class Visit, class... Values>
   __device__ __forceinline__ static void each_with_row(G const& group, sum_tile& sums, Visit const& visit,
                                                        Values&... values) {
@@ -163,6 +168,7 @@ struct row_tile<T, Shape, G>
       }
     }
   }
+  /// Merges into each row's state that of the row's sums: a thread's columns in order, then those of its neighbours.
   template <Reducer R>
   __device__ __forceinline__ static void reduce_rows(G const& group, R const& reducer, sum_tile const& sums,
                                                      row_values<typename R::state_type>& states) {
@@ -180,6 +186,7 @@ struct row_tile<T, Shape, G>
       }
     }
   }
+  /// Rounds the sums from column `First` on to the left operand of the next product.
   template <class Next, int First>
   __device__ __forceinline__ static void as_operand(G const& group, sum_tile const& sums, typename Next::a_tile& a) {
     static_assert(detail::takes_sums<Next, row_tile, First>,

@@ -105,8 +105,11 @@ struct dense_tiles {
     };
     finished_row finished[rows];  ///< what results of each row are made with
 
+    /// 64 channels of keys.
     TESSERA_FN auto& k(int part) { return of_keys[0][part]; }
+    /// 64 channels of values.
     TESSERA_FN auto& v(int part) { return of_keys[1][part]; }
+    /// A sum of 64 channels.
     TESSERA_FN float& total(int row, int column) { return totals[row * (width + 1) + column]; }
   };
 
