@@ -106,6 +106,19 @@ static_assert(!PageCodec<int>);
 
 using cache_type = cross_layer_cache<slerp_merger<float>, retain_most_different, upper_bytes>;
 
+/// Says that GPUs' kernels read its bytes, and not which.
+struct unnamed_bytes : upper_bytes {
+  static constexpr bool has_page_format = true;
+};
+/// Says which.
+struct named_bytes : unnamed_bytes {
+  template <class Use>
+  static constexpr bool any_codec(Use const& use) {
+    return use(direction_codec<8, 256>{});
+  }
+};
+static_assert(PageCodec<upper_bytes> && !PageCodec<unnamed_bytes> && PageCodec<named_bytes>);
+
 }  // namespace page_codec_test
 
 using namespace page_codec_test;

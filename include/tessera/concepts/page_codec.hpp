@@ -54,6 +54,18 @@ using page_writer_t = std::remove_cvref_t<decltype(std::declval<C const&>().temp
 template <class C>
 using shared_codec_t = std::remove_cvref_t<decltype(std::declval<C const&>().shared())>;
 
+namespace detail {
+
+/// A function of codecs that stands for those of an executor where PageCodec is checked.
+struct takes_no_codec {
+  template <class C>
+  constexpr bool operator()(C const&) const {
+    return false;
+  }
+};
+
+}  // namespace detail
+
 // clang-format off
 template <class C>
 concept PageCodec =
@@ -67,6 +79,10 @@ concept PageCodec =
     (requires { requires std::same_as<decltype(C::has_page_format), bool const>; }
         || because<"a PageCodec says whether its bytes are those of program/paged_cache/page_format.hpp: "
                    "static constexpr bool has_page_format">) &&
+    ((!C::has_page_format) || (requires {
+       requires std::same_as<decltype(C::any_codec(detail::takes_no_codec{})), bool>;
+     }) || because<"a PageCodec with has_page_format names the direction_codecs whose kernels read its bytes: "
+                   "template <class Use> static constexpr bool any_codec(Use const&)">) &&
     (requires(C const& c, cache_page_format const& f) { requires std::same_as<decltype(c.fault(f).is_none()), bool>; }
         || because<"a PageCodec has fault(): page_format_fault fault(cache_page_format const&) const">) &&
     (requires(C const& c, cache_page_format const& f) {
