@@ -22,6 +22,7 @@
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/sm_90/tensor_map.cuh>
 #include <tessera/tile/cuda/sm_90/worker_warps.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
@@ -97,8 +98,7 @@ struct dense_decode {
     alignas(1024) unsigned char value[stages][stage_layout::bytes];
     decode_split<Channels> splits[warps];  ///< partial results of warps, at the end of a work item
     ahead_type ahead;
-    shared_barrier full[stages];
-    shared_barrier empty[stages];
+    stage_ring<stages> ring;  ///< of tiles of keys and values
   };
 
   schedule_type schedule;
@@ -127,10 +127,7 @@ struct dense_decode {
     prefetch_tensor_map(keys.map);
     prefetch_tensor_map(values.map);
 #pragma unroll
-    for (int stage = 0; stage < stages; ++stage) {
-      scratch.full[stage].init(1);
-      scratch.empty[stage].init(1);
-    }
+    scratch.ring.init(1, 1);
     scratch.ahead.init(warps);
     fence_barrier_init();
   }
@@ -166,10 +163,10 @@ struct dense_decode {
       block = blocks(work.sequence, of_sequence);
       row = first - of_sequence * block_tokens;
     }
-    scratch.empty[pipeline.stage].wait(pipeline.phase ^ 1U);
-    scratch.full[pipeline.stage].arrive_and_expect(2 * stage_layout::bytes);
-    load(scratch.key[pipeline.stage], keys, scratch.full[pipeline.stage], block, work.key_head, row);
-    load(scratch.value[pipeline.stage], values, scratch.full[pipeline.stage], block, work.key_head, row);
+    scratch.ring.await_empty(pipeline);
+    scratch.ring.full[pipeline.stage].arrive_and_expect(2 * stage_layout::bytes);
+    load(scratch.key[pipeline.stage], keys, scratch.ring.full[pipeline.stage], block, work.key_head, row);
+    load(scratch.value[pipeline.stage], values, scratch.ring.full[pipeline.stage], block, work.key_head, row);
   }
   __device__ __forceinline__ static void load(unsigned char* to, dense_rows const& from, shared_barrier& full,
                                               std::int32_t block, std::int32_t head, std::int32_t row) {
@@ -199,10 +196,10 @@ struct dense_decode {
       columns.clear();
       for (; next < steps; next += warps) {
         std::int32_t const first = (work.split + next * schedule.splits()) * tokens;
-        scratch.full[pipeline.stage].wait(pipeline.phase);
+        scratch.ring.await_full(pipeline);
         take(scratch, pipeline.stage, columns, queries, {first, min(tokens, total - first) - 1, seen[0], seen[1]},
              first + tokens > schedule.seen_by_all(total), lane);
-        block_warps::release(scratch.empty[pipeline.stage], lane);
+        block_warps::release(scratch.ring.empty[pipeline.stage], lane);
         pipeline.skip(warps);
       }
       next -= steps;

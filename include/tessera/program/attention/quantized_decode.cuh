@@ -42,6 +42,7 @@
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/sm_90/tensor_map.cuh>
 #include <tessera/tile/cuda/sm_90/worker_warps.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
@@ -82,10 +83,8 @@ struct attention_of_few_queries {
     /// Largest scores of rows, by warp, for two alternating tiles.
     alignas(16) float largest[2][shape::rows][shape::warps];
     alignas(16) row_sums sums[2][shape::rows];  ///< sums of rows, for two work items in turn
-    shared_barrier key_full[Policy.stages];
-    shared_barrier key_empty[Policy.stages];
-    shared_barrier value_full[Policy.stages];
-    shared_barrier value_empty[Policy.stages];
+    stage_ring<Policy.stages> key_ring;         ///< of tiles of keys
+    stage_ring<Policy.stages> value_ring;       ///< of tiles of values
   };
 
   tensor_map key_map;              ///< codes of keys: (batch, head, padded token) x channel
@@ -122,10 +121,10 @@ struct attention_of_few_queries {
     prefetch_tensor_map(value_map);
 #pragma unroll
     for (int stage = 0; stage < Policy.stages; ++stage) {
-      scratch.key_full[stage].init(1);
-      scratch.value_full[stage].init(1);
-      scratch.key_empty[stage].init(lane_scales * shape::warps);
-      scratch.value_empty[stage].init(shape::warps);
+      scratch.key_ring.full[stage].init(1);
+      scratch.value_ring.full[stage].init(1);
+      scratch.key_ring.empty[stage].init(lane_scales * shape::warps);
+      scratch.value_ring.empty[stage].init(shape::warps);
     }
     fence_barrier_init();
   }
@@ -146,8 +145,7 @@ struct attention_of_few_queries {
     }
   }
   __device__ __forceinline__ void load_keys(scratch_type& scratch, pipeline_type pipeline, std::int64_t tile) const {
-    shared_barrier& full = scratch.key_full[pipeline.stage];
-    scratch.key_empty[pipeline.stage].wait(pipeline.phase ^ 1U);
+    shared_barrier& full = scratch.key_ring.await_empty(pipeline);
     constexpr int scale_bytes = sizeof(scratch.key_scale[0]);
     full.arrive_and_expect(shape::tile_bytes + scale_bytes);
     load_bytes(scratch.key_scale[pipeline.stage], key_scales + lane_scales * tile, scale_bytes, full);
@@ -158,10 +156,10 @@ struct attention_of_few_queries {
     }
   }
   __device__ __forceinline__ void load_values(scratch_type& scratch, pipeline_type pipeline, std::int64_t tile) const {
-    scratch.value_empty[pipeline.stage].wait(pipeline.phase ^ 1U);
+    scratch.value_ring.await_empty(pipeline);
     auto const channels = static_cast<std::int32_t>(results.shape.channels);
-    scratch.value_full[pipeline.stage].arrive_and_expect(channels * shape::keys);
-    load_box(scratch.value[pipeline.stage], value_map, scratch.value_full[pipeline.stage],
+    scratch.value_ring.full[pipeline.stage].arrive_and_expect(channels * shape::keys);
+    load_box(scratch.value[pipeline.stage], value_map, scratch.value_ring.full[pipeline.stage],
              {0, static_cast<std::int32_t>(tile) * channels});
   }
 
@@ -258,11 +256,12 @@ struct attention_of_few_queries {
   __device__ __forceinline__ static void make_scores(scratch_type& scratch, warp_state& state, std::int32_t first_key,
                                                      int turn) {
     std::int32_t sums[2][4] = {};
-    scratch.key_full[state.key.stage].wait(state.key.phase);
+    scratch.key_ring.await_full(state.key);
     multiply_keys(detail::plain_shared_address(scratch.key[state.key.stage]), state, sums);
     float const read = state.lane < lane_scales ? scratch.key_scale[state.key.stage][state.lane] : 0.0F;
     float const key_scale = shuffle(read, state.lane % lane_scales);
-    block_warps::release(scratch.key_empty[state.key.stage], state.lane, lane_scales);  // by the lanes that have read
+    block_warps::release(scratch.key_ring.empty[state.key.stage], state.lane,
+                         lane_scales);  // by the lanes that have read
     state.key.advance();
     std::int32_t const own_key = first_key + shape::warp_keys * state.warp + 2 * (state.lane % 4);
 #pragma unroll
@@ -367,7 +366,7 @@ struct attention_of_few_queries {
     std::uint32_t const values =
         detail::plain_shared_address(scratch.value[state.value.stage]) +
         static_cast<std::uint32_t>((shape::warp_channels * state.warp + state.lane % 8) * shape::keys);
-    scratch.value_full[state.value.stage].wait(state.value.phase);
+    scratch.value_ring.await_full(state.value);
 #pragma unroll
     for (int quarter = 0; quarter < 2; ++quarter) {
       std::uint32_t left_operands[4][4];
@@ -387,7 +386,7 @@ struct attention_of_few_queries {
         }
       }
     }
-    block_warps::release(scratch.value_empty[state.value.stage], state.lane);
+    block_warps::release(scratch.value_ring.empty[state.value.stage], state.lane);
     state.value.advance();
 #pragma unroll
     for (int column = 0; column < shape::column_steps; ++column) {

@@ -171,13 +171,13 @@ struct warpgroup_attention {
     begin_work(scratch, state, query);
     if constexpr (Weighing::is_listed) {
       attend_listed(scratch, state);
-      scratch.query_empty[query.stage].arrive();
+      scratch.query_ring.empty[query.stage].arrive();
     } else {
       skip(scratch, state, uniform(own(scratch, state).end - own(scratch, state).own_end));
       if (uniform(own(scratch, state).own_end - own(scratch, state).own_begin) > 0) {
         attend_tiles(scratch, state, query);
       } else {
-        scratch.query_empty[query.stage].arrive();
+        scratch.query_ring.empty[query.stage].arrive();
       }
       skip(scratch, state, uniform(own(scratch, state).own_begin - own(scratch, state).begin));
     }
@@ -230,7 +230,7 @@ struct warpgroup_attention {
     for (int i = 0; i < output_registers; ++i) {
       state.outputs[i] = 0.0F;
     }
-    scratch.query_full[query.stage].wait(query.phase);
+    scratch.query_ring.await_full(query);
     pipeline.route_large_scales(scratch, state.warp, state.query_scales,
                                 rows_type::template most_scale<!terms_type::is_none>);
   }
@@ -249,7 +249,7 @@ struct warpgroup_attention {
       --tile;
       do_tile<tile_mask::both, tile_scales::any>(scratch, state, tile);
     }
-    scratch.query_empty[query.stage].arrive();
+    scratch.query_ring.empty[query.stage].arrive();
   }
 
   /// Attends over the tiles without a mask: from tile - 1 down to the first of them, which `tile` becomes.
@@ -279,7 +279,7 @@ struct warpgroup_attention {
     bool const has_plain = uniform(own(scratch, state).full_begin) < uniform(own(scratch, state).full_end);
     list_step step;
     while (!step.is_last()) {
-      scratch.key_full[state.tile.stage].wait(state.tile.phase);
+      scratch.key_ring.await_full(state.tile);
       step.word = uniform(*const_cast<std::int32_t volatile*>(&scratch.steps.of_stage[state.tile.stage]));
       if (!step.is_taken_by(warpgroup)) {
         skip(scratch, state, 1);
@@ -293,26 +293,26 @@ struct warpgroup_attention {
 
   template <tile_mask Mask, tile_scales Scales>
   __device__ __forceinline__ void do_tile(scratch_type& scratch, consumer_state& state, std::int32_t tile) const {
-    scratch.key_full[state.tile.stage].wait(state.tile.phase);
+    scratch.key_ring.await_full(state.tile);
     if constexpr (terms_type::is_none) {
       start_scores<false>(state);
       float const scale = scale_of(scratch, state);
       await_multiply<0>(state.scores);
-      scratch.key_empty[state.tile.stage].arrive_after(scale);
+      scratch.key_ring.empty[state.tile.stage].arrive_after(scale);
       key_limits const limits = limits_of<Mask>(scratch, state, tile);
       state.rows.template take<Mask, Scales>(state.scores, scale, limits, tile == 0, state.factor);
     } else {
       take_with_terms<Mask, Scales>(scratch, state, tile);
       float const after = state.rows.reference[0] + state.rows.reference[1];  // they follow from all terms
-      scratch.key_empty[state.tile.stage].arrive_after(after);
+      scratch.key_ring.empty[state.tile.stage].arrive_after(after);
     }
     state.rows.pack(state.scores, state.weights);
-    scratch.value_full[state.tile.stage].wait(state.tile.phase);
+    scratch.value_ring.await_full(state.tile);
     float own[shape::value_columns(0) / 2];
     auto& products = products_of<0>(state, own);
     start_products<0>(state, products);
     multiply_values<0>(state, products);
-    scratch.value_empty[state.tile.stage].arrive_for_warp();
+    scratch.value_ring.empty[state.tile.stage].arrive_for_warp();
     state.tile.advance();
   }
 
@@ -454,10 +454,10 @@ struct warpgroup_attention {
   /// Passes over tiles that only other rows of the block need.
   __device__ __forceinline__ void skip(scratch_type& scratch, consumer_state& state, std::int32_t tiles) const {
     for (; tiles > 0; --tiles) {
-      scratch.key_full[state.tile.stage].wait(state.tile.phase);
-      scratch.key_empty[state.tile.stage].arrive();
-      scratch.value_full[state.tile.stage].wait(state.tile.phase);
-      scratch.value_empty[state.tile.stage].arrive_for_warp();
+      scratch.key_ring.await_full(state.tile);
+      scratch.key_ring.empty[state.tile.stage].arrive();
+      scratch.value_ring.await_full(state.tile);
+      scratch.value_ring.empty[state.tile.stage].arrive_for_warp();
       state.tile.advance();
     }
   }

@@ -30,6 +30,7 @@
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
+#include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tile/gemm_operand.hpp>
@@ -96,8 +97,8 @@ struct gemm_cooperative {
     alignas(1024) unsigned char a[Policy.stages][a_bytes];
     alignas(1024) unsigned char b[Policy.stages][b_bytes];
     typename Epilogue::scratch_type of_warp[4 * shape::consumers];  ///< scratch of the epilogue, for each warp
-    shared_barrier full[Policy.stages];                             ///< completes when a stage's k-tile is loaded
-    shared_barrier empty[Policy.stages];  ///< completes when all blocks of the cluster have multiplied with the k-tile
+    /// `full` completes when a stage's k-tile is loaded, `empty` when all blocks of the cluster have used it.
+    stage_ring<Policy.stages> ring;
   };
 
   tensor_map a;
@@ -134,10 +135,7 @@ struct gemm_cooperative {
     prefetch_tensor_map(b);
     epilogue.prepare();
     constexpr int releases = Policy.blocks * shape::consumers * 4;  // one of each consumer warp
-    for (int stage = 0; stage < Policy.stages; ++stage) {
-      scratch.full[stage].init(1);
-      scratch.empty[stage].init(releases);
-    }
+    scratch.ring.init(1, releases);
     fence_barrier_init();
   }
 
@@ -229,7 +227,7 @@ struct gemm_cooperative {
   /// Starts to multiply the k-tile at `state` and advances it. Without `add` the old sums count as zero.
   __device__ __forceinline__ static void multiply_stage(scratch_type& scratch, operand_pair operands, state_type& state,
                                                         typename mma::sum_type (&sums)[mma::registers], bool add) {
-    scratch.full[state.stage].wait(state.phase);
+    scratch.ring.await_full(state);
     begin_multiply();
     matrix_descriptor const a_stage = operands.a.further(state.stage * a_bytes);
     matrix_descriptor const b_stage = operands.b.further(state.stage * b_bytes);

@@ -29,6 +29,7 @@
 #include <tessera/tile/cuda/sm_90/cuda_warpgroup.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
+#include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
@@ -89,8 +90,8 @@ struct gemm_from_source {
     alignas(1024) unsigned char a[Policy.stages][a_bytes];   ///< the inputs' k-tiles, written by TMA
     b_tile b[Policy.stages];                                 ///< the weights' k-tiles, written by producers
     typename Epilogue::scratch_type of_warp[4 * consumers];  ///< scratch of the epilogue, for each warp
-    shared_barrier full[Policy.stages];                      ///< completes when a stage's k-tile is there
-    shared_barrier empty[Policy.stages];                     ///< completes when all consumers have multiplied with it
+    /// `full` completes when a stage's k-tile is there, `empty` when all consumers have multiplied with it.
+    stage_ring<Policy.stages> ring;
   };
 
   tensor_map a;             ///< the inputs, for TMA
@@ -126,10 +127,7 @@ struct gemm_from_source {
     prefetch_tensor_map(a);
     epilogue.prepare();
     constexpr int fills = 1 + 4;  // the thread that starts a's load, and the warps that write b's k-tile
-    for (int stage = 0; stage < Policy.stages; ++stage) {
-      scratch.full[stage].init(fills);
-      scratch.empty[stage].init(4 * consumers);
-    }
+    scratch.ring.init(fills, 4 * consumers);
     fence_barrier_init();
   }
   __device__ __forceinline__ static std::int32_t stride() { return static_cast<std::int32_t>(blocks_in_grid()); }
@@ -191,8 +189,7 @@ struct gemm_from_source {
   /// Fills the stage at `state` with a k-tile, once it is free.
   __device__ __forceinline__ void fill(cuda_warpgroup const& group, scratch_type& scratch, in_flight_type& in_flight,
                                        k_tile_cursor const& at, state_type const& state) const {
-    shared_barrier& full = scratch.full[state.stage];
-    scratch.empty[state.stage].wait(state.phase ^ 1);
+    shared_barrier& full = scratch.ring.await_empty(state);
     if (group.lane == 0) {
       full.arrive_and_expect(a_bytes);
       load_box(scratch.a[state.stage], a, full, {at.k * depth, at.row});
@@ -250,7 +247,7 @@ struct gemm_from_source {
     }
     int before = 0;
     for (std::int32_t k = 0; k < schedule.k_tiles; ++k) {
-      scratch.full[state.stage].wait(state.phase);
+      scratch.ring.await_full(state);
       begin_multiply();
       matrix_descriptor const a_stage = a_stages.further(state.stage * a_bytes);
       matrix_descriptor const b_stage = b_stages.further(state.stage * b_bytes);
@@ -278,7 +275,7 @@ struct gemm_from_source {
   }
   /// Releases a stage for the calling warp.
   __device__ __forceinline__ static void release(scratch_type& scratch, int stage) {
-    scratch.empty[stage].arrive_for_warp();
+    scratch.ring.empty[stage].arrive_for_warp();
   }
 
   template <int Registers>

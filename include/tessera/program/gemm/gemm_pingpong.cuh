@@ -23,6 +23,7 @@
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
+#include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
@@ -56,8 +57,8 @@ struct gemm_pingpong {
     alignas(1024) unsigned char a[Policy.stages][a_bytes];
     alignas(1024) unsigned char b[Policy.stages][b_bytes];
     typename Epilogue::scratch_type of_rows[shape::consumers][4][halves];  ///< scratch of the epilogue
-    shared_barrier full[Policy.stages];   ///< completes when a stage's k-tile is loaded
-    shared_barrier empty[Policy.stages];  ///< completes when all blocks of the cluster have multiplied with the k-tile
+    /// `full` completes when a stage's k-tile is loaded, `empty` when all blocks of the cluster have used it.
+    stage_ring<Policy.stages> ring;
     shared_barrier turn[shape::consumers];  ///< completes when the other warpgroup's last k-tile is loaded
   };
 
@@ -101,10 +102,7 @@ struct gemm_pingpong {
     prefetch_tensor_map(b);
     epilogue.prepare();
     constexpr int releases = Policy.blocks * 4;  // one of each warp of a consumer warpgroup
-    for (int stage = 0; stage < Policy.stages; ++stage) {
-      scratch.full[stage].init(1);
-      scratch.empty[stage].init(releases);
-    }
+    scratch.ring.init(1, releases);
     for (shared_barrier& turn : scratch.turn) {
       turn.init(4);
     }
@@ -173,14 +171,14 @@ struct gemm_pingpong {
                                 matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.b[0]))};
     pin(sums);
     int before = state.stage;
-    scratch.full[state.stage].wait(state.phase);
+    scratch.ring.await_full(state);
     if (k_tiles == 1) {
       give_turn(scratch, consumer);
     }
     multiply_stage(operands, state, sums, false);
     for (std::int32_t k = 1; k < k_tiles; ++k) {
       int const stage = state.stage;
-      scratch.full[stage].wait(state.phase);
+      scratch.ring.full[stage].wait(state.phase);
       if (k == k_tiles - 1) {
         give_turn(scratch, consumer);
       }

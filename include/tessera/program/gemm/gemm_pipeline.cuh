@@ -88,8 +88,7 @@ struct gemm_stages {
       std::int32_t const column = item.column * columns + own * b_box_rows;
       for (std::int32_t k = 0; k < item.k_tiles; ++k) {
         std::int32_t const first = schedule.k_tile(item.first + k) * depth;
-        shared_barrier& full = scratch.full[state.stage];
-        scratch.empty[state.stage].wait(state.phase ^ 1);
+        shared_barrier& full = scratch.ring.await_empty(state);
         full.arrive_and_expect(a_bytes + b_bytes + also.bytes(item));
         also.load(state.stage, item, first, full);
         load_box(scratch.a[state.stage], a, full, {first, row});
@@ -111,10 +110,10 @@ struct gemm_stages {
     unsigned const lane = thread_index() % 32;
     if constexpr (Policy.blocks == 1) {
       if (lane == 0) {
-        scratch.empty[stage].arrive();
+        scratch.ring.empty[stage].arrive();
       }
     } else if (lane < Policy.blocks) {
-      scratch.empty[stage].arrive_at(lane);
+      scratch.ring.empty[stage].arrive_at(lane);
     }
   }
 };

@@ -28,6 +28,7 @@
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
+#include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tile/gemm_operand.hpp>
@@ -106,8 +107,8 @@ struct gemm_scaled_groups {
     alignas(1024) unsigned char b[policy.stages][b_bytes];
     typename Epilogue::scratch_type of_warp[4 * shape::consumers];  ///< scratch of the epilogue, for each warp
     column_scales scales[has_blocks ? 1 : policy.stages];           ///< of the stage's k-tile
-    shared_barrier full[policy.stages];   ///< completes when a stage's k-tile and its scales are there
-    shared_barrier empty[policy.stages];  ///< completes when all blocks of the cluster have used them
+    /// `full` completes when a stage's k-tile and scales are there, `empty` when all blocks of the cluster used them.
+    stage_ring<policy.stages> ring;
   };
 
   /// The codes of the inputs.
@@ -212,10 +213,7 @@ struct gemm_scaled_groups {
     prefetch_tensor_map(map_of_b);
     epilogue.prepare();
     constexpr int releases = policy.blocks * shape::consumers * 4;  // one of each consumer warp
-    for (int stage = 0; stage < policy.stages; ++stage) {
-      scratch.full[stage].init(has_blocks || has_near_scales ? 1 : 1 + copiers);
-      scratch.empty[stage].init(releases);
-    }
+    scratch.ring.init(has_blocks || has_near_scales ? 1 : 1 + copiers, releases);
     fence_barrier_init();
   }
 
@@ -227,12 +225,12 @@ struct gemm_scaled_groups {
       gemm_work_item const item = schedule.at(index);
       std::int64_t const column = std::int64_t{item.column} * columns;
       for (std::int32_t k = 0; k < item.k_tiles; ++k) {
-        scratch.empty[state.stage].wait(state.phase ^ 1);
+        scratch.ring.await_empty(state);
         for (int i = which; i < columns; i += copiers) {
           async_copy<4>(&scratch.scales[state.stage].of_b[has_blocks ? 0 : i],
                         b.scale_address(min(column + i, b.rows() - 1), k * depth / B::group));
         }
-        scratch.full[state.stage].arrive_after_copies();
+        scratch.ring.full[state.stage].arrive_after_copies();
         state.advance();
       }
     }
@@ -255,7 +253,7 @@ struct gemm_scaled_groups {
       float totals[totals_count] = {};
       for (std::int32_t k = 0; k < item.k_tiles; ++k) {
         k_tile tile = at_stage(scratch, state.stage, consumer, lane);
-        scratch.full[state.stage].wait(state.phase);
+        scratch.ring.await_full(state);
         start<0>(tile, sums);
         take(next, tile.scales);
         if (k + 1 < item.k_tiles) {
@@ -407,10 +405,10 @@ struct gemm_scaled_groups {
     unsigned const lane = thread_index() % 32;
     if constexpr (policy.blocks == 1) {
       if (lane == 0) {
-        scratch.empty[stage].arrive_after(read);
+        scratch.ring.empty[stage].arrive_after(read);
       }
     } else if (lane < policy.blocks) {
-      scratch.empty[stage].arrive_at_after(lane, read);
+      scratch.ring.empty[stage].arrive_at_after(lane, read);
     }
   }
 

@@ -31,6 +31,7 @@
 #include <tessera/tile/cuda/sm_90/cluster.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
+#include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
@@ -66,9 +67,8 @@ struct loss_gradient_products {
     /// Boxes of the other operand, C or E.
     alignas(1024) unsigned char b[Policy.stages][boxes][box_bytes];
     sum_staging of_warp[shape::consumers][4];  ///< shared memory through which sums are written
-    shared_barrier full[Policy.stages];
-    shared_barrier empty[Policy.stages];
-    shared_barrier turn[shape::consumers];  ///< completes when all stages of the other warpgroup's tile are loaded
+    stage_ring<Policy.stages> ring;            ///< of k-tiles
+    shared_barrier turn[shape::consumers];     ///< completes when all stages of the other warpgroup's tile are loaded
   };
 
   tensor_map gradient;    ///< tokens x entries of the part
@@ -115,10 +115,7 @@ struct loss_gradient_products {
     prefetch_tensor_map(gradient);
     prefetch_tensor_map(hidden);
     prefetch_tensor_map(classifier);
-    for (int stage = 0; stage < Policy.stages; ++stage) {
-      scratch.full[stage].init(1);
-      scratch.empty[stage].init(2 * 4);  // the warps of one warpgroup, in both blocks
-    }
+    scratch.ring.init(1, 2 * 4);  // the warps of one warpgroup, in both blocks
     for (shared_barrier& turn : scratch.turn) {
       turn.init(4);
     }
@@ -171,8 +168,8 @@ struct loss_gradient_products {
                                              unsigned phase) const {
     constexpr std::uint16_t everyone = 3;
     constexpr int shared_bytes = shared_rows * 128;
-    shared_barrier& full = scratch.full[stage];
-    scratch.empty[stage].wait(phase ^ 1);
+    shared_barrier& full = scratch.ring.full[stage];
+    scratch.ring.empty[stage].wait(phase ^ 1);
     full.arrive_and_expect((halves + boxes) * box_bytes);
 #pragma unroll
     for (int i = 0; i < halves; ++i) {
@@ -276,7 +273,7 @@ struct loss_gradient_products {
   template <operand_order Order>
   __device__ __forceinline__ void await_stage(scratch_type& scratch, loss_product_item const& item, std::int32_t k,
                                               state_type const& state) const {
-    scratch.full[state.stage].wait(state.phase);
+    scratch.ring.await_full(state);
     if (Order == across && item.is_unclean) {
       std::int32_t const entry = schedule.lists[schedule.first_of(false, item.panel) + k / 2];
       if (loss_list_entry::is_unclean(entry)) {
@@ -354,7 +351,7 @@ struct loss_gradient_products {
   __device__ __forceinline__ static void release(scratch_type& scratch, int stage) {
     unsigned const lane = thread_index() % 32;
     if (lane < 2) {
-      scratch.empty[stage].arrive_at(lane);
+      scratch.ring.empty[stage].arrive_at(lane);
     }
   }
 };

@@ -37,6 +37,7 @@
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 
@@ -81,9 +82,8 @@ struct score_means {
     /// Landmarks by eight chunks, of all heads of a work item.
     alignas(128) unsigned char landmarks[stages][stage_bytes];
     float scores[warps][Rows][row_floats];  ///< scores of a warp's block of chunks
-    shared_barrier full[stages];
-    shared_barrier empty[stages];
-    known_step known[most_known];  ///< the state of the first steps
+    stage_ring<stages> ring;                ///< of chunks
+    known_step known[most_known];           ///< the state of the first steps
   };
 
   call_type call;           ///< extents, memory, step, selector and scale
@@ -122,8 +122,8 @@ struct score_means {
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
                                              scratch_type& scratch) const {
     if (group.lane < stages) {
-      scratch.full[group.lane].init(1);
-      scratch.empty[group.lane].init(32 * warps);
+      scratch.ring.full[group.lane].init(1);
+      scratch.ring.empty[group.lane].init(32 * warps);
     }
     for (int at = group.lane; at < most_known && at < call.step.steps(); at += lanes) {
       scratch.known[at] = known_of(at);
@@ -200,14 +200,14 @@ struct score_means {
          number += static_cast<std::int32_t>(blocks_in_grid())) {
       work_type const work = work_at(scratch, number);
       for (std::int32_t stage = 0; stage < work.stages_of_it(); ++stage) {
-        scratch.empty[state.stage].wait(state.phase ^ 1U);
+        scratch.ring.await_empty(state);
         int bytes = 0;
         for (std::int32_t line = lane * together; line < blocks * tile; line += 32 * together) {
           bytes += copied_bytes(work, chunk_of(work, stage, line));
         }
         bytes = static_cast<int>(sum_of_warp(static_cast<unsigned>(bytes)));
         if (lane == 0) {
-          scratch.full[state.stage].arrive_and_expect(bytes);
+          scratch.ring.full[state.stage].arrive_and_expect(bytes);
         }
         sync_warp();
         for (std::int32_t line = lane * together; line < blocks * tile; line += 32 * together) {
@@ -216,7 +216,7 @@ struct score_means {
           if (of_copy > 0) {
             unsigned char const* const from = line_of(work, chunk);
             load_bytes(scratch.landmarks[state.stage] + line / half * half_pitch + line % half * pitch,
-                       from - beyond(from), of_copy, scratch.full[state.stage], cache_policy::evict_first());
+                       from - beyond(from), of_copy, scratch.ring.full[state.stage], cache_policy::evict_first());
           }
         }
         state.advance();
@@ -300,7 +300,7 @@ struct score_means {
     std::int32_t const block = warp / heads;
     int const from = block * (tile / half) * half_pitch + (warp - block * heads) * line_bytes;
     for (std::int32_t stage = 0; stage < part.work.stages_of_it(); ++stage) {
-      scratch.full[state.stage].wait(state.phase);
+      scratch.ring.await_full(state);
       bool const is_part = part.first + stage * tile < part.end;
       lines_type lines;
       if (is_part) {
@@ -310,7 +310,7 @@ struct score_means {
         }
       }
       fence_async_proxy();
-      scratch.empty[state.stage].arrive();  // all lanes arrive after they have read
+      scratch.ring.empty[state.stage].arrive();  // all lanes arrive after they have read
       if (is_part && !multiplies_first) {
         take(lines, queries, scratch.scores[warp], stage * tile, lane);
       }

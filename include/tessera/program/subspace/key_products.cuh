@@ -25,6 +25,7 @@
 #include <tessera/tile/cuda/sm_90/head_boxes.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
+#include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
@@ -63,8 +64,8 @@ struct head_products {
     alignas(1024) unsigned char a[Policy.stages][shape::consumers][box_bytes];
     alignas(1024) unsigned char b[Policy.stages][boxes][box_bytes];
     typename Epilogue::scratch_type of_warp[4 * shape::consumers];  ///< scratch of the epilogue, for each warp
-    shared_barrier full[Policy.stages];                             ///< a stage has been loaded
-    shared_barrier empty[Policy.stages];                            ///< both blocks have multiplied a stage
+    /// `full` completes when a stage has been loaded, `empty` when both blocks have multiplied a stage.
+    stage_ring<Policy.stages> ring;
   };
 
   tensor_map a;       ///< boxes of 64 x 64
@@ -100,10 +101,7 @@ struct head_products {
     prefetch_tensor_map(a);
     prefetch_tensor_map(b);
     epilogue.prepare();
-    for (int stage = 0; stage < Policy.stages; ++stage) {
-      scratch.full[stage].init(1);
-      scratch.empty[stage].init(2 * shape::consumers * 4);  // one arrival for each warp
-    }
+    scratch.ring.init(1, 2 * shape::consumers * 4);  // one arrival for each warp
     fence_barrier_init();
   }
 
@@ -147,8 +145,7 @@ struct head_products {
   __device__ __forceinline__ void load_stage(scratch_type& scratch, coordinates& at, std::int32_t own,
                                              state_type const& state) const {
     constexpr std::uint16_t everyone = 3;
-    shared_barrier& full = scratch.full[state.stage];
-    scratch.empty[state.stage].wait(state.phase ^ 1);
+    shared_barrier& full = scratch.ring.await_empty(state);
     full.arrive_and_expect((shape::consumers + boxes) * box_bytes);
 #pragma unroll
     for (int i = 0; i < shape::consumers; ++i) {
@@ -204,7 +201,7 @@ struct head_products {
                                                         typename mma::sum_type (&sums)[mma::registers], bool add) {
     constexpr bool is_across = Policy.order == operand_order::across_depth;
     constexpr int rows_of_depth = 16 * 128;  // bytes: a multiplication takes 16 rows of a box
-    scratch.full[state.stage].wait(state.phase);
+    scratch.ring.await_full(state);
     std::uint32_t const a_address = detail::plain_shared_address(scratch.a) +
                                     static_cast<std::uint32_t>((state.stage * shape::consumers + consumer) * box_bytes);
     std::uint32_t const b_address =
@@ -226,7 +223,7 @@ struct head_products {
   __device__ __forceinline__ static void release(scratch_type& scratch, int stage) {
     unsigned const lane = thread_index() % 32;
     if (lane < 2) {
-      scratch.empty[stage].arrive_at(lane);
+      scratch.ring.empty[stage].arrive_at(lane);
     }
   }
 };

@@ -183,7 +183,7 @@ struct dense_warpgroup_attention {
     for (float& output_sum : state.outputs) {
       output_sum = 0.0F;
     }
-    scratch.query_full[query.stage].wait(query.phase);
+    scratch.query_ring.await_full(query);
     tile_range const tiles{uniform(split.tiles.begin), uniform(split.tiles.end), uniform(split.tiles.full_begin),
                            uniform(split.tiles.full_end)};
     if (tiles.count() > 0) {
@@ -192,7 +192,7 @@ struct dense_warpgroup_attention {
                   static_cast<std::uint32_t>(state.warpgroup * shape::warpgroup_rows * shape::row_bytes)));
       attend_tiles(scratch, state, query, tiles);
     } else {
-      scratch.query_empty[query.stage].arrive_for_warp();
+      scratch.query_ring.empty[query.stage].arrive_for_warp();
     }
     finish(state, index);
   }
@@ -215,7 +215,7 @@ struct dense_warpgroup_attention {
     for (; tile >= tiles.begin; --tile) {
       do_tile<tile_mask::both>(scratch, state, tile);
     }
-    scratch.query_empty[query.stage].arrive_for_warp();
+    scratch.query_ring.empty[query.stage].arrive_for_warp();
     if constexpr (Policy.overlaps) {
       last_products(scratch, state);
     }
@@ -223,7 +223,7 @@ struct dense_warpgroup_attention {
 
   /// Makes the weights of the first of a work item's tiles.
   __device__ __forceinline__ void first_scores(scratch_type& scratch, consumer_state& state, std::int32_t tile) const {
-    scratch.key_full[state.key.stage].wait(state.key.phase);
+    scratch.key_ring.await_full(state.key);
     start_scores(state);
     await_multiply<0>(state.scores);
     release_keys(scratch, state);
@@ -232,7 +232,7 @@ struct dense_warpgroup_attention {
   }
   /// Adds the products of the weights of the last of a work item's tiles.
   __device__ __forceinline__ void last_products(scratch_type& scratch, consumer_state& state) const {
-    scratch.value_full[state.value.stage].wait(state.value.phase);
+    scratch.value_ring.await_full(state.value);
     start_products(state);
     await_multiply<0>(state.outputs);
     release_values(scratch, state);
@@ -240,11 +240,11 @@ struct dense_warpgroup_attention {
 
   template <tile_mask Mask>
   __device__ __forceinline__ void do_tile(scratch_type& scratch, consumer_state& state, std::int32_t tile) const {
-    scratch.key_full[state.key.stage].wait(state.key.phase);
+    scratch.key_ring.await_full(state.key);
     take_turn(state);
     start_scores(state);
     if constexpr (Policy.overlaps) {
-      scratch.value_full[state.value.stage].wait(state.value.phase);
+      scratch.value_ring.await_full(state.value);
       start_products(state);
     }
     pass_turn(state);
@@ -303,11 +303,11 @@ struct dense_warpgroup_attention {
     commit_multiply();
   }
   __device__ __forceinline__ static void release_keys(scratch_type& scratch, consumer_state& state) {
-    scratch.key_empty[state.key.stage].arrive_for_warp();
+    scratch.key_ring.empty[state.key.stage].arrive_for_warp();
     state.key.advance();
   }
   __device__ __forceinline__ static void release_values(scratch_type& scratch, consumer_state& state) {
-    scratch.value_empty[state.value.stage].arrive_for_warp();
+    scratch.value_ring.empty[state.value.stage].arrive_for_warp();
     state.value.advance();
   }
   /// Multiplies outputs by the factors of their rows, unless all of the warp are 1, as they are for most tiles after

@@ -19,6 +19,7 @@
 #include <tessera/tile/cuda/sm_90/dependent_launch.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
+#include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/sm_90/token_boxes.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
@@ -71,15 +72,11 @@ struct dense_pipeline {
     alignas(1024) unsigned char query[Policy.query_stages][shape::query_bytes];  ///< blocks of queries
     alignas(1024) unsigned char key[Policy.stages][shape::tile_bytes];           ///< tiles of keys
     alignas(1024) unsigned char value[Policy.stages][shape::tile_bytes];         ///< tiles of values
-    shared_barrier query_full[Policy.query_stages];
-    shared_barrier query_empty[Policy.query_stages];
-    shared_barrier key_full[Policy.stages];
-    shared_barrier key_empty[Policy.stages];
-    shared_barrier value_full[Policy.stages];
-    shared_barrier value_empty[Policy.stages];
-    shared_barrier work_full[shape::work_stages];
-    shared_barrier work_empty[shape::work_stages];  ///< completes when all warps have read the number
-    std::int32_t work[shape::work_stages];          ///< numbers of work items (ids of `splits`); negative: no more
+    stage_ring<Policy.query_stages> query_ring;                                  ///< of blocks of queries
+    stage_ring<Policy.stages> key_ring;                                          ///< of tiles of keys
+    stage_ring<Policy.stages> value_ring;                                        ///< of tiles of values
+    stage_ring<shape::work_stages> work_ring;  ///< `full` when a number is there, `empty` when all have read it
+    std::int32_t work[shape::work_stages];     ///< numbers of work items (ids of `splits`); negative: no more
   };
 
   token_map query_map;          ///< queries, in boxes of a block's rows x 64 channels
@@ -175,9 +172,9 @@ struct dense_pipeline {
     work_state number;
     std::int32_t tiles = 0;
     while (true) {
-      scratch.work_full[number.stage].wait(number.phase);
+      scratch.work_ring.await_full(number);
       std::int32_t const index = *const_cast<std::int32_t volatile*>(&scratch.work[number.stage]);
-      scratch.work_empty[number.stage].arrive();
+      scratch.work_ring.empty[number.stage].arrive();
       number.advance();
       if (index < 0) {
         return;
@@ -196,11 +193,11 @@ struct dense_pipeline {
 
   /// The next work item of the calling warp: an id of `splits`, negative if there are no more.
   __device__ __forceinline__ static std::int32_t next_work(scratch_type& scratch, work_state state) {
-    scratch.work_full[state.stage].wait(state.phase);
+    scratch.work_ring.await_full(state);
     std::int32_t index = 0;
     if (thread_index() % 32 == 0) {
       index = *const_cast<std::int32_t volatile*>(&scratch.work[state.stage]);
-      scratch.work_empty[state.stage].arrive();
+      scratch.work_ring.empty[state.stage].arrive();
     }
     return uniform(index);
   }
@@ -208,27 +205,21 @@ struct dense_pipeline {
  private:
   __device__ __forceinline__ static void init_barriers(scratch_type& scratch) {
     constexpr int warps = 4 * Policy.consumers;
-    for (int stage = 0; stage < Policy.query_stages; ++stage) {
-      scratch.query_full[stage].init(1);
-      scratch.query_empty[stage].init(warps);
-    }
+    scratch.query_ring.init(1, warps);
     for (int stage = 0; stage < Policy.stages; ++stage) {
-      scratch.key_full[stage].init(1);
-      scratch.value_full[stage].init(1);
-      scratch.key_empty[stage].init(warps);
-      scratch.value_empty[stage].init(warps);
+      scratch.key_ring.full[stage].init(1);
+      scratch.value_ring.full[stage].init(1);
+      scratch.key_ring.empty[stage].init(warps);
+      scratch.value_ring.empty[stage].init(warps);
     }
-    for (int stage = 0; stage < shape::work_stages; ++stage) {
-      scratch.work_full[stage].init(1);
-      scratch.work_empty[stage].init(warps + 1);
-    }
+    scratch.work_ring.init(1, warps + 1);
     fence_barrier_init();
   }
 
   __device__ __forceinline__ static void send_work(scratch_type& scratch, work_state state, std::int32_t index) {
-    scratch.work_empty[state.stage].wait(state.phase ^ 1);
+    scratch.work_ring.await_empty(state);
     *const_cast<std::int32_t volatile*>(&scratch.work[state.stage]) = index;
-    scratch.work_full[state.stage].arrive();
+    scratch.work_ring.full[state.stage].arrive();
   }
 
   /// The tokens of a sequence that exist in memory.
@@ -256,8 +247,8 @@ struct dense_pipeline {
     token_place const from = keys_of(key_map, split);
     for (std::int32_t tile = split.tiles.end - 1; tile >= split.tiles.begin; --tile) {
       tile_state const key = after<tile_state>(tiles++);
-      load_tile(scratch.key[key.stage], key_map, {scratch.key_full[key.stage], scratch.key_empty[key.stage], key.phase},
-                from, tile);
+      load_tile(scratch.key[key.stage], key_map,
+                {scratch.key_ring.full[key.stage], scratch.key_ring.empty[key.stage], key.phase}, from, tile);
     }
   }
   /// Loads values of a split.
@@ -267,14 +258,13 @@ struct dense_pipeline {
     for (std::int32_t tile = split.tiles.end - 1; tile >= split.tiles.begin; --tile) {
       tile_state const value = after<tile_state>(tiles++);
       load_tile(scratch.value[value.stage], value_map,
-                {scratch.value_full[value.stage], scratch.value_empty[value.stage], value.phase}, from, tile);
+                {scratch.value_ring.full[value.stage], scratch.value_ring.empty[value.stage], value.phase}, from, tile);
     }
   }
 
   __device__ __forceinline__ void load_queries(scratch_type& scratch, work_split const& split,
                                                query_state query) const {
-    shared_barrier& full = scratch.query_full[query.stage];
-    scratch.query_empty[query.stage].wait(query.phase ^ 1);
+    shared_barrier& full = scratch.query_ring.await_empty(query);
     if (split.tiles.count() <= 0) {
       full.arrive();
       return;

@@ -22,6 +22,7 @@
 #include <tessera/tile/cuda/sm_90/dependent_launch.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
+#include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/sm_90/tensor_map.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
@@ -118,14 +119,10 @@ struct attention_pipeline {
     alignas(16) float key_scales[Policy.stages][lane_scales];
     /// What is added to scores, of each tile of keys.
     staged_terms<Terms, Policy.consumers> terms[term_loader<Terms>::is_none ? 1 : Policy.stages];
-    shared_barrier query_full[shape::query_stages];
-    shared_barrier query_empty[shape::query_stages];
-    shared_barrier key_full[Policy.stages];
-    shared_barrier key_empty[Policy.stages];
-    shared_barrier value_full[Policy.stages];
-    shared_barrier value_empty[Policy.stages];
-    shared_barrier work_full[shape::work_stages];
-    shared_barrier work_empty[shape::work_stages];   ///< completes when all warps have read the number
+    stage_ring<shape::query_stages> query_ring;      ///< of blocks of queries
+    stage_ring<Policy.stages> key_ring;              ///< of tiles of keys
+    stage_ring<Policy.stages> value_ring;            ///< of tiles of values
+    stage_ring<shape::work_stages> work_ring;        ///< `full` when a number is there, `empty` when all have read it
     std::int32_t work[shape::work_stages];           ///< numbers of work items (ids of `splits`); negative: no more
     warp_work_item looked_up[4 * Policy.consumers];  ///< what each consumer warp has looked up
     std::conditional_t<IsListed, listed_steps<Policy.stages>, no_terms> steps;  ///< steps through lists
@@ -205,9 +202,9 @@ struct attention_pipeline {
     std::int32_t index = splits.first(static_cast<std::int32_t>(block_index()));
     send_work(scratch, work_pipeline, index);
     while (true) {
-      scratch.work_full[work_pipeline.stage].wait(work_pipeline.phase);
+      scratch.work_ring.await_full(work_pipeline);
       index = *const_cast<std::int32_t volatile*>(&scratch.work[work_pipeline.stage]);
-      scratch.work_empty[work_pipeline.stage].arrive();
+      scratch.work_ring.empty[work_pipeline.stage].arrive();
       work_pipeline.advance();
       if (index < 0) {
         return;
@@ -266,11 +263,11 @@ struct attention_pipeline {
   /// The next work item of the calling warp: an id of `splits`, negative if there are no more.
   __device__ __forceinline__ static std::int32_t next_work(scratch_type& scratch,
                                                            pipeline_state<shape::work_stages> pipeline) {
-    scratch.work_full[pipeline.stage].wait(pipeline.phase);
+    scratch.work_ring.await_full(pipeline);
     std::int32_t index = 0;
     if (thread_index() % 32 == 0) {
       index = *const_cast<std::int32_t volatile*>(&scratch.work[pipeline.stage]);
-      scratch.work_empty[pipeline.stage].arrive();
+      scratch.work_ring.empty[pipeline.stage].arrive();
     }
     return uniform(index);
   }
@@ -338,20 +335,14 @@ struct attention_pipeline {
 
   __device__ __forceinline__ static void init_barriers(scratch_type& scratch, int query_coders) {
     constexpr int warps = 4 * Policy.consumers;
-    for (int stage = 0; stage < shape::query_stages; ++stage) {
-      scratch.query_full[stage].init(max(32 * query_coders, 1));
-      scratch.query_empty[stage].init(32 * warps);
-    }
+    scratch.query_ring.init(max(32 * query_coders, 1), 32 * warps);
     for (int stage = 0; stage < Policy.stages; ++stage) {
-      scratch.key_full[stage].init(1);
-      scratch.value_full[stage].init(1);
-      scratch.key_empty[stage].init(32 * warps);
-      scratch.value_empty[stage].init(warps);
+      scratch.key_ring.full[stage].init(1);
+      scratch.value_ring.full[stage].init(1);
+      scratch.key_ring.empty[stage].init(32 * warps);
+      scratch.value_ring.empty[stage].init(warps);
     }
-    for (int stage = 0; stage < shape::work_stages; ++stage) {
-      scratch.work_full[stage].init(1);
-      scratch.work_empty[stage].init(warps + 1 + query_coders + (IsListed ? 1 : 0));
-    }
+    scratch.work_ring.init(1, warps + 1 + query_coders + (IsListed ? 1 : 0));
     if constexpr (IsListed) {
       scratch.steps.init();
     }
@@ -360,9 +351,9 @@ struct attention_pipeline {
 
   __device__ __forceinline__ static void send_work(scratch_type& scratch, pipeline_state<shape::work_stages> pipeline,
                                                    std::int32_t index) {
-    scratch.work_empty[pipeline.stage].wait(pipeline.phase ^ 1);
+    scratch.work_ring.await_empty(pipeline);
     *const_cast<std::int32_t volatile*>(&scratch.work[pipeline.stage]) = index;
-    scratch.work_full[pipeline.stage].arrive();
+    scratch.work_ring.full[pipeline.stage].arrive();
   }
 
   __device__ __forceinline__ void load_work_item(scratch_type& scratch, std::int32_t index,
@@ -394,15 +385,15 @@ struct attention_pipeline {
     while (!next.is_last()) {
       next = scratch.steps.receive(step);
       step.advance();
-      scratch.key_empty[pipeline.stage].wait(pipeline.phase ^ 1);
+      scratch.key_ring.await_empty(pipeline);
       *const_cast<std::int32_t volatile*>(&scratch.steps.of_stage[pipeline.stage]) = next.word;
       if (next.takers() > 0) {
         load_keys(scratch, pipeline, key_head, next.tile(), work, next);
         load_values(scratch, pipeline, key_head, next.tile());
       } else {
-        scratch.key_full[pipeline.stage].arrive();
-        scratch.value_empty[pipeline.stage].wait(pipeline.phase ^ 1);
-        scratch.value_full[pipeline.stage].arrive();
+        scratch.key_ring.full[pipeline.stage].arrive();
+        scratch.value_ring.await_empty(pipeline);
+        scratch.value_ring.full[pipeline.stage].arrive();
       }
       pipeline.advance();
     }
@@ -410,8 +401,8 @@ struct attention_pipeline {
 
   __device__ __forceinline__ static void load_no_queries(scratch_type& scratch,
                                                          pipeline_state<shape::query_stages> query) {
-    scratch.query_empty[query.stage].wait(query.phase ^ 1);
-    scratch.query_full[query.stage].arrive();
+    scratch.query_ring.await_empty(query);
+    scratch.query_ring.full[query.stage].arrive();
   }
 
   /// Loads a block of queries. Rows beyond the last are another head's, or zeros; their scales are not loaded.
@@ -420,8 +411,7 @@ struct attention_pipeline {
     std::int32_t const groups = clamp(padded_queries - row, 0, shape::rows) / 2;
     int const scale_bytes = groups * static_cast<int>(sizeof(float));
     float const* const scales = query_scales + (std::int64_t{head} * padded_queries + row) / 2;
-    shared_barrier& full = scratch.query_full[query.stage];
-    scratch.query_empty[query.stage].wait(query.phase ^ 1);
+    shared_barrier& full = scratch.query_ring.await_empty(query);
     full.arrive_and_expect(shape::query_bytes + scale_bytes);
     if (scale_bytes > 0) {
       load_bytes(scratch.query_scales[query.stage], scales, scale_bytes, full);
@@ -435,8 +425,7 @@ struct attention_pipeline {
   __device__ __forceinline__ void load_keys(scratch_type& scratch, pipeline_type pipeline, std::int32_t head,
                                             std::int32_t tile, attention_work_item const& work,
                                             list_step step = {}) const {
-    shared_barrier& full = scratch.key_full[pipeline.stage];
-    scratch.key_empty[pipeline.stage].wait(pipeline.phase ^ 1);
+    shared_barrier& full = scratch.key_ring.await_empty(pipeline);
     constexpr int scale_bytes = lane_scales * static_cast<int>(sizeof(float));
     std::int32_t const which = head * (padded_keys / attention_tile_keys) + tile;
     load_terms(scratch, pipeline, tile, work, shape::key_bytes + scale_bytes, step);
@@ -450,7 +439,7 @@ struct attention_pipeline {
   /// Announces the bytes of a tile of keys and its terms, and starts to load the terms.
   __device__ __forceinline__ void load_terms(scratch_type& scratch, pipeline_type pipeline, std::int32_t tile,
                                              attention_work_item const& work, int other_bytes, list_step step) const {
-    shared_barrier& full = scratch.key_full[pipeline.stage];
+    shared_barrier& full = scratch.key_ring.full[pipeline.stage];
     if constexpr (term_loader<Terms>::is_none) {
       full.arrive_and_expect(other_bytes);
     } else {
@@ -472,8 +461,7 @@ struct attention_pipeline {
   }
   __device__ __forceinline__ void load_values(scratch_type& scratch, pipeline_type pipeline, std::int32_t head,
                                               std::int32_t tile) const {
-    shared_barrier& full = scratch.value_full[pipeline.stage];
-    scratch.value_empty[pipeline.stage].wait(pipeline.phase ^ 1);
+    shared_barrier& full = scratch.value_ring.await_empty(pipeline);
     std::int32_t const which = head * (padded_keys / attention_tile_keys) + tile;
     full.arrive_and_expect(channels * attention_tile_keys);
     load_box(scratch.value[pipeline.stage], value_map, full, {0, which * channels});

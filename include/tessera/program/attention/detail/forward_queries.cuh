@@ -95,12 +95,12 @@ struct uncoded_queries {
       if (index < 0) {
         return;
       }
-      scratch.query_empty[query.stage].wait(query.phase ^ 1U);
+      scratch.query_ring.empty[query.stage].wait(query.phase ^ 1U);
       if (!is_first) {
         encode_block<2>(pipeline, scratch, index, query.stage, coder, coders);
       }
       fence_async_proxy();
-      scratch.query_full[query.stage].arrive();
+      scratch.query_ring.full[query.stage].arrive();
       query.advance();
     }
   }

@@ -20,6 +20,7 @@
 #include <tessera/config.hpp>
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 
@@ -72,27 +73,21 @@ struct listed_steps {
 
   std::int32_t words[stages];     ///< steps that have been merged
   std::int32_t of_stage[Stages];  ///< the step of each stage of keys
-  shared_barrier full[stages];
-  shared_barrier empty[stages];
+  stage_ring<stages> ring;        ///< of steps
 
   /// One thread, before fence_barrier_init().
-  __device__ __forceinline__ void init() {
-    for (int stage = 0; stage < stages; ++stage) {
-      full[stage].init(1);
-      empty[stage].init(1);
-    }
-  }
+  __device__ __forceinline__ void init() { ring.init(1, 1); }
   /// Sends a step to the producer. One thread.
   __device__ __forceinline__ void send(state_type const& at, list_step step) {
-    empty[at.stage].wait(at.phase ^ 1U);
+    ring.await_empty(at);
     *const_cast<std::int32_t volatile*>(&words[at.stage]) = step.word;
-    full[at.stage].arrive();
+    ring.full[at.stage].arrive();
   }
   /// The next step. The producer's thread.
   [[nodiscard]] __device__ __forceinline__ list_step receive(state_type const& at) {
-    full[at.stage].wait(at.phase);
+    ring.await_full(at);
     list_step const step{*const_cast<std::int32_t volatile*>(&words[at.stage])};
-    empty[at.stage].arrive();
+    ring.empty[at.stage].arrive();
     return step;
   }
 };
