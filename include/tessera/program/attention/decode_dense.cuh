@@ -126,7 +126,6 @@ struct dense_decode {
   __device__ __forceinline__ void init_barriers(scratch_type& scratch) const {
     prefetch_tensor_map(keys.map);
     prefetch_tensor_map(values.map);
-#pragma unroll
     scratch.ring.init(1, 1);
     scratch.ahead.init(warps);
     fence_barrier_init();
