@@ -354,7 +354,8 @@ TABLES = {
         (f"{bits} bits, {tokens} x 8192 x 8192", f"linear/w{bits}a16/gauss/{tokens}x8192x8192")
         for tokens in [1, 16, 512, 2048, 4096, 16384] for bits in [8, 4]
     ] + [
-        (f"{bits} bits, {tokens} x 8192 x 8192", f"linear/w{bits}a16_without_workspace/gauss/{tokens}x8192x8192")
+        (f"{bits} bits, no workspace, {tokens} x 8192 x 8192",
+         f"linear/w{bits}a16_without_workspace/gauss/{tokens}x8192x8192")
         for tokens in [2048, 4096, 16384] for bits in [8, 4]
     ] + [
         (f"{bits} bits by `scaled_codes`, {tokens} x 8192 x 8192", f"linear/w{bits}a16_scaled/gauss/{tokens}x8192x8192")
