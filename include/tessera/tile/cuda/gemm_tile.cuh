@@ -192,37 +192,16 @@ struct gemm_fragments {
     }
   }
 
-  /// Loads two tiles of eight columns by one instruction.
-  __device__ __forceinline__ static void load_b_pairs(lane_coordinate at, b_tile& b, operand_type const* from,
-                                                      std::int64_t stride) {
-    std::uint32_t const first =
-        shared(from + (at.column + at.lane / 16 * 8 + at.lane % 8) * stride + at.lane / 8 % 2 * in_chunk);
-    auto const row_bytes = static_cast<std::uint32_t>(stride * static_cast<std::int64_t>(sizeof(operand_type)));
+  /// Loads b by one instruction for two tiles of eight columns: load(words, step, tile) reads those of `tile` and of
+  /// the one after it.
+  template <class Load>
+  __device__ __forceinline__ static void load_pairs(b_tile& b, Load const& load) {
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
 #pragma unroll
       for (int tile = 0; tile < column_tiles; tile += 2) {
         std::uint32_t words[4];
-        load_matrix_x4(words, first + static_cast<std::uint32_t>(8 * tile) * row_bytes + 32U * step);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          b.words[step][tile + i / 2][i % 2] = words[i];
-        }
-      }
-    }
-  }
-
-  /// The same from rows of the depth, of 16-bit elements.
-  __device__ __forceinline__ static void load_turned_pairs(lane_coordinate at, b_tile& b, operand_type const* from,
-                                                           std::int64_t stride) {
-    std::uint32_t const first = shared(from + at.lane % 16 * stride + at.column + at.lane / 16 * 8);
-    auto const row_bytes = static_cast<std::uint32_t>(stride * static_cast<std::int64_t>(sizeof(operand_type)));
-#pragma unroll
-    for (int step = 0; step < steps; ++step) {
-#pragma unroll
-      for (int tile = 0; tile < column_tiles; tile += 2) {
-        std::uint32_t words[4];
-        load_matrix_x4_transposed(words, first + static_cast<std::uint32_t>(16 * step) * row_bytes + 16U * tile);
+        load(words, static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(tile));
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           b.words[step][tile + i / 2][i % 2] = words[i];
@@ -236,7 +215,12 @@ struct gemm_fragments {
                                                            std::int64_t stride) {
     lane_coordinate const at = of(group);
     if constexpr (IsStaged && column_tiles % 2 == 0) {
-      load_b_pairs(at, b, from, stride);
+      std::uint32_t const first =
+          shared(from + (at.column + at.lane / 16 * 8 + at.lane % 8) * stride + at.lane / 8 % 2 * in_chunk);
+      auto const row_bytes = static_cast<std::uint32_t>(stride * static_cast<std::int64_t>(sizeof(operand_type)));
+      load_pairs(b, [&](std::uint32_t(&words)[4], std::uint32_t step, std::uint32_t tile) {
+        load_matrix_x4(words, first + 8 * tile * row_bytes + 32 * step);
+      });
     } else {
       bool const by_matrix = IsStaged || suits_load_matrix(from, stride);
 #pragma unroll
@@ -263,7 +247,11 @@ struct gemm_fragments {
                                                 std::int64_t stride) {
     lane_coordinate const at = of(group);
     if constexpr (IsStaged && sizeof(operand_type) == 2 && column_tiles % 2 == 0) {
-      load_turned_pairs(at, b, from, stride);
+      std::uint32_t const first = shared(from + at.lane % 16 * stride + at.column + at.lane / 16 * 8);
+      auto const row_bytes = static_cast<std::uint32_t>(stride * static_cast<std::int64_t>(sizeof(operand_type)));
+      load_pairs(b, [&](std::uint32_t(&words)[4], std::uint32_t step, std::uint32_t tile) {
+        load_matrix_x4_transposed(words, first + 16 * step * row_bytes + 16 * tile);
+      });
     } else {
       bool const by_matrix = sizeof(operand_type) == 2 && (IsStaged || suits_load_matrix(from, stride));
 #pragma unroll
