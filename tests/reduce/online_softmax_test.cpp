@@ -6,15 +6,25 @@
 #include <limits>
 #include <vector>
 
+#include <tessera/core/float16.hpp>
+#include <tessera/core/float8.hpp>
+#include <tessera/quantize/scaled_float.hpp>
+#include <tessera/quantize/symmetric.hpp>
 #include <tessera/reduce/log_sum_exp.hpp>
 #include <tessera/reduce/online_softmax.hpp>
 #include <tessera/testing/generators.hpp>
 #include <tessera/testing/laws/reducer.hpp>
 #include <tessera/testing/reference.hpp>
+#include <tessera/tile/gemm_operand.hpp>
 
 #include "support/catch.hpp"
 
+using tessera::float16;
+using tessera::float8_e4m3;
+using tessera::float8_e5m2;
 using tessera::online_softmax;
+using tessera::scaled_float_quantizer;
+using tessera::symmetric_quantizer;
 using tessera::testing::check_laws;
 using tessera::testing::is_close;
 
@@ -153,6 +163,23 @@ TEST_CASE("a piece of minus infinities changes nothing, and a row of them is emp
   CHECK(is_close(in_pieces<float>(row, 8).lse, expected.lse, 1e-6));
   row[20] = std::numeric_limits<float>::quiet_NaN();
   CHECK(std::isnan(in_pieces<float>(row, 8).lse));
+}
+
+TEMPLATE_TEST_CASE("weights as numbers are those of their codes", "[host]", (scaled_float_quantizer<float8_e4m3>),
+                   (scaled_float_quantizer<float8_e5m2>), (scaled_float_quantizer<float16>), (symmetric_quantizer<8>)) {
+  online_softmax<float> const softmax;
+  using code_type = typename TestType::code_type;
+  for (float const reference : {-3.0F, 0.0F, 1000.0F}) {
+    tessera::softmax_state<float> const state{reference, reference, 1.0F};
+    for (int i = 0; i < 20000; ++i) {
+      float const score = i == 7 ? -infinite : reference - 0.0013F * static_cast<float>(i);
+      auto const expected = softmax.weigh<TestType>(state, 1.0F, score, false);
+      auto const found = online_softmax<float>::weigh_number<TestType>(state, 1.0F, score, false);
+      CAPTURE(reference, i);
+      REQUIRE(found.number == static_cast<float>(tessera::gemm_operand<code_type>::widen(expected.code)));
+      REQUIRE(found.weight == expected.weight);
+    }
+  }
 }
 
 TEST_CASE("halves of a row merge with what was added up by their weights", "[host]") {

@@ -78,6 +78,34 @@ TEST_CASE("the code of a weight is the nearest integer on a line with 8 codes to
   }
 }
 
+TEST_CASE("weights as numbers are those of their codes, in the shorter way for small scales, too", "[host]") {
+  piecewise_linear_softmax const softmax;
+  for (float const scale : {0.0F, 1e-30F, 1e-9F, 3e-5F, 1e-3F, 0.02F, 0.031F, 0.04F, 1.0F, 30.0F}) {
+    for (std::int32_t most : {-4000000, -5, 0, 77, 12345, 2000000}) {
+      float const reference = scale * static_cast<float>(most);
+      for (std::int32_t below = 0; below < 20000; below = below < 300 ? below + 1 : below + 977) {
+        for (bool const is_first : {false, true}) {
+          auto const sum = below == 299 ? -infinite : static_cast<float>(most - below);
+          auto const expected = softmax.weigh<quantizer>(state_at(reference), scale, sum, is_first);
+          auto const found =
+              piecewise_linear_softmax::weigh_number<quantizer>(state_at(reference), scale, sum, is_first);
+          CAPTURE(scale, most, below, is_first);
+          REQUIRE(found.number == load(expected.code));
+          REQUIRE(found.weight == expected.weight);
+          if (scale < piecewise_linear_softmax::most_scale && !is_first) {
+            auto const small = piecewise_linear_softmax::weigh_small(state_at(reference), scale, sum);
+            REQUIRE(small.number == found.number);
+            REQUIRE(small.weight == found.weight);
+          }
+        }
+      }
+    }
+  }
+  auto const hidden = piecewise_linear_softmax::weigh_small(softmax.identity(), 0.01F, -infinite);
+  CHECK(hidden.number == 0.0F);
+  CHECK(hidden.weight == 0.0F);
+}
+
 TEST_CASE("the largest weight of a tile has the largest code, however large scales and scores are", "[host]") {
   piecewise_linear_softmax const softmax;
   for (float scale = 1e-12F; scale < 1e30F; scale *= 1.7F) {

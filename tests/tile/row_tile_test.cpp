@@ -61,6 +61,27 @@ struct from_the_first_column : tile {
   }
 };
 
+/// Merges states that are merged already.
+struct merging_twice : tile {
+  template <class R>
+  static void merge_lanes(group const&, R const& reducer, row_values<typename R::state_type>& states) {
+    for (auto& state : states.values) {
+      auto const copy = state;
+      reducer.merge(state, copy);
+    }
+  }
+};
+struct mapping_turned : tile {
+  template <class To, class Visit, class... Values>
+  static void map_sums(group const&, sum_tile const& sums, typename To::sum_tile& to, Visit const& visit,
+                       Values&... values) {
+    for (int row = 0; row < rows; ++row) {
+      for (int column = 0; column < columns; ++column) {
+        to.values[row][columns - 1 - column] = visit(row, column, sums.values[row][column], values.values[row]...);
+      }
+    }
+  }
+};
 static_assert(RowTile<tile> && RowTile<row_tile<bfloat16, shape<16, 8, 16>>> && RowTile<visiting_twice>);
 static_assert(!RowTile<gemm_tile<float, shape<4, 6, 3>>>);
 
@@ -85,6 +106,11 @@ TEST_CASE("rows of serial tiles keep the laws, whatever their shape", "[host]") 
 TEST_CASE("rows that lose a sum or their state are caught", "[host]") {
   CHECK(check_row_laws<forgetting_a_column>().mentions("reduce_rows pushes each sum once"));
   CHECK(check_row_laws<forgetting_the_state>().mentions("reduce_rows merges a row's sums into its state"));
+}
+
+TEST_CASE("lanes that are merged twice and sums that are mapped to other places are caught", "[host]") {
+  CHECK(check_row_laws<merging_twice>().mentions("merge_lanes merges what the lanes of a row gathered"));
+  CHECK(check_row_laws<mapping_turned>().mentions("map_sums fills the place of each sum"));
 }
 
 TEST_CASE("rows that are visited twice, and sums that are not where they should be, are caught", "[host]") {

@@ -28,8 +28,10 @@
 ///     M::each_with_row(group, scores, [](int, int, float& score, float most) { score -= most; }, largest);
 ///     multiply_sums<M, Next>(group, scores, values, totals);       // tile/multiply_sums.hpp
 ///
-/// A row's value is held by each lane that has sums of the row, and it is the same in all of them. Tiles of as many
-/// rows and of one group have the same row_values, so that a row's value of one product is used with another's sums.
+/// A row's value is held by each lane that has sums of the row, and it is the same in all of them, but where
+/// each_with_row changes it: then a lane's value has what the lane's own sums did, and merge_lanes() makes one of them.
+/// So a sum over many tiles is merged once, at the end. Tiles of as many rows and of one group have the same
+/// row_values, so that a row's value of one product is used with another's sums.
 ///
 /// Laws, checked by `tessera::testing::check_row_laws<M>()` where the group runs on the host:
 ///   1. each_row visits every row; what it does must depend on the row and its values alone, for a row may be visited
@@ -37,7 +39,9 @@
 ///   2. each_with_row visits every sum once, together with the values of its row.
 ///   3. reduce_rows merges into a row's state the state of the row's sums, pushed in an order that depends on the
 ///      tile alone.
-///   4. as_operand makes what load_a loads where sums were stored, rounded to the next product's type.
+///   4. States that each_with_row gathers from the reducer's identity are after merge_lanes those of whole rows.
+///   5. map_sums calls its visit once for each sum, with the values of its row, and gives the sum's place the result.
+///   6. as_operand makes what load_a loads where sums were stored, rounded to the next product's type.
 #pragma once
 
 #include <concepts>
@@ -91,6 +95,13 @@ struct any_visit {
   TESSERA_FN void operator()(Arguments&&...) const {}
 };
 template <class T>
+struct any_sum {
+  template <class... Arguments>
+  TESSERA_FN T operator()(Arguments&&...) const {
+    return T{};
+  }
+};
+template <class T>
 struct any_reducer {
   using state_type = T;
   using input_type = T;
@@ -120,7 +131,14 @@ concept RowTile =
               typename M::template row_values<typename M::sum_type>& states) {
        M::reduce_rows(group, detail::any_reducer<typename M::sum_type>{}, sums, states);
      } || because<"a RowTile reduces its rows: "
-                  "static void reduce_rows(group, reducer, sum_tile const&, row_values<state_type>&)">);
+                  "static void reduce_rows(group, reducer, sum_tile const&, row_values<state_type>&)">) &&
+    (requires(typename M::group_type const& group, typename M::sum_tile& sums,
+              typename M::template row_values<typename M::sum_type>& states) {
+       M::merge_lanes(group, detail::any_reducer<typename M::sum_type>{}, states);
+       M::template map_sums<M>(group, sums, sums, detail::any_sum<typename M::sum_type>{}, states);
+     } || because<"a RowTile merges what lanes gathered, and fills other tiles: "
+                  "static void merge_lanes(group, reducer, row_values<state_type>&), "
+                  "map_sums<To>(group, sum_tile const&, To::sum_tile&, visit, row_values&...)">);
 // clang-format on
 
 }  // namespace v0

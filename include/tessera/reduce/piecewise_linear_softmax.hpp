@@ -46,6 +46,7 @@
 #include <tessera/concepts/attention_quantizer.hpp>
 #include <tessera/concepts/reducer.hpp>
 #include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
 #include <tessera/core/float8.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
@@ -82,6 +83,20 @@ struct piecewise_linear_softmax : online_softmax<float> {
     return {nearest, load(nearest) * (1.0F / 448.0F)};
   }
 
+  /// What weigh() gives where `scale` is below most_scale and `sum` finite or minus infinity, and the key not in its
+  /// sequence's first tile: as numbers, which takes a third of the instructions.
+  TESSERA_FN static weighed_number weigh_small(state_type const& state, float scale, float sum) {
+    return number_at(position_of_small(scale, sum, state.reference));  // NaN or minus infinity for minus infinity
+  }
+  /// What weigh() gives as numbers, where neither a NaN nor a score of infinity takes part.
+  template <ScaleQuantizer Q>
+  TESSERA_FN static weighed_number weigh_number(state_type const& state, float scale, float sum, bool is_first) {
+    static_assert(std::is_same_v<typename Q::code_type, float8_e4m3>,
+                  "tessera: piecewise_linear_softmax makes e4m3 codes; values must be float8_quantizer<float8_e4m3>");
+    float const line = position(scale, sum, state.reference);
+    return number_at(is_first ? low_line(line) : line);
+  }
+
   /// The position on the line of the sequence's first tile, from one on the usual line; NaN stays NaN.
   TESSERA_FN static float low_line(float position) { return maximum(position, multiply_add(position, 0.5F, 4.0F)); }
 
@@ -90,11 +105,25 @@ struct piecewise_linear_softmax : online_softmax<float> {
     return multiply_add(slope, -integer_magic, top_code - codes_in_power_of_two * reference);
   }
 
+  /// The number of the code at a position; 0 for NaN. 2^23 has no fraction, so that adding it rounds.
+  TESSERA_FN static weighed_number number_at(float position) {
+    constexpr float integers_only = 8388608.0F;  // 2^23
+    constexpr std::uint32_t rebias = (127U - 7U) << 23;
+    float const rounded = maximum(position, 0.0F) + integers_only;
+    float const number = rounded < integers_only + 8.0F
+                             ? multiply_add(rounded, 0x1p-9F, -0x1p+14F)  // a denormal number, exact
+                             : bit_cast<float>((bit_cast<std::uint32_t>(rounded) << 20) + rebias);
+    return {number, number * (1.0F / 448.0F)};
+  }
+  /// position() for scales below most_scale.
+  TESSERA_FN static float position_of_small(float scale, float sum, float reference) {
+    float const slope = codes_in_power_of_two * scale;
+    return multiply_add(slope, integer_magic + sum, zero_of(slope, reference));
+  }
   /// The position of the score `scale` * `sum` among codes, before rounding.
   TESSERA_FN static float position(float scale, float sum, float reference) {
     if (scale < most_scale) {
-      float const slope = codes_in_power_of_two * scale;
-      return multiply_add(slope, integer_magic + sum, zero_of(slope, reference));
+      return position_of_small(scale, sum, reference);
     }
     float const logit = multiply_add(scale, sum, 0.0F);  // rounded, as the reference is, whatever a compiler contracts
     return round_to_even(multiply_add(codes_in_power_of_two, logit - reference, top_code));

@@ -5,10 +5,17 @@
 ///     using scores = row_tile<bfloat16, shape<64, 128, 16>, Group>;
 ///     using results = row_tile<bfloat16, shape<64, 64, 16>, Group>;
 ///     multiply_sums<scores, results>(group, weights, scratch.values, totals);   // a staged_tile<bfloat16, 128, 64>
+///
+/// `multiply_sums_transposed` does so for tiles whose rows are the columns of the next products: sums become operands
+/// once for all of them.
+///
+///     staged_tile<float16, 64, 128> (&values)[2];                                // each 64 channels x tokens
+///     multiply_sums_transposed<scores, results>(group, weights, values, 2, totals);
 #pragma once
 
 #include <tessera/concepts/tile_mma.hpp>
 #include <tessera/config.hpp>
+#include <tessera/core/with_constant.hpp>
 #include <tessera/tile/multiply_staged.hpp>
 
 namespace tessera {
@@ -40,6 +47,40 @@ TESSERA_FN void multiply_sums(typename M::group_type const& group, typename M::s
   static_assert(B::rows == M::columns && B::columns == Next::columns && M::columns % Next::depth == 0,
                 "tessera: the staged tile has the extents of the product, and a whole number of its depths");
   detail::multiply_sums_from<M, Next, 0>(group, sums, b, totals);
+}
+
+namespace detail {
+
+/// The products of the sums from column `First` on.
+template <class M, class Next, int First, class B, int Parts>
+TESSERA_FN void multiply_sums_transposed_from(typename M::group_type const& group, typename M::sum_tile const& sums,
+                                              B const (&b)[Parts], int parts,
+                                              typename Next::sum_tile (&totals)[Parts]) {
+  if constexpr (First < M::columns) {
+    typename Next::a_tile a_tile;
+    M::template as_operand<Next, First>(group, sums, a_tile);
+    each_constant<Parts>([&](auto part) {
+      if (part.value < parts) {
+        typename Next::b_tile b_tile;
+        load_b_transposed_of<Next>(group, b_tile, b[part.value], First);
+        Next::multiply(group, a_tile, b_tile, totals[part.value]);
+      }
+    });
+    multiply_sums_transposed_from<M, Next, First + Next::depth>(group, sums, b, parts, totals);
+  }
+}
+
+}  // namespace detail
+
+/// All lanes reach this call, after a sync that follows the writes to the tiles. b: tiles of Next::columns rows of
+/// M::columns elements, of which the first `parts` are multiplied, at most Parts. Products are added from the first to
+/// the last of M's columns.
+template <RowTile M, TileMma Next, class B, int Parts>
+TESSERA_FN void multiply_sums_transposed(typename M::group_type const& group, typename M::sum_tile const& sums,
+                                         B const (&b)[Parts], int parts, typename Next::sum_tile (&totals)[Parts]) {
+  static_assert(B::rows == Next::columns && B::columns == M::columns && M::columns % Next::depth == 0,
+                "tessera: the staged tiles have the extents of the product, and a whole number of its depths");
+  detail::multiply_sums_transposed_from<M, Next, 0>(group, sums, b, parts, totals);
 }
 
 }  // namespace v0

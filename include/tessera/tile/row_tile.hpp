@@ -38,6 +38,12 @@ inline constexpr bool takes_sums = Next::rows == M::rows&& First % Next::depth =
                                    (std::is_same_v<typename Next::operand_type, float> ||
                                     is_16_bit_float<typename Next::operand_type>);
 
+/// A value for each row of a tile whose lanes are executed by one thread.
+template <class Value, int Rows>
+struct plain_row_values {
+  Value values[Rows];  ///< of each row
+};
+
 }  // namespace detail
 
 template <class T, class Shape, class G = serial_group<1>>
@@ -48,9 +54,7 @@ struct row_tile : gemm_tile<T, Shape, G> {
 
   /// A value for each row.
   template <class Value>
-  struct row_values {
-    Value values[Shape::m];  ///< of each row
-  };
+  using row_values = detail::plain_row_values<Value, Shape::m>;
 
   /// Calls visit(row, value...) for each row.
   template <class Visit, class... Values>
@@ -73,6 +77,20 @@ struct row_tile : gemm_tile<T, Shape, G> {
       }
     }
   }
+  /// Fills sums of another RowTile with as many rows and columns: to = visit(row, column, sum, value...).
+  template <class To, class Visit, class... Values>
+  TESSERA_FN static constexpr void map_sums(G const&, sum_tile const& sums, typename To::sum_tile& to,
+                                            Visit const& visit, Values&... values) {
+    static_assert(To::rows == rows && To::columns == columns, "tessera: both tiles have as many rows and columns");
+    for (int row = 0; row < rows; ++row) {
+      for (int column = 0; column < columns; ++column) {
+        to.values[row][column] = visit(row, column, sums.values[row][column], values.values[row]...);
+      }
+    }
+  }
+  /// Merges what the lanes of a row gathered each by itself, so that all of them have the row's state.
+  template <Reducer R>
+  TESSERA_FN static constexpr void merge_lanes(G const&, R const&, row_values<typename R::state_type>&) {}
   /// Merges into each row's state that of the row's sums.
   template <Reducer R>
   TESSERA_FN static constexpr void reduce_rows(G const&, R const& reducer, sum_tile const& sums,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cstdint>
-#include <set>
 #include <vector>
 
 #include <tessera/program/attention/quantized_operands.hpp>
@@ -16,21 +15,6 @@ TEST_CASE("codes have whole tiles of 128 tokens", "[host]") {
   CHECK(padded_tokens(128) == 128);
   CHECK(padded_tokens(129) == 256);
   CHECK(padded_tokens((std::int64_t{1} << 40) + 1) == (std::int64_t{1} << 40) + 128);
-}
-
-TEST_CASE("lanes of a tensor core product find their weights' values as neighbours", "[host]") {
-  for (int first : {0, 16, 112, 4096}) {
-    std::set<int> slots;
-    for (int lane = 0; lane < 4; ++lane) {
-      int const tokens[] = {2 * lane, 2 * lane + 1, 8 + 2 * lane, 8 + 2 * lane + 1};
-      for (int i = 0; i < 4; ++i) {
-        CHECK(value_slot(first + tokens[i]) == first + 4 * lane + i);
-        slots.insert(value_slot(first + tokens[i]));
-      }
-    }
-    CHECK(slots.size() == 16);
-    CHECK((*slots.begin() == first && *slots.rbegin() == first + 15));
-  }
 }
 
 TEST_CASE("codes of 4 bits are two to an element, the even channel first", "[host]") {

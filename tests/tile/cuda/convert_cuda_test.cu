@@ -16,7 +16,19 @@ using tessera_test::device_values;
 namespace {
 
 /// Counts of what differs from load() and store(), by function.
-enum converted { bf16_packed, fp16_packed, bf16_unpacked, fp16_unpacked, e4m3_packed, e4m3_unpacked, conversions };
+enum converted {
+  bf16_packed,
+  fp16_packed,
+  bf16_unpacked,
+  fp16_unpacked,
+  e4m3_packed,
+  e4m3_unpacked,
+  e5m2_unpacked,
+  e4m3_widened,
+  e5m2_widened,
+  bytes_widened,
+  conversions
+};
 
 /// Floats of all kinds: for four in five any bits, else a value of fp16 or beside it, so that ties are met.
 __device__ float any_float(std::uint64_t i) {
@@ -29,6 +41,23 @@ __device__ float any_float(std::uint64_t i) {
 
 __device__ bool is_same_float(float a, float b) {
   return __float_as_uint(a) == __float_as_uint(b) || (a != a && b != b);
+}
+
+/// Whether the fp16 number `index` of two pairs, times a unit, is a value.
+__device__ bool is_half(uint2 pairs, int index, float unit, float value) {
+  std::uint32_t const word = index < 2 ? pairs.x : pairs.y;
+  return is_same_float(load(float16{static_cast<std::uint16_t>(word >> 16 * (index % 2))}) * unit, value);
+}
+
+/// Whether four codes are as pairs what `value` says of each.
+template <class Code, class Value>
+__device__ bool is_widened(std::uint32_t four, Value const& value) {
+  uint2 const pairs = code_pairs<Code>::of(four);
+  bool is_right = true;
+  for (int index = 0; index < 4; ++index) {
+    is_right = is_right && is_half(pairs, index, code_pairs<Code>::unit(), value(four >> 8 * index & 0xffU));
+  }
+  return is_right;
 }
 
 __global__ void count_wrong_conversions(std::uint64_t floats, std::int32_t* wrong) {
@@ -73,6 +102,17 @@ __global__ void count_wrong_conversions(std::uint64_t floats, std::int32_t* wron
       atomicAdd(wrong + bf16_unpacked, bf16_right ? 0 : 1);
       atomicAdd(wrong + fp16_unpacked, fp16_right ? 0 : 1);
       atomicAdd(wrong + e4m3_unpacked, e4m3_right ? 0 : 1);
+      auto const of_e4m3 = [](std::uint32_t bits) { return load(float8_e4m3{static_cast<std::uint8_t>(bits)}); };
+      auto const of_e5m2 = [](std::uint32_t bits) { return load(float8_e5m2{static_cast<std::uint8_t>(bits)}); };
+      auto const of_byte = [](std::uint32_t bits) { return static_cast<float>(static_cast<std::int8_t>(bits)); };
+      uint2 const wide = unpack_four_e5m2(pair);
+      for (int index = 0; index < 4; ++index) {
+        atomicAdd(wrong + e5m2_unpacked, is_half(wide, index, 1.0F, of_e5m2(pair >> 8 * index & 0xffU)) ? 0 : 1);
+      }
+      std::uint32_t const nan = ((pair & 0x7f7f7f7fU) + 0x01010101U) & 0x80808080U;
+      atomicAdd(wrong + e4m3_widened, nan != 0 || is_widened<float8_e4m3>(pair, of_e4m3) ? 0 : 1);
+      atomicAdd(wrong + e5m2_widened, is_widened<float8_e5m2>(pair, of_e5m2) ? 0 : 1);
+      atomicAdd(wrong + bytes_widened, is_widened<std::int8_t>(pair, of_byte) ? 0 : 1);
     }
   }
 }

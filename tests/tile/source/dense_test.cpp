@@ -80,3 +80,32 @@ TEST_CASE("a staged tile is loaded alike from aligned rows and from others", "[h
     }
   }
 }
+
+TEST_CASE("a tile that ends behind the matrix is loaded in chunks, too", "[host]") {
+  std::vector<float> storage(8 * 24 + 4, -1.0F);
+  auto* const first = reinterpret_cast<float*>(align_up(reinterpret_cast<std::uintptr_t>(storage.data()), 16));
+  matrix_view<float> const matrix(first, {7, 20}, {24, 1});
+  for (int row = 0; row < 7; ++row) {
+    for (int column = 0; column < 20; ++column) {
+      matrix(row, column) = static_cast<float>(100 * row + column);
+    }
+  }
+  std::vector<std::int64_t> const order{0, 1, 2, 3, 4, 5, 6};
+  serial_group<32> const group;
+  for (std::int64_t const from : {std::int64_t{0}, std::int64_t{8}, std::int64_t{16}, std::int64_t{20}}) {
+    staged_tile<float, 9, 16> tile;
+    staged_tile<float, 9, 16> listed;
+    dense<float>{matrix}.begin_load(group, tile, 1, from);
+    gathered<float>{matrix, order}.begin_load(group, listed, 1, from);
+    bool right = true;
+    for (int row = 0; row < 9; ++row) {
+      for (int column = 0; column < 16; ++column) {
+        float const expected =
+            row + 1 < 7 && from + column < 20 ? static_cast<float>(100 * (row + 1) + from + column) : 0.0F;
+        right = right && tile(row, column) == expected && listed(row, column) == expected;
+      }
+    }
+    CAPTURE(from);
+    CHECK(right);
+  }
+}

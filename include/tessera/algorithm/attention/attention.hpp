@@ -127,7 +127,7 @@ void merge_splits(Exec const& exec, attention_call<Method, T, Bias> const& call)
   }
 }
 
-/// The portable program, for values of `Channels` channels or fewer.
+/// The portable program, for `Channels` channels or fewer.
 template <int Channels, class Method, class T, class Bias>
 attention_tiles<Method, T, bias_without_list<Bias>, Channels> tiles_of(attention_call<Method, T, Bias> const& call) {
   auto const& heads = call.heads;
@@ -152,7 +152,7 @@ attention_tiles<Method, T, bias_without_list<Bias>, Channels> tiles_of(attention
 template <Executor Exec, class Method, class T, class Bias>
 void run_portably(Exec const& exec, attention_call<Method, T, Bias> const& call) {
   auto const enqueue = [&](auto const& program) { exec.run(program, program.groups()); };
-  std::int64_t const channels = call.shape.channels_of_values();
+  std::int64_t const channels = max(call.shape.channels, call.shape.channels_of_values());
   if (channels <= 64) {
     enqueue(detail::tiles_of<64>(call));
   } else if (channels <= 128) {

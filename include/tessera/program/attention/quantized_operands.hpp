@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The operands of quantized attention: extents, and the formats of codes and scales of queries, keys and values in
-/// memory. The programs of attention/quantize_heads.hpp write them; attention/quantized_forward.hpp and programs for
-/// one architecture read them. An engine may keep the codes of keys and values.
+/// The operands of quantized attention: the types of a method, extents, and the formats of codes and scales of queries,
+/// keys and values in memory. The programs of attention/quantize_heads.hpp write them; attention/quantized_forward.hpp
+/// and programs for one architecture read them. An engine may keep the codes of keys and values.
 ///
 /// Tokens are padded to a multiple of 128 with codes of 0; codes and scales are contiguous. With the granularity
 /// per_thread, n a token:
@@ -24,6 +24,7 @@
 
 #include <cstdint>
 
+#include <tessera/concepts/attention_quantizer.hpp>
 #include <tessera/concepts/scalar.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
@@ -31,6 +32,9 @@
 #include <tessera/core/int4.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
+#include <tessera/quantize/two_to_a_byte.hpp>
+#include <tessera/reduce/attention_softmax.hpp>
+#include <tessera/tile/codes/value_slot.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/attention_block_list.hpp>
 #include <tessera/view/attention_shape.hpp>
@@ -40,6 +44,25 @@
 
 namespace tessera {
 inline namespace v0 {
+
+/// A method of quantized attention: its quantizers and its softmax. QK is the quantizer of queries and keys, PV that of
+/// weights and values.
+template <ScoreQuantizer QK, ScaleQuantizer PV, AttentionSoftmax<PV> Softmax>
+struct attention_method {
+  /// The quantizer of queries and keys.
+  using score_quantizer = QK;
+  /// The quantizer of weights and values.
+  using value_quantizer = PV;
+  using softmax = Softmax;
+  /// Queries that share a scale: a token_groups.
+  using query_groups = typename QK::granularity_type::queries;
+  /// Keys that share a scale: a token_groups.
+  using key_groups = typename QK::granularity_type::keys;
+  /// The element that codes of queries and keys lie in: std::int8_t, int4x2 or a small float.
+  using score_code = stored_code<QK>;
+  /// The type of the code of a value and of a weight.
+  using value_code = typename PV::code_type;
+};
 
 /// The tokens of codes and scales are padded to a multiple of this.
 inline constexpr std::int64_t attention_padding = 128;
@@ -54,14 +77,6 @@ inline constexpr std::int64_t few_queries = 16;
 /// The number of tokens, padded to whole tiles of 128.
 [[nodiscard]] TESSERA_FN constexpr std::int64_t padded_tokens(std::int64_t tokens) {
   return align_up(tokens, attention_padding);
-}
-
-/// Where token s of every 16 lies among the codes of a channel of values. Lanes that hold weights of tokens 2t, 2t + 1,
-/// 8 + 2t and 8 + 2t + 1 as sums of one tensor core product then hold them as four neighbours for the next product.
-template <detail::Integer I>
-[[nodiscard]] TESSERA_FN constexpr I value_slot(I token) {
-  I const s = token % 16;
-  return token - s + s / 8 * 2 + s / 2 % 4 * 4 + s % 2;
 }
 
 /// How many codes an element of a view of queries' or keys' codes holds: 1 for bytes, 2 for pairs.

@@ -145,6 +145,55 @@ void set_sums(typename M::group_type const& group, typename M::sum_tile& sums, s
       none);
 }
 
+/// Checks that states that lanes gather from their own sums merge to those of whole rows.
+template <RowTile M>
+void check_gathered_rows(law_report& report, typename M::group_type const& group, typename M::sum_tile& sums,
+                         std::vector<double> const& numbers) {
+  using reducer = sum_and_count<typename M::sum_type>;
+  using state_type = typename reducer::state_type;
+  typename M::template row_values<state_type> gathered;
+  M::each_row(
+      group, [](int, state_type& state) { state = reducer{}.identity(); }, gathered);
+  M::each_with_row(
+      group, sums, [](int, int, typename M::sum_type sum, state_type& state) { reducer{}.push(state, sum); }, gathered);
+  M::merge_lanes(group, reducer{}, gathered);
+  M::each_row_once(
+      group,
+      [&](int row, state_type const& state) {
+        double expected = 0;
+        for (int column = 0; column < M::columns; ++column) {
+          expected += numbers[static_cast<std::size_t>(row * M::columns + column)];
+        }
+        report.expect(static_cast<double>(state.sum) == expected && state.count == M::columns,
+                      "merge_lanes merges what the lanes of a row gathered", "row " + std::to_string(row));
+      },
+      gathered);
+}
+
+/// Checks that map_sums fills each place with what its visit makes of the sum there and the row's value.
+template <RowTile M>
+void check_mapped_sums(law_report& report, typename M::group_type const& group, typename M::sum_tile const& sums,
+                       std::vector<double> const& numbers) {
+  using sum_type = typename M::sum_type;
+  typename M::template row_values<int> of_row;
+  M::each_row(
+      group, [](int row, int& value) { value = row; }, of_row);
+  typename M::sum_tile mapped;
+  M::template map_sums<M>(
+      group, sums, mapped,
+      [](int row, int column, sum_type sum, int value) {
+        return static_cast<sum_type>(sum + static_cast<sum_type>(value == row ? 10 * column : 1000));
+      },
+      of_row);
+  std::vector<sum_type> stored(static_cast<std::size_t>(M::rows * M::columns));
+  M::store(group, mapped, stored.data(), std::int64_t{M::columns});
+  for (std::size_t i = 0; i < stored.size(); ++i) {
+    double const expected = numbers[i] + 10.0 * static_cast<double>(i % static_cast<std::size_t>(M::columns));
+    report.expect(static_cast<double>(stored[i]) == expected, "map_sums fills the place of each sum",
+                  "number " + std::to_string(i));
+  }
+}
+
 }  // namespace detail
 
 /// Checks M's rows on `group`.
@@ -206,6 +255,8 @@ law_report check_row_laws(typename M::group_type const& group = {}) {
   for (std::size_t i = 0; i < visits.size(); ++i) {
     report.expect(visits[i] == 1, "each_with_row visits every sum once", "number " + std::to_string(i));
   }
+  detail::check_gathered_rows<M>(report, group, sums, numbers);
+  detail::check_mapped_sums<M>(report, group, sums, numbers);
   return report;
 }
 

@@ -9,6 +9,7 @@
 #include <tessera/core/float16.hpp>
 #include <tessera/core/float8.hpp>
 #include <tessera/core/precision.hpp>
+#include <tessera/tile/cuda/pairs.cuh>
 
 namespace tessera {
 inline namespace v0 {
@@ -77,16 +78,35 @@ __device__ __forceinline__ std::uint32_t pack_four_integers(float a, float b, fl
   return four;
 }
 
-/// Four e4m3 bytes as two pairs of fp16, the lowest byte first; exact.
+namespace detail {
+
+/// Two e4m3 bytes that lie in the upper halves of a word's halves, as fp16 of 2^-8 of their values.
+__device__ __forceinline__ std::uint32_t small_e4m3_pair(std::uint32_t pair) {
+  return (pair & 0x80008000U) | ((pair >> 1) & 0x3f803f80U);
+}
+
+}  // namespace detail
+
+/// Four e5m2 bytes as two pairs of fp16, the lowest byte first; exact, NaNs included. They are upper halves of fp16.
+__device__ __forceinline__ uint2 unpack_four_e5m2(std::uint32_t four) {
+  return {__byte_perm(four, 0, 0x1404), __byte_perm(four, 0, 0x3424)};
+}
+
+/// Four e4m3 bytes as two pairs of fp16, the lowest byte first; exact. NaNs are the NaN that store() makes.
+/// Before sm_89 it is arithmetic: the bits of e4m3 are those of an fp16 that is 2^-8 of its value, subnormal or not.
 __device__ __forceinline__ uint2 unpack_four_e4m3(std::uint32_t four) {
   uint2 pairs;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
-  std::uint32_t halves[4];
-  for (int i = 0; i < 4; ++i) {
-    float8_e4m3 const code{static_cast<std::uint8_t>(four >> 8 * i)};
-    halves[i] = store<float16>(load(code)).bits;
+  constexpr std::uint32_t two_to_8 = 0x5c005c00U;
+  uint2 const spread = unpack_four_e5m2(four);
+  pairs = {multiply_pairs(detail::small_e4m3_pair(spread.x), two_to_8),
+           multiply_pairs(detail::small_e4m3_pair(spread.y), two_to_8)};
+  std::uint32_t const nan = ((four & 0x7f7f7f7fU) + 0x01010101U) & 0x80808080U;  // the highest bits of NaNs' bytes
+  if (nan != 0) {
+    uint2 const of_nan = unpack_four_e5m2(nan >> 7);  // 0x0100 for a NaN
+    uint2 const all = {(of_nan.x >> 8) * 0xffffU, (of_nan.y >> 8) * 0xffffU};
+    pairs = {(pairs.x & ~all.x) | (all.x & 0x7fff7fffU), (pairs.y & ~all.y) | (all.y & 0x7fff7fffU)};
   }
-  pairs = {halves[0] | halves[1] << 16, halves[2] | halves[3] << 16};
 #else
   asm("{ .reg .b16 low, high; mov.b32 {low, high}, %2; cvt.rn.f16x2.e4m3x2 %0, low;"
       "  cvt.rn.f16x2.e4m3x2 %1, high; }"
@@ -95,6 +115,51 @@ __device__ __forceinline__ uint2 unpack_four_e4m3(std::uint32_t four) {
 #endif
   return pairs;
 }
+
+/// Four codes of a byte each as two pairs of fp16, the lowest byte first; exact. Codes are no NaNs.
+template <class Code>
+struct code_pairs;
+
+/// Codes of e4m3. Before sm_89 what results is 2^-8 of their values, which takes half of the instructions.
+template <>
+struct code_pairs<float8_e4m3> {
+  /// What a value of a pair is to be multiplied by.
+  __device__ static constexpr float unit() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
+    return 256.0F;
+#else
+    return 1.0F;
+#endif
+  }
+  __device__ __forceinline__ static uint2 of(std::uint32_t four) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
+    uint2 const spread = unpack_four_e5m2(four);
+    return {detail::small_e4m3_pair(spread.x), detail::small_e4m3_pair(spread.y)};
+#else
+    return unpack_four_e4m3(four);
+#endif
+  }
+};
+/// Codes of e5m2.
+template <>
+struct code_pairs<float8_e5m2> {
+  __device__ static constexpr float unit() { return 1.0F; }
+  __device__ __forceinline__ static uint2 of(std::uint32_t four) { return unpack_four_e5m2(four); }
+};
+/// Codes of 8-bit integers. With its highest bit flipped, a byte is 128 more than the integer; as the lower bits of an
+/// fp16 from 1024 on it is 1152 more.
+template <>
+struct code_pairs<std::int8_t> {
+  __device__ static constexpr float unit() { return 1.0F; }
+  __device__ __forceinline__ static uint2 of(std::uint32_t four) {
+    std::uint32_t const raised = four ^ 0x80808080U;
+    constexpr std::uint32_t one = 0x3c003c00U;
+    constexpr std::uint32_t minus_1152 = 0xe480e480U;
+    constexpr std::uint32_t from_1024 = 0x64646464U;
+    return {multiply_add_f16x2(__byte_perm(raised, from_1024, 0x4140), one, minus_1152),
+            multiply_add_f16x2(__byte_perm(raised, from_1024, 0x4342), one, minus_1152)};
+  }
+};
 
 }  // namespace v0
 }  // namespace tessera

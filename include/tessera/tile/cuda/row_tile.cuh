@@ -130,6 +130,7 @@ struct row_tile<T, Shape, G>
   using lane_rows = detail::rows_in_registers<T, Shape, G>;
 
  public:
+  static constexpr int holders = lane_rows::holders;  ///< threads that hold a row
   /// A value for each row.
   template <class Value>
   using row_values = detail::values_of_rows<Value, lane_rows::tiles, lane_rows::parts>;
@@ -165,6 +166,36 @@ struct row_tile<T, Shape, G>
           visit(lane_rows::row(group, tile, part), lane_rows::column(group, i), lane_rows::sum(sums, tile, part, i),
                 values.values[tile][part]...);
         }
+      }
+    }
+  }
+  /// Fills sums of another RowTile with as many rows and columns: to = visit(row, column, sum, value...).
+  template <class To, class Visit, class... Values>
+  __device__ __forceinline__ static void map_sums(G const& group, sum_tile const& sums, typename To::sum_tile& to,
+                                                  Visit const& visit, Values&... values) {
+    static_assert(To::rows == base::rows && To::columns == base::columns && To::holders == holders,
+                  "tessera: both tiles have as many rows and columns, and both or neither are of float");
+#pragma unroll
+    for (int tile = 0; tile < lane_rows::tiles; ++tile) {
+#pragma unroll
+      for (int part = 0; part < lane_rows::parts; ++part) {
+#pragma unroll
+        for (int i = 0; i < lane_rows::columns; ++i) {
+          lane_rows::sum(to, tile, part, i) = visit(lane_rows::row(group, tile, part), lane_rows::column(group, i),
+                                                    lane_rows::sum(sums, tile, part, i), values.values[tile][part]...);
+        }
+      }
+    }
+  }
+  /// Merges what the threads of a row gathered each by itself, so that all of them have the row's state.
+  template <Reducer R>
+  __device__ __forceinline__ static void merge_lanes(G const& group, R const& reducer,
+                                                     row_values<typename R::state_type>& states) {
+#pragma unroll
+    for (int tile = 0; tile < lane_rows::tiles; ++tile) {
+#pragma unroll
+      for (int part = 0; part < lane_rows::parts; ++part) {
+        detail::merge_neighbours<lane_rows::holders>(reducer, group.lane, states.values[tile][part]);
       }
     }
   }

@@ -95,11 +95,18 @@ TESSERA_FN void load_rows(G const& group, Tile& tile, matrix_view<T const> matri
   group.sync();
 }
 
-/// Whether tiles of a matrix from a column on are loaded in chunks.
-template <class Tile, class T>
+/// Whether tiles of a matrix from a column on are loaded in chunks: those that have elements have no others.
+template <class T>
 TESSERA_FN bool is_loaded_in_chunks(matrix_view<T const> matrix, std::int64_t first_column) {
-  return first_column % tile_chunk<T>::size == 0 && first_column + Tile::columns <= matrix.extent(1) &&
-         has_whole_chunks(matrix);
+  constexpr std::int64_t size = tile_chunk<T>::size;
+  return first_column % size == 0 && matrix.extent(1) % size == 0 && has_whole_chunks(matrix);
+}
+
+/// Loads a tile of a source that cannot be loaded in chunks. Not inline: it is long, and rarely called.
+template <class Source, class G, class Tile>
+[[gnu::noinline]] TESSERA_FN void load_without_chunks(Source source, G group, Tile& tile, std::int64_t first_row,
+                                                      std::int64_t first_column) {
+  source.load(group, tile, first_row, first_column);
 }
 
 /// Starts to load a tile of a matrix's own rows, in chunks. A lane's chunks are below each other, so that each costs an
@@ -111,10 +118,11 @@ TESSERA_FN void begin_own_rows(G const& group, Tile& tile, matrix_view<T const> 
   constexpr int chunks = Tile::columns / chunk;
   constexpr int rows_apart = G::size / chunks;
   static_assert(G::size % chunks == 0);
-  auto const left = static_cast<int>(min(max(matrix.extent(0) - first_row, std::int64_t{0}), std::int64_t{Tile::rows}));
+  auto const rows = static_cast<int>(min(max(matrix.extent(0) - first_row, std::int64_t{0}), std::int64_t{Tile::rows}));
   std::int64_t const step = rows_apart * matrix.stride(0);
   for (int lane : group) {
     int const column = lane % chunks * chunk;
+    int const left = first_column + column < matrix.extent(1) ? rows : 0;
     int row = lane / chunks;
     T const* from = matrix.data + (first_row + row) * matrix.stride(0) + first_column + column;
     for (int i = 0; i < divide_up(Tile::rows, rows_apart); ++i) {
@@ -136,8 +144,9 @@ TESSERA_FN void begin_listed_rows(G const& group, Tile& tile, matrix_view<T cons
   for (int lane : group) {
     for (int at = lane; at < Tile::rows * chunks; at += G::size) {
       std::int64_t const row = first_row + at / chunks;
-      std::int64_t const from = row < rows ? names(row) : -1;
-      auto const* const element = from < 0 ? matrix.data : &matrix(from, first_column + at % chunks * chunk);
+      std::int64_t const column = first_column + at % chunks * chunk;
+      std::int64_t const from = row < rows && column < matrix.extent(1) ? names(row) : -1;
+      auto const* const element = from < 0 ? matrix.data : &matrix(from, column);
       copies_in_flight<G>::begin(tile.chunk(at / chunks, at % chunks * chunk),
                                  reinterpret_cast<tile_chunk<T> const*>(element), from >= 0);
     }
@@ -163,12 +172,12 @@ struct dense {
   requires requires(Tile& tile) { tile.chunk(0, 0); }
   TESSERA_FN void begin_load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
     if constexpr (G::size % (Tile::columns / tile_chunk<T>::size) == 0) {
-      if (detail::is_loaded_in_chunks<Tile>(matrix, first_column)) {
+      if (detail::is_loaded_in_chunks(matrix, first_column)) {
         detail::begin_own_rows(group, tile, matrix, first_row, first_column);
         return;
       }
     }
-    load(group, tile, first_row, first_column);
+    detail::load_without_chunks(*this, group, tile, first_row, first_column);
   }
 };
 
@@ -192,11 +201,11 @@ struct gathered {
   template <class G, class Tile>
   requires requires(Tile& tile) { tile.chunk(0, 0); }
   TESSERA_FN void begin_load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
-    if (detail::is_loaded_in_chunks<Tile>(matrix, first_column)) {
+    if (detail::is_loaded_in_chunks(matrix, first_column)) {
       detail::begin_listed_rows(group, tile, matrix, rows(), detail::listed_rows{order, matrix.extent(0)}, first_row,
                                 first_column);
     } else {
-      load(group, tile, first_row, first_column);
+      detail::load_without_chunks(*this, group, tile, first_row, first_column);
     }
   }
 };

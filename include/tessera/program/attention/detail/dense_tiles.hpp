@@ -36,7 +36,7 @@
 #include <tessera/core/shape.hpp>
 #include <tessera/core/with_constant.hpp>
 #include <tessera/map/no_bias.hpp>
-#include <tessera/program/attention/mask.hpp>
+#include <tessera/program/attention/detail/key_cursor.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/split_keys.hpp>
 #include <tessera/reduce/maximum.hpp>
@@ -87,6 +87,7 @@ struct dense_tiles {
   using softmax_type = online_softmax<float>;
   using state_type = softmax_type::state_type;
   using row_type = attention_row<state_type>;
+  using coordinates = detail::query_block<64>;
   static constexpr int lanes = 128;
   static constexpr int rows = 64;                             ///< queries of a group
   static constexpr int tile_keys = 128;                       ///< keys of a tile of a list
@@ -125,7 +126,7 @@ struct dense_tiles {
   attention_writer<decode_method, Result> results;
 
   /// How many blocks of 64 queries a head has.
-  TESSERA_FN constexpr std::int64_t query_blocks() const { return divide_up(shape.queries, std::int64_t{rows}); }
+  TESSERA_FN constexpr std::int64_t query_blocks() const { return coordinates::count(shape); }
   TESSERA_FN constexpr std::int64_t groups() const { return shape.batch * shape.query_heads * query_blocks(); }
 
   template <Group G>
@@ -141,20 +142,20 @@ struct dense_tiles {
     for (int part = 0; part < parts; ++part) {
       own.begin_load(group, scratch.q[part], at.first_query, std::int64_t{part} * width);
     }
-    key_cursor next = first_keys(at);
+    cursor next(at, list, 1, 0);
     begin_keys(group, at, next, scratch);
     while (next.exists()) {
-      key_cursor const now = next;
+      std::int64_t const now = next.key();
       group.sync();  // all lanes have read the values before
       begin_values(group, at, now, scratch);
       copies::template await<1>();
       group.sync();  // queries and keys are there
       typename row_words::scores::sum_tile scores;
       make_scores(group, scratch, scores);
-      move_on(at, next);
+      next.move_on(at, list);
       group.sync();  // all lanes have read the keys
       begin_keys(group, at, next, scratch);
-      mask_scores(group, at, now.key, state, scores);
+      mask_scores(group, at, now, state, scores);
       make_weights(group, state, scores);
       copies::template await<1>();
       group.sync();  // values are there
@@ -165,6 +166,9 @@ struct dense_tiles {
   }
 
  private:
+  /// Where a group is in the keys that its queries see.
+  using cursor = detail::key_cursor<tile_keys, columns>;
+
   /// The products of a group.
   template <class G>
   struct words {
@@ -188,33 +192,10 @@ struct dense_tiles {
     int end;    ///< one past the last column
   };
 
-  struct coordinates {
-    std::int64_t sequence;
-    std::int64_t head;
-    std::int64_t key_head;
-    std::int64_t first_query;
-    attention_mask mask;
-
-    /// The keys that some query of the block sees.
-    TESSERA_FN key_interval seen() const {
-      std::int64_t const last = min(first_query + rows, mask.queries) - 1;
-      return {mask.of(first_query).first, last < first_query ? 0 : mask.of(last).end};
-    }
-    /// Whether all queries of the block exist and see all keys from `first` to `end` - 1.
-    TESSERA_FN bool all_see(std::int64_t first, std::int64_t end) const {
-      key_interval const of_last = mask.of(first_query + rows - 1);
-      return of_last.first <= first && of_last.end > 0 && mask.of(first_query).end >= end;
-    }
-  };
-
   TESSERA_FN coordinates coordinates_of(std::int64_t which) const {
-    std::int64_t const head = which / query_blocks() % shape.query_heads;
-    std::int64_t const sequence = which / query_blocks() / shape.query_heads;
-    return {sequence,
-            head,
-            head / (shape.query_heads / shape.key_heads),
-            which % query_blocks() * rows,
-            {queries.length(sequence), keys.length(sequence), left, right}};
+    coordinates at = coordinates::of(shape, which);
+    at.mask = {queries.length(at.sequence), keys.length(at.sequence), left, right};
+    return at;
   }
 
   template <Group G>
@@ -228,64 +209,21 @@ struct dense_tiles {
         state.seen, state.softmax);
   }
 
-  /// Where a group is in the tiles of keys that its queries see.
-  struct key_cursor {
-    std::int64_t index;   ///< number of the tile among all, or in the list
-    std::int64_t count;   ///< one past the last number
-    std::int64_t key;     ///< the first of the keys that are multiplied at a time
-    std::int64_t lowest;  ///< the first tile that a query sees
-    std::int64_t beyond;  ///< one past the last tile that a query sees
-
-    TESSERA_FN bool exists() const { return index < count; }
-  };
-  TESSERA_FN key_cursor first_keys(coordinates const& at) const {
-    key_interval const seen = at.seen();
-    std::int64_t const lowest = seen.first / tile_keys;
-    std::int64_t const beyond = divide_up(seen.end, std::int64_t{tile_keys});
-    bool const has_list = list.counts.data != nullptr;
-    key_cursor first{has_list ? 0 : lowest, has_list ? list.count(at.sequence, at.head, at.first_query / rows) : beyond,
-                     0, lowest, beyond};
-    skip_unseen(at, first);
-    return first;
-  }
-  /// Goes on to the next keys.
-  TESSERA_FN void move_on(coordinates const& at, key_cursor& next) const {
-    next.key += columns;
-    if (next.key % tile_keys == 0) {
-      ++next.index;
-      skip_unseen(at, next);
-    }
-  }
-  /// Passes over tiles of the list that no query sees, to the first key of the next one.
-  TESSERA_FN void skip_unseen(coordinates const& at, key_cursor& next) const {
-    for (; next.exists(); ++next.index) {
-      std::int64_t const tile = list.counts.data != nullptr
-                                    ? list.tiles(at.sequence, at.head, at.first_query / rows, next.index)
-                                    : next.index;
-      if (tile >= next.lowest && tile < next.beyond) {
-        next.key = tile * tile_keys;
-        return;
-      }
-    }
-  }
-
   /// Starts to load keys, if there are more. They are a batch of copies in any case.
   template <Group G>
-  TESSERA_FN void begin_keys(G const& group, coordinates const& at, key_cursor const& next,
-                             scratch_type& scratch) const {
+  TESSERA_FN void begin_keys(G const& group, coordinates const& at, cursor const& next, scratch_type& scratch) const {
     dense<T> const from = keys.tokens(at.sequence, at.key_head);
     for (int part = 0; next.exists() && part * width < shape.channels; ++part) {
-      from.begin_load(group, scratch.k(part), next.key, std::int64_t{part} * width);
+      from.begin_load(group, scratch.k(part), next.key(), std::int64_t{part} * width);
     }
     copies_in_flight<G>::commit();
   }
   /// Starts to load values.
   template <Group G>
-  TESSERA_FN void begin_values(G const& group, coordinates const& at, key_cursor const& now,
-                               scratch_type& scratch) const {
+  TESSERA_FN void begin_values(G const& group, coordinates const& at, std::int64_t first, scratch_type& scratch) const {
     dense<T> const from = values.tokens(at.sequence, at.key_head);
     for (int part = 0; part * width < shape.channels; ++part) {
-      from.begin_load(group, scratch.v(part), now.key, std::int64_t{part} * width);
+      from.begin_load(group, scratch.v(part), first, std::int64_t{part} * width);
     }
     copies_in_flight<G>::commit();
   }
