@@ -52,10 +52,10 @@ __device__ bool is_half(uint2 pairs, int index, float unit, float value) {
 /// Whether four codes are as pairs what `value` says of each.
 template <class Code, class Value>
 __device__ bool is_widened(std::uint32_t four, Value const& value) {
-  uint2 const pairs = code_pairs<Code>::of(four);
+  uint2 const pairs = widened_pairs<Code>::of(four);
   bool is_right = true;
   for (int index = 0; index < 4; ++index) {
-    is_right = is_right && is_half(pairs, index, code_pairs<Code>::unit(), value(four >> 8 * index & 0xffU));
+    is_right = is_right && is_half(pairs, index, widened_pairs<Code>::unit(), value(four >> 8 * index & 0xffU));
   }
   return is_right;
 }

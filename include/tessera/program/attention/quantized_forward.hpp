@@ -96,6 +96,7 @@ struct attention_tiles {
   using operand_type = widened_code<code_type>;
   using state_type = typename softmax_type::state_type;
   using row_type = attention_row<state_type>;
+  /// Where a group is: its block of queries.
   using coordinates = detail::query_block<64>;
   static constexpr int lanes = Channels <= 64 ? 64 : 128;  ///< a warp takes 32 queries where registers suffice, or 16
   static constexpr int blocks_per_multiprocessor = Channels == 128 ? 3 : 1;  ///< on a GPU, at least
@@ -110,6 +111,7 @@ struct attention_tiles {
   /// How many scales of keys a group has at a time: see scales_repeat().
   static constexpr int key_scales = detail::scales_repeat<typename Method::key_groups>() ? 8 : columns;
   static constexpr float log2_e = 1.4426950408889634F;
+  static constexpr bool has_bias = !std::is_same_v<Bias, no_bias>;
   static_assert(parts * width == Channels && tile_keys == attention_padding,
                 "tessera: attention_tiles has a whole number of 64 channels");
 
@@ -118,9 +120,12 @@ struct attention_tiles {
     /// Codes of keys and values while there are any, then results.
     union {
       struct {
-        staged_tile<score_code, columns, depth> k[score_parts];   ///< codes of keys
-        staged_tile<code_type, Channels, columns> v;              ///< codes of values, by channels and slots
-        staged_tile<operand_type, width, columns> values[parts];  ///< widened, by channels and tokens
+        staged_tile<score_code, columns, depth> k[score_parts];  ///< codes of keys
+        staged_tile<code_type, Channels, columns> v;             ///< codes of values, by channels and slots
+        union {
+          float biases[has_bias ? rows * (columns + 1) : 1];        ///< what is added to scores, until these are made
+          staged_tile<operand_type, width, columns> values[parts];  ///< widened, by channels and tokens
+        };
       } codes;
       float totals[rows * (Channels + 1)];  ///< sums, rows one number further apart than long
     };
@@ -170,11 +175,12 @@ struct attention_tiles {
       std::int64_t const now = next.key();
       group.sync();  // all lanes have read the values before
       put_terms(group, terms, scratch);
+      put_biases(group, at, now, scratch);
       begin_values(group, from, now, scratch);
       copies::template await<1>();
       group.sync();  // queries and keys are there
       typename row_words::weights::sum_tile scores;
-      make_scores(group, at, now, state, scratch, scores);
+      make_scores(group, state, scratch, scores);
       next.move_on(at, list);
       group.sync();  // all lanes have read the keys
       begin_keys(group, from, next, terms, scratch);
@@ -297,6 +303,23 @@ struct attention_tiles {
       }
     }
   }
+  /// Leaves in scratch what the bias adds to scores, in base 2; 0 for keys that a query does not see. Neighbouring lanes
+  /// take neighbouring keys, and the user's function is compiled once, not for each of a lane's scores.
+  template <Group G>
+  TESSERA_FN void put_biases(G const& group, coordinates const& at, std::int64_t first, scratch_type& scratch) const {
+    if constexpr (has_bias) {
+      for (int lane : group) {
+        for (int i = lane; i < rows * columns; i += lanes) {
+          int const row = i / columns;
+          std::int64_t const key = first + i % columns;
+          key_interval const seen = at.mask.of(at.first_query + row);
+          scratch.codes.biases[row * (columns + 1) + i % columns] =
+              key >= seen.first && key < seen.end ? bias(at.sequence, at.head, at.first_query + row, key) * log2_e
+                                                  : 0.0F;
+        }
+      }
+    }
+  }
   /// Starts to load codes of values.
   template <Group G>
   TESSERA_FN void begin_values(G const& group, key_sources const& from, std::int64_t first,
@@ -309,12 +332,12 @@ struct attention_tiles {
   /// Whether scores are scaled before they are kept: where something is added to them, and where codes are floats,
   /// whose sums are no whole numbers as those are that softmaxes get before they are scaled.
   TESSERA_FN bool keeps_scaled() const {
-    return !std::is_integral_v<score_sum> || !std::is_same_v<Bias, no_bias> || queries.corrections.data != nullptr;
+    return !std::is_integral_v<score_sum> || has_bias || queries.corrections.data != nullptr;
   }
   /// Multiplies queries by keys, and makes scores of the sums.
   template <Group G>
-  TESSERA_FN void make_scores(G const& group, coordinates const& at, std::int64_t first, row_states<G>& state,
-                              scratch_type& scratch, typename words<G>::weights::sum_tile& scores) const {
+  TESSERA_FN void make_scores(G const& group, row_states<G>& state, scratch_type& scratch,
+                              typename words<G>::weights::sum_tile& scores) const {
     using product = typename words<G>::products;
     typename product::sum_tile sums;
     product::clear(group, sums);
@@ -328,28 +351,19 @@ struct attention_tiles {
           group, sums, scores, [](int, int, score_sum sum) { return static_cast<float>(sum); });
       return;
     }
-    typename product::template row_values<detail::seen_columns> seen;
-    product::each_row(
-        group,
-        [&](int row, detail::seen_columns& to) {
-          to = detail::seen_columns::of(at.mask, at.first_query + row, first, columns);
-        },
-        seen);
     product::template map_sums<typename words<G>::weights>(
         group, sums, scores,
-        [&](int row, int column, score_sum sum, float query_scale, detail::seen_columns const& of_row) {
+        [&](int row, int column, score_sum sum, float query_scale) {
           float score = static_cast<float>(sum) * (query_scale * detail::column_scale(scratch.key_scale, column));
           if (queries.corrections.data != nullptr) {
             score += scratch.correction[column];
           }
-          if constexpr (!std::is_same_v<Bias, no_bias>) {
-            if (of_row.contain(column)) {
-              score += bias(at.sequence, at.head, at.first_query + row, first + column) * log2_e;
-            }
+          if constexpr (has_bias) {
+            score += scratch.codes.biases[row * (columns + 1) + column];
           }
           return score;
         },
-        state.query_scale, seen);
+        state.query_scale);
   }
 
   /// Turns scores into the numbers that weights' codes stand for.

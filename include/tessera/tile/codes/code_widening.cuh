@@ -12,12 +12,13 @@
 namespace tessera {
 inline namespace v0 {
 
+/// Widening by instructions on pairs, 16 codes for each thread at a time.
 template <class Code, CudaGroup G>
 struct code_widening<Code, G> {
   /// What products with widened codes are to be multiplied by.
   __device__ static constexpr float unit() {
     if constexpr (sizeof(Code) == 1) {
-      return code_pairs<Code>::unit();
+      return widened_pairs<Code>::unit();
     } else {
       return 1.0F;
     }
@@ -48,10 +49,10 @@ struct code_widening<Code, G> {
     uint4 second;  // tokens 8 to 15
     if constexpr (sizeof(Code) == 1) {
       uint4 const codes = *reinterpret_cast<uint4 const*>(from);
-      uint2 const a = code_pairs<Code>::of(codes.x);
-      uint2 const b = code_pairs<Code>::of(codes.y);
-      uint2 const c = code_pairs<Code>::of(codes.z);
-      uint2 const d = code_pairs<Code>::of(codes.w);
+      uint2 const a = widened_pairs<Code>::of(codes.x);
+      uint2 const b = widened_pairs<Code>::of(codes.y);
+      uint2 const c = widened_pairs<Code>::of(codes.z);
+      uint2 const d = widened_pairs<Code>::of(codes.w);
       first = {a.x, b.x, c.x, d.x};
       second = {a.y, b.y, c.y, d.y};
     } else {

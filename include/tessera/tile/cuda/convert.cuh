@@ -118,11 +118,11 @@ __device__ __forceinline__ uint2 unpack_four_e4m3(std::uint32_t four) {
 
 /// Four codes of a byte each as two pairs of fp16, the lowest byte first; exact. Codes are no NaNs.
 template <class Code>
-struct code_pairs;
+struct widened_pairs;
 
 /// Codes of e4m3. Before sm_89 what results is 2^-8 of their values, which takes half of the instructions.
 template <>
-struct code_pairs<float8_e4m3> {
+struct widened_pairs<float8_e4m3> {
   /// What a value of a pair is to be multiplied by.
   __device__ static constexpr float unit() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
@@ -131,6 +131,7 @@ struct code_pairs<float8_e4m3> {
     return 1.0F;
 #endif
   }
+  /// The pairs of four codes.
   __device__ __forceinline__ static uint2 of(std::uint32_t four) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
     uint2 const spread = unpack_four_e5m2(four);
@@ -142,15 +143,19 @@ struct code_pairs<float8_e4m3> {
 };
 /// Codes of e5m2.
 template <>
-struct code_pairs<float8_e5m2> {
+struct widened_pairs<float8_e5m2> {
+  /// What a value of a pair is to be multiplied by.
   __device__ static constexpr float unit() { return 1.0F; }
+  /// The pairs of four codes.
   __device__ __forceinline__ static uint2 of(std::uint32_t four) { return unpack_four_e5m2(four); }
 };
 /// Codes of 8-bit integers. With its highest bit flipped, a byte is 128 more than the integer; as the lower bits of an
 /// fp16 from 1024 on it is 1152 more.
 template <>
-struct code_pairs<std::int8_t> {
+struct widened_pairs<std::int8_t> {
+  /// What a value of a pair is to be multiplied by.
   __device__ static constexpr float unit() { return 1.0F; }
+  /// The pairs of four codes.
   __device__ __forceinline__ static uint2 of(std::uint32_t four) {
     std::uint32_t const raised = four ^ 0x80808080U;
     constexpr std::uint32_t one = 0x3c003c00U;

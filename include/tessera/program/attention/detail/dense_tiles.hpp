@@ -87,6 +87,7 @@ struct dense_tiles {
   using softmax_type = online_softmax<float>;
   using state_type = softmax_type::state_type;
   using row_type = attention_row<state_type>;
+  /// Where a group is: its block of queries.
   using coordinates = detail::query_block<64>;
   static constexpr int lanes = 128;
   static constexpr int rows = 64;                             ///< queries of a group
