@@ -111,6 +111,7 @@ struct attention_tiles {
   /// How many scales of keys a group has at a time: see scales_repeat().
   static constexpr int key_scales = detail::scales_repeat<typename Method::key_groups>() ? 8 : columns;
   static constexpr float log2_e = 1.4426950408889634F;
+  /// Whether something is added to scores by a function.
   static constexpr bool has_bias = !std::is_same_v<Bias, no_bias>;
   static_assert(parts * width == Channels && tile_keys == attention_padding,
                 "tessera: attention_tiles has a whole number of 64 channels");
@@ -303,8 +304,8 @@ struct attention_tiles {
       }
     }
   }
-  /// Leaves in scratch what the bias adds to scores, in base 2; 0 for keys that a query does not see. Neighbouring lanes
-  /// take neighbouring keys, and the user's function is compiled once, not for each of a lane's scores.
+  /// Leaves in scratch what the bias adds to scores, in base 2; 0 for keys that a query does not see. Neighbouring
+  /// lanes take neighbouring keys, and the user's function is compiled once, not for each of a lane's scores.
   template <Group G>
   TESSERA_FN void put_biases(G const& group, coordinates const& at, std::int64_t first, scratch_type& scratch) const {
     if constexpr (has_bias) {
