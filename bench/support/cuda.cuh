@@ -19,6 +19,18 @@
 
 namespace bench {
 
+/// What names of benchmarks begin with: "sm_80/" in a program that is compiled for sm_80 alone, whose code any later GPU
+/// runs, so that its results are not taken for those of the GPU's own code.
+inline std::string of_architecture() {
+#if defined(__CUDA_ARCH_LIST__)
+  constexpr int compiled_for[] = {__CUDA_ARCH_LIST__};
+  constexpr bool is_for_sm_80 = sizeof(compiled_for) == sizeof(int) && compiled_for[0] == 800;
+  return is_for_sm_80 ? "sm_80/" : "";
+#else
+  return "";
+#endif
+}
+
 /// Like `add`, for a benchmark that is left out where there is no device.
 template <class Body>
 auto* add_cuda(std::string const& name, Body body) {
@@ -29,7 +41,7 @@ auto* add_cuda(std::string const& name, Body body) {
     }
     body(state);
   };
-  auto* const added = add(name, std::move(on_device))->Iterations(1)->Unit(benchmark::kMicrosecond);
+  auto* const added = add(of_architecture() + name, std::move(on_device))->Iterations(1)->Unit(benchmark::kMicrosecond);
   return has_device() ? added : added->Repetitions(1);  // once is enough to say that there is no device
 }
 
