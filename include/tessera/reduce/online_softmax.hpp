@@ -66,6 +66,8 @@ struct online_softmax {
 
   using state_type = softmax_state<T>;
   using input_type = T;
+  /// The softmax whose weigh() weigh_number() is the numbers of.
+  using numbers_of = online_softmax;
   /// The reference is at most this far below the largest score; 2^64 * 2^20 keys * 448^2 fit fp32.
   static constexpr T lowest_reference = T{64};
 

@@ -57,6 +57,8 @@ inline namespace v0 {
 
 /// As a Reducer it is online_softmax<float>: the states are the same, and merge in the same way.
 struct piecewise_linear_softmax : online_softmax<float> {
+  /// The softmax whose weigh() weigh_number() and weigh_small() are the numbers of.
+  using numbers_of = piecewise_linear_softmax;
   static constexpr float codes_in_power_of_two = 8.0F;  ///< e4m3 has 3 mantissa bits
   static constexpr float top_code = 126.0F;             ///< the code of 448, the largest e4m3
   static constexpr float integer_magic = 12582912.0F;   ///< 1.5 * 2^23: added to an integer's bits it makes a float

@@ -56,11 +56,22 @@ struct halving : exact {
   }
 };
 
+/// Has other numbers than codes.
+struct doubling : exact {
+  using numbers_of = doubling;
+  template <class Q>
+  static weighed_number weigh_number(state_type const& state, float scale, float sum, bool is_first) {
+    auto const found = exact::weigh_number<Q>(state, scale, sum, is_first);
+    return {2.0F * found.number, found.weight};
+  }
+};
+
 }  // namespace
 
 TEST_CASE("a softmax that breaks a law is caught", "[host]") {
   CHECK(check_softmax_laws<forgetful, fp16>(scores(1.0F), 1e-3).mentions("pieces give the log-sum-exp of the row"));
   CHECK(check_softmax_laws<low, fp16>(scores(1.0F), 1e-3).mentions("weights are from 0 to 1"));
   CHECK(check_softmax_laws<careless, fp16>(scores(3.0F), 1e-3).mentions("states of pieces merge to the state of both"));
+  CHECK(check_softmax_laws<doubling, fp16>(scores(1.0F), 1e-3).mentions("weigh_number gives the number of the code"));
   CHECK(check_softmax_laws<halving, fp16>(scores(1.0F), 1e-3).mentions("a code is the weight times the largest code"));
 }

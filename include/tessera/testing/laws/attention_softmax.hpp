@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <limits>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <tessera/reduce/attention_softmax.hpp>
@@ -51,6 +52,11 @@ typename S::state_type weigh_in_pieces(law_report& report, std::vector<float> co
       report.expect(own >= 0 && own <= 1, "weights are from 0 to 1", name);
       report.expect(std::fabs(number_of(code) - own * highest) <= tolerance * own * highest + 0.5,
                     "a code is the weight times the largest code", name);
+      if constexpr (requires { requires std::is_same_v<typename S::numbers_of, S>; }) {
+        auto const found = S::template weigh_number<Q>(state, 1.0F, scores[i], false);
+        report.expect(static_cast<double>(found.number) == number_of(code) && found.weight == weight,
+                      "weigh_number gives the number of the code", name);
+      }
       state.sum += weight;
     }
   }

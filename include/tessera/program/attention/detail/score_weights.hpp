@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
@@ -137,14 +138,15 @@ struct score_weights {
   }
 
  private:
-  /// Whether the softmax has a shorter way for small scales.
-  static constexpr bool has_small_scales = requires(state_type const& state, float scale) {
+  /// Whether the softmax gives weights as numbers where scores are finite or hidden, those of its own weigh().
+  static constexpr bool has_numbers = requires(state_type const& state, float scale) {
+    requires std::is_same_v<typename Softmax::numbers_of, Softmax>;
+    Softmax::template weigh_number<Q>(state, scale, scale, true);
+  };
+  /// Whether it has a shorter way for small scales.
+  static constexpr bool has_small_scales = has_numbers && requires(state_type const& state, float scale) {
     Softmax::most_scale;
     Softmax::weigh_small(state, scale, scale);
-  };
-  /// Whether the softmax gives weights as numbers where scores are finite or hidden.
-  static constexpr bool has_numbers = requires(state_type const& state, float scale) {
-    Softmax::template weigh_number<Q>(state, scale, scale, true);
   };
 
   /// Finds the largest score of each row. Gives whether the lane's scales are small.
