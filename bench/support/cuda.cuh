@@ -19,8 +19,8 @@
 
 namespace bench {
 
-/// What names of benchmarks begin with: "sm_80/" in a program that is compiled for sm_80 alone, whose code any later GPU
-/// runs, so that its results are not taken for those of the GPU's own code.
+/// What names of benchmarks begin with: "sm_80/" in a program that is compiled for sm_80 alone. Any later GPU runs its
+/// code, whose results must not be taken for those of the GPU's own.
 inline std::string of_architecture() {
 #if defined(__CUDA_ARCH_LIST__)
   constexpr int compiled_for[] = {__CUDA_ARCH_LIST__};
