@@ -120,6 +120,11 @@ def awaited_figures():
         # Of runs of their own.
         "swap.attention_bf16_over_cudnn": ("ratio", "TFLOPs", ["dense_attention/forward/bf16/d128/16k",
                                                                "cudnn/forward/bf16/d128/16k"]),
+        # sm_80's code, which runs on later GPUs: over FlashAttention-2 there, of a run of its own.
+        **{f"sm80.attention.{channels}.over_fa2": ("ratio", "TFLOPs", [f"sm_80/attention/forward/bf16/{channels}/16k",
+                                                                       f"flash2/forward/bf16/{channels}/16k"])
+           for channels in ["d128", "d64"]},
+        "sm80.gemm.tflops": ("value", "TFLOPs", ["sm_80/linear/bf16/gauss/8192x8192x8192"]),
         # For each tile that is visited; over codes, which lists do not make fewer.
         "swap.attention_block_list": ("value", "of_alias", ["exchange/attention/block_list/codes/bf16/d128/16k"]),
         "swap.attention_bias": ("value", "of_alias", ["exchange/attention/dense_bias/forward/bf16/d128/16k"]),

@@ -189,6 +189,20 @@ def more_attention():
                  ["TFLOP/s", "time, ms", "relative L1 error"], rows)
 
 
+def sm_80_table():
+    """sm_80's code on a later GPU, beside FlashAttention-2, which is sm_80's code, too."""
+    rows = []
+    for channels in [128, 64, 256]:
+        for causal in ["", "/causal"]:
+            label, name = f"{channels} channels{', causal' if causal else ''}", f"bf16/d{channels}/16k{causal}"
+            rows += [(f"{label}: `sage_attention2`", f"sm_80/attention/forward/{name}"),
+                     (f"{label}: `sage_attention2`, quantized before", f"sm_80/attention/codes/{name}"),
+                     (f"{label}: `dense_attention` in bf16", f"sm_80/dense_attention/forward/{name}"),
+                     (f"{label}: FlashAttention-2 in bf16", f"flash2/forward/{name}")]
+    return Table("attention of 16K queries to 16K tokens, code for sm_80", ["TFLOP/s", "time, ms", "relative L1 error"],
+                 rows)
+
+
 def exchanges_table():
     whole, codes = "from bf16 to bf16", "over codes made before"
     rows = [(f"{what}, {channels} channels: {label}", f"exchange/attention/{name}/{part}/bf16/d{channels}/16k")
@@ -339,6 +353,10 @@ TABLES = {
     "attention-errors": attention_errors_table(),
     "attention-more": more_attention(),
     "attention-exchanges": exchanges_table(),
+    "attention-sm-80": sm_80_table(),
+    "linear-sm-80": Table("product of random matrices, code for sm_80, tokens x columns x depth",
+                          ["TFLOP/s", "cuBLAS, TFLOP/s", "speed relative to cuBLAS"],
+                          [("bf16, 8192 x 8192 x 8192", "sm_80/linear/bf16/gauss/8192x8192x8192")]),
     "attention-decoding": decoding_table(),
     "minicache": minicache_table(),
     "caches": caches_table(),
