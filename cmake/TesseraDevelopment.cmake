@@ -65,16 +65,13 @@ macro(tessera_default_cuda_architectures)
   endif()
 endmacro()
 
-# Most of the time for CUDA sources goes into optimising device code.  Three quarters of it are left without nvcc's most
-# expensive optimisations, a third with some optimisation, and a quarter with none, which is enough where no GPU runs
-# the code.  The option came after 12.8.
+# Most of the time for CUDA sources goes into optimising device code.  A third of it is left with some optimisation, and
+# a quarter with none, which is enough where no GPU runs the code.  The option came after 12.8.
 macro(tessera_compile_device_code_quickly)
   execute_process(COMMAND "${CMAKE_CUDA_COMPILER}" --help OUTPUT_VARIABLE tessera_nvcc_help ERROR_QUIET)
   if(tessera_nvcc_help MATCHES "--Ofast-compile")
     tessera_find_gpus(tessera_capabilities)
-    if(TESSERA_QUICK_DEVICE_CODE STREQUAL "SLIGHTLY")
-      string(APPEND CMAKE_CUDA_FLAGS " --Ofast-compile=min")
-    elseif(NOT tessera_capabilities)
+    if(NOT tessera_capabilities)
       string(APPEND CMAKE_CUDA_FLAGS " --Ofast-compile=max")
     elseif(NOT TESSERA_QUICK_DEVICE_CODE STREQUAL "WITHOUT_GPU")
       string(APPEND CMAKE_CUDA_FLAGS " --Ofast-compile=mid")
@@ -122,7 +119,7 @@ endmacro()
 # Sets VARIABLE to whether CUDA programs can only be compiled here: where no GPU runs them and device code may be slow.
 function(tessera_cannot_run_cuda variable)
   set(${variable} OFF PARENT_SCOPE)
-  if(TESSERA_HAVE_CUDA AND TESSERA_QUICK_DEVICE_CODE AND NOT TESSERA_QUICK_DEVICE_CODE STREQUAL "SLIGHTLY" AND UNIX)
+  if(TESSERA_HAVE_CUDA AND TESSERA_QUICK_DEVICE_CODE AND UNIX)
     tessera_find_gpus(tessera_capabilities)
     if(NOT tessera_capabilities)
       set(${variable} ON PARENT_SCOPE)

@@ -36,9 +36,8 @@
 ///
 /// Scales: one for each group of 2 queries and each group of 32 keys, which are the tokens of one thread of a tensor
 /// core product (per_thread, quantize/granularity.hpp), and one for each channel of values. Weights exp(S_ij) become
-/// e4m3 codes relative to the largest of a tile of 128 keys, in the portable program of 64 keys. Results are divided by
-/// the sum of the decoded codes, so that they are weighted means of values. The sums of tiles are added up in fp32 (the
-/// paper's two-level accumulation); the portable program multiplies codes as fp16, whose sums need no second level.
+/// e4m3 codes relative to the largest of a tile of 128 keys. Results are divided by the sum of the decoded codes, so
+/// that they are weighted means of values. The sums of tiles are added up in fp32 (the paper's two-level accumulation).
 /// A weight's code is made by one multiply-add, without an exponential (reduce/piecewise_linear_softmax.hpp): weights
 /// are then within 3.1 % rms instead of the 2.6 % of rounded exponentials (online_softmax), which either method can
 /// have. With 4 bits that is lost in the errors of scores. Formats of codes: program/attention/quantized_operands.hpp.

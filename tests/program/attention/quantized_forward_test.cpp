@@ -2,7 +2,6 @@
 // The portable program of attention, on codes and scales that are made here, against softmax(scores) * values in
 // double over what these codes stand for.
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -36,19 +35,6 @@ using half_method = attention_method<symmetric_quantizer<8, per_warp>, scaled_fl
                                      online_softmax<float>>;
 using byte_method =
     attention_method<symmetric_quantizer<8, per_warp>, symmetric_quantizer<8, per_tensor>, online_softmax<float>>;
-
-/// A softmax with weights of its own, though it inherits how others give their numbers.
-struct counting_softmax : online_softmax<float> {
-  static inline std::atomic<std::int64_t> calls = 0;
-  template <class Q>
-  weighed_code<typename Q::code_type, float> weigh(state_type const& state, float scale, float sum,
-                                                   bool is_first) const {
-    ++calls;
-    return online_softmax<float>::weigh<Q>(state, scale, sum, is_first);
-  }
-};
-using counting_method =
-    attention_method<symmetric_quantizer<8, per_warp>, scaled_float_quantizer<float16, per_tensor>, counting_softmax>;
 
 /// A reader's own bias: some scores are less, and those of every eleventh key are masked.
 struct sloping_bias {
@@ -290,15 +276,4 @@ TEST_CASE("the portable program of attention keeps the rules for programs", "[ho
   coded_heads<half_method> heads;
   heads.right = 0;
   check(heads, testing::adversary{.seed = 81});
-}
-
-TEST_CASE("a softmax that inherits numbers and has weights of its own gets these", "[host]") {
-  coded_heads<half_method> inherited;
-  coded_heads<counting_method> own;
-  counting_softmax::calls = 0;
-  inherited.run(cpu{.threads = 1});
-  CHECK(counting_softmax::calls == 0);
-  own.run(cpu{.threads = 1});
-  CHECK(counting_softmax::calls > 0);
-  CHECK(own.results == inherited.results);
 }

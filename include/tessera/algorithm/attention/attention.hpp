@@ -25,6 +25,7 @@
 
 #include <tessera/algorithm/attention/attention_types.hpp>
 #include <tessera/algorithm/attention/detail/attention_checks.hpp>
+#include <tessera/algorithm/attention/detail/call_programs.hpp>
 #include <tessera/algorithm/attention/quantized_attention.hpp>
 #include <tessera/algorithm/attention/widened_codes.hpp>
 #include <tessera/concepts/attention_quantizer.hpp>
@@ -34,6 +35,7 @@
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/math.hpp>
+#include <tessera/core/with_constant.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/map/listed_tiles.hpp>
@@ -98,68 +100,19 @@ attention_call<widened_method<Method>, T, Bias> widened_call(attention_call<Meth
   return to;
 }
 
-namespace detail {
-
-template <class Method, class T, class Bias>
-attention_writer<Method, T> writer_of(attention_call<Method, T, Bias> const& call) {
-  auto const& heads = call.heads;
-  return {call.shape, heads.queries.mean_scores, heads.values.scales, heads.values.mean,   call.query_lengths,
-          call.sinks, call.query_starts,         call.out.result,     call.out.log_sum_exp};
-}
-
-/// The tiles that a call's queries see, by its bias or itself.
-template <class Method, class T, class Bias>
-attention_block_list list_of(attention_call<Method, T, Bias> const& call) {
-  if constexpr (is_listed<Bias>) {
-    if (call.bias.list.counts.data != nullptr) {
-      return call.bias.list;
-    }
-  }
-  return call.block_list;
-}
-
-/// Enqueues the merging of splits of the keys, if the call has memory for splits.
-template <Executor Exec, class Method, class T, class Bias>
-void merge_splits(Exec const& exec, attention_call<Method, T, Bias> const& call) {
-  if (call.partials.rows.data != nullptr) {
-    merge_attention<Method, T> const merge{call.partials, writer_of(call)};
-    exec.run(merge, merge.groups());
-  }
-}
-
-/// The portable program, for `Channels` channels or fewer.
-template <int Channels, class Method, class T, class Bias>
-attention_tiles<Method, T, bias_without_list<Bias>, Channels> tiles_of(attention_call<Method, T, Bias> const& call) {
-  auto const& heads = call.heads;
-  std::int64_t const right = call.options.keys_behind();
-  return {call.shape,
-          heads.queries,
-          heads.keys,
-          heads.values,
-          call.query_lengths,
-          call.key_lengths,
-          call.options.window_left,
-          right,
-          list_of(call),
-          without_list(call.bias),
-          writer_of(call),
-          call.partials};
-}
-
-}  // namespace detail
-
 /// Enqueues attention over quantized operands by the portable programs; run() (exec/run.hpp) may have faster ones.
 template <Executor Exec, class Method, class T, class Bias>
 void run_portably(Exec const& exec, attention_call<Method, T, Bias> const& call) {
-  auto const enqueue = [&](auto const& program) { exec.run(program, program.groups()); };
-  std::int64_t const channels = max(call.shape.channels, call.shape.channels_of_values());
-  if (channels <= 64) {
-    enqueue(detail::tiles_of<64>(call));
-  } else if (channels <= 128) {
-    enqueue(detail::tiles_of<128>(call));
-  } else {
-    enqueue(detail::tiles_of<256>(call));
-  }
+  std::int64_t const channels = call.shape.channels_of_values();
+  with_constant<64, 128, 256>(channels <= 64    ? 64
+                              : channels <= 128 ? 128
+                                                : 256,
+                              [&](auto of_program) {
+                                using bias_type = bias_without_list<Bias>;
+                                auto const program =
+                                    detail::tiles_of<attention_tiles<Method, T, bias_type, of_program.value>>(call);
+                                exec.run(program, program.groups());
+                              });
   detail::merge_splits(exec, call);
 }
 

@@ -2,28 +2,23 @@
 /// `attention_tiles`: computes softmax(scores) * values over quantized operands, without the scores in memory. It is
 /// the portable program of algorithm/attention/attention.hpp.
 ///
-/// A group takes 64 queries of a head and walks over their keys from first to last, 64 at a time:
+/// A group takes 64 queries of a head and walks over their keys from first to last, 128 at a time:
 ///
 ///     x  = query scale * key scale * sum of codes (+ correction + bias)        in base 2; minus infinity where masked
-///     w  = 2^(x - r)                                                           r: the largest x of the 64, by row
+///     w  = 2^(x - r)                                                           r: the tile's largest x, by row
 ///     p  = the code nearest to w * highest                                     the weights' static scale, or the
 ///                                                                              softmax's own (weigh())
-///     O  = 2^(r before - r) O + p V
+///     O  = 2^(r before - r) O + p V                                            p V summed from zero for each tile
 ///     l  = 2^(r before - r) l + sum of p
 ///     L  = 2^(r before - r) L + sum of w
 ///
 ///     result = O / l * scale of values (+ their mean)                          lse = ln 2 (r + log2 L) (+ mean score)
 ///
-/// Every 64 keys have their own reference (reduce/online_softmax.hpp), so that weights use the whole range of their
-/// codes, whatever the earlier ones are (SageAttention2, arXiv 2411.10958, section 3.4). Results are divided by the sum
-/// of the rounded weights, so that they are weighted means of values: if all values are equal, the result is
-/// that value.
-///
-/// Scores and weights stay where the product leaves them, in registers on a GPU (tile/row_tile.hpp). Weights and values
-/// are multiplied as fp16, in which codes of 8 bits are exact, and added up in fp32: no second level of sums is needed,
-/// as tensor cores would that keep 13 bits of sums of 8-bit floats. Codes of values of a tile are on their way while
-/// its scores are made, and those of the next keys while weights are made and values multiplied
-/// (tile/copies_in_flight.hpp). The order of additions depends on the executor and the extents alone.
+/// This is two-level accumulation (SageAttention2, arXiv 2411.10958, section 3.4): tensor cores that keep 13 bits of
+/// sums of 8-bit floats add up no more than a tile. Each tile has its own reference (reduce/online_softmax.hpp), so
+/// that weights use the whole range of their codes, whatever the earlier tiles are. Results are divided by the sum of
+/// the rounded weights, so that they are weighted means of values: if all values are equal, the result is that value. A
+/// lane adds the weights of 64 columns in order. So the order of additions depends on the extents alone.
 ///
 /// If the keys are split, a group takes one split of them, and merge_attention merges the partial results.
 ///
@@ -41,20 +36,15 @@
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/core/shape.hpp>
-#include <tessera/core/with_constant.hpp>
 #include <tessera/map/no_bias.hpp>
-#include <tessera/program/attention/detail/key_cursor.hpp>
-#include <tessera/program/attention/detail/score_weights.hpp>
+#include <tessera/program/attention/mask.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/split_keys.hpp>
-#include <tessera/tile/codes/code_widening.hpp>
 #include <tessera/tile/codes/value_slot.hpp>
-#include <tessera/tile/copies_in_flight.hpp>
 #include <tessera/tile/gemm_operand.hpp>
+#include <tessera/tile/gemm_tile.hpp>
 #include <tessera/tile/multiply_staged.hpp>
-#include <tessera/tile/multiply_sums.hpp>
 #include <tessera/tile/per_lane.hpp>
-#include <tessera/tile/row_tile.hpp>
 #include <tessera/tile/source/dense.hpp>
 #include <tessera/tile/staged_tile.hpp>
 #include <tessera/view/array_view.hpp>
@@ -66,22 +56,25 @@ inline namespace v0 {
 
 namespace detail {
 
-/// Whether the groups of keys that share a scale are the same for every 8 keys of a tile, so that a lane whose columns
-/// are equal modulo 8 has one scale for all of them.
-template <class Groups>
-TESSERA_FN constexpr bool scales_repeat() {
-  for (std::int64_t key = 0; key < attention_padding; ++key) {
-    if (Groups::group_of(key) != Groups::group_of(key % 8)) {
-      return false;
-    }
-  }
-  return true;
-}
+/// The operand that a weight's code is multiplied as. Codes of 8-bit integers become fp16: they are exact in it, and
+/// the sums of a tile are exact in fp32.
+template <class Code>
+struct weight_operand {
+  using type = Code;
+  TESSERA_FN static type of(Code code) { return code; }
+  TESSERA_FN static float value(Code code) { return load(code); }
+};
+template <>
+struct weight_operand<std::int8_t> {
+  using type = float16;
+  TESSERA_FN static type of(std::int8_t code) { return store<float16>(static_cast<float>(code)); }
+  TESSERA_FN static float value(std::int8_t code) { return static_cast<float>(code); }
+};
 
 }  // namespace detail
 
 /// Computes attention over quantized operands. Method: an attention_method. T: the type of results. Bias:
-/// `bias(sequence, head, query, key)`. Channels: the most channels that a head may have, a multiple of 64.
+/// `bias(sequence, head, query, key)`. Channels: the most channels that a head of values may have, a multiple of 64.
 template <class Method, class T, class Bias, int Channels>
 struct attention_tiles {
   using softmax_type = typename Method::softmax;
@@ -92,51 +85,39 @@ struct attention_tiles {
   /// The quantizer of weights.
   using weights = typename Method::value_quantizer;
   using code_type = typename weights::code_type;
-  /// The type that weights and values are multiplied as.
-  using operand_type = widened_code<code_type>;
+  using operand = detail::weight_operand<code_type>;
+  using operand_type = typename operand::type;
   using state_type = typename softmax_type::state_type;
   using row_type = attention_row<state_type>;
-  /// Where a group is: its block of queries.
-  using coordinates = detail::query_block<64>;
-  static constexpr int lanes = Channels <= 64 ? 64 : 128;  ///< a warp takes 32 queries where registers suffice, or 16
-  static constexpr int blocks_per_multiprocessor = Channels == 128 ? 3 : 1;  ///< on a GPU, at least
-  static constexpr int rows = 64;                                            ///< queries of a group
-  static constexpr int tile_keys = 128;                           ///< keys of a tile of codes of values, and of a list
-  static constexpr int columns = 64;                              ///< keys at a time
-  static constexpr int score_width = Channels == 128 ? 128 : 64;  ///< channels of queries and keys in one tile
-  static constexpr int score_parts = Channels / score_width;      ///< tiles of queries
-  static constexpr int depth = score_width / codes_in<score_code>;  ///< elements of so many channels
-  static constexpr int width = 64;                ///< channels of values that are multiplied at a time
-  static constexpr int parts = Channels / width;  ///< parts of so many channels
-  /// How many scales of keys a group has at a time: see scales_repeat().
-  static constexpr int key_scales = detail::scales_repeat<typename Method::key_groups>() ? 8 : columns;
+  static constexpr int lanes = 128;
+  static constexpr int rows = 64;                             ///< queries of a group
+  static constexpr int columns = 128;                         ///< keys of a tile
+  static constexpr int depth = 64 / codes_in<score_code>;     ///< elements of 64 channels, staged at a time for scores
+  static constexpr int width = 64;                            ///< channels of values that are staged at a time
+  static constexpr int parts = Channels / width;              ///< parts of 64 channels of values
+  static constexpr int row_columns = columns * rows / lanes;  ///< columns of a row that a lane takes
   static constexpr float log2_e = 1.4426950408889634F;
-  /// Whether something is added to scores by a function.
-  static constexpr bool has_bias = !std::is_same_v<Bias, no_bias>;
-  static_assert(parts * width == Channels && tile_keys == attention_padding,
+  static_assert(parts * width == Channels && columns == attention_padding,
                 "tessera: attention_tiles has a whole number of 64 channels");
 
+  /// The scratch of a group. Rows of scores lie one element further apart than they are long, so that lanes that each
+  /// read a row use different banks.
   struct scratch_type {
-    staged_tile<score_code, rows, depth> q[score_parts];  ///< codes of queries
-    /// Codes of keys and values while there are any, then results.
-    union {
-      struct {
-        staged_tile<score_code, columns, depth> k[score_parts];  ///< codes of keys
-        staged_tile<code_type, Channels, columns> v;             ///< codes of values, by channels and slots
-        union {
-          float biases[has_bias ? rows * (columns + 1) : 1];        ///< what is added to scores, until these are made
-          staged_tile<operand_type, width, columns> values[parts];  ///< widened, by channels and tokens
-        };
-      } codes;
-      float totals[rows * (Channels + 1)];  ///< sums, rows one number further apart than long
-    };
-    float key_scale[key_scales];   ///< scales of the keys
-    float kept_scale[key_scales];  ///< those by which scores are still to be multiplied when they are kept
-    float correction[columns];     ///< what is added to the scores of each key
-    finished_row finished[rows];   ///< what results of each row are made with
-
-    /// The sum of a channel.
-    TESSERA_FN float& total(int row, int channel) { return totals[row * (Channels + 1) + channel]; }
+    staged_tile<score_code, rows, depth> q;       ///< codes of queries
+    staged_tile<score_code, columns, depth> k;    ///< codes of keys
+    staged_tile<operand_type, rows, columns> p;   ///< codes of weights
+    staged_tile<operand_type, width, columns> v;  ///< codes of values, by channels
+    /// Scores in base 2, before they are multiplied by score_scale(); minus infinity where masked.
+    float scores[rows * (columns + 1)];
+    float query_scale[rows];   ///< scale of each row
+    float key_scale[columns];  ///< scale of each column
+    float largest[lanes];      ///< the largest score that each lane has seen
+    float factor[rows];        ///< what earlier sums of each row are multiplied by
+    row_type second[rows];     ///< the state of the second lane of each row
+    float inverse[rows];       ///< finished_row::inverse of each row
+    float share[rows];         ///< finished_row::share of each row
+    /// The score of a query and a key of the tiles.
+    TESSERA_FN float& score(int row, int column) { return scores[row * (columns + 1) + column]; }
   };
 
   attention_shape shape;
@@ -153,289 +134,286 @@ struct attention_tiles {
   attention_partials<state_type> partials;  ///< where splits of the keys leave their results, if there are several
 
   /// How many blocks of 64 queries a head has.
-  TESSERA_FN constexpr std::int64_t query_blocks() const { return coordinates::count(shape); }
+  TESSERA_FN constexpr std::int64_t query_blocks() const { return divide_up(shape.queries, std::int64_t{rows}); }
   TESSERA_FN constexpr std::int64_t groups() const {
     return shape.batch * shape.query_heads * query_blocks() * partials.splits();
   }
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
-    using row_words = words<G>;
-    using copies = copies_in_flight<G>;
-    coordinates const at = coordinates_of(which / partials.splits());
-    row_states<G> state;
-    begin_rows(group, at, state);
-    typename row_words::results::sum_tile totals[parts];
-    each_constant<parts>([&](auto part) { row_words::results::clear(group, totals[part.value]); });
-    begin_queries(group, at, scratch);
-    cursor next(at, list, partials.splits(), which % partials.splits());
-    key_sources const from = sources_of(at);
-    key_terms<G> terms;
-    begin_keys(group, from, next, terms, scratch);
-    while (next.exists()) {
-      std::int64_t const now = next.key();
-      group.sync();  // all lanes have read the values before
-      put_terms(group, terms, scratch);
-      put_biases(group, at, now, scratch);
-      begin_values(group, from, now, scratch);
-      copies::template await<1>();
-      group.sync();  // queries and keys are there
-      typename row_words::weights::sum_tile scores;
-      make_scores(group, state, scratch, scores);
-      next.move_on(at, list);
-      group.sync();  // all lanes have read the keys
-      begin_keys(group, from, next, terms, scratch);
-      make_weights(group, at, now, state, scratch, scores);
-      copies::template await<1>();
-      group.sync();  // codes of values are there
-      code_widening<code_type, G>::widen(group, scratch.codes.v, scratch.codes.values);
-      group.sync();  // all lanes have widened them
-      add_values(group, state, scores, scratch, totals);
+    using product =
+        gemm_tile<operand_type, tessera::shape<rows, width, 32 / static_cast<int>(sizeof(operand_type))>, G>;
+    coordinates const at = coordinates_of(which);
+    per_lane<state_type, G> state;
+    per_lane<float, G> rounded;
+    typename product::sum_tile totals[parts];
+    for (int part = 0; part < parts; ++part) {
+      product::clear(group, totals[part]);
     }
-    copies::template await<0>();  // queries that had no keys
-    finish_rows(group, at, which % partials.splits(), state, totals, scratch);
+    for (int lane : group) {
+      state[lane] = softmax_type{}.identity();
+      rounded[lane] = 0.0F;
+      if (lane < rows) {
+        std::int64_t const query = at.first_query + lane;
+        scratch.query_scale[lane] =
+            query < shape.queries ? queries.scales(at.sequence, at.head, Method::query_groups::group_of(query)) : 0.0F;
+      }
+    }
+    tile_range const tiles = tiles_of(at, which % partials.splits());
+    for (std::int64_t i = tiles.first; i < tiles.end; ++i) {
+      std::int64_t const tile = tile_at(at, i);
+      if (tile < tiles.lowest || tile >= tiles.beyond) {
+        continue;
+      }
+      make_scores(group, at, tile * columns, scratch);
+      make_weights(group, state, rounded, tile == 0, scratch);
+      for (int part = 0; part < parts; ++part) {
+        if (part * width < shape.channels_of_values()) {
+          add_values<product>(group, at, tile * columns, part, scratch, totals[part]);
+        }
+      }
+    }
+    finish_rows(group, at, which % partials.splits(), state, rounded, scratch);
+    for (int part = 0; part < parts; ++part) {
+      product::each(group, totals[part], put<float>{scratch});
+      group.sync();
+      write_channels(group, at, which % partials.splits(), part * width, scratch);
+    }
   }
 
  private:
-  /// Where a group is in the keys of its split.
-  using cursor = detail::key_cursor<tile_keys, columns>;
+  struct coordinates {
+    std::int64_t sequence;
+    std::int64_t head;
+    std::int64_t key_head;
+    std::int64_t first_query;
+    attention_mask mask;
 
-  /// The products of a group.
-  template <class G>
-  struct words {
-    static constexpr int step = 32 / static_cast<int>(sizeof(operand_type));
-    using products = row_tile<score_code, tessera::shape<rows, columns, 32>, G>;     ///< queries by keys
-    using weights = row_tile<operand_type, tessera::shape<rows, columns, step>, G>;  ///< scores, then weights
-    using results = row_tile<operand_type, tessera::shape<rows, width, step>, G>;    ///< weights by values
-    static_assert(RowTile<products> && RowTile<weights> && RowTile<results>);
-  };
-  /// The softmax of a group's rows.
-  template <class G>
-  using softmax_of = detail::score_weights<softmax_type, weights, typename words<G>::weights>;
-  /// What is known of the rows of a group.
-  template <class G>
-  struct row_states : softmax_of<G>::rows {
-    typename softmax_of<G>::template each<float> query_scale;  ///< the scale of the row's query
-    typename softmax_of<G>::template each<float> kept_scale;   ///< the one by which it is multiplied when it is kept
-  };
-  /// What a lane read of the next keys, before scratch is free for it.
-  template <class G>
-  struct key_terms {
-    per_lane<float, G> scale;
-    per_lane<float, G> correction;
-  };
-
-  TESSERA_FN coordinates coordinates_of(std::int64_t which) const {
-    coordinates at = coordinates::of(shape, which);
-    at.mask = {length_of(query_lengths, at.sequence, shape.queries), length_of(key_lengths, at.sequence, shape.keys),
-               left, right};
-    return at;
-  }
-
-  template <Group G>
-  TESSERA_FN void begin_rows(G const& group, coordinates const& at, row_states<G>& state) const {
-    softmax_of<G>::begin(group, state);
-    words<G>::products::each_row(
-        group,
-        [&](int row, float& scale, float& kept_scale) {
-          std::int64_t const query = at.first_query + row;
-          scale = query < shape.queries ? queries.scales(at.sequence, at.head, Method::query_groups::group_of(query))
-                                        : 0.0F;
-          kept_scale = keeps_scaled() ? 1.0F : scale;
-        },
-        state.query_scale, state.kept_scale);
-  }
-
-  /// What a group reads of keys and values.
-  struct key_sources {
-    dense<score_code> keys;           ///< codes of keys
-    view<code_type const, 3> values;  ///< codes of values: tiles x channels x slots
-    view<float const, 1> scales;      ///< scales of keys
-    array_view<float> corrections;    ///< what is added to scores, by value_slot(); null: nothing
-  };
-  TESSERA_FN key_sources sources_of(coordinates const& at) const {
-    return {{keys.codes[at.sequence][at.key_head]},
-            values.codes[at.sequence][at.key_head],
-            keys.scales[at.sequence][at.key_head],
-            queries.corrections.data == nullptr ? array_view<float>{}
-                                                : queries.corrections[at.sequence][at.head][at.number()]};
-  }
-
-  /// Whether a part of the channels of queries and keys exists.
-  TESSERA_FN bool has_score_part(int part) const { return part * score_width < shape.channels; }
-
-  /// Starts to load codes of queries.
-  template <Group G>
-  TESSERA_FN void begin_queries(G const& group, coordinates const& at, scratch_type& scratch) const {
-    dense<score_code> const from{queries.codes[at.sequence][at.head]};
-    for (int part = 0; part < score_parts && has_score_part(part); ++part) {
-      from.begin_load(group, scratch.q[part], at.first_query, std::int64_t{part} * depth);
+    /// The keys that some query of the block sees.
+    TESSERA_FN key_interval seen() const {
+      std::int64_t const last = min(first_query + rows, mask.queries) - 1;
+      return {mask.of(first_query).first, last < first_query ? 0 : mask.of(last).end};
     }
+  };
+
+  /// The tiles of a split: of the list, or of all tiles in order, those from `first` to `end` - 1. Of these only tiles
+  /// from `lowest` to `beyond` - 1 count.
+  struct tile_range {
+    std::int64_t first;
+    std::int64_t end;
+    std::int64_t lowest;
+    std::int64_t beyond;
+  };
+
+  TESSERA_FN tile_range tiles_of(coordinates const& at, std::int64_t split) const {
+    key_interval const seen = at.seen();
+    std::int64_t const lowest = seen.first / columns;
+    std::int64_t const beyond = divide_up(seen.end, std::int64_t{columns});
+    bool const has_list = list.counts.data != nullptr;
+    std::int64_t const begin = has_list ? 0 : lowest;
+    std::int64_t const count = has_list ? list.count(at.sequence, at.head, at.first_query / rows) : beyond - lowest;
+    std::int64_t const each = divide_up(max(count, std::int64_t{0}), partials.splits());
+    return {begin + split * each, begin + min((split + 1) * each, count), lowest, beyond};
   }
-  /// Starts to load codes of keys and reads their terms, if there are more. They are a batch of copies in any case.
+  TESSERA_FN std::int64_t tile_at(coordinates const& at, std::int64_t i) const {
+    return list.counts.data != nullptr ? list.tiles(at.sequence, at.head, at.first_query / rows, i) : i;
+  }
+
+  TESSERA_FN coordinates coordinates_of(std::int64_t number) const {
+    std::int64_t const which = number / partials.splits();
+    std::int64_t const head = which / query_blocks() % shape.query_heads;
+    std::int64_t const sequence = which / query_blocks() / shape.query_heads;
+    return {
+        sequence,
+        head,
+        head / (shape.query_heads / shape.key_heads),
+        which % query_blocks() * rows,
+        {length_of(query_lengths, sequence, shape.queries), length_of(key_lengths, sequence, shape.keys), left, right}};
+  }
+
+  /// Fills the tile of scores. Ends with a sync.
   template <Group G>
-  TESSERA_FN void begin_keys(G const& group, key_sources const& from, cursor const& next, key_terms<G>& terms,
-                             scratch_type& scratch) const {
-    if (next.exists()) {
-      for (int part = 0; part < score_parts && has_score_part(part); ++part) {
-        from.keys.begin_load(group, scratch.codes.k[part], next.key(), std::int64_t{part} * depth);
-      }
-      for (int lane : group) {
-        if (lane < key_scales) {
-          terms.scale[lane] = from.scales(Method::key_groups::group_of(next.key() + lane));
-        }
-        if (lane < columns && from.corrections.data != nullptr) {
-          terms.correction[lane] = from.corrections[value_slot(next.key() + lane)];
-        }
-      }
+  TESSERA_FN void make_scores(G const& group, coordinates const& at, std::int64_t first, scratch_type& scratch) const {
+    using product = gemm_tile<score_code, tessera::shape<rows, columns, 32>, G>;
+    dense<score_code> const q{queries.codes[at.sequence][at.head]};
+    dense<score_code> const k{keys.codes[at.sequence][at.key_head]};
+    typename product::sum_tile sums;
+    product::clear(group, sums);
+    for (std::int64_t element = 0; element < q.columns(); element += depth) {
+      group.sync();  // all lanes have read the tiles before
+      q.load(group, scratch.q, at.first_query, element);
+      k.load(group, scratch.k, first, element);
+      multiply_staged<product>(group, scratch.q, scratch.k, sums);
     }
-    copies_in_flight<G>::commit();
-  }
-  /// Leaves the terms of keys in scratch.
-  template <Group G>
-  TESSERA_FN void put_terms(G const& group, key_terms<G> const& terms, scratch_type& scratch) const {
     for (int lane : group) {
-      if (lane < key_scales) {
-        scratch.key_scale[lane] = terms.scale[lane];
-        scratch.kept_scale[lane] = keeps_scaled() ? 1.0F : terms.scale[lane];
-      }
-      if (lane < columns && queries.corrections.data != nullptr) {
-        scratch.correction[lane] = terms.correction[lane];
-      }
+      scratch.key_scale[lane] = keys.scales(at.sequence, at.key_head, Method::key_groups::group_of(first + lane));
     }
+    group.sync();
+    product::each(group, sums, put<score_sum>{scratch});
+    group.sync();
+    array_view<float> const corrections = corrections_of(at);
+    for (int lane : group) {
+      scratch.largest[lane] = finish_scores(at, first, corrections, lane, scratch);
+    }
+    group.sync();
   }
-  /// Leaves in scratch what the bias adds to scores, in base 2; 0 for keys that a query does not see. Neighbouring
-  /// lanes take neighbouring keys, and the user's function is compiled once, not for each of a lane's scores.
-  template <Group G>
-  TESSERA_FN void put_biases(G const& group, coordinates const& at, std::int64_t first, scratch_type& scratch) const {
-    if constexpr (has_bias) {
-      for (int lane : group) {
-        for (int i = lane; i < rows * columns; i += lanes) {
-          int const row = i / columns;
-          std::int64_t const key = first + i % columns;
-          key_interval const seen = at.mask.of(at.first_query + row);
-          scratch.codes.biases[row * (columns + 1) + i % columns] =
-              key >= seen.first && key < seen.end ? bias(at.sequence, at.head, at.first_query + row, key) * log2_e
-                                                  : 0.0F;
+  /// What is added to the scores of a block's queries and each key; null: nothing.
+  TESSERA_FN array_view<float> corrections_of(coordinates const& at) const {
+    return queries.corrections.data == nullptr ? array_view<float>{}
+                                               : queries.corrections[at.sequence][at.head][at.first_query / rows];
+  }
+
+  /// Makes a lane's sums of products to scores, and returns the largest of them, scaled.
+  TESSERA_FN float finish_scores(coordinates const& at, std::int64_t first, array_view<float> corrections, int lane,
+                                 scratch_type& scratch) const {
+    int const row = lane % rows;
+    std::int64_t const query = at.first_query + row;
+    key_interval const seen = at.mask.of(query);
+    float largest = -infinity;
+    for (int i = 0; i < row_columns; ++i) {
+      int const column = lane / rows * row_columns + i;
+      std::int64_t const key = first + column;
+      float score = -infinity;
+      if (key >= seen.first && key < seen.end) {
+        score = scratch.score(row, column);
+        if (keeps_scaled()) {
+          score *= scratch.query_scale[row] * scratch.key_scale[column];
+          if (corrections.data != nullptr) {
+            score += corrections[value_slot(key)];
+          }
+          if constexpr (!std::is_same_v<Bias, no_bias>) {
+            score += bias(at.sequence, at.head, query, key) * log2_e;
+          }
         }
+        largest = max(largest, score_scale(scratch, row, column) * score);
       }
+      scratch.score(row, column) = score;
     }
-  }
-  /// Starts to load codes of values.
-  template <Group G>
-  TESSERA_FN void begin_values(G const& group, key_sources const& from, std::int64_t first,
-                               scratch_type& scratch) const {
-    dense<code_type> const codes{from.values[first / tile_keys]};
-    codes.begin_load(group, scratch.codes.v, 0, first % tile_keys);
-    copies_in_flight<G>::commit();
+    return largest;
   }
 
   /// Whether scores are scaled before they are kept: where something is added to them, and where codes are floats,
   /// whose sums are no whole numbers as those are that softmaxes get before they are scaled.
   TESSERA_FN bool keeps_scaled() const {
-    return !std::is_integral_v<score_sum> || has_bias || queries.corrections.data != nullptr;
+    return !std::is_integral_v<score_sum> || !std::is_same_v<Bias, no_bias> || queries.corrections.data != nullptr;
   }
-  /// Multiplies queries by keys, and makes scores of the sums.
+  /// The factor that a kept score is still to be multiplied by.
+  TESSERA_FN float score_scale(scratch_type const& scratch, int row, int column) const {
+    return keeps_scaled() ? 1.0F : scratch.query_scale[row] * scratch.key_scale[column];
+  }
+
+  /// Turns scores into weights, and adds them to the states of their rows. Ends with a sync.
   template <Group G>
-  TESSERA_FN void make_scores(G const& group, row_states<G>& state, scratch_type& scratch,
-                              typename words<G>::weights::sum_tile& scores) const {
-    using product = typename words<G>::products;
-    typename product::sum_tile sums;
-    product::clear(group, sums);
-    each_constant<score_parts>([&](auto part) {
-      if (has_score_part(part.value)) {
-        multiply_staged<product>(group, scratch.q[part.value], scratch.codes.k[part.value], sums);
+  TESSERA_FN void make_weights(G const& group, per_lane<state_type, G>& state, per_lane<float, G>& rounded,
+                               bool is_first, scratch_type& scratch) const {
+    for (int lane : group) {
+      int const row = lane % rows;
+      softmax_type const softmax;
+      float const factor = softmax.turn(state[lane], max(scratch.largest[row], scratch.largest[row + rows]));
+      rounded[lane] *= factor;
+      if (lane < rows) {
+        scratch.factor[row] = factor;
       }
-    });
-    if (!keeps_scaled()) {
-      product::template map_sums<typename words<G>::weights>(
-          group, sums, scores, [](int, int, score_sum sum) { return static_cast<float>(sum); });
-      return;
+      for (int i = 0; i < row_columns; ++i) {
+        int const column = lane / rows * row_columns + i;
+        auto const [code, weight] = softmax.template weigh<weights>(state[lane], score_scale(scratch, row, column),
+                                                                    scratch.score(row, column), is_first);
+        state[lane].sum += weight;
+        rounded[lane] += operand::value(code);
+        scratch.p(row, value_slot(column)) = operand::of(code);
+      }
     }
-    product::template map_sums<typename words<G>::weights>(
-        group, sums, scores,
-        [&](int row, int column, score_sum sum, float query_scale) {
-          float score = static_cast<float>(sum) * (query_scale * detail::column_scale(scratch.key_scale, column));
-          if (queries.corrections.data != nullptr) {
-            score += scratch.correction[column];
-          }
-          if constexpr (has_bias) {
-            score += scratch.codes.biases[row * (columns + 1) + column];
-          }
-          return score;
-        },
-        state.query_scale);
-  }
-
-  /// Turns scores into the numbers that weights' codes stand for.
-  template <Group G>
-  TESSERA_FN void make_weights(G const& group, coordinates const& at, std::int64_t first, row_states<G>& state,
-                               scratch_type const& scratch, typename words<G>::weights::sum_tile& scores) const {
-    if (!at.all_see(first, first + columns)) {
-      softmax_of<G>::hide(group, at, first, scores);
-    }
-    softmax_of<G>::make(group, state.kept_scale, scratch.kept_scale, first < tile_keys, state, scores);
-  }
-
-  /// Adds the values of a tile by their weights.
-  template <Group G>
-  TESSERA_FN void add_values(G const& group, row_states<G>& state, typename words<G>::weights::sum_tile const& numbers,
-                             scratch_type& scratch, typename words<G>::results::sum_tile (&totals)[parts]) const {
-    using product = typename words<G>::results;
-    each_constant<parts>([&](auto part) {
-      product::each_with_row(
-          group, totals[part.value], [](int, int, float& total, float factor) { total *= factor; }, state.factor);
-    });
-    multiply_sums_transposed<typename words<G>::weights, product>(
-        group, numbers, scratch.codes.values,
-        static_cast<int>(divide_up(shape.channels_of_values(), std::int64_t{width})), totals);
-  }
-
-  /// Writes results and log-sum-exps, or the partial results of a split.
-  template <Group G>
-  TESSERA_FN void finish_rows(G const& group, coordinates const& at, std::int64_t split, row_states<G>& state,
-                              typename words<G>::results::sum_tile (&totals)[parts], scratch_type& scratch) const {
-    using product = typename words<G>::results;
-    softmax_of<G>::merge(group, state);
-    product::each_row_once(
-        group,
-        [&](int row, state_type const& softmax, float rounded) {
-          scratch.finished[row] = finish_row(at, split, at.first_query + row, {softmax, rounded});
-        },
-        state.softmax, state.rounded);
-    group.sync();  // all lanes have read what was there before
-    each_constant<parts>([&](auto part) {
-      product::each(group, totals[part.value], [&](int row, int column, float total) {
-        scratch.total(row, part.value * width + column) = total * code_widening<code_type, G>::unit();
-      });
-    });
     group.sync();
-    write_totals(group, at, split, scratch);
   }
 
-  /// Writes a row's log-sum-exp, or its part of a split, and gives what results are made with.
-  TESSERA_FN finished_row finish_row(coordinates const& at, std::int64_t split, std::int64_t query,
-                                     row_type const& row) const {
-    if (query >= shape.queries) {
-      return no_attention_row();
+  template <class Product, Group G>
+  TESSERA_FN void add_values(G const& group, coordinates const& at, std::int64_t first, int part, scratch_type& scratch,
+                             typename Product::sum_tile& totals) const {
+    group.sync();  // all lanes have read the values before
+    load_values(group, values.codes[at.sequence][at.key_head][first / columns], part * width, scratch.v);
+    typename Product::sum_tile sums;
+    Product::clear(group, sums);
+    multiply_staged<Product>(group, scratch.p, scratch.v, sums);
+    Product::each_pair(group, sums, totals, add{scratch});
+  }
+
+  struct add {
+    scratch_type const& scratch;
+    TESSERA_FN void operator()(int row, int, float sum, float& total) const {
+      total = scratch.factor[row] * total + sum;
     }
+  };
+
+  /// Loads the values of a tile and 64 channels. Channels beyond the last become zeros. Ends with a sync.
+  template <Group G>
+  TESSERA_FN void load_values(G const& group, matrix_view<code_type const> codes, std::int64_t first_channel,
+                              staged_tile<operand_type, width, columns>& tile) const {
+    if constexpr (std::is_same_v<code_type, operand_type>) {
+      dense<code_type>{codes}.load(group, tile, first_channel, 0);
+    } else {
+      for (int lane : group) {
+        for (int channel = 0; channel < width; ++channel) {
+          bool const is_inside = first_channel + channel < codes.extent(0);
+          tile(channel, lane) = is_inside ? operand::of(codes(first_channel + channel, lane)) : operand_type{};
+        }
+      }
+      group.sync();
+    }
+  }
+
+  /// Makes what results are multiplied by, and writes log-sum-exps. Ends with a sync.
+  template <Group G>
+  TESSERA_FN void finish_rows(G const& group, coordinates const& at, std::int64_t split,
+                              per_lane<state_type, G> const& state, per_lane<float, G> const& rounded,
+                              scratch_type& scratch) const {
+    for (int lane : group) {
+      if (lane >= rows) {
+        scratch.second[lane - rows] = {state[lane], rounded[lane]};
+      }
+    }
+    group.sync();
+    for (int lane : group) {
+      if (lane < rows && at.first_query + lane < shape.queries) {
+        row_type row{state[lane], rounded[lane] + scratch.second[lane].rounded};
+        row.state.sum += scratch.second[lane].state.sum;  // both lanes have the same reference
+        finish_row(at, split, lane, row, scratch);
+      }
+    }
+    group.sync();
+  }
+
+  TESSERA_FN void finish_row(coordinates const& at, std::int64_t split, int lane, row_type const& row,
+                             scratch_type& scratch) const {
+    std::int64_t const query = at.first_query + lane;
     if (partials.rows.data != nullptr) {
       partials.rows(split, at.sequence, at.head, query) = row;
-      return no_attention_row();
+      return;
     }
     finished_row const finished = results.finish(at.sequence, at.head, query, row);
+    scratch.inverse[lane] = finished.inverse;
+    scratch.share[lane] = finished.share;
     results.write_log_sum_exp(at.sequence, at.head, query, finished);
-    return finished;
   }
 
-  /// Writes the totals of all channels.
+  /// Keeps sums where scores are. What uses them then is compiled once, not for each of a lane's sums.
+  template <class Sum>
+  struct put {
+    scratch_type& scratch;
+    TESSERA_FN void operator()(int row, int column, Sum sum) const {
+      scratch.score(row, column) = static_cast<float>(sum);
+    }
+  };
+
+  /// Writes the totals of 64 channels. Ends with a sync.
   template <Group G>
-  TESSERA_FN void write_totals(G const& group, coordinates const& at, std::int64_t split, scratch_type& scratch) const {
+  TESSERA_FN void write_channels(G const& group, coordinates const& at, std::int64_t split, int first_channel,
+                                 scratch_type& scratch) const {
     for (int lane : group) {
-      for (int i = lane; i < rows * Channels; i += lanes) {
-        write_total(at, split, i / Channels, i % Channels, scratch.total(i / Channels, i % Channels), scratch);
+      for (int i = lane; i < rows * width; i += lanes) {
+        write_total(at, split, i / width, first_channel + i % width, scratch.score(i / width, i % width), scratch);
       }
     }
+    group.sync();
   }
 
   TESSERA_FN void write_total(coordinates const& at, std::int64_t split, int row, int channel, float total,
@@ -447,8 +425,7 @@ struct attention_tiles {
     if (partials.rows.data != nullptr) {
       partials.totals(split, at.sequence, at.head, query, channel) = total;
     } else {
-      finished_row const& of_row = scratch.finished[row];
-      results.write(at.sequence, at.head, query, channel, of_row.inverse, of_row.share, total);
+      results.write(at.sequence, at.head, query, channel, scratch.inverse[row], scratch.share[row], total);
     }
   }
 };

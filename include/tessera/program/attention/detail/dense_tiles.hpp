@@ -20,9 +20,9 @@
 /// Cost for each head: 4 * queries * keys * channels operations and queries * keys exponentials, less what a mask
 /// leaves out in whole tiles of 64 x 128.
 ///
-/// sm_80's code on an H100, 16384 tokens of 16 heads of 128 channels, TFLOP/s: 203, causal 189; 64 channels (32 heads)
-/// 147 and 141, 256 channels 219 and 204. Before keys and values were on their way meanwhile 103 and 96 with 128
-/// channels, and with scores in shared memory, loaded element by element, 12 and 11 (both on an H200).
+/// sm_80's code on an H100, 16384 tokens, TFLOP/s: 242 with 128 channels, 192 with 64, 235 with 256
+/// (bench/results/sm80.json). Before keys and values were on their way meanwhile 103 with 128 channels, and with scores
+/// in shared memory, loaded element by element, 12 (on an H200).
 #pragma once
 
 #include <cstdint>

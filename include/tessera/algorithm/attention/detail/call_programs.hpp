@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Programs of a call of attention over codes (attention_call, algorithm/attention/attention.hpp).
+#pragma once
+
+#include <tessera/concepts/executor.hpp>
+#include <tessera/map/listed_tiles.hpp>
+#include <tessera/program/attention/split_keys.hpp>
+#include <tessera/view/attention_block_list.hpp>
+
+namespace tessera {
+inline namespace v0 {
+namespace detail {
+
+/// What writes the results of a call.
+template <class Call>
+attention_writer<typename Call::method, typename Call::value_type> writer_of(Call const& call) {
+  auto const& heads = call.heads;
+  return {call.shape, heads.queries.mean_scores, heads.values.scales, heads.values.mean,   call.query_lengths,
+          call.sinks, call.query_starts,         call.out.result,     call.out.log_sum_exp};
+}
+
+/// The tiles that a call's queries see, by its bias or itself.
+template <class Call>
+attention_block_list list_of(Call const& call) {
+  if constexpr (is_listed<decltype(Call::bias)>) {
+    if (call.bias.list.counts.data != nullptr) {
+      return call.bias.list;
+    }
+  }
+  return call.block_list;
+}
+
+/// Enqueues the merging of splits of the keys, if the call has memory for splits.
+template <Executor Exec, class Call>
+void merge_splits(Exec const& exec, Call const& call) {
+  if (call.partials.rows.data != nullptr) {
+    merge_attention<typename Call::method, typename Call::value_type> const merge{call.partials, writer_of(call)};
+    exec.run(merge, merge.groups());
+  }
+}
+
+/// A program for a call: attention_tiles, or another one that is given the same.
+template <class P, class Call>
+P tiles_of(Call const& call) {
+  auto const& heads = call.heads;
+  return {call.shape,
+          heads.queries,
+          heads.keys,
+          heads.values,
+          call.query_lengths,
+          call.key_lengths,
+          call.options.window_left,
+          call.options.keys_behind(),
+          list_of(call),
+          without_list(call.bias),
+          writer_of(call),
+          call.partials};
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace tessera
