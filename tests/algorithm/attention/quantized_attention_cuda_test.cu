@@ -56,7 +56,8 @@ portable_results run_portably(cuda const& exec, attention_problem<T> const& p) {
       {{result.data(), {s.batch, s.query_heads, s.queries, s.channels}},
        {lse.data(), {s.batch, s.query_heads, s.queries}}}};
   if constexpr (IsNarrow) {
-    auto const program = tessera::detail::tiles_of<64>(call);
+    using program_type = attention_tiles<typename Attention::method, T, no_bias, 64>;
+    auto const program = tessera::detail::tiles_of<program_type>(call);
     exec.run(program, program.groups());
   } else {
     run_portably(exec, call);
