@@ -228,7 +228,8 @@ void check(Heads& heads, Executor const& exec) {
 
 }  // namespace
 
-TEST_CASE("attention over codes is that over what they stand for, whatever the lengths", "[host][threads]") {
+TEST_CASE("by row tiles attention over codes is that over what they stand for, whatever the lengths",
+          "[host][threads]") {
   coded_heads<half_method> heads;
   check(heads, cpu{.threads = 2});
   coded_heads<byte_method> bytes;
@@ -237,7 +238,7 @@ TEST_CASE("attention over codes is that over what they stand for, whatever the l
   CHECK(bytes.error().of_sums < 1e-5);
 }
 
-TEST_CASE("queries see the keys of their window and of their list", "[host][threads]") {
+TEST_CASE("by row tiles queries see the keys of their window and of their list", "[host][threads]") {
   cpu const exec{.threads = 2};
   coded_heads<half_method> window;
   window.left = 20;
@@ -249,7 +250,7 @@ TEST_CASE("queries see the keys of their window and of their list", "[host][thre
   check(listed, exec);
 }
 
-TEST_CASE("sinks, corrections and a reader's own bias are part of scores", "[host][threads]") {
+TEST_CASE("by row tiles sinks, corrections and a reader's own bias are part of scores", "[host][threads]") {
   cpu const exec{.threads = 2};
   coded_heads<half_method, sloping_bias> heads;
   heads.sinks = {0.5F, -2.0F};
@@ -259,7 +260,7 @@ TEST_CASE("sinks, corrections and a reader's own bias are part of scores", "[hos
   check(heads, exec);
 }
 
-TEST_CASE("where all values are equal the result is that value", "[host]") {
+TEST_CASE("by row tiles where all values are equal the result is that value", "[host]") {
   coded_heads<half_method> heads;
   std::fill(heads.values.begin(), heads.values.end(), store<float16>(100.0F));
   std::fill(heads.value_scales.begin(), heads.value_scales.end(), 0.25F);
@@ -270,7 +271,7 @@ TEST_CASE("where all values are equal the result is that value", "[host]") {
   }
 }
 
-TEST_CASE("splits of keys leave rows and sums that merge to the whole", "[host]") {
+TEST_CASE("by row tiles splits of keys leave rows and sums that merge to the whole", "[host]") {
   cpu const exec{.threads = 1};
   coded_heads<half_method> heads;
   auto whole = heads.program();
@@ -286,7 +287,7 @@ TEST_CASE("splits of keys leave rows and sums that merge to the whole", "[host]"
   CHECK(heads.error().of_sums < 1e-5);
 }
 
-TEST_CASE("the portable program of attention keeps the rules for programs", "[host]") {
+TEST_CASE("attention by row tiles keeps the rules for programs", "[host]") {
   coded_heads<half_method> heads;
   heads.right = 0;
   check(heads, testing::adversary{.seed = 81});
