@@ -11,6 +11,7 @@
 
 #include "support/catch.hpp"
 #include "support/cuda.hpp"
+#include "support/device_copies.cuh"
 #include "tile/codes/coded_product.hpp"
 
 using namespace tessera;
@@ -18,39 +19,25 @@ using namespace tessera_test;
 
 namespace {
 
-template <class T>
-buffer<T> on_device(cuda const& exec, std::vector<T> const& values) {
-  buffer<T> copied(exec, static_cast<std::int64_t>(values.size()));
-  exec.copy(values, copied);
-  return copied;
-}
-template <class T>
-std::vector<T> on_host(cuda const& exec, buffer<T> const& values) {
-  std::vector<T> copied(static_cast<std::size_t>(values.size()));
-  exec.copy(values, copied);
-  exec.wait();
-  return copied;
-}
-
 /// Checks that products by codes give on a GPU what they give on the host, exactly.
 template <class Code, int Rows, int Lanes>
 void check_coded_words() {
   CAPTURE(sizeof(Code), Rows, Lanes);
   cuda const exec;
   coded_product_problem<Code, Rows> const problem;
-  auto const a = on_device(exec, problem.a);
-  auto const b = on_device(exec, problem.b);
-  auto const codes = on_device(exec, problem.codes);
-  auto results = on_device(exec, std::vector<float>(Rows * 64, 77.0F));
-  auto sums = on_device(exec, std::vector<float>(Rows, 77.0F));
+  auto const a = to_device(exec, problem.a);
+  auto const b = to_device(exec, problem.b);
+  auto const codes = to_device(exec, problem.codes);
+  auto results = to_device(exec, std::vector<float>(Rows * 64, 77.0F));
+  auto sums = to_device(exec, std::vector<float>(Rows, 77.0F));
   coded_product<Code, Rows, Lanes> const program{{a.data(), {Rows, 32}},
                                                  {b.data(), {64, 32}},
                                                  {codes.data(), {64, 64}},
                                                  {results.data(), {Rows, 64}},
                                                  sums.view()};
   exec.run(program, 1);
-  CHECK(on_host(exec, sums) == problem.sums);
-  CHECK(on_host(exec, results) == problem.results);
+  CHECK(to_host(exec, sums) == problem.sums);
+  CHECK(to_host(exec, results) == problem.results);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "support/catch.hpp"
 #include "support/cuda.hpp"
+#include "support/device_copies.cuh"
 #include "tile/two_products.hpp"
 
 using namespace tessera;
@@ -17,38 +18,24 @@ using namespace tessera_test;
 
 namespace {
 
-template <class T>
-buffer<T> on_device(cuda const& exec, std::vector<T> const& values) {
-  buffer<T> copied(exec, static_cast<std::int64_t>(values.size()));
-  exec.copy(values, copied);
-  return copied;
-}
-template <class T>
-std::vector<T> on_host(cuda const& exec, buffer<T> const& values) {
-  std::vector<T> copied(static_cast<std::size_t>(values.size()));
-  exec.copy(values, copied);
-  exec.wait();
-  return copied;
-}
-
 /// Checks that the words give on a GPU what they give on the host, exactly.
 template <class T, int Rows, int Lanes>
 void check_words() {
   CAPTURE(sizeof(T), Rows, Lanes);
   cuda const exec;
   two_products_problem<T, Rows> const problem;
-  auto const a = on_device(exec, problem.a);
-  auto const b = on_device(exec, problem.b);
-  auto const c = on_device(exec, problem.c);
-  auto results = on_device(exec, std::vector<float>(Rows * 24, 77.0F));
-  auto largest = on_device(exec, std::vector<float>(Rows, 77.0F));
-  auto sums = on_device(exec, std::vector<float>(Rows, 77.0F));
+  auto const a = to_device(exec, problem.a);
+  auto const b = to_device(exec, problem.b);
+  auto const c = to_device(exec, problem.c);
+  auto results = to_device(exec, std::vector<float>(Rows * 24, 77.0F));
+  auto largest = to_device(exec, std::vector<float>(Rows, 77.0F));
+  auto sums = to_device(exec, std::vector<float>(Rows, 77.0F));
   two_products<T, Rows, Lanes> const program{{a.data(), {Rows, 16}},       {b.data(), {48, 16}}, {c.data(), {48, 24}},
                                              {results.data(), {Rows, 24}}, largest.view(),       sums.view()};
   exec.run(program, 1);
-  CHECK(on_host(exec, largest) == problem.largest);
-  CHECK(on_host(exec, sums) == problem.sums);
-  CHECK(on_host(exec, results) == problem.results);
+  CHECK(to_host(exec, largest) == problem.largest);
+  CHECK(to_host(exec, sums) == problem.sums);
+  CHECK(to_host(exec, results) == problem.results);
 }
 
 }  // namespace

@@ -103,16 +103,12 @@ attention_call<widened_method<Method>, T, Bias> widened_call(attention_call<Meth
 /// Enqueues attention over quantized operands by the portable programs; run() (exec/run.hpp) may have faster ones.
 template <Executor Exec, class Method, class T, class Bias>
 void run_portably(Exec const& exec, attention_call<Method, T, Bias> const& call) {
-  std::int64_t const channels = call.shape.channels_of_values();
-  with_constant<64, 128, 256>(channels <= 64    ? 64
-                              : channels <= 128 ? 128
-                                                : 256,
-                              [&](auto of_program) {
-                                using bias_type = bias_without_list<Bias>;
-                                auto const program =
-                                    detail::tiles_of<attention_tiles<Method, T, bias_type, of_program.value>>(call);
-                                exec.run(program, program.groups());
-                              });
+  int const channels = detail::channels_of_tiles(call.shape.channels_of_values());
+  with_constant<64, 128, 256>(channels, [&](auto of_program) {
+    using program_type = attention_tiles<Method, T, bias_without_list<Bias>, of_program.value>;
+    auto const program = detail::tiles_of<program_type>(call);
+    exec.run(program, program.groups());
+  });
   detail::merge_splits(exec, call);
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Programs of a call of attention over codes (attention_call, algorithm/attention/attention.hpp).
+/// What programs are given by a call of attention over codes (attention_call, algorithm/attention/attention.hpp).
 #pragma once
+
+#include <cstdint>
 
 #include <tessera/concepts/executor.hpp>
 #include <tessera/map/listed_tiles.hpp>
@@ -37,6 +39,11 @@ void merge_splits(Exec const& exec, Call const& call) {
     merge_attention<typename Call::method, typename Call::value_type> const merge{call.partials, writer_of(call)};
     exec.run(merge, merge.groups());
   }
+}
+
+/// The channels of the smallest program that takes so many, one of 64, 128 and 256.
+constexpr int channels_of_tiles(std::int64_t channels) {
+  return channels <= 64 ? 64 : channels <= 128 ? 128 : 256;
 }
 
 /// A program for a call: attention_tiles, or another one that is given the same.

@@ -31,13 +31,14 @@
 /// Cost for each head: 4 * queries * keys * channels operations and queries * keys exponentials, less what a mask
 /// leaves out in whole tiles of 64 x 128.
 ///
-/// sm_80's code on an H100, `sage_attention2`, 16K tokens, TFLOP/s: 191 with 128 channels (16 heads; causal 183), 171
-/// with 64 (32 heads; 154), 190 with 256 (182), in a single run; attention_tiles, with scores in shared memory, had 12.
-/// With 128 channels warps of 32 queries are 0.93 as fast (they spill), three thread blocks a multiprocessor 0.89 (they
-/// spill, too). With 64 channels warps of 16 queries are 0.89 as fast, six thread blocks 0.79. FlashAttention-2 had
-/// 367, 313 and 329. Before each code was widened once for all warps, ncu counted 2700 instructions of a warp for 32
-/// queries and 64 keys of 128 channels, 450 of them to widen codes and 400 to find addresses; a scheduler issued 0.48
-/// of them in a cycle, because its two warps waited for fixed latencies.
+/// sm_80's code on an H100, `sage_attention2`, 16K tokens, TFLOP/s, in a single run: 191 with 128 channels (16
+/// heads; causal 183), 171 with 64 (32 heads; 154), 190 with 256 (182). FlashAttention-2 had 367, 313 and 329.
+/// attention_tiles, with scores in shared memory, had 13 and 11 with 128 and 64 channels on an H200. With 128
+/// channels warps of 32 queries are 0.93 as fast (they spill), three thread blocks a multiprocessor 0.89 (they
+/// spill, too). With 64 channels warps of 16 queries are 0.89 as fast, six thread blocks 0.79. Before each code
+/// was widened once for all warps, ncu counted 2700 instructions of a warp for 32 queries and 64 keys of 128
+/// channels, 450 of them to widen codes and 400 to find addresses; a scheduler issued 0.48 of them in a cycle,
+/// because its two warps waited for fixed latencies.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +47,6 @@
 #include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
-#include <tessera/core/float16.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/core/shape.hpp>
@@ -107,9 +107,9 @@ struct attention_row_tiles {
   using row_type = attention_row<state_type>;
   /// Where a group is: its block of queries.
   using coordinates = detail::query_block<64>;
-  static constexpr int from_architecture = 800;  ///< on GPUs: cp.async, mma.sync of 16 x 8 x 32 bytes
-  static constexpr int before_architecture =
-      900;  ///< from there on tiles of 128 keys have one reference in all programs
+  static constexpr int from_architecture = 800;
+  /// From there on programs of one method share the reference of 128 keys, so that their results are close.
+  static constexpr int before_architecture = 900;
   static constexpr int lanes = Channels <= 64 ? 64 : 128;  ///< a warp takes 32 queries where registers suffice, or 16
   static constexpr int rows = 64;                          ///< queries of a group
   static constexpr int tile_keys = 128;                    ///< keys of a tile of codes of values, and of a list

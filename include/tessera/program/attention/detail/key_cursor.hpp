@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Where a group of the portable programs of attention is: `query_block`, its block of queries, and `key_cursor`, its
-/// place in the tiles of keys that these see.
+/// Where a group of attention by row words is: `query_block`, its block of queries, and `key_cursor`, its place in the
+/// tiles of keys that these see.
 ///
 ///     key_cursor<128, 64> next(block, list, splits, split);         // 64 keys at a time of tiles of 128
 ///     for (; next.exists(); next.move_on(block, list)) { ... next.key() ... }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `score_weights<Softmax, Q, Product>`: the softmax of the portable program of attention over codes. It turns scores,
-/// which are the sums of a RowTile, into the numbers that codes of their weights stand for, where they are.
+/// `score_weights<Softmax, Q, Product>`: the softmax of attention over codes by row words. It turns scores, which
+/// are the sums of a RowTile, into the numbers that codes of their weights stand for, where they are.
 ///
-///     score_weights<Softmax, Q, Product>::rows state;
+///     using weights = score_weights<Softmax, Q, Product>;
+///     typename weights::rows state;
 ///     weights::begin(group, state);
 ///     weights::hide(group, block, first_key, scores);                  // where some queries do not see all keys
 ///     weights::make(group, row_scales, column_scales, is_first_tile, state, scores);
