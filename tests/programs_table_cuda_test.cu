@@ -342,15 +342,3 @@ TEST_CASE("a call of a described device names what it cannot be given", "[cuda]"
       (linear<float>::forward(strict, matrix<float const>(8, 8), matrix<float const>(8, 8), matrix<float>(8, 8))),
       device_error);
 }
-
-TEST_CASE("a program whose scratch a device has no room for is not chosen", "[cuda]") {
-  auto const told = [](int shared_bytes) {
-    described_cuda const exec =
-        cuda::described({.architecture = 860, .multiprocessors = 84, .shared_bytes = shared_bytes});
-    return attend<sage_attention2>(exec, 16384).text();
-  };
-  CHECK(told(99 * 1024).find("attention.forward: attention_row_tiles") != std::string::npos);
-  CHECK(told(32 * 1024).find("attention.forward: portable program") != std::string::npos);
-  CHECK(told(32 * 1024).find("attention_row_tiles (cp.async, mma.sync): its scratch in bytes is ") !=
-        std::string::npos);
-}

@@ -12,12 +12,6 @@
 
 namespace tessera_test {
 
-/// sage_attention2 with smoothed queries.
-using smoothed_queries = tessera::attention<
-    tessera::smoothed<tessera::smoothed<tessera::symmetric_quantizer<8, tessera::per_thread>, tessera::sampled_mean>,
-                      tessera::block_mean>,
-    tessera::sampled_range<tessera::float8_quantizer<tessera::float8_e4m3>>, tessera::piecewise_linear_softmax>;
-
 inline constexpr tessera::attention_options causal{.is_causal = true};
 
 /// Normal biases, every fifth minus infinity, a whole row of them, and an element of choice.

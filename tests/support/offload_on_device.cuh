@@ -17,6 +17,7 @@
 #include "support/cuda.hpp"
 #include "support/device_copies.cuh"
 #include "support/offload_problem.hpp"
+#include "support/offload_runs.cuh"
 
 namespace tessera_test {
 

@@ -13,6 +13,7 @@
 #include <tessera/exec/cuda.cuh>
 
 #include "support/catch.hpp"
+#include "support/offload_runs.cuh"
 #include "support/offload_steps.cuh"
 
 namespace tessera_test {

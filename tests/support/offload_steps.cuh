@@ -17,6 +17,7 @@
 #include <tessera/exec/side_queue.cuh>
 
 #include "support/offload_problem.hpp"
+#include "support/offload_runs.cuh"
 
 namespace tessera_test {
 

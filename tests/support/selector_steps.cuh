@@ -20,6 +20,7 @@
 
 #include "support/catch.hpp"
 #include "support/offload_problem.hpp"
+#include "support/offload_runs.cuh"
 #include "support/offload_steps.cuh"
 #include "support/vectors.hpp"
 

@@ -36,10 +36,12 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Whether products of codes can be made and added up: 8-bit integers, and types that load() makes floats of.
+/// Whether products of codes can be made and added up: 8-bit integers, and types of at most 16 bits that load() makes
+/// floats of.
 template <class Code>
 inline constexpr bool is_multiplied = std::is_same_v<Code, std::int8_t> || requires(Code code) {
   load(code);
+  requires sizeof(Code) <= 2;
 };
 
 }  // namespace detail
@@ -52,7 +54,7 @@ concept ScaleQuantizer =
     (requires { requires std::is_same_v<range_state_t<Q>, float>; }
         || because<"a ScaleQuantizer is fitted to a magnitude: range() is a Reducer with a float as its state">) &&
     (detail::is_multiplied<typename Q::code_type>
-        || because<"a ScaleQuantizer has codes that are multiplied: std::int8_t, or floats such as float8_e4m3">) &&
+        || because<"a ScaleQuantizer has codes that are multiplied: std::int8_t, or floats of 8 or 16 bits">) &&
     (requires { requires static_cast<float>(Q::highest) > 0.0F; }
         || because<"a ScaleQuantizer has its largest code, which the largest magnitude gets: "
                    "static constexpr auto highest">) &&

@@ -178,7 +178,6 @@ class cuda_state {
   std::mutex mutex_;
 };
 
-#if !defined(TESSERA_ACCEPT_SM_90)
 /// Stands for all programs that use wgmma.
 struct specific_program {
   static constexpr int lanes = lanes_in_a_warp;
@@ -189,7 +188,6 @@ struct specific_program {
   template <Group G>
   TESSERA_FN void operator()(G const&, std::int64_t, scratch_type&) const {}
 };
-#endif
 
 /// Says once what is lost where a source was compiled for a Hopper GPU without its specific instructions.
 template <class Architectures>

@@ -15,7 +15,8 @@
 ///
 /// A softmax may have `weigh_number<Q>(state, scale, sum, is_first)`, which gives the number of the code in its place
 /// (a weighed_number), where no NaN and no infinite score takes part; and, for scales below its `most_scale`,
-/// `weigh_small(state, scale, sum)`, which does so for keys that are not in the first tile. Programs use them where
+/// `weigh_small(state, scale, sum)`, which does so for keys that are not in the first tile. If these weights are the
+/// numbers times a constant, it may say so as `weight_of_number`, so that one sum is enough. Programs use them where
 /// `numbers_of` names the softmax itself, so that one that inherits them and has a weigh() of its own gets that: they
 /// take a fraction of the instructions.
 ///
@@ -23,7 +24,8 @@
 ///   1. However a row is cut into pieces, value() is the logarithm of the sum of 2^score, up to the tolerance.
 ///   2. Weights are from 0 to 1, and a code is the weight times Q::highest, up to rounding and the tolerance.
 ///   3. The states of two pieces merge to the state of both, in either order.
-///   4. weigh_number, if numbers_of names the softmax, gives weigh()'s weight and the number of its code.
+///   4. weigh_number, if numbers_of names the softmax, gives weigh()'s weight and the number of its code. With
+///      weight_of_number, the weight is the number times that.
 #pragma once
 
 #include <type_traits>

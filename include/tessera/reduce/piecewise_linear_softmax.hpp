@@ -62,6 +62,8 @@ struct piecewise_linear_softmax : online_softmax<float> {
   static constexpr float codes_in_power_of_two = 8.0F;  ///< e4m3 has 3 mantissa bits
   static constexpr float top_code = 126.0F;             ///< the code of 448, the largest e4m3
   static constexpr float integer_magic = 12582912.0F;   ///< 1.5 * 2^23: added to an integer's bits it makes a float
+  /// What a code's number is multiplied by to be its weight.
+  static constexpr float weight_of_number = 1.0F / 448.0F;
   /// From this scale on, the reference is subtracted from the scaled score.
   static constexpr float most_scale = 1.0F / 32.0F;
 
@@ -82,7 +84,7 @@ struct piecewise_linear_softmax : online_softmax<float> {
       return {float8_e4m3{0x7f}, code};
     }
     float8_e4m3 const nearest{static_cast<std::uint8_t>(round_to_even(maximum(code, 0.0F)))};
-    return {nearest, load(nearest) * (1.0F / 448.0F)};
+    return {nearest, load(nearest) * weight_of_number};
   }
 
   /// What weigh() gives where `scale` is below most_scale and `sum` finite or minus infinity, and the key not in its
@@ -95,8 +97,11 @@ struct piecewise_linear_softmax : online_softmax<float> {
   TESSERA_FN static weighed_number weigh_number(state_type const& state, float scale, float sum, bool is_first) {
     static_assert(std::is_same_v<typename Q::code_type, float8_e4m3>,
                   "tessera: piecewise_linear_softmax makes e4m3 codes; values must be float8_quantizer<float8_e4m3>");
-    float const line = position(scale, sum, state.reference);
-    return number_at(is_first ? low_line(line) : line);
+    if (is_first) {
+      return number_at(low_line(position(scale, sum, state.reference)));
+    }
+    return number_at(scale < most_scale ? position_of_small(scale, sum, state.reference)
+                                        : exact_position(scale, sum, state.reference));  // number_at() rounds it
   }
 
   /// The position on the line of the sequence's first tile, from one on the usual line; NaN stays NaN.
@@ -107,15 +112,16 @@ struct piecewise_linear_softmax : online_softmax<float> {
     return multiply_add(slope, -integer_magic, top_code - codes_in_power_of_two * reference);
   }
 
-  /// The number of the code at a position; 0 for NaN. 2^23 has no fraction, so that adding it rounds.
+  /// The number of the code at a position; 0 for NaN. 2^23 has no fraction, so that adding it rounds. The code's bits,
+  /// moved to where fp32 has its own, are x = 2^(e - 7) (1 + m / 8), which is the number from code 8 on. Below, where
+  /// numbers are denormal, it is 2 x - 2^-6, which is less than x there, more above, and exact.
   TESSERA_FN static weighed_number number_at(float position) {
     constexpr float integers_only = 8388608.0F;  // 2^23
     constexpr std::uint32_t rebias = (127U - 7U) << 23;
     float const rounded = maximum(position, 0.0F) + integers_only;
-    float const number = rounded < integers_only + 8.0F
-                             ? multiply_add(rounded, 0x1p-9F, -0x1p+14F)  // a denormal number, exact
-                             : bit_cast<float>((bit_cast<std::uint32_t>(rounded) << 20) + rebias);
-    return {number, number * (1.0F / 448.0F)};
+    float const normal = bit_cast<float>((bit_cast<std::uint32_t>(rounded) << 20) + rebias);
+    float const number = minimum(normal, multiply_add(2.0F, normal, -0x1p-6F));
+    return {number, number * weight_of_number};
   }
   /// position() for scales below most_scale.
   TESSERA_FN static float position_of_small(float scale, float sum, float reference) {
@@ -127,8 +133,12 @@ struct piecewise_linear_softmax : online_softmax<float> {
     if (scale < most_scale) {
       return position_of_small(scale, sum, reference);
     }
+    return round_to_even(exact_position(scale, sum, reference));
+  }
+  /// position() for other scales, before it is rounded to an integer.
+  TESSERA_FN static float exact_position(float scale, float sum, float reference) {
     float const logit = multiply_add(scale, sum, 0.0F);  // rounded, as the reference is, whatever a compiler contracts
-    return round_to_even(multiply_add(codes_in_power_of_two, logit - reference, top_code));
+    return multiply_add(codes_in_power_of_two, logit - reference, top_code);
   }
 };
 

@@ -6,11 +6,13 @@
 ///     using results = row_tile<bfloat16, shape<64, 64, 16>, Group>;
 ///     multiply_sums<scores, results>(group, weights, scratch.values, totals);   // a staged_tile<bfloat16, 128, 64>
 ///
-/// `multiply_sums_transposed` does so for tiles whose rows are the columns of the next products: sums become operands
-/// once for all of them.
+/// `multiply_sums_transposed` does so for tiles whose rows are the columns of the next products. Sums become operands
+/// once for all of them, and take half of the registers from then on.
 ///
 ///     staged_tile<float16, 64, 128> (&values)[2];                                // each 64 channels x tokens
-///     multiply_sums_transposed<scores, results>(group, weights, values, 2, totals);
+///     operands_of_sums<scores, results> operands;
+///     operands.make(group, weights, operands);
+///     multiply_sums_transposed(group, operands, values, 2, totals);
 #pragma once
 
 #include <tessera/concepts/tile_mma.hpp>
@@ -49,38 +51,39 @@ TESSERA_FN void multiply_sums(typename M::group_type const& group, typename M::s
   detail::multiply_sums_from<M, Next, 0>(group, sums, b, totals);
 }
 
-namespace detail {
+/// The left operands of the next product that all columns of M's sums become, in the order of columns.
+template <RowTile M, TileMma Next>
+struct operands_of_sums {
+  static constexpr int steps = M::columns / Next::depth;
+  static_assert(steps * Next::depth == M::columns, "tessera: sums have a whole number of the next product's depths");
+  typename Next::a_tile of_step[steps];
 
-/// The products of the sums from column `First` on.
-template <class M, class Next, int First, class B, int Parts>
-TESSERA_FN void multiply_sums_transposed_from(typename M::group_type const& group, typename M::sum_tile const& sums,
-                                              B const (&b)[Parts], int parts,
-                                              typename Next::sum_tile (&totals)[Parts]) {
-  if constexpr (First < M::columns) {
-    typename Next::a_tile a_tile;
-    M::template as_operand<Next, First>(group, sums, a_tile);
-    each_constant<Parts>([&](auto part) {
-      if (part.value < parts) {
-        typename Next::b_tile b_tile;
-        load_b_transposed_of<Next>(group, b_tile, b[part.value], First);
-        Next::multiply(group, a_tile, b_tile, totals[part.value]);
-      }
+  /// Rounds the sums.
+  TESSERA_FN static void make(typename M::group_type const& group, typename M::sum_tile const& sums,
+                              operands_of_sums& to) {
+    each_constant<steps>([&](auto step) {
+      M::template as_operand<Next, step.value * Next::depth>(group, sums, to.of_step[step.value]);
     });
-    multiply_sums_transposed_from<M, Next, First + Next::depth>(group, sums, b, parts, totals);
   }
-}
-
-}  // namespace detail
+};
 
 /// All lanes reach this call, after a sync that follows the writes to the tiles. b: tiles of Next::columns rows of
 /// M::columns elements, of which the first `parts` are multiplied, at most Parts. Products are added from the first to
 /// the last of M's columns.
 template <RowTile M, TileMma Next, class B, int Parts>
-TESSERA_FN void multiply_sums_transposed(typename M::group_type const& group, typename M::sum_tile const& sums,
+TESSERA_FN void multiply_sums_transposed(typename M::group_type const& group, operands_of_sums<M, Next> const& sums,
                                          B const (&b)[Parts], int parts, typename Next::sum_tile (&totals)[Parts]) {
-  static_assert(B::rows == Next::columns && B::columns == M::columns && M::columns % Next::depth == 0,
-                "tessera: the staged tiles have the extents of the product, and a whole number of its depths");
-  detail::multiply_sums_transposed_from<M, Next, 0>(group, sums, b, parts, totals);
+  static_assert(B::rows == Next::columns && B::columns == M::columns,
+                "tessera: the staged tiles have the extents of the product");
+  each_constant<operands_of_sums<M, Next>::steps>([&](auto step) {
+    each_constant<Parts>([&](auto part) {
+      if (part.value < parts) {
+        typename Next::b_tile b_tile;
+        detail::load_b_transposed_of<Next>(group, b_tile, b[part.value], step.value * Next::depth);
+        Next::multiply(group, sums.of_step[step.value], b_tile, totals[part.value]);
+      }
+    });
+  });
 }
 
 }  // namespace v0

@@ -14,7 +14,6 @@ namespace {
 
 using with_value_means = eight_with_value_means;
 using without_means = attention<eight, float8_quantizer<float8_e4m3>>;
-using four_bits = attention<smoothed<symmetric_quantizer<4, per_thread>>, float8_quantizer<float8_e4m3>>;
 
 constexpr auto minus_infinity = -std::numeric_limits<double>::infinity();
 

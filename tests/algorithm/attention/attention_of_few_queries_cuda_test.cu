@@ -14,9 +14,7 @@ using namespace tessera_test;
 
 namespace {
 
-using e4m3 = float8_quantizer<float8_e4m3>;
 using with_value_means = eight_with_value_means;
-using four_bits = attention<smoothed<symmetric_quantizer<4, per_thread>>, e4m3>;
 constexpr auto minus_infinity = -std::numeric_limits<double>::infinity();
 
 /// Checks against the portable program on the host, which weighs by the same codes except for the last bits of

@@ -6,8 +6,6 @@
 #include <cmath>
 #include <vector>
 
-#include <tessera/algorithm/attention/float8_attention.hpp>
-
 #include "algorithm/attention/attention_checks.cuh"
 #include "algorithm/attention/attention_codes_on_device.cuh"
 
@@ -15,15 +13,8 @@ namespace tessera_test {
 
 using namespace tessera;
 
-/// The quantizer of queries and keys.
-using float8_by_thread = scaled_float_quantizer<float8_e4m3, per_thread>;
-/// The paper's method: with exponentials, and without means.
-using float8_exponentials = attention<float8_by_thread, float8_quantizer<float8_e4m3>>;
-/// Without means.
+/// float8_attention without means.
 using float8_without_means = attention<float8_by_thread, float8_quantizer<float8_e4m3>, piecewise_linear_softmax>;
-/// With mean queries, whose scores are added.
-using float8_smoothed_queries = attention<smoothed<smoothed<float8_by_thread>, block_mean>,
-                                          float8_quantizer<float8_e4m3>, piecewise_linear_softmax>;
 /// In a granularity that only the portable program has.
 using float8_by_token =
     attention<smoothed<scaled_float_quantizer<float8_e4m3, per_token>>, float8_quantizer<float8_e4m3>>;

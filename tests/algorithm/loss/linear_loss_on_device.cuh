@@ -14,6 +14,7 @@
 #include "support/cuda.hpp"
 #include "support/device_copies.cuh"
 #include "support/loss_gradient_reference.hpp"
+#include "support/loss_runs.cuh"
 
 namespace tessera_test {
 

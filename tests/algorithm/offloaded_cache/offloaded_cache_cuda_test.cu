@@ -18,6 +18,7 @@
 #include "support/catch.hpp"
 #include "support/cuda.hpp"
 #include "support/offload_problem.hpp"
+#include "support/offload_runs.cuh"
 #include "support/vectors.hpp"
 
 using namespace tessera;

@@ -16,6 +16,7 @@
 #include "support/catch.hpp"
 #include "support/cuda.hpp"
 #include "support/device_copies.cuh"
+#include "support/page_runs.cuh"
 #include "support/small_model.hpp"
 
 using namespace tessera;

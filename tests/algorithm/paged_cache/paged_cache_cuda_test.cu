@@ -15,6 +15,7 @@
 #include "support/cache_problem.hpp"
 #include "support/catch.hpp"
 #include "support/cuda.hpp"
+#include "support/page_runs.cuh"
 
 using namespace tessera;
 using namespace tessera_test;

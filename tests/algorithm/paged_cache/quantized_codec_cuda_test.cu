@@ -12,6 +12,7 @@
 #include "support/catch.hpp"
 #include "support/coded_part.hpp"
 #include "support/cuda.hpp"
+#include "support/page_runs.cuh"
 
 using namespace tessera;
 using namespace tessera_test;

@@ -8,6 +8,7 @@
 
 #include "support/catch.hpp"
 #include "support/cuda.hpp"
+#include "support/page_runs.cuh"
 #include "support/small_model.hpp"
 
 using namespace tessera;

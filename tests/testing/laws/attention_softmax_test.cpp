@@ -66,6 +66,12 @@ struct doubling : exact {
   }
 };
 
+/// Says that weights are numbers.
+struct confusing : exact {
+  using numbers_of = confusing;
+  static constexpr float weight_of_number = 1.0F;
+};
+
 }  // namespace
 
 TEST_CASE("a softmax that breaks a law is caught", "[host]") {
@@ -73,5 +79,7 @@ TEST_CASE("a softmax that breaks a law is caught", "[host]") {
   CHECK(check_softmax_laws<low, fp16>(scores(1.0F), 1e-3).mentions("weights are from 0 to 1"));
   CHECK(check_softmax_laws<careless, fp16>(scores(3.0F), 1e-3).mentions("states of pieces merge to the state of both"));
   CHECK(check_softmax_laws<doubling, fp16>(scores(1.0F), 1e-3).mentions("weigh_number gives the number of the code"));
+  CHECK(check_softmax_laws<confusing, fp16>(scores(1.0F), 1e-3)
+            .mentions("a weight is its code's number times weight_of_number"));
   CHECK(check_softmax_laws<halving, fp16>(scores(1.0F), 1e-3).mentions("a code is the weight times the largest code"));
 }

@@ -74,7 +74,9 @@ struct coded_product {
     for (auto& of_part : totals) {
       results_of_part::clear(group, of_part);
     }
-    multiply_sums_transposed<numbers, results_of_part>(group, doubled, scratch.values, 2, totals);
+    operands_of_sums<numbers, results_of_part> operands;
+    operands.make(group, doubled, operands);
+    multiply_sums_transposed(group, operands, scratch.values, 2, totals);
     for (int part = 0; part < 2; ++part) {
       results_of_part::each(group, totals[part], [&](int row, int column, float total) {
         results(row, 32 * part + column) = total * code_widening<Code, G>::unit();

@@ -30,7 +30,7 @@
 #include <type_traits>
 
 #include <tessera/algorithm/attention/attention.hpp>
-#include <tessera/algorithm/attention/detail/attention_row_tiles_model.cuh>
+#include <tessera/algorithm/attention/detail/attention_tiles_model.cuh>
 #include <tessera/algorithm/attention/detail/bias_rows.cuh>
 #include <tessera/algorithm/attention/detail/program_channels.cuh>
 #include <tessera/algorithm/attention/detail/widened_attention.cuh>
@@ -433,8 +433,8 @@ struct quantized_forward_model {
   }
 };
 
-/// On sm_90a attention over codes of up to 256 channels runs by TMA and tensor cores, before it by mma.sync, otherwise
-/// portably. Codes that lie two to a byte are widened first on sm_90a.
+/// On sm_90a attention over codes of up to 256 channels runs by TMA and tensor cores, on other GPUs by mma.sync,
+/// otherwise portably. Codes that lie two to a byte are widened first on sm_90a.
 template <class Architectures, class Method, class T, class Bias>
 struct models_for<basic_cuda<Architectures>, attention_call<Method, T, Bias>> {
  private:
@@ -442,15 +442,17 @@ struct models_for<basic_cuda<Architectures>, attention_call<Method, T, Bias>> {
       has_pairs<Method>,
       model_list<over_widened_codes<quantized_decode_model>, over_widened_codes<quantized_forward_model>>,
       model_list<quantized_decode_model, quantized_forward_model>>;
-  using for_all = std::conditional_t<
-      has_pairs<Method>,
-      model_list<over_widened_codes<quantized_decode_model>, over_widened_codes<quantized_forward_model>,
-                 detail::attention_row_tiles_model>,
-      model_list<quantized_decode_model, quantized_forward_model, detail::attention_row_tiles_model>>;
+  using for_all =
+      std::conditional_t<has_pairs<Method>,
+                         model_list<over_widened_codes<quantized_decode_model>,
+                                    over_widened_codes<quantized_forward_model>, detail::attention_tiles_model>,
+                         model_list<quantized_decode_model, quantized_forward_model, detail::attention_tiles_model>>;
 
  public:
-  /// The list of models. Sources that are compiled for sm_90 and later alone do not name the others.
-  using type = std::conditional_t<detail::may_have_architecture(Architectures{}, 0, 900), for_all, for_sm_90>;
+  /// The list of models. Sources that are compiled for sm_90 alone do not name the others.
+  using type = std::conditional_t<detail::may_have_architecture(Architectures{}, 0, 900) ||
+                                      detail::may_have_architecture(Architectures{}, 1000, 10000),
+                                  for_all, for_sm_90>;
 };
 
 /// How many floats of memory the programs for sm_90a can use for work items that several groups share.

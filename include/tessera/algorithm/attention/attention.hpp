@@ -103,7 +103,7 @@ attention_call<widened_method<Method>, T, Bias> widened_call(attention_call<Meth
 /// Enqueues attention over quantized operands by the portable programs; run() (exec/run.hpp) may have faster ones.
 template <Executor Exec, class Method, class T, class Bias>
 void run_portably(Exec const& exec, attention_call<Method, T, Bias> const& call) {
-  int const channels = detail::channels_of_tiles(call.shape.channels_of_values());
+  int const channels = detail::channels_of_tiles(max(call.shape.channels, call.shape.channels_of_values()));
   with_constant<64, 128, 256>(channels, [&](auto of_program) {
     using program_type = attention_tiles<Method, T, bias_without_list<Bias>, of_program.value>;
     auto const program = detail::tiles_of<program_type>(call);
@@ -127,9 +127,10 @@ std::int64_t floats_of_work_splits(Exec const&, quantized_regions<Method> const&
 /// Quantized attention. QK: the quantizer of queries and keys, with a granularity: symmetric_quantizer<8 or 4, ...>,
 /// which may be two_to_a_byte, or scaled_float_quantizer<float8_e4m3, ...>; either may be smoothed. PV: the quantizer
 /// of values, which may be smoothed, and of the softmax's weights, whose scale is fixed: float8_quantizer,
-/// scaled_float_quantizer<float16> or symmetric_quantizer<8>. Products of 8-bit floats have tensor cores from sm_89 on;
-/// before, the portable program widens them to fp16 (tile/cuda/gemm_tile.cuh). On sm_90 their sums keep about 13 bits
-/// of mantissa (tile/gemm_operand.hpp), and e4m3 codes have 4.
+/// scaled_float_quantizer<float16> or symmetric_quantizer<8>. The portable program
+/// multiplies codes of values as fp16, and those of queries and keys in 8-bit floats, too, before sm_89, where tensor
+/// cores have none (tile/cuda/gemm_tile.cuh). sm_90's sums of them keep about 13 bits of mantissa
+/// (tile/gemm_operand.hpp), and e4m3 codes have 4.
 template <ScoreQuantizer QK, ScaleQuantizer PV, AttentionSoftmax<PV> Softmax = online_softmax<float>>
 struct attention {
   static_assert(!is_smoothed_by<block_mean, PV>, "tessera: values are smoothed by the mean of all tokens");
@@ -367,8 +368,9 @@ struct attention {
                        ": the scale of the softmax is ", options.softmax_scale, " but must be finite and not negative");
     check<value_error>(options.keys_behind >= -1, function, ": queries see ", options.keys_behind,
                        " keys after their own, which must not be below -1");
-    quantize_call<method, T, Functions> call{shape,    scale_of(shape, options.softmax_scale), in, out, layout, space,
-                                             functions};
+    using reading = decltype(functions.of_reading());
+    quantize_call<method, T, reading> call{
+        shape, scale_of(shape, options.softmax_scale), in, out, layout, space, functions.of_reading()};
     call.keys_behind = options.keys_behind;
     run(exec, call);
   }

@@ -42,6 +42,9 @@ struct attention_functions {
   Bias bias = {};        ///< function of a sequence, head, query and key
   Queries queries = {};  ///< function through which queries are read
   Keys keys = {};        ///< function through which keys are read
+
+  /// Those through which operands are read, so that their codes are made by one program whatever the bias is.
+  [[nodiscard]] attention_functions<no_bias, Queries, Keys> of_reading() const { return {{}, queries, keys}; }
 };
 
 /// A call that quantizes the inputs that are not null. Queries need the mean of keys if keys are smoothed, and the keys

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `attention_tiles`: computes softmax(scores) * values over quantized operands, without the scores in memory. It is
-/// the portable program of algorithm/attention/attention.hpp.
+/// `attention_tiles`: computes softmax(scores) * values over quantized operands by row words, without the scores in
+/// memory. It is the portable program of algorithm/attention/attention.hpp, and the one of GPUs without wgmma.
 ///
 /// A group takes 64 queries of a head and walks over their keys from first to last, 128 at a time:
 ///
@@ -8,22 +8,30 @@
 ///     w  = 2^(x - r)                                                           r: the tile's largest x, by row
 ///     p  = the code nearest to w * highest                                     the weights' static scale, or the
 ///                                                                              softmax's own (weigh())
-///     O  = 2^(r before - r) O + p V                                            p V summed from zero for each tile
+///     O  = 2^(r before - r) O + p V
 ///     l  = 2^(r before - r) l + sum of p
 ///     L  = 2^(r before - r) L + sum of w
 ///
 ///     result = O / l * scale of values (+ their mean)                          lse = ln 2 (r + log2 L) (+ mean score)
 ///
-/// This is two-level accumulation (SageAttention2, arXiv 2411.10958, section 3.4): tensor cores that keep 13 bits of
-/// sums of 8-bit floats add up no more than a tile. Each tile has its own reference (reduce/online_softmax.hpp), so
-/// that weights use the whole range of their codes, whatever the earlier tiles are. Results are divided by the sum of
-/// the rounded weights, so that they are weighted means of values: if all values are equal, the result is that value. A
-/// lane adds the weights of 64 columns in order. So the order of additions depends on the extents alone.
+/// Each tile of 128 keys has its own reference (reduce/online_softmax.hpp), so that weights use the whole range of
+/// their codes, whatever the earlier ones are (SageAttention2, arXiv 2411.10958, section 3.4). Results are divided by
+/// the sum of the rounded weights, so that they are weighted means of values: if all values are equal, the result is
+/// that value.
+///
+/// Scores and weights stay where the product leaves them, in registers on a GPU (tile/row_tile.hpp). Weights and values
+/// are multiplied as fp16, in which codes of 8 bits are exact, and added up in fp32: no second level of sums is needed,
+/// as tensor cores would that keep 13 bits of sums of 8-bit floats. Half a tile's keys, and then half its values, are
+/// multiplied at a time, while codes of the next are on their way (tile/copies_in_flight.hpp). The order of additions
+/// depends on the executor and the extents alone.
 ///
 /// If the keys are split, a group takes one split of them, and merge_attention merges the partial results.
 ///
 /// Cost for each head: 4 * queries * keys * channels operations and queries * keys exponentials, less what a mask
 /// leaves out in whole tiles of 64 x 128.
+///
+/// Registers hold the scores of 128 keys until their reference is known, and as half as many operands from then on
+/// (operands_of_sums), without which programs of 256 channels spill 600 bytes.
 #pragma once
 
 #include <cstdint>
@@ -32,19 +40,23 @@
 #include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
-#include <tessera/core/float16.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/core/shape.hpp>
+#include <tessera/core/with_constant.hpp>
 #include <tessera/map/no_bias.hpp>
-#include <tessera/program/attention/mask.hpp>
+#include <tessera/program/attention/detail/key_cursor.hpp>
+#include <tessera/program/attention/detail/key_terms.hpp>
+#include <tessera/program/attention/detail/score_weights.hpp>
+#include <tessera/program/attention/detail/split_writer.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/split_keys.hpp>
-#include <tessera/tile/codes/value_slot.hpp>
+#include <tessera/tile/codes/code_widening.hpp>
+#include <tessera/tile/copies_in_flight.hpp>
 #include <tessera/tile/gemm_operand.hpp>
-#include <tessera/tile/gemm_tile.hpp>
 #include <tessera/tile/multiply_staged.hpp>
-#include <tessera/tile/per_lane.hpp>
+#include <tessera/tile/multiply_sums.hpp>
+#include <tessera/tile/row_tile.hpp>
 #include <tessera/tile/source/dense.hpp>
 #include <tessera/tile/staged_tile.hpp>
 #include <tessera/view/array_view.hpp>
@@ -54,27 +66,8 @@
 namespace tessera {
 inline namespace v0 {
 
-namespace detail {
-
-/// The operand that a weight's code is multiplied as. Codes of 8-bit integers become fp16: they are exact in it, and
-/// the sums of a tile are exact in fp32.
-template <class Code>
-struct weight_operand {
-  using type = Code;
-  TESSERA_FN static type of(Code code) { return code; }
-  TESSERA_FN static float value(Code code) { return load(code); }
-};
-template <>
-struct weight_operand<std::int8_t> {
-  using type = float16;
-  TESSERA_FN static type of(std::int8_t code) { return store<float16>(static_cast<float>(code)); }
-  TESSERA_FN static float value(std::int8_t code) { return static_cast<float>(code); }
-};
-
-}  // namespace detail
-
 /// Computes attention over quantized operands. Method: an attention_method. T: the type of results. Bias:
-/// `bias(sequence, head, query, key)`. Channels: the most channels that a head of values may have, a multiple of 64.
+/// `bias(sequence, head, query, key)`. Channels: the most channels that a head may have, a multiple of 64.
 template <class Method, class T, class Bias, int Channels>
 struct attention_tiles {
   using softmax_type = typename Method::softmax;
@@ -85,39 +78,66 @@ struct attention_tiles {
   /// The quantizer of weights.
   using weights = typename Method::value_quantizer;
   using code_type = typename weights::code_type;
-  using operand = detail::weight_operand<code_type>;
-  using operand_type = typename operand::type;
+  /// The type that weights and values are multiplied as.
+  using operand_type = widened_code<code_type>;
   using state_type = typename softmax_type::state_type;
   using row_type = attention_row<state_type>;
+  /// Where a group is: its block of queries.
+  using coordinates = detail::query_block<64>;
   static constexpr int lanes = 128;
-  static constexpr int rows = 64;                             ///< queries of a group
-  static constexpr int columns = 128;                         ///< keys of a tile
-  static constexpr int depth = 64 / codes_in<score_code>;     ///< elements of 64 channels, staged at a time for scores
-  static constexpr int width = 64;                            ///< channels of values that are staged at a time
-  static constexpr int parts = Channels / width;              ///< parts of 64 channels of values
-  static constexpr int row_columns = columns * rows / lanes;  ///< columns of a row that a lane takes
+  static constexpr int blocks_per_multiprocessor = Channels == 64 ? 3 : 1;  ///< registers are for so many
+  static constexpr int rows = 64;                                           ///< queries of a group
+  static constexpr int tile_keys = 128;                             ///< keys with one reference; a tile of a list
+  static constexpr int columns = 64;                                ///< keys that are multiplied at a time
+  static constexpr int halves = tile_keys / columns;                ///< how many times that is for a tile
+  static constexpr int score_width = Channels >= 128 ? 128 : 64;    ///< channels of queries and keys in one tile
+  static constexpr int score_parts = Channels / score_width;        ///< tiles of queries
+  static constexpr int depth = score_width / codes_in<score_code>;  ///< elements of so many channels
+  static constexpr int width = 64;  ///< channels of values that are multiplied at a time
+  /// Channels of values whose codes are staged at a time. Codes of 16 bits are as large as widened ones.
+  static constexpr int staged_channels = Channels * sizeof(code_type) <= 256 ? Channels : Channels / 2;
+  static constexpr int parts = staged_channels / width;           ///< parts of `width` channels of these
+  static constexpr int value_tiles = Channels / staged_channels;  ///< so many times are channels staged
+  /// The scales of a tile's keys, and what is added to their scores.
+  using terms_type = detail::key_terms<Method, lanes, tile_keys>;
   static constexpr float log2_e = 1.4426950408889634F;
-  static_assert(parts * width == Channels && columns == attention_padding,
+  /// Whether something is added to scores by a function.
+  static constexpr bool has_bias = !std::is_same_v<Bias, no_bias>;
+  /// Whether scores are scaled before they are kept: where something is added to them, and where codes are floats,
+  /// whose sums are no whole numbers as those are that softmaxes get before they are scaled.
+  static constexpr bool keeps_scaled = !std::is_integral_v<score_sum> || has_bias || terms_type::has_corrections;
+  static_assert(value_tiles * parts * width == Channels && tile_keys == attention_padding,
                 "tessera: attention_tiles has a whole number of 64 channels");
 
-  /// The scratch of a group. Rows of scores lie one element further apart than they are long, so that lanes that each
-  /// read a row use different banks.
+  /// Codes of the keys of half a tile, by channels.
+  using key_codes = staged_tile<score_code, columns, depth>[score_parts];
+
   struct scratch_type {
-    staged_tile<score_code, rows, depth> q;       ///< codes of queries
-    staged_tile<score_code, columns, depth> k;    ///< codes of keys
-    staged_tile<operand_type, rows, columns> p;   ///< codes of weights
-    staged_tile<operand_type, width, columns> v;  ///< codes of values, by channels
-    /// Scores in base 2, before they are multiplied by score_scale(); minus infinity where masked.
-    float scores[rows * (columns + 1)];
-    float query_scale[rows];   ///< scale of each row
-    float key_scale[columns];  ///< scale of each column
-    float largest[lanes];      ///< the largest score that each lane has seen
-    float factor[rows];        ///< what earlier sums of each row are multiplied by
-    row_type second[rows];     ///< the state of the second lane of each row
-    float inverse[rows];       ///< finished_row::inverse of each row
-    float share[rows];         ///< finished_row::share of each row
-    /// The score of a query and a key of the tiles.
-    TESSERA_FN float& score(int row, int column) { return scores[row * (columns + 1) + column]; }
+    staged_tile<score_code, rows, depth> q[score_parts];  ///< codes of queries
+    /// Codes of keys and values while there are any, then results.
+    union {
+      struct {
+        key_codes k;                                         ///< codes of a tile's first keys
+        staged_tile<code_type, staged_channels, columns> v;  ///< codes of half its values, by channels and slots
+        union {
+          /// What is there until scores are made.
+          struct {
+            key_codes k;                                        ///< codes of its other keys
+            float biases[has_bias ? rows * (columns + 1) : 1];  ///< what is added to scores
+          } of_scores;
+          staged_tile<operand_type, width, columns> values[parts];  ///< widened, by channels and tokens
+        };
+      } codes;
+      float totals[rows * (Channels + 1)];  ///< sums, rows one number further apart than long
+    };
+    typename terms_type::scratch_type terms;  ///< terms of the keys
+    finished_row finished[rows];              ///< what results of each row are made with
+
+    /// Codes of the first or the other keys.
+    TESSERA_FN key_codes& keys_of(int half) { return half == 0 ? codes.k : codes.of_scores.k; }
+
+    /// The sum of a channel.
+    TESSERA_FN float& total(int row, int channel) { return totals[row * (Channels + 1) + channel]; }
   };
 
   attention_shape shape;
@@ -134,298 +154,296 @@ struct attention_tiles {
   attention_partials<state_type> partials;  ///< where splits of the keys leave their results, if there are several
 
   /// How many blocks of 64 queries a head has.
-  TESSERA_FN constexpr std::int64_t query_blocks() const { return divide_up(shape.queries, std::int64_t{rows}); }
+  TESSERA_FN constexpr std::int64_t query_blocks() const { return coordinates::count(shape); }
   TESSERA_FN constexpr std::int64_t groups() const {
     return shape.batch * shape.query_heads * query_blocks() * partials.splits();
   }
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
-    using product =
-        gemm_tile<operand_type, tessera::shape<rows, width, 32 / static_cast<int>(sizeof(operand_type))>, G>;
-    coordinates const at = coordinates_of(which);
-    per_lane<state_type, G> state;
-    per_lane<float, G> rounded;
-    typename product::sum_tile totals[parts];
-    for (int part = 0; part < parts; ++part) {
-      product::clear(group, totals[part]);
+    using row_words = words<G>;
+    using copies = copies_in_flight<G>;
+    coordinates const at = coordinates_of(which / partials.splits());
+    row_states<G> state;
+    begin_rows(group, at, state);
+    typename row_words::totals_type totals;
+    each_total(totals, [&](auto& total, int) { row_words::results::clear(group, total); });
+    begin_queries(group, at, scratch);
+    cursor next(at, list, partials.splits(), which % partials.splits());
+    key_sources const from = sources_of(at);
+    typename terms_type::template next<G> terms;
+    begin_keys(group, from, next, terms, scratch);
+    while (next.exists()) {
+      std::int64_t const now = next.key();
+      typename row_words::weights::sum_tile scores[halves];
+      group.sync();  // all lanes have multiplied the values before
+      terms_type::put(group, terms, scratch.terms);
+      put_biases(group, at, now, scratch);
+      begin_half_of_keys(group, from, now, 1, scratch);
+      copies::commit();
+      begin_values(group, from, now, 0, scratch);
+      copies::template await<2>();
+      group.sync();  // queries and the first keys are there
+      make_scores(group, state, 0, scratch, scores[0]);
+      next.move_on(at, list);
+      copies::template await<1>();
+      group.sync();  // the other keys are there, and all lanes have read the first
+      begin_keys(group, from, next, terms, scratch);
+      put_other_biases(group, at, now + columns, scratch);
+      make_scores(group, state, 1, scratch, scores[1]);
+      make_weights(group, at, now, state, scratch, scores);
+      typename row_words::operands_type operands[halves];
+      each_constant<halves>(
+          [&](auto half) { row_words::operands_type::make(group, scores[half.value], operands[half.value]); });
+      scale_totals(group, state, totals);
+      each_constant<halves * value_tiles>([&](auto step) {
+        copies::template await<step.value == 0 ? 1 : 0>();  // all but those of the next keys
+        add_values<step.value>(group, from, now, operands[step.value / value_tiles], scratch,
+                               totals.of_channels[step.value % value_tiles]);
+      });
     }
-    for (int lane : group) {
-      state[lane] = softmax_type{}.identity();
-      rounded[lane] = 0.0F;
-      if (lane < rows) {
-        std::int64_t const query = at.first_query + lane;
-        scratch.query_scale[lane] =
-            query < shape.queries ? queries.scales(at.sequence, at.head, Method::query_groups::group_of(query)) : 0.0F;
-      }
-    }
-    tile_range const tiles = tiles_of(at, which % partials.splits());
-    for (std::int64_t i = tiles.first; i < tiles.end; ++i) {
-      std::int64_t const tile = tile_at(at, i);
-      if (tile < tiles.lowest || tile >= tiles.beyond) {
-        continue;
-      }
-      make_scores(group, at, tile * columns, scratch);
-      make_weights(group, state, rounded, tile == 0, scratch);
-      for (int part = 0; part < parts; ++part) {
-        if (part * width < shape.channels_of_values()) {
-          add_values<product>(group, at, tile * columns, part, scratch, totals[part]);
-        }
-      }
-    }
-    finish_rows(group, at, which % partials.splits(), state, rounded, scratch);
-    for (int part = 0; part < parts; ++part) {
-      product::each(group, totals[part], put<float>{scratch});
-      group.sync();
-      write_channels(group, at, which % partials.splits(), part * width, scratch);
-    }
+    copies::template await<0>();  // queries that had no keys
+    finish_rows(group, at, which % partials.splits(), state, totals, scratch);
   }
 
  private:
-  struct coordinates {
-    std::int64_t sequence;
-    std::int64_t head;
-    std::int64_t key_head;
-    std::int64_t first_query;
-    attention_mask mask;
+  /// Calls function(sums, first channel) for all sums of results.
+  template <class Totals, class Function>
+  TESSERA_FN static void each_total(Totals& totals, Function const& function) {
+    each_constant<value_tiles>([&](auto tile) {
+      each_constant<parts>([&](auto part) {
+        function(totals.of_channels[tile.value][part.value], (tile.value * parts + part.value) * width);
+      });
+    });
+  }
+  /// Where a group is in the keys of its split.
+  using cursor = detail::key_cursor<tile_keys, tile_keys>;
 
-    /// The keys that some query of the block sees.
-    TESSERA_FN key_interval seen() const {
-      std::int64_t const last = min(first_query + rows, mask.queries) - 1;
-      return {mask.of(first_query).first, last < first_query ? 0 : mask.of(last).end};
-    }
+  /// The products of a group.
+  template <class G>
+  struct words {
+    static constexpr int step = 32 / static_cast<int>(sizeof(operand_type));
+    using products = row_tile<score_code, tessera::shape<rows, columns, 32>, G>;     ///< queries by keys
+    using weights = row_tile<operand_type, tessera::shape<rows, columns, step>, G>;  ///< scores, then weights
+    using results = row_tile<operand_type, tessera::shape<rows, width, step>, G>;    ///< weights by values
+    using operands_type = operands_of_sums<weights, results>;  ///< weights, as they are multiplied
+    static_assert(RowTile<products> && RowTile<weights> && RowTile<results>);
+    /// The sums of results, in the order in which channels of values are staged.
+    struct totals_type {
+      typename results::sum_tile of_channels[value_tiles][parts];
+    };
   };
-
-  /// The tiles of a split: of the list, or of all tiles in order, those from `first` to `end` - 1. Of these only tiles
-  /// from `lowest` to `beyond` - 1 count.
-  struct tile_range {
-    std::int64_t first;
-    std::int64_t end;
-    std::int64_t lowest;
-    std::int64_t beyond;
+  /// The softmax of a group's rows.
+  template <class G>
+  using softmax_of = detail::score_weights<softmax_type, weights, typename words<G>::weights>;
+  /// What is known of the rows of a group.
+  template <class G>
+  struct row_states : softmax_of<G>::rows {
+    typename softmax_of<G>::template each<float> query_scale;  ///< the scale of the row's query
   };
-
-  TESSERA_FN tile_range tiles_of(coordinates const& at, std::int64_t split) const {
-    key_interval const seen = at.seen();
-    std::int64_t const lowest = seen.first / columns;
-    std::int64_t const beyond = divide_up(seen.end, std::int64_t{columns});
-    bool const has_list = list.counts.data != nullptr;
-    std::int64_t const begin = has_list ? 0 : lowest;
-    std::int64_t const count = has_list ? list.count(at.sequence, at.head, at.first_query / rows) : beyond - lowest;
-    std::int64_t const each = divide_up(max(count, std::int64_t{0}), partials.splits());
-    return {begin + split * each, begin + min((split + 1) * each, count), lowest, beyond};
-  }
-  TESSERA_FN std::int64_t tile_at(coordinates const& at, std::int64_t i) const {
-    return list.counts.data != nullptr ? list.tiles(at.sequence, at.head, at.first_query / rows, i) : i;
+  TESSERA_FN coordinates coordinates_of(std::int64_t which) const {
+    coordinates at = coordinates::of(shape, which);
+    at.mask = {length_of(query_lengths, at.sequence, shape.queries), length_of(key_lengths, at.sequence, shape.keys),
+               left, right};
+    return at;
   }
 
-  TESSERA_FN coordinates coordinates_of(std::int64_t number) const {
-    std::int64_t const which = number / partials.splits();
-    std::int64_t const head = which / query_blocks() % shape.query_heads;
-    std::int64_t const sequence = which / query_blocks() / shape.query_heads;
-    return {
-        sequence,
-        head,
-        head / (shape.query_heads / shape.key_heads),
-        which % query_blocks() * rows,
-        {length_of(query_lengths, sequence, shape.queries), length_of(key_lengths, sequence, shape.keys), left, right}};
-  }
-
-  /// Fills the tile of scores. Ends with a sync.
   template <Group G>
-  TESSERA_FN void make_scores(G const& group, coordinates const& at, std::int64_t first, scratch_type& scratch) const {
-    using product = gemm_tile<score_code, tessera::shape<rows, columns, 32>, G>;
-    dense<score_code> const q{queries.codes[at.sequence][at.head]};
-    dense<score_code> const k{keys.codes[at.sequence][at.key_head]};
-    typename product::sum_tile sums;
-    product::clear(group, sums);
-    for (std::int64_t element = 0; element < q.columns(); element += depth) {
-      group.sync();  // all lanes have read the tiles before
-      q.load(group, scratch.q, at.first_query, element);
-      k.load(group, scratch.k, first, element);
-      multiply_staged<product>(group, scratch.q, scratch.k, sums);
-    }
-    for (int lane : group) {
-      scratch.key_scale[lane] = keys.scales(at.sequence, at.key_head, Method::key_groups::group_of(first + lane));
-    }
-    group.sync();
-    product::each(group, sums, put<score_sum>{scratch});
-    group.sync();
-    array_view<float> const corrections = corrections_of(at);
-    for (int lane : group) {
-      scratch.largest[lane] = finish_scores(at, first, corrections, lane, scratch);
-    }
-    group.sync();
-  }
-  /// What is added to the scores of a block's queries and each key; null: nothing.
-  TESSERA_FN array_view<float> corrections_of(coordinates const& at) const {
-    return queries.corrections.data == nullptr ? array_view<float>{}
-                                               : queries.corrections[at.sequence][at.head][at.first_query / rows];
+  TESSERA_FN void begin_rows(G const& group, coordinates const& at, row_states<G>& state) const {
+    softmax_of<G>::begin(group, state);
+    words<G>::products::each_row(
+        group,
+        [&](int row, float& scale) {
+          std::int64_t const query = at.first_query + row;
+          scale = query < shape.queries ? queries.scales(at.sequence, at.head, Method::query_groups::group_of(query))
+                                        : 0.0F;
+        },
+        state.query_scale);
   }
 
-  /// Makes a lane's sums of products to scores, and returns the largest of them, scaled.
-  TESSERA_FN float finish_scores(coordinates const& at, std::int64_t first, array_view<float> corrections, int lane,
-                                 scratch_type& scratch) const {
-    int const row = lane % rows;
-    std::int64_t const query = at.first_query + row;
-    key_interval const seen = at.mask.of(query);
-    float largest = -infinity;
-    for (int i = 0; i < row_columns; ++i) {
-      int const column = lane / rows * row_columns + i;
-      std::int64_t const key = first + column;
-      float score = -infinity;
-      if (key >= seen.first && key < seen.end) {
-        score = scratch.score(row, column);
-        if (keeps_scaled()) {
-          score *= scratch.query_scale[row] * scratch.key_scale[column];
-          if (corrections.data != nullptr) {
-            score += corrections[value_slot(key)];
-          }
-          if constexpr (!std::is_same_v<Bias, no_bias>) {
-            score += bias(at.sequence, at.head, query, key) * log2_e;
-          }
-        }
-        largest = max(largest, score_scale(scratch, row, column) * score);
-      }
-      scratch.score(row, column) = score;
-    }
-    return largest;
-  }
-
-  /// Whether scores are scaled before they are kept: where something is added to them, and where codes are floats,
-  /// whose sums are no whole numbers as those are that softmaxes get before they are scaled.
-  TESSERA_FN bool keeps_scaled() const {
-    return !std::is_integral_v<score_sum> || !std::is_same_v<Bias, no_bias> || queries.corrections.data != nullptr;
-  }
-  /// The factor that a kept score is still to be multiplied by.
-  TESSERA_FN float score_scale(scratch_type const& scratch, int row, int column) const {
-    return keeps_scaled() ? 1.0F : scratch.query_scale[row] * scratch.key_scale[column];
-  }
-
-  /// Turns scores into weights, and adds them to the states of their rows. Ends with a sync.
-  template <Group G>
-  TESSERA_FN void make_weights(G const& group, per_lane<state_type, G>& state, per_lane<float, G>& rounded,
-                               bool is_first, scratch_type& scratch) const {
-    for (int lane : group) {
-      int const row = lane % rows;
-      softmax_type const softmax;
-      float const factor = softmax.turn(state[lane], max(scratch.largest[row], scratch.largest[row + rows]));
-      rounded[lane] *= factor;
-      if (lane < rows) {
-        scratch.factor[row] = factor;
-      }
-      for (int i = 0; i < row_columns; ++i) {
-        int const column = lane / rows * row_columns + i;
-        auto const [code, weight] = softmax.template weigh<weights>(state[lane], score_scale(scratch, row, column),
-                                                                    scratch.score(row, column), is_first);
-        state[lane].sum += weight;
-        rounded[lane] += operand::value(code);
-        scratch.p(row, value_slot(column)) = operand::of(code);
-      }
-    }
-    group.sync();
-  }
-
-  template <class Product, Group G>
-  TESSERA_FN void add_values(G const& group, coordinates const& at, std::int64_t first, int part, scratch_type& scratch,
-                             typename Product::sum_tile& totals) const {
-    group.sync();  // all lanes have read the values before
-    load_values(group, values.codes[at.sequence][at.key_head][first / columns], part * width, scratch.v);
-    typename Product::sum_tile sums;
-    Product::clear(group, sums);
-    multiply_staged<Product>(group, scratch.p, scratch.v, sums);
-    Product::each_pair(group, sums, totals, add{scratch});
-  }
-
-  struct add {
-    scratch_type const& scratch;
-    TESSERA_FN void operator()(int row, int, float sum, float& total) const {
-      total = scratch.factor[row] * total + sum;
-    }
+  /// What a group reads of keys and values.
+  struct key_sources {
+    dense<score_code> keys;           ///< codes of keys
+    view<code_type const, 3> values;  ///< codes of values: tiles x channels x slots
+    view<float const, 1> scales;      ///< scales of keys
+    array_view<float> corrections;    ///< what is added to scores, by value_slot(); null: nothing
   };
+  TESSERA_FN key_sources sources_of(coordinates const& at) const {
+    return {{keys.codes[at.sequence][at.key_head]},
+            values.codes[at.sequence][at.key_head],
+            keys.scales[at.sequence][at.key_head],
+            terms_type::has_corrections ? queries.corrections[at.sequence][at.head][at.number()] : array_view<float>{}};
+  }
 
-  /// Loads the values of a tile and 64 channels. Channels beyond the last become zeros. Ends with a sync.
+  /// Whether a part of the channels of queries and keys exists.
+  TESSERA_FN bool has_score_part(int part) const { return part * score_width < shape.channels; }
+
+  /// Starts to load codes of queries.
   template <Group G>
-  TESSERA_FN void load_values(G const& group, matrix_view<code_type const> codes, std::int64_t first_channel,
-                              staged_tile<operand_type, width, columns>& tile) const {
-    if constexpr (std::is_same_v<code_type, operand_type>) {
-      dense<code_type>{codes}.load(group, tile, first_channel, 0);
-    } else {
+  TESSERA_FN void begin_queries(G const& group, coordinates const& at, scratch_type& scratch) const {
+    dense<score_code> const from{queries.codes[at.sequence][at.head]};
+    for (int part = 0; part < score_parts && has_score_part(part); ++part) {
+      from.begin_load(group, scratch.q[part], at.first_query, std::int64_t{part} * depth);
+    }
+  }
+  /// Starts to load codes of the first keys of the next tile, and reads its keys' terms, if there is one. They are a
+  /// batch of copies in any case.
+  template <Group G>
+  TESSERA_FN void begin_keys(G const& group, key_sources const& from, cursor const& next,
+                             typename terms_type::template next<G>& terms, scratch_type& scratch) const {
+    if (next.exists()) {
+      begin_half_of_keys(group, from, next.key(), 0, scratch);
+      terms_type::read(group, from.scales, from.corrections, next.key(), terms);
+    }
+    copies_in_flight<G>::commit();
+  }
+  /// Starts to load codes of half the keys of the tile that begins at `first`.
+  template <Group G>
+  TESSERA_FN void begin_half_of_keys(G const& group, key_sources const& from, std::int64_t first, int half,
+                                     scratch_type& scratch) const {
+    for (int part = 0; part < score_parts && has_score_part(part); ++part) {
+      from.keys.begin_load(group, scratch.keys_of(half)[part], first + half * columns, std::int64_t{part} * depth);
+    }
+  }
+  /// Leaves in scratch what the bias adds to scores, in base 2; 0 for keys that a query does not see. Neighbouring
+  /// lanes take neighbouring keys, and the user's function is compiled once, not for each of a lane's scores.
+  template <Group G>
+  TESSERA_FN void put_biases(G const& group, coordinates const& at, std::int64_t first, scratch_type& scratch) const {
+    if constexpr (has_bias) {
       for (int lane : group) {
-        for (int channel = 0; channel < width; ++channel) {
-          bool const is_inside = first_channel + channel < codes.extent(0);
-          tile(channel, lane) = is_inside ? operand::of(codes(first_channel + channel, lane)) : operand_type{};
+        for (int i = lane; i < rows * columns; i += lanes) {
+          int const row = i / columns;
+          std::int64_t const key = first + i % columns;
+          key_interval const seen = at.mask.of(at.first_query + row);
+          scratch.codes.of_scores.biases[row * (columns + 1) + i % columns] =
+              key >= seen.first && key < seen.end ? bias(at.sequence, at.head, at.first_query + row, key) * log2_e
+                                                  : 0.0F;
         }
       }
+    }
+  }
+  /// The same for the other keys of a tile, when all lanes have read what is there.
+  template <Group G>
+  TESSERA_FN void put_other_biases(G const& group, coordinates const& at, std::int64_t first,
+                                   scratch_type& scratch) const {
+    if constexpr (has_bias) {
+      put_biases(group, at, first, scratch);
       group.sync();
     }
   }
-
-  /// Makes what results are multiplied by, and writes log-sum-exps. Ends with a sync.
+  /// Starts to load the codes of half a tile of values that are needed in a step: the channels that are staged at a
+  /// time, of the first and then of the other keys.
   template <Group G>
-  TESSERA_FN void finish_rows(G const& group, coordinates const& at, std::int64_t split,
-                              per_lane<state_type, G> const& state, per_lane<float, G> const& rounded,
-                              scratch_type& scratch) const {
-    for (int lane : group) {
-      if (lane >= rows) {
-        scratch.second[lane - rows] = {state[lane], rounded[lane]};
-      }
-    }
-    group.sync();
-    for (int lane : group) {
-      if (lane < rows && at.first_query + lane < shape.queries) {
-        row_type row{state[lane], rounded[lane] + scratch.second[lane].rounded};
-        row.state.sum += scratch.second[lane].state.sum;  // both lanes have the same reference
-        finish_row(at, split, lane, row, scratch);
-      }
-    }
-    group.sync();
+  TESSERA_FN void begin_values(G const& group, key_sources const& from, std::int64_t first, int step,
+                               scratch_type& scratch) const {
+    dense<code_type> const codes{from.values[first / tile_keys]};
+    codes.begin_load(group, scratch.codes.v, step % value_tiles * staged_channels, step / value_tiles * columns);
+    copies_in_flight<G>::commit();
   }
 
-  TESSERA_FN void finish_row(coordinates const& at, std::int64_t split, int lane, row_type const& row,
-                             scratch_type& scratch) const {
-    std::int64_t const query = at.first_query + lane;
-    if (partials.rows.data != nullptr) {
-      partials.rows(split, at.sequence, at.head, query) = row;
-      return;
-    }
-    finished_row const finished = results.finish(at.sequence, at.head, query, row);
-    scratch.inverse[lane] = finished.inverse;
-    scratch.share[lane] = finished.share;
-    results.write_log_sum_exp(at.sequence, at.head, query, finished);
-  }
-
-  /// Keeps sums where scores are. What uses them then is compiled once, not for each of a lane's sums.
-  template <class Sum>
-  struct put {
-    scratch_type& scratch;
-    TESSERA_FN void operator()(int row, int column, Sum sum) const {
-      scratch.score(row, column) = static_cast<float>(sum);
-    }
-  };
-
-  /// Writes the totals of 64 channels. Ends with a sync.
+  /// Multiplies queries by half a tile's keys, and makes scores of the sums.
   template <Group G>
-  TESSERA_FN void write_channels(G const& group, coordinates const& at, std::int64_t split, int first_channel,
-                                 scratch_type& scratch) const {
-    for (int lane : group) {
-      for (int i = lane; i < rows * width; i += lanes) {
-        write_total(at, split, i / width, first_channel + i % width, scratch.score(i / width, i % width), scratch);
+  TESSERA_FN void make_scores(G const& group, row_states<G>& state, int half, scratch_type& scratch,
+                              typename words<G>::weights::sum_tile& scores) const {
+    using product = typename words<G>::products;
+    typename product::sum_tile sums;
+    product::clear(group, sums);
+    each_constant<score_parts>([&](auto part) {
+      if (has_score_part(part.value)) {
+        multiply_staged<product>(group, scratch.q[part.value], scratch.keys_of(half)[part.value], sums);
       }
-    }
-    group.sync();
-  }
-
-  TESSERA_FN void write_total(coordinates const& at, std::int64_t split, int row, int channel, float total,
-                              scratch_type const& scratch) const {
-    std::int64_t const query = at.first_query + row;
-    if (query >= shape.queries || channel >= shape.channels_of_values()) {
-      return;
-    }
-    if (partials.rows.data != nullptr) {
-      partials.totals(split, at.sequence, at.head, query, channel) = total;
+    });
+    if constexpr (!keeps_scaled) {
+      product::template map_sums<typename words<G>::weights>(
+          group, sums, scores, [](int, int, score_sum sum) { return static_cast<float>(sum); });
     } else {
-      results.write(at.sequence, at.head, query, channel, scratch.inverse[row], scratch.share[row], total);
+      product::template map_sums<typename words<G>::weights>(
+          group, sums, scores,
+          [&](int row, int column, score_sum sum, float query_scale) {
+            int const key = half * columns + column;
+            float score = static_cast<float>(sum) * (query_scale * scratch.terms.scale_of(key));
+            if constexpr (terms_type::has_corrections) {
+              score += scratch.terms.correction[key];
+            }
+            if constexpr (has_bias) {
+              score += scratch.codes.of_scores.biases[row * (columns + 1) + column];
+            }
+            return score;
+          },
+          state.query_scale);
+    }
+  }
+
+  /// Turns a tile's scores into the numbers that weights' codes stand for.
+  template <Group G>
+  TESSERA_FN void make_weights(G const& group, coordinates const& at, std::int64_t first, row_states<G>& state,
+                               scratch_type const& scratch,
+                               typename words<G>::weights::sum_tile (&scores)[halves]) const {
+    if (!at.all_see(first, first + tile_keys)) {
+      each_constant<halves>(
+          [&](auto half) { softmax_of<G>::hide(group, at, first + half.value * columns, scores[half.value]); });
+    }
+    if constexpr (keeps_scaled) {
+      softmax_of<G>::make(group, detail::no_score_scales{}, first < tile_keys, state, scores);
+    } else {
+      detail::score_scales<decltype(state.query_scale), terms_type::scales> const scales{state.query_scale,
+                                                                                         scratch.terms.scale};
+      softmax_of<G>::make(group, scales, first < tile_keys, state, scores);
+    }
+  }
+
+  /// Multiplies the sums of earlier tiles by the factors of their rows.
+  template <Group G>
+  TESSERA_FN void scale_totals(G const& group, row_states<G>& state, typename words<G>::totals_type& totals) const {
+    each_total(totals, [&](auto& sums, int) {
+      words<G>::results::each_with_row(
+          group, sums, [](int, int, float& total, float factor) { total *= factor; }, state.factor);
+    });
+  }
+
+  /// Adds the values of a step by their weights, once the lane's copies of their codes have come. Starts to load those
+  /// of the next step.
+  template <int Step, Group G>
+  TESSERA_FN void add_values(G const& group, key_sources const& from, std::int64_t first,
+                             typename words<G>::operands_type const& operands, scratch_type& scratch,
+                             typename words<G>::results::sum_tile (&totals)[parts]) const {
+    group.sync();  // all lanes' copies have come, and all have read what is where widened values go
+    code_widening<code_type, G>::widen(group, scratch.codes.v, scratch.codes.values);
+    group.sync();  // all lanes have widened them
+    if constexpr (Step + 1 < halves * value_tiles) {
+      begin_values(group, from, first, Step + 1, scratch);
+    }
+    constexpr int first_channel = Step % value_tiles * staged_channels;
+    multiply_sums_transposed(
+        group, operands, scratch.codes.values,
+        static_cast<int>(divide_up(shape.channels_of_values() - first_channel, std::int64_t{width})), totals);
+  }
+
+  /// Writes results and log-sum-exps, or the partial results of a split.
+  template <Group G>
+  TESSERA_FN void finish_rows(G const& group, coordinates const& at, std::int64_t split, row_states<G>& state,
+                              typename words<G>::totals_type& totals, scratch_type& scratch) const {
+    using product = typename words<G>::results;
+    detail::split_writer<Method, T> const to{results, partials, split, at.sequence, at.head};
+    softmax_of<G>::merge(group, state);
+    product::each_row_once(
+        group,
+        [&](int row, state_type const& softmax, float rounded) {
+          scratch.finished[row] = to.finish(at.first_query + row, {softmax, rounded});
+        },
+        state.softmax, state.rounded);
+    group.sync();  // all lanes have read what was there before
+    each_total(totals, [&](auto& sums, int first_channel) {
+      product::each(group, sums, [&](int row, int column, float total) {
+        scratch.total(row, first_channel + column) = total * code_widening<code_type, G>::unit();
+      });
+    });
+    group.sync();
+    for (int lane : group) {
+      for (int i = lane; i < rows * Channels; i += lanes) {
+        int const row = i / Channels;
+        to.write(at.first_query + row, i % Channels, scratch.finished[row], scratch.total(row, i % Channels));
+      }
     }
   }
 };

@@ -56,6 +56,10 @@ typename S::state_type weigh_in_pieces(law_report& report, std::vector<float> co
         auto const found = S::template weigh_number<Q>(state, 1.0F, scores[i], false);
         report.expect(static_cast<double>(found.number) == number_of(code) && found.weight == weight,
                       "weigh_number gives the number of the code", name);
+        if constexpr (requires { S::weight_of_number; }) {
+          report.expect(found.weight == found.number * S::weight_of_number,
+                        "a weight is its code's number times weight_of_number", name);
+        }
       }
       state.sum += weight;
     }

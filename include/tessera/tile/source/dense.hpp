@@ -43,7 +43,27 @@ TESSERA_FN bool has_whole_chunks(matrix_view<T const> matrix) {
          reinterpret_cast<std::uintptr_t>(matrix.data) % 16 == 0;
 }
 
-/// Loads a tile from a source of `rows` rows; `names` says which row of the matrix each of them is.
+/// Loads a tile from a source of `rows` rows, element by element; `names` says which row of the matrix each of them is.
+template <class T, class Rows, class G, class Tile>
+TESSERA_FN void load_elements(G const& group, Tile& tile, matrix_view<T const> matrix, std::int64_t rows,
+                              Rows const& names, std::int64_t first_row, std::int64_t first_column) {
+  // Where they are closer in memory, neighbouring lanes take neighbouring rows.
+  bool const rows_are_neighbours = matrix.stride(0) == 1 && matrix.stride(1) != 1;
+  for (int lane : group) {
+    for (int i = lane; i < Tile::rows * Tile::columns; i += G::size) {
+      int const at_row = rows_are_neighbours ? i % Tile::rows : i / Tile::columns;
+      int const at_column = rows_are_neighbours ? i / Tile::rows : i % Tile::columns;
+      std::int64_t const row = first_row + at_row;
+      std::int64_t const column = first_column + at_column;
+      bool const is_inside = row >= 0 && row < rows && column >= 0 && column < matrix.extent(1);
+      std::int64_t const from = is_inside ? names(row) : -1;
+      tile(at_row, at_column) = from < 0 ? T{} : matrix(from, column);
+    }
+  }
+  group.sync();
+}
+
+/// The same in chunks, where the matrix has them.
 template <class T, class Rows, class G, class Tile>
 TESSERA_FN void load_rows(G const& group, Tile& tile, matrix_view<T const> matrix, std::int64_t rows, Rows const& names,
                           std::int64_t first_row, std::int64_t first_column) {
@@ -79,20 +99,7 @@ TESSERA_FN void load_rows(G const& group, Tile& tile, matrix_view<T const> matri
       return;
     }
   }
-  // Then neighbouring lanes take neighbouring rows.
-  bool const rows_are_neighbours = matrix.stride(0) == 1 && matrix.stride(1) != 1;
-  for (int lane : group) {
-    for (int i = lane; i < Tile::rows * Tile::columns; i += G::size) {
-      int const at_row = rows_are_neighbours ? i % Tile::rows : i / Tile::columns;
-      int const at_column = rows_are_neighbours ? i / Tile::rows : i % Tile::columns;
-      std::int64_t const row = first_row + at_row;
-      std::int64_t const column = first_column + at_column;
-      bool const is_inside = row >= 0 && row < rows && column >= 0 && column < matrix.extent(1);
-      std::int64_t const from = is_inside ? names(row) : -1;
-      tile(at_row, at_column) = from < 0 ? T{} : matrix(from, column);
-    }
-  }
-  group.sync();
+  load_elements(group, tile, matrix, rows, names, first_row, first_column);
 }
 
 /// Whether tiles of a matrix from a column on are loaded in chunks: those that have elements have no others.
@@ -102,11 +109,12 @@ TESSERA_FN bool is_loaded_in_chunks(matrix_view<T const> matrix, std::int64_t fi
   return first_column % size == 0 && matrix.extent(1) % size == 0 && has_whole_chunks(matrix);
 }
 
-/// Loads a tile of a source that cannot be loaded in chunks. Not inline: it is long, and rarely called.
-template <class Source, class G, class Tile>
-[[gnu::noinline]] TESSERA_FN void load_without_chunks(Source source, G group, Tile& tile, std::int64_t first_row,
+/// Loads a tile of a matrix that cannot be loaded in chunks. Not inline: it is long, and rarely called.
+template <class T, class Rows, class G, class Tile>
+[[gnu::noinline]] TESSERA_FN void load_without_chunks(G group, Tile& tile, matrix_view<T const> matrix,
+                                                      std::int64_t rows, Rows names, std::int64_t first_row,
                                                       std::int64_t first_column) {
-  source.load(group, tile, first_row, first_column);
+  load_elements(group, tile, matrix, rows, names, first_row, first_column);
 }
 
 /// Starts to load a tile of a matrix's own rows, in chunks. A lane's chunks are below each other, so that each costs an
@@ -174,10 +182,12 @@ struct dense {
     if constexpr (G::size % (Tile::columns / tile_chunk<T>::size) == 0) {
       if (detail::is_loaded_in_chunks(matrix, first_column)) {
         detail::begin_own_rows(group, tile, matrix, first_row, first_column);
-        return;
+      } else {
+        detail::load_without_chunks(group, tile, matrix, rows(), detail::own_rows{}, first_row, first_column);
       }
+    } else {
+      load(group, tile, first_row, first_column);
     }
-    detail::load_without_chunks(*this, group, tile, first_row, first_column);
   }
 };
 
@@ -201,11 +211,11 @@ struct gathered {
   template <class G, class Tile>
   requires requires(Tile& tile) { tile.chunk(0, 0); }
   TESSERA_FN void begin_load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+    detail::listed_rows const names{order, matrix.extent(0)};
     if (detail::is_loaded_in_chunks(matrix, first_column)) {
-      detail::begin_listed_rows(group, tile, matrix, rows(), detail::listed_rows{order, matrix.extent(0)}, first_row,
-                                first_column);
+      detail::begin_listed_rows(group, tile, matrix, rows(), names, first_row, first_column);
     } else {
-      detail::load_without_chunks(*this, group, tile, first_row, first_column);
+      detail::load_without_chunks(group, tile, matrix, rows(), names, first_row, first_column);
     }
   }
 };

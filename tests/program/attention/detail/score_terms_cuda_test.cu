@@ -13,7 +13,7 @@ using namespace tessera_test;
 
 namespace {
 
-using exponentials = attention<smoothed<symmetric_quantizer<8, per_thread>>, float8_quantizer<float8_e4m3>>;
+using exponentials = eight_with_value_means;
 
 /// A bias from memory of exactly queries x keys, or a slope where that is null: one type, since programs of each take
 /// long to compile.

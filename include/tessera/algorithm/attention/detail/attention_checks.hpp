@@ -190,6 +190,8 @@ struct attention_checks {
                   {s.batch, s.query_heads, query_scales});
     check_operand(function, "scores of mean queries", out.queries.corrections, has_queries && regions::smooths_queries,
                   {s.batch, s.query_heads, blocks, keys});
+    check<value_error>(regions::smooths_queries || out.queries.corrections.data == nullptr, function,
+                       ": there are scores of mean queries, but the method does not smooth queries");
     check_operand(function, "ranges of scores of mean queries", out.queries.correction_ranges,
                   has_queries && regions::smooths_queries, {s.batch, s.query_heads, blocks, keys / attention_padding});
     check_extents(function, "scores of the mean key", out.queries.mean_scores, {s.batch, s.query_heads, s.queries});

@@ -46,7 +46,7 @@ constexpr int channels_of_tiles(std::int64_t channels) {
   return channels <= 64 ? 64 : channels <= 128 ? 128 : 256;
 }
 
-/// A program for a call: attention_tiles, or another one that is given the same.
+/// The portable program for a call.
 template <class P, class Call>
 P tiles_of(Call const& call) {
   auto const& heads = call.heads;

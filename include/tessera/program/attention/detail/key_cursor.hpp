@@ -68,14 +68,14 @@ class key_cursor {
   TESSERA_FN key_cursor(query_block<Rows> const& block, attention_block_list const& list, std::int64_t splits,
                         std::int64_t split) {
     key_interval const seen = block.seen();
-    lowest_ = seen.first / TileKeys;
-    beyond_ = divide_up(seen.end, std::int64_t{TileKeys});
+    lowest_ = static_cast<std::int32_t>(seen.first / TileKeys);
+    beyond_ = static_cast<std::int32_t>(divide_up(seen.end, std::int64_t{TileKeys}));
     bool const has_list = list.counts.data != nullptr;
     std::int64_t const begin = has_list ? 0 : lowest_;
     std::int64_t const count = has_list ? list.count(block.sequence, block.head, block.number()) : beyond_ - lowest_;
     std::int64_t const each = divide_up(max(count, std::int64_t{0}), splits);
-    index_ = begin + split * each;
-    end_ = begin + min((split + 1) * each, count);
+    index_ = static_cast<std::int32_t>(begin + split * each);
+    end_ = static_cast<std::int32_t>(begin + min((split + 1) * each, count));
     skip_unseen(block, list);
   }
   /// Whether there are keys here.
@@ -106,11 +106,12 @@ class key_cursor {
     }
   }
 
-  std::int64_t index_ = 0;   // number of the tile among all, or in the list
-  std::int64_t end_ = 0;     // one past the last number
+  // Keys of 2^31 tiles are more than any memory holds.
+  std::int32_t index_ = 0;   // number of the tile among all, or in the list
+  std::int32_t end_ = 0;     // one past the last number
+  std::int32_t lowest_ = 0;  // the first tile that a query sees
+  std::int32_t beyond_ = 0;  // one past the last tile that a query sees
   std::int64_t key_ = 0;     // the first of the keys that are taken at a time
-  std::int64_t lowest_ = 0;  // the first tile that a query sees
-  std::int64_t beyond_ = 0;  // one past the last tile that a query sees
 };
 
 }  // namespace detail

@@ -5,8 +5,8 @@
 ///     using weights = score_weights<Softmax, Q, Product>;
 ///     typename weights::rows state;
 ///     weights::begin(group, state);
-///     weights::hide(group, block, first_key, scores);                  // where some queries do not see all keys
-///     weights::make(group, row_scales, column_scales, is_first_tile, state, scores);
+///     weights::hide(group, block, first_key, scores[0]);               // where some queries do not see all keys
+///     weights::make(group, scales, is_first_tile, state, scores);
 ///     ...                                                              // totals times state.factor, plus scores * V
 ///     weights::merge(group, state);                                    // in the end
 #pragma once
@@ -17,6 +17,7 @@
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
+#include <tessera/core/with_constant.hpp>
 #include <tessera/program/attention/detail/key_cursor.hpp>
 #include <tessera/program/attention/mask.hpp>
 #include <tessera/reduce/maximum.hpp>
@@ -46,11 +47,23 @@ struct seen_columns {
   }
 };
 
-/// One of a tile's scales of columns. They repeat where there are fewer than columns.
-template <int Scales>
-TESSERA_FN float column_scale(float const (&scales)[Scales], int column) {
-  return scales[static_cast<unsigned>(column) % static_cast<unsigned>(Scales)];
-}
+/// What scores are multiplied by: the scales of their rows and columns. Those of columns repeat where there are fewer
+/// than columns.
+template <class RowValues, int Scales>
+struct score_scales {
+  static constexpr bool are_one = false;
+  RowValues& of_rows;
+  float const (&of_columns)[Scales];
+
+  /// The scale of a column.
+  TESSERA_FN float of_column(int column) const {
+    return of_columns[static_cast<unsigned>(column) % static_cast<unsigned>(Scales)];
+  }
+};
+/// Scores have their scales already.
+struct no_score_scales {
+  static constexpr bool are_one = true;
+};
 
 /// Softmax: the row's softmax. Q: the quantizer of weights. Product: the RowTile that scores are the sums of.
 template <class Softmax, class Q, class Product>
@@ -97,12 +110,13 @@ struct score_weights {
         },
         seen);
   }
-  /// Makes weights of scores, which are to be multiplied by the scales of their rows and columns. Where one is NaN or
+  /// Makes weights of scores, which are to be multiplied by their scales (score_scales, of integers, or
+  /// no_score_scales). They are those of `Tiles` tiles side by side, whose rows have one reference. Where one is NaN or
   /// infinity, the sum of its row becomes NaN, and with it what the row results in.
-  template <int Scales>
-  TESSERA_FN static void make(group_type const& group, each<float>& row_scales, float const (&column_scales)[Scales],
-                              bool is_first, rows& state, sum_tile& scores) {
-    bool const are_small = find_largest(group, row_scales, column_scales, state, scores);
+  template <class Scales, int Tiles>
+  TESSERA_FN static void make(group_type const& group, Scales const& scales, bool is_first, rows& state,
+                              sum_tile (&scores)[Tiles]) {
+    scale_range const range = find_largest(group, scales, state, scores);
     Product::each_row(
         group,
         [](int, float const& largest, state_type& softmax, float& rounded, float& factor) {
@@ -110,19 +124,22 @@ struct score_weights {
           rounded *= factor;
         },
         state.largest, state.softmax, state.rounded, state.factor);
-    if constexpr (has_small_scales) {
-      if (are_small && !is_first) {
-        return weigh(group, row_scales, column_scales, state, scores,
+    if constexpr (has_small_scales && !Scales::are_one) {
+      if (range.is_small && !is_first) {
+        return weigh(group, scales, state, scores,
                      [](state_type const& softmax, auto... score) { return Softmax::weigh_small(softmax, score...); });
       }
     }
     if constexpr (has_numbers) {
-      poison(group, row_scales, column_scales, state, scores);
-      weigh(group, row_scales, column_scales, state, scores, [is_first](state_type const& softmax, auto... score) {
-        return Softmax::template weigh_number<Q>(softmax, score..., is_first);
-      });
+      if (!range.has_numbers) {
+        poison(group, scales, state, scores);
+      }
+      if (Scales::are_one && !is_first) {  // compiled by itself, as most tiles are no first ones
+        return weigh_numbers<false>(group, scales, false, state, scores);
+      }
+      weigh_numbers<true>(group, scales, is_first, state, scores);
     } else {
-      weigh(group, row_scales, column_scales, state, scores, [is_first](state_type const& softmax, auto... score) {
+      weigh(group, scales, state, scores, [is_first](state_type const& softmax, auto... score) {
         auto const [code, weight] = Softmax{}.template weigh<Q>(softmax, score..., is_first);
         return weighed_number{static_cast<float>(gemm_operand<typename Q::code_type>::widen(code)), weight};
       });
@@ -130,12 +147,18 @@ struct score_weights {
   }
   /// Makes sums of rows of the lanes' sums.
   TESSERA_FN static void merge(group_type const& group, rows& state) {
-    Product::each_row(
-        group, [](int, float& sum, state_type const& softmax) { sum = softmax.sum; }, state.largest, state.softmax);
-    Product::merge_lanes(group, sum_reducer<float>{}, state.largest);
     Product::merge_lanes(group, sum_reducer<float>{}, state.rounded);
-    Product::each_row(
-        group, [](int, float const& sum, state_type& softmax) { softmax.sum = sum; }, state.largest, state.softmax);
+    if constexpr (sums_numbers_alone) {
+      Product::each_row(
+          group, [](int, float rounded, state_type& softmax) { softmax.sum = rounded * Softmax::weight_of_number; },
+          state.rounded, state.softmax);
+    } else {
+      Product::each_row(
+          group, [](int, float& sum, state_type const& softmax) { sum = softmax.sum; }, state.largest, state.softmax);
+      Product::merge_lanes(group, sum_reducer<float>{}, state.largest);
+      Product::each_row(
+          group, [](int, float const& sum, state_type& softmax) { softmax.sum = sum; }, state.largest, state.softmax);
+    }
   }
 
  private:
@@ -144,57 +167,105 @@ struct score_weights {
     requires std::is_same_v<typename Softmax::numbers_of, Softmax>;
     Softmax::template weigh_number<Q>(state, scale, scale, true);
   };
+  /// Whether weights are these numbers times a constant, so that only numbers are summed.
+  static constexpr bool sums_numbers_alone = has_numbers && requires { Softmax::weight_of_number; };
   /// Whether it has a shorter way for small scales.
   static constexpr bool has_small_scales = has_numbers && requires(state_type const& state, float scale) {
     Softmax::most_scale;
     Softmax::weigh_small(state, scale, scale);
   };
 
-  /// Finds the largest score of each row. Gives whether the lane's scales are small.
-  template <int Scales>
-  TESSERA_FN static bool find_largest(group_type const& group, each<float>& row_scales,
-                                      float const (&column_scales)[Scales], rows& state, sum_tile& scores) {
+  /// Calls function(column, score, values of its row...) for the scores of all tiles, whose columns are counted on.
+  template <int Tiles, class Function, class... Values>
+  TESSERA_FN static void each_score(group_type const& group, sum_tile (&scores)[Tiles], Function const& function,
+                                    Values&... of_rows) {
+    each_constant<Tiles>([&](auto tile) {
+      Product::each_with_row(
+          group, scores[tile.value],
+          [&](int, int column, float& score, auto&... of_row) {
+            function(tile.value * Product::columns + column, score, of_row...);
+          },
+          of_rows...);
+    });
+  }
+  /// The same with the score's scale before the values.
+  template <class Scales, int Tiles, class Function, class... Values>
+  TESSERA_FN static void each_with_scale(group_type const& group, Scales const& scales, sum_tile (&scores)[Tiles],
+                                         Function const& function, Values&... of_rows) {
+    if constexpr (Scales::are_one) {
+      each_score(
+          group, scores, [&](int, float& score, auto&... of_row) { function(score, 1.0F, of_row...); }, of_rows...);
+    } else {
+      each_score(
+          group, scores,
+          [&](int column, float& score, float scale_of_row, auto&... of_row) {
+            function(score, scale_of_row * scales.of_column(column), of_row...);
+          },
+          scales.of_rows, of_rows...);
+    }
+  }
+
+  /// What is known of what a lane has.
+  struct scale_range {
+    bool is_small;     ///< whether all scales are less than the softmax's most_scale
+    bool has_numbers;  ///< whether no score is NaN or infinity; false where scores have no scales yet
+  };
+  /// Finds the largest score of each row.
+  template <class Scales, int Tiles>
+  TESSERA_FN static scale_range find_largest(group_type const& group, Scales const& scales, rows& state,
+                                             sum_tile (&scores)[Tiles]) {
     Product::each_row(
         group, [](int, float& largest) { largest = -infinity; }, state.largest);
-    bool are_small = true;
-    Product::each_with_row(
-        group, scores,
-        [&](int, int column, float score, float of_row, float& largest) {
-          float const scale = of_row * column_scale(column_scales, column);
+    scale_range range{true, Scales::are_one};
+    each_with_scale(
+        group, scales, scores,
+        [&](float score, float scale, float& largest) {
           largest = maximum(largest, scale * score);
-          if constexpr (has_small_scales) {
-            are_small = are_small && scale < Softmax::most_scale;
+          if constexpr (Scales::are_one) {
+            range.has_numbers = range.has_numbers && score < infinity;
+          } else if constexpr (has_small_scales) {
+            range.is_small = range.is_small && scale < Softmax::most_scale;
           }
         },
-        row_scales, state.largest);
+        state.largest);
     Product::merge_lanes(group, maximum_reducer<float>{}, state.largest);
-    return are_small;
+    return range;
   }
   /// Replaces scores by the numbers of their weights' codes: one(softmax, scale, score) gives a weighed_number.
-  template <int Scales, class One>
-  TESSERA_FN static void weigh(group_type const& group, each<float>& row_scales, float const (&column_scales)[Scales],
-                               rows& state, sum_tile& scores, One const& one) {
-    Product::each_with_row(
-        group, scores,
-        [&](int, int column, float& score, float of_row, state_type& softmax, float& rounded) {
-          weighed_number const found = one(softmax, of_row * column_scale(column_scales, column), score);
-          softmax.sum += found.weight;
+  template <class Scales, int Tiles, class One>
+  TESSERA_FN static void weigh(group_type const& group, Scales const& scales, rows& state, sum_tile (&scores)[Tiles],
+                               One const& one) {
+    each_with_scale(
+        group, scales, scores,
+        [&](float& score, float scale, state_type& softmax, float& rounded) {
+          weighed_number const found = one(softmax, scale, score);
+          if constexpr (!sums_numbers_alone) {
+            softmax.sum += found.weight;
+          }
           rounded += found.number;
           score = found.number;
         },
-        row_scales, state.softmax, state.rounded);
+        state.softmax, state.rounded);
   }
-  /// Makes sums of rows NaN that have a score which is NaN or infinity.
-  template <int Scales>
-  TESSERA_FN static void poison(group_type const& group, each<float>& row_scales, float const (&column_scales)[Scales],
-                                rows& state, sum_tile& scores) {
-    Product::each_with_row(
-        group, scores,
-        [&](int, int column, float score, float of_row, state_type& softmax) {
-          bool const is_number = of_row * column_scale(column_scales, column) * score < infinity;
-          softmax.sum = is_number || score == -infinity ? softmax.sum : bit_cast<float>(0x7fffffffU);
+  /// Does so by weigh_number(). MayBeFirst: whether `is_first` may be true.
+  template <bool MayBeFirst, class Scales, int Tiles>
+  TESSERA_FN static void weigh_numbers(group_type const& group, Scales const& scales, bool is_first, rows& state,
+                                       sum_tile (&scores)[Tiles]) {
+    weigh(group, scales, state, scores, [is_first](state_type const& softmax, auto... score) {
+      return Softmax::template weigh_number<Q>(softmax, score..., MayBeFirst && is_first);
+    });
+  }
+  /// Makes sums of numbers NaN in rows that have a score which is NaN or infinity, and with them all that is divided by
+  /// them.
+  template <class Scales, int Tiles>
+  TESSERA_FN static void poison(group_type const& group, Scales const& scales, rows& state, sum_tile (&scores)[Tiles]) {
+    each_with_scale(
+        group, scales, scores,
+        [&](float score, float scale, state_type& softmax, float& rounded) {
+          float& sum = sums_numbers_alone ? rounded : softmax.sum;
+          sum = scale * score < infinity || score == -infinity ? sum : bit_cast<float>(0x7fffffffU);
         },
-        row_scales, state.softmax);
+        state.softmax, state.rounded);
   }
 };
 
