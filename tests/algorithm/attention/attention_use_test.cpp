@@ -219,6 +219,19 @@ TEST_CASE("attention says what does not fit together", "[host]") {
         "attention.forward: heads have 24 channels but must have a multiple of 16 up to 256");
 }
 
+TEST_CASE("scores of mean queries are refused where queries are not smoothed", "[host]") {
+  cpu const exec{.threads = 1};
+  auto const p = make_attention_problem<bfloat16>({1, 2, 1, 5, 6, 32});
+  auto const made = make_operands<sage_attention2>(exec, p);
+  std::vector<bfloat16> memory(2 * 5 * 32);
+  std::vector<float> scores(2 * 128);
+  auto heads = made.heads;
+  heads.queries.corrections = {scores.data(), {1, 2, 1, 128}};
+  attention_call<sage_attention2::method, bfloat16> const call{p.shape, {}, heads, {{memory.data(), {1, 2, 5, 32}}}};
+  CHECK(message_of([&] { sage_attention2::forward(exec, call); }) ==
+        "attention.forward: there are scores of mean queries, but the method does not smooth queries");
+}
+
 TEST_CASE("operands that are missing or do not fit are refused", "[host]") {
   cpu const exec{.threads = 1};
   auto const p = make_attention_problem<bfloat16>({1, 2, 1, 5, 6, 32});
