@@ -54,9 +54,9 @@ TESSERA_FN void multiply_sums(typename M::group_type const& group, typename M::s
 /// The left operands of the next product that all columns of M's sums become, in the order of columns.
 template <RowTile M, TileMma Next>
 struct operands_of_sums {
-  static constexpr int steps = M::columns / Next::depth;
+  static constexpr int steps = M::columns / Next::depth;  ///< how many tiles of operands they are
   static_assert(steps * Next::depth == M::columns, "tessera: sums have a whole number of the next product's depths");
-  typename Next::a_tile of_step[steps];
+  typename Next::a_tile of_step[steps];  ///< the tiles
 
   /// Rounds the sums.
   TESSERA_FN static void make(typename M::group_type const& group, typename M::sum_tile const& sums,
