@@ -236,7 +236,7 @@ struct attention_tiles {
     static_assert(RowTile<products> && RowTile<weights> && RowTile<results>);
     /// The sums of results, in the order in which channels of values are staged.
     struct totals_type {
-      typename results::sum_tile of_channels[value_tiles][parts];
+      typename results::sum_tile of_channels[value_tiles][parts];  ///< by the channels that are staged at a time
     };
   };
   /// The softmax of a group's rows.
