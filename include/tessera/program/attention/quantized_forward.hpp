@@ -247,6 +247,7 @@ struct attention_tiles {
   struct row_states : softmax_of<G>::rows {
     typename softmax_of<G>::template each<float> query_scale;  ///< the scale of the row's query
   };
+
   TESSERA_FN coordinates coordinates_of(std::int64_t which) const {
     coordinates at = coordinates::of(shape, which);
     at.mask = {length_of(query_lengths, at.sequence, shape.queries), length_of(key_lengths, at.sequence, shape.keys),
