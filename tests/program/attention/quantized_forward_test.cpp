@@ -160,6 +160,8 @@ TEMPLATE_TEST_CASE("codes of attention have the results that they stand for", "[
     check_tiles<TestType, 64>({1, 2, 1, 65, 193, 64}, is_causal);
     check_tiles<TestType, 128>({1, 2, 1, 70, 129, 80}, is_causal);
     check_tiles<TestType, 256>({1, 1, 1, 64, 320, 256}, is_causal);
+    check_tiles<TestType, 256>({1, 2, 1, 70, 129, 80}, is_causal);  // as sm_90a's code runs it
+    check_tiles<TestType, 256>({1, 1, 1, 65, 130, 128}, is_causal);
   }
 }
 

@@ -433,6 +433,16 @@ struct quantized_forward_model {
   }
 };
 
+namespace detail {
+
+/// On sm_90 alone most calls run by other programs.
+template <class Architectures>
+struct mostly_runs_tiles<basic_cuda<Architectures>>
+    : std::bool_constant<may_have_architecture(Architectures{}, 0, 900) ||
+                         may_have_architecture(Architectures{}, 1000, 10000)> {};
+
+}  // namespace detail
+
 /// On sm_90a attention over codes of up to 256 channels runs by TMA and tensor cores, on other GPUs by mma.sync,
 /// otherwise portably. Codes that lie two to a byte are widened first on sm_90a.
 template <class Architectures, class Method, class T, class Bias>
@@ -450,9 +460,7 @@ struct models_for<basic_cuda<Architectures>, attention_call<Method, T, Bias>> {
 
  public:
   /// The list of models. Sources that are compiled for sm_90 alone do not name the others.
-  using type = std::conditional_t<detail::may_have_architecture(Architectures{}, 0, 900) ||
-                                      detail::may_have_architecture(Architectures{}, 1000, 10000),
-                                  for_all, for_sm_90>;
+  using type = std::conditional_t<detail::mostly_runs_tiles<basic_cuda<Architectures>>::value, for_all, for_sm_90>;
 };
 
 /// How many floats of memory the programs for sm_90a can use for work items that several groups share.

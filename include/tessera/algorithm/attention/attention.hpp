@@ -104,11 +104,16 @@ attention_call<widened_method<Method>, T, Bias> widened_call(attention_call<Meth
 template <Executor Exec, class Method, class T, class Bias>
 void run_portably(Exec const& exec, attention_call<Method, T, Bias> const& call) {
   int const channels = detail::channels_of_tiles(max(call.shape.channels, call.shape.channels_of_values()));
-  with_constant<64, 128, 256>(channels, [&](auto of_program) {
+  auto const run_tiles = [&](auto of_program) {
     using program_type = attention_tiles<Method, T, bias_without_list<Bias>, of_program.value>;
     auto const program = detail::tiles_of<program_type>(call);
     exec.run(program, program.groups());
-  });
+  };
+  if constexpr (detail::mostly_runs_tiles<Exec>::value) {
+    with_constant<64, 128, 256>(channels, run_tiles);
+  } else {
+    with_constant<64, 256>(channels, run_tiles);
+  }
   detail::merge_splits(exec, call);
 }
 

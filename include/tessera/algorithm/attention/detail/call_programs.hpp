@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <tessera/concepts/executor.hpp>
 #include <tessera/map/listed_tiles.hpp>
@@ -40,6 +41,11 @@ void merge_splits(Exec const& exec, Call const& call) {
     exec.run(merge, merge.groups());
   }
 }
+
+/// Whether an executor's calls mostly run by attention_tiles. One that has faster programs for most calls specialises
+/// it, and has fewer widths of attention_tiles, each of which takes nvcc some seconds.
+template <Executor Exec>
+struct mostly_runs_tiles : std::true_type {};
 
 /// The channels of the smallest program that takes so many, one of 64, 128 and 256.
 constexpr int channels_of_tiles(std::int64_t channels) {
