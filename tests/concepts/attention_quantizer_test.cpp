@@ -21,6 +21,10 @@ using tessera::testing::check_score_laws;
 
 namespace attention_quantizer_test {
 
+// fp32 has no product of its own among those of codes.
+static_assert(tessera::detail::is_multiplied<std::int8_t> && tessera::detail::is_multiplied<float16> &&
+              tessera::detail::is_multiplied<float8_e4m3> && !tessera::detail::is_multiplied<float>);
+
 using eight = symmetric_quantizer<8, 64>;
 
 std::vector<float> values(float size) {

@@ -34,8 +34,8 @@ using float8_smoothed_queries =
 
 }  // namespace tessera_test
 
-/// Declares or defines the method's functions after `template` or `extern template`. The last two ask what a kernel of
-/// run() needs, and run it; so they have it compiled, too.
+/// Declares or defines the method's functions after `template` or `extern template`. The last one asks what a kernel of
+/// run() needs, and so has it compiled, too.
 #define TESSERA_TEST_ATTENTION_ON_DEVICES(words, attention, type)                                                  \
   words void tessera::run(tessera::cuda const&, tessera::quantize_call<attention::method, type> const&);           \
   words void tessera::run(tessera::cuda const&, tessera::attention_call<attention::method, type> const&);          \

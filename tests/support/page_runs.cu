@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "support/page_runs.cuh"
 
-TESSERA_TEST_PAGES_ON_DEVICES(template, tessera::direction_codec<4>);
+TESSERA_TEST_PAGES_ON_DEVICES(template);

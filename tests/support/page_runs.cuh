@@ -7,9 +7,9 @@
 #include <tessera/minicache.hpp>
 
 /// Appending to a cache of bf16 and attention to it, after `template` or `extern template`.
-#define TESSERA_TEST_PAGES_ON_DEVICES(words, codec)                                                                   \
-  words void tessera::run(tessera::cuda const&,                                                                       \
-                          tessera::cache_append_call<tessera::slerp_merger<float>, tessera::bfloat16, codec> const&); \
-  words void tessera::run(tessera::cuda const&, tessera::cached_attention_call<tessera::bfloat16, float, codec> const&)
+#define TESSERA_TEST_PAGES_ON_DEVICES(words)                                                                   \
+  words void tessera::run(tessera::cuda const&,                                                                \
+                          tessera::cache_append_call<tessera::slerp_merger<float>, tessera::bfloat16> const&); \
+  words void tessera::run(tessera::cuda const&, tessera::cached_attention_call<tessera::bfloat16, float> const&)
 
-TESSERA_TEST_PAGES_ON_DEVICES(extern template, tessera::direction_codec<4>);
+TESSERA_TEST_PAGES_ON_DEVICES(extern template);

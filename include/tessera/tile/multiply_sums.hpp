@@ -11,7 +11,7 @@
 ///
 ///     staged_tile<float16, 64, 128> (&values)[2];                                // each 64 channels x tokens
 ///     operands_of_sums<scores, results> operands;
-///     operands.make(group, weights, operands);
+///     operands.make(group, weights);
 ///     multiply_sums_transposed(group, operands, values, 2, totals);
 #pragma once
 
@@ -59,11 +59,9 @@ struct operands_of_sums {
   typename Next::a_tile of_step[steps];  ///< the tiles
 
   /// Rounds the sums.
-  TESSERA_FN static void make(typename M::group_type const& group, typename M::sum_tile const& sums,
-                              operands_of_sums& to) {
-    each_constant<steps>([&](auto step) {
-      M::template as_operand<Next, step.value * Next::depth>(group, sums, to.of_step[step.value]);
-    });
+  TESSERA_FN void make(typename M::group_type const& group, typename M::sum_tile const& sums) {
+    each_constant<steps>(
+        [&](auto step) { M::template as_operand<Next, step.value * Next::depth>(group, sums, of_step[step.value]); });
   }
 };
 

@@ -75,7 +75,7 @@ struct coded_product {
       results_of_part::clear(group, of_part);
     }
     operands_of_sums<numbers, results_of_part> operands;
-    operands.make(group, doubled, operands);
+    operands.make(group, doubled);
     multiply_sums_transposed(group, operands, scratch.values, 2, totals);
     for (int part = 0; part < 2; ++part) {
       results_of_part::each(group, totals[part], [&](int row, int column, float total) {

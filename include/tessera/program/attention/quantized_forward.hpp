@@ -35,9 +35,9 @@
 /// which had 215, 174 and 215: with weights kept as numbers, not as operands, until they are multiplied, 212, 170 and
 /// 176, as registers spill; with 256 channels and keys staged 64 channels at a time 190; with 128 channels and three
 /// thread blocks a multiprocessor 199; with 64 channels, before it had fewer instructions, 159 with three thread
-/// blocks, 153 with two, 145 with four or with warps of 32 queries. ncu counted 2400 instructions of a warp for 16
-/// queries and 128 keys of 128 channels, and 1700 with 64; a scheduler issued 0.44 and 0.49 of them in a cycle, because
-/// its two or three warps waited for fixed latencies a third of the time, and for shared memory a sixth.
+/// blocks, 153 with two, 145 with four or with warps of 32 queries. Of that form ncu counted 2400 instructions of a
+/// warp for 16 queries and 128 keys of 128 channels, and 1700 with 64; a scheduler issued 0.44 and 0.49 of them in a
+/// cycle, because its two warps waited for fixed latencies a third of the time, and for shared memory a sixth.
 #pragma once
 
 #include <cstdint>
@@ -199,8 +199,7 @@ struct attention_tiles {
       make_scores(group, state, 1, scratch, scores[1]);
       make_weights(group, at, now, state, scratch, scores);
       typename row_words::operands_type operands[halves];
-      each_constant<halves>(
-          [&](auto half) { row_words::operands_type::make(group, scores[half.value], operands[half.value]); });
+      each_constant<halves>([&](auto half) { operands[half.value].make(group, scores[half.value]); });
       scale_totals(group, state, totals);
       each_constant<halves * value_tiles>([&](auto step) {
         copies::template await<step.value == 0 ? 1 : 0>();  // all but those of the next keys
@@ -393,8 +392,8 @@ struct attention_tiles {
     if constexpr (keeps_scaled) {
       softmax_of<G>::make(group, detail::no_score_scales{}, first < tile_keys, state, scores);
     } else {
-      detail::score_scales<decltype(state.query_scale), terms_type::scales> const scales{state.query_scale,
-                                                                                         scratch.terms.scale};
+      detail::score_scales<decltype(state.query_scale), typename terms_type::scratch_type> const scales{
+          state.query_scale, scratch.terms};
       softmax_of<G>::make(group, scales, first < tile_keys, state, scores);
     }
   }

@@ -47,18 +47,13 @@ struct seen_columns {
   }
 };
 
-/// What scores are multiplied by: the scales of their rows and columns. Those of columns repeat where there are fewer
-/// than columns.
-template <class RowValues, int Scales>
+/// What scores are multiplied by: the scales of their rows, and those of their columns, which
+/// `of_columns.scale_of(column)` gives, as that of key_terms does.
+template <class RowValues, class Columns>
 struct score_scales {
   static constexpr bool are_one = false;
   RowValues& of_rows;
-  float const (&of_columns)[Scales];
-
-  /// The scale of a column.
-  TESSERA_FN float of_column(int column) const {
-    return of_columns[static_cast<unsigned>(column) % static_cast<unsigned>(Scales)];
-  }
+  Columns const& of_columns;
 };
 /// Scores have their scales already.
 struct no_score_scales {
@@ -116,7 +111,7 @@ struct score_weights {
   template <class Scales, int Tiles>
   TESSERA_FN static void make(group_type const& group, Scales const& scales, bool is_first, rows& state,
                               sum_tile (&scores)[Tiles]) {
-    scale_range const range = find_largest(group, scales, state, scores);
+    lane_range const range = find_largest(group, scales, state, scores);
     Product::each_row(
         group,
         [](int, float const& largest, state_type& softmax, float& rounded, float& factor) {
@@ -125,17 +120,19 @@ struct score_weights {
         },
         state.largest, state.softmax, state.rounded, state.factor);
     if constexpr (has_small_scales && !Scales::are_one) {
-      if (range.is_small && !is_first) {
+      if (range.scales_are_small && !is_first) {
         return weigh(group, scales, state, scores,
                      [](state_type const& softmax, auto... score) { return Softmax::weigh_small(softmax, score...); });
       }
     }
     if constexpr (has_numbers) {
-      if (!range.has_numbers) {
+      if (!range.scores_are_numbers) {
         poison(group, scales, state, scores);
       }
-      if (Scales::are_one && !is_first) {  // compiled by itself, as most tiles are no first ones
-        return weigh_numbers<false>(group, scales, false, state, scores);
+      if constexpr (Scales::are_one) {
+        if (!is_first) {  // compiled by itself, as most tiles are no first ones
+          return weigh_numbers<false>(group, scales, false, state, scores);
+        }
       }
       weigh_numbers<true>(group, scales, is_first, state, scores);
     } else {
@@ -199,32 +196,32 @@ struct score_weights {
       each_score(
           group, scores,
           [&](int column, float& score, float scale_of_row, auto&... of_row) {
-            function(score, scale_of_row * scales.of_column(column), of_row...);
+            function(score, scale_of_row * scales.of_columns.scale_of(column), of_row...);
           },
           scales.of_rows, of_rows...);
     }
   }
 
   /// What is known of what a lane has.
-  struct scale_range {
-    bool is_small;     ///< whether all scales are less than the softmax's most_scale
-    bool has_numbers;  ///< whether no score is NaN or infinity; false where scores have no scales yet
+  struct lane_range {
+    bool scales_are_small;    ///< whether all scales are less than the softmax's most_scale
+    bool scores_are_numbers;  ///< whether no score is NaN or infinity; false where scores have no scales yet
   };
   /// Finds the largest score of each row.
   template <class Scales, int Tiles>
-  TESSERA_FN static scale_range find_largest(group_type const& group, Scales const& scales, rows& state,
-                                             sum_tile (&scores)[Tiles]) {
+  TESSERA_FN static lane_range find_largest(group_type const& group, Scales const& scales, rows& state,
+                                            sum_tile (&scores)[Tiles]) {
     Product::each_row(
         group, [](int, float& largest) { largest = -infinity; }, state.largest);
-    scale_range range{true, Scales::are_one};
+    lane_range range{true, Scales::are_one};
     each_with_scale(
         group, scales, scores,
         [&](float score, float scale, float& largest) {
           largest = maximum(largest, scale * score);
           if constexpr (Scales::are_one) {
-            range.has_numbers = range.has_numbers && score < infinity;
+            range.scores_are_numbers = range.scores_are_numbers && score < infinity;
           } else if constexpr (has_small_scales) {
-            range.is_small = range.is_small && scale < Softmax::most_scale;
+            range.scales_are_small = range.scales_are_small && scale < Softmax::most_scale;
           }
         },
         state.largest);
