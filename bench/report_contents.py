@@ -89,6 +89,8 @@ def awaited_figures():
         "peer.torch_compile.gemma.both.ms": of_peer("torch_compile", both, "ms", CLASSIFIERS["gemma"][1]),
         "neuzip.zeros_over_dense": ("ratio", "TBps", ["neuzip/decode/bf16/gauss_with_zeros/512MiB",
                                                       "neuzip/decode/bf16/gauss/512MiB"]),
+        "neuzip.encode_zeros_over_dense": ("ratio", "TBps", ["neuzip/encode/bf16/gauss_with_zeros/512MiB",
+                                                             "neuzip/encode/bf16/gauss/512MiB"]),
         "neuzip.gpu_differences": ("value", "gpu_differences", ["neuzip/broken_streams"]),
         # The time of a loss over the time of a loss that also computes entropies and predictions.
         "swap.loss_statistics": ("value", "vs_plain", ["cut_cross_entropy/reducers/statistics/forward_backward_exact/"

@@ -112,6 +112,16 @@ TEST_CASE("on normal data with offsets the error of SageAttention2 is that of it
   }
 }
 
+TEST_CASE("the error on normally distributed data is at most .040", "[host]") {
+  for (std::int64_t const channels : {64, 128}) {
+    testing::gauss const standard{};
+    auto const p = make_attention_problem<bfloat16>({1, 4, 4, 128, 1024, channels}, standard, standard, standard, 7);
+    auto const error = error_on<sage_attention2>(p, attention_by_formula(p));
+    CAPTURE(channels, error.cosine, error.relative_l1, error.rmse);
+    CHECK(error.relative_l1 <= 0.040);
+  }
+}
+
 TEST_CASE("SageAttention2 is close on a real model's queries, keys and values", "[host][long]") {
   auto const p = real_problem();
   auto const expected = attention_by_formula(p);
@@ -161,7 +171,7 @@ TEST_CASE("on a real model smoothing, scales for fewer tokens and the format of 
   CHECK(warp < 0.95 * block);
   CHECK(thread < 0.9 * warp);
   CHECK(token < thread);
-  CHECK(thread < 1.35 * token);
+  CHECK(thread < 1.4 * token);
   // Weights relative to the largest of a tile, not of all keys so far: there INT8 is better than E5M2.
   using qk = symmetric_quantizer<8, per_token>;
   double const int8 = error(attention<qk, symmetric_quantizer<8>>{});
@@ -219,7 +229,7 @@ TEST_CASE("fewer tokens to a scale are better: tensor, block, warp, thread, and 
   CHECK(warp < 0.9 * block);
   CHECK(thread < 0.9 * warp);
   CHECK(token < thread);
-  CHECK(thread < 1.35 * token);
+  CHECK(thread < 1.4 * token);
 }
 
 TEST_CASE("weights and values: INT8 is far worse than E5M2, that than E4M3, that than fp16", "[host]") {

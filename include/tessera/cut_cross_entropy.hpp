@@ -73,7 +73,11 @@
 ///
 /// Infinities and NaNs: a NaN or a plus infinity among the logits makes the loss of its token NaN and its log-sum-exp
 /// NaN or infinite. Gradients that depend on the token are NaN, on every executor in the same elements: all of its
-/// hidden gradient and that of the classifier. Minus infinities (a vocabulary masked by the bias) have probability 0.
+/// hidden gradient and that of the classifier. A minus infinity (an entry that the bias masks) has probability 0, and
+/// makes the loss infinite where labels are smoothed. A softcap makes it -softcap, so that the entry is not masked.
+/// Where softmaxes are kept (see Memory), elements may differ from other executors' in two cases: under a softcap, an
+/// infinity among the hidden states or in the classifier may give infinite gradients in place of NaNs; and with logits
+/// beyond 10^8 (10^6 in fp16) gradients may be infinite or NaN in place of numbers.
 ///
 /// Errors: shape_error and value_error, which name the function and show both values. If the workspace of a backward()
 /// does not hold a forward() of the same extents, reduction, options, inputs and plan, gradients are NaN and

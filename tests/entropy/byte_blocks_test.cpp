@@ -91,3 +91,17 @@ TEST_CASE("damaged blocks are refused or differ, and nothing is read outside of 
   }
   CHECK(unnoticed == 0);
 }
+
+TEST_CASE("null pointers are not coded, and nothing is decoded from or to them", "[host]") {
+  std::vector<std::byte> bytes(8);
+  std::vector<std::byte> coded;
+  CHECK_THROWS_WITH(append_coded_bytes(nullptr, 8, coded),
+                    "append_coded_bytes: the bytes have no memory but 8 elements");
+  CHECK(coded.empty());
+  CHECK_NOTHROW(append_coded_bytes(nullptr, 0, coded));
+  append_coded_bytes(bytes.data(), bytes.size(), coded);
+  CHECK_THROWS_WITH(read_coded_bytes(nullptr, 12, bytes.data(), bytes.size()),
+                    "read_coded_bytes: the coded bytes have no memory but 12 elements");
+  CHECK_THROWS_WITH(read_coded_bytes(coded.data(), coded.size(), nullptr, 8),
+                    "read_coded_bytes: the bytes have no memory but 8 elements");
+}

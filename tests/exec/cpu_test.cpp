@@ -214,3 +214,13 @@ TEST_CASE("buffers come from the executor's memory and go back to it", "[host]")
   CHECK(counted.peak_bytes() == 480);
   CHECK(counted.allocations() == 2);
 }
+
+TEST_CASE("lists without memory are neither copied nor cleared", "[host]") {
+  cpu const exec;
+  std::vector<int> list(4);
+  array_view<int> const nowhere(nullptr, 4);
+  CHECK_THROWS_WITH(exec.copy(nowhere, list), "cpu.copy: the elements of the source have no memory but 4 elements");
+  CHECK_THROWS_WITH(exec.copy(list, nowhere), "cpu.copy: the elements of the target have no memory but 4 elements");
+  CHECK_THROWS_WITH(exec.clear(nowhere), "cpu.clear: the elements of the target have no memory but 4 elements");
+  CHECK_NOTHROW(exec.clear(array_view<int>()));
+}

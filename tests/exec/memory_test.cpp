@@ -100,3 +100,10 @@ TEST_CASE("what an upstream resource refuses is not counted", "[host]") {
   CHECK(counted.current_bytes() == 0);
   CHECK(counted.peak_bytes() == 0);
 }
+
+TEST_CASE("an arena takes no block that is null", "[host]") {
+  CHECK_THROWS_AS(arena(nullptr, 64), value_error);
+  CHECK_THROWS_WITH(arena(nullptr, 64), "arena: the block has no memory but 64 bytes");
+  arena empty(nullptr, 0);
+  CHECK_THROWS_AS(empty.allocate(1, 1), shape_error);
+}

@@ -97,3 +97,12 @@ TEST_CASE("a workspace of a smaller call's plan is refused with the call and its
   CHECK_THROWS_WITH(space.check_room("test.run", 1024, 7, " tokens of ", 64, " channels"),
                     "test.run: the workspace is of a plan of 512 bytes but 7 tokens of 64 channels need 1024");
 }
+
+TEST_CASE("a block without memory is no workspace of a plan that has bytes", "[host]") {
+  workspace_plan plan("f");
+  static_cast<void>(plan.add<float>("sums", 10));
+  CHECK_THROWS_WITH(workspace(plan, array_view<std::byte>(nullptr, 512)),
+                    "f: the bytes of the workspace have no memory but 512 elements");
+  CHECK_THROWS_AS(workspace(plan, array_view<std::byte>(nullptr, 512)), value_error);
+  CHECK_NOTHROW(workspace(workspace_plan("g"), array_view<std::byte>(nullptr, 512)));
+}

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cmath>
 #include <type_traits>
 
 #include <tessera/concepts/merger.hpp>
+#include <tessera/core/error.hpp>
 #include <tessera/merge/average.hpp>
 #include <tessera/merge/direction_merger.hpp>
 #include <tessera/merge/slerp.hpp>
@@ -41,4 +43,14 @@ TEST_CASE("mergers have a share where their rule has one", "[host]") {
   static_assert(std::is_same_v<slerp_merger<float>::share_type, float>);
   CHECK(slerp_merger<float>{}.share == 0.6F);
   CHECK(slerp_merger<tessera::bfloat16>{.share = 0.25F}.share == 0.25F);
+}
+
+TEST_CASE("a merger names the function that got a share outside of 0 to 1", "[host]") {
+  for (float const share : {0.0F, 0.6F, 1.0F}) {
+    CHECK_NOTHROW(slerp_merger<float>{.share = share}.check_options("f"));
+  }
+  CHECK_THROWS_AS(slerp_merger<float>{.share = NAN}.check_options("f"), tessera::value_error);
+  CHECK_THROWS_WITH(slerp_merger<float>{.share = 2.0F}.check_options("f"),
+                    "f: the share of the merger is 2.000000 but must be from 0 to 1");
+  CHECK_NOTHROW(average_direction_merger<float>{}.check_options("f"));
 }

@@ -107,3 +107,9 @@ TEST_CASE("a row that is not finite is refused with its index", "[host]") {
   std::vector<float> const rows{1, 2, 3, INFINITY};
   CHECK_THROWS_WITH(low_rank_projector<1>{}.fit(rows.data(), 2, 2), contains("row 1, column 1 is inf"));
 }
+
+TEST_CASE("rows without memory are refused", "[host]") {
+  CHECK_THROWS_AS(low_rank_projector<1>{}.fit(nullptr, 2, 2), tessera::value_error);
+  CHECK_THROWS_WITH(low_rank_projector<1>{}.fit(nullptr, 2, 2),
+                    "low_rank_projector.fit: the rows have no memory but there are 2");
+}

@@ -67,3 +67,22 @@ TEST_CASE("copies of tables are read in their place", "[host]") {
   CHECK(rotary.at(7, 1).sine == 0.5F);
   CHECK(rotary.at(6, 1).cosine == tables.embedding(rotary_pairs::halves).at(6, 1).cosine);
 }
+
+TEST_CASE("bases, frequencies and amplitudes that are no finite numbers are refused with their values", "[host]") {
+  CHECK_THROWS_AS(rotary_frequencies(NAN, 64), value_error);
+  CHECK_THROWS_WITH(rotary_frequencies(NAN, 64), "rotary_frequencies: the base is nan but must be positive and finite");
+  CHECK_THROWS_WITH(rotary_frequencies(-10000.0, 64),
+                    "rotary_frequencies: the base is -10000.000000 but must be positive and finite");
+  CHECK_THROWS_AS(rotary_frequencies(0.0, 64), value_error);
+  CHECK_THROWS_AS(rotary_frequencies(INFINITY, 64), value_error);
+  CHECK_THROWS_WITH(rotary_tables({1.0, NAN}, 10), "rotary_tables: the frequency of pair 1 is nan but must be finite");
+  CHECK_THROWS_WITH(rotary_tables({1.0}, 10, INFINITY), "rotary_tables: the amplitude is inf but must be finite");
+}
+
+TEST_CASE("copies of tables that are null are refused", "[host]") {
+  rotary_tables const tables({1.0, 0.5}, 300);
+  CHECK_THROWS_WITH(tables.embedding(rotary_pairs::halves, nullptr, tables.blocks().data()),
+                    "rotary_tables.embedding: the angles of positions have no memory but 512 elements");
+  CHECK_THROWS_WITH(tables.embedding(rotary_pairs::halves, tables.within().data(), nullptr),
+                    "rotary_tables.embedding: the angles of blocks have no memory but 4 elements");
+}

@@ -10,6 +10,7 @@
 
 #include <tessera/algorithm/attention/attention.hpp>
 #include <tessera/exec/buffer.hpp>
+#include <tessera/quantize/smoothed.hpp>
 
 #include "support/attention_reference.hpp"
 
@@ -97,7 +98,8 @@ attention_results attention_by_codes(attention_problem<T> const& p, made_operand
     double const given = bias ? bias(b, head, query, key) : 0.0;
     return queries.corrections.data == nullptr
                ? given
-               : given + static_cast<double>(queries.correction(b, head, query / 64, key)) * std::log(2.0);
+               : given + static_cast<double>(queries.correction(b, head, query / tessera::block_mean::tokens, key)) *
+                             std::log(2.0);
   };
   auto expected = attention_by_formula(p, decoded_operands(p, made), with_corrections);
   for (std::size_t i = 0; queries.mean_scores.data != nullptr && i < expected.log_sum_exp.size(); ++i) {

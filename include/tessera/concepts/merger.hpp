@@ -32,6 +32,9 @@
 ///   4. Where it says that it keeps single vectors, a vector merged with zeros has a mixture of length 1 and its own
 ///      length as its factor.
 /// A merger that merges no pairs keeps these laws where the second vector is zeros.
+///
+/// A Merger with options may have void check_options(char const* function) const, which throws value_error for options
+/// that it does not take. Caches call it when they are planned or made.
 #pragma once
 
 #include <cstdint>

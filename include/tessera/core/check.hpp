@@ -129,9 +129,14 @@ inline std::string status_message(status_word word, char const* function, char c
     case status_code::bad_slot:
     case status_code::bad_page_count:
     case status_code::bad_block:
+    case status_code::written_slot:
+    case status_code::bad_sequence:
+    case status_code::repeated_sequence:
+    case status_code::unknown_sequence:
       throw value_error(message);
     case status_code::capacity_exceeded:
     case status_code::full_tail:
+    case status_code::full_sequence:
       throw shape_error(message);
     default:
       if (word.code() >= status_code::first_user_code) {

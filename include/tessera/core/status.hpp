@@ -41,6 +41,12 @@ enum class status_code : std::uint8_t {
   bad_page_count = 27,
   full_tail = 28,  ///< a cached sequence has more tokens in no sealed page than the tail has room for
   bad_block = 29,  ///< a page of a cached sequence is in a block that is none of the cache's
+  /// A pair of slots of a fork has a slot that another pair writes to; the detail is the slot and the other pair.
+  written_slot = 30,
+  bad_sequence = 32,       ///< a step is of a sequence that is none of the cache's
+  repeated_sequence = 33,  ///< two steps are of the same sequence; the detail is the sequence and the other step
+  unknown_sequence = 34,   ///< a step is of a sequence that was never begun, or that has another cache's lengths
+  full_sequence = 35,      ///< a step is of a sequence that has no room for a token
   first_user_code = 128,
 };
 
@@ -49,7 +55,8 @@ struct status_detail {
   static constexpr std::int64_t unknown = -0x7fffffffffffffff - 1;  ///< no detail was given
 
   std::int64_t value = unknown;  ///< the value that was found
-  std::int64_t limit = unknown;  ///< what the value must be below, or the most that there is room for
+  /// What the value must be below, or the most that there is room for, or the other number of the code's sentence.
+  std::int64_t limit = unknown;
 
   /// Whether a detail was given.
   [[nodiscard]] TESSERA_FN constexpr bool is_known() const { return limit != unknown; }
@@ -146,6 +153,16 @@ namespace detail {
       return "sequence {position} has {value} tokens in no sealed page but the tail has room for {limit}";
     case status_code::bad_block:
       return "block {value} of sequence {position} is none of {limit}";
+    case status_code::written_slot:
+      return "pair {position} has slot {value}, which pair {limit} writes to";
+    case status_code::bad_sequence:
+      return "step {position} is of sequence {value}, which is none of {limit}";
+    case status_code::repeated_sequence:
+      return "step {position} is of sequence {value}, and so is step {limit}";
+    case status_code::unknown_sequence:
+      return "step {position} is of sequence {value} of {limit}, which was never begun in this cache";
+    case status_code::full_sequence:
+      return "the sequence of step {position} has {value} tokens and room for no more than {limit}";
     default:
       return "a program reported a code of its own";
   }

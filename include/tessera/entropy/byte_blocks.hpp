@@ -27,6 +27,7 @@
 #include <tessera/core/little_endian.hpp>
 #include <tessera/entropy/frequency_table.hpp>
 #include <tessera/entropy/rans_coder.hpp>
+#include <tessera/view/array_view.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -66,6 +67,10 @@ void append_number(std::vector<std::byte>& out, Unsigned value) {
   std::byte bytes[sizeof(value)];
   store_little_endian(bytes, value);
   out.insert(out.end(), bytes, bytes + sizeof(value));
+}
+
+inline void check_bytes(char const* function, char const* what, std::byte const* bytes, std::size_t size) {
+  check_memory(function, what, array_view<std::byte const>(bytes, static_cast<std::int64_t>(size)));
 }
 
 inline void append_byte_block(std::byte const* bytes, std::size_t size, std::vector<std::byte>& out) {
@@ -131,15 +136,20 @@ inline std::size_t read_byte_block(std::byte const* coded, std::size_t given, st
 
 }  // namespace detail
 
-/// Appends the coded form of `size` bytes, for read_coded_bytes().
+/// Appends the coded form of `size` bytes, for read_coded_bytes(). Throws value_error if `bytes` is null but `size` is
+/// not 0.
 inline void append_coded_bytes(std::byte const* bytes, std::size_t size, std::vector<std::byte>& out) {
+  detail::check_bytes("append_coded_bytes", "bytes", bytes, size);
   for (std::size_t first = 0; first < size; first += detail::byte_block) {
     detail::append_byte_block(bytes + first, min(size - first, detail::byte_block), out);
   }
 }
 
-/// Decodes `size` bytes, and gives how many coded bytes they took. Throws corrupt_data.
+/// Decodes `size` bytes, and gives how many coded bytes they took. Throws corrupt_data, and value_error for a null
+/// pointer where there are bytes.
 inline std::size_t read_coded_bytes(std::byte const* coded, std::size_t given, std::byte* bytes, std::size_t size) {
+  detail::check_bytes("read_coded_bytes", "coded bytes", coded, given);
+  detail::check_bytes("read_coded_bytes", "bytes", bytes, size);
   std::size_t taken = 0;
   for (std::size_t first = 0; first < size; first += detail::byte_block) {
     taken +=

@@ -166,6 +166,8 @@ struct cpu {
     if (options.is_dry) {
       return;
     }
+    check_memory("cpu.copy", "elements of the source", from);
+    check_memory("cpu.copy", "elements of the target", to);
     using element = typename decltype(to)::element_type;
     if constexpr (std::is_same_v<typename decltype(from)::value_type, element> &&
                   std::is_trivially_copyable_v<element>) {
@@ -189,6 +191,7 @@ struct cpu {
                        " but must have a stride of 1");
     detail::tell_bytes(options, to.size() * static_cast<std::int64_t>(sizeof(*to.data)));
     if (!to.is_empty() && !options.is_dry) {
+      check_memory("cpu.clear", "elements of the target", to);
       std::memset(to.data, 0, static_cast<std::size_t>(to.size()) * sizeof(*to.data));
     }
   }

@@ -318,16 +318,12 @@ struct basic_cuda {
   }
 
   /// Throws value_error where elements lie in memory of the host that the device does not read; see check_reach.hpp.
+  /// The runtime is asked once about an address, also while the stream is captured.
   void check_reach(char const* function, char const* what, void const* first) const {
-    if (is_described) {
+    if (is_described || options.is_dry || state->reads_all_memory()) {
       return;
     }
-    detail::device_guard const guard(state->device());
-    cudaPointerAttributes attributes{};
-    check_cuda(cudaPointerGetAttributes(&attributes, first), function, "cudaPointerGetAttributes");
-    check<value_error>(attributes.type != cudaMemoryTypeUnregistered || state->reads_all_memory(), function, ": the ",
-                       what, " lie in memory of the host, which device ", state->device(),
-                       " does not read; copy them to a buffer of the executor");
+    detail::reached_addresses::ask_once(first, state->device(), [&] { ask_for_reach(function, what, first); });
   }
 
   /// Enqueues setting all bytes of a contiguous list to zero.
@@ -347,6 +343,20 @@ struct basic_cuda {
   }
 
  private:
+  /// Throws value_error where the runtime does not know the address. An earlier error stays what cudaGetLastError says.
+  [[gnu::noinline]] void ask_for_reach(char const* function, char const* what, void const* first) const {
+    detail::device_guard const guard(state->device());
+    cudaPointerAttributes attributes{};
+    cudaError_t const result = cudaPointerGetAttributes(&attributes, first);
+    if (result != cudaSuccess) {
+      static_cast<void>(cudaGetLastError());  // reported here, so that the next call does not report it again
+      check_cuda(result, function, "cudaPointerGetAttributes");
+    }
+    check<value_error>(attributes.type != cudaMemoryTypeUnregistered, function, ": the ", what,
+                       " lie in memory of the host, which device ", state->device(),
+                       " does not read; copy them to a buffer of the executor");
+  }
+
   /// Whether the device's architecture is one that a program is compiled for, as the runtime says.
   template <class P>
   bool is_in_code() const {

@@ -115,7 +115,9 @@ class memory_handle {
 class arena {
  public:
   /// An arena in a block of the caller's, who keeps it alive.
-  arena(void* block, std::size_t bytes) : block_(static_cast<std::byte*>(block)), bytes_(bytes) {}
+  arena(void* block, std::size_t bytes) : block_(static_cast<std::byte*>(block)), bytes_(bytes) {
+    check<value_error>(block != nullptr || bytes == 0, "arena: the block has no memory but ", bytes, " bytes");
+  }
   /// An arena with its own block.
   arena(memory_handle source, std::size_t bytes, stream_handle stream = nullptr)
       : block_(static_cast<std::byte*>(source.allocate(bytes, block_alignment, stream))),

@@ -118,16 +118,19 @@ class workspace_plan {
 /// A block of memory that is large enough for a plan.
 class workspace {
  public:
-  /// Makes the regions of `plan` in `block`, which must be large enough (shape_error) and stay where it is.
+  /// Makes the regions of `plan` in `block`, which must be large enough (shape_error), not null (value_error) and stay
+  /// where it is.
   workspace(workspace_plan const& plan, array_view<std::byte> block) : first_(block.data), bytes_(plan.bytes()) {
     auto const address = reinterpret_cast<std::uintptr_t>(block.data);
     auto const beyond = static_cast<std::int64_t>(address % static_cast<std::uintptr_t>(workspace_plan::alignment));
-    if (block.size() >= plan.bytes() && block.is_contiguous() && (plan.bytes() == 0 || beyond == 0)) {
+    bool const is_there = block.data != nullptr && beyond == 0;
+    if (block.size() >= plan.bytes() && block.is_contiguous() && (plan.bytes() == 0 || is_there)) {
       return;  // without making the function's name
     }
     std::string const function = plan.function();
     check<shape_error>(block.size() >= plan.bytes(), function, ": the workspace has ", block.size(),
                        " bytes but the plan needs ", plan.bytes());
+    check_memory(function.c_str(), "bytes of the workspace", block);
     check<shape_error>(block.is_contiguous(), function, ": the workspace has a stride of ", block.stride(0),
                        " but must have a stride of 1");
     check<shape_error>(beyond == 0, function, ": the workspace starts ", beyond, " bytes past a multiple of ",
@@ -136,6 +139,8 @@ class workspace {
 
   /// How many bytes of the block the plan takes.
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
+  /// The first byte of the block.
+  [[nodiscard]] std::byte* data() const { return first_; }
 
   /// Throws shape_error if a call needs more bytes than were planned. `extents` describe the call in pieces of text and
   /// numbers: 16, " tokens of ", 64, " channels".

@@ -18,6 +18,12 @@ inline namespace v0 {
 template <class Bias>
 struct add_bias {
   array_view<Bias const> bias;  ///< the number of each column
+
+  /// Names the views that it reads, for check_reach_of().
+  template <class Use>
+  constexpr void each_view(Use const& use) const {
+    use("biases", bias);
+  }
   template <class Sum>
   TESSERA_FN constexpr float operator()(Sum sum, std::int64_t, std::int64_t column) const {
     return static_cast<float>(sum) + static_cast<float>(load(bias[column]));

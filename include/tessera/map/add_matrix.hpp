@@ -18,6 +18,12 @@ inline namespace v0 {
 template <class Element>
 struct add_matrix {
   matrix_view<Element const> matrix;  ///< rows x columns
+
+  /// Names the views that it reads, for check_reach_of().
+  template <class Use>
+  constexpr void each_view(Use const& use) const {
+    use("elements to be added", matrix);
+  }
   template <class Sum>
   TESSERA_FN constexpr float operator()(Sum sum, std::int64_t row, std::int64_t column) const {
     return static_cast<float>(sum) + static_cast<float>(load(matrix(row, column)));

@@ -18,6 +18,17 @@ template <SumMap First, SumMap Second>
 struct chained {
   First first;    ///< the map that sums go through first
   Second second;  ///< the map that the results of `first` go through
+
+  /// Names the views that it reads, for check_reach_of().
+  template <class Use>
+  constexpr void each_view(Use const& use) const {
+    if constexpr (requires { first.each_view(use); }) {
+      first.each_view(use);
+    }
+    if constexpr (requires { second.each_view(use); }) {
+      second.each_view(use);
+    }
+  }
   template <class Sum>
   TESSERA_FN constexpr auto operator()(Sum sum, std::int64_t row, std::int64_t column) const {
     return second(first(sum, row, column), row, column);

@@ -30,6 +30,11 @@ struct dense_bias {
 
   head_view<T const> biases;  ///< batch x query heads x queries x keys, where the executor runs
 
+  /// Names the views that it reads, for check_reach_of().
+  template <class Use>
+  constexpr void each_view(Use const& use) const {
+    use("biases", biases);
+  }
   /// The bias of a query and a key.
   TESSERA_FN float operator()(std::int64_t sequence, std::int64_t head, std::int64_t query, std::int64_t key) const {
     return static_cast<float>(load(biases(sequence, head, query, key)));

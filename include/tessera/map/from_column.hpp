@@ -18,6 +18,14 @@ template <SumMap Map>
 struct from_column {
   Map map;             ///< the map of the whole matrix
   std::int64_t first;  ///< the column of the whole matrix that is this one's column 0
+
+  /// Names the views that it reads, for check_reach_of().
+  template <class Use>
+  constexpr void each_view(Use const& use) const {
+    if constexpr (requires { map.each_view(use); }) {
+      map.each_view(use);
+    }
+  }
   template <class Sum>
   TESSERA_FN constexpr auto operator()(Sum sum, std::int64_t row, std::int64_t column) const {
     return map(sum, row, first + column);

@@ -28,6 +28,11 @@ struct linear_bias {
   static constexpr bool is_linear = true;  ///< see LinearBias
   array_view<float const> slopes;          ///< a slope for each query head, where the executor runs
 
+  /// Names the views that it reads, for check_reach_of().
+  template <class Use>
+  constexpr void each_view(Use const& use) const {
+    use("slopes of biases", slopes);
+  }
   /// The slope of a head.
   TESSERA_FN float slope(std::int64_t /*sequence*/, std::int64_t head) const { return slopes[head]; }
   /// The bias of a query and a key.

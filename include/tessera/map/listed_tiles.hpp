@@ -36,6 +36,15 @@ struct listed_tiles {
   attention_block_list list = {};  ///< which tiles of keys are seen, where the executor runs; null: all
   Bias bias = {};                  ///< what is added to their scores
 
+  /// Names the views that it reads, for check_reach_of().
+  template <class Use>
+  constexpr void each_view(Use const& use) const {
+    use("counts of the block list", list.counts);
+    use("tiles of the block list", list.tiles);
+    if constexpr (requires { bias.each_view(use); }) {
+      bias.each_view(use);
+    }
+  }
   /// Checks the bias, where it has such a function.
   void check_shape(char const* function, attention_shape const& s) const {
     if constexpr (requires { bias.check_shape(function, s); }) {

@@ -16,6 +16,7 @@
 
 #include <tessera/concepts/merger.hpp>
 #include <tessera/config.hpp>
+#include <tessera/core/check.hpp>
 #include <tessera/merge/magnitude.hpp>
 #include <tessera/merge/two_lengths.hpp>
 #include <tessera/reduce/pair_products.hpp>
@@ -80,7 +81,15 @@ struct direction_merger {
   static constexpr bool keeps_single_vectors =
       detail::leaves_single_directions<Rule> && detail::keeps_lengths<Magnitude>;
 
-  share_type share = detail::share_of<Rule>::usual();  ///< 0 gives the first direction, 1 the second one
+  share_type share = detail::share_of<Rule>::usual();  ///< from 0, the first direction, to 1, the second one
+
+  /// Throws value_error for a share that is not from 0 to 1. Caches call it, with the name of the `function`.
+  void check_options(char const* function) const {
+    if constexpr (!std::is_same_v<share_type, no_share>) {
+      check<value_error>(share >= 0 && share <= 1, function, ": the share of the merger is ", share,
+                         " but must be from 0 to 1");
+    }
+  }
 
   TESSERA_FN mix_weights mix(pair_products const& measured) const {
     if constexpr (std::is_same_v<share_type, no_share>) {

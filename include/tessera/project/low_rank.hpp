@@ -38,11 +38,15 @@ struct low_rank_projector {
   using basis_type = low_rank_basis;
   static constexpr int rank = Rank;
 
-  /// Fits a basis. Throws value_error if a row is narrower than the rank, or holds a value that is not finite.
+  /// Fits a basis. Throws value_error if a row is narrower than the rank, or holds a value that is not finite, or if
+  /// rows are null.
   [[nodiscard]] basis_type fit(float const* rows, std::int64_t count, int width) const {
     if (width < Rank) {
       throw value_error("low_rank_projector.fit: rank is " + std::to_string(Rank) + " but rows have " +
                         std::to_string(width) + " columns");
+    }
+    if (rows == nullptr && count > 0) {
+      throw value_error("low_rank_projector.fit: the rows have no memory but there are " + std::to_string(count));
     }
     auto const eigen = detail::decompose_symmetric(gram(rows, count, width), width);
     basis_type basis{width, std::vector<float>(static_cast<std::size_t>(Rank) * static_cast<std::size_t>(width))};

@@ -42,6 +42,12 @@ struct rotary_embedding {
   matrix_view<rotation const> blocks = {};    ///< blocks x pairs, or null
   rotary_pairs pairs = rotary_pairs::halves;  ///< which channels are a pair
 
+  /// Names the views that it reads, for check_reach_of().
+  template <class Use>
+  constexpr void each_view(Use const& use) const {
+    use("angles of positions", within);
+    use("angles of blocks", blocks);
+  }
   /// How many channels are rotated; others stay as they are. 0 for a model without rotations.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t channels() const { return 2 * within.extent(1); }
   /// How many positions have angles.

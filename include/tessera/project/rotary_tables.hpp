@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -19,8 +20,11 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The frequencies base^(-2 i / turning) of pairs i, in radians a position.
+/// The frequencies base^(-2 i / turning) of pairs i, in radians a position. Throws value_error unless the base is
+/// positive and finite.
 [[nodiscard]] inline std::vector<double> rotary_frequencies(double base, int turning) {
+  check<value_error>(std::isfinite(base) && base > 0, "rotary_frequencies: the base is ", base,
+                     " but must be positive and finite");
   std::vector<double> frequencies;
   for (int i = 0; 2 * i < turning; ++i) {
     frequencies.push_back(std::pow(base, -2.0 * i / turning));
@@ -32,11 +36,17 @@ inline namespace v0 {
 class rotary_tables {
  public:
   /// `frequencies`: one for each pair, in radians a position. `amplitude`: the factor of all rotations, 1 but for YaRN.
+  /// Throws value_error where one of them is not finite.
   rotary_tables(std::vector<double> const& frequencies, std::int64_t positions, double amplitude = 1.0)
       : pairs_(static_cast<std::int64_t>(frequencies.size())),
         block_count_(divide_up(max(positions, std::int64_t{1}), rotary_embedding::block)) {
     check<shape_error>(positions >= 0, "rotary_tables: there are ", positions,
                        " positions but that must not be negative");
+    check<value_error>(std::isfinite(amplitude), "rotary_tables: the amplitude is ", amplitude, " but must be finite");
+    for (std::size_t i = 0; i < frequencies.size(); ++i) {
+      check<value_error>(std::isfinite(frequencies[i]), "rotary_tables: the frequency of pair ", i, " is ",
+                         frequencies[i], " but must be finite");
+    }
     fill(within_, frequencies, rotary_embedding::block, 1, 1.0);
     fill(blocks_, frequencies, block_count_, rotary_embedding::block, amplitude);
   }
@@ -52,7 +62,10 @@ class rotary_tables {
   }
   /// The embedding that views copies of within() and blocks(), say on a device.
   [[nodiscard]] rotary_embedding embedding(rotary_pairs pairs, rotation const* within, rotation const* blocks) const {
-    return {{within, {rotary_embedding::block, pairs_}}, {blocks, {block_count_, pairs_}}, pairs};
+    rotary_embedding const made{{within, {rotary_embedding::block, pairs_}}, {blocks, {block_count_, pairs_}}, pairs};
+    check_memory("rotary_tables.embedding", "angles of positions", made.within);
+    check_memory("rotary_tables.embedding", "angles of blocks", made.blocks);
+    return made;
   }
 
  private:

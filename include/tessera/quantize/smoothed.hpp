@@ -2,7 +2,7 @@
 /// `smoothed<Q, Mean>`: a quantizer of the difference between tokens and a mean of them. Adaptors nest.
 ///
 ///     using eight = smoothed<symmetric_quantizer<8, per_thread>>;                           // of keys: their mean
-///     using four = smoothed<smoothed<symmetric_quantizer<4, per_thread>>, block_mean>;      // and that of 64 queries
+///     using four = smoothed<smoothed<symmetric_quantizer<4, per_thread>>, block_mean>;      // and that of 128 queries
 ///     using values = smoothed<float8_quantizer<float8_e4m3>>;                               // of values: their mean
 ///     using quick = smoothed<symmetric_quantizer<8, per_thread>, sampled_mean>;             // of a sample of the keys
 ///
@@ -43,9 +43,10 @@ struct sampled_mean {
   static constexpr token_sample sample{16};  ///< the sample of the tokens
 };
 
-/// The mean of each block of 64 queries of a head, rounded to the type of queries.
+/// The mean of each block of 128 queries of a head, as many as in SageAttention2, rounded to the type of queries.
 struct block_mean {
-  static constexpr int tokens = 64;  ///< queries of a block, which share a mean
+  static constexpr int tokens = 128;  ///< queries of a block, which share a mean
+  static constexpr int part = 64;     ///< queries that are added first; then the sums of a block's parts are added
 };
 
 template <Quantizer Q, class Mean = token_mean>

@@ -41,6 +41,12 @@ struct keep_no_state {
 template <class State>
 struct keep_states {
   array_view<State> states;  ///< a state for each token
+
+  /// Names the views that it reads, for check_reach_of().
+  template <class Use>
+  constexpr void each_view(Use const& use) const {
+    use("states", states);
+  }
   /// Writes the state of a token.
   TESSERA_FN void operator()(std::int64_t, std::int64_t token, State const& state) const { states[token] = state; }
 };

@@ -15,6 +15,8 @@ inline namespace v0 {
 /// The tiles of 128 keys that each block of 64 queries sees, within the mask: the first counts() of each list. Numbers
 /// that are no tile of keys are passed over; a tile that is listed twice counts twice.
 struct attention_block_list {
+  static constexpr int queries = 64;  ///< queries of a block, which have a list
+
   view<std::int32_t const, 3> counts = {};  ///< batch x query heads x blocks of 64 queries; null: all tiles
   view<std::int32_t const, 4> tiles = {};   ///< batch x query heads x blocks of 64 queries x the most tiles of a list
 

@@ -309,10 +309,11 @@ double farthest_correction(attention_problem<bfloat16> const& p, made_operands<A
     std::int64_t const head = i / found.extent(2) % s.query_heads;
     std::int64_t const sequence = i / found.extent(2) / s.query_heads;
     std::int64_t const key_head = head / (s.query_heads / s.key_heads);
-    std::int64_t const count = std::min(s.queries - block * 64, std::int64_t{64});
+    std::int64_t const count = std::min(s.queries - block * block_mean::tokens, std::int64_t{block_mean::tokens});
     std::vector<double> mean(as_size(s.channels));
     for (std::int64_t j = 0; j < count * s.channels; ++j) {
-      std::int64_t const row = (sequence * s.query_heads + head) * s.queries + block * 64 + j / s.channels;
+      std::int64_t const row =
+          (sequence * s.query_heads + head) * s.queries + block * block_mean::tokens + j / s.channels;
       mean[as_size(j % s.channels)] += q[as_size(row * s.channels + j % s.channels)] / static_cast<double>(count);
     }
     for (double& of_channel : mean) {

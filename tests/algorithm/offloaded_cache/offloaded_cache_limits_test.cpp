@@ -84,13 +84,13 @@ TEST_CASE("sequences that a step cannot be of are reported and left as they are"
   cpu const exec{.threads = 2};
   auto const s = make_sequence<float>(heads, 300, 5);
   for (auto const& [named, complaint] :
-       {one_case{{2, 0, 2, -1}, "an index is given twice (code 9) at step 0"},
-        one_case{{2, 0, 1, 1}, "an index is given twice (code 9) at step 2"}, one_case{{-1, 0, -1, -1}, ""},
-        one_case{{-1, 0, -2, -1}, "an index is out of range (code 7) at step 2"},
-        one_case{{INT32_MIN, 0, 1, -1}, "an index is out of range"},
-        one_case{{1, 0, 4, 2}, "an index is out of range (code 7) at step 2"},
-        one_case{{1, 0, INT32_MAX, 2}, "an index is out of range"},
-        one_case{{1, 0, 3, 2}, "a value is outside of what is accepted"}}) {
+       {one_case{{2, 0, 2, -1}, "offloaded_cache.decode: step 0 is of sequence 2, and so is step 2"},
+        one_case{{2, 0, 1, 1}, "step 2 is of sequence 1, and so is step 3"}, one_case{{-1, 0, -1, -1}, ""},
+        one_case{{-1, 0, -2, -1}, "step 2 is of sequence -2, which is none of 4"},
+        one_case{{INT32_MIN, 0, 1, -1}, "step 0 is of sequence -2147483648, which is none of 4"},
+        one_case{{1, 0, 4, 2}, "step 2 is of sequence 4, which is none of 4"},
+        one_case{{1, 0, INT32_MAX, 2}, "step 2 is of sequence 2147483647, which is none of 4"},
+        one_case{{1, 0, 3, 2}, "step 2 is of sequence 3 of 4, which was never begun in this cache"}}) {
     CAPTURE(named);
     host_cache<method_of<32>, float> cache(heads, {300, 300, 300, 300}, embedding());
     for (std::int64_t sequence = 0; sequence < 3; ++sequence) {  // the last one is never begun
@@ -150,7 +150,7 @@ TEST_CASE("lengths that are of another cache are reported before anything is rea
     cache.memory().sequences[1] = forged;
     for (std::int64_t step = 0; step < 2; ++step) {
       auto const found = cache.decode(exec, {&s, &s}, {119 + step, 42});  // no list: step i is of sequence i
-      CHECK_THROWS_WITH(exec.wait(), contains("a value is outside of what is accepted (code 6) at step 1"));
+      CHECK_THROWS_WITH(exec.wait(), contains("step 1 is of sequence 1 of 2, which was never begun in this cache"));
       CHECK(std::vector<float>(found.begin() + 64, found.end()) == std::vector<float>(64, 0.0F));
       CHECK(cache.memory().sequences[0].tokens == 120 + step);
       std::vector<float> const own(found.begin(), found.begin() + 64);
@@ -239,4 +239,19 @@ TEST_CASE("a selector's own state says how much is kept of a chunk", "[host]") {
   buffer<std::byte> host(plan.host.bytes());
   CHECK_THROWS_WITH(method::open(cpu{}, plan, device.view(), host.view(), embedding(), twelve),
                     contains("the selector keeps 12 elements of a chunk but the plan has room for 1"));
+}
+
+TEST_CASE("an embedding whose tables are null is refused where a cache is opened", "[host]") {
+  using method = method_of<32>;
+  auto const plan = method::plan<float>(cpu{}, {4, 2, 16, {300}});
+  buffer<std::byte> device(plan.device.bytes());
+  buffer<std::byte> host(plan.host.bytes());
+  rotary_embedding rotary = embedding();
+  rotary.within.data = nullptr;
+  CHECK_THROWS_WITH(method::open(cpu{}, plan, device.view(), host.view(), rotary),
+                    contains("offloaded_cache.open: the angles of positions have no memory"));
+  rotary = embedding();
+  rotary.blocks.data = nullptr;
+  CHECK_THROWS_WITH(method::open(cpu{}, plan, device.view(), host.view(), rotary),
+                    contains("offloaded_cache.open: the angles of blocks have no memory"));
 }

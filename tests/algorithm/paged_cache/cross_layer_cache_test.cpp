@@ -361,3 +361,56 @@ TEST_CASE("what does not fit is refused in words that name both numbers", "[host
   CHECK_THROWS_WITH(model.cache.plan_attend(exec, {2, 2, 2, 1, 64, channels, 2 * channels}),
                     contains("cross_layer_cache.attend: values have "));
 }
+
+TEST_CASE("lists of sequences without memory, or for too few, are refused by their names", "[host]") {
+  auto const data = make_model(2, 100);
+  small_model model(2);
+  cpu const& exec = model.exec;
+  buffer<std::byte> memory(exec, model.cache.plan_append(exec, {2, 100}).bytes());
+  workspace const space(model.cache.plan_append(exec, {2, 100}), memory);
+  auto const inputs = data[0].inputs();
+  array_view<std::int32_t> const nowhere(nullptr, 2);
+  std::vector<std::int32_t> const one{1};
+  auto const append = [&](cache_sequences const& sequences, sequence_lengths new_tokens) {
+    model.cache.append(exec, 0, inputs, sequences, {100, new_tokens}, space);
+  };
+  auto without = model.sequences();
+  without.slots = nowhere;
+  CHECK_THROWS_WITH(append(without, {}), "cross_layer_cache.append: the slots have no memory but 2 elements");
+  without = model.sequences();
+  without.pages = nowhere;
+  CHECK_THROWS_WITH(append(without, {}),
+                    "cross_layer_cache.append: the counts of sealed pages have no memory but 2 elements");
+  CHECK_THROWS_WITH(append(model.sequences(), nowhere),
+                    "cross_layer_cache.append: the counts of new tokens have no memory but 2 elements");
+  CHECK_THROWS_WITH(append(model.sequences(), one),
+                    "cross_layer_cache.append: there are 1 counts of new tokens but 2 sequences");
+  CHECK_THROWS_WITH(model.cache.advance(exec, model.sequences(), nowhere),
+                    "cross_layer_cache.advance: the counts of pages have no memory but 2 elements");
+  std::vector<float> result(2 * 2 * channels);
+  std::vector<bfloat16> const queries(result.size());
+  attention_outputs<float> const out{{result.data(), {2, 2, 1, channels}}};
+  head_view<bfloat16 const> const q(queries.data(), {2, 2, 1, channels});
+  CHECK_THROWS_WITH(model.cache.attend(exec, 0, q, model.sequences(), {}, out, space, nowhere),
+                    "cross_layer_cache.attend: the lengths of queries have no memory but 2 elements");
+  CHECK_THROWS_WITH(model.cache.attend(exec, 0, q, model.sequences(), {}, out, space, one),
+                    "cross_layer_cache.attend: there are 1 lengths of queries but 2 sequences");
+}
+
+TEST_CASE("caches take no share of a merger that is not from 0 to 1", "[host]") {
+  cpu const exec{.threads = 1};
+  cache_extents const extents{1, 64, 1, 1, 64, 64};
+  for (float const share : {std::numeric_limits<float>::quiet_NaN(), -0.25F, 1.5F}) {
+    CAPTURE(share);
+    minicache::options_type const options{.merger = {.share = share}};
+    auto const said =
+        "cross_layer_cache: the share of the merger is " + std::to_string(share) + " but must be from 0 to 1";
+    CHECK_THROWS_WITH(minicache::plan(exec, extents, options), said);
+    CHECK_THROWS_WITH(minicache(exec, extents, options), said);
+    CHECK_THROWS_AS(minicache(exec, extents, options), value_error);
+  }
+  for (float const share : {0.0F, 1.0F}) {
+    minicache::options_type const options{.merger = {.share = share}};
+    CHECK_NOTHROW(minicache(exec, extents, options));
+  }
+}

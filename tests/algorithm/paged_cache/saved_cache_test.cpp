@@ -217,3 +217,16 @@ TEST_CASE("a cache of another kind is refused in words that name both", "[host]"
   CHECK_THROWS_WITH(load_into(of_halves(model.exec, model.extents, {.parts = model.parts}), 0, blocks),
                     contains("the saved types of values are 0 but the cache's 1"));
 }
+
+TEST_CASE("null pointers are no saved cache, and sequences without lengths are not saved", "[host]") {
+  CHECK_THROWS_AS(inspect_saved_cache(nullptr, 200), value_error);
+  CHECK_THROWS_WITH(inspect_saved_cache(nullptr, 200),
+                    "inspect_saved_cache: the saved bytes have no memory but 200 elements");
+  CHECK_THROWS_AS(inspect_saved_cache(nullptr, 0), corrupt_data);
+  small_model model(1);
+  CHECK_THROWS_WITH(load_cache(model.exec, model.cache, nullptr, 200, 0, {}),
+                    "load_cache: the saved bytes have no memory but 200 elements");
+  cache_sequences without = model.sequences();
+  without.lengths = {};
+  CHECK_THROWS_WITH(save_cache(model.exec, model.cache, without, 0), "save_cache: the lengths of 1 sequences are null");
+}

@@ -13,6 +13,7 @@
 
 #include "support/catch.hpp"
 #include "support/factorize_problem.hpp"
+#include "support/message_of.hpp"
 #include "support/real_tensor.hpp"
 
 using namespace tessera;
@@ -116,4 +117,63 @@ TEST_CASE("a workspace of plan_find() gives the bits of regions in another plan,
                   matrix_view<float>(longer.data(), {2 * width, 4}), space),
       contains("key_factorization.find: the workspace is of a plan of " + std::to_string(plan.bytes()) +
                " bytes but 4 directions of 64 channels need " + std::to_string(larger.plan_find(exec).bytes())));
+}
+
+TEST_CASE("keys, products, directions and coefficients without memory are refused by their names", "[host]") {
+  cpu const exec{.threads = 1};
+  key_factorization const factorization(64, 4);
+  workspace_plan const plan = factorization.plan_find(exec);
+  buffer<std::byte> memory(exec, plan.bytes());
+  workspace const space(plan, memory);
+  std::vector<float> values(64 * 64);
+  view<float const, 3> const keys(values.data(), {1, 64, 64});
+  view<float const, 3> const no_keys(nullptr, {1, 100, 64});
+  matrix_view<float> const gram(values.data(), {64, 64});
+  matrix_view<float> const no_gram(nullptr, {64, 64});
+  auto const message = [](auto const& call) { return tessera_test::message_of(call); };
+  CHECK(message([&] { factorization.accumulate(exec, no_keys, gram); }) ==
+        "key_factorization.accumulate: the keys have no memory but 6400 elements");
+  CHECK(message([&] { factorization.accumulate(exec, keys, no_gram); }) ==
+        "key_factorization.accumulate: the products of channels have no memory but 4096 elements");
+  CHECK(message([&] { factorization.accumulate(exec, keys, gram, array_view<float>(nullptr, 9)); }) ==
+        "key_factorization.accumulate: the elements of the room have no memory but 9 elements");
+  CHECK(message([&] { factorization.settle(exec, no_keys, gram, space); }) ==
+        "key_factorization.settle: the keys have no memory but 6400 elements");
+  CHECK(message([&] { factorization.settle(exec, keys, no_gram, space); }) ==
+        "key_factorization.settle: the products of channels have no memory but 4096 elements");
+  CHECK(message([&] { factorization.find(exec, matrix_view<float const>(no_gram), gram.slice(1, 0, 4), space); }) ==
+        "key_factorization.find: the products of channels have no memory but 4096 elements");
+  matrix_view<float> const no_directions(nullptr, {64, 4});
+  CHECK(message([&] { factorization.find(exec, matrix_view<float const>(gram), no_directions, space); }) ==
+        "key_factorization.find: the directions have no memory but 256 elements");
+  matrix_view<float const> const directions(values.data(), {64, 4});
+  matrix_view<float> const coefficients(values.data(), {64, 4});
+  CHECK(message([&] {
+          factorization.project(exec, view<float const, 3>(nullptr, {1, 64, 64}), directions, coefficients);
+        }) == "key_factorization.project: the keys have no memory but 4096 elements");
+  CHECK(message([&] {
+          factorization.project(exec, keys, matrix_view<float const>(nullptr, {64, 4}), coefficients);
+        }) == "key_factorization.project: the directions have no memory but 256 elements");
+  CHECK(message([&] { factorization.project(exec, keys, directions, no_directions); }) ==
+        "key_factorization.project: the coefficients have no memory but 256 elements");
+  CHECK_THROWS_AS(factorization.accumulate(exec, no_keys, gram), value_error);
+}
+
+TEST_CASE("keys and products of other extents than the factorization's are refused with both", "[host]") {
+  cpu const exec{.threads = 1};
+  key_factorization const factorization(64, 4);
+  std::vector<float> values(64 * 64);
+  view<float const, 3> const keys(values.data(), {1, 64, 64});
+  matrix_view<float> const gram(values.data(), {64, 64});
+  CHECK_THROWS_WITH(
+      factorization.accumulate(exec, keys.slice(2, 0, 63), gram),
+      "key_factorization.accumulate: keys have 1 heads of 63 channels but 64 channels in all were planned");
+  CHECK_THROWS_WITH(factorization.accumulate(exec, keys, gram.slice(0, 0, 63)),
+                    "key_factorization.accumulate: products of channels are 63 x 64 but 64 x 64 were planned");
+  matrix_view<float const> const directions(values.data(), {63, 4});
+  matrix_view<float> const coefficients(values.data(), {64, 4});
+  CHECK_THROWS_WITH(factorization.project(exec, keys, directions, coefficients),
+                    "key_factorization.project: keys have 1 heads of 64 channels but directions have 63 channels");
+  CHECK_THROWS_WITH(factorization.project(exec, keys, matrix_view<float const>(gram).slice(1, 0, 5), coefficients),
+                    "key_factorization.project: coefficients are 64 x 4 but 64 tokens have 5 each");
 }

@@ -67,3 +67,10 @@ TEST_CASE("a stream shorter than a header is refused", "[host]") {
   std::vector<std::byte> const bytes(63);
   CHECK_THROWS_AS(inspect(bytes), corrupt_data);
 }
+
+TEST_CASE("a null pointer is no stream of weights", "[host]") {
+  CHECK_THROWS_AS(inspect_weight_stream(nullptr, 200), value_error);
+  CHECK_THROWS_WITH(inspect_weight_stream(nullptr, 200),
+                    "inspect_weight_stream: the bytes of the stream have no memory but 200 elements");
+  CHECK_THROWS_AS(inspect_weight_stream(nullptr, 0), corrupt_data);
+}

@@ -108,7 +108,7 @@ struct coded_heads {
   [[nodiscard]] program_type program() {
     quantized_queries<std::int8_t> q{{queries.data(), {2, 2, 128, 40}}, {query_scales.data(), {2, 2, 8}}};
     if (!corrections.empty()) {
-      q.corrections = {corrections.data(), {2, 2, 2, 256}};
+      q.corrections = {corrections.data(), {2, 2, 1, 256}};
     }
     attention_block_list list;
     if (!counts.empty()) {
@@ -154,7 +154,7 @@ struct coded_heads {
     double sum = std::inner_product(own, own + 40, other, 0.0);
     sum *= double{query_scales[at((sequence * 2 + head) * 8 + query / 16)]} *
            double{key_scales[at(sequence * 2 + key / 128)]};
-    sum += corrections.empty() ? 0.0 : double{corrections[at(block * 256 + value_slot(key))]};
+    sum += corrections.empty() ? 0.0 : double{corrections[at((sequence * 2 + head) * 256 + value_slot(key))]};
     return sum * std::log(2.0) + double{Bias{}(sequence, head, query, key)};
   }
   /// The largest errors of every third row: of results relative to the largest value, and of log-sum-exps.

@@ -8,6 +8,7 @@
 #include <tessera/exec/cpu.hpp>
 #include <tessera/program/attention/head_source.hpp>
 #include <tessera/program/attention/smoothing_terms.hpp>
+#include <tessera/quantize/smoothed.hpp>
 #include <tessera/testing/adversary.hpp>
 #include <tessera/testing/generators.hpp>
 
@@ -30,7 +31,7 @@ struct smoothed_problem {
   std::vector<bfloat16> heads;           ///< batch x query heads x tokens x channels; key heads are the first two
   std::vector<float> key_means;          ///< batch x key heads x channels
   std::vector<float> query_means;        ///< batch x query heads x blocks x channels
-  std::int64_t blocks;                   ///< blocks of 64 queries
+  std::int64_t blocks;                   ///< blocks of queries
   std::vector<float> scores;             ///< batch x query heads x tokens
   std::int64_t padded;                   ///< keys, padded to tiles of 128
   std::vector<float> corrections;        ///< batch x query heads x blocks x slots of padded keys
@@ -43,7 +44,7 @@ struct smoothed_problem {
         lengths{static_cast<std::int32_t>(tokens), static_cast<std::int32_t>(tokens / 2)},
         heads(static_cast<std::size_t>(batch * query_heads * tokens * channels)),
         key_means(samples(batch * key_heads * channels, 2)),
-        blocks((tokens + 63) / 64),
+        blocks(divide_up(tokens, std::int64_t{block_mean::tokens})),
         scores(static_cast<std::size_t>(batch * query_heads * tokens), -777.0F),
         padded((tokens + 127) / 128 * 128),
         corrections(static_cast<std::size_t>(batch * query_heads * blocks * padded), -777.0F),

@@ -146,11 +146,22 @@ TEST_CASE("slots that are none are reported and left out, and pairs that write t
       CHECK(copied.has_tail_of(2, known_slots(), 2));
     }
   }
-  for (auto const& pairs : {std::vector<std::int32_t>{0, 2, 1, 1}, {0, 1, 1, 3}, {3, 0, 1, 3}}) {
+  struct one_fork {
+    std::vector<std::int32_t> pairs;  // from, from, to, to
+    std::string complaint;
+  };
+  for (auto const& [pairs, said] : {one_fork{{0, 2, 1, 1}, "pair 0 has slot 1, which pair 1 writes to"},
+                                    one_fork{{0, 1, 1, 3}, "pair 1 has slot 1, which pair 0 writes to"},
+                                    one_fork{{3, 0, 1, 3}, "pair 0 has slot 3, which pair 1 writes to"}}) {
     known_slots found;
     run(fork_slots<bfloat16>{found.memory, {pairs.data(), 2}, {pairs.data() + 2, 2}, exec.status()});
-    CHECK_THAT(complaint(), contains("a value is outside"));
+    CHECK_THAT(complaint(), contains(said));
   }
+  std::vector<std::int32_t> from(300, 0);
+  std::vector<std::int32_t> to(300, 1);  // more pairs than lanes: the first other one is named
+  known_slots many;
+  run(fork_slots<bfloat16>{many.memory, from, to, exec.status()});
+  CHECK_THAT(complaint(), contains("pair 0 has slot 1, which pair 1 writes to"));
   known_slots same;
   std::vector<std::int32_t> const itself{2};
   run(fork_slots<bfloat16>{same.memory, itself, itself, exec.status()});
@@ -190,6 +201,6 @@ TEST_CASE("counts of pages that a block table does not have are reported and sta
   sequences.lengths = lengths;
   REQUIRE(sequences.size() == 3);  // as many as there are block tables
   exec.run(advance_pages{sequences, 64, 3, pages, exec.status()}, 1);
-  CHECK_THROWS_WITH(exec.wait(), contains(" 1"));
+  CHECK_THROWS_WITH(exec.wait(), contains("sequence 1 has -1 sealed pages but may have from 0 to 7"));
   CHECK(pages == std::vector<std::int32_t>{5, -1, 8});
 }

@@ -18,8 +18,9 @@ using namespace tessera;
 
 namespace {
 
-/// Numbers 0, 1, 2, ... of 4 bits in rows of 16, with a scale for 8 of them. `Broken` says what is wrong with it.
-enum class fault { none, load, widen, scale };
+/// Numbers 0, 1, 2, ... of 4 bits in three equal rows of 16, with a scale for 8 of them. `Broken` says what is wrong
+/// with it.
+enum class fault { none, load, widen, scale, distance };
 template <fault Broken>
 struct counted {
   using value_type = bfloat16;
@@ -28,15 +29,15 @@ struct counted {
   std::uint8_t const* bytes;
   float const* scales;
 
-  std::int64_t rows() const { return 1; }
+  std::int64_t rows() const { return 3; }
   std::int64_t columns() const { return 16; }
   bfloat16 exact(std::int64_t, std::int64_t column) const {
     int const nibble = bytes[column / 2] >> (4 * (column % 2)) & 15;
     return store<bfloat16>(static_cast<float>(nibble >= 8 ? nibble - 16 : nibble));
   }
   float scale(std::int64_t, std::int64_t which) const { return scales[which]; }
-  float const* scale_address(std::int64_t, std::int64_t which) const {
-    return scales + (Broken == fault::scale ? 1 - which : which);
+  float const* scale_address(std::int64_t row, std::int64_t which) const {
+    return scales + (Broken == fault::scale ? 1 - which : which) + (Broken == fault::distance && row == 2 ? 2 : 0);
   }
   std::uint8_t const* code_bytes(std::int64_t, std::int64_t column) const { return bytes + column / 2; }
   bool has_whole_chunks() const { return false; }
@@ -50,7 +51,7 @@ struct counted {
       for (int i = lane; i < Tile::rows * Tile::columns; i += Group::size) {
         std::int64_t const row = first_row + i / Tile::columns;
         std::int64_t const column = first_column + i % Tile::columns;
-        float const value = row < 1 && column < 16 ? tessera::load(exact(row, column)) * scale(row, column / 8) : 0.0F;
+        float const value = row < 3 && column < 16 ? tessera::load(exact(row, column)) * scale(row, column / 8) : 0.0F;
         tile(i / Tile::columns, i % Tile::columns) =
             store<bfloat16>(Broken == fault::load && column == 3 ? 2 * value : value);
       }
@@ -61,7 +62,7 @@ struct counted {
 template <fault Broken>
 bool is_lawful() {
   std::uint8_t const bytes[8] = {0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe};
-  float const scales[2] = {0.3F, 1.7F};
+  float const scales[4] = {0.3F, 1.7F, 0.3F, 1.7F};
   STATIC_REQUIRE(OperandCodes<counted<Broken>>);
   return testing::check_scaled_laws(counted<Broken>{bytes, scales}, serial_group<1>{}).text().empty();
 }
@@ -73,6 +74,7 @@ TEST_CASE("the laws of scaled sources accept a right source and refuse wrong one
   CHECK_FALSE(is_lawful<fault::load>());
   CHECK_FALSE(is_lawful<fault::widen>());
   CHECK_FALSE(is_lawful<fault::scale>());
+  CHECK_FALSE(is_lawful<fault::distance>());
 }
 
 TEST_CASE("what has no scales is no scaled source, and what is multiplied as it is has no operands to be widened",

@@ -36,6 +36,7 @@
 #include <tessera/core/check.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/with_constant.hpp>
+#include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/map/listed_tiles.hpp>
@@ -224,6 +225,8 @@ struct attention {
     call.counters = space[layout.counters];
     call.work_splits = work_splits(exec, layout, space);
     checks::check_call(where, call);
+    checks::check_input_places(exec, where, in, space, functions);
+    checks::check_call_places(exec, where, call);
     exec.clear(call.counters);  // first: between codes and attention it would keep their launches apart
     call.has_cleared_counters = true;
     attention_inputs<T> uncoded = in;
@@ -265,6 +268,10 @@ struct attention {
                            in.values.data != nullptr);
     regions const layout(here, shape, options.parts, workspace_plan::record::sizes);
     check_room(here, layout, space);
+    checks::check_input_places(exec, here, in, space, functions);
+    check_reach(exec, here, "lengths of queries", in.query_lengths, "lengths of keys", in.key_lengths,
+                "starts of queries", in.query_starts.first);
+    checks::check_operand_places(exec, here, out);
     make_codes(exec, here, layout, in, options, out, space, functions);
   }
 
@@ -280,6 +287,10 @@ struct attention {
       check<value_error>(call.heads.queries.mean_scores.data != nullptr || call.shape.queries == 0, where,
                          ": log-sum-exps and sinks need the scores of the mean key, which are null");
     }
+    checks::check_operand_places(exec, where, call.heads);
+    checks::check_call_places(exec, where, call);
+    check_reach(exec, where, "rows of splits", call.partials.rows, "totals of splits", call.partials.totals, "counters",
+                call.counters, "splits of work items", call.work_splits, "codes in bytes", call.widened);
     run(exec, call);
   }
 

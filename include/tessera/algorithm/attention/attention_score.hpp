@@ -23,6 +23,7 @@
 #include <tessera/concepts/executor.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/math.hpp>
+#include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/attention/compare_heads.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
@@ -56,6 +57,8 @@ struct attention_score {
     regions const layout(found.extent(0), found.extent(1), found.extent(2), found.extent(3));
     space.check_room(where, layout.plan.bytes(), found.extent(0), " x ", found.extent(1), " heads of ", found.extent(2),
                      " tokens of ", found.extent(3), " channels");
+    check_reach(exec, where, "heads that were found", found, "heads that were expected", expected, "scores", score,
+                "bytes of the workspace", space);
     auto const sums = space[layout.sums];
     compare_heads<std::remove_const_t<T>, std::remove_const_t<Better>> const compare{found, expected, sums};
     exec.run(compare, compare.groups());

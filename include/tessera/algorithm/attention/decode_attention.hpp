@@ -22,6 +22,7 @@
 #include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/math.hpp>
+#include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/attention/decode_dense.hpp>
@@ -103,6 +104,9 @@ struct decode_attention {
     decode_regions const layout(where, shape);
     space.check_room(where, layout.plan.bytes(), shape.batch, " sequences of ", shape.query_heads, " heads, ",
                      shape.queries, " queries and ", shape.keys, " keys");
+    check_reach(exec, where, "queries", in.queries, "keys", in.source.keys, "values", in.source.values, "blocks",
+                in.source.blocks, "lengths of keys", in.source.lengths, "lengths of queries", in.query_lengths,
+                "results", out.result, "log-sum-exps", out.log_sum_exp, "bytes of the workspace", space);
     double const plain = 1.0 / ::sqrt(static_cast<double>(shape.channels));
     float const scale = options.softmax_scale > 0 ? options.softmax_scale : static_cast<float>(plain);
     run(exec, decode_attention_call<T, Result>{shape, in.source, in.queries, scale, options.is_causal, out,

@@ -168,6 +168,8 @@ struct dense_attention {
         in.values,     out,      in.query_lengths,         in.key_lengths, in.query_starts,
         in.key_starts, in.sinks, functions.bias,           in.block_list};
     checks::check_call(where, call);
+    checks::check_input_places(exec, where, in, space, functions);
+    checks::check_call_places(exec, where, call);
     call.counters = space[layout.counters];
     call.work_splits = layout.splits.count > 0 ? space[layout.splits] : array_view<float>{};
     run(exec, call);

@@ -14,6 +14,7 @@
 #include <tessera/concepts/executor.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/int4.hpp>
+#include <tessera/exec/check_reach.hpp>
 #include <tessera/program/attention/pack_codes.hpp>
 #include <tessera/view/head_view.hpp>
 
@@ -43,6 +44,7 @@ void check_packed(char const* function, Codes const& codes, Packed const& packed
 template <Executor Exec>
 void pack_int4_codes(Exec const& exec, head_view<std::int8_t const> codes, head_view<int4x2> packed) {
   detail::check_packed("pack_int4_codes", codes, packed);
+  check_reach(exec, "pack_int4_codes", "codes", codes, "packed codes", packed);
   pack_codes const program{codes, packed};
   exec.run(program, program.groups());
 }
@@ -51,6 +53,7 @@ void pack_int4_codes(Exec const& exec, head_view<std::int8_t const> codes, head_
 template <Executor Exec>
 void widen_int4_codes(Exec const& exec, head_view<int4x2 const> packed, head_view<std::int8_t> codes) {
   detail::check_packed("widen_int4_codes", codes, packed);
+  check_reach(exec, "widen_int4_codes", "packed codes", packed, "codes", codes);
   widen_codes const program{packed, codes};
   exec.run(program, program.groups());
 }

@@ -221,7 +221,8 @@ void quantize_queries(Exec const& exec, Call const& call) {
   using source_type = std::remove_const_t<decltype(source)>;
   view<float, 4> means;
   if constexpr (quantized_regions<method>::smooths_queries) {
-    finish_summaries<typename Call::value_type> finish{{}, {}, 0, block_mean::tokens, 1, {}, {}, 0.0F, 0};
+    finish_summaries<typename Call::value_type> finish{
+        {}, {}, 0, block_mean::part, block_mean::tokens / block_mean::part, {}, {}, 0.0F, 0};
     finish.means_a_head = call.regions.query_blocks();
     finish.means = means = view_of(call.space[call.regions.query_means], {call.shape.batch, call.shape.query_heads,
                                                                           finish.means_a_head, call.shape.channels});

@@ -74,7 +74,7 @@ struct quantized_regions {
   /// The type of a value's code.
   using value_code = typename Method::value_code;
   static constexpr bool smooths_keys = has_mean_of_tokens<qk>;  ///< whether the mean key is subtracted
-  /// Whether the mean of each 64 queries is subtracted.
+  /// Whether the mean of each block of queries is subtracted.
   static constexpr bool smooths_queries = is_smoothed_by<block_mean, qk>;
   static constexpr bool smooths_values = has_mean_of_tokens<pv>;  ///< whether the mean value is subtracted
   /// The sample of keys that the mean key is taken over.
@@ -136,7 +136,7 @@ struct quantized_regions {
   [[nodiscard]] std::int64_t query_scale_count() const { return query_groups::count(padded_tokens(shape.queries)); }
   /// Scales of a key head.
   [[nodiscard]] std::int64_t key_scale_count() const { return key_groups::count(padded_tokens(shape.keys)); }
-  /// Blocks of 64 queries that have a mean.
+  /// Blocks of queries that have a mean.
   [[nodiscard]] std::int64_t query_blocks() const { return divide_up(shape.queries, std::int64_t{block_mean::tokens}); }
 
   /// The operands in a workspace of a plan that begins like this one; parts that were left out have no data.
@@ -206,8 +206,8 @@ struct quantization_regions : quantized_regions<Method> {
   region<channel_summary> value_summaries;  ///< summaries of blocks of 128 values
   region<float> value_reciprocals;          ///< reciprocals of channels' scales
   region<std::uint32_t> values_beyond;      ///< flags of channels, then heads: have values beyond a sample's range
-  region<channel_summary> query_summaries;  ///< summaries of blocks of 64 queries
-  region<float> query_means;                ///< means of blocks of 64 queries, rounded to the type of queries
+  region<channel_summary> query_summaries;  ///< summaries of parts of blocks of queries
+  region<float> query_means;                ///< means of blocks of queries, rounded to the type of queries
   region<std::uint32_t> magnitudes;         ///< largest magnitudes of query heads, then of key heads
   region<float> totals;                     ///< sums of weighted values of splits of the keys
   region<attention_row<state_type>> rows;   ///< states of the softmax of splits of the keys
@@ -227,7 +227,7 @@ struct quantization_regions : quantized_regions<Method> {
             "values beyond samples' ranges",
             base::samples_values && wanted.values ? of.batch * of.key_heads * (of.channels_of_values() + 1) : 0)),
         query_summaries(this->plan.template add<channel_summary>(
-            "summaries of queries", base::smooths_queries && wanted.queries ? mean_blocks() * of.channels : 0)),
+            "summaries of queries", base::smooths_queries && wanted.queries ? summary_blocks() * of.channels : 0)),
         query_means(this->plan.template add<float>(
             "means of queries", base::smooths_queries && wanted.queries ? mean_blocks() * of.channels : 0)),
         magnitudes(
@@ -249,7 +249,7 @@ struct quantization_regions : quantized_regions<Method> {
     bool const is_few = s.queries <= few_queries;
     std::int64_t const groups =
         s.batch * (is_few ? s.key_heads * divide_up(together, few_queries)
-                          : s.query_heads * divide_up(s.queries, std::int64_t{block_mean::tokens}));
+                          : s.query_heads * divide_up(s.queries, std::int64_t{queries_of_group}));
     constexpr std::int64_t enough_groups = 256;
     constexpr std::int64_t few_query_groups = 264;  // at most two for each of 132 multiprocessors
     std::int64_t const wanted = is_few ? few_query_groups / max(groups, std::int64_t{1})
@@ -268,6 +268,8 @@ struct quantization_regions : quantized_regions<Method> {
   }
 
  private:
+  static constexpr std::int64_t queries_of_group = 64;  ///< queries of a group, where they are not few
+
   /// How many rows all splits have together; 0 if there is one split.
   [[nodiscard]] std::int64_t split_rows() const {
     attention_shape const& s = this->shape;
@@ -279,6 +281,10 @@ struct quantization_regions : quantized_regions<Method> {
   }
   [[nodiscard]] std::int64_t mean_blocks() const {
     return this->shape.batch * this->shape.query_heads * this->query_blocks();
+  }
+  [[nodiscard]] std::int64_t summary_blocks() const {
+    attention_shape const& s = this->shape;
+    return s.batch * s.query_heads * divide_up(s.queries, std::int64_t{block_mean::part});
   }
 };
 

@@ -212,13 +212,17 @@ struct gemm_few_rows_scaled_model {
     std::int64_t const depth = problem.inputs.extent(1);
     return detail::refuses_few_rows(
         problem, policy.tokens,
-        unless(depth > 0 && depth % Weights::group == 0, "rows of weights are not whole groups"));
+        first_of(unless(depth > 0 && depth % Weights::group == 0, "rows of weights are not whole groups"),
+                 unless(problem.weights.rows() >= policy.rows, "the number of rows of weights", problem.weights.rows(),
+                        "32 at least")));
   }
   template <class Architectures, class Operand, class Weights, class Output, class Map>
   static void run(basic_cuda<Architectures> const& exec,
                   source_linear_problem<Operand, Weights, Output, Map> const& problem) {
     if (problem.inputs.extent(0) <= policy_of<scaled_fewest_rows_tuning>(800).tokens) {
       detail::run_few_rows_scaled<scaled_fewest_rows_tuning>(exec, problem);
+    } else if (divide_up(problem.weights.rows(), std::int64_t{policy.rows}) <= exec.state->multiprocessors()) {
+      detail::run_few_rows_scaled<narrow_scaled_few_rows_tuning>(exec, problem);
     } else {
       detail::run_few_rows_scaled<scaled_few_rows_tuning>(exec, problem);
     }

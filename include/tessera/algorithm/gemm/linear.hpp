@@ -35,6 +35,7 @@
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
+#include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/map/add_bias.hpp>
@@ -148,6 +149,8 @@ struct linear {
   template <Executor Exec, SumMap Map, class Output>
   static void forward(Exec const& exec, operands inputs, operands weights, Map map, view<Output, 2> outputs) {
     check_shapes(inputs, weights, outputs);
+    check_reach(exec, where, "inputs", inputs, "weights", weights, "outputs", outputs);
+    check_reach_of(exec, where, map);
     if (!outputs.is_empty()) {
       run(exec, linear_problem<Operand, Output, Map>{inputs, weights, outputs, map});
     }
@@ -167,6 +170,7 @@ struct linear {
   requires(std::is_same_v<typename Weights::value_type, value_type>) static void forward(
       Exec const& exec, operands inputs, Weights const& weights, Map map, view<Output, 2> outputs) {
     check_extents(inputs, weights.rows(), weights.columns(), outputs);
+    check_places(exec, inputs, weights, map, outputs);
     if (!outputs.is_empty()) {
       run(exec, source_linear_problem<Operand, Weights, Output, Map>{inputs, weights, outputs, map});
     }
@@ -195,6 +199,8 @@ struct linear {
       Exec const& exec, operands inputs, Weights const& weights, Map map, view<Output, 2> outputs,
       workspace const& space, linear_options const& options = {}) {
     check_extents(inputs, weights.rows(), weights.columns(), outputs);
+    check_places(exec, inputs, weights, map, outputs);
+    check_reach(exec, where, "bytes of the workspace", space);
     if (outputs.is_empty()) {
       return;
     }
@@ -236,6 +242,15 @@ struct linear {
     panel_layout layout{workspace_plan(where, what), rows, stride, {}};
     layout.panel = layout.plan.template add<value_type>("a panel of weights", rows * stride);
     return layout;
+  }
+
+  /// Throws value_error where an operand lies where programs do not read it.
+  template <Executor Exec, class Weights, class Map, class Output>
+  static void check_places(Exec const& exec, operands inputs, Weights const& weights, Map const& map,
+                           view<Output, 2> outputs) {
+    check_reach(exec, where, "inputs", inputs, "outputs", outputs);
+    check_reach_of(exec, where, weights);
+    check_reach_of(exec, where, map);
   }
 
   template <class Output>

@@ -12,6 +12,7 @@
 
 #include <tessera/concepts/executor.hpp>
 #include <tessera/core/check.hpp>
+#include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/program/gemm/store_source.hpp>
 #include <tessera/tile/source/open_source.hpp>
@@ -31,6 +32,8 @@ void materialize(Exec const& exec, Source const& source, matrix_view<typename So
                      " columns but the outputs have ", outputs.extent(1));
   check_memory(where, "outputs", outputs);
   check_apart(where, "outputs", outputs);
+  check_reach(exec, where, "outputs", outputs);
+  check_reach_of(exec, where, source);
   run(exec, store_source<Source>{source, outputs});
 }
 

@@ -25,6 +25,7 @@
 #include <tessera/concepts/scalar.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
+#include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/gemm/encode_chunks.hpp>
@@ -80,6 +81,7 @@ struct quantized_matrix {
     check_extents(where, values, codes, params);
     check_apart(where, "codes", codes);
     check_apart(where, "parameters", params);
+    check_reach(exec, where, "values", values, "codes", codes, "parameters", params);
     row_encoder<Q, scalar> const encoder{quantizer, values, codes};
     if constexpr (std::is_empty_v<params_type>) {
       run(exec, encode_chunks<Q, scalar>{encoder, {}});
@@ -87,6 +89,7 @@ struct quantized_matrix {
       workspace_plan planned(where, workspace_plan::record::sizes);
       auto const ranges = add_ranges(planned, values.extent(0), values.extent(1));
       space.check_room(where, planned.bytes(), values.extent(0), " rows of ", values.extent(1), " columns");
+      check_reach(exec, where, "bytes of the workspace", space);
       run(exec, reduce_rows<range_reducer_t<Q>, scalar, keep_pieces<range_state_t<Q>>>{
                     quantizer.range(), values, {space[ranges], row_pieces(values.extent(1))}});
       run(exec, fit_tensor<Q>{quantizer, space[ranges], params});
@@ -115,6 +118,7 @@ struct quantized_matrix {
     constexpr char const* function = "quantized_matrix.dequantize";
     check_extents(function, values, codes, params);
     check_apart(function, "values", values);
+    check_reach(exec, function, "codes", codes, "parameters", params, "values", values);
     run(exec, store_source<dequantized<Q, T>>{{quantizer, codes, params}, values});
   }
 

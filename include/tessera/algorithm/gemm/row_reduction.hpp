@@ -19,6 +19,7 @@
 #include <tessera/concepts/reducer.hpp>
 #include <tessera/concepts/scalar.hpp>
 #include <tessera/core/check.hpp>
+#include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/gemm/reduce_rows.hpp>
@@ -59,6 +60,8 @@ requires(std::is_same_v<typename R::input_type, indexed_value<float>> ||
     workspace_plan planned(where, workspace_plan::record::sizes);
     auto const states = add_states(planned, rows, columns);
     space.check_room(where, planned.bytes(), rows, " rows of ", columns, " columns");
+    check_reach(exec, where, "values", values, "bytes of the workspace", space);
+    check_reach_of(exec, where, finish);
     if (rows == 0) {
       return;
     }

@@ -24,6 +24,7 @@
 #include <tessera/concepts/sum_map.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
+#include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/map/plain_sum.hpp>
 #include <tessera/program/gemm/gemm_scaled_tiles.hpp>
@@ -78,6 +79,10 @@ struct scaled_linear {
     check_source("weights", weights);
     check_memory(where, "outputs", outputs);
     check_apart(where, "outputs", outputs);
+    check_reach(exec, where, "outputs", outputs);
+    check_reach_of(exec, where, inputs);
+    check_reach_of(exec, where, weights);
+    check_reach_of(exec, where, map);
     if (!outputs.is_empty()) {
       run(exec, scaled_linear_problem<Inputs, Weights, Output, Map>{inputs, weights, outputs, map});
     }

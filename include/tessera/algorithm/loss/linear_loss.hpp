@@ -29,6 +29,7 @@
 #include <tessera/core/check.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/mix_bits.hpp>
+#include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/program_name.hpp>
 #include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
@@ -139,6 +140,9 @@ struct linear_loss {
     arguments::check_outputs(shape, options, out);
     mark_regions const regions = regions_of_forward(shape, kept_entries(exec, shape, options));
     arguments::check_room(where, space, regions.forward_bytes(), shape);
+    arguments::check_input_places(exec, where, in, space);
+    arguments::check_output_places(exec, out);
+    check_reach_of(exec, where, finish);
     loss_token_list const tokens = regions.token_list(space);
     bool const is_reduced = options.reduction != loss_reduction::none;
     loss_token_outputs const of_tokens{is_reduced ? array_view<float>{} : out.loss, out.log_sum_exp,
@@ -215,6 +219,8 @@ struct linear_loss {
     gradient_regions<Gradient> const regions = regions_of_backward<Gradient>(
         shape, options, orders_entries_for(exec, options), kept_entries(exec, shape, options));
     arguments::check_room(back, space, regions.plan.bytes(), shape);
+    arguments::check_input_places(exec, back, in, space);
+    arguments::check_gradient_places(exec, upstream, out);
     loss_token_list const tokens = regions.token_list(space);
     array_view<float> const late_scale = space[regions.late_scale];
     check_loss_stamp<value_type, Label> const check_stamp{stamp_of(shape, options, true, regions.kept), samples_of(in),

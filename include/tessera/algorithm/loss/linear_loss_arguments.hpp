@@ -12,6 +12,7 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/math.hpp>
+#include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/loss/gradient_products.hpp>
 #include <tessera/reduce/arg_max.hpp>
@@ -132,6 +133,33 @@ struct linear_loss_arguments {
     check<value_error>((out.prediction.data == nullptr && out.accuracy.data == nullptr) ||
                            has_reducer<arg_max_reducer<float>, Statistics>,
                        where, ": predictions are asked for but the reducer has no arg_max_reducer<float>");
+  }
+
+  /// Throws value_error where inputs or the workspace lie where the executor's programs do not read them.
+  template <class Exec, class Label, LogitMap Map>
+  static void check_input_places(Exec const& exec, char const* function, linear_loss_inputs<T, Label, Map> const& in,
+                                 workspace const& space) {
+    check_reach(exec, function, "hidden states", in.hidden, "rows of the classifier", in.classifier, "labels",
+                in.labels, "biases", in.bias, "weights", in.weights, "bytes of the workspace", space);
+    check_reach_of(exec, function, in.map);
+  }
+
+  /// The same for outputs.
+  template <class Exec>
+  static void check_output_places(Exec const& exec, linear_loss_outputs const& out) {
+    check_reach(exec, where, "losses", out.loss, "log-sum-exps", out.log_sum_exp, "log-probabilities",
+                out.log_probability, "entropies", out.entropy, "predictions", out.prediction, "accuracies",
+                out.accuracy, "counts", out.labelled_count);
+  }
+
+  /// The same for gradients.
+  template <class Exec, class Gradient>
+  static void check_gradient_places(Exec const& exec, loss_upstream const& upstream,
+                                    linear_loss_gradients<Gradient> const& out) {
+    check_reach(exec, back, "upstream gradients of losses", upstream.loss, "upstream gradients of log-sum-exps",
+                upstream.log_sum_exp, "upstream gradients of entropies", upstream.entropy);
+    check_reach(exec, back, "gradients of hidden states", out.hidden, "gradients of the classifier", out.classifier,
+                "gradients of the bias", out.bias);
   }
 
  private:

@@ -34,6 +34,7 @@
 #include <tessera/concepts/scalar.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
+#include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/exec/side_queue.hpp>
 #include <tessera/exec/status_calls.hpp>
@@ -165,11 +166,13 @@ struct offloaded_cache {
   /// Opens a cache with another selector than the plan's. It must take at most as many chunks, and its landmarks must
   /// have as many elements.
   template <Executor Exec, class T>
-  static cache_type<T> open(Exec const&, plan_type<T> const& plan, array_view<std::byte> device,
+  static cache_type<T> open(Exec const& exec, plan_type<T> const& plan, array_view<std::byte> device,
                             array_view<std::byte> host, rotary_embedding const& rotary, S const& selector) {
     constexpr char const* here = "offloaded_cache.open";
     offload_extents const& n = plan.extents;
     std::int64_t const positions = n.longest * n.chunk + n.ring;
+    check_memory(here, "angles of positions", rotary.within);
+    check_memory(here, "angles of blocks", rotary.blocks);
     check<shape_error>(rotary.channels() <= n.channels, here, ": the embedding turns ", rotary.channels(),
                        " channels but heads have ", n.channels);
     check<shape_error>(rotary.channels() == 0 || rotary.positions() >= positions, here, ": the embedding has ",
@@ -183,6 +186,8 @@ struct offloaded_cache {
     float const scale = chosen > 0 ? chosen : static_cast<float>(1.0 / ::sqrt(static_cast<double>(n.channels)));
     workspace const on_device(plan.device, device);
     workspace const on_host(plan.host, host);
+    check_reach(exec, here, "bytes of the device's block", on_device, "bytes of the host's block", on_host);
+    check_reach_of(exec, here, rotary);
     auto const store = plan.keys.template open<T>(n, plan.options, plan.key_parts, on_device, on_host);
     return {plan, plan.memory(device, host), store, rotary, selector, scale};
   }
@@ -208,6 +213,7 @@ struct offloaded_cache {
     auto const& plan = cache.plan;
     detail::check_sequence(here, plan.extents, sequence);
     check_prompt_room(here, plan, space);
+    check_reach(exec, here, "bytes of the workspace", space);
     auto const first = static_cast<std::int32_t>(plan.first_rows[static_cast<std::size_t>(sequence)]);
     auto const capacity = static_cast<std::int32_t>(plan.capacity(sequence));
     run(exec, open_sequence<T, element_of<T>>{plan.extents, cache.memory, sequence, first, capacity});
@@ -230,6 +236,7 @@ struct offloaded_cache {
     check_prompt_room(here, cache.plan, space);
     detail::check_heads(here, "keys", keys, {n.key_heads, count, n.channels});
     detail::check_heads(here, "values", values, {n.key_heads, count, n.channels});
+    check_reach(exec, here, "keys", keys, "values", values, "bytes of the workspace", space);
     check<shape_error>(prompt.tokens >= 0 && prompt.tokens % n.chunk == 0, here, ": ", prompt.tokens,
                        " tokens came before, which are no whole chunks of ", n.chunk);
     check_room(here, cache, prompt.sequence, prompt.tokens + count);
@@ -259,6 +266,7 @@ struct offloaded_cache {
     check_prompt_room(here, cache.plan, space);
     detail::check_heads(here, "keys", keys, {n.key_heads, prompt.tokens, n.channels});
     detail::check_heads(here, "values", values, {n.key_heads, prompt.tokens, n.channels});
+    check_reach(exec, here, "keys", keys, "values", values, "bytes of the workspace", space);
     check_room(here, cache, prompt.sequence, prompt.tokens);
     auto const& memory = cache.memory;
     std::int64_t const row = cache.plan.first_rows[static_cast<std::size_t>(prompt.sequence)];
@@ -287,6 +295,7 @@ struct offloaded_cache {
     detail::check_given(n, cache.selector, in);
     using element = element_of<T>;
     space.check_room("offloaded_cache.decode", cache.plan.step.bytes(), "steps of ", n.batch, " sequences");
+    detail::check_step_places(exec, in, out, space);
     auto const& memory = cache.memory;
     offload_step<T> step = cache.plan.step_of(space, in.queries.extent(0), in.sequences);
     if constexpr (takes_given_chunks<S>) {
@@ -329,6 +338,7 @@ struct offloaded_cache {
     auto const& plan = cache.plan;
     detail::check_sequence(here, plan.extents, sequence);
     check_prompt_room(here, plan, space);
+    check_reach(exec, here, "bytes of the workspace", space);
     check<value_error>(cache.memory.gram.data != nullptr, here,
                        ": the cache keeps no products of keys; its option keeps_products is 0");
     plan.keys.refit(exec, cache, sequence, space);

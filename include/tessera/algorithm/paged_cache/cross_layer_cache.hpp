@@ -50,6 +50,7 @@
 #include <tessera/core/check.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/exec/buffer.hpp>
+#include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/explain.hpp>
 #include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
@@ -91,14 +92,14 @@ class cross_layer_cache {
   template <Executor Exec>
   [[nodiscard]] static workspace_plan plan(Exec const&, cache_extents const& extents,
                                            options_type const& options = {}) {
-    return layout_of(extents, options.parts, options.codec).plan;
+    return layout_of(extents, options.parts, options.merger, options.codec).plan;
   }
 
   /// Allocates all memory of the cache from the executor's memory; no other call allocates.
   template <Executor Exec>
   cross_layer_cache(Exec const& exec, cache_extents const& extents, options_type options = {})
       : extents_(extents), merger_(options.merger), codec_(options.codec), parts_(std::move(options.parts)) {
-    layout const planned = layout_of(extents_, parts_, codec_);
+    layout const planned = layout_of(extents_, parts_, merger_, codec_);
     bytes_ = buffer<std::byte>(exec, planned.plan.bytes());
     open(exec, planned, workspace(planned.plan, bytes_.view()));
   }
@@ -107,9 +108,10 @@ class cross_layer_cache {
   template <Executor Exec>
   cross_layer_cache(Exec const& exec, cache_extents const& extents, options_type options, workspace const& space)
       : extents_(extents), merger_(options.merger), codec_(options.codec), parts_(std::move(options.parts)) {
-    layout const planned = layout_of(extents_, parts_, codec_);
+    layout const planned = layout_of(extents_, parts_, merger_, codec_);
     space.check_room("cross_layer_cache", planned.plan.bytes(), parts_.size(), " parts of ", extents_.slots,
                      " slots and ", extents_.blocks, " blocks");
+    check_reach(exec, "cross_layer_cache", "bytes of the workspace", space);
     open(exec, planned, space);
   }
 
@@ -168,10 +170,11 @@ class cross_layer_cache {
   void append(Exec const& exec, int part, cache_inputs<T> const& inputs, cache_sequences const& sequences,
               cache_tokens const& added, workspace const& space) const {
     constexpr char const* where = "cross_layer_cache.append";
-    detail::check_cache_sequences(where, extents_, sequences);
+    detail::check_cache_sequences(exec, where, extents_, sequences);
     for (int layer = 0; layer < layers_of(part).layers; ++layer) {
       detail::check_cache_heads(where, "keys", extents_, inputs.keys[layer], sequences, added.tokens);
       detail::check_cache_heads(where, "values", extents_, inputs.values[layer], sequences, added.tokens);
+      check_reach(exec, where, "keys", inputs.keys[layer], "values", inputs.values[layer]);
     }
     run_append(exec, where, part, inputs, sequences, added, space);
   }
@@ -181,11 +184,13 @@ class cross_layer_cache {
   void write(Exec const& exec, int layer, head_view<T const> keys, head_view<T const> values,
              cache_sequences const& sequences, cache_tokens const& added) const {
     constexpr char const* where = "cross_layer_cache.write";
-    detail::check_cache_sequences(where, extents_, sequences);
+    detail::check_cache_sequences(exec, where, extents_, sequences);
     check<shape_error>(added.tokens <= cache_page_format::tokens, where, ": there are ", added.tokens,
                        " new tokens but the tail has room for ", cache_page_format::tokens);
     detail::check_cache_heads(where, "keys", extents_, keys, sequences, added.tokens);
     detail::check_cache_heads(where, "values", extents_, values, sequences, added.tokens);
+    detail::check_sequence_list(where, "counts of new tokens", added.new_tokens, sequences.size());
+    check_reach(exec, where, "keys", keys, "values", values, "counts of new tokens", added.new_tokens);
     cache_inputs<T> inputs;
     inputs.keys[side_of(layer)] = keys;
     inputs.values[side_of(layer)] = values;
@@ -199,7 +204,7 @@ class cross_layer_cache {
   template <Executor Exec>
   void seal(Exec const& exec, int part, cache_sequences const& sequences, workspace const& space) const {
     constexpr char const* where = "cross_layer_cache.seal";
-    detail::check_cache_sequences(where, extents_, sequences);
+    detail::check_cache_sequences(exec, where, extents_, sequences);
     check<value_error>(sequences.pages.data != nullptr, where, ": the counts of sealed pages are null");
     run_append(exec, where, part, {}, sequences, {}, space);
   }
@@ -209,9 +214,11 @@ class cross_layer_cache {
   void advance(Exec const& exec, cache_sequences const& sequences, array_view<std::int32_t> pages,
                std::int64_t tokens = 1) const {
     constexpr char const* where = "cross_layer_cache.advance";
-    detail::check_cache_sequences(where, extents_, sequences);
+    detail::check_cache_sequences(exec, where, extents_, sequences);
+    check_memory(where, "counts of pages", pages);
     check<shape_error>(pages.size() >= sequences.size(), where, ": there are ", pages.size(), " counts of pages but ",
                        sequences.size(), " sequences");
+    check_reach(exec, where, "counts of pages", pages);
     advance_pages const program{sequences, extents_.window,
                                 divide_up(max(tokens, std::int64_t{1}), std::int64_t{cache_page_format::tokens}), pages,
                                 status_of(exec, {where, "sequence"})};
@@ -224,9 +231,12 @@ class cross_layer_cache {
               attention_options const& options, attention_outputs<Result> const& out, workspace const& space,
               sequence_lengths query_lengths = {}) const {
     constexpr char const* where = "cross_layer_cache.attend";
-    detail::check_cache_sequences(where, extents_, sequences);
+    detail::check_cache_sequences(exec, where, extents_, sequences);
     attention_shape const shape = shape_of(queries, sequences);
     detail::check_cached_attention(where, shape, queries, options, out);
+    detail::check_sequence_list(where, "lengths of queries", query_lengths, sequences.size());
+    check_reach(exec, where, "queries", queries, "results", out.result, "log-sum-exps", out.log_sum_exp,
+                "lengths of queries", query_lengths, "bytes of the workspace", space);
     double const plain = 1.0 / ::sqrt(static_cast<double>(extents_.channels));
     cached_attention_call<T, Result, C> call{
         shape,
@@ -285,9 +295,10 @@ class cross_layer_cache {
   void restore(Exec const& exec, int layer, cache_sequences const& sequences, head_view<Result> keys,
                head_view<Result> values) const {
     constexpr char const* where = "cross_layer_cache.restore";
-    detail::check_cache_sequences(where, extents_, sequences);
+    detail::check_cache_sequences(exec, where, extents_, sequences);
     detail::check_cache_heads(where, "keys", extents_, keys, sequences, keys.extent(2));
     detail::check_cache_heads(where, "values", extents_, values, sequences, keys.extent(2));
+    check_reach(exec, where, "keys", keys, "values", values);
     run(exec, cache_restore_call<T, Result, shared_codec_t<C>>{memory(part_of(layer)), sequences, side_of(layer), keys,
                                                                values, status_of(exec, {where, "sequence"}),
                                                                codec_.shared()});
@@ -298,6 +309,7 @@ class cross_layer_cache {
   template <Executor Exec>
   void reset(Exec const& exec, array_view<std::int32_t const> slots) const {
     check_memory("cross_layer_cache.reset", "slots", slots);
+    check_reach(exec, "cross_layer_cache.reset", "slots", slots);
     for (cache_memory<T> const& of : memory_) {
       reset_slots<T> const program{of, slots, slots.size(), status_of(exec, {"cross_layer_cache.reset", "index"})};
       exec.run(program, program.groups());
@@ -314,6 +326,7 @@ class cross_layer_cache {
                        " slots to go on from but ", to.size(), " to go on in");
     check_memory("cross_layer_cache.fork", "slots to go on from", from);
     check_memory("cross_layer_cache.fork", "slots to go on in", to);
+    check_reach(exec, "cross_layer_cache.fork", "slots to go on from", from, "slots to go on in", to);
     for (cache_memory<T> const& of : memory_) {
       fork_slots<T> const program{of, from, to, status_of(exec, {"cross_layer_cache.fork", "pair"})};
       exec.run(program, program.groups());
@@ -339,9 +352,12 @@ class cross_layer_cache {
                   "in braces without a type Result is what queries are");
   }
   using layout = cache_layout<T, C>;
-  /// Throws for impossible extents and parts, and for pairs if the merger merges none.
+  /// Throws for impossible extents, parts and options of the merger, and for pairs if the merger merges none.
   [[nodiscard]] static layout layout_of(cache_extents const& extents, std::vector<cache_layers> const& parts,
-                                        C const& codec) {
+                                        M const& merger, C const& codec) {
+    if constexpr (requires { merger.check_options("cross_layer_cache"); }) {
+      merger.check_options("cross_layer_cache");
+    }
     for (std::size_t i = 0; i < parts.size(); ++i) {
       check<value_error>(merges_pairs<M> || parts[i].layers == 1, "cross_layer_cache: part ", i, " has ",
                          parts[i].layers, " layers but parts of this merger, which merges no pairs, must have ", 1);
@@ -379,6 +395,8 @@ class cross_layer_cache {
                   cache_sequences const& sequences, cache_tokens const& added, workspace const& space) const {
     cache_append_regions const planned = regions(where, sequences.size(), added.tokens);
     space.check_room(where, planned.plan.bytes(), sequences.size(), " sequences of ", added.tokens, " new tokens");
+    detail::check_sequence_list(where, "counts of new tokens", added.new_tokens, sequences.size());
+    check_reach(exec, where, "counts of new tokens", added.new_tokens, "bytes of the workspace", space);
     enqueue_append(exec, part,
                    {memory(part), inputs, sequences, added.tokens, planned.pages, added.new_tokens,
                     status_of(exec, {where, "sequence"})},

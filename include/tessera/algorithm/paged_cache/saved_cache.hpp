@@ -29,6 +29,7 @@
 #include <vector>
 
 #include <tessera/algorithm/paged_cache/cache_bytes.hpp>
+#include <tessera/algorithm/paged_cache/detail/cache_checks.hpp>
 #include <tessera/algorithm/paged_cache/saved_part.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/core/bfloat16.hpp>
@@ -37,6 +38,7 @@
 #include <tessera/core/crc32c_host.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
 #include <tessera/program/paged_cache/page_format.hpp>
+#include <tessera/view/array_view.hpp>
 #include <tessera/view/cache_sequences.hpp>
 
 namespace tessera {
@@ -125,6 +127,7 @@ inline void check_promises(char const* where, saved_cache_header const& header, 
 
 inline saved_cache_header read_saved_header(char const* where, std::byte const* bytes, std::int64_t size) {
   saved_cache_header header;
+  check_memory(where, "saved bytes", array_view<std::byte const>(bytes, size));
   check<corrupt_data>(size >= std::int64_t{sizeof(header)}, where, ": there are ", size, " bytes but a header has ",
                       sizeof(header));
   std::memcpy(&header, bytes, sizeof(header));
@@ -183,7 +186,7 @@ void check_room(char const* where, saved_cache_header const& header, Cache const
 }  // namespace detail
 
 /// Checks the header and returns how many tokens and pages the sequence needs: never more than the bytes can fill.
-/// Throws corrupt_data.
+/// Throws corrupt_data, and value_error where there are bytes but `bytes` is null.
 inline saved_cache_info inspect_saved_cache(std::byte const* bytes, std::int64_t size) {
   saved_cache_header const header = detail::read_saved_header("inspect_saved_cache", bytes, size);
   return {static_cast<std::int64_t>(header.tokens), header.pages};
@@ -195,6 +198,7 @@ template <Executor Exec, class Cache>
 std::vector<std::byte> save_cache(Exec const& exec, Cache const& cache, cache_sequences const& sequences,
                                   std::int64_t which, saved_cache_coder coder = saved_cache_coder::rans) {
   static_assert(Cache::codec_type::has_page_format, "tessera: save_cache saves caches of a direction_codec");
+  detail::check_cache_sequences("save_cache", cache.extents(), sequences);
   check<value_error>(which >= 0 && which < sequences.size(), "save_cache: sequence ", which, " is none of ",
                      sequences.size());
   detail::fetched_sequences const known("save_cache", exec, sequences, cache.extents());

@@ -32,6 +32,7 @@
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
+#include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/map/add_matrix.hpp>
@@ -140,9 +141,14 @@ class key_factorization {
     return gram_schedule::parts_at_a_time(width) * gram_schedule::part_elements(width);
   }
 
-  /// Adds the products of all pairs of channels, over the given tokens, to `gram`. Overwrites `room`.
+  /// Adds the products of all pairs of channels, over the given tokens, to `gram`. Overwrites `room`. Throws
+  /// shape_error for extents that do not fit together.
   template <Executor Exec, class T>
   void accumulate(Exec const& exec, view<T const, 3> keys, matrix_view<float> gram, array_view<float> room = {}) const {
+    check_keys(gram_call<T>::function, keys);
+    check_gram(gram_call<T>::function, gram);
+    check_memory(gram_call<T>::function, "elements of the room", room);
+    check_reach(exec, gram_call<T>::function, "keys", keys, "products of channels", gram, "elements of the room", room);
     run(exec, gram_call<T>{keys, gram, room});
   }
 
@@ -152,6 +158,10 @@ class key_factorization {
   template <Executor Exec, class T>
   void settle(Exec const& exec, view<T const, 3> keys, matrix_view<float> gram, subspace_regions const& at,
               workspace const& space) const {
+    check_keys("key_factorization.settle", keys);
+    check_gram("key_factorization.settle", gram);
+    check_reach(exec, "key_factorization.settle", "keys", keys, "products of channels", gram, "bytes of the workspace",
+                space);
     run(exec, weigh_channels<T>{keys, gram, space[at.held]});
     run(exec, scale_products<T>{keys, space[at.held], gram, space[at.measures]});
   }
@@ -159,11 +169,7 @@ class key_factorization {
   /// settle() in a workspace of plan_find(). Throws shape_error for extents that do not fit together.
   template <Executor Exec, class T>
   void settle(Exec const& exec, view<T const, 3> keys, matrix_view<float> gram, workspace const& space) const {
-    constexpr char const* where = "key_factorization.settle";
-    check<shape_error>(keys.extent(0) * keys.extent(2) == width_, where, ": keys have ", keys.extent(0), " heads of ",
-                       keys.extent(2), " channels but ", width_, " channels in all were planned");
-    check_gram(where, gram);
-    settle(exec, keys, gram, regions_in(where, space), space);
+    settle(exec, keys, gram, regions_in("key_factorization.settle", space), space);
   }
 
   /// The measures that a search writes next to its directions, in a workspace of plan_find().
@@ -181,31 +187,52 @@ class key_factorization {
   template <Executor Exec, class T>
   void find(Exec const& exec, matrix_view<float const> gram, subspace_regions const& at, workspace const& space,
             matrix_view<T> directions) const {
+    constexpr char const* where = subspace_search<T>::function;
+    check_gram(where, gram);
+    check<shape_error>(directions.extent(0) == width_ && directions.extent(1) == rank_, where, ": directions are ",
+                       directions.extent(0), " x ", directions.extent(1), " but ", width_, " x ", rank_,
+                       " were planned");
+    check_memory(where, "directions", directions);
+    check_reach(exec, where, "products of channels", gram, "directions", directions, "bytes of the workspace", space);
     run(exec, subspace_search<T>{gram, directions, columns_, iterations_, at, space});
   }
 
   /// find() in a workspace of plan_find(). Throws shape_error for extents that do not fit together.
   template <Executor Exec, class T>
   void find(Exec const& exec, matrix_view<float const> gram, matrix_view<T> directions, workspace const& space) const {
-    constexpr char const* where = "key_factorization.find";
-    check_gram(where, gram);
-    check<shape_error>(directions.extent(0) == width_ && directions.extent(1) == rank_, where, ": directions are ",
-                       directions.extent(0), " x ", directions.extent(1), " but ", width_, " x ", rank_,
-                       " were planned");
-    find(exec, gram, regions_in(where, space), space, directions);
+    find(exec, gram, regions_in(subspace_search<T>::function, space), space, directions);
   }
 
-  /// Enqueues coefficients = keys * directions for each token.
+  /// Enqueues coefficients = keys * directions for each token. Throws shape_error for extents that do not fit together.
   template <Executor Exec, class T>
   static void project(Exec const& exec, view<T const, 3> keys, matrix_view<T const> directions,
                       matrix_view<T> coefficients) {
+    constexpr char const* where = projection_call<T>::function;
+    check<shape_error>(keys.extent(0) * keys.extent(2) == directions.extent(0), where, ": keys have ", keys.extent(0),
+                       " heads of ", keys.extent(2), " channels but directions have ", directions.extent(0),
+                       " channels");
+    check<shape_error>(coefficients.extent(0) == keys.extent(1) && coefficients.extent(1) == directions.extent(1),
+                       where, ": coefficients are ", coefficients.extent(0), " x ", coefficients.extent(1), " but ",
+                       keys.extent(1), " tokens have ", directions.extent(1), " each");
+    check_memory(where, "keys", keys);
+    check_memory(where, "directions", directions);
+    check_memory(where, "coefficients", coefficients);
+    check_reach(exec, projection_call<T>::function, "keys", keys, "directions", directions, "coefficients",
+                coefficients);
     run(exec, projection_call<T>{keys, directions, coefficients});
   }
 
  private:
+  template <class T>
+  void check_keys(char const* function, view<T const, 3> keys) const {
+    check<shape_error>(keys.extent(0) * keys.extent(2) == width_, function, ": keys have ", keys.extent(0),
+                       " heads of ", keys.extent(2), " channels but ", width_, " channels in all were planned");
+    check_memory(function, "keys", keys);
+  }
   void check_gram(char const* function, matrix_view<float const> gram) const {
     check<shape_error>(gram.extent(0) == width_ && gram.extent(1) == width_, function, ": products of channels are ",
                        gram.extent(0), " x ", gram.extent(1), " but ", width_, " x ", width_, " were planned");
+    check_memory(function, "products of channels", gram);
   }
   subspace_regions regions_in(char const* function, workspace const& space) const {
     workspace_plan plan(function, workspace_plan::record::sizes);

@@ -28,6 +28,7 @@
 #include <tessera/core/check.hpp>
 #include <tessera/entropy/fixed_coder.hpp>
 #include <tessera/entropy/weight_stream.hpp>
+#include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/weights/open_blocks.hpp>
@@ -70,6 +71,7 @@ struct coded_matrix {
     open_workspace const layout = regions(spec);
     check_shape(from);
     space.check_room(where, layout.plan.bytes(), spec.count, " weights");
+    check_reach(exec, where, "bytes of the stream", from.stream, "bytes of the workspace", space);
     weight_decoding<bfloat16> decoding;
     decoding.spec = spec;
     decoding.stream = reinterpret_cast<std::uint8_t const*>(from.stream.data);

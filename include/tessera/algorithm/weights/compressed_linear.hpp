@@ -23,6 +23,7 @@
 #include <tessera/concepts/executor.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/entropy/weight_stream.hpp>
+#include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/weights/linear.hpp>
@@ -60,6 +61,8 @@ struct compressed_linear {
     check_shapes(weights, inputs, outputs);
     linear_workspace const layout = regions();
     space.check_room("compressed_linear.forward", layout.plan.bytes(), weights.spec.spec().count, " weights");
+    check_reach(exec, "compressed_linear.forward", "bytes of the stream", weights.stream, "biases", weights.bias,
+                "inputs", inputs, "outputs", outputs, "bytes of the workspace", space);
     if (inputs.extent(0) == 0 || outputs.extent(1) == 0) {
       return;
     }

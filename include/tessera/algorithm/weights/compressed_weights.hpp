@@ -258,6 +258,7 @@ struct compressed_weights {
   static void encode(Exec const& exec, array_view<source const> sources, workspace const& space) {
     auto const regions = encode_regions<Exec>(sources);
     space.check_room("compressed_weights.encode", regions.plan.bytes(), sources.size(), " tensors");
+    check_reach(exec, "compressed_weights.encode", "bytes of the workspace", space);
     std::vector<encoding_type> coded;
     std::int64_t counters = 0;
     for (std::int64_t i = 0; i < sources.size(); ++i) {
@@ -294,6 +295,7 @@ struct compressed_weights {
   static void decode(Exec const& exec, array_view<target const> targets, workspace const& space) {
     auto const regions = decode_regions(targets);
     space.check_room("compressed_weights.decode", regions.plan.bytes(), targets.size(), " streams");
+    check_reach(exec, "compressed_weights.decode", "bytes of the workspace", space);
     std::vector<decoding_type> coded;
     for (std::int64_t i = 0; i < targets.size(); ++i) {
       decoding_type decoding = decoding_of(exec, targets[i]);
@@ -430,6 +432,8 @@ struct compressed_weights {
     check<shape_error>(from.stream_bytes.size() >= 1, "compressed_weights.encode: stream_bytes has ",
                        from.stream_bytes.size(), " elements but must have ", 1);
     check_memory("compressed_weights.encode", "sizes of streams", from.stream_bytes);
+    check_reach(exec, "compressed_weights.encode", "weights", from.weights, "bytes of the stream", from.stream,
+                "sizes of streams", from.stream_bytes);
     encoding_type encoding;
     encoding.spec = from.spec;
     encoding.weights = from.weights.data;
@@ -454,6 +458,7 @@ struct compressed_weights {
     std::int64_t const last = min(spec.count, first + blocks * spec.block_weights());
     detail::check_weights("compressed_weights.decode", max(last - first, std::int64_t{0}), to.weights);
     detail::check_stream("compressed_weights.decode", to.stream, to.spec.smallest_bytes());
+    check_reach(exec, "compressed_weights.decode", "bytes of the stream", to.stream, "weights", to.weights);
     decoding_type decoding;
     decoding.spec = spec;
     decoding.stream = reinterpret_cast<std::uint8_t const*>(to.stream.data);

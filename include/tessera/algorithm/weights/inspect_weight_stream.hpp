@@ -13,6 +13,7 @@
 #include <tessera/entropy/tans_coder.hpp>
 #include <tessera/entropy/weight_stream.hpp>
 #include <tessera/program/weights/checksum.hpp>
+#include <tessera/view/array_view.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -89,10 +90,12 @@ inline void check_coder(char const* where, weight_stream_header const& header) {
 }  // namespace detail
 
 /// Reads and checks the header of a stream of any type and coder, in memory of the host. Throws corrupt_data, which
-/// names what does not fit; when it returns, all sections lie within `bytes` bytes.
+/// names what does not fit, and value_error where there are bytes but `stream` is null; when it returns, all sections
+/// lie within `bytes` bytes.
 inline inspected_weight_stream inspect_weight_stream(std::byte const* stream, std::int64_t bytes) {
   constexpr char const* where = "inspect_weight_stream";
   weight_stream_header header;
+  check_memory(where, "bytes of the stream", array_view<std::byte const>(stream, bytes));
   check<corrupt_data>(bytes >= std::int64_t{sizeof(header)}, where, ": the stream has ", bytes,
                       " bytes but a header has ", sizeof(header));
   std::memcpy(&header, stream, sizeof(header));

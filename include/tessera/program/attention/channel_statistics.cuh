@@ -25,7 +25,7 @@ struct quantized_means {
   bool of_keys;         ///< whether the mean of keys is subtracted
   bool of_values;       ///< whether the mean of values is subtracted
   bool samples_values;  ///< whether scales of values, and their means, are those of a sample
-  bool of_queries;      ///< whether the mean of each 64 queries is subtracted
+  bool of_queries;      ///< whether the mean of each block of queries is subtracted
 };
 
 /// Memory for summaries, each batch x key heads x tiles x channels. Where no mean of values is wanted, `highest` has

@@ -5,9 +5,9 @@
 ///
 /// The order of additions is part of the format, because codes depend on means: any program that makes the same codes
 /// adds in this order, in fp32. A block of 64 or 128 tokens has sixteen sums: sum i adds tokens i, i + 16, i + 32 ...
-/// in order. Over blocks there are 32 sums: sum i adds blocks i, i + 32, i + 64 ... in order. In both cases the sums
-/// are then added in pairs at half their number apart, again and again: i + 8, i + 4, i + 2, i + 1. Infinities and NaNs
-/// count as zeros.
+/// in order (a block_mean of 128 queries has two blocks of 64). Over blocks there are 32 sums: sum i adds blocks i, i +
+/// 32, i + 64 ... in order. In both cases the sums are then added in pairs at half their number apart, again and again:
+/// i + 8, i + 4, i + 2, i + 1. Infinities and NaNs count as zeros.
 ///
 /// A few tokens far from all others must not move the mean of keys, so it is a robust mean, called mean of middles: of
 /// the sums i, i + 4, i + 8 and i + 12 of a block, for i from 0 to 3, the two in the middle are added to each other. Of

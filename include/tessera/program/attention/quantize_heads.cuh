@@ -25,6 +25,7 @@
 #include <tessera/quantize/code_scale.hpp>
 #include <tessera/quantize/sampled_range.hpp>
 #include <tessera/quantize/scaled_float.hpp>
+#include <tessera/quantize/smoothed.hpp>
 #include <tessera/quantize/token_sample.hpp>
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/convert.cuh>
@@ -48,8 +49,8 @@ struct encode_tiles : head_lanes<T, Channels> {
 
   /// What means of queries are made of.
   struct query_scratch {
-    alignas(16) float sums[rows][Channels];  ///< sums of queries, one for each row of lanes; then means
-    float products[lanes / 32];              ///< each warp's part of the products of both means with the mean key
+    alignas(16) float sums[rows][Channels];  ///< sums of queries, one for each row of lanes; then, in row 1, the mean
+    float products[lanes / 32];              ///< each warp's part of the product of the mean with the mean key
   };
   union scratch_type {
     float magnitude[rows];             ///< largest magnitudes of rows of lanes
@@ -204,39 +205,44 @@ struct encode_tiles : head_lanes<T, Channels> {
     return exists || !Means.of_queries ? base::template magnitude_less<Means.of_queries>(words, mean) : 0.0F;
   }
 
-  /// Makes the means of the tile's two blocks of 64 queries, rounded to T, and gives a lane that of its own channels
-  /// and block.
+  /// Makes the mean of the tile's queries, which are a block of a block_mean, rounded to T, and gives a lane that of
+  /// its own channels.
   __device__ __forceinline__ void find_query_means(cuda_block<lanes> const& group, coordinates where, std::int32_t head,
                                                    std::int32_t at, std::int32_t tokens, pair const (&words)[passes][4],
                                                    float (&mean)[vector], scratch_type& scratch) const {
-    constexpr int block = tile / 2;
-    constexpr int block_rows = rows / 2;
+    static_assert(tile == block_mean::tokens && tile == 2 * block_mean::part);
+    constexpr int part_rows = rows / 2;
+    auto& sums = scratch.of_queries.sums;
     base::add_tokens_of_parts(words, mean);
-    base::store_eight(&scratch.of_queries.sums[group.lane / row_lanes][where.channel], mean);
+    base::store_eight(&sums[group.lane / row_lanes][where.channel], mean);
     group.sync();
-    int const half = group.lane / Channels;
+    int const part = group.lane / Channels;
     int const channel = group.lane % Channels;
-    float found[block_rows];
+    float found[part_rows];
 #pragma unroll
-    for (int i = 0; i < block_rows; ++i) {
-      found[i] = scratch.of_queries.sums[half * block_rows + i][channel];
+    for (int i = 0; i < part_rows; ++i) {
+      found[i] = sums[part * part_rows + i][channel];
     }
-    std::int32_t const count = clamp(tokens - half * block, 0, block);
-    float const of_block = count > 0 ? detail::add_halves(found) / static_cast<float>(count) : 0.0F;
-    float const rounded = unpack_pair<T>(pack_pair<T>(is_finite(of_block) ? of_block : 0.0F, 0.0F)).x;
-    scratch.of_queries.sums[half * block_rows][channel] = rounded;
-    std::int64_t const of_head = std::int64_t{head} * query_blocks;
-    if (channel < channels && 2 * at + half < query_blocks) {
-      query_means[(of_head + 2 * at + half) * channels + channel] = rounded;
-      mean_queries.row(of_head + 2 * at + half, channels)[channel] = store<T>(rounded);
-    }
-    add_products(group, head, channel < channels ? channel : -1, rounded, scratch);
+    sums[part * part_rows][channel] = detail::add_halves(found);  // where only this lane has read
     group.sync();
-    if (group.lane < 2 && 2 * at + group.lane < query_blocks) {
-      *mean_queries.product(of_head + 2 * at + group.lane, channels) = product_of(group.lane, scratch);
+    float const sum = sums[0][channel] + sums[part_rows][channel];
+    float const of_block = tokens > 0 ? sum / static_cast<float>(tokens) : 0.0F;
+    float const rounded = unpack_pair<T>(pack_pair<T>(is_finite(of_block) ? of_block : 0.0F, 0.0F)).x;
+    bool const exists = part == 0 && channel < channels;
+    std::int64_t const row = std::int64_t{head} * query_blocks + at;
+    if (part == 0) {
+      sums[1][channel] = rounded;
     }
-    auto const* const from =
-        reinterpret_cast<float4 const*>(&scratch.of_queries.sums[where.row / 64 * block_rows][where.channel]);
+    if (exists) {
+      query_means[row * channels + channel] = rounded;
+      mean_queries.row(row, channels)[channel] = store<T>(rounded);
+    }
+    add_products(group, head, exists ? channel : -1, rounded, scratch);
+    group.sync();
+    if (group.lane == 0) {
+      *mean_queries.product(row, channels) = product_of(scratch);
+    }
+    auto const* const from = reinterpret_cast<float4 const*>(&sums[1][where.channel]);
     float4 const low = from[0];
     float4 const high = from[1];
     float const all[vector] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
@@ -246,7 +252,7 @@ struct encode_tiles : head_lanes<T, Channels> {
     }
   }
 
-  /// Leaves each warp's part of the product of a mean with the mean key. `channel`: negative if it does not exist.
+  /// Leaves each warp's part of the product of the mean with the mean key. `channel`: negative if it does not exist.
   __device__ __forceinline__ void add_products(cuda_block<lanes> const& group, std::int32_t head, int channel,
                                                float mean, scratch_type& scratch) const {
     float product = 0.0F;
@@ -262,13 +268,13 @@ struct encode_tiles : head_lanes<T, Channels> {
       scratch.of_queries.products[group.lane / 32] = product;
     }
   }
-  /// The product of one of a tile's two means with the mean key, in units of scores.
-  [[nodiscard]] __device__ __forceinline__ float product_of(int half, scratch_type const& scratch) const {
-    constexpr int warps = Channels / 32;
+  /// The product of the mean with the mean key, in units of scores.
+  [[nodiscard]] __device__ __forceinline__ float product_of(scratch_type const& scratch) const {
+    constexpr int warps = Channels / 32;  // of the lanes that have a channel each
     float product = 0.0F;
 #pragma unroll
     for (int i = 0; i < warps; ++i) {
-      product += scratch.of_queries.products[half * warps + i];
+      product += scratch.of_queries.products[i];
     }
     return factor * product;
   }

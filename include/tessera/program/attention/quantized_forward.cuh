@@ -187,29 +187,15 @@ struct warpgroup_attention {
   /// Looks up what a warp needs of a work item and leaves it in shared memory, for registers are scarce. The warp's
   /// lanes no longer need what was there.
   __device__ __forceinline__ void look_up(scratch_type& scratch, std::int32_t index, int warp) const {
-    auto const [work, extents, all, slot] = pipeline.split_of(index);
-    std::int32_t const row = work.block * shape::rows + warp / 4 * shape::warpgroup_rows;
-    std::int32_t const first = row + row_of_warp(warp);
-    tile_range const seen = extents.tiles(row, shape::warpgroup_rows).between(all.begin, all.end);
     sync_warp();
-    scratch.looked_up[warp] = {work.head,
-                               row,
-                               slot,
-                               extents.queries,
-                               extents.keys,
-                               first + extents.band.first,
-                               first + extents.band.last + 1,
-                               all.begin,
-                               all.end,
-                               seen.begin,
-                               seen.end,
-                               seen.full_begin,
-                               seen.full_end,
-                               0,
-                               0};
+    warp_work_item& found = scratch.looked_up[warp];
+    found = pipeline.look_up(index, warp, row_of_warp(warp));
     if constexpr (!terms_type::is_none) {
-      scratch.looked_up[warp].sequence = work.head / pipeline.query_heads;
-      scratch.looked_up[warp].head_of_sequence = work.head % pipeline.query_heads;
+      std::int32_t const sequence = found.head / pipeline.query_heads;
+      std::int32_t const head = found.head % pipeline.query_heads;
+      found.sequence = sequence;
+      found.head_of_sequence = head;
+      found.slope = terms.slope_of(sequence, head);
     }
     sync_warp();
   }
@@ -355,7 +341,7 @@ struct warpgroup_attention {
                                              std::int32_t tile, row_terms& added) const {
     std::int32_t own_tile[1] = {tile};
     pin_registers(own_tile);
-    terms.template of_lane<Mask != tile_mask::none>(score_place::of(own(scratch, state), state.warp, own_tile[0]),
+    terms.template of_lane<Mask != tile_mask::none>(own(scratch, state), state.warp, own_tile[0],
                                                     staged(scratch, state), added);
   }
   /// The terms of the tile at `state.tile`.

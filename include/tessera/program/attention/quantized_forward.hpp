@@ -57,6 +57,7 @@
 #include <tessera/program/attention/detail/split_writer.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/split_keys.hpp>
+#include <tessera/quantize/smoothed.hpp>
 #include <tessera/tile/codes/code_widening.hpp>
 #include <tessera/tile/copies_in_flight.hpp>
 #include <tessera/tile/gemm_operand.hpp>
@@ -278,7 +279,8 @@ struct attention_tiles {
     return {{keys.codes[at.sequence][at.key_head]},
             values.codes[at.sequence][at.key_head],
             keys.scales[at.sequence][at.key_head],
-            terms_type::has_corrections ? queries.corrections[at.sequence][at.head][at.number()] : array_view<float>{}};
+            terms_type::has_corrections ? queries.corrections[at.sequence][at.head][at.first_query / block_mean::tokens]
+                                        : array_view<float>{}};
   }
 
   /// Whether a part of the channels of queries and keys exists.

@@ -126,14 +126,14 @@ struct quantized_queries {
   view<float, 3> mean_scores =
       {};  ///< batch x query heads x queries: softmax scale * query . mean of keys, natural, in
            ///< fp32; or null. Added to log-sum-exps.
-  /// batch x query heads x blocks of 64 queries x slots of padded keys by value_slot(): scores of the mean query of the
-  /// block, in base 2, zeros for keys that do not exist; null without a block_mean
+  /// batch x query heads x blocks of 128 queries x slots of padded keys by value_slot(): scores of the mean query of
+  /// the block, in base 2, zeros for keys that do not exist; null without a block_mean
   head_view<float> corrections = {};
-  /// batch x query heads x blocks of 64 queries x tiles of 128 keys: ranges of `corrections`, zeros of keys that do not
-  /// exist included; null without a block_mean
+  /// batch x query heads x blocks of 128 queries x tiles of 128 keys: ranges of `corrections`, zeros of keys that do
+  /// not exist included; null without a block_mean
   view<correction_range, 4> correction_ranges = {};
 
-  /// The score of the mean query of a block of 64 queries and a key, in base 2.
+  /// The score of the mean query of a block of 128 queries and a key, in base 2.
   [[nodiscard]] TESSERA_FN constexpr float& correction(std::int64_t sequence, std::int64_t head, std::int64_t block,
                                                        std::int64_t key) const {
     return corrections(sequence, head, block, value_slot(key));

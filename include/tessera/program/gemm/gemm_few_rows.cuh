@@ -71,7 +71,7 @@ struct gemm_few_rows {
     multiply_part(own, first_row, warp, sums);
     scratch.keep(warp, own.lane, sums);
     group.sync();
-    scratch.template finish<lanes>(group.lane, first_row, b.rows(), a.extent(0), epilogue);
+    scratch.template finish<lanes>(group.lane, first_row, {first_row, b.rows()}, a.extent(0), epilogue);
   }
 
  private:

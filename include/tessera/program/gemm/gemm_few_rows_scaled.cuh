@@ -6,11 +6,8 @@
 /// As in gemm_few_rows, rows of b are rows of the instruction's first operand, and what a lane has copied it
 /// multiplies. But codes are widened and not decoded, which takes 1.4 instructions a code instead of 4.1, and sums of a
 /// group of columns are scaled: 4 instructions of a lane for 16 x 8 sums. A warp's codes are copied to its own ring in
-/// shared memory, asynchronously, so that bytes on their way take no registers and no warp waits for another.
-///
-/// What 16 x 8192 x 8192 with codes of 4 bits asks for: 36 MB of codes and scales, 8 microseconds at 4.5 TB/s; for rows
-/// = 64, 34 MB of inputs from the second-level cache; by the machine code for sm_90a 2.5 instructions a code, 6
-/// microseconds if every scheduler issues in every cycle.
+/// shared memory, asynchronously, so that bytes on their way take no registers and no warp waits for another. A lane
+/// takes eight codes of each 32 columns, not neighbouring 32, so that four lanes read 64 neighbouring bytes of inputs.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +41,8 @@ template <OperandCodes B>
   return 0;
 }
 
-/// Operand: bfloat16 or float16. B: OperandCodes with whole chunks and whole groups. Epilogue: store_sums. Rows of `a`
-/// lie at multiples of 16 bytes, and are at most Policy.tokens.
+/// Operand: bfloat16 or float16. B: OperandCodes with whole chunks and whole groups, and at least Policy.rows rows.
+/// Epilogue: store_sums. Rows of `a` lie at multiples of 16 bytes, and are at most Policy.tokens.
 template <class Operand, OperandCodes B, class Epilogue, few_rows_policy Policy>
 struct gemm_few_rows_scaled {
   using value_type = typename gemm_operand<Operand>::value_type;
@@ -61,13 +58,21 @@ struct gemm_few_rows_scaled {
   static_assert(is_16_bit_float<value_type> && std::is_same_v<typename B::value_type, value_type>);
   static_assert(lane_bytes >= B::code_bits && rows % 16 == 0 && tokens % 8 == 0);
 
-  /// What a lane has of a row in a step.
-  struct alignas(lane_bytes) lane_codes {
-    std::uint32_t words[lane_bytes / 4];  ///< codes, the first in the lowest bits
+  static constexpr int parts = in_lane / 8;        ///< parts of 32 columns of a step, of which a lane has 8
+  static constexpr int part_bytes = B::code_bits;  ///< bytes of a lane's 8 codes
+  /// Steps that are copied together: 128 bytes of a row, a line of the second-level cache, if lanes have 16 of them.
+  static constexpr int stage_steps = lane_bytes == 16 ? 2 : 1;
+  static constexpr int stage_columns = stage_steps * depth;       ///< columns of a stage
+  static constexpr int row_bytes = stage_steps * 4 * lane_bytes;  ///< bytes of a row of b in a stage
+  static constexpr int row_lanes = row_bytes / lane_bytes;        ///< lanes that copy them
+  /// The codes of a warp's rows in some steps. 16 bytes number c of a row lie where swizzled() says, so that lanes read
+  /// different banks.
+  struct alignas(16) warp_codes {
+    unsigned char bytes[rows][row_bytes];  ///< codes, the first in the lowest bits
   };
   union scratch_type {
-    lane_codes codes[warps][Policy.ahead][rows / 8][lanes_in_a_warp];  ///< steps on their way to each warp
-    few_rows_sums<warps, rows, tokens> sums;                           ///< once all steps are multiplied
+    warp_codes codes[warps][Policy.ahead];    ///< stages on their way to each warp
+    few_rows_sums<warps, rows, tokens> sums;  ///< once all steps are multiplied
   };
 
   matrix_view<value_type const> a;  ///< the inputs
@@ -79,156 +84,203 @@ struct gemm_few_rows_scaled {
 
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t block,
                                              scratch_type& scratch) const {
-    std::int64_t const first_row = block * rows;
+    std::int64_t const own_row = block * rows;
+    std::int64_t const first_row =
+        min(own_row, b.rows() - rows);  // so that all rows exist; some may be another block's
     int const warp = uniform(group.lane / lanes_in_a_warp);
     float totals[rows / 16][tokens / 8][4] = {};
     multiply_part(group.lane % lanes_in_a_warp, first_row, warp, scratch, totals);
     group.sync();  // all warps have read their codes
     scratch.sums.keep(warp, group.lane % lanes_in_a_warp, totals);
     group.sync();
-    scratch.sums.template finish<lanes>(group.lane, first_row, b.rows(), a.extent(0), epilogue);
+    scratch.sums.template finish<lanes>(group.lane, first_row, {own_row, b.rows()}, a.extent(0), epilogue);
   }
 
  private:
   using multiplier = warp_mma<Operand>;
   static constexpr int codes_of_word = 32 / B::code_bits;
   static constexpr int pairs_of_word = codes_of_word / 2;
-  /// What a lane has of the inputs in a step: pairs as B widens codes to.
-  struct input_pairs {
-    std::uint32_t of_word[lane_bytes / 4][pairs_of_word];
+  /// What a lane has of the inputs in a step: eight of each part's 32 columns.
+  struct lane_inputs {
+    uint4 parts_of[parts];
   };
+  /// A lane's codes of a part.
+  struct alignas(part_bytes) lane_codes {
+    std::uint32_t words[part_bytes / 4];
+  };
+  /// Where a byte of a row's stage lies.
+  TESSERA_FN static constexpr int swizzled(int row, int byte) {
+    return row_bytes == 128 ? byte ^ (row * part_bytes * 4 % 128) : byte;
+  }
 
-  /// Where a lane's part of the first step is: in the rows of b, of which it has every eighth, and in those of a. Rows
-  /// that b or a have not stand for the last one, and their sums are used by nobody.
+  /// Where a lane reads. Addresses follow from few numbers by multiply-adds, because other integer instructions are
+  /// what the program has most of.
   struct lane_place {
-    std::uint8_t const* codes;               ///< the lane's first row
-    std::uint32_t further[rows / 8];         ///< bytes from there to each of its rows
-    float const* scales;                     ///< and its first scale
-    std::uint32_t scales_further[rows / 8];  ///< scales from there to those of each of its rows
-    value_type const* inputs[tokens / 8];
+    std::uint8_t const* codes;             ///< what the lane copies of the next stage, in its first row
+    int left;                              ///< bytes of that row from there on
+    std::uint32_t stride;                  ///< bytes from row to row of b
+    float const* scales;                   ///< the first scale of the lane's first row
+    std::uint32_t scale_stride;            ///< bytes from a row's scales to the next one's
+    std::uint32_t group_stride;            ///< bytes from a scale to that of the next group
+    value_type const* inputs[tokens / 8];  ///< the lane's first columns of the stage in its rows of a
   };
-  __device__ __forceinline__ lane_place place_of(int lane, std::int64_t first_row) const {
+  /// The place of a lane of warp number `warp`. Sums of rows that a has not are used by nobody.
+  __device__ __forceinline__ lane_place place_of(int lane, std::int64_t first_row, int warp) const {
     lane_place at;
-    std::int64_t const top = min(first_row + lane / 4, b.rows() - 1);
-    at.codes = b.code_bytes(top, lane % 4 * in_lane);
-    at.scales = b.scale_address(top, 0);
-#pragma unroll
-    for (int i = 0; i < rows / 8; ++i) {
-      std::int64_t const row = min(first_row + lane / 4 + 8 * i, b.rows() - 1);
-      at.further[i] = static_cast<std::uint32_t>(b.code_bytes(row, lane % 4 * in_lane) - at.codes);
-      at.scales_further[i] = static_cast<std::uint32_t>(b.scale_address(row, 0) - at.scales);
-    }
+    int const byte = warp * row_bytes + lane % row_lanes * lane_bytes;
+    at.codes = b.code_bytes(first_row + lane / row_lanes, 0) + byte;
+    at.left = static_cast<int>(b.columns() * B::code_bits / 8) - byte;
+    at.stride = static_cast<std::uint32_t>(b.code_bytes(1, 0) - b.code_bytes(0, 0));
+    at.scales = b.scale_address(first_row + lane / 4, 0);
+    at.scale_stride = static_cast<std::uint32_t>((b.scale_address(1, 0) - b.scale_address(0, 0)) * 4);
+    at.group_stride = static_cast<std::uint32_t>((b.scale_address(0, 1) - b.scale_address(0, 0)) * 4);
 #pragma unroll
     for (int i = 0; i < tokens / 8; ++i) {
       std::int64_t const token = min(std::int64_t{lane / 4 + 8 * i}, a.extent(0) - 1);
-      at.inputs[i] = a.data + token * a.stride(0) + lane % 4 * in_lane;
+      at.inputs[i] = a.data + token * a.stride(0) + warp * stage_columns + lane % 4 * 8;
     }
     return at;
   }
 
-  /// Multiplies the warp's part of the depth: every warps-th step.
+  /// Multiplies the warp's part of the depth: every warps-th stage.
   __device__ __forceinline__ void multiply_part(int lane, std::int64_t first_row, int warp, scratch_type& scratch,
                                                 float (&totals)[rows / 16][tokens / 8][4]) const {
     int const steps = static_cast<int>(b.columns() / depth);
-    lane_place const at = place_of(lane, first_row);
+    lane_place at = place_of(lane, first_row, warp);
 #pragma unroll
     for (int i = 0; i < Policy.ahead; ++i) {
-      copy_step(at, warp + i * warps, steps, lane, scratch.codes[warp][i]);
+      copy_stage(at, lane, scratch.codes[warp][i]);
     }
     float scales[rows / 8];
-    load_scales(at, min(warp, steps - 1), scales);
-    int stage = 0;
+    load_scales(at, min(warp * stage_steps, steps - 1), scales);
+    int which = 0;
 #pragma unroll 1
-    for (int step = warp; step < steps; step += warps) {
-      input_pairs inputs[tokens / 8];
-      load_inputs(at, step, inputs);
-      async_copy_wait<Policy.ahead - 1>();
-      multiply_step(lane, scratch.codes[warp][stage], inputs, scales, totals);
-      load_scales(at, min(step + warps, steps - 1), scales);
-      copy_step(at, step + Policy.ahead * warps, steps, lane, scratch.codes[warp][stage]);
-      stage = stage + 1 == Policy.ahead ? 0 : stage + 1;
+    for (int step = warp * stage_steps; step < steps; step += warps * stage_steps) {
+#pragma unroll
+      for (int i = 0; i < stage_steps; ++i) {
+        if (i > 0 && step + i >= steps) {
+          break;
+        }
+        lane_inputs inputs[tokens / 8];
+        load_inputs(at, i, inputs);
+        if (i == 0) {
+          async_copy_wait<Policy.ahead - 1>();
+          sync_warp();  // all lanes' copies have arrived
+        }
+        multiply_step(lane, i, scratch.codes[warp][which], inputs, scales, totals);
+        load_scales(at, min(i + 1 < stage_steps ? step + i + 1 : step + warps * stage_steps, steps - 1), scales);
+      }
+      sync_warp();  // all lanes have read their codes
+      copy_stage(at, lane, scratch.codes[warp][which]);
+      which = which + 1 == Policy.ahead ? 0 : which + 1;
+#pragma unroll
+      for (int i = 0; i < tokens / 8; ++i) {
+        at.inputs[i] += warps * stage_columns;
+      }
     }
     async_copy_wait<0>();
   }
 
-  /// Starts to copy a step's codes, if there is such a step, as a group of its own.
-  __device__ __forceinline__ void copy_step(lane_place const& at, int step, int steps, int lane,
-                                            lane_codes (&to)[rows / 8][lanes_in_a_warp]) const {
-    if (step < steps) {
-      std::uint8_t const* const from = at.codes + std::int64_t{step} * (4 * lane_bytes);
+  /// Starts to copy what there is of the next stage's codes, as a group of its own.
+  __device__ __forceinline__ static void copy_stage(lane_place& at, int lane, warp_codes& to) {
+    constexpr int together = lanes_in_a_warp / row_lanes;
+    if (at.left > 0) {
 #pragma unroll
-      for (int i = 0; i < rows / 8; ++i) {
-        async_copy<lane_bytes>(&to[i][lane], from + at.further[i]);
+      for (int i = 0; i < rows / together; ++i) {
+        int const row = i * together + lane / row_lanes;
+        async_copy<lane_bytes>(&to.bytes[row][swizzled(row, lane % row_lanes * lane_bytes)],
+                               at.codes + std::uint64_t{at.stride} * static_cast<std::uint32_t>(i * together));
       }
     }
     async_copy_commit();
+    at.codes += warps * row_bytes;
+    at.left -= warps * row_bytes;
   }
   /// Reads the scales of the lane's rows in a step.
-  __device__ __forceinline__ void load_scales(lane_place const& at, int step, float (&scales)[rows / 8]) const {
-    std::int64_t const group = step * depth / B::group;
-    float const* const from = at.scales + (b.scale_address(0, group) - b.scale_address(0, 0));
+  __device__ __forceinline__ static void load_scales(lane_place const& at, int step, float (&scales)[rows / 8]) {
+    auto const group = static_cast<std::uint32_t>(step) / static_cast<std::uint32_t>(B::group / depth);
+    auto const* const from = reinterpret_cast<char const*>(at.scales) + std::uint64_t{at.group_stride} * group;
 #pragma unroll
     for (int i = 0; i < rows / 8; ++i) {
-      scales[i] = from[at.scales_further[i]];
+      scales[i] =
+          *reinterpret_cast<float const*>(from + std::uint64_t{at.scale_stride} * static_cast<std::uint32_t>(8 * i));
     }
   }
-  /// Reads the lane's inputs of a step, and pairs them as codes are.
-  __device__ __forceinline__ void load_inputs(lane_place const& at, int step, input_pairs (&to)[tokens / 8]) const {
+  /// Reads the lane's inputs of a step of the stage.
+  __device__ __forceinline__ static void load_inputs(lane_place const& at, int step, lane_inputs (&to)[tokens / 8]) {
 #pragma unroll
     for (int i = 0; i < tokens / 8; ++i) {
-      auto const* from = reinterpret_cast<uint4 const*>(at.inputs[i] + std::int64_t{step} * depth);
+      auto const* from = reinterpret_cast<uint4 const*>(at.inputs[i] + step * depth);
 #pragma unroll
-      for (int part = 0; part < in_lane / 8; ++part) {
-        uint4 const read = load_or_zero(from + part, true);
-        std::uint32_t const words[4] = {read.x, read.y, read.z, read.w};
-#pragma unroll
-        for (int pair = 0; pair < 4; ++pair) {
-          int const which = 4 * part + pair;
-          int const first = pair % pairs_of_word + pair / pairs_of_word * codes_of_word;  // in the 8 elements
-          int const second = first + pairs_of_word;
-          to[i].of_word[which / pairs_of_word][which % pairs_of_word] =
-              pick_bytes(words[first / 2], words[second / 2], first % 2 == 0 ? 0x5410 : 0x7632);
-        }
+      for (int part = 0; part < parts; ++part) {
+        to[i].parts_of[part] = load_or_zero(from + 4 * part, true);
       }
+    }
+  }
+  /// Pairs eight inputs as codes are.
+  __device__ __forceinline__ static void pair_inputs(uint4 const& read, std::uint32_t (&to)[4]) {
+    std::uint32_t const words[4] = {read.x, read.y, read.z, read.w};
+#pragma unroll
+    for (int pair = 0; pair < 4; ++pair) {
+      int const first = pair % pairs_of_word + pair / pairs_of_word * codes_of_word;
+      int const second = first + pairs_of_word;
+      to[pair] = pick_bytes(words[first / 2], words[second / 2], first % 2 == 0 ? 0x5410 : 0x7632);
     }
   }
 
-  /// Multiplies a step: 16 rows after the other.
-  __device__ __forceinline__ static void multiply_step(int lane, lane_codes const (&codes)[rows / 8][lanes_in_a_warp],
-                                                       input_pairs const (&inputs)[tokens / 8],
+  /// Multiplies a step of a stage: a part of 32 columns after the other.
+  __device__ __forceinline__ static void multiply_step(int lane, int step, warp_codes const& codes,
+                                                       lane_inputs const (&inputs)[tokens / 8],
                                                        float const (&scales)[rows / 8],
                                                        float (&totals)[rows / 16][tokens / 8][4]) {
+    float sums[rows / 16][tokens / 8][4] = {};
+#pragma unroll
+    for (int part = 0; part < parts; ++part) {
+      std::uint32_t of_tokens[tokens / 8][4];
+#pragma unroll
+      for (int n = 0; n < tokens / 8; ++n) {
+        pair_inputs(inputs[n].parts_of[part], of_tokens[n]);
+      }
+      int const at = swizzled(lane / 4, step * 4 * lane_bytes + part * 4 * part_bytes + lane % 4 * part_bytes);
+#pragma unroll
+      for (int m = 0; m < rows / 16; ++m) {
+        auto const& upper = *reinterpret_cast<lane_codes const*>(&codes.bytes[16 * m + lane / 4][at]);
+        auto const& lower = *reinterpret_cast<lane_codes const*>(&codes.bytes[16 * m + 8 + lane / 4][at]);
+        multiply_codes(upper, lower, of_tokens, sums[m]);
+      }
+    }
 #pragma unroll
     for (int m = 0; m < rows / 16; ++m) {
-      lane_codes const upper = codes[2 * m][lane];
-      lane_codes const lower = codes[2 * m + 1][lane];
-      float sums[tokens / 8][4] = {};
-#pragma unroll
-      for (int word = 0; word < lane_bytes / 4; ++word) {
-        multiply_word(upper.words[word], lower.words[word], word, inputs, sums);
-      }
 #pragma unroll
       for (int n = 0; n < tokens / 8; ++n) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          totals[m][n][i] += scales[2 * m + i / 2] * sums[n][i];
+          totals[m][n][i] += scales[2 * m + i / 2] * sums[m][n][i];
         }
       }
     }
   }
-  __device__ __forceinline__ static void multiply_word(std::uint32_t upper, std::uint32_t lower, int word,
-                                                       input_pairs const (&inputs)[tokens / 8],
-                                                       float (&sums)[tokens / 8][4]) {
-    std::uint32_t of_upper[pairs_of_word];
-    std::uint32_t of_lower[pairs_of_word];
-    B::widen(cuda_warp{}, upper, of_upper);
-    B::widen(cuda_warp{}, lower, of_lower);
+  /// Multiplies eight codes of either row.
+  __device__ __forceinline__ static void multiply_codes(lane_codes const& upper, lane_codes const& lower,
+                                                        std::uint32_t const (&inputs)[tokens / 8][4],
+                                                        float (&sums)[tokens / 8][4]) {
+    constexpr int words = part_bytes / 4;
+    std::uint32_t of_upper[words][pairs_of_word];
+    std::uint32_t of_lower[words][pairs_of_word];
 #pragma unroll
-    for (int k = 0; k < pairs_of_word; k += 2) {
-      std::uint32_t const weights[4] = {of_upper[k], of_lower[k], of_upper[k + 1], of_lower[k + 1]};
+    for (int word = 0; word < words; ++word) {
+      B::widen(cuda_warp{}, upper.words[word], of_upper[word]);
+      B::widen(cuda_warp{}, lower.words[word], of_lower[word]);
+    }
+#pragma unroll
+    for (int k = 0; k < 4; k += 2) {
+      int const word = k / pairs_of_word;
+      int const pair = k % pairs_of_word;
+      std::uint32_t const weights[4] = {of_upper[word][pair], of_lower[word][pair], of_upper[word][pair + 1],
+                                        of_lower[word][pair + 1]};
 #pragma unroll
       for (int n = 0; n < tokens / 8; ++n) {
-        multiplier::multiply(sums[n], weights, {inputs[n].of_word[word][k], inputs[n].of_word[word][k + 1]});
+        multiplier::multiply(sums[n], weights, {inputs[n][k], inputs[n][k + 1]});
       }
     }
   }

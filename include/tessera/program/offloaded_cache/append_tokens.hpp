@@ -101,7 +101,7 @@ struct append_tokens {
           known.tokens += static_cast<std::int32_t>(extents.ring - known.in_ring(extents.chunk));
         }
         if (fault != step_fault::none) {
-          group.report(status, code_of(fault), at);
+          group.report(status, code_of(fault), at, detail_of(fault, at));
         }
       }
     }
@@ -110,14 +110,26 @@ struct append_tokens {
   TESSERA_FN static constexpr status_code code_of(step_fault fault) {
     switch (fault) {
       case step_fault::repeated:
-        return status_code::repeated_index;
+        return status_code::repeated_sequence;
       case step_fault::full:
-        return status_code::capacity_exceeded;
+        return status_code::full_sequence;
       case step_fault::never_begun:
-        return status_code::bad_value;
+        return status_code::unknown_sequence;
       default:
-        return status_code::out_of_range;
+        return status_code::bad_sequence;
     }
+  }
+  /// The numbers of the fault's sentence.
+  TESSERA_FN constexpr status_detail detail_of(step_fault fault, std::int64_t at) const {
+    std::int64_t const found = step.named(at);
+    if (fault == step_fault::repeated) {
+      return {found, step.twin(at)};
+    }
+    if (fault == step_fault::full) {
+      cached_sequence const& known = memory.sequences[found];
+      return {known.tokens, known.capacity * extents.chunk + extents.ring};
+    }
+    return {found, extents.batch};
   }
 };
 

@@ -188,6 +188,15 @@ struct offload_step {
   [[nodiscard]] TESSERA_FN constexpr std::int64_t named(std::int64_t which) const {
     return sequences.data == nullptr ? first + which : std::int64_t{sequences[which]};
   }
+  /// The first other step that names the same sequence; -1 if there is none.
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t twin(std::int64_t which) const {
+    for (std::int64_t other = 0; sequences.data != nullptr && other < steps(); ++other) {
+      if (other != which && sequences[other] == sequences[which]) {
+        return other;
+      }
+    }
+    return -1;
+  }
   /// The fault of a step, or none. If two steps name the same sequence, both have a fault.
   [[nodiscard]] TESSERA_FN constexpr step_fault fault(offload_extents const& n, array_view<cached_sequence const> all,
                                                       std::int64_t which) const {
@@ -198,10 +207,8 @@ struct offload_step {
     if (found < 0 || found >= n.batch) {
       return step_fault::out_of_range;
     }
-    for (std::int64_t other = 0; sequences.data != nullptr && other < steps(); ++other) {
-      if (other != which && sequences[other] == found) {
-        return step_fault::repeated;
-      }
+    if (twin(which) >= 0) {
+      return step_fault::repeated;
     }
     // A reference, not a copy: is_sound() reads `tokens` last, and another group of this step may be raising it where
     // what it reads before is wrong (append_tokens::admit).

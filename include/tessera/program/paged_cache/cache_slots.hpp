@@ -79,29 +79,26 @@ struct fork_slots {
         return;
       }
     }
-    if (is_written_by_another(group, pair)) {
-      for (int lane : group) {
-        if (is_first(lane)) {
-          group.report(status, status_code::bad_value, pair);
-        }
-      }
+    if (std::int64_t const other = writer_of(group, pair); other < to.size()) {
+      sequence_fault{status_code::written_slot, to[other], other}.report(group, status, pair);
       return;
     }
     copy(group, from[pair], to[pair], head);
   }
 
  private:
+  /// The first other pair that writes to a slot of this one; the number of pairs if none does.
   template <Group G>
-  TESSERA_FN bool is_written_by_another(G const& group, std::int64_t pair) const {
-    per_lane<std::int64_t, G> found;
+  TESSERA_FN std::int64_t writer_of(G const& group, std::int64_t pair) const {
+    per_lane<std::int64_t, G> from_last;  // how far before the end of the pairs it is
     for (int lane : group) {
-      found[lane] = 0;
+      from_last[lane] = 0;
       for (std::int64_t other = lane; other < to.size(); other += lanes) {
         bool const is_same = to[other] == to[pair] || to[other] == from[pair];
-        found[lane] += other != pair && is_same ? 1 : 0;
+        from_last[lane] = max(from_last[lane], other != pair && is_same ? to.size() - other : std::int64_t{0});
       }
     }
-    return sum(group, found) != 0;
+    return to.size() - maximum(group, from_last);
   }
 
   template <Group G>
@@ -163,7 +160,7 @@ struct advance_pages {
         std::int64_t const first = pages[sequence];
         std::int64_t const table = sequences.blocks.extent(1);
         if (first < 0 || first > table) {
-          group.report(status, status_code::bad_value, sequence);
+          group.report(status, status_code::bad_page_count, sequence, {first, table});
           continue;
         }
         std::int64_t const most = min(first + most_pages, table);

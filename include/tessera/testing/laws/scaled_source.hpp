@@ -39,6 +39,23 @@ bool widens_row(S const& source, G const& group, std::int64_t row) {
   return right;
 }
 
+/// Whether a row's codes and scales lie as far behind the row before as in all rows, and scales of groups, too.
+template <OperandCodes S>
+bool lies_evenly(S const& source, std::int64_t row) {
+  bool right = true;
+  if (row > 1) {
+    right = source.code_bytes(row, 0) - source.code_bytes(row - 1, 0) ==
+                source.code_bytes(1, 0) - source.code_bytes(0, 0) &&
+            source.scale_address(row, 0) - source.scale_address(row - 1, 0) ==
+                source.scale_address(1, 0) - source.scale_address(0, 0);
+  }
+  for (std::int64_t group = 2; group < source.columns() / S::group; ++group) {
+    right = right && source.scale_address(row, group) - source.scale_address(row, group - 1) ==
+                         source.scale_address(row, 1) - source.scale_address(row, 0);
+  }
+  return right;
+}
+
 }  // namespace detail
 
 /// Checks every element of a small source, with `group`.
@@ -65,6 +82,7 @@ law_report check_scaled_laws(S const& source, G const& group) {
     if constexpr (OperandCodes<S>) {
       report.expect(detail::widens_row(source, group, row), "words of codes are widened to pairs of exact numbers",
                     name);
+      report.expect(detail::lies_evenly(source, row), "rows and scales lie at equal distances", name);
     }
   }
   return report;

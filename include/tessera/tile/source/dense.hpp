@@ -169,6 +169,11 @@ struct dense {
 
   matrix_view<T const> matrix;  ///< rows x columns, any strides
 
+  /// Names the views that it reads, for check_reach_of().
+  template <class Use>
+  constexpr void each_view(Use const& use) const {
+    use("rows of the source", matrix);
+  }
   TESSERA_FN constexpr std::int64_t rows() const { return matrix.extent(0); }
   TESSERA_FN constexpr std::int64_t columns() const { return matrix.extent(1); }
   template <class G, class Tile>
@@ -200,6 +205,12 @@ struct gathered {
   /// For each row its number in the matrix; a number outside of the matrix gives zeros.
   array_view<std::int64_t const> order;
 
+  /// Names the views that it reads, for check_reach_of().
+  template <class Use>
+  constexpr void each_view(Use const& use) const {
+    use("rows of the source", matrix);
+    use("numbers of rows", order);
+  }
   TESSERA_FN constexpr std::int64_t rows() const { return order.size(); }
   TESSERA_FN constexpr std::int64_t columns() const { return matrix.extent(1); }
   template <class G, class Tile>

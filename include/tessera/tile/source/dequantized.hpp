@@ -72,6 +72,12 @@ struct dequantized {
   matrix_view<stored_code<Q> const> codes;            ///< rows x columns, or x columns / 2 where they are packed
   matrix_view<typename Q::params_type const> params;  ///< rows x groups of a row
 
+  /// Names the views that it reads, for check_reach_of().
+  template <class Use>
+  constexpr void each_view(Use const& use) const {
+    use("codes of the source", codes);
+    use("parameters of codes", params);
+  }
   TESSERA_FN constexpr std::int64_t rows() const { return codes.extent(0); }
   TESSERA_FN constexpr std::int64_t columns() const { return codes.extent(1) * (is_packed ? 2 : 1); }
 

@@ -26,6 +26,12 @@ struct filtered {
   int block_rows;                        ///< rows of a block
   int block_columns;                     ///< columns of a block
 
+  /// Names the views that it reads, for check_reach_of().
+  template <class Use>
+  constexpr void each_view(Use const& use) const {
+    use("rows of the source", matrix);
+    use("marks of blocks", kept);
+  }
   TESSERA_FN constexpr std::int64_t rows() const { return matrix.extent(0); }
   TESSERA_FN constexpr std::int64_t columns() const { return matrix.extent(1); }
 

@@ -22,6 +22,12 @@ struct gathered_columns {
   matrix_view<T const> matrix;           ///< rows x columns, any strides
   array_view<std::int64_t const> order;  ///< for each column the number of its row; -1 stands for zeros
 
+  /// Names the views that it reads, for check_reach_of().
+  template <class Use>
+  constexpr void each_view(Use const& use) const {
+    use("rows of the source", matrix);
+    use("numbers of rows", order);
+  }
   TESSERA_FN constexpr std::int64_t rows() const { return matrix.extent(1); }
   TESSERA_FN constexpr std::int64_t columns() const { return order.size(); }
 

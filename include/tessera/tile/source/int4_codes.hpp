@@ -50,6 +50,11 @@ struct int4_codes {
 
   matrix_view<int4x2 const> pairs;  ///< rows x columns / 2, the first code of a pair in the low bits
 
+  /// Names the views that it reads, for check_reach_of().
+  template <class Use>
+  constexpr void each_view(Use const& use) const {
+    use("codes of the source", pairs);
+  }
   /// A chunk of 32 codes of a row.
   struct alignas(16) code_chunk {
     static constexpr int size = 32;

@@ -21,6 +21,11 @@ struct joined_heads {
 
   view<T const, 3> heads;  ///< heads x tokens x channels
 
+  /// Names the views that it reads, for check_reach_of().
+  template <class Use>
+  constexpr void each_view(Use const& use) const {
+    use("heads of the source", heads);
+  }
   TESSERA_FN constexpr std::int64_t rows() const { return heads.extent(1); }
   TESSERA_FN constexpr std::int64_t columns() const { return heads.extent(0) * heads.extent(2); }
   /// A channel of a head at a token; columns are the channels of all heads, one head after the other.
@@ -49,6 +54,11 @@ struct turned_heads {
 
   joined_heads<T> joined;  ///< the matrix that is transposed
 
+  /// Names the views that it reads, for check_reach_of().
+  template <class Use>
+  constexpr void each_view(Use const& use) const {
+    joined.each_view(use);
+  }
   TESSERA_FN constexpr std::int64_t rows() const { return joined.columns(); }
   TESSERA_FN constexpr std::int64_t columns() const { return joined.rows(); }
 

@@ -45,6 +45,12 @@ struct scaled_operand {
   matrix_view<value_type const> codes;                ///< rows x columns
   matrix_view<typename Q::params_type const> params;  ///< divide_up(rows, Rows) x groups of a row
 
+  /// Names the views that it reads, for check_reach_of().
+  template <class Use>
+  constexpr void each_view(Use const& use) const {
+    use("codes of the source", codes);
+    use("scales of codes", params);
+  }
   TESSERA_FN constexpr std::int64_t rows() const { return codes.extent(0); }
   TESSERA_FN constexpr std::int64_t columns() const { return codes.extent(1); }
   /// Throws shape_error, in the name of `function`, where there are not as many scales as codes need, or a view is no

@@ -13,7 +13,10 @@
 /// neighbouring codes of `code_bits` bits, of which words of 32 bits are widened to pairs of elements. Pair number i
 /// has the codes number i and i + n / 2 of the n codes of a word, in its low and its high half.
 ///
-/// Law: those are exact() of the same columns.
+/// Rows of codes lie at equal distances, and so do scales of rows and of groups.
+///
+/// Laws: pairs are exact() of the same columns; code_bytes() and scale_address() grow by the same for each row, and
+/// scale_address() for each group.
 #pragma once
 
 #include <cstdint>

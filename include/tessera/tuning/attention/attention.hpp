@@ -137,7 +137,9 @@ struct attention_wide_keys_tuning {
 /// slope(head) * (key - query), linear_bias, dense_bias in bf16 that all heads share, and scores of mean queries:
 ///
 ///     128 channels                                     function   linear   dense   mean queries
-///     this: 3 warpgroups, sums begin at terms           .59        .87      .72     .83
+///     this: 3 warpgroups, sums begin at terms           .59        .91      .72     .89
+///     each tile reads the slope, copies of sums; means
+///     of 64 queries                                     .59        .87      .72     .83
 ///     2 warpgroups with 240 registers                   .57        .71      -       .72
 ///     terms made before the scores, added after them    -          .77      .21     .76     (spills)
 ///     terms made twice, checked before, added after     -          .82      .54     .73
@@ -148,13 +150,14 @@ struct attention_wide_keys_tuning {
 ///     4 warpgroups with 112 registers                   .43        .76      .45     .72
 ///     2 warpgroups with 240 registers                   .44        .59      -       .62
 ///
-/// Counted in the machine code of a tile of 128 channels without a mask: 374 instructions without terms, 423 with a
-/// linear_bias, 410 with mean queries, 580 with dense biases. The ratio of speeds is nearly that of instructions; for
-/// mean queries it is 0.87, from 0.83 with 456 instructions, and 32 of these to check the range.
+/// Counted in the machine code of a tile of 128 channels without a mask: 374 instructions without terms, 408 with a
+/// linear_bias, 410 with mean queries, 580 with dense biases. The ratio of speeds is nearly that of instructions. A
+/// linear_bias had 423 while the compiler copied the second row's sums from the first one's, 32 moves of two cycles,
+/// and each tile read the head's slope from memory before its products could begin.
 ///
 /// Sums of products of e4m3 do not begin at terms, which they would cut off at 13 bits: terms are added to scores. With
 /// a linear_bias the speed is .83 of sage_attention2's without (128 channels, from bf16 to bf16; sage_attention2 with
-/// it .86), and .69 (.77) with 64 channels.
+/// it .91), and .69 (.77) with 64 channels.
 template <int Channels, bool HasTiles>
 struct attention_terms_tuning {
   using policy_type = warpgroup_attention_policy;

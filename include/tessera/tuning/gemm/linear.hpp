@@ -156,19 +156,36 @@ struct fewest_rows_tuning {
 };
 
 /// The policy for up to 16 rows where codes are exact and sums are scaled (program/gemm/gemm_few_rows_scaled.cuh):
-/// `ahead` counts steps in shared memory.
+/// `ahead` counts stages of two steps in shared memory.
 ///
-/// H200, 16 x 8192 x 8192, codes of 4 bits with groups of 128, microseconds (cuBLAS in bf16: 37.6): 24.5; 64 rows and
-/// one block 25.3, with 12 warps 25.1; 16 warps 28 to 38; 16 rows and four blocks 34.6.
+/// H200, 16 x 8192 x 8192 from memory, codes of 4 bits with groups of 128, microseconds, in turns with cuBLAS in bf16,
+/// which takes 35.7 to 37.4: 21.8; one stage ahead 21.7, three 22.9; 16 warps and one block 27. Codes of 8 bits: 27.1;
+/// three stages 29.2.
+///
+/// Parts of it, measured by leaving the others out: a launch that ends at once 3.9; with copies of codes alone 12.8, at
+/// 4.0 TB/s; with products, but no inputs 15.9. So inputs cost 6: eight rows of them lie apart, so that a load of a
+/// warp takes eight cycles of the first-level cache. Before, a lane's columns were 32 neighbours, which took 24: 24.5.
+/// Inputs loaded a step ahead, into the registers of those just used: 22.4. Teams of warps that share inputs in shared
+/// memory: 26.6 to 45; clusters of thread blocks that share the depth, so that each reads its part of the inputs once:
+/// 28.4 with two blocks, 39 with four and 42 with eight, of which not enough fit at a time. Hints that the second-level
+/// cache fetch 128 or 256 bytes: no difference.
 struct scaled_few_rows_tuning {
   using policy_type = few_rows_policy;
-  TESSERA_FN constexpr policy_type operator()(int) const { return {32, 16, 8, 4, 2}; }
+  TESSERA_FN constexpr policy_type operator()(int) const { return {32, 16, 8, 2, 2}; }
+};
+
+/// The same where the thread blocks are no more than multiprocessors.
+///
+/// H200, 16 x 4096 x 14336: 21.6, by the policy above 24.4.
+struct narrow_scaled_few_rows_tuning {
+  using policy_type = few_rows_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {32, 16, 16, 2, 1}; }
 };
 
 /// The same for up to 8 rows.
 ///
-/// The same with one row (cuBLAS: 36.4): 17.5; four steps ahead 19.1; 32 rows and two or three blocks 18.4 and 17.9; 4
-/// warps and eight blocks 20.7; 64 rows, or 16 warps, 22 to 23.
+/// The same with one row of 8192 (cuBLAS: 36.1): 17.6; one stage ahead 17.0; 32 rows and two or three blocks 16.9 and
+/// 17.4. One row, 4096 x 14336: 16.6; 16 warps and two blocks 15.9. Codes of 8 bits: 23.1; one stage ahead 23.6.
 struct scaled_fewest_rows_tuning {
   using policy_type = few_rows_policy;
   TESSERA_FN constexpr policy_type operator()(int) const { return {16, 8, 8, 2, 4}; }

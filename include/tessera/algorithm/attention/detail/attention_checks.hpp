@@ -13,6 +13,7 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/math.hpp>
+#include <tessera/exec/check_reach.hpp>
 #include <tessera/map/listed_tiles.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/split_keys.hpp>
@@ -109,7 +110,7 @@ struct attention_checks {
   }
 
   static void check_list(char const* function, attention_shape const& s, attention_block_list const& list) {
-    std::int64_t const blocks = divide_up(s.queries, std::int64_t{block_mean::tokens});
+    std::int64_t const blocks = divide_up(s.queries, std::int64_t{attention_block_list::queries});
     check_extents(function, "counts of the block list", list.counts, {s.batch, s.query_heads, blocks});
     if (list.counts.data != nullptr) {
       check_extents(function, "tiles of the block list", list.tiles,
@@ -204,6 +205,38 @@ struct attention_checks {
     check_operand(function, "scales of values", out.values.scales, has_values, {s.batch, s.key_heads, of_values});
     check_operand(function, "means of values", out.values.mean, has_values && regions::smooths_values,
                   {s.batch, s.key_heads, of_values});
+  }
+
+  /// Throws value_error where inputs or the workspace lie where the executor's programs do not read them. Lists of
+  /// queries are left to check_call_places().
+  template <class Exec, class T, class Functions>
+  static void check_input_places(Exec const& exec, char const* function, attention_inputs<T> const& in,
+                                 workspace const& space, Functions const& functions) {
+    check_reach(exec, function, "queries", in.queries, "keys", in.keys, "values", in.values, "starts of keys",
+                in.key_starts.first, "bytes of the workspace", space);
+    check_reach_of(exec, function, functions.queries);
+    check_reach_of(exec, function, functions.keys);
+  }
+
+  /// The same for what every call of attention has, with or without codes.
+  template <class Exec, class Call>
+  static void check_call_places(Exec const& exec, char const* function, Call const& call) {
+    check_reach(exec, function, "results", call.out.result, "log-sum-exps", call.out.log_sum_exp, "lengths of queries",
+                call.query_lengths, "lengths of keys", call.key_lengths, "starts of queries", call.query_starts.first,
+                "sinks", call.sinks, "counts of the block list", call.block_list.counts, "tiles of the block list",
+                call.block_list.tiles);
+    check_reach_of(exec, function, call.bias);
+  }
+
+  /// The same for codes, scales and means.
+  template <class Exec>
+  static void check_operand_places(Exec const& exec, char const* function, heads const& of) {
+    check_reach(exec, function, "codes of queries", of.queries.codes, "scales of queries", of.queries.scales,
+                "scores of the mean key", of.queries.mean_scores, "scores of mean queries", of.queries.corrections,
+                "ranges of scores of mean queries", of.queries.correction_ranges);
+    check_reach(exec, function, "codes of keys", of.keys.codes, "scales of keys", of.keys.scales, "means of keys",
+                of.keys.mean, "codes of values", of.values.codes, "scales of values", of.values.scales,
+                "means of values", of.values.mean);
   }
 };
 

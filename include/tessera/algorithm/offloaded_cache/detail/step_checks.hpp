@@ -7,6 +7,7 @@
 #include <tessera/algorithm/offloaded_cache/offloaded_cache_types.hpp>
 #include <tessera/concepts/chunk_selector.hpp>
 #include <tessera/core/check.hpp>
+#include <tessera/exec/check_reach.hpp>
 #include <tessera/program/offloaded_cache/cache_memory.hpp>
 #include <tessera/program/offloaded_cache/detail/given_chunks.hpp>
 #include <tessera/select/given_chunks.hpp>
@@ -79,6 +80,16 @@ void check_step(offload_extents const& n, offload_tokens<T> const& in, offload_o
                        " of the log-sum-exps has ", out.log_sum_exp.extent(dimension), " elements but needs ",
                        expected);
   }
+}
+
+/// Throws value_error where tokens or outputs of a step lie where the executor's programs do not read them.
+template <class Exec, class T, class Result>
+void check_step_places(Exec const& exec, offload_tokens<T> const& in, offload_outputs<Result> const& out,
+                       workspace const& space) {
+  constexpr char const* here = "offloaded_cache.decode";
+  check_reach(exec, here, "queries", in.queries, "keys", in.keys, "values", in.values, "numbers of sequences",
+              in.sequences, "given chunks", in.given.chunks, "counts of given chunks", in.given.counts);
+  check_reach(exec, here, "results", out.result, "log-sum-exps", out.log_sum_exp, "bytes of the workspace", space);
 }
 
 }  // namespace detail

@@ -11,6 +11,7 @@
 #include <tessera/algorithm/paged_cache/cache_layout.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/math.hpp>
+#include <tessera/exec/check_reach.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/cache_sequences.hpp>
@@ -30,11 +31,31 @@ inline void check_cache_sequences(char const* where, cache_extents const& extent
                      " sequences but ", extents.slots, " slots");
   check<value_error>(s.lengths.data != nullptr || s.size() == 0, where, ": the lengths of ", s.size(),
                      " sequences are null");
+  check_memory(where, "slots", s.slots);
+  check_memory(where, "lengths", s.lengths);
+  check_memory(where, "counts of sealed pages", s.pages);
   array_view<std::int32_t const> const lists[] = {s.slots, s.lengths, s.pages};
   for (array_view<std::int32_t const> const& list : lists) {
     check<shape_error>(list.data == nullptr || list.size() >= s.size(), where, ": a list of sequences has ",
                        list.size(), " elements but there are ", s.size());
   }
+}
+
+/// Checks also that the executor's programs read these lists.
+template <class Exec>
+void check_cache_sequences(Exec const& exec, char const* where, cache_extents const& extents,
+                           cache_sequences const& s) {
+  check_cache_sequences(where, extents, s);
+  check_reach(exec, where, "block tables", s.blocks, "slots", s.slots, "lengths", s.lengths, "counts of sealed pages",
+              s.pages);
+}
+
+/// Checks a list of a number for each sequence, if there is one: `what` it is of.
+inline void check_sequence_list(char const* where, char const* what, array_view<std::int32_t const> list,
+                                std::int64_t sequences) {
+  check_memory(where, what, list);
+  check<shape_error>(list.data == nullptr || list.size() >= sequences, where, ": there are ", list.size(), " ", what,
+                     " but ", sequences, " sequences");
 }
 
 /// Checks the keys or values of `tokens` tokens of each sequence.

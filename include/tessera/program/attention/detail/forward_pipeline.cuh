@@ -104,6 +104,7 @@ struct attention_pipeline {
     std::int32_t full_end;          ///< one past the last tile without a mask
     std::int32_t sequence;          ///< the query head's sequence; only set where scores have terms
     std::int32_t head_of_sequence;  ///< the query head, counted in its sequence; only set where scores have terms
+    float slope;                    ///< of terms that lie on a line, in base 2; only set where scores have terms
   };
 
   struct scratch_type {
@@ -298,6 +299,32 @@ struct attention_pipeline {
     scratch.looked_up[warp].full_begin = full_begin;
     scratch.looked_up[warp].full_end = full_end;
     sync_warp();
+  }
+
+  /// What a consumer warp needs of work item number `index`, but for what terms need. `row_of_warp`: the warp's first
+  /// row among its warpgroup's.
+  [[nodiscard]] __device__ __forceinline__ warp_work_item look_up(std::int32_t index, int warp,
+                                                                  std::int32_t row_of_warp) const {
+    auto const [work, extents, all, slot] = split_of(index);
+    std::int32_t const row = work.block * shape::rows + warp / 4 * shape::warpgroup_rows;
+    std::int32_t const first = row + row_of_warp;
+    tile_range const seen = extents.tiles(row, shape::warpgroup_rows).between(all.begin, all.end);
+    return {work.head,
+            row,
+            slot,
+            extents.queries,
+            extents.keys,
+            first + extents.band.first,
+            first + extents.band.last + 1,
+            all.begin,
+            all.end,
+            seen.begin,
+            seen.end,
+            seen.full_begin,
+            seen.full_end,
+            0,
+            0,
+            0.0F};
   }
 
  private:

@@ -82,12 +82,14 @@ struct attention_weights : attention_rows<Softmax> {
     }
   }
 
-  /// Lets sums of products of codes begin at terms: at bits of floats, each of which is `center` and the term less the
-  /// row's first one, in units of `scale`. With the products added they are bits of floats, which take_begun() takes if
-  /// is_begun() says that no term is too far from its row's first for that.
+  /// Lets sums of products of codes begin at terms: at bits of floats, each of which is Terms::base() and the term less
+  /// the row's first one, in units of `scale`. With the products added they are bits of floats, which take_begun()
+  /// takes if is_begun() says that no term is too far from its row's first for that.
+  template <class Terms>
   static __device__ __forceinline__ void begin(std::int32_t (&sums)[registers], float scale, row_terms const& terms) {
     float const units = terms.to_base_2 * fast_reciprocal(scale);
-    float const first[2] = {__fmaf_rn(-terms.of_score[0], units, center), __fmaf_rn(-terms.of_score[2], units, center)};
+    float const first[2] = {__fmaf_rn(-terms.of_score[0], units, Terms::base(0)),
+                            __fmaf_rn(-terms.of_score[2], units, Terms::base(1))};
 #pragma unroll
     for (int i = 0; i < registers; ++i) {
       sums[i] = __float_as_int(__fmaf_rn(terms.of_score[i], units, first[i / 2 % 2]));
@@ -106,9 +108,10 @@ struct attention_weights : attention_rows<Softmax> {
     return outside < begin_values;
   }
   /// Makes sums of products of sums that began at terms.
+  template <class Terms>
   static __device__ __forceinline__ void end(std::int32_t (&sums)[registers], float scale, row_terms const& terms) {
     std::int32_t begun[registers];
-    begin(begun, scale, terms);
+    begin<Terms>(begun, scale, terms);
 #pragma unroll
     for (int i = 0; i < registers; ++i) {
       sums[i] -= begun[i];
@@ -164,7 +167,6 @@ struct attention_weights : attention_rows<Softmax> {
  private:
   static constexpr std::uint32_t least_begin = 0x4b400000U;  ///< the bits of the least float that a sum may begin at
   static constexpr std::uint32_t begin_values = 1U << 21;    ///< so many floats from there on may be begun at
-  static constexpr float center = score_sums::begin_center;  ///< the float in their middle
   using rows::most_offset, rows::lift;
 
   /// Turns sums into the bits of steps * (scale * sum + term) + lift.

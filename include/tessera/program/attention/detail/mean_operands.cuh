@@ -3,7 +3,7 @@
 /// rounded to, each with its product with the mean key.
 ///
 ///     row       channels of T, then one float: factor * mean query . mean key, in 16 bytes
-///     order     batch, query head, block of 64 queries
+///     order     batch, query head, block of queries
 #pragma once
 
 #include <cstdint>

@@ -7,12 +7,13 @@
 /// for all keys, and leaves it beside the mean (`mean_operands`).
 ///
 /// Cost for M means and N keys of C channels: 2 M N C operations, and 4.125 M N bytes of results, the floor: 16384
-/// queries and keys of a head take 16.5 MiB. A warp keeps 32 keys in registers, and a block reads each mean once for
+/// queries and keys of a head take 8.25 MiB. A warp keeps 32 keys in registers, and a block reads each mean once for
 /// its 128 keys: C / 64 bytes of L2 for each score. Means are copied to shared memory one stage ahead. A lane's scores
 /// of 16 keys are 16 bytes that lie next to each other, because keys have the slots of value_slot().
 ///
-/// H200, 32 heads of 16384 queries and keys of 128 channels: 281 us at the profiler's clock, in which 527 MB are
-/// written: 0.4 of what memory could.
+/// H200, 32 heads of 16384 queries and keys of 128 channels, when means were those of 64 queries, twice as many: 281 us
+/// at the profiler's clock, in which 527 MB were written: 0.4 of what memory could. Smoothing queries took 245 us more
+/// than not to; with means of 128 queries it takes 145.
 /// It is not the writes alone: without them a fourth of the time goes, and memory that a block writes in one piece, or
 /// 128 means at a time in shared memory, change nothing. Keys as left operands take two thirds of the instructions (200
 /// in place of 310 for 512 scores), but their pieces must be moved to registers that follow each other while they
@@ -70,8 +71,8 @@ struct correct_tiles {
   fast_divisor blocks_of_head;  ///< means of a query head
   std::int32_t rows;            ///< means of a key head: all blocks of queries of its query heads
   std::int32_t channels;        ///< channels of a head
-  /// The mean of 64 queries has scores with keys below 64 + this and 64 times its number in its head; most_keys_behind
-  /// where all are seen.
+  /// The mean of a block has scores with keys below this and the number of its last query in its head plus 1;
+  /// most_keys_behind where all are seen.
   std::int32_t keys_behind;
   float factor;              ///< what products are multiplied by: the softmax's scale, in base 2
   mean_operands<T> means;    ///< means of all key heads

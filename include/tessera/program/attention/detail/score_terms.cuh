@@ -31,7 +31,6 @@ inline namespace v0 {
 /// Where the lane's scores of a tile lie: score number i is that of row i / 2 % 2 and of key
 /// first_key + i / 4 * 8 + i % 2.
 struct score_place {
-  int warp;                ///< number of the warp among the consumers
   std::int32_t sequence;   ///< sequence of the batch
   std::int32_t head;       ///< query head of the sequence
   std::int32_t query;      ///< the lane's first row; the second is 8 further on
@@ -44,8 +43,7 @@ struct score_place {
   __device__ __forceinline__ static score_place of(Work const volatile& work, int warp, std::int32_t tile) {
     auto const lane = static_cast<std::int32_t>(thread_index_here() % 32);
     std::int32_t const row = work.row + warp % 4 * 16 + lane / 4;
-    return {warp,     work.sequence, work.head_of_sequence,
-            row,      work.queries,  tile * attention_tile_keys + 2 * (lane % 4),
+    return {work.sequence, work.head_of_sequence, row, work.queries, tile * attention_tile_keys + 2 * (lane % 4),
             work.keys};
   }
 };
@@ -59,23 +57,35 @@ struct score_terms {
   static constexpr bool is_line = LinearBias<Bias> && !HasCorrections;  ///< whether a row's terms lie on a line
   static constexpr bool is_none = !has_bias && !HasCorrections;         ///< whether nothing is added to scores
   static constexpr bool has_range = HasCorrections && !has_bias;        ///< whether the range of terms is known
-  /// The float that stands for `offset` among those whose bits a row's sums begin at.
+  /// The float that stands for `offset` among those whose bits a row's sums begin at. The second row's is 1 larger, so
+  /// that the compiler does not copy the first row's sums where both have the same terms: a copy takes twice the cycles
+  /// of a multiply-add.
   TESSERA_FN static constexpr float base(int row) {
-    return has_range ? 10485760.0F + static_cast<float>(row) : score_sums::begin_center;
+    return (has_range ? 10485760.0F : score_sums::begin_center) + static_cast<float>(row);
   }
 
   Bias bias;  ///< added to scores, natural
 
+  /// The slope of a line of terms in base 2, which attention_pipeline's warp_work_item has for the head; 0 if terms
+  /// have none.
+  [[nodiscard]] __device__ __forceinline__ float slope_of(std::int32_t sequence, std::int32_t head) const {
+    if constexpr (LinearBias<Bias>) {
+      return bias.slope(sequence, head) * log2_e;
+    }
+    return 0.0F;
+  }
+
   /// Makes the terms of a lane's scores. With `EndsInside` some of the tile's keys may not exist. The bias is called
   /// for existing queries and keys only: the terms of others are those of the last one. `staged`: the stage's terms.
-  template <bool EndsInside, class Staged>
-  __device__ __forceinline__ void of_lane(score_place const& at, Staged const& staged, row_terms& to) const {
+  template <bool EndsInside, class Work, class Staged>
+  __device__ __forceinline__ void of_lane(Work const volatile& work, int warp, std::int32_t tile, Staged const& staged,
+                                          row_terms& to) const {
     to.base[0] = to.base[1] = 0.0F;
     to.to_base_2 = HasCorrections ? 1.0F : log2_e;
     if constexpr (HasCorrections) {
 #pragma unroll
       for (int i = 0; i < scores; i += 8) {
-        float4 const four = four_corrections(staged, at.warp, i / 8);
+        float4 const four = four_corrections(staged, warp, i / 8);
         to.of_score[i] = to.of_score[i + 2] = four.x;
         to.of_score[i + 1] = to.of_score[i + 3] = four.y;
         to.of_score[i + 4] = to.of_score[i + 6] = four.z;
@@ -83,10 +93,11 @@ struct score_terms {
       }
     }
     if constexpr (has_tiles) {
-      add_tile(at, staged.biases[at.warp / 4], to);
+      add_tile(warp, staged.biases[warp / 4], to);
     } else if constexpr (LinearBias<Bias>) {
-      add_line(at, to);
+      add_line(work, warp, tile, to);
     } else if constexpr (has_bias) {
+      score_place const at = score_place::of(work, warp, tile);
       std::int32_t const query[2] = {min(at.query, at.queries - 1), min(at.query + 8, at.queries - 1)};
 #pragma unroll
       for (int i = 0; i < scores; ++i) {
@@ -116,8 +127,8 @@ struct score_terms {
       row_terms added;
       std::int32_t own_tile[1] = {tile};
       pin_registers(own_tile);
-      of_lane<EndsInside>(score_place::of(work, warp, own_tile[0]), staged, added);
-      Rows::begin(sums, scale, added);
+      of_lane<EndsInside>(work, warp, own_tile[0], staged, added);
+      Rows::template begin<score_terms>(sums, scale, added);
       offset[0] = added.first(0);
       offset[1] = added.first(1);
       return Rows::template is_begun<is_line>(sums, offset);
@@ -135,7 +146,7 @@ struct score_terms {
         sums[i] -= begun[i];
       }
     } else {
-      Rows::end(sums, scale, added);
+      Rows::template end<score_terms>(sums, scale, added);
     }
   }
 
@@ -150,9 +161,7 @@ struct score_terms {
     float const* const values = staged.corrections[warp / 4].values;
     return *reinterpret_cast<float4 const*>(values + thread_index_here() % 4 * 4 + 16 * sixteen);
   }
-  /// Makes the bits of floats, each of which is `base` and a correction less the lowest one, in units of a scale. The
-  /// second row's are 1 larger, so that the compiler does not copy the first row's: a copy takes twice the cycles of a
-  /// multiply-add.
+  /// Makes the bits of floats, each of which is base() and a correction less the lowest one, in units of a scale.
   template <class Staged>
   __device__ __forceinline__ static void begin_at_corrections(Staged const& staged, int warp, float units,
                                                               std::int32_t (&sums)[scores]) {
@@ -173,8 +182,8 @@ struct score_terms {
   static constexpr float log2_e = 1.4426950408889634F;
 
   /// Adds a tile of a dense_bias.
-  __device__ __forceinline__ static void add_tile(score_place const& at, bias_tile const& tile, row_terms& to) {
-    std::uint32_t const first = bias_tile::where_of(at.warp % 4, static_cast<int>(thread_index_here() % 32));
+  __device__ __forceinline__ static void add_tile(int warp, bias_tile const& tile, row_terms& to) {
+    std::uint32_t const first = bias_tile::where_of(warp % 4, static_cast<int>(thread_index_here() % 32));
 #pragma unroll
     for (int i = 0; i < scores; i += 2) {
       float2 const added = unpack_pair<typename Bias::value_type>(tile.pair(first, i / 4, i / 2 % 2));
@@ -183,13 +192,16 @@ struct score_terms {
     }
   }
   /// Adds a linear bias: both rows have the same line, each with a base of its own.
-  __device__ __forceinline__ void add_line(score_place const& at, row_terms& to) const {
-    float const slope = bias.slope(at.sequence, at.head);
-    float const of_key = HasCorrections ? slope * log2_e : 1.0F;
-    to.to_base_2 = HasCorrections ? 1.0F : slope * log2_e;
-    std::int32_t const distance = at.first_key - at.query;
+  template <class Work>
+  __device__ __forceinline__ static void add_line(Work const volatile& work, int warp, std::int32_t tile,
+                                                  row_terms& to) {
+    float const slope = work.slope;
+    float const of_key = HasCorrections ? slope : 1.0F;
+    to.to_base_2 = HasCorrections ? 1.0F : slope;
+    auto const lane = static_cast<std::int32_t>(thread_index_here() % 32);
+    std::int32_t const distance = tile * attention_tile_keys + 2 * (lane % 4) - (work.row + warp % 4 * 16 + lane / 4);
     to.base[0] = of_key * static_cast<float>(distance);
-    to.base[1] = of_key * static_cast<float>(distance - 8);
+    to.base[1] = __fmaf_rn(-8.0F, of_key, to.base[0]);
 #pragma unroll
     for (int i = 0; i < scores; ++i) {
       auto const key = static_cast<float>(i / 4 * 8 + i % 2);

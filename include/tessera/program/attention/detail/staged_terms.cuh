@@ -8,10 +8,12 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/core/bits.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/map/dense_bias.hpp>
 #include <tessera/program/attention/detail/forward_band.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
+#include <tessera/quantize/smoothed.hpp>
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/tensor_map.cuh>
@@ -80,7 +82,7 @@ struct term_loader {
   std::conditional_t<Terms::has_tiles, tensor_map, no_terms> biases;  ///< rows of biases
   std::int32_t sequence_rows;                                         ///< rows of biases from sequence to sequence
   std::int32_t head_rows;                                             ///< rows of biases from head to head
-  float const* corrections;  ///< quantized_queries::corrections: batch, query head, block of 64, padded keys
+  float const* corrections;                   ///< quantized_queries::corrections: batch, query head, block, padded keys
   correction_range const* correction_ranges;  ///< quantized_queries::correction_ranges
 
   /// A block of 64 queries of a head, and a tile.
@@ -97,7 +99,9 @@ struct term_loader {
   template <class Staged>
   __device__ __forceinline__ void load(Staged& to, int warpgroup, place const& at, shared_barrier& full) const {
     if constexpr (Terms::has_corrections) {
-      std::int64_t const row = (std::int64_t{at.sequence} * at.heads + at.head) * at.blocks + at.block;
+      constexpr int together = block_mean::tokens / bias_tile::rows;  // blocks of 64 queries that share a mean
+      std::int64_t const row =
+          (std::int64_t{at.sequence} * at.heads + at.head) * divide_up(at.blocks, together) + at.block / together;
       auto& staged = to.corrections[warpgroup];
       load_bytes(staged.values, corrections + row * at.padded_keys + at.tile * attention_tile_keys,
                  bytes_of_corrections, full);

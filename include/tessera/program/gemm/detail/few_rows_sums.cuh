@@ -30,16 +30,20 @@ struct few_rows_sums {
       }
     }
   }
-  /// Adds the warps' sums, in the order of warps, and hands those of rows and tokens that exist to the epilogue. All
-  /// `Lanes` lanes of the block call it after a sync that follows keep(). The block begins at row `first_row` of
-  /// `rows`.
+  /// Rows from `begin` to `end` - 1.
+  struct row_range {
+    std::int64_t begin;
+    std::int64_t end;
+  };
+  /// Adds the warps' sums, in the order of warps, and hands those of tokens and rows that are `wanted` to the epilogue.
+  /// All `Lanes` lanes of the block call it after a sync that follows keep(). The block begins at row `first_row`.
   template <int Lanes, class Epilogue>
-  __device__ __forceinline__ void finish(int lane, std::int64_t first_row, std::int64_t rows, std::int64_t tokens,
+  __device__ __forceinline__ void finish(int lane, std::int64_t first_row, row_range wanted, std::int64_t tokens,
                                          Epilogue const& epilogue) const {
     for (int i = lane; i < Tokens * Rows; i += Lanes) {
       int const token = i / Rows;
       int const row = i % Rows;
-      if (token < tokens && first_row + row < rows) {
+      if (token < tokens && first_row + row >= wanted.begin && first_row + row < wanted.end) {
         float sum = values[0][token][row];
 #pragma unroll
         for (int warp = 1; warp < Warps; ++warp) {

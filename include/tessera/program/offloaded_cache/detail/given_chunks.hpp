@@ -78,7 +78,7 @@ struct admit_lists {
           group.report(of_chunks, status_code::out_of_range, list * entries + index, {chunk, archived});
           ++own[lane];
         } else if (chunk >= 0 && is_repeated(at, head, index)) {
-          group.report(of_chunks, status_code::repeated_index, list * entries + index);
+          group.report(of_chunks, status_code::repeated_index, list * entries + index, {chunk, archived});
           ++own[lane];
         }
       }
