@@ -137,6 +137,7 @@ inline std::string status_message(status_word word, char const* function, char c
     case status_code::capacity_exceeded:
     case status_code::full_tail:
     case status_code::full_sequence:
+    case status_code::full_slot:
       throw shape_error(message);
     default:
       if (word.code() >= status_code::first_user_code) {

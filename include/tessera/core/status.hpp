@@ -43,6 +43,8 @@ enum class status_code : std::uint8_t {
   bad_block = 29,  ///< a page of a cached sequence is in a block that is none of the cache's
   /// A pair of slots of a fork has a slot that another pair writes to; the detail is the slot and the other pair.
   written_slot = 30,
+  /// A parameter's stream fits neither its slot nor the overflow arena; the detail is the stream's size and the slot's.
+  full_slot = 31,
   bad_sequence = 32,       ///< a step is of a sequence that is none of the cache's
   repeated_sequence = 33,  ///< two steps are of the same sequence; the detail is the sequence and the other step
   unknown_sequence = 34,   ///< a step is of a sequence that was never begun, or that has another cache's lengths
@@ -155,6 +157,8 @@ namespace detail {
       return "block {value} of sequence {position} is none of {limit}";
     case status_code::written_slot:
       return "pair {position} has slot {value}, which pair {limit} writes to";
+    case status_code::full_slot:
+      return "the stream of parameter {position} has {value} bytes, its slot room for {limit}, and the arena is full";
     case status_code::bad_sequence:
       return "step {position} is of sequence {value}, which is none of {limit}";
     case status_code::repeated_sequence:

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <new>
+#include <string>
 #include <vector>
 
 #include <tessera/algorithm/weights/parameter_store.hpp>
@@ -11,6 +13,7 @@
 #include <tessera/neuzip.hpp>
 #include <tessera/testing/generators.hpp>
 
+#include "algorithm/weights/parameter_samples.hpp"
 #include "support/catch.hpp"
 #include "support/codecs.cuh"
 #include "support/cuda.hpp"
@@ -18,25 +21,16 @@
 
 using namespace tessera;
 using tessera_test::cuda_ok;
+using tessera_test::gaussian;
+using tessera_test::incompressible;
+using tessera_test::llama_3_8b;
 using tessera_test::on;
+using tessera_test::overhead_of;
 using tessera_test::to_host;
 
 namespace {
 
 using store_type = parameter_store<neuzip, tessera::cuda>;
-
-template <class Generator>
-std::vector<bfloat16> samples(Generator const& generator, std::int64_t count, std::uint64_t seed) {
-  std::vector<bfloat16> values(static_cast<std::size_t>(count));
-  testing::fill(generator, seed, values.data(), values.size());
-  return values;
-}
-std::vector<bfloat16> gaussian(std::int64_t count, std::uint64_t seed) {
-  return samples(testing::gauss{.sigma = 0.02}, count, seed);
-}
-std::vector<bfloat16> incompressible(std::int64_t count, std::uint64_t seed) {
-  return samples(testing::uniform_bits{}, count, seed);
-}
 
 bool same_bits(std::vector<bfloat16> const& a, std::vector<bfloat16> const& b) {
   bool same = a.size() == b.size();
@@ -268,4 +262,91 @@ TEST_CASE("parameters on a GPU that overflow after a resolve share no part of th
   overwrite(exec, store, a, incompressible(20'000, 6));
   CHECK(store_holds(exec, store, b, incompressible(20'000, 5)));
   CHECK(store_holds(exec, store, a, incompressible(20'000, 6)));
+}
+
+TEST_CASE("parameters of several parts are updated on a GPU as one", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  tessera::cuda const exec;
+  store_type store(exec, {.overflow_tensors = 0, .block = 1024, .part = 8192});
+  auto const a = store.add("a", on(exec, gaussian(52'000, 1)));
+  auto const b = store.add("b", on(exec, gaussian(9000, 2)));
+  overwrite(exec, store, a, gaussian(52'000, 3));
+  CHECK(store.prefetch(b));
+  CHECK(store_holds(exec, store, a, gaussian(52'000, 3)));
+  auto values = gaussian(52'000, 4);
+  auto const last = incompressible(2800, 5);
+  std::copy(last.begin(), last.end(), values.end() - 2800);  // there is no room for the last part
+  overwrite(exec, store, a, values);
+  CHECK_THROWS_AS(store.wait(), shape_error);
+  CHECK(store_holds(exec, store, a, gaussian(52'000, 3)));
+  CHECK(store_holds(exec, store, b, gaussian(9000, 2)));
+
+  store_type roomy(exec, {.overflow_tensors = 4, .block = 1024, .part = 8192});
+  auto const c = roomy.add("c", on(exec, gaussian(52'000, 1)));
+  overwrite(exec, roomy, c, values);
+  CHECK(store_holds(exec, roomy, c, values));
+  CHECK(roomy.resolve() == 1);
+  CHECK(store_holds(exec, roomy, c, values));
+  roomy.wait();
+}
+
+TEST_CASE("parameters of different sizes share scratch on a GPU while others are prefetched", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  tessera::cuda const exec;
+  std::vector<std::vector<bfloat16>> const weights{gaussian(3'000'000, 1), gaussian(70'000, 2), gaussian(2'000'000, 3),
+                                                   gaussian(2'999'999, 4), gaussian(11, 5)};
+  store_type store(exec);
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    store.add("w" + std::to_string(i), on(exec, weights[i]));
+  }
+  auto const count = static_cast<std::uint64_t>(weights.size());
+  store_type::lease held;
+  for (std::uint64_t step = 0; step < 200; ++step) {
+    std::uint64_t const chosen = testing::hash(5, step);
+    auto const i = static_cast<std::size_t>(chosen % count);
+    parameter_id const id{static_cast<std::int64_t>(i)};
+    if (held.is_held() && held.parameter() == id) {
+      continue;
+    }
+    if (chosen / count % 2 == 0) {
+      CHECK(store.prefetch(id));
+      continue;
+    }
+    auto const next = store.acquire(id);
+    store.prefetch({static_cast<std::int64_t>(chosen / count / 2 % count)});
+    CAPTURE(step, i);
+    CHECK(same_bits(to_host(exec, next.weights()), weights[i]));
+    if (held.is_held()) {
+      auto const former = static_cast<std::size_t>(held.parameter().number);
+      CHECK(same_bits(to_host(exec, held.weights()), weights[former]));
+      held.release();
+    } else if (chosen / 64 % 2 == 0) {
+      held = store.acquire({static_cast<std::int64_t>((i + 1) % weights.size())});
+    }
+  }
+  store.wait();
+}
+
+TEST_CASE("a store's memory on a GPU beside the streams is what its documentation says", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  tessera::cuda const exec;
+  auto const of_one = [&](std::int64_t count, parameter_store_options const& options) {
+    return overhead_of(store_type::plan(exec, {count}, options), 2.0 * static_cast<double>(count));
+  };
+  CHECK(of_one(14336 * 4096, {}) == 3001);
+  CHECK(of_one(14336 * 4096, {.overflow_tensors = 0}) == 2001);
+  CHECK(of_one(14336 * 4096, {.updates = false}) == 1001);
+  CHECK(of_one(128256 * 4096, {}) == 1256);
+  CHECK(of_one(128256 * 4096, {.overflow_tensors = 0}) == 1128);
+  CHECK(of_one(128256 * 4096, {.part = std::int64_t{1} << 30}) == 3001);
+  auto const model = llama_3_8b();
+  auto const of_llama = [&](parameter_store_options const& options) {
+    return overhead_of(store_type::plan(exec, model.counts, options), model.raw_bytes);
+  };
+  CHECK(of_llama({}) == 148);
+  CHECK(of_llama({.overflow_tensors = 0}) == 139);
+  CHECK(of_llama({.scratch_slots = 1}) == 82);
+  CHECK(of_llama({.updates = false}) == 131);
+  CHECK(of_llama({.scratch_slots = 1, .updates = false}) == 65);
+  CHECK(of_llama({.part = std::int64_t{1} << 30}) == 262);
 }

@@ -2,9 +2,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
-#include <map>
-#include <new>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -15,83 +12,18 @@
 #include <tessera/testing/adversary.hpp>
 #include <tessera/testing/generators.hpp>
 
+#include "algorithm/weights/parameter_samples.hpp"
 #include "support/catch.hpp"
 #include "support/codecs.hpp"
 #include "support/message_of.hpp"
 #include "support/tiny_network.hpp"
 
 using namespace tessera;
-using tessera_test::contains;
-using tessera_test::message_of;
+using namespace tessera_test;
 
 namespace {
 
 using store_type = parameter_store<neuzip, cpu>;
-
-std::vector<bfloat16> gaussian(std::int64_t count, std::uint64_t seed) {
-  std::vector<bfloat16> values(static_cast<std::size_t>(count));
-  testing::fill(testing::gauss{.sigma = 0.02}, seed, values.data(), values.size());
-  return values;
-}
-
-/// Weights of which every pattern is as likely as any other, so that no coder makes their exponents smaller.
-std::vector<bfloat16> incompressible(std::int64_t count, std::uint64_t seed) {
-  std::vector<bfloat16> values(static_cast<std::size_t>(count));
-  testing::fill(testing::uniform_bits{}, seed, values.data(), values.size());
-  return values;
-}
-
-template <class View>
-bool holds(View view, std::vector<bfloat16> const& expected) {
-  if (view.size() != static_cast<std::int64_t>(expected.size())) {
-    return false;
-  }
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    if (to_bits(view[static_cast<std::int64_t>(i)]) != to_bits(expected[i])) {
-      return false;
-    }
-  }
-  return true;
-}
-
-template <class Store>
-bool store_holds(Store& store, parameter_id id, std::vector<bfloat16> const& expected) {
-  auto const lease = store.acquire(id);
-  return holds(lease.weights(), expected);
-}
-
-template <class Exec>
-void overwrite(parameter_store<neuzip, Exec>& store, parameter_id id, std::vector<bfloat16> const& values) {
-  auto lease = store.acquire(id);
-  Exec().copy(values, lease.weights());
-  store.update(id, lease);
-}
-
-/// Memory that counts its allocations and knows where they are. After `left` more allocations there is none.
-struct ledger {
-  std::map<void*, std::size_t> live;
-  std::int64_t current = 0;
-  std::int64_t peak = 0;
-  int allocations = 0;
-  int left = std::numeric_limits<int>::max();
-
-  void* allocate(std::size_t bytes, std::size_t alignment, stream_handle) {
-    if (left-- <= 0) {
-      throw std::bad_alloc();
-    }
-    void* const pointer = host_memory::allocate(bytes, alignment);
-    live[pointer] = bytes;
-    current += static_cast<std::int64_t>(bytes);
-    peak = current > peak ? current : peak;
-    ++allocations;
-    return pointer;
-  }
-  void deallocate(void* pointer, std::size_t bytes, std::size_t alignment, stream_handle) noexcept {
-    current -= static_cast<std::int64_t>(live.at(pointer));
-    live.erase(pointer);
-    host_memory::deallocate(pointer, bytes, alignment);
-  }
-};
 
 /// A stream that outgrows its slot is not lost, and gets a larger slot when the store resolves.
 template <class Executor>
@@ -123,6 +55,57 @@ void check_outgrown_slots(Executor const& exec) {
   overwrite(store, a, gaussian(20'000, 8));
   CHECK(store_holds(store, a, gaussian(20'000, 8)));
   CHECK(store.resolve() == 0);
+}
+
+std::vector<bfloat16> joined(std::vector<bfloat16> first, std::vector<bfloat16> const& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+/// A parameter of several parts is updated as a whole, or not at all.
+template <class Executor>
+void check_parts(Executor const& exec) {
+  parameter_store<neuzip, Executor> store(exec, {.block = 1024, .part = 8192});
+  auto const a = store.add("a", gaussian(20'000, 1));  // three parts, of 8, 8 and 4 blocks
+  auto const b = store.add("b", gaussian(8192, 2));
+  CHECK(store.count(a) == 20'000);
+  overwrite(store, a, gaussian(20'000, 3));
+  CHECK(store_holds(store, a, gaussian(20'000, 3)));
+  CHECK(store.resolve() == 0);
+
+  // The arena has 8 blocks. The last part needs some of them.
+  auto const before = store.bytes_compressed(a);
+  auto const grown = joined(gaussian(16'384, 4), incompressible(3616, 5));
+  overwrite(store, a, grown);
+  CHECK(store_holds(store, a, grown));
+  CHECK(store_holds(store, b, gaussian(8192, 2)));
+  store.wait();
+
+  // All parts need more than there is: none of them is changed, not even those that there would be room for.
+  overwrite(store, a, incompressible(20'000, 6));
+  CHECK(message_of([&] { store.wait(); }) ==
+        "parameter_store.update: the stream of parameter 0 has 17024 bytes, its slot room for 13568, and the arena is "
+        "full");
+  CHECK(store_holds(store, a, grown));
+  CHECK(store.resolve() == 1);
+  CHECK(store.bytes_compressed(a) > before);
+  CHECK(store_holds(store, a, grown));
+
+  overwrite(store, a, joined(incompressible(8192, 9), gaussian(11'808, 10)));
+  CHECK(store_holds(store, a, joined(incompressible(8192, 9), gaussian(11'808, 10))));
+  CHECK(store.resolve() == 1);
+  overwrite(store, a, joined(incompressible(8192, 11), gaussian(11'808, 12)));
+  CHECK(store.resolve() == 0);
+  CHECK(store_holds(store, a, joined(incompressible(8192, 11), gaussian(11'808, 12))));
+
+  parameter_store<neuzip, Executor> tight(exec, {.overflow_tensors = 0, .block = 1024, .part = 8192});
+  auto const c = tight.add("c", gaussian(20'000, 13));
+  overwrite(tight, c, joined(gaussian(16'384, 14), incompressible(3616, 15)));  // the last part alone has no room
+  CHECK_THROWS_AS(tight.wait(), shape_error);
+  CHECK(store_holds(tight, c, gaussian(20'000, 13)));
+  overwrite(tight, c, gaussian(20'000, 16));
+  CHECK(store_holds(tight, c, gaussian(20'000, 16)));
+  CHECK(tight.resolve() == 0);
 }
 
 }  // namespace
@@ -232,7 +215,8 @@ TEST_CASE("what the overflow arena cannot hold is refused and reported, and the 
   auto const b = store.add("b", gaussian(20'000, 2));
   overwrite(store, b, incompressible(20'000, 3));
   CHECK(message_of([&] { store.wait(); }) ==
-        "parameter_store.update: the output does not fit into the space given (code 5) at parameter 1");
+        "parameter_store.update: the stream of parameter 1 has 41216 bytes, its slot room for 31232, and the arena is "
+        "full");
   CHECK(store_holds(store, b, gaussian(20'000, 2)));
   overwrite(store, b, gaussian(20'000, 4));
   CHECK(store_holds(store, b, gaussian(20'000, 4)));
@@ -279,102 +263,66 @@ TEST_CASE("parameters that overflow after a resolve share no part of the arena",
   CHECK(store_holds(store, a, incompressible(20'000, 6)));
 }
 
-TEST_CASE("a store's memory is what its documentation says, to the byte", "[host][threads]") {
-  ledger memory;
-  cpu const exec{.threads = 2, .memory = memory};
-  parameter_store_options const options{
-      .scratch_slots = 3, .slack = 0.05, .headroom = 500, .overflow_tensors = 2, .block = 1024};
-  {
-    store_type store(exec, options);
-    CHECK(store.bytes().total() == 0);
-    auto const small = store.add("small", gaussian(3000, 1));
-    CHECK(store.bytes().total() == memory.current);
-    auto const large = store.add("large", gaussian(20'000, 2));
-    auto const spec = neuzip::spec(20'000, {.block = 1024});
-    auto const slot_of = [&](std::vector<bfloat16> const& weights) {
-      auto const bytes = neuzip::encode(cpu{}, weights, {.block = 1024}).size();
-      auto const roomy = bytes + static_cast<std::int64_t>(static_cast<double>(bytes) * 0.05) + 500;
-      return 64 + (roomy + 15) / 16 * 16;
-    };
-    CHECK(store.bytes_compressed(small) == slot_of(gaussian(3000, 1)));
-    CHECK(store.bytes_compressed(large) == slot_of(gaussian(20'000, 2)));
-    auto const bytes = store.bytes();
-    CHECK(bytes.streams == store.bytes_compressed(small) + store.bytes_compressed(large));
-    CHECK(bytes.scratch == 3 * 20'000 * 2);
-    CHECK(bytes.staging == (neuzip::largest_bytes(spec) + 15) / 16 * 16 + 8);
-    CHECK(bytes.overflow == 2 * 20 * 1024 * 2 + 16);
-    CHECK(bytes.workspace == neuzip::plan_encode(exec, spec).bytes() + 3 * neuzip::plan_decode(exec, spec).bytes());
-    CHECK(store.bytes().total() == memory.current);
-    CHECK(store.peak_bytes() == memory.peak);
-
-    auto const allocations = memory.allocations;
-    overwrite(store, large, incompressible(20'000, 3));
-    CHECK(store.prefetch(small));
-    CHECK(store_holds(store, small, gaussian(3000, 1)));
-    CHECK(store_holds(store, large, incompressible(20'000, 3)));
-    CHECK(memory.allocations == allocations);
-
-    auto const before = store.bytes_compressed(large);
-    CHECK(store.resolve() == 1);
-    CHECK(store.bytes().total() == memory.current);
-    CHECK(store.peak_bytes() == memory.peak);
-    CHECK(store.peak_bytes() == store.bytes().total() + before);  // the old slot went when the new one was there
-  }
-  CHECK(memory.current == 0);
+TEST_CASE("a parameter of several parts is updated as one", "[host][threads]") {
+  check_parts(cpu{.threads = 2});
 }
 
-TEST_CASE("an add that finds no memory changes nothing, whichever allocation fails", "[host][threads]") {
-  constexpr parameter_store_options options{.scratch_slots = 2, .block = 1024};
-  auto const added = gaussian(20'000, 4);
-  for (bool const is_first : {true, false}) {
-    bool was_added = false;
-    for (int allocations = 0; !was_added; ++allocations) {
-      CAPTURE(is_first, allocations);
-      REQUIRE(allocations < 100);
-      ledger memory;
-      store_type store(cpu{.threads = 2, .memory = memory}, options);
-      std::map<std::string, std::vector<bfloat16>> expected;
-      if (!is_first) {
-        expected = {{"a", gaussian(3000, 1)}, {"b", incompressible(5000, 2)}};
-        static_cast<void>(store.add("a", gaussian(3000, 1)));
-        static_cast<void>(store.add("b", gaussian(5000, 2)));
-        overwrite(store, store.find("b"), expected["b"]);  // goes to the overflow arena, so that add resolves first
-        CHECK(store.prefetch(store.find("a")));
+TEST_CASE("a store of parameters of several parts keeps the rules for programs", "[host]") {
+  check_parts(testing::adversary{.seed = 12});
+}
+
+TEST_CASE("any parameters share the slots of scratch, in any order of leases", "[host]") {
+  for (int const slots : {2, 3, 5}) {
+    store_type store(cpu{.threads = 1}, {.scratch_slots = slots, .block = 1024});
+    std::vector<std::vector<bfloat16>> const weights{gaussian(9001, 1), gaussian(20'000, 2), gaussian(7, 3),
+                                                     gaussian(0, 4),    gaussian(12'345, 5), gaussian(4096, 6)};
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      store.add("w" + std::to_string(i), weights[i]);
+    }
+    auto const count = static_cast<std::uint64_t>(weights.size());
+    std::vector<store_type::lease> held(weights.size());
+    for (std::uint64_t step = 0; step < 400; ++step) {
+      std::uint64_t const chosen = testing::hash(3, step);
+      auto const i = static_cast<std::size_t>(chosen % count);
+      parameter_id const id{static_cast<std::int64_t>(i)};
+      int leases = 0;
+      for (auto const& lease : held) {
+        leases += lease.is_held() ? 1 : 0;
       }
-      auto const size = store.size();
-      memory.left = allocations;
-      try {
-        static_cast<void>(store.add("new", added));
-        was_added = true;
-        expected["new"] = added;
-      } catch (std::bad_alloc const&) {
-        CHECK(store.size() == size);
-        CHECK_THROWS_AS(store.find("new"), value_error);
+      if (held[i].is_held()) {
+        held[i].release();
+      } else if (leases < slots && chosen / count % 3 == 0) {
+        CHECK(store.prefetch(id));
+      } else if (leases < slots) {
+        held[i] = store.acquire(id);
       }
-      memory.left = std::numeric_limits<int>::max();
-      CHECK(store.bytes().total() == memory.current);
-      auto const check_all = [&] {
-        for (auto const& [name, weights] : expected) {
-          CHECK(store_holds(store, store.find(name), weights));
+      for (std::size_t each = 0; each < held.size(); ++each) {
+        if (held[each].is_held()) {
+          CAPTURE(slots, step, each);
+          REQUIRE(holds(held[each].weights(), weights[each]));
         }
-        store.wait();
-      };
-      check_all();
-      for (auto& [name, weights] : expected) {  // and what worked before works now, the overflow arena included
-        weights = incompressible(static_cast<std::int64_t>(weights.size()), 7 + weights.size());
-        overwrite(store, store.find(name), weights);
-        CHECK(store.prefetch(store.find(name)));
       }
-      check_all();
-      if (!was_added) {
-        expected["new"] = added;
-        CHECK(store.add("new", added) == parameter_id{size});
-      }
-      check_all();
-      CHECK(store.bytes().total() == memory.current);
-      CHECK((!was_added || allocations >= 7));  // two slots of scratch, staging, workspaces, arena, stream
     }
   }
+}
+
+TEST_CASE("a store without updates holds its parameters, and refuses to change them", "[host]") {
+  store_type store(cpu{.threads = 1}, {.block = 1024, .part = 8192, .updates = false});
+  auto const a = store.add("a", gaussian(20'000, 1));
+  auto const b = store.add("b", incompressible(100, 2));
+  CHECK(store.prefetch(b));
+  auto const c = store.add("c", incompressible(9000, 3));
+  CHECK(store.prefetch(a));
+  CHECK(store_holds(store, c, incompressible(9000, 3)));
+  CHECK(store_holds(store, a, gaussian(20'000, 1)));
+  CHECK(store_holds(store, b, incompressible(100, 2)));
+  auto lease = store.acquire(a);
+  std::vector<float> const gradient(20'000);
+  CHECK(message_of([&] { store.update(a, lease); }) ==
+        "parameter_store.update: the store's option updates is 0 but must be 1 for updates of parameter 0 (a)");
+  CHECK_THROWS_AS(store.sgd_update(a, lease, array_view<float const>(gradient), 1.0F), value_error);
+  lease.release();
+  CHECK(store.resolve() == 0);
 }
 
 TEST_CASE("a slot that was damaged is reported when its parameter is acquired", "[host][threads]") {
@@ -404,38 +352,6 @@ TEST_CASE("a lossy codec's parameters can be acquired", "[host]") {
   auto expected = weights;
   neuzip_lossy<3>::decode(cpu{}, neuzip_lossy<3>::encode(cpu{}, weights), expected);
   CHECK(holds(store.acquire(id).weights(), expected));
-}
-
-TEST_CASE("a store's plan has room for everything, whatever the weights are", "[host]") {
-  cpu const exec{.threads = 1};
-  parameter_store_options const options{.scratch_slots = 3, .slack = 1, .overflow_tensors = 2, .block = 1024};
-  std::vector<std::int64_t> const counts{3000, 1, 20'000, 0};
-  auto const plan = store_type::plan(exec, counts, options);
-  auto const planned = [&](std::string const& name) {
-    for (workspace_plan::entry const& entry : plan.entries()) {
-      if (entry.name == name) {
-        return entry.bytes;
-      }
-    }
-    return std::int64_t{-1};
-  };
-  store_type store(exec, options);
-  for (std::size_t i = 0; i < counts.size(); ++i) {
-    store.add("parameter " + std::to_string(i), incompressible(counts[i], i));
-  }
-  auto const bytes = store.bytes();
-  CHECK(bytes.streams == planned("streams, at most"));
-  CHECK(bytes.scratch == planned("scratch"));
-  CHECK(bytes.staging == planned("staging") + planned("size of the staged stream"));
-  CHECK(bytes.overflow == planned("overflow") + planned("state of the overflow"));
-  CHECK(bytes.workspace == planned("workspace of an encoding") + planned("workspace of decodings"));
-  CHECK(bytes.total() <= plan.bytes());
-
-  CHECK(store_type::plan(exec, {}).bytes() == 0);
-  CHECK(store_type::plan(exec, {20'000}).bytes() < plan.bytes());
-  CHECK_THROWS_WITH(store_type::plan(exec, counts, {.scratch_slots = 0}),
-                    contains("parameter_store: there are 0 slots of scratch but must be at least 1"));
-  CHECK_THROWS_AS(store_type::plan(exec, {-1}), shape_error);
 }
 
 TEST_CASE("misuse of a store is an error that shows both values", "[host]") {
@@ -489,4 +405,7 @@ TEST_CASE("misuse of a store is an error that shows both values", "[host]") {
         "parameter_store: the headroom is -1 bytes but must be at least 0");
   CHECK(message_of([] { store_type(cpu{}, {.overflow_tensors = -1}); }) ==
         "parameter_store: the overflow arena is for -1 tensors but must be for at least 0");
+  CHECK(message_of([] { store_type(cpu{}, {.part = 1000}); }) ==
+        "parameter_store: a part has 1000 weights but must have a multiple of 8192");
+  CHECK_THROWS_AS(store_type(cpu{}, {.part = 0}), value_error);
 }

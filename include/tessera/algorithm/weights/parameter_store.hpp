@@ -17,24 +17,48 @@
 /// captured in a CUDA graph (a prefetch together with the acquire that uses it). A graph keeps addresses: capture it
 /// again after an add, or after a resolve that made slots larger.
 ///
-/// Memory, all of it from exec.memory(), counted in bytes(), and known beforehand by plan(exec, counts, options):
-///     streams     a slot for each parameter: 64 bytes + its first encoded size * (1 + slack) + headroom, at most the
+/// Memory, all of it from exec.memory(), counted in bytes(), and known beforehand by plan(exec, counts, options). A
+/// part is as many weights of a parameter as are encoded at a time, options.part = 2^26 or fewer:
+///     streams     a slot for each part: 64 bytes + its first encoded size * (1 + slack) + headroom, at most the
 ///                 largest size
-///     scratch     scratch_slots times the largest parameter, decoded
-///     staging     one largest stream: encoding goes there first, so that a slot always holds a whole stream; and
-///                 its size, 8 bytes
-///     overflow    overflow_tensors times the blocks of the largest parameter, decoded; and 16 bytes
-///     workspace   that of one encoding and of scratch_slots decodings
+///     scratch     the two largest parameters, decoded, for each pair of slots, and the largest for a slot without a
+///                 pair; there are scratch_slots of them, but no more than parameters
+///     staging     the largest stream of a part: encoding goes there first, so that a slot always holds a whole stream;
+///                 and its size, 8 bytes
+///     overflow    overflow_tensors times the blocks of the largest part, decoded; 16 bytes, and 128 if there are
+///                 parameters of several parts
+///     workspace   that of one encoding (bf16 on CPUs: half of the largest part, decoded; on CUDA devices kilobytes, if
+///                 the codec is lossless) and of a decoding for each slot
+/// Without updates there are no slack, headroom, staging and overflow; parameters are encoded in scratch.
+///
+/// All but the streams take so many times the bytes of the weights in bf16 on CUDA devices (in brackets: on CPUs, where
+/// that differs), for one parameter of up to 2^26 weights, for one of 128256 x 4096, and for Llama-3-8B, which has two
+/// of these (parameter_store_memory_test.cpp plans them):
+///
+///     options                                 one part       128256 x 4096   Llama-3-8B
+///     defaults                                3.00 (3.50)    1.26 (1.32)     14.8 % (15.2 %)
+///     .overflow_tensors = 0                   2.00 (2.50)    1.13 (1.19)     13.9 % (14.3 %)
+///     .scratch_slots = 1                      3.00 (3.50)    1.26 (1.32)     8.2 % (8.6 %)
+///     .updates = false                        1.00 (1.50)    1.00            13.1 %
+///     .scratch_slots = 1, .updates = false    1.00 (1.50)    1.00            6.5 %
+///     .part = 2^30 (one part for each)        3.00 (3.50)    3.00 (3.50)     26.2 % (29.4 %)
+///
+/// With streams of 10.67 bits and their slack Llama-3-8B takes 83 % of its bf16 bytes by default, and 73 % with one
+/// slot and without updates. What is left has its reasons. A second slot lets prefetch decode while the first is used.
+/// An update is kept as a whole or not at all and allocates nothing, so that the new stream has a place of its own
+/// until it is known to fit. For parameters of several parts this place is as small as one part because they are
+/// encoded twice: once to find out whether all parts fit, once to keep them. A smaller `part` takes less memory, but
+/// then more parameters are encoded twice. The arena holds one update of a part, whatever the weights are.
 ///
 /// Overflow: each update encodes a parameter again, and the new stream may be larger than the slot. Then the blocks
 /// that do not fit are kept as uncompressed weights in the overflow arena, from which acquire reads them: nothing is
 /// lost, and nothing waits. resolve() gives such parameters larger slots. If the arena is full before that, the update
-/// is refused: the parameter keeps the weights of its previous update, and the next wait() or resolve() throws
-/// shape_error with the parameter's number.
+/// is refused, for all parts: the parameter keeps the weights of its previous update, and the next wait() or resolve()
+/// throws shape_error with the parameter's number.
 ///
 /// An add that throws, for instance because there is no memory, leaves all parameters as they were and the store
-/// usable. Shared memory stays as large as it had become by then. A resolve that throws may have made some slots
-/// larger; the next resolve continues.
+/// usable: what shared memory it gave up for a larger one, the next acquire or prefetch allocates again. A resolve that
+/// throws may have made some slots larger; the next resolve continues.
 ///
 /// A store and its leases are for one thread at a time. The store cannot be moved, and must outlive the work that uses
 /// its weights.
@@ -49,6 +73,9 @@
 #include <vector>
 
 #include <tessera/algorithm/weights/compressed_weights.hpp>
+#include <tessera/algorithm/weights/detail/parameter_memory.hpp>
+#include <tessera/algorithm/weights/detail/parameter_parts.hpp>
+#include <tessera/algorithm/weights/detail/parameter_sizes.hpp>
 #include <tessera/algorithm/weights/parameter_lease.hpp>
 #include <tessera/algorithm/weights/parameter_store_types.hpp>
 #include <tessera/core/check.hpp>
@@ -74,39 +101,19 @@ class parameter_store {
   using lease = parameter_lease<value_type>;
 
   /// The most memory that a store of parameters with so many weights takes, whatever their values are; streams usually
-  /// take two thirds of what is counted for them. While parameters are added or grow, one buffer exists twice.
+  /// take two thirds of what is counted for them. While a parameter grows, its slot exists twice.
   [[nodiscard]] static workspace_plan plan(Exec const& exec, std::vector<std::int64_t> const& counts,
                                            parameter_store_options options = {}) {
-    checked(options);
-    workspace_plan plan("parameter_store");
-    shared_sizes shared;
-    std::int64_t streams = 0;
-    for (std::int64_t const count : counts) {
-      parameter const p = parameter_of(exec, count, options);
-      streams = checked_add("parameter_store", streams, record_bytes + staging_bytes(p.spec));
-      shared.cover(p);
-    }
-    std::int64_t const one = counts.empty() ? 0 : 1;
-    std::int64_t const slots = options.scratch_slots;
-    plan.add<std::byte>("streams, at most", streams);
-    plan.add<value_type>("scratch", checked_multiply("parameter_store", slots, shared.weights));
-    plan.add<std::byte>("staging", shared.staging);
-    plan.add<std::int64_t>("size of the staged stream", one);
-    plan.add<value_type>("overflow", checked_multiply("parameter_store", options.overflow_tensors, shared.padded));
-    plan.add<overflow_state>("state of the overflow", one);
-    plan.add<std::byte>("workspace of an encoding", shared.encoding);
-    plan.add<std::byte>("workspace of decodings", slots * shared.decoding);
-    return plan;
+    return detail::plan_parameters<Codec>(exec, counts, options);
   }
 
   /// An empty store. Throws value_error for impossible options.
   explicit parameter_store(Exec const& exec, parameter_store_options options = {})
-      : options_(checked(options)),
+      : options_(detail::checked(options)),
         exec_(exec),
         tracking_(exec.memory()),
         table_(std::make_shared<detail::scratch_table>()),
-        scratch_(static_cast<std::size_t>(options.scratch_slots)),
-        tables_(static_cast<std::size_t>(options.scratch_slots)),
+        memory_(options_, tracking_, exec.stream),
         side_(exec, options.scratch_slots) {
     table_->slots.resize(static_cast<std::size_t>(options.scratch_slots));
   }
@@ -123,12 +130,16 @@ class parameter_store {
       check<value_error>(at(i).name != name, where, ": the name ", name, " is that of parameter ", i, " already");
     }
     resolve();
-    parameter added = parameter_of(exec_, weights.size(), options_);
+    parameter added = parameter::of(exec_, weights.size(), options_);
     added.name = std::move(name);
-    reserve_for(added);
-    encode(added, weights);
-    std::int64_t const bytes = staged_size();
-    move_to_new_slot(added, size(), weights, bytes);
+    sizes needed = needed_sizes();
+    needed.cover(added);
+    drop_prefetched();
+    memory_.reserve(exec_, needed);
+    for (part& each : added.parts) {
+      encode(added, each, weights);
+      move_to_new_slot(each, size(), weights);
+    }
     exec_.wait();
     parameters_.push_back(std::move(added));
     return {size() - 1};
@@ -148,7 +159,7 @@ class parameter_store {
   /// The name that a parameter was added with.
   [[nodiscard]] std::string const& name(parameter_id id) const { return known("parameter_store.name", id).name; }
   /// The number of weights of a parameter.
-  [[nodiscard]] std::int64_t count(parameter_id id) const { return known("parameter_store.count", id).spec.count; }
+  [[nodiscard]] std::int64_t count(parameter_id id) const { return known("parameter_store.count", id).count; }
 
   /// Decodes a parameter into a slot of scratch, or takes the slot that a prefetch has filled. wait() reports a corrupt
   /// stream.
@@ -179,6 +190,10 @@ class parameter_store {
     if (slot == none || table_->find(id, use::leased) != none) {
       return false;
     }
+    if ((*table_)[slot].state == use::prefetched) {
+      side_.join(slot);  // what is decoded there may lie where another slot is next
+    }
+    reserve_again();
     side_.follow();
     decode(side_.executor(), p, id, slot);
     side_.mark(slot);
@@ -192,8 +207,23 @@ class parameter_store {
                   "tessera: a parameter_store is updated with a lossless codec only, since every update of a "
                   "lossy one would round all weights again");
     parameter& p = checked_lease("parameter_store.update", id, held);
-    encode(p, held.weights());
-    settle(p, id.number, held.weights());
+    array_view<value_type> const weights = held.weights();
+    if (p.parts.size() == 1) {
+      encode(p, p.parts[0], weights);
+      settle(p.parts[0], id.number, weights);
+      return;
+    }
+    for (part const& each : p.parts) {
+      encode(p, each, weights);
+      auto const stream = stream_of(each, id.number, weights.data);
+      exec_.run(detail::try_part<value_type>{stream, memory_.trial(), each.first == 0}, 1);
+    }
+    for (part const& each : p.parts) {
+      encode(p, each, weights);
+      auto const stream = stream_of(each, id.number, weights.data);
+      exec_.run(detail::settle_part<value_type>{stream, memory_.trial()}, 1);
+      move(stream);
+    }
   }
 
   /// Applies weights -= rate * gradient (program/weights/sgd_step.hpp has the rounding), then update.
@@ -201,9 +231,10 @@ class parameter_store {
   void sgd_update(parameter_id id, lease const& held, view<Gradient, 1> gradient, float rate) {
     constexpr char const* where = "parameter_store.sgd_update";
     parameter const& p = checked_lease(where, id, held);
-    check<shape_error>(gradient.size() == p.spec.count, where, ": the gradient has ", gradient.size(),
-                       " elements but parameter ", id.number, " (", p.name, ") has ", p.spec.count);
+    check<shape_error>(gradient.size() == p.count, where, ": the gradient has ", gradient.size(),
+                       " elements but parameter ", id.number, " (", p.name, ") has ", p.count);
     check_memory(where, "gradients", gradient);
+    check_reach(exec_, where, "gradients", gradient);
     check<value_error>(is_finite(rate), where, ": the learning rate is ", rate, " but must be finite");
     sgd_step<value_type, std::remove_const_t<Gradient>> const step{held.weights(), gradient, rate};
     exec_.run(step, step.groups());
@@ -215,23 +246,15 @@ class parameter_store {
   std::int64_t resolve() {
     check_no_leases("parameter_store.resolve");
     wait();
-    if (parameters_.empty() || read(overflow_.view())[0].overflows == 0) {
+    if (parameters_.empty() || read(memory_.overflow())[0].overflows == 0) {
       return 0;
     }
+    drop_prefetched();
     std::int64_t grown = 0;
     for (std::int64_t i = 0; i < size(); ++i) {
-      array_view<stream_record> const kept(record_of(at(i)), 1);
-      std::vector<stream_record> record = read(kept);
-      if (record[0].first_over < at(i).spec.block_count()) {
-        grow(parameters_[static_cast<std::size_t>(i)], {i});
-        ++grown;
-      } else if (record[0].arena_blocks > 0) {  // it fits again, so that its blocks in the arena are freed for others
-        record[0].arena_blocks = 0;
-        exec_.copy(record, kept);
-        exec_.wait();
-      }
+      grown += grow(parameters_[static_cast<std::size_t>(i)], {i}) ? 1 : 0;
     }
-    exec_.clear(overflow_);
+    exec_.clear(memory_.overflow());
     wait();
     return grown;
   }
@@ -244,21 +267,14 @@ class parameter_store {
 
   /// Bytes of memory that a parameter's slot takes, however much of it the stream fills.
   [[nodiscard]] std::int64_t bytes_compressed(parameter_id id) const {
-    return static_cast<std::int64_t>(known("parameter_store.bytes_compressed", id).slot.bytes());
+    return known("parameter_store.bytes_compressed", id).bytes();
   }
   /// All bytes that the store has allocated.
   [[nodiscard]] parameter_store_bytes bytes() const {
-    parameter_store_bytes sum;
+    parameter_store_bytes sum = memory_.bytes();
     for (parameter const& p : parameters_) {
-      sum.streams += static_cast<std::int64_t>(p.slot.bytes());
+      sum.streams += p.bytes();
     }
-    for (std::size_t i = 0; i < scratch_.size(); ++i) {
-      sum.scratch += static_cast<std::int64_t>(scratch_[i].bytes());
-      sum.workspace += static_cast<std::int64_t>(tables_[i].bytes());
-    }
-    sum.staging = static_cast<std::int64_t>(staging_.bytes() + staged_bytes_.bytes());
-    sum.overflow = static_cast<std::int64_t>(arena_.bytes() + overflow_.bytes());
-    sum.workspace += static_cast<std::int64_t>(encode_memory_.bytes());
     return sum;
   }
   /// The most bytes that were allocated at a time.
@@ -267,55 +283,10 @@ class parameter_store {
  private:
   using use = detail::scratch_table::use;
   static constexpr int none = detail::scratch_table::no_slot;
-  static constexpr std::int64_t record_bytes = sizeof(stream_record);
-
-  struct parameter {
-    std::string name;
-    weight_stream_spec spec;
-    workspace_plan encode_plan{"parameter_store"};
-    workspace_plan decode_plan{"parameter_store"};
-    buffer<std::byte> slot;  ///< a stream_record, then the stream
-  };
+  using part = detail::stored_part;
+  using parameter = detail::stored_parameter<Codec>;
+  using sizes = detail::shared_sizes<Codec>;
   static_assert(std::is_nothrow_move_constructible_v<parameter>);  // a push_back that throws changes nothing
-
-  /// What parameters share must be as large as the largest of them needs it.
-  struct shared_sizes {
-    std::int64_t weights = 0;   ///< weights of a slot of scratch
-    std::int64_t padded = 0;    ///< weights of all blocks of a parameter
-    std::int64_t staging = 0;   ///< bytes of a stream
-    std::int64_t encoding = 0;  ///< bytes of the workspace of an encoding
-    std::int64_t decoding = 0;  ///< bytes of the workspace of a decoding
-
-    void cover(parameter const& p) {
-      weights = max(weights, p.spec.count);
-      padded = max(padded, p.spec.block_count() * p.spec.block_weights());
-      staging = max(staging, staging_bytes(p.spec));
-      encoding = max(encoding, p.encode_plan.bytes());
-      decoding = max(decoding, p.decode_plan.bytes());
-    }
-  };
-
-  /// A parameter without a name and without memory.
-  static parameter parameter_of(Exec const& exec, std::int64_t count, parameter_store_options const& options) {
-    parameter made;
-    made.spec = Codec::spec(count, {.block = options.block});
-    made.encode_plan = Codec::plan_encode(exec, made.spec);
-    made.decode_plan = Codec::plan_decode(exec, made.spec);
-    return made;
-  }
-
-  static parameter_store_options checked(parameter_store_options options) {
-    constexpr char const* where = "parameter_store";
-    check<value_error>(options.scratch_slots >= 1, where, ": there are ", options.scratch_slots,
-                       " slots of scratch but must be at least ", 1);
-    check<value_error>(options.slack >= 0 && options.slack <= 1, where, ": the slack is ", options.slack,
-                       " but must be from 0 to ", 1);
-    check<value_error>(options.headroom >= 0, where, ": the headroom is ", options.headroom,
-                       " bytes but must be at least ", 0);
-    check<value_error>(options.overflow_tensors >= 0, where, ": the overflow arena is for ", options.overflow_tensors,
-                       " tensors but must be for at least ", 0);
-    return options;
-  }
 
   [[nodiscard]] parameter const& at(std::int64_t i) const { return parameters_[static_cast<std::size_t>(i)]; }
   [[nodiscard]] parameter const& known(char const* where, parameter_id id) const {
@@ -325,6 +296,8 @@ class parameter_store {
   }
   parameter& checked_lease(char const* where, parameter_id id, lease const& held) {
     parameter const& p = known(where, id);
+    check<value_error>(options_.updates, where, ": the store's option updates is ", options_.updates,
+                       " but must be 1 for updates of parameter ", id.number, " (", p.name, ")");
     held.check_held(where);
     check<value_error>(held.table_ == table_, where, ": the lease is of parameter ", held.parameter_.number,
                        " of another store, not of this one's ", id.number);
@@ -341,6 +314,7 @@ class parameter_store {
     int const slot = table_->find_free();
     check<value_error>(slot != none, where, ": ", table_->leases(), " leases are held but the slots of scratch are ",
                        table_->size());
+    reserve_again();
     if ((*table_)[slot].state == use::prefetched) {
       side_.join(slot);  // its weights are written on the side queue
     }
@@ -349,30 +323,10 @@ class parameter_store {
   }
 
   [[nodiscard]] array_view<value_type> weights_in(int slot, parameter const& p) {
-    return {scratch_[static_cast<std::size_t>(slot)].data(), p.spec.count};
+    return memory_.weights(slot, p.count);
   }
-  [[nodiscard]] static stream_record* record_of(parameter const& p) {
-    return reinterpret_cast<stream_record*>(const_cast<std::byte*>(p.slot.data()));
-  }
-  [[nodiscard]] array_view<std::byte> staging_of(parameter const& p) {
-    return {staging_.data(), staging_bytes(p.spec)};
-  }
-  [[nodiscard]] static std::int64_t staging_bytes(weight_stream_spec const& spec) {
-    return align_up(Codec::largest_bytes(spec), std::int64_t{16});
-  }
-
-  [[nodiscard]] parameter_stream<value_type> stream_of(parameter const& p, std::int64_t number, value_type* weights) {
-    parameter_stream<value_type> stream;
-    stream.spec = p.spec;
-    stream.record = record_of(p);
-    stream.slot = reinterpret_cast<std::uint8_t*>(record_of(p) + 1);
-    stream.capacity = p.slot.size() - record_bytes;
-    stream.staged = reinterpret_cast<std::uint8_t*>(staging_.data());
-    stream.staged_bytes = staged_bytes_.data();
-    stream.weights = weights;
-    stream.arena = arena_.data();
-    stream.arena_blocks = arena_.size() / p.spec.block_weights();
-    stream.overflow = overflow_.data();
+  [[nodiscard]] parameter_stream<value_type> stream_of(part const& each, std::int64_t number, value_type* weights) {
+    parameter_stream<value_type> stream = memory_.stream_of(each, weights);
     stream.number = number;
     stream.status = status_of(exec_, {"parameter_store.update", "parameter"});
     return stream;
@@ -380,49 +334,62 @@ class parameter_store {
 
   void decode(Exec const& where, parameter const& p, parameter_id id, int slot) {
     array_view<value_type> const weights = weights_in(slot, p);
-    array_view<std::byte const> const stream(p.slot.data() + record_bytes, p.slot.size() - record_bytes);
-    Codec::decode(where, p.spec, stream, weights, workspace(p.decode_plan, tables_[static_cast<std::size_t>(slot)]));
-    where.run(restore_overflow<value_type>{stream_of(p, id.number, weights.data)}, p.spec.block_count());
+    workspace const space(p.decode_plan, memory_.tables(slot));
+    for (part const& each : p.parts) {
+      Codec::decode(where, each.spec, each.stream(), weights.slice(0, each.first, each.spec.count), space);
+      restore_overflow<value_type> const restore{stream_of(each, id.number, weights.data)};
+      where.run(restore, each.spec.block_count());
+    }
   }
 
-  void encode(parameter const& p, array_view<value_type const> weights) {
-    Codec::encode(exec_, p.spec, weights, staging_of(p), staged_bytes_, workspace(p.encode_plan, encode_memory_));
+  /// Encodes a part of the weights into staging.
+  void encode(parameter const& p, part const& each, array_view<value_type const> weights) {
+    Codec::encode(exec_, each.spec, weights.slice(0, each.first, each.spec.count), memory_.staging(each.spec),
+                  memory_.staged_bytes(), memory_.encoding(p));
   }
 
-  /// Moves the staged stream to the parameter's slot, and blocks that do not fit to the arena.
-  void settle(parameter const& p, std::int64_t number, array_view<value_type const> weights) {
-    auto const stream = stream_of(p, number, const_cast<value_type*>(weights.data));  // these programs only read them
+  /// Moves the staged stream to the part's slot, and blocks that do not fit to the arena.
+  void settle(part const& each, std::int64_t number, array_view<value_type const> weights) {
+    auto const stream = stream_of(each, number, const_cast<value_type*>(weights.data));  // only read
     exec_.run(settle_stream<value_type>{stream}, 1);
+    move(stream);
+  }
+  void move(parameter_stream<value_type> const& stream) {
     move_stream<value_type> const move{stream};
     exec_.run(move, move.groups());
   }
 
-  /// Moves the staged stream to a new slot.
-  void move_to_new_slot(parameter& p, std::int64_t number, array_view<value_type const> weights, std::int64_t bytes) {
-    buffer<std::byte> slot(record_bytes + capacity_for(p.spec, bytes), tracking_, exec_.stream);
+  /// Waits for the staged stream's size, and moves the stream to a new slot.
+  void move_to_new_slot(part& each, std::int64_t number, array_view<value_type const> weights) {
+    std::int64_t const bytes = read(memory_.staged_bytes())[0];
+    buffer<std::byte> slot(detail::slot_bytes<Codec>(each.spec, bytes, options_), tracking_, exec_.stream);
     exec_.clear(slot);
-    p.slot = std::move(slot);
-    settle(p, number, weights);
+    each.slot = std::move(slot);
+    settle(each, number, weights);
   }
 
-  [[nodiscard]] std::int64_t capacity_for(weight_stream_spec const& spec, std::int64_t bytes) const {
-    auto const slack = static_cast<std::int64_t>(static_cast<double>(bytes) * options_.slack);
-    std::int64_t const wanted =
-        max(bytes + slack + options_.headroom, parameter_stream<value_type>::smallest_capacity(spec));
-    return min(align_up(wanted, std::int64_t{16}), staging_bytes(spec));
+  /// Gives new slots to those parts of a parameter that have overflowed. Returns whether there were any.
+  bool grow(parameter& p, parameter_id id) {
+    int slot = none;
+    for (part& each : p.parts) {
+      array_view<stream_record> const kept(each.record(), 1);
+      std::vector<stream_record> record = read(kept);
+      if (record[0].first_over < each.spec.block_count()) {
+        if (slot == none) {
+          slot = take_slot("parameter_store.resolve");
+          decode(exec_, p, id, slot);
+        }
+        encode(p, each, weights_in(slot, p));
+        move_to_new_slot(each, id.number, weights_in(slot, p));
+        exec_.wait();
+      } else if (record[0].arena_blocks > 0) {  // it fits again, so that its blocks in the arena are freed for others
+        record[0].arena_blocks = 0;
+        exec_.copy(record, kept);
+        exec_.wait();
+      }
+    }
+    return slot != none;
   }
-
-  void grow(parameter& p, parameter_id id) {
-    int const slot = take_slot("parameter_store.resolve");
-    decode(exec_, p, id, slot);
-    encode(p, weights_in(slot, p));
-    std::int64_t const bytes = staged_size();
-    move_to_new_slot(p, id.number, weights_in(slot, p), bytes);
-    exec_.wait();
-  }
-
-  /// Waits for the size of the staged stream, and returns it.
-  [[nodiscard]] std::int64_t staged_size() { return read(staged_bytes_.view())[0]; }
 
   /// Waits for a copy of elements in any memory, and returns it.
   template <class T>
@@ -433,35 +400,22 @@ class parameter_store {
     return copy;
   }
 
-  /// Makes all shared memory large enough for one more parameter; the contents of the shared buffers are lost. If one
-  /// of the allocations fails, all buffers are still large enough for the parameters in the store.
-  void reserve_for(parameter const& added) {
-    shared_sizes wanted;
-    wanted.cover(added);
+  [[nodiscard]] sizes needed_sizes() const {
+    sizes needed(options_);
     for (parameter const& p : parameters_) {
-      wanted.cover(p);
+      needed.cover(p);
     }
-    for (int slot = 0; slot < table_->size(); ++slot) {
-      (*table_)[slot].state = use::none;  // a prefetched parameter is decoded anew
-      enlarge(scratch_[static_cast<std::size_t>(slot)], wanted.weights);
-      enlarge(tables_[static_cast<std::size_t>(slot)], wanted.decoding);
-    }
-    enlarge(staging_, wanted.staging);
-    enlarge(staged_bytes_, 1);
-    enlarge(encode_memory_, wanted.encoding);
-    enlarge(arena_, options_.overflow_tensors * wanted.padded);
-    if (overflow_.is_empty()) {
-      buffer<overflow_state> empty(1, tracking_, exec_.stream);
-      exec_.clear(empty);
-      overflow_ = std::move(empty);
+    return needed;
+  }
+  /// Allocates what an add has given up before it found no memory.
+  void reserve_again() {
+    if (!memory_.is_reserved()) {
+      memory_.reserve(exec_, needed_sizes());
     }
   }
-  /// Makes a buffer larger. Frees the old memory only after the new memory is allocated, so that a failure leaves the
-  /// store usable. At most one buffer exists twice at a time.
-  template <class T>
-  void enlarge(buffer<T>& memory, std::int64_t size) {
-    if (memory.size() < size) {
-      memory = buffer<T>(size, tracking_, exec_.stream);
+  void drop_prefetched() {
+    for (int slot = 0; slot < table_->size(); ++slot) {
+      (*table_)[slot].state = use::none;  // a prefetched parameter is decoded anew
     }
   }
 
@@ -470,13 +424,7 @@ class parameter_store {
   tracking_memory tracking_;
   std::shared_ptr<detail::scratch_table> table_;
   std::vector<parameter> parameters_;
-  std::vector<buffer<value_type>> scratch_;
-  std::vector<buffer<std::byte>> tables_;
-  buffer<std::byte> staging_;
-  buffer<std::int64_t> staged_bytes_;
-  buffer<std::byte> encode_memory_;
-  buffer<value_type> arena_;
-  buffer<overflow_state> overflow_;
+  detail::shared_memory<Codec> memory_;
   side_queue<Exec> side_;  ///< the last member, so that it ends before the memory that it uses
 };
 

@@ -16,10 +16,15 @@ struct parameter_store_options {
   /// Room for streams to grow before they overflow, as a part of their size; headroom adds bytes to it.
   double slack = 0.02;
   std::int64_t headroom = 1024;  ///< room of each stream to grow, in bytes
-  /// Size of the overflow arena in largest parameters, decoded.
+  /// Size of the overflow arena in largest parts of parameters, decoded.
   int overflow_tensors = 1;
   /// Weights of a block of the streams.
   int block = 8192;
+  /// Weights that are encoded at a time, a multiple of 8192: larger parameters have a stream for each part. An update
+  /// encodes parameters of several parts twice.
+  std::int64_t part = std::int64_t{1} << 26;
+  /// Whether parameters will be updated. If not, streams have no room to grow, and memory is for decoding alone.
+  bool updates = true;
 };
 
 /// The bytes that a store has allocated, by use.

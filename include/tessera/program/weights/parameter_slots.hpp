@@ -7,7 +7,7 @@
 /// weights. Their index entries in the slot become those of raw blocks at the start of the payload. So the slot holds a
 /// sound stream all the same: it decodes without errors, to the right weights up to that block, and then
 /// restore_overflow overwrites the wrong ones. If the arena is full too, the slot keeps its old stream, and
-/// capacity_exceeded is reported with the number of the parameter.
+/// full_slot is reported with the number of the parameter.
 #pragma once
 
 #include <cstdint>
@@ -104,7 +104,7 @@ struct settle_stream {
         *stream.record = record;
         *stream.overflow = overflow;
         if (!kept) {
-          group.report(stream.status, status_code::capacity_exceeded, stream.number);
+          group.report(stream.status, status_code::full_slot, stream.number, {bytes, stream.capacity});
         }
       }
     }
