@@ -41,7 +41,7 @@ struct alignas(256) host_block {
 template <class Calls>
 void check_calls(Calls const& calls) {
   cuda const device;
-  buffer<std::byte> here(device, 4096);
+  buffer<std::byte> here(device, std::int64_t{1} << 26);  // calls ask about regions of their workspaces, too
   auto const there = std::make_unique<host_block>();
   auto const reach = [&](char const* function, char const* what, void const* first) {
     device.check_reach(function, what, first);

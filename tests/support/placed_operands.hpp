@@ -72,7 +72,7 @@ struct idle_executor {
 
 /// Where the operands of a call lie.
 struct operand_places {
-  void* here;             ///< memory that programs reach, at a multiple of 256 bytes; its size does not matter
+  void* here;             ///< memory that programs reach, at a multiple of 256 bytes, with room for any workspace here
   void* there = nullptr;  ///< other memory, at such a multiple
   std::string_view away = "no operand";  ///< the operand that lies there
 

@@ -32,8 +32,8 @@ struct few_rows_sums {
   }
   /// Rows from `begin` to `end` - 1.
   struct row_range {
-    std::int64_t begin;
-    std::int64_t end;
+    std::int64_t begin;  ///< the first row
+    std::int64_t end;    ///< one past the last row
   };
   /// Adds the warps' sums, in the order of warps, and hands those of tokens and rows that are `wanted` to the epilogue.
   /// All `Lanes` lanes of the block call it after a sync that follows keep(). The block begins at row `first_row`.
