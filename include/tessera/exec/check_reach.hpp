@@ -6,7 +6,7 @@
 ///
 /// Every call of the library asks about all of its operands. Those that only enqueue work can afford it, since a
 /// thread remembers the addresses that it found in reach (`reached_addresses`): it asks the CUDA runtime, which takes
-/// part of a microsecond, about an address that is new, and spends a nanosecond or two on one that it knows. For
+/// part of a microsecond, about an address that is new, and spends a few nanoseconds on one that it knows. For
 /// executors that read the host's memory nothing is compiled.
 ///
 /// A type that refers to memory, such as a source of weights or a bias, names its views for check_reach_of():
@@ -25,6 +25,7 @@
 #include <tessera/exec/workspace.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/view.hpp>
+#include <tessera/view/visit_views.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -133,10 +134,7 @@ template <class Exec, class Object>
 inline void check_reach_of([[maybe_unused]] Exec const& exec, [[maybe_unused]] char const* function,
                            [[maybe_unused]] Object const& object) {
   if constexpr (detail::has_own_memory<Exec>) {
-    auto const use = [&](char const* what, auto const& operand) { check_reach(exec, function, what, operand); };
-    if constexpr (requires { object.each_view(use); }) {
-      object.each_view(use);
-    }
+    visit_views(object, [&](char const* what, auto const& operand) { check_reach(exec, function, what, operand); });
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include <tessera/concepts/sum_map.hpp>
 #include <tessera/config.hpp>
+#include <tessera/view/visit_views.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -22,12 +23,8 @@ struct chained {
   /// Names the views that it reads, for check_reach_of().
   template <class Use>
   constexpr void each_view(Use const& use) const {
-    if constexpr (requires { first.each_view(use); }) {
-      first.each_view(use);
-    }
-    if constexpr (requires { second.each_view(use); }) {
-      second.each_view(use);
-    }
+    visit_views(first, use);
+    visit_views(second, use);
   }
   template <class Sum>
   TESSERA_FN constexpr auto operator()(Sum sum, std::int64_t row, std::int64_t column) const {

@@ -9,6 +9,7 @@
 
 #include <tessera/concepts/sum_map.hpp>
 #include <tessera/config.hpp>
+#include <tessera/view/visit_views.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -22,9 +23,7 @@ struct from_column {
   /// Names the views that it reads, for check_reach_of().
   template <class Use>
   constexpr void each_view(Use const& use) const {
-    if constexpr (requires { map.each_view(use); }) {
-      map.each_view(use);
-    }
+    visit_views(map, use);
   }
   template <class Sum>
   TESSERA_FN constexpr auto operator()(Sum sum, std::int64_t row, std::int64_t column) const {

@@ -23,6 +23,7 @@
 #include <tessera/map/no_bias.hpp>
 #include <tessera/view/attention_block_list.hpp>
 #include <tessera/view/attention_shape.hpp>
+#include <tessera/view/visit_views.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -41,9 +42,7 @@ struct listed_tiles {
   constexpr void each_view(Use const& use) const {
     use("counts of the block list", list.counts);
     use("tiles of the block list", list.tiles);
-    if constexpr (requires { bias.each_view(use); }) {
-      bias.each_view(use);
-    }
+    visit_views(bias, use);
   }
   /// Checks the bias, where it has such a function.
   void check_shape(char const* function, attention_shape const& s) const {

@@ -74,7 +74,6 @@
 
 #include <tessera/algorithm/weights/compressed_weights.hpp>
 #include <tessera/algorithm/weights/detail/parameter_memory.hpp>
-#include <tessera/algorithm/weights/detail/parameter_parts.hpp>
 #include <tessera/algorithm/weights/detail/parameter_sizes.hpp>
 #include <tessera/algorithm/weights/parameter_lease.hpp>
 #include <tessera/algorithm/weights/parameter_store_types.hpp>
@@ -86,6 +85,7 @@
 #include <tessera/exec/side_queue.hpp>
 #include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
+#include <tessera/program/weights/detail/parameter_parts.hpp>
 #include <tessera/program/weights/parameter_slots.hpp>
 #include <tessera/program/weights/sgd_step.hpp>
 #include <tessera/view/array_view.hpp>
@@ -285,7 +285,7 @@ class parameter_store {
   static constexpr int none = detail::scratch_table::no_slot;
   using part = detail::stored_part;
   using parameter = detail::stored_parameter<Codec>;
-  using sizes = detail::shared_sizes<Codec>;
+  using sizes = detail::parameter_sizes<Codec>;
   static_assert(std::is_nothrow_move_constructible_v<parameter>);  // a push_back that throws changes nothing
 
   [[nodiscard]] parameter const& at(std::int64_t i) const { return parameters_[static_cast<std::size_t>(i)]; }
@@ -424,7 +424,7 @@ class parameter_store {
   tracking_memory tracking_;
   std::shared_ptr<detail::scratch_table> table_;
   std::vector<parameter> parameters_;
-  detail::shared_memory<Codec> memory_;
+  detail::parameter_memory<Codec> memory_;
   side_queue<Exec> side_;  ///< the last member, so that it ends before the memory that it uses
 };
 

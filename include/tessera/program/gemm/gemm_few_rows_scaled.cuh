@@ -10,8 +10,8 @@
 /// takes eight codes of each 32 columns, not neighbouring 32, so that four lanes read 64 neighbouring bytes of inputs.
 ///
 /// What 16 x 8192 x 8192 with codes of 4 bits asks for: 36 MB of codes and scales, 9 microseconds at 4.0 TB/s; 67 MB of
-/// inputs, most of them from the second-level cache; 3.3 instructions a code, of which half take the pipe of integers,
-/// 7 microseconds if that never waits. tuning/gemm/linear.hpp has what it takes.
+/// inputs, most of them from the second-level cache; 2.6 instructions a code, of which half take the pipe of integers,
+/// 6 microseconds if that never waits. tuning/gemm/linear.hpp has what it takes.
 #pragma once
 
 #include <cstdint>

@@ -6,8 +6,8 @@
 /// input; the histogram reads 512 to 1023 blocks of the tensor as well. Measured are 1.55 on an H200. Instructions: 25
 /// a weight, which keep the integer pipes busy. Of 360 microseconds for 512 MiB the codebook's one thread block takes
 /// 27, most of them to fetch its instructions. With an exact zero among a hundred weights it has 0.96 of that speed: on
-/// sm_90 the code of zeros is made like those of neighbouring exponents (find_offsets); by rows with an exponent from
-/// elsewhere, as before, and on earlier architectures now, it had 0.60.
+/// sm_90 the code of zeros is made like those of neighbouring exponents (find_offsets). While rows with a zero were
+/// made one exponent at a time, as they still are for earlier architectures, it had 0.60.
 ///
 /// A thread block takes one tile of blocks after the other, one block in each warp. Words and escapes stay in shared
 /// memory until a look-back over the tiles before has found where the tile's payloads go.

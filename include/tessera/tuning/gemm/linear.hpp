@@ -164,11 +164,10 @@ struct fewest_rows_tuning {
 ///
 /// Parts of it, measured by leaving the others out: a launch that ends at once 3.9; with copies of codes alone 12.8, at
 /// 4.0 TB/s; with products, but no inputs 15.9. So inputs cost 6: eight rows of them lie apart, so that a load of a
-/// warp takes eight cycles of the first-level cache. Before, a lane's columns were 32 neighbours, which took 24: 24.5.
-/// Inputs loaded a step ahead, into the registers of those just used: 22.4. Teams of warps that share inputs in shared
-/// memory: 26.6 to 45; clusters of thread blocks that share the depth, so that each reads its part of the inputs once:
-/// 28.4 with two blocks, 39 with four and 42 with eight, of which not enough fit at a time. Hints that the second-level
-/// cache fetch 128 or 256 bytes: no difference.
+/// warp asks the first-level cache for eight lines. Before, a lane's columns were 32 neighbours: 24.5. Inputs loaded a
+/// step ahead, into the registers of those just used: 22.4. Teams of warps that share inputs in shared memory: 27 to
+/// 45; clusters of thread blocks that share the depth, so that each reads its part of the inputs once: 28.4 with two
+/// blocks, 39 with four and 42 with eight. Hints that the second-level cache fetch 128 or 256 bytes: no difference.
 struct scaled_few_rows_tuning {
   using policy_type = few_rows_policy;
   TESSERA_FN constexpr policy_type operator()(int) const { return {32, 16, 8, 2, 2}; }

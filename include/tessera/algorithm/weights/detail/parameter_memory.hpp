@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The memory that the parameters of a parameter_store share: scratch for decoded weights, and what encoding needs.
 ///
-///     detail::shared_memory<Codec> memory(options, resource, stream);
+///     detail::parameter_memory<Codec> memory(options, resource, stream);
 ///     memory.reserve(exec, sizes);                                  // for parameters of these sizes
 ///     memory.weights(slot, count);                                  // where a parameter is decoded
 #pragma once
@@ -11,13 +11,13 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/algorithm/weights/detail/parameter_parts.hpp>
 #include <tessera/algorithm/weights/detail/parameter_sizes.hpp>
 #include <tessera/algorithm/weights/parameter_store_types.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/memory.hpp>
 #include <tessera/exec/workspace.hpp>
+#include <tessera/program/weights/detail/parameter_parts.hpp>
 #include <tessera/program/weights/parameter_slots.hpp>
 #include <tessera/view/array_view.hpp>
 
@@ -26,12 +26,12 @@ inline namespace v0 {
 namespace detail {
 
 template <class Codec>
-class shared_memory {
+class parameter_memory {
  public:
   using value_type = typename Codec::value_type;
-  using sizes = shared_sizes<Codec>;
+  using sizes = parameter_sizes<Codec>;
 
-  shared_memory(parameter_store_options const& options, memory_handle memory, stream_handle stream)
+  parameter_memory(parameter_store_options const& options, memory_handle memory, stream_handle stream)
       : has_updates_(sizes::has_updates(options)),
         memory_(std::move(memory)),
         stream_(stream),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// What a parameter_store knows of a parameter, and the sizes of the memory that its parameters share.
 ///
-///     detail::shared_sizes<Codec> sizes(options);
+///     detail::parameter_sizes<Codec> sizes(options);
 ///     sizes.cover(detail::stored_parameter<Codec>::of(exec, count, options));
 ///     sizes.scratch(0);                                             // weights of the first pair of slots
 #pragma once
@@ -11,13 +11,13 @@
 #include <string>
 #include <vector>
 
-#include <tessera/algorithm/weights/detail/parameter_parts.hpp>
 #include <tessera/algorithm/weights/parameter_store_types.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/entropy/weight_stream.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/workspace.hpp>
+#include <tessera/program/weights/detail/parameter_parts.hpp>
 #include <tessera/program/weights/parameter_slots.hpp>
 #include <tessera/view/array_view.hpp>
 
@@ -102,11 +102,11 @@ struct stored_parameter {
 
 /// The sizes of what the parameters of a store share.
 template <class Codec>
-class shared_sizes {
+class parameter_sizes {
  public:
   using value_type = typename Codec::value_type;
 
-  explicit shared_sizes(parameter_store_options const& options) : options_(options) {}
+  explicit parameter_sizes(parameter_store_options const& options) : options_(options) {}
 
   /// Whether parameters can be updated.
   static constexpr bool has_updates(parameter_store_options const& options) {
@@ -182,7 +182,7 @@ class shared_sizes {
 template <class Codec>
 std::int64_t slot_bytes(weight_stream_spec const& spec, std::int64_t bytes, parameter_store_options const& options) {
   auto const slack = static_cast<std::int64_t>(static_cast<double>(bytes) * options.slack);
-  std::int64_t const growth = shared_sizes<Codec>::has_updates(options) ? slack + options.headroom : 0;
+  std::int64_t const growth = parameter_sizes<Codec>::has_updates(options) ? slack + options.headroom : 0;
   std::int64_t const least = parameter_stream<typename Codec::value_type>::smallest_capacity(spec);
   std::int64_t const wanted = align_up(max(bytes + growth, least), std::int64_t{16});
   return static_cast<std::int64_t>(sizeof(stream_record)) + min(wanted, staging_bytes<Codec>(spec));
@@ -193,7 +193,7 @@ template <class Codec, class Exec>
 workspace_plan plan_parameters(Exec const& exec, std::vector<std::int64_t> const& counts,
                                parameter_store_options const& options) {
   constexpr char const* where = "parameter_store";
-  shared_sizes<Codec> shared(checked(options));
+  parameter_sizes<Codec> shared(checked(options));
   std::int64_t streams = 0;
   for (std::int64_t const count : counts) {
     auto const p = stored_parameter<Codec>::of(exec, count, options);
