@@ -7,13 +7,13 @@
 ///
 ///     auto const encode = C::make_encode_table(model);
 ///     auto state = C::start();
-///     for (i = n; i-- > 0;) {
+///     for (int i = n; i-- > 0;) {
 ///       if (auto const out = C::push(state, message[i], encode); out.occurred) { words.push_back(out.word); }
 ///     }
 ///     typename C::decode_table decode;
 ///     C::make_decode_table(model, decode);
 ///     typename C::decode_state reader(state);
-///     for (i = 0; i < n; ++i) {
+///     for (int i = 0; i < n; ++i) {
 ///       message[i] = C::pop(reader, decode);
 ///       while (C::wants_word(reader)) { C::feed(reader, words.back()); words.pop_back(); }
 ///     }

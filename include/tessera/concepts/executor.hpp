@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Executor: owns threads or a stream, has memory, and runs programs.
 ///
-///     template <tessera::Executor Exec>
-///     void twice(Exec const& exec, array_view<float> values) {       // executor first, outputs last
-///       exec.run(doubled{values}, values.size() / 32);               // may return before the work is done
-///     }
+///     struct twice {
+///       template <tessera::Executor Exec>
+///       static void forward(Exec const& exec, array_view<float> values) {   // executor first, outputs last
+///         exec.run(doubled{values}, values.size() / 32);                    // may return before the work is done
+///       }
+///     };
 ///
 /// Laws: runs of one executor happen in the order of the calls, each seeing what the runs before it wrote; no call
 /// waits but wait(), which throws what groups reported since the last wait(); copies of an executor are the same

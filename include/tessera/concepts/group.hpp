@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Group: the lanes that work on one tile together. It is the only way in which a program uses threads.
 ///
-///     for (int lane : group) { scratch.values[lane] = ...; }    // each lane once: in a row, or all at a time
-///     group.sync();                                             // what lanes wrote before, all lanes see after
+///     for (int lane : group) { scratch.values[lane] = from[lane]; }    // each lane once: in a row, or all at a time
+///     group.sync();                                                    // what lanes wrote before, all lanes see after
 ///
 /// Laws:
 ///   1. A loop over the group visits 0 to size - 1, each once, in an order that is not specified.

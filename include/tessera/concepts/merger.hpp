@@ -9,9 +9,9 @@
 ///     tessera::slerp_merger<float> merger{.share = 0.6F};
 ///     tessera::pair_products_reducer const reducer;
 ///     auto measured = reducer.identity();
-///     for (i = 0; i < n; ++i) { reducer.push(measured, {a[i], b[i]}); }
+///     for (int i = 0; i < n; ++i) { reducer.push(measured, {a[i], b[i]}); }
 ///     auto const weights = merger.mix(measured);
-///     for (i = 0; i < n; ++i) { merged[i] = weights.first * a[i] + weights.second * b[i]; }
+///     for (int i = 0; i < n; ++i) { merged[i] = weights.first * a[i] + weights.second * b[i]; }
 ///     float const again = merged[0] * merger.keep(measured).of_side(tessera::side::second);   // close to b[0]
 ///
 ///     struct first_direction {                                     // a user's own Merger

@@ -8,7 +8,7 @@
 ///       array_view<float> values;                           // views and numbers, by value
 ///
 ///       template <tessera::Group G>
-///       TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
+///       TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
 ///         for (int lane : group) { values[which * lanes + lane] *= 2.0f; }
 ///       }
 ///     };

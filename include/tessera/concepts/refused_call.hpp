@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Types and concepts for overloads that catch wrong calls of a function, so that the compiler says in one line what
-/// the function takes. For the function
+/// the function takes. Two overloads are added to the function. The first takes arguments whose types are wrong or
+/// missing; arguments in braces have no type. The second takes braces that hold the wrong things:
 ///
-///     template <class Executor, class T = bfloat16>
-///     static void forward(Executor const& exec, inputs<T> const& in, options const& chosen, workspace const& space);
+///     struct algorithm {
+///       template <class Exec, class T = bfloat16>
+///       static void forward(Exec const& exec, inputs<T> const& in, options const& chosen, workspace const& space);
 ///
-/// two overloads are added. The first takes arguments whose types are wrong or missing; arguments in braces have no
-/// type:
-///
-///     template <class Executor, class In = anything, class Chosen = options, class... More>
-///     requires(!(MadeOrBraces<In, inputs> && IsFirst<options, Chosen> && IsFirst<workspace, More...>))
-///     static void forward(Executor const&, In const&, Chosen const&, More const&...) {
-///       static_assert(never<In>, "tessera: forward takes an executor, inputs<T>, options and a workspace");
-///     }
-///
-/// The second, which says the same, takes braces that hold the wrong things:
-///
-///     template <class... None>
-///     static void forward(anything, anything, options const&, anything);
+///       template <class Exec, class In = anything, class Chosen = options, class... More>
+///       requires(!(MadeOrBraces<In, inputs> && IsFirst<options, Chosen> && IsFirst<workspace, More...>))
+///       static void forward(Exec const&, In const&, Chosen const&, More const&...) {
+///         static_assert(never<In>, "tessera: forward takes an executor, inputs<T>, options and a workspace");
+///       }
+///       template <class... None>
+///       static void forward(anything, anything, options const&, anything) {
+///         static_assert(never<None...>, "tessera: forward takes an executor, inputs<T>, options and a workspace");
+///       }
+///     };
 ///
 /// The second overload converts the executor, which the function takes as it is. So it is never called in the
 /// function's place.

@@ -2,7 +2,10 @@
 /// Scalar: a type that values are stored in. `scalar_traits<T>` says what its bits mean; `load` and `store` convert.
 ///
 ///     template <tessera::Scalar T>
-///     float first(T const* values) { return tessera::load(values[0]); }
+///     struct numbers {
+///       T const* values;
+///       float first() const { return tessera::load(values[0]); }
+///     };
 ///
 /// Laws, for every bit pattern b and every x of the compute type:
 ///   1. to_bits(from_bits<T>(b)) == b.

@@ -9,7 +9,7 @@
 ///     static constexpr int codebook_bytes = 512;                  // up to 16,320
 ///     C::fit_model(counts, model);                                // counts: of 256 symbols, together below 2^47
 ///     C::store_model(model, bytes);                               // writes codebook_bytes bytes
-///     if (C::load_model(bytes, model)) { ... }                    // false: no encoder wrote these bytes
+///     bool const is_sound = C::load_model(bytes, model);          // false: no encoder wrote these bytes
 ///     C::make_encode_table(model, table);                         // in place, for devices with small stacks
 ///     if (C::can_code(table, symbol)) { C::push(state, symbol, table); }
 ///     if (C::is_state(number)) { typename C::decode_state reader(number); }

@@ -5,7 +5,7 @@
 /// multiplies, and stores the sums, and does not know where an element is.
 ///
 ///     M::clear(group, sums);
-///     for (step = 0; step < depth; step += M::depth) {
+///     for (int step = 0; step < depth; step += M::depth) {
 ///       M::load_a(group, a_tile, a + step, a_stride);            // M::rows x M::depth, row after row
 ///       M::load_b(group, b_tile, b + step * b_stride, b_stride); // M::depth x M::columns, row after row; or
 ///       M::load_b_transposed(group, b_tile, b + step, b_stride); // M::columns x M::depth, row after row

@@ -2,10 +2,16 @@
 /// `because`: gives a requirement of a concept a sentence that says what to write, and that the compiler shows when a
 /// type does not meet the requirement.
 ///
+///     struct city {
+///       char const* name() const;
+///     };
 ///     template <class T>
 ///     concept Named = requires(T const& thing) { thing.name(); } || because<"a Named has name()">;
-///
-///     static_assert(Named<int>);   // error: … because<"a Named has name()"> … evaluated to false
+///     template <Named T>
+///     struct sign {
+///       T where;
+///     };
+///     using city_sign = sign<city>;   // sign<int>: error: … because<"a Named has name()"> … evaluated to false
 ///
 /// Every compiler reports both sides of a failed `A || because<"…">`, so the sentence is shown beside the expression
 /// that it explains. Keep `|| because<"…">` on one line: g++ shows that line at its default depth, and the expression

@@ -6,7 +6,8 @@
 /// its words by counting.
 ///
 ///     using coder = tessera::rans_coder<12>;
-///     coder::model_type const model{...};                       // frequencies that sum to 4096
+///     coder::model_type model;
+///     tessera::fit_frequencies(counts, model);                  // 256 counts of symbols: fit_frequencies.hpp
 ///     auto const encode = coder::make_encode_table(model);
 ///     coder::decode_table decode;
 ///     coder::make_decode_table(model, decode);

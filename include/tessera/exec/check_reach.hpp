@@ -11,8 +11,13 @@
 ///
 /// A type that refers to memory, such as a source of weights or a bias, names its views for check_reach_of():
 ///
-///     template <class Use>
-///     void each_view(Use const& use) const { use("codes", codes); use("scales", scales); }
+///     struct my_source {
+///       matrix_view<std::int8_t const> codes;
+///       matrix_view<float const> scales;
+///
+///       template <class Use>
+///       void each_view(Use const& use) const { use("codes", codes); use("scales", scales); }
+///     };
 #pragma once
 
 #include <array>

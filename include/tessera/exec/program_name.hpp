@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `program_name<P>()`: the name of a program's type without namespaces and template arguments, for messages.
 ///
-///     program_name<tessera::merge_attention<M, float>>() == "merge_attention"
+///     static_assert(program_name<tessera::merge_attention<M, float>>() == "merge_attention");
 #pragma once
 
 #include <cstddef>

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `refusal`: the reason why a program does not take a call, or none if it does.
 ///
-///     refusal refuses(my_call const& call) {
-///       return first_of(unless(call.rows > 0, "there are no rows"),
-///                       unless(call.stride == 1, "the stride of columns", call.stride, "1"));
-///     }
-///     refusal const why = refuses(call);
+///     struct my_program {
+///       static refusal refuses(my_call const& call) {
+///         return first_of(unless(call.rows > 0, "there are no rows"),
+///                         unless(call.stride == 1, "the stride of columns", call.stride, "1"));
+///       }
+///     };
+///     refusal const why = my_program::refuses(call);
 ///     if (why) { std::puts(why.text().c_str()); }           // the stride of columns is 64 but must be 1
 ///
 /// Making a refusal costs a few comparisons and stores; only text() allocates.

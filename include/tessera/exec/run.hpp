@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `run(exec, call)`: runs a call by the fastest program that the executor has for it.
 ///
-///     run(exec, score_chunks<T, S>{...});             // a program: the executor's own for it, or this one
-///     run(exec, attention_call<Method, T>{...});      // a call that is not one program: it has run_portably()
+///     run(exec, score_chunks<T, S>{n, memory, step, selector, scale});   // a program: the executor's own, or this one
+///     run(exec, attention_call<Method, T>{shape, options, heads, out});  // not one program: it has run_portably()
 ///
 /// A call is a Program that knows its number of groups(), or a type with an overload of run_portably(exec, call). Where
 /// groups() are 0, or the call says that it is_empty(), nothing runs. An executor's faster programs for it are listed,
 /// in the order in which they are asked, next to these programs:
 ///
-///     template <class Architectures, class S>                                                        // in a .cuh
-///     struct models_for<basic_cuda<Architectures>, score_chunks<bfloat16, S>> {
+///     template <class Architectures, class T, ChunkSelector S>                                       // in a .cuh
+///     struct models_for<basic_cuda<Architectures>, score_chunks<T, S>> {
 ///       using type = model_list<score_means_model>;
 ///     };
 ///

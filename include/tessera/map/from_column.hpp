@@ -2,7 +2,7 @@
 /// `from_column`: the map of sums (concepts/sum_map.hpp) of a part of a matrix's columns: another map, which gets the
 /// columns that sums have in the whole matrix.
 ///
-///     from_column<add_bias<float>>{{bias}, 256}    // for a product of columns 256, 257, ...
+///     from_column<add_bias<float>> const map{{bias}, 256};    // for a product of columns 256, 257, ...
 #pragma once
 
 #include <cstdint>

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `linear_bias`: a bias of attention's scores that falls with the distance between query and key, by a slope for each
-/// head: ALiBi (Press, Smith, Lewis: "Train Short, Test Long", arXiv 2108.12409).
-///
-///     bias_ij = slope (j - i)                                // of query i and key j; 0 at a query's own number
+/// head: ALiBi (Press, Smith, Lewis: "Train Short, Test Long", arXiv 2108.12409). Query i and key j have the bias
+/// slope * (j - i), which is 0 at a query's own number.
 ///
 ///     attention_functions<linear_bias> const functions{{slopes}};          // a float for each query head
 ///     sage_attention2::forward(exec, inputs, options, outputs, space, functions);
 ///
-/// Both are numbers within their sequence. Where there are fewer queries than keys, a query's own key has a greater
-/// number than the query. That adds the same to all scores of a query, which changes its log-sum-exp, and its result
-/// only where there is a sink.
+/// Here i and j are numbers within their sequence. Where there are fewer queries than keys, a query's own key has a
+/// greater number than the query. That adds the same to all scores of a query, which changes its log-sum-exp, and its
+/// result only where there is a sink.
 #pragma once
 
 #include <concepts>

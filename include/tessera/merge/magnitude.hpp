@@ -3,7 +3,8 @@
 ///
 ///     tessera::slerp_merger<float, tessera::least_squares> merger;
 ///
-///     policy           factor of a, with e the merged vector
+/// The factor of a, with e the merged vector:
+///
 ///     preserve_length  |a|                       a restored vector is as long as it was; for e of length 1
 ///     least_squares    (a . e) / (e . e)         the least error of a restored vector by itself
 ///     as_merged        1; 0 for a vector of zeros

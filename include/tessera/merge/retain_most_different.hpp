@@ -3,7 +3,7 @@
 /// section 4.2.
 ///
 ///     auto const rule = tessera::retain_most_different::range(0.05F);      // the paper's
-///     float const threshold = rule.threshold(range of the angles of a sequence);
+///     float const threshold = rule.threshold(angles);      // the least and the largest angle of a sequence
 ///     bool const stays = tessera::stays_apart(angle, threshold);
 ///
 /// Equation 4 as printed keeps d < d_min + gamma (d_max - d_min), which are the most similar pairs if d is a distance,

@@ -5,9 +5,9 @@
 ///     tessera::slerp_merger<float> merger{.share = 0.6F};         // 0.6 of the way from the first to the second
 ///     tessera::pair_products_reducer const reducer;
 ///     auto measured = reducer.identity();
-///     for (i = 0; i < n; ++i) { reducer.push(measured, {a[i], b[i]}); }
+///     for (int i = 0; i < n; ++i) { reducer.push(measured, {a[i], b[i]}); }
 ///     auto const weights = merger.mix(measured);
-///     for (i = 0; i < n; ++i) { merged[i] = weights.first * a[i] + weights.second * b[i]; }  // of length 1
+///     for (int i = 0; i < n; ++i) { merged[i] = weights.first * a[i] + weights.second * b[i]; }  // of length 1
 ///     auto const kept = merger.keep(measured);                     // |a| and |b|
 ///     float const again = merged[0] * kept.second;
 ///
@@ -32,10 +32,10 @@ inline constexpr float nearly_equal = 1e-4F;
 
 /// The weights that make a vector of length 1 out of two: `share` of the way from the direction of the first to that of
 /// the second. Where the formula has no answer:
-///   * directions closer than `nearly_equal` are mixed by their share alone;
-///   * directions within `nearly_opposite` of pi have no middle: the second one is taken. angle_between() lets a caller
-///     keep such pairs unmerged instead;
-///   * a vector shorter than the smallest normal float counts as zero: it restores to zeros, and leaves the direction
+///   * Directions closer than `nearly_equal` are mixed by their share alone.
+///   * Directions within `nearly_opposite` of pi have no middle: the second one is taken. angle_between() lets a caller
+///     keep such pairs unmerged instead.
+///   * A vector shorter than the smallest normal float counts as zero: it restores to zeros, and leaves the direction
 ///     to the other vector.
 TESSERA_FN inline mix_weights slerp_weights(pair_products const& measured, float share) {
   float const first = length_of(measured.first);

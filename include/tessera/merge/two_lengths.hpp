@@ -2,10 +2,10 @@
 /// Two lengths, which mergers of directions keep, and the lengths and the angle that follow from the products of a
 /// pair. Every executor gives the same bits.
 ///
-///     tessera::pair_products const measured = ...;                          // of the vectors a and b
+///     tessera::pair_products const measured{25.0, 16.0, 12.0};             // |a|^2, |b|^2 and a . b
 ///     float const angle = tessera::angle_between(measured);                // 0 to pi
 ///     float const length = tessera::length_of(measured.first);             // |a|
-///     tessera::two_lengths<float16> const kept{store<float16>(length), ...};
+///     auto const kept = tessera::two_lengths<float16>::of(length, tessera::length_of(measured.second));
 #pragma once
 
 #include <math.h>

@@ -4,7 +4,9 @@
 ///     struct largest_of_each {                                       // a user's own
 ///       using state_type = float;
 ///       using input_type = float;                     // or indexed_value<float>: logits with their entries
-///       ...
+///       TESSERA_FN constexpr float identity() const { return -infinity; }
+///       TESSERA_FN constexpr void push(float& state, float logit) const { state = maximum(state, logit); }
+///       TESSERA_FN constexpr void merge(float& into, float other) const { into = maximum(into, other); }
 ///     };
 ///     using loss = tessera::linear_loss<loss_gemm_tile<bfloat16>, largest_of_each>;
 ///

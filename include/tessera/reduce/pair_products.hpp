@@ -3,7 +3,7 @@
 ///
 ///     tessera::pair_products_reducer reducer;
 ///     auto products = reducer.identity();
-///     for (i = 0; i < n; ++i) { reducer.push(products, {a[i], b[i]}); }
+///     for (int i = 0; i < n; ++i) { reducer.push(products, {a[i], b[i]}); }
 ///     // products.first == |a|^2, products.second == |b|^2, products.cross == a.b
 #pragma once
 

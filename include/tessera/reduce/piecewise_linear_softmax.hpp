@@ -2,6 +2,7 @@
 /// `piecewise_linear_softmax`: an online softmax whose weights are e4m3 codes, each of which takes one multiply-add and
 /// no exponential.
 ///
+///     using quantizer = tessera::float8_quantizer<tessera::float8_e4m3>;
 ///     tessera::piecewise_linear_softmax softmax;
 ///     auto state = softmax.identity();
 ///     total *= softmax.turn(state, largest_of(tile));            // as online_softmax

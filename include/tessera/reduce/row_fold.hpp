@@ -3,8 +3,8 @@
 /// push() takes. The largest value of a row is found first, and exponentials relative to it are computed once for all
 /// Reducers that need them.
 ///
-///     using fold = row_fold<R>;
-///     typename fold::part all;                              // of some values of a row
+///     using fold = row_fold<paired_reducer<entropy_reducer<float>, arg_max_reducer<float>>>;
+///     fold::part all;                                       // of some values of a row
 ///     for (row_value const& value : values) { fold::take(all, value); }
 ///     fold::settle(all, coordinate);                        // once
 ///     fold::join(all, other);                               // with that of other values; commutes

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `chunk_budget`: the number of chunks that a selector of a fixed number of chunks takes.
 ///
-///     TESSERA_FN constexpr std::int64_t budget(std::int64_t candidates) const {
-///       return chunk_budget(chunks, candidates);
-///     }
+///     struct my_selector {
+///       std::int64_t chunks = 256;
+///       TESSERA_FN constexpr std::int64_t budget(std::int64_t candidates) const {
+///         return chunk_budget(chunks, candidates);
+///       }
+///       ...
+///     };
 #pragma once
 
 #include <cstdint>

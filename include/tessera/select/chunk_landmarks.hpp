@@ -3,8 +3,10 @@
 ///
 ///     using landmarks = chunk_landmarks<landmark_selector<8>>;      // 16-bit elements, one for each channel
 ///     std::vector<bfloat16> kept(landmarks::elements(selector, channels));
-///     landmarks::reduce(selector, keys, piece, channels, kept);
-///     float const score = landmarks::score(selector, query, kept, channels, at);
+///     for (std::int64_t piece = 0; piece < landmarks::pieces(selector, channels); ++piece) {
+///       landmarks::reduce(selector, keys, piece, channels, kept.data());
+///     }
+///     float const score = landmarks::score(selector, query, kept.data(), channels, at);
 ///
 /// For a Selector, the floats of its landmark_type are kept as bfloat16: the first floats of all channels, then the
 /// second floats of all channels, and so on. Scores are added up from the first channel to the last.

@@ -3,7 +3,7 @@
 /// of the chunk is widest. Attention sinks are among them (ShadowKV, arXiv 2410.21465, section 4.1).
 ///
 ///     tessera::keep_outliers<48> outliers;
-///     float const cosine = outliers.cosine(mean . key, key . key, mean . mean);
+///     float const cosine = outliers.cosine(product, key_square, mean_square);  // mean . key, key . key, mean . mean
 ///     // of a chunk the least cosine of its keys; the 48 chunks with the least ones are kept, ties to the earlier
 #pragma once
 

@@ -3,7 +3,9 @@
 /// largest share, `group_mean` by its mean share.
 ///
 ///     auto state = group.identity();
-///     for (each head) { group.push(state, score - log_sum_exp); }     // the logarithm of the chunk's share
+///     for (int head = 0; head < heads; ++head) {
+///       group.push(state, scores[head] - log_sum_exps[head]);        // the logarithm of the chunk's share
+///     }
 ///     float const rank = group.value(state, heads);
 ///
 /// A share is a chunk's part of a softmax over all candidates, which makes heads comparable. Logarithms keep small

@@ -2,7 +2,7 @@
 /// Makes damaged streams of weights from a valid one, for tests of decoders. It changes data that decoders rely on,
 /// with checksums recomputed, so that the stream passes first checks.
 ///
-///     std::vector<std::byte> stream = ...;                      // valid
+///     std::vector<std::byte> stream(valid.begin(), valid.end());
 ///     tessera::testing::break_weight_stream(stream, 17);        // the same changes for 17 on every machine
 ///
 /// One to three changes are made to: the header, frequencies that still add up, index entries, whole entries that are

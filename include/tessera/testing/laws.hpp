@@ -2,8 +2,7 @@
 /// `check_laws`: tests whether a primitive, of the library or of a user, keeps the laws of its concept. It runs on the
 /// host and needs no test framework.
 ///
-///     using longest = ...;                                            // a user's own Reducer
-///     auto const report = tessera::testing::check_laws<longest>({3, 1, 4, 1, 5});
+///     auto const report = tessera::testing::check_laws<longest>({3, 1, 4, 1, 5});  // as in concepts/reducer.hpp
 ///     if (!report.is_empty()) { std::puts(report.text().c_str()); }       // one sentence for each law that is broken
 ///
 /// There is one overload for each concept of primitives, tiles and tuning, in `testing/laws/`; each says which inputs

@@ -2,7 +2,7 @@
 /// `copies_in_flight<Group>`: copies of 16 bytes to scratch, which run beside the lanes that start them.
 ///
 ///     using copies = copies_in_flight<Group>;
-///     for (int lane : group) { copies::begin(tile.chunk(row, column), from, is_inside); }
+///     for (int lane : group) { copies::begin(tile.chunk(lane, column), from + lane, is_inside); }
 ///     copies::commit();                        // what was begun since the last call is one batch
 ///     ...                                      // other work
 ///     copies::template await<1>();             // all but the last batch of the lane's copies are done

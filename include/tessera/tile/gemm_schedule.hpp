@@ -2,8 +2,8 @@
 /// Schedules of matrix products: which tiles there are, in which order they are computed, and over which k-tiles
 /// (parts of the depth) each tile is summed.
 ///
-///     dense_schedule{{32, 32, 8}, 128}              // all tiles of 32 x 32, in bands of 8, over all 128 k-tiles
-///     listed_schedule{tiles, count, k_tiles}        // these tiles, each over its own list of k-tiles
+///     dense_schedule const all{{32, 32, 8}, 128};         // all tiles of 32 x 32, in bands of 8, over all 128 k-tiles
+///     listed_schedule const some{tiles, count, k_tiles};  // these tiles, each over its own list of k-tiles
 ///
 /// A schedule is trivially copyable. It has count(); at(i), work item number i, for all i below count(); and k_tile(k),
 /// the number of the k-tile that is k-th in the schedule's list. Work items are taken in order by whichever worker is

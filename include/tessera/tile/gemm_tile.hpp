@@ -4,13 +4,13 @@
 ///     using M = gemm_tile<bfloat16, shape<64, 64, 16>, Group>;
 ///     typename M::sum_tile sums;
 ///     M::clear(group, sums);
-///     for (...) {
-///       M::load_a(group, a, a_from, a_stride);
-///       M::load_b_transposed(group, b, w_from, w_stride);     // of x W^T: n rows of k elements
+///     for (int k = 0; k < depth; k += M::depth) {
+///       M::load_a(group, a, a_from + k, a_stride);
+///       M::load_b_transposed(group, b, w_from + k, w_stride);  // of x W^T: n rows of k elements
 ///       M::multiply(group, a, b, sums);
 ///     }
-///     M::each(group, sums, visit);                             // visit(row, column, sum), which may change the sum
-///     M::each_pair(group, sums, totals, visit);                // visit(row, column, sum, total): scale, add, correct
+///     M::each(group, sums, visit);                    // visit(row, column, sum), which may change the sum
+///     M::each_pair(group, sums, totals, visit_pair);  // visit_pair(row, column, sum, total): scale, add, correct
 ///
 /// This header has plain arrays, for groups whose lanes are executed by one thread. tile/cuda/gemm_tile.cuh has the
 /// same product by mma.sync for groups of CUDA threads. nvcc includes it from here; under NVRTC it must be included by

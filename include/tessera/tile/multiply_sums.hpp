@@ -9,10 +9,9 @@
 /// `multiply_sums_transposed` does so for tiles whose rows are the columns of the next products. Sums become operands
 /// once for all of them, and take half of the registers from then on.
 ///
-///     staged_tile<float16, 64, 128> (&values)[2];                                // each 64 channels x tokens
 ///     operands_of_sums<scores, results> operands;
 ///     operands.make(group, weights);
-///     multiply_sums_transposed(group, operands, values, 2, totals);
+///     multiply_sums_transposed(group, operands, values, 2, totals);           // each a staged_tile<bfloat16, 64, 128>
 #pragma once
 
 #include <tessera/concepts/tile_mma.hpp>

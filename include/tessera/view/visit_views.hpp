@@ -2,7 +2,7 @@
 /// `visit_views`: names the views that an object reads, such as a source, a map or a bias, where the object says them
 /// by each_view(); nothing where it does not.
 ///
-///     visit_views(bias, [&](char const* what, auto const& view) { ... });
+///     visit_views(bias, [&](char const* what, auto const& view) { sizes[what] = view.size(); });
 #pragma once
 
 namespace tessera {

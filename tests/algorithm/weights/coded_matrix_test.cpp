@@ -8,6 +8,7 @@
 
 #include <tessera/algorithm/gemm/linear.hpp>
 #include <tessera/algorithm/weights/coded_matrix.hpp>
+#include <tessera/entropy/exponent_window.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/testing/adversary.hpp>
 #include <tessera/testing/broken_weight_streams.hpp>
@@ -153,6 +154,66 @@ TEST_CASE("a broken stream is opened as it is decoded: the same message, and the
     }
   }
   CHECK(refused > 100);
+}
+
+TEST_CASE("weights of a coded matrix that no code says are listed, each once and in order", "[host]") {
+  cpu const exec;
+  constexpr std::int64_t rows = 17;
+  constexpr std::int64_t columns = 1000;
+  for (weight_kind const kind : tessera_test::weight_kinds) {
+    CAPTURE(static_cast<int>(kind));
+    std::vector<bfloat16> weights;
+    for (std::int64_t i = 0; i < rows * columns; ++i) {
+      weights.push_back(tessera_test::weight_of<bfloat16>(kind, 5, i));
+    }
+    weight_stream_options const options{.block = 2048};
+    opened_stream<cpu> const opened(exec, fixed_codec::spec(rows * columns, options), encoded(weights, options), rows,
+                                    columns);
+    coded_weights const& source = opened.source();
+    std::vector<bool> is_listed(weights.size());
+    std::int64_t wrong = 0;
+    for (std::int64_t begin = 0; begin < rows * columns; begin += 700) {  // in parts that begin anywhere in a block
+      std::int64_t last = begin - 1;
+      source.for_uncoded(begin, std::min(begin + 700, rows * columns), [&](std::int64_t position, bfloat16 weight) {
+        auto const at = static_cast<std::size_t>(position);
+        wrong += position > last && position < begin + 700 && weight.bits == weights[at].bits ? 0 : 1;
+        is_listed[at] = true;
+        last = position;
+      });
+    }
+    CHECK(wrong == 0);
+    std::int64_t missing = 0;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      bool const has_code = source.window->code(weights[i].bits >> 7 & 0xffU) != exponent_window::escape_code;
+      bool const is_coded = source.blocks[i / 2048].is_coded();
+      missing += is_listed[i] == !(is_coded && has_code) ? 0 : 1;
+    }
+    CHECK(missing == 0);
+  }
+}
+
+TEST_CASE("blocks with codes of escapes that no list has are not opened as coded", "[host]") {
+  cpu const exec;
+  std::vector<bfloat16> weights(2048, bfloat16{0x3c00U});
+  for (std::size_t i = 0; i < weights.size(); i += 3) {
+    weights[i] = bfloat16{0x3d00U};
+  }
+  weight_stream_options const options{.block = 1024};
+  auto const spec = fixed_codec::spec(2048, options);
+  auto const sound = encoded(weights, options);
+  opened_stream<cpu> const before(exec, spec, sound, 2, 1024);
+  REQUIRE(before.source().blocks[1].is_coded());
+  auto broken = sound;
+  auto const codes = static_cast<std::size_t>(spec.payload_offset() + before.source().blocks[1].position * 16);
+  broken[codes + 7] = std::byte{0xff};  // two codes of escapes
+  opened_stream<cpu> const after(exec, spec, broken, 2, 1024);
+  CHECK(after.source().blocks[0].is_coded());
+  CHECK(after.source().blocks[1].kind() == block_kind::unusual);
+  auto const& window = *after.source().window;
+  auto const found = after.copied<tile_of_chunks>();
+  CHECK(found.message.empty());
+  CHECK((found.values[1024 + 14].bits >> 7 & 0xffU) == window.exponent(exponent_window::escape_code));
+  CHECK((found.values[1024 + 16].bits >> 7 & 0xffU) == (weights[1024 + 16].bits >> 7 & 0xffU));
 }
 
 TEST_CASE("coded matrices are refused where shapes, streams or codes do not fit", "[host]") {

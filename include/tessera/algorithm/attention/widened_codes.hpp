@@ -2,7 +2,7 @@
 /// `widened_method`: the method in bytes that an executor's programs run in place of one whose codes lie two to a byte,
 /// where they multiply bytes; and the memory that its codes take.
 ///
-///     using pairs = attention_method<smoothed<two_to_a_byte<symmetric_quantizer<4, per_thread>>>, values, softmax>;
+///     using pairs = attention_method<smoothed<two_to_a_byte<symmetric_quantizer<4, per_thread>>>, PV, Softmax>;
 ///     using bytes = widened_method<pairs>;     // smoothed<in_high_bits<symmetric_quantizer<4, per_thread>>>
 ///
 /// sm_90 has no product of 4-bit integers. Results have the bits of the method in pairs in the portable programs

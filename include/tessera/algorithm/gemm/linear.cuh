@@ -12,7 +12,9 @@
 #include <type_traits>
 
 #include <tessera/algorithm/gemm/linear.hpp>
+#include <tessera/algorithm/gemm/linear_of_few_rows.cuh>
 #include <tessera/concepts/executor.hpp>
+#include <tessera/core/bfloat16.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/policy_of.hpp>
@@ -20,15 +22,13 @@
 #include <tessera/exec/run.hpp>
 #include <tessera/map/from_column.hpp>
 #include <tessera/program/gemm/gemm_cooperative.cuh>
-#include <tessera/program/gemm/gemm_few_rows.cuh>
-#include <tessera/program/gemm/gemm_few_rows_scaled.cuh>
 #include <tessera/program/gemm/gemm_from_source.cuh>
 #include <tessera/program/gemm/gemm_ring.hpp>
 #include <tessera/program/gemm/store_source.hpp>
 #include <tessera/program/gemm/store_sums.cuh>
 #include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tile/row_chunks.hpp>
-#include <tessera/tile/source/chunked_source.hpp>
+#include <tessera/tile/source/coded_weights.hpp>
 #include <tessera/tile/source/scaled_source.hpp>
 #include <tessera/tuning/gemm/linear.hpp>
 
@@ -142,122 +142,7 @@ void run_from_source(basic_cuda<Architectures> const& exec, Problem const& probl
   }
 }
 
-/// Whether a source of weights comes in chunks that gemm_few_rows can multiply where they were read.
-template <class Weights, class Value>
-inline constexpr bool has_operand_chunks = false;
-template <class Weights, class Value>
-requires requires {
-  Weights::code_chunk::size;
-}
-inline constexpr bool has_operand_chunks<Weights, Value> =
-    is_16_bit_float<Value> &&
-    ChunkedSource<Weights, cuda_warp, typename operand_from<Weights, 16, 4 * Weights::code_chunk::size>::type>;
-
-/// Enqueues gemm_few_rows with the policy of `Chosen`. Problem: a source_linear_problem.
-template <Tuning Chosen, class Architectures, class Operand, class Weights, class Output, class Map>
-void run_few_rows(basic_cuda<Architectures> const& exec,
-                  source_linear_problem<Operand, Weights, Output, Map> const& problem) {
-  using program = gemm_few_rows<Operand, Weights, store_sums<Output, Map>, policy_of<Chosen>(800)>;
-  program const whole{problem.inputs, problem.weights, {problem.outputs, problem.map}};
-  exec.run(whole, whole.blocks());
-}
-
-/// Whether a source of weights has exact codes and scales that gemm_few_rows_scaled can multiply.
-template <class Weights, class Value>
-inline constexpr bool has_operand_codes = false;
-template <OperandCodes Weights, class Value>
-inline constexpr bool has_operand_codes<Weights, Value> =
-    is_16_bit_float<Value>&& std::is_same_v<typename Weights::value_type, Value>&& lane_bytes_of<Weights>() != 0;
-
-/// Enqueues gemm_few_rows_scaled with the policy of `Chosen`. Problem: a source_linear_problem.
-template <Tuning Chosen, class Architectures, class Operand, class Weights, class Output, class Map>
-void run_few_rows_scaled(basic_cuda<Architectures> const& exec,
-                         source_linear_problem<Operand, Weights, Output, Map> const& problem) {
-  using program = gemm_few_rows_scaled<Operand, Weights, store_sums<Output, Map>, policy_of<Chosen>(800)>;
-  program const whole{problem.inputs, problem.weights, {problem.outputs, problem.map}};
-  exec.run(whole, whole.blocks());
-}
-
-/// Why programs for few rows do not take a problem, or none. `of_depth`: what the program has against its depth.
-template <class Operand, class Weights, class Output, class Map>
-refusal refuses_few_rows(source_linear_problem<Operand, Weights, Output, Map> const& problem, int most_tokens,
-                         refusal const& of_depth) {
-  constexpr std::int64_t most = 0x7fffffff - 65536;  // steps are counted in 32 bits
-  return first_of(
-      unless(problem.inputs.extent(0) <= most_tokens, "the number of tokens", problem.inputs.extent(0), "16 at most"),
-      of_depth, unless(problem.inputs.extent(1) < most, "extents exceed 31 bits"),
-      unless(row_chunks<typename gemm_operand<Operand>::value_type const>{problem.inputs}.is_aligned(),
-             "rows of inputs do not begin at multiples of 16 bytes"),
-      unless(problem.weights.has_whole_chunks(), "rows of weights are not whole chunks of 16 bytes"));
-}
-
 }  // namespace detail
-
-/// gemm_few_rows_scaled: sm_80 and later, up to 16 tokens, weights of exact codes with scales of groups.
-struct gemm_few_rows_scaled_model {
-  static constexpr char const* name = "gemm_few_rows_scaled (mma.sync)";
-  /// The policy for the most tokens.
-  static constexpr few_rows_policy policy = policy_of<scaled_few_rows_tuning>(800);
-
-  template <Executor Exec, class Problem>
-  static constexpr refusal refuses_types() {
-    using value = typename Problem::operand_type;
-    return first_of(unless(is_16_bit_float<typename Problem::operand>, "operands are no 16-bit floats"),
-                    unless(detail::has_operand_codes<decltype(Problem::weights), value>,
-                           "the weights' source has no exact codes with scales of groups"));
-  }
-  template <class Architectures, class Operand, class Weights, class Output, class Map>
-  static refusal refuses(basic_cuda<Architectures> const&,
-                         source_linear_problem<Operand, Weights, Output, Map> const& problem) {
-    std::int64_t const depth = problem.inputs.extent(1);
-    return detail::refuses_few_rows(
-        problem, policy.tokens,
-        first_of(unless(depth > 0 && depth % Weights::group == 0, "rows of weights are not whole groups"),
-                 unless(problem.weights.rows() >= policy.rows, "the number of rows of weights", problem.weights.rows(),
-                        "32 at least")));
-  }
-  template <class Architectures, class Operand, class Weights, class Output, class Map>
-  static void run(basic_cuda<Architectures> const& exec,
-                  source_linear_problem<Operand, Weights, Output, Map> const& problem) {
-    if (problem.inputs.extent(0) <= policy_of<scaled_fewest_rows_tuning>(800).tokens) {
-      detail::run_few_rows_scaled<scaled_fewest_rows_tuning>(exec, problem);
-    } else if (divide_up(problem.weights.rows(), std::int64_t{policy.rows}) <= exec.state->multiprocessors()) {
-      detail::run_few_rows_scaled<narrow_scaled_few_rows_tuning>(exec, problem);
-    } else {
-      detail::run_few_rows_scaled<scaled_few_rows_tuning>(exec, problem);
-    }
-  }
-};
-
-/// gemm_few_rows: sm_80 and later, up to 16 tokens, weights in whole chunks of codes.
-struct gemm_few_rows_model {
-  static constexpr char const* name = "gemm_few_rows (mma.sync)";
-  /// The policy for the most tokens.
-  static constexpr few_rows_policy policy = policy_of<few_rows_tuning>(800);
-
-  template <Executor Exec, class Problem>
-  static constexpr refusal refuses_types() {
-    using value = typename Problem::operand_type;
-    return first_of(unless(is_16_bit_float<typename Problem::operand>, "operands are no 16-bit floats"),
-                    unless(detail::has_operand_chunks<decltype(Problem::weights), value>,
-                           "the weights' source has no chunks of codes"));
-  }
-  template <class Architectures, class Operand, class Weights, class Output, class Map>
-  static refusal refuses(basic_cuda<Architectures> const&,
-                         source_linear_problem<Operand, Weights, Output, Map> const& problem) {
-    return detail::refuses_few_rows(problem, policy.tokens,
-                                    unless(problem.inputs.extent(1) > 0, "inputs have no columns"));
-  }
-  template <class Architectures, class Operand, class Weights, class Output, class Map>
-  static void run(basic_cuda<Architectures> const& exec,
-                  source_linear_problem<Operand, Weights, Output, Map> const& problem) {
-    if (problem.inputs.extent(0) <= policy_of<fewest_rows_tuning>(800).tokens) {
-      detail::run_few_rows<fewest_rows_tuning>(exec, problem);
-    } else {
-      detail::run_few_rows<few_rows_tuning>(exec, problem);
-    }
-  }
-};
 
 /// gemm_cooperative: sm_90a, operands that TMA can load.
 struct gemm_cooperative_model {
@@ -431,6 +316,13 @@ struct models_for<basic_cuda<Architectures>, source_linear_problem<Operand, Weig
   using type = model_list<gemm_few_rows_scaled_model, gemm_few_rows_model, gemm_from_source_model>;
 };
 
+/// The same where weights are those of a coded_matrix.
+template <class Architectures, class Output, class Map>
+struct models_for<basic_cuda<Architectures>, source_linear_problem<bfloat16, coded_weights, Output, Map>> {
+  /// The list of models.
+  using type = model_list<gemm_few_rows_coded_model, gemm_few_rows_model, gemm_from_source_model>;
+};
+
 /// The same with memory for panels.
 template <class Architectures, class Operand, class Weights, class Output, class Map>
 struct models_for<basic_cuda<Architectures>, paneled_linear_problem<Operand, Weights, Output, Map>> {
@@ -443,6 +335,12 @@ struct models_for<basic_cuda<Architectures>, paneled_linear_problem<Operand, Wei
   /// The list of models.
   using type =
       model_list<gemm_few_rows_scaled_model, gemm_few_rows_model, gemm_of_panels_model, gemm_from_source_model>;
+};
+/// The same where weights are those of a coded_matrix.
+template <class Architectures, class Output, class Map>
+struct models_for<basic_cuda<Architectures>, paneled_linear_problem<bfloat16, coded_weights, Output, Map>> {
+  /// The list of models.
+  using type = model_list<gemm_few_rows_coded_model, gemm_few_rows_model, gemm_of_panels_model, gemm_from_source_model>;
 };
 
 /// The programs that CUDA devices have for this call.

@@ -29,6 +29,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/algorithm/gemm/linear_problems.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/sum_map.hpp>
 #include <tessera/concepts/tile_source.hpp>
@@ -40,69 +41,11 @@
 #include <tessera/exec/workspace.hpp>
 #include <tessera/map/add_bias.hpp>
 #include <tessera/map/plain_sum.hpp>
-#include <tessera/program/gemm/gemm_tiles.hpp>
-#include <tessera/program/gemm/store_sums.hpp>
-#include <tessera/tile/source/dense.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
 
 namespace tessera {
 inline namespace v0 {
-
-/// A linear layer as run() takes it: operands whose shapes fit together.
-template <class Operand, class Output, class Map>
-struct linear_problem {
-  /// How elements are multiplied: tile/gemm_operand.hpp.
-  using operand = Operand;
-  /// The type that inputs and weights are stored as.
-  using operand_type = typename gemm_operand<Operand>::value_type;
-  static constexpr char const* function = "linear.forward";
-
-  matrix_view<operand_type const> inputs;   ///< tokens x depth
-  matrix_view<operand_type const> weights;  ///< columns x depth
-  matrix_view<Output> outputs;              ///< tokens x columns, not empty
-  Map map;                                  ///< the map that sums go through before they are stored: a SumMap
-};
-
-/// Enqueues the portable program, for any executor and any strides; run() (exec/run.hpp) may have a faster one.
-template <Executor Exec, class Operand, class Output, class Map>
-void run_portably(Exec const& exec, linear_problem<Operand, Output, Map> const& problem) {
-  using source = dense<typename gemm_operand<Operand>::value_type>;
-  using program = gemm_tiles<Operand, source, source, store_sums<Output, Map>>;
-  program const whole{source{problem.inputs}, source{problem.weights}, {problem.outputs, problem.map}};
-  exec.run(whole, whole.tiles());
-}
-
-/// A linear layer whose weights come from a TileSource, as run() takes it.
-template <class Operand, TileSource Weights, class Output, class Map>
-struct source_linear_problem {
-  /// How elements are multiplied: tile/gemm_operand.hpp.
-  using operand = Operand;
-  /// The type that inputs are stored as and weights are decoded to.
-  using operand_type = typename gemm_operand<Operand>::value_type;
-  static constexpr char const* function = "linear.forward";
-
-  matrix_view<operand_type const> inputs;  ///< tokens x depth
-  Weights weights;                         ///< columns x depth
-  matrix_view<Output> outputs;             ///< tokens x columns, not empty
-  Map map;                                 ///< the map that sums go through before they are stored: a SumMap
-};
-
-/// Enqueues the portable program, for any executor and any strides.
-template <Executor Exec, class Operand, class Weights, class Output, class Map>
-void run_portably(Exec const& exec, source_linear_problem<Operand, Weights, Output, Map> const& problem) {
-  using source = dense<typename gemm_operand<Operand>::value_type>;
-  using program = gemm_tiles<Operand, source, Weights, store_sums<Output, Map>>;
-  program const whole{source{problem.inputs}, problem.weights, {problem.outputs, problem.map}};
-  exec.run(whole, whole.tiles());
-}
-
-/// The same with memory for a panel of the weights.
-template <class Operand, TileSource Weights, class Output, class Map>
-struct paneled_linear_problem : source_linear_problem<Operand, Weights, Output, Map> {
-  /// Memory for some rows of the weights, at least one, of all columns; null: weights are multiplied as they are made.
-  matrix_view<typename gemm_operand<Operand>::value_type> panel;
-};
 
 /// How many rows of a source's weights an executor's programs write to memory at a time; 0: none. Executors with
 /// programs that do it specialise this.

@@ -5,8 +5,9 @@
 ///     using four = quantized_matrix<two_to_a_byte<symmetric_quantizer<4, 64>>>;    // 64 columns share a scale
 ///     buffer<int4x2> codes(exec, rows * four::code_columns(columns));
 ///     buffer<symmetric_params> scales(exec, rows * four::groups(columns));
-///     four::quantize(exec, {}, weights, {codes.data(), {rows, four::code_columns(columns)}},
-///                    {scales.data(), {rows, four::groups(columns)}});
+///     matrix_view<int4x2> const codes_view(codes.data(), {rows, four::code_columns(columns)});
+///     matrix_view<symmetric_params> const scales_view(scales.data(), {rows, four::groups(columns)});
+///     four::quantize(exec, {}, weights, codes_view, scales_view);
 ///     dequantized<four::quantizer_type, bfloat16> const source{{}, codes_view, scales_view};
 ///     linear<bfloat16>::forward(exec, inputs, source, outputs);
 ///

@@ -4,8 +4,8 @@
 /// exact_keys (algorithm/offloaded_cache/exact_keys.hpp).
 ///
 ///     struct my_keys {
-///       template <Scalar T> struct parts_type;                        // its regions in the workspaces of a plan
-///       template <Scalar T> struct store_type;                        // what it has in an opened cache
+///       template <Scalar T> struct parts_type {};                     // its regions in the workspaces of a plan
+///       template <Scalar T> struct store_type {};                     // what it has in an opened cache
 ///       static constexpr bool has_directions = false;                 // offloaded_memory has directions
 ///       static constexpr bool renews = false;                         // steps may find directions anew
 ///       std::int64_t rank(std::int64_t width) const;                  // coefficients of a token in offloaded_memory
@@ -14,9 +14,6 @@
 ///       template <Scalar T>
 ///       store_type<T> open(offload_extents const& n, offload_options const& chosen, parts_type<T> const& parts,
 ///                          workspace const& device, workspace const& host) const;
-///
-/// Below, `cache` is an open_cache<T, my_keys, S, Codec>: its plan.extents, plan.key_parts, memory, store and rotary.
-/// Keys are key heads x tokens x channels, before their rotation. Each function enqueues work and waits for nothing:
 ///
 ///       template <Executor Exec, class Cache>                         // forgets a sequence
 ///       void begin(Exec const& exec, Cache const& cache, std::int64_t sequence, workspace const& space) const;
@@ -31,6 +28,9 @@
 ///       template <Executor Exec, class Cache, class T>                // keys of step.missed, rotated, to slots
 ///       void load(Exec const& exec, Cache const& cache, offload_step<T> const& step) const;
 ///     };
+///
+/// `cache` is an open_cache<T, my_keys, S, Codec>: its plan.extents, plan.key_parts, memory, store and rotary. Keys are
+/// key heads x tokens x channels, before their rotation. The functions that take it enqueue work and wait for nothing.
 ///
 /// Laws: load() writes the keys of a chunk that take() or archive() were given, up to the store's error, with the same
 /// bits in each call. finish() tells what part of the keys is lost, and archive() writes that part of a chunk to

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// WeightCoder: the entropy coders that compressed_weights takes, and the numbers by which streams name them.
 ///
+///     static_assert(tessera::WeightCoder<tessera::tans_coder>);
 ///     tessera::weight_coder_of<tessera::tans_coder>;             // weight_coder::tans_exponents
-///     template <tessera::WeightCoder Coder> struct ...;
 ///
 /// Streams of rans_coder<12> and fixed_coder hold pairs of 4-bit codes, for which every executor has special programs.
 /// Every other coder, including a user's, is a StreamCoder of whole exponents, and runs in the portable programs. A

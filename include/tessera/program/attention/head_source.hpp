@@ -2,7 +2,7 @@
 /// `head_source`: reads the tokens of attention heads from a padded batch, or from sequences that lie one behind the
 /// other, as they are stored or through a function.
 ///
-///     head_source<bfloat16> const keys{view, lengths};
+///     head_source<bfloat16> const keys{{view, lengths}};
 ///     float const value = keys(sequence, head, token, channel);
 #pragma once
 

@@ -2,8 +2,11 @@
 /// `lane_weights`: makes e4m3 codes of the weights of a softmax, in a lane of a CUDA device. Softmaxes that have a
 /// specialisation run in the programs for sm_90.
 ///
-///     float const t = __fmaf_rn(weights::steps, logit - reference, weights::top);   // logits in base 2
-///     std::uint32_t const codes = weights::pack(weights::of(t), ...);               // of four logits
+///     using weights = lane_weights<piecewise_linear_softmax>;
+///     auto const weight_of = [=](float logit) {                                     // in base 2
+///       return weights::of(__fmaf_rn(weights::steps, logit - reference, weights::top));
+///     };
+///     std::uint32_t const codes = weights::pack(weight_of(a), weight_of(b), weight_of(c), weight_of(d));
 #pragma once
 
 #include <cstdint>

@@ -69,7 +69,7 @@ struct gemm_few_rows {
     cuda_warp const own;
     float sums[rows / 16][tokens / 8][4] = {};
     multiply_part(own, first_row, warp, sums);
-    scratch.keep(warp, own.lane, sums);
+    scratch.keep(warp, 0, own.lane, sums);
     group.sync();
     scratch.template finish<lanes>(group.lane, first_row, {first_row, b.rows()}, a.extent(0), epilogue);
   }

@@ -9,6 +9,8 @@
 /// shared memory, asynchronously, so that bytes on their way take no registers and no warp waits for another. A lane
 /// takes eight codes of each 32 columns, not neighbouring 32, so that four lanes read 64 neighbouring bytes of inputs.
 ///
+/// Scales are copied to shared memory beforehand, 128 groups at a time.
+///
 /// What 16 x 8192 x 8192 with codes of 4 bits asks for: 36 MB of codes and scales, 9 microseconds at 4.0 TB/s; 67 MB of
 /// inputs, most of them from the second-level cache; 2.6 instructions a code, of which half take the pipe of integers,
 /// 6 microseconds if that never waits. tuning/gemm/linear.hpp has what it takes.
@@ -74,9 +76,14 @@ struct gemm_few_rows_scaled {
   struct alignas(16) warp_codes {
     unsigned char bytes[rows][row_bytes];  ///< codes, the first in the lowest bits
   };
-  union scratch_type {
-    warp_codes codes[warps][Policy.ahead];    ///< stages on their way to each warp
-    few_rows_sums<warps, rows, tokens> sums;  ///< once all steps are multiplied
+  static constexpr int groups_at_once = 128;  ///< groups whose scales the thread block has
+  /// What the thread block shares.
+  struct scratch_type {
+    union {
+      warp_codes codes[warps][Policy.ahead];    ///< stages on their way to each warp
+      few_rows_sums<warps, rows, tokens> sums;  ///< once all steps are multiplied
+    };
+    float scales[rows][groups_at_once + 4];  ///< of some groups; rows begin in different banks
   };
 
   matrix_view<value_type const> a;  ///< the inputs
@@ -93,9 +100,9 @@ struct gemm_few_rows_scaled {
         min(own_row, b.rows() - rows);  // so that all rows exist; some may be another block's
     int const warp = uniform(group.lane / lanes_in_a_warp);
     float totals[rows / 16][tokens / 8][4] = {};
-    multiply_part(group.lane % lanes_in_a_warp, first_row, warp, scratch, totals);
+    multiply_part(group, first_row, warp, scratch, totals);
     group.sync();  // all warps have read their codes
-    scratch.sums.keep(warp, group.lane % lanes_in_a_warp, totals);
+    scratch.sums.keep(warp, 0, group.lane % lanes_in_a_warp, totals);
     group.sync();
     scratch.sums.template finish<lanes>(group.lane, first_row, {own_row, b.rows()}, a.extent(0), epilogue);
   }
@@ -123,9 +130,6 @@ struct gemm_few_rows_scaled {
     std::uint8_t const* codes;             ///< what the lane copies of the next stage, in its first row
     int left;                              ///< bytes of that row from there on
     std::uint32_t stride;                  ///< bytes from row to row of b
-    float const* scales;                   ///< the first scale of the lane's first row
-    std::uint32_t scale_stride;            ///< bytes from a row's scales to the next one's
-    std::uint32_t group_stride;            ///< bytes from a scale to that of the next group
     value_type const* inputs[tokens / 8];  ///< the lane's first columns of the stage in its rows of a
   };
   /// The place of a lane of warp number `warp`. Sums of rows that a has not are used by nobody.
@@ -135,9 +139,6 @@ struct gemm_few_rows_scaled {
     at.codes = b.code_bytes(first_row + lane / row_lanes, 0) + byte;
     at.left = static_cast<int>(b.columns() * B::code_bits / 8) - byte;
     at.stride = static_cast<std::uint32_t>(b.code_bytes(1, 0) - b.code_bytes(0, 0));
-    at.scales = b.scale_address(first_row + lane / 4, 0);
-    at.scale_stride = static_cast<std::uint32_t>((b.scale_address(1, 0) - b.scale_address(0, 0)) * 4);
-    at.group_stride = static_cast<std::uint32_t>((b.scale_address(0, 1) - b.scale_address(0, 0)) * 4);
 #pragma unroll
     for (int i = 0; i < tokens / 8; ++i) {
       std::int64_t const token = min(std::int64_t{lane / 4 + 8 * i}, a.extent(0) - 1);
@@ -147,19 +148,38 @@ struct gemm_few_rows_scaled {
   }
 
   /// Multiplies the warp's part of the depth: every warps-th stage.
-  __device__ __forceinline__ void multiply_part(int lane, std::int64_t first_row, int warp, scratch_type& scratch,
+  __device__ __forceinline__ void multiply_part(cuda_block<lanes> const& group, std::int64_t first_row, int warp,
+                                                scratch_type& scratch,
                                                 float (&totals)[rows / 16][tokens / 8][4]) const {
+    constexpr int window = B::group / depth * groups_at_once;  // steps whose scales are there together
+    static_assert(window % (warps * stage_steps) == 0);
+    int const lane = group.lane % lanes_in_a_warp;
     int const steps = static_cast<int>(b.columns() / depth);
     lane_place at = place_of(lane, first_row, warp);
 #pragma unroll
     for (int i = 0; i < Policy.ahead; ++i) {
       copy_stage(at, lane, scratch.codes[warp][i]);
     }
-    float scales[rows / 8];
-    load_scales(at, min(warp * stage_steps, steps - 1), scales);
     int which = 0;
 #pragma unroll 1
-    for (int step = warp * stage_steps; step < steps; step += warps * stage_steps) {
+    for (int first = 0; first < steps; first += window) {
+      if (first > 0) {
+        group.sync();  // all warps have read the scales before
+      }
+      load_scales(lane, warp, first_row, first / (B::group / depth), scratch);
+      group.sync();
+      multiply_window(lane, warp * stage_steps, min(window, steps - first), at, scratch.codes[warp], which,
+                      scratch.scales, totals);
+    }
+    async_copy_wait<0>();
+  }
+  /// Multiplies every warps-th stage from step `step` on of a window of steps, of which there are `steps`.
+  __device__ __forceinline__ static void multiply_window(int lane, int step, int steps, lane_place& at,
+                                                         warp_codes (&ring)[Policy.ahead], int& which,
+                                                         float const (&all_scales)[rows][groups_at_once + 4],
+                                                         float (&totals)[rows / 16][tokens / 8][4]) {
+#pragma unroll 1
+    for (; step < steps; step += warps * stage_steps) {
 #pragma unroll
       for (int i = 0; i < stage_steps; ++i) {
         if (i > 0 && step + i >= steps) {
@@ -171,18 +191,21 @@ struct gemm_few_rows_scaled {
           async_copy_wait<Policy.ahead - 1>();
           sync_warp();  // all lanes' copies have arrived
         }
-        multiply_step(lane, i, scratch.codes[warp][which], inputs, scales, totals);
-        load_scales(at, min(i + 1 < stage_steps ? step + i + 1 : step + warps * stage_steps, steps - 1), scales);
+        float scales[rows / 8];
+#pragma unroll
+        for (int row = 0; row < rows / 8; ++row) {
+          scales[row] = all_scales[8 * row + lane / 4][static_cast<unsigned>(step + i) / (B::group / depth)];
+        }
+        multiply_step(lane, i, ring[which], inputs, scales, totals);
       }
       sync_warp();  // all lanes have read their codes
-      copy_stage(at, lane, scratch.codes[warp][which]);
+      copy_stage(at, lane, ring[which]);
       which = which + 1 == Policy.ahead ? 0 : which + 1;
 #pragma unroll
       for (int i = 0; i < tokens / 8; ++i) {
         at.inputs[i] += warps * stage_columns;
       }
     }
-    async_copy_wait<0>();
   }
 
   /// Starts to copy what there is of the next stage's codes, as a group of its own.
@@ -200,14 +223,21 @@ struct gemm_few_rows_scaled {
     at.codes += warps * row_bytes;
     at.left -= warps * row_bytes;
   }
-  /// Reads the scales of the lane's rows in a step.
-  __device__ __forceinline__ static void load_scales(lane_place const& at, int step, float (&scales)[rows / 8]) {
-    auto const group = static_cast<std::uint32_t>(step) / static_cast<std::uint32_t>(B::group / depth);
-    auto const* const from = reinterpret_cast<char const*>(at.scales) + std::uint64_t{at.group_stride} * group;
+  /// Reads the scales of all rows for groups from number `first` on: a warp a row, neighbours side by side. A load of
+  /// a lane's own scales would ask the first-level cache for eight lines in every step.
+  __device__ __forceinline__ void load_scales(int lane, int warp, std::int64_t first_row, int first,
+                                              scratch_type& scratch) const {
+    int const groups = min(static_cast<int>(b.columns() / B::group) - first, groups_at_once);
+    std::int64_t const apart = b.scale_address(0, 1) - b.scale_address(0, 0);
 #pragma unroll
-    for (int i = 0; i < rows / 8; ++i) {
-      scales[i] =
-          *reinterpret_cast<float const*>(from + std::uint64_t{at.scale_stride} * static_cast<std::uint32_t>(8 * i));
+    for (int row = 0; row < rows; row += warps) {
+      float const* const from = b.scale_address(first_row + min(row + warp, rows - 1), first);
+#pragma unroll
+      for (int i = 0; i < groups_at_once; i += lanes_in_a_warp) {
+        if (i + lane < groups) {
+          scratch.scales[min(row + warp, rows - 1)][i + lane] = from[apart * (i + lane)];
+        }
+      }
     }
   }
   /// Reads the lane's inputs of a step of the stage.

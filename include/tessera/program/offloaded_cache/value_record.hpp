@@ -4,7 +4,9 @@
 ///
 ///     using record = value_record<symmetric_quantizer<4, 64>, bfloat16>;
 ///     record::bytes(8, 128);                                // 576 instead of 2048
-///     for (piece : record::pieces(8, 128)) { record::put(values, piece, 8, 128, to); }
+///     for (int piece = 0; piece < record::pieces(8, 128); ++piece) {
+///       record::put(values, piece, 8, 128, to);             // values(token, channel) is a bfloat16
+///     }
 ///     bfloat16 const value = record::get(from, 8, 128, token, channel);
 ///
 /// A record of uncoded values: tokens x channels. A record of codes: tokens x channels, where 4-bit codes are two a

@@ -3,7 +3,7 @@
 ///
 ///     using three_bits = tessera::page_codes<tessera::asymmetric_quantizer<3, 32>>;
 ///     unsigned char packed[three_bits::bytes_of(64)];                    // 24
-///     three_bits::put(packed, 0, codes);                                 // eight codes, in the first three bytes
+///     three_bits::put(packed, 0, fields);                                // of eight codes, in the first three bytes
 ///     std::uint8_t const fifth = three_bits::get(packed, 4);
 ///
 /// Code i has bits i * bits to i * bits + bits - 1; bit b of all is bit b % 8 of byte b / 8. Eight codes take whole

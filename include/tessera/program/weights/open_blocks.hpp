@@ -4,14 +4,14 @@
 ///
 /// What decode_weights refuses is refused, with its message; such blocks are marked as lost. What is written lies
 /// within the stream, so that nobody who reads the blocks later has to look at sizes. Cost: the index is read and
-/// written, and escapes and their codes are read, about 20 bytes for 8192 weights. With checksums the whole stream is
-/// read.
+/// written, and codes and escapes are read, half of a byte a weight. With checksums the whole stream is read.
 #pragma once
 
 #include <cstdint>
 
 #include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
 #include <tessera/core/little_endian.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/core/status.hpp>
@@ -68,7 +68,7 @@ struct open_blocks {
  private:
   struct escape_list {
     bool is_valid;           ///< whether an encoder can have listed them
-    bool are_without_codes;  ///< whether their weights have the code of escapes
+    bool are_without_codes;  ///< whether their weights, and no others, have the code of escapes
   };
 
   TESSERA_FN block_kind kind_of(weight_block_index const& entry, escape_list const& escapes) const {
@@ -88,6 +88,7 @@ struct open_blocks {
     auto const count = static_cast<int>(spec.weights_in(block));
     per_lane<bool, G> valid;
     per_lane<bool, G> without_code;
+    per_lane<int, G> escape_codes;
     for (int lane : group) {
       valid[lane] = true;
       without_code[lane] = true;
@@ -102,8 +103,22 @@ struct open_blocks {
         without_code[lane] =
             without_code[lane] && is_valid && (codes[at / 2] >> (4 * (at % 2)) & 15U) == exponent_window::escape_code;
       }
+      escape_codes[lane] = entry.words == weight_block_index::raw ? 0 : escape_codes_of(lane, codes, count);
     }
-    return {all(group, valid), all(group, without_code)};
+    int const listed = entry.words == weight_block_index::raw ? 0 : entry.escapes;
+    bool const are_all = sum(group, escape_codes) == listed;
+    return {all(group, valid), all(group, without_code) && are_all};
+  }
+  /// How many of a lane's part of the codes of `count` weights are the code of escapes.
+  TESSERA_FN static int escape_codes_of(int lane, std::uint8_t const* codes, int count) {
+    int found = 0;
+    for (int first = 8 * lane; first < count; first += 8 * lanes) {
+      auto const eight = load_little_endian<std::uint32_t>(codes + first / 2);
+      std::uint32_t const inside = count - first >= 8 ? ~0U : (1U << (4 * (count - first))) - 1;
+      std::uint32_t const twos = eight & eight >> 1;
+      found += popcount(twos & twos >> 2 & 0x11111111U & inside);
+    }
+    return found;
   }
 };
 

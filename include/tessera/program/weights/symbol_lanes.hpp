@@ -3,8 +3,8 @@
 /// them are states, for a group of 32 lanes that share one list of words.
 ///
 ///     using coding = tessera::symbol_lanes<tessera::rans_coder<12>, 4>;
-///     auto const packed = coding::pack(group, rows, table, symbols, words, most_words);
-///     bool const sound = coding::unpack(group, rows, table, states, words, word_count, symbols);
+///     auto const packed = coding::pack(group, rows, encode_table, symbols, words, most_words);
+///     bool const sound = coding::unpack(group, rows, decode_table, states, coded_words, word_count, symbols);
 ///
 /// A row is SymbolsPerLane symbols of each lane. Each lane takes the symbols of all rows in order, as a stack of its
 /// own. The words of the block lie in the order in which the lanes want them: after every pop, the lanes that want a

@@ -4,7 +4,10 @@
 ///
 ///     key_indices<1024> const own(group.lane, count);
 ///     std::uint32_t largest = 0;
-///     for (int i = own.first; i < own.end; i += 32) { scratch.keys[i] = key_of(i); largest = max(largest, ...); }
+///     for (int i = own.first; i < own.end; i += 32) {
+///       scratch.keys[i] = key_of(i);
+///       largest = max(largest, scratch.keys[i]);
+///     }
 ///     auto const taken = largest_keys(group, scratch.keys, count, 256, largest, scratch.found, write);
 ///
 /// Digits of floats divide badly: most keys have the first one in common. Bins of equal width over the keys that matter

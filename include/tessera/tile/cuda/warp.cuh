@@ -2,7 +2,9 @@
 /// Exchanges between the lanes of a whole warp, each by one instruction. All 32 lanes call each of them together.
 ///
 ///     float const other = tessera::shuffle_xor(value, 16);        // that of the lane 16 away
-///     if (tessera::any_of_warp(value > limit)) { ... }            // all lanes take the same branch
+///     if (tessera::any_of_warp(value > limit)) {                  // all lanes take the same branch
+///       ...
+///     }
 ///
 /// Types are those that CUDA's shuffles take: numbers of 32 or 64 bits. `tile/per_lane.hpp` documents collectives of
 /// any group and type.

@@ -2,7 +2,7 @@
 /// `coded_weights`: the TileSource of a bf16 matrix in a stream of codes of a fixed length (neuzip_fixed): 12 bits a
 /// weight, bit for bit. Weights are decoded while they are multiplied, and the matrix in bf16 is nowhere in memory.
 ///
-///     auto const weights = coded_matrix<neuzip_fixed<bfloat16>>::open(exec, stream, rows, columns, space);
+///     auto const weights = coded_matrix<neuzip_fixed<bfloat16>>::open(exec, {spec, stream, rows, columns}, space);
 ///     linear<bfloat16>::forward(exec, inputs, weights, outputs);
 ///
 /// A stream has a byte of sign and mantissa and four bits of code for each weight, both in the order of weights, so
@@ -211,6 +211,25 @@ struct coded_weights {
     group.sync();
   }
 
+  /// Calls take(position, weight) for the weights from position `begin` of the matrix to `end` - 1 that no code says:
+  /// escapes, and all weights of blocks that are not `coded`. In their order.
+  template <class Take>
+  TESSERA_FN void for_uncoded(std::int64_t begin, std::int64_t end, Take const& take) const {
+    while (begin < end) {
+      opened_block const block = block_of(begin);
+      std::int64_t const first = begin - in_block(begin);
+      std::int64_t const stop = min(end, first + (std::int64_t{1} << log2_block));
+      if (block.is_coded()) {
+        for_escapes(block, first, in_block(begin), static_cast<std::uint32_t>(stop - first), take);
+      } else {
+        for (std::int64_t position = begin; position < stop; ++position) {
+          take(position, element(position));
+        }
+      }
+      begin = stop;
+    }
+  }
+
  private:
   static constexpr int log2_chunk = 4;           ///< log2 of the weights of a chunk
   static constexpr int payload_unit = 16;        ///< bytes of an opened_block's position
@@ -358,24 +377,47 @@ struct coded_weights {
     }
     return (bits & 0x807fU) | exponent << 7;
   }
-  /// The exponent in the list of a block's escapes, whose positions ascend; `otherwise` where it has none.
-  TESSERA_FN std::uint32_t escaped(opened_block block, std::int64_t first_of_block, std::uint32_t within,
-                                   std::uint32_t otherwise) const {
+  /// The list of a coded block's escapes: positions in the block, which ascend, and exponents.
+  TESSERA_FN std::uint32_t const* escapes_of(opened_block block, std::int64_t first_of_block) const {
     std::int64_t const weights = min(row_count * column_count - first_of_block, std::int64_t{1} << log2_block);
-    auto const* const list = reinterpret_cast<std::uint32_t const*>(
-        payload_of(block) + align_up(weights, std::int64_t{coded_granularity}) / 2);
+    return reinterpret_cast<std::uint32_t const*>(payload_of(block) +
+                                                  align_up(weights, std::int64_t{coded_granularity}) / 2);
+  }
+  /// The number of the first of `count` escapes whose position is not before `within`.
+  TESSERA_FN static int first_escape(std::uint32_t const* list, int count, std::uint32_t within) {
     int begin = 0;
-    int end = block.escapes();
+    int end = count;
     while (begin < end) {
       int const middle = (begin + end) / 2;
-      std::uint32_t const entry = list[middle];
-      if ((entry & 0xffffU) == within) {
-        return entry >> 16 & 0xffU;
-      }
-      begin = (entry & 0xffffU) < within ? middle + 1 : begin;
-      end = (entry & 0xffffU) < within ? end : middle;
+      bool const is_before = (list[middle] & 0xffffU) < within;
+      begin = is_before ? middle + 1 : begin;
+      end = is_before ? end : middle;
     }
-    return otherwise;
+    return begin;
+  }
+  /// The same for the escapes of a coded block, from position `begin` in the block to `end` - 1.
+  template <class Take>
+  TESSERA_FN void for_escapes(opened_block block, std::int64_t first_of_block, std::uint32_t begin, std::uint32_t end,
+                              Take const& take) const {
+    std::uint32_t const* const list = escapes_of(block, first_of_block);
+    for (int i = begin == 0 ? 0 : first_escape(list, block.escapes(), begin); i < block.escapes(); ++i) {
+      std::uint32_t const within = list[i] & 0xffffU;
+      if (within >= end) {
+        return;
+      }
+      take(first_of_block + within, weight_of(residuals[first_of_block + within], list[i] >> 16 & 0xffU));
+    }
+  }
+  /// The exponent in the list of a block's escapes; `otherwise` where it has none.
+  TESSERA_FN std::uint32_t escaped(opened_block block, std::int64_t first_of_block, std::uint32_t within,
+                                   std::uint32_t otherwise) const {
+    std::uint32_t const* const list = escapes_of(block, first_of_block);
+    int const at = first_escape(list, block.escapes(), within);
+    return at < block.escapes() && (list[at] & 0xffffU) == within ? list[at] >> 16 & 0xffU : otherwise;
+  }
+  /// The weight of a byte of sign and mantissa and of an exponent.
+  TESSERA_FN static bfloat16 weight_of(std::uint32_t byte, std::uint32_t exponent) {
+    return bfloat16{static_cast<std::uint16_t>((byte & 0x80U) << 8 | exponent << 7 | (byte & 0x7fU))};
   }
 
   template <class G, class Tile>

@@ -4,7 +4,10 @@
 ///
 ///     using reader = weight_reader<bfloat16, keep_mantissa<7>>;        // or anything else that decodes blocks
 ///     using source = decoded<reader>;
-///     struct scratch_type { source::scratch_type weights; ... };       // of the program
+///     struct scratch_type {                                            // of the program
+///       source::scratch_type weights;
+///       ...
+///     };
 ///     ...
 ///     source const matrix = source::open(group, blocks, rows, columns, scratch.weights);
 ///     matrix.load(group, tile, first_row, first_column);

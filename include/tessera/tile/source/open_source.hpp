@@ -2,7 +2,10 @@
 /// Sources that need scratch before tiles can be loaded from them, and how programs take sources with and without
 /// scratch.
 ///
-///     struct scratch_type { source_scratch<S> of_source; ... };              // of the program
+///     struct scratch_type {                                                  // of the program
+///       source_scratch<S> of_source;
+///       ...
+///     };
 ///     ...
 ///     auto const& source = open_source(group, given, scratch.of_source);    // a TileSource: `given` or what it opens
 ///

@@ -133,14 +133,8 @@ struct few_rows_policy {
 /// H200, 16 x 8192 x 8192 from memory, codes of 4 and of 8 bits with groups of 128, microseconds: 31 and 36; two steps
 /// ahead 36 and 40, with spills; 64 rows and one block 33 and 39; 16 rows and two steps ahead 37 and 41.
 ///
-/// NeuZip's codes of a fixed length, 12 bits a weight: 48 to 49, and 49 with one row (cuBLAS in bf16: 36 and 37). By
-/// ncu, 16 rows: 7.2 instructions of a lane for each weight, which is 28,500 of a scheduler, 16 microseconds at 1.755
-/// GHz if every scheduler issues in every cycle; 0.41 of a warp's time between two instructions it waits for loads.
-///
-/// Prototypes with 16 rows of weights for a warp, inputs in shared memory and a depth that blocks of a cluster or warps
-/// of a block share were slower, 16 rows and one: weights in a ring of registers (5.2 instructions a weight) 63 to 90
-/// and 69 to 97; weights by bulk copies of 64 to 256 bytes of a row to rings in shared memory 56 to 67 and 52 to 63.
-/// The latter with nothing multiplied: 46 and 44, so that there faster decoding alone does not help enough.
+/// NeuZip's codes of a fixed length, 12 bits a weight: 48 to 49, and 49 with one row (cuBLAS in bf16: 36 and 37); they
+/// have a program of their own now, but for rows that are no multiples of 128 columns.
 struct few_rows_tuning {
   using policy_type = few_rows_policy;
   TESSERA_FN constexpr policy_type operator()(int) const { return {32, 16, 8, 1, 2}; }
@@ -159,18 +153,20 @@ struct fewest_rows_tuning {
 /// `ahead` counts stages of two steps in shared memory.
 ///
 /// H200, 16 x 8192 x 8192 from memory, codes of 4 bits with groups of 128, microseconds, in turns with cuBLAS in bf16,
-/// which takes 35.7 to 37.4: 21.8; one stage ahead 21.7, three 22.9; 16 warps and one block 27. Codes of 8 bits: 27.1;
-/// three stages 29.2.
+/// which takes 35.7 to 37.4: 20.7; two stages 22.0; 64 rows, 16 warps and one block 22.0. Codes of 8 bits: 27.2, 28.2
+/// and 32. More stages leave less of the first-level cache, in which two blocks find the same inputs. Before scales
+/// were copied to shared memory, one or two stages: 21.8.
 ///
-/// Parts of it, measured by leaving the others out: a launch that ends at once 3.9; with copies of codes alone 12.8, at
-/// 4.0 TB/s; with products, but no inputs 15.9. So inputs cost 6: eight rows of them lie apart, so that a load of a
-/// warp asks the first-level cache for eight lines. Before, a lane's columns were 32 neighbours: 24.5. Inputs loaded a
-/// step ahead, into the registers of those just used: 22.4. Teams of warps that share inputs in shared memory: 27 to
-/// 45; clusters of thread blocks that share the depth, so that each reads its part of the inputs once: 28.4 with two
-/// blocks, 39 with four and 42 with eight. Hints that the second-level cache fetch 128 or 256 bytes: no difference.
+/// Parts of it before that, measured by leaving the others out: a launch that ends at once 3.9; with copies of codes
+/// alone 12.8, at 4.0 TB/s; with products, but no inputs 15.9. So inputs cost 6: each thread block reads all of them,
+/// and eight rows of them lie apart, so that a load of a warp asks the first-level cache for eight lines. A lane's
+/// columns being 32 neighbours: 24.5. Inputs loaded a step ahead, into the registers of those just used: 22.4. Teams of
+/// warps that share inputs in shared memory: 27 to 45; clusters of thread blocks that share the depth, so that each
+/// reads its part of the inputs once: 28.4 with two blocks, 39 with four and 42 with eight. Hints that the second-level
+/// cache fetch 128 or 256 bytes: no difference.
 struct scaled_few_rows_tuning {
   using policy_type = few_rows_policy;
-  TESSERA_FN constexpr policy_type operator()(int) const { return {32, 16, 8, 2, 2}; }
+  TESSERA_FN constexpr policy_type operator()(int) const { return {32, 16, 8, 1, 2}; }
 };
 
 /// The same where the thread blocks are no more than multiprocessors.
@@ -188,6 +184,48 @@ struct narrow_scaled_few_rows_tuning {
 struct scaled_fewest_rows_tuning {
   using policy_type = few_rows_policy;
   TESSERA_FN constexpr policy_type operator()(int) const { return {16, 8, 8, 2, 4}; }
+};
+
+/// The policy for up to 16 rows with weights of a coded_matrix (program/gemm/gemm_few_rows_coded.cuh): `ahead` counts
+/// stages in shared memory.
+///
+/// H200, 16 x 8192 x 8192 from memory, microseconds, in turns with cuBLAS in bf16, which takes 36 to 37. TIMES
+///
+/// Parts of it, measured by leaving the others out: with copies of weights alone 31 to 32 (a launch that ends at once
+/// 3.9); with inputs 33 to 34; with products, but no inputs 34 to 35. So memory and products overlap but for a few
+/// microseconds, and the second-level cache, which moves 5.2 TB/s of all that is read, has half of DRAM's bytes twice.
+///
+/// Tried, slower: a ring for each warp, and inputs from the first-level cache, 41 to 44 (copies alone 33); three stages
+/// 42; stages of half of the columns 37 to 40; 64 rows of weights and one block 37 to 39; inputs copied through the
+/// first-level cache 49; thread blocks that begin at different columns 43; bulk copies of rows by one warp 60, because
+/// a copy of 256 to 1024 bytes takes the multiprocessor about 16 ns; two warps that walk through lists 40.
+struct coded_few_rows_tuning {
+  using policy_type = few_rows_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {32, 16, 8, 2, 2}; }
+};
+
+/// The same where the thread blocks are no more than multiprocessors.
+///
+/// H200, 16 x 4096 x 14336 (cuBLAS: 35): NARROW
+struct narrow_coded_few_rows_tuning {
+  using policy_type = few_rows_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {32, 16, 16, 2, 1}; }
+};
+
+/// The same for up to 8 rows.
+///
+/// H200, one row of 8192 (cuBLAS: 36 to 37): FEWEST
+struct coded_fewest_rows_tuning {
+  using policy_type = few_rows_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {32, 8, 8, 3, 2}; }
+};
+
+/// The same for up to 8 rows where the thread blocks are no more than multiprocessors.
+///
+/// H200, one row, 4096 x 14336 (cuBLAS: 35): NARROWEST
+struct narrow_coded_fewest_rows_tuning {
+  using policy_type = few_rows_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {32, 8, 16, 3, 1}; }
 };
 
 /// The policy of products of 8-bit codes with scales for groups of columns (program/gemm/gemm_scaled_groups.cuh).

@@ -2,8 +2,11 @@
 /// Where a group of attention by row words is: `query_block`, its block of queries, and `key_cursor`, its place in the
 /// tiles of keys that these see.
 ///
-///     key_cursor<128, 64> next(block, list, splits, split);         // 64 keys at a time of tiles of 128
-///     for (; next.exists(); next.move_on(block, list)) { ... next.key() ... }
+///     detail::key_cursor<128, 64> next(block, list, splits, split);     // 64 keys at a time of tiles of 128
+///     for (; next.exists(); next.move_on(block, list)) {
+///       std::int64_t const first_key = next.key();
+///       ...
+///     }
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,8 @@
 /// `key_terms`: the scales of a tile's keys, and what is added to their scores, for attention by row words. Lanes read
 /// those of the next tile while they work on this one, and leave them in scratch when it is free.
 ///
-///     using terms = key_terms<Method, 128, 128>;                    // 128 lanes, tiles of 128 keys
-///     typename terms::template next<Group> held;
+///     using terms = detail::key_terms<Method, 128, 128>;            // 128 lanes, tiles of 128 keys
+///     terms::next<Group> held;
 ///     terms::read(group, scales, corrections, first_key, held);
 ///     ...
 ///     terms::put(group, held, scratch.terms);                       // before a sync

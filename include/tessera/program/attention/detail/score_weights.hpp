@@ -2,8 +2,8 @@
 /// `score_weights<Softmax, Q, Product>`: the softmax of attention over codes by row words. It turns scores, which
 /// are the sums of a RowTile, into the numbers that codes of their weights stand for, where they are.
 ///
-///     using weights = score_weights<Softmax, Q, Product>;
-///     typename weights::rows state;
+///     using weights = detail::score_weights<Softmax, Q, Product>;
+///     weights::rows state;
 ///     weights::begin(group, state);
 ///     weights::hide(group, block, first_key, scores[0]);               // where some queries do not see all keys
 ///     weights::make(group, scales, is_first_tile, state, scores);

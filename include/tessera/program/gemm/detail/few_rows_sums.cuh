@@ -16,16 +16,17 @@ struct few_rows_sums {
 
   float values[Warps][Tokens][apart];  ///< of each warp's part of the depth
 
-  /// Writes a warp's sums, as mma.sync left them in its lanes.
-  __device__ __forceinline__ void keep(int warp, int lane, float const (&sums)[Rows / 16][Tokens / 8][4]) {
+  /// Writes a warp's sums of 16 * M rows from row `first` of the block on, as mma.sync left them in its lanes.
+  template <int M>
+  __device__ __forceinline__ void keep(int warp, int first, int lane, float const (&sums)[M][Tokens / 8][4]) {
     float(&to)[Tokens][apart] = values[warp];
 #pragma unroll
-    for (int m = 0; m < Rows / 16; ++m) {
+    for (int m = 0; m < M; ++m) {
 #pragma unroll
       for (int n = 0; n < Tokens / 8; ++n) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          to[8 * n + 2 * (lane % 4) + i % 2][16 * m + lane / 4 + i / 2 * 8] = sums[m][n][i];
+          to[8 * n + 2 * (lane % 4) + i % 2][first + 16 * m + lane / 4 + i / 2 * 8] = sums[m][n][i];
         }
       }
     }

@@ -5,8 +5,15 @@
 /// changes the trial alone, the second time each of them is settled, unless the trial has found that one does not fit.
 /// Both times the streams are the same, and room in the arena is claimed in the same order.
 ///
-///     for (part : parts) { encode(part); exec.run(try_part<T>{stream_of(part), trial, is_first(part)}, 1); }
-///     for (part : parts) { encode(part); exec.run(settle_part<T>{stream_of(part), trial}, 1); move(part); }
+///     for (auto const& part : parts) {
+///       encode(part);
+///       exec.run(detail::try_part<T>{stream_of(part), trial, part.first == 0}, 1);
+///     }
+///     for (auto const& part : parts) {
+///       encode(part);
+///       exec.run(detail::settle_part<T>{stream_of(part), trial}, 1);
+///       move(part);
+///     }
 #pragma once
 
 #include <cstdint>

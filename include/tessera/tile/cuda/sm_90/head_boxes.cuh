@@ -5,7 +5,12 @@
 ///
 ///     if (can_map_heads(keys)) {
 ///       tensor_map const map = make_head_map("factorize", keys, box_shape{64, 64});
-///       ... load_head_box(shared, map, full, head_coordinate{.column = 0, .row = 128, .head = 3});
+///       ...
+///     }
+///
+/// A program that holds the map copies boxes:
+///
+///     load_head_box(shared, map, full, head_coordinate{.column = 0, .row = 128, .head = 3});
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,13 @@
 /// Moves registers between warpgroups of a thread block (sm_90a): warpgroups that only start copies give theirs to
 /// warpgroups that multiply.
 ///
-///     if (is_producer) { lower_registers<24>(); ... } else { raise_registers<240>(); ... }
+///     if (is_producer) {
+///       lower_registers<24>();
+///       ...
+///     } else {
+///       raise_registers<240>();
+///       ...
+///     }
 ///
 /// All warps of a warpgroup call it once. The kernel needs a cap on registers at entry, which tessera::cuda gives it.
 /// For P producers and C consumers among the warpgroups of a block, P * lowered + C * raised must not exceed (P + C) *

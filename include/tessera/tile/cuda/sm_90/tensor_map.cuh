@@ -4,7 +4,7 @@
 ///
 ///     if (can_map(matrix)) {
 ///       tensor_map const map = make_tensor_map("linear", matrix, box_shape{.rows = 128, .columns = 64});
-///       exec.run(program{.map = map, ...}, tiles);      // a program holds maps by value
+///       exec.run(program{.map = map}, tiles);           // a program holds maps by value
 ///     }
 ///
 /// The driver makes maps (cuTensorMapEncodeTiled). It is found at run time, so there is nothing to link. Elements of a

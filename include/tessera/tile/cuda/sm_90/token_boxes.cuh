@@ -5,8 +5,13 @@
 ///
 ///     if (can_map_tokens(values, 0)) {
 ///       token_map const map = make_token_map("dense_attention.forward", values, 0, box_shape{128, 64});
-///       ... token_place const place = map.place_of({.sequence = 2, .head = 3}, {.first = 0, .end = length});
-///       ... load_token_box(shared, map, full, place, {.column = 64, .row = 256});
+///       ...
+///     }
+///
+/// A program that holds the map copies boxes:
+///
+///     token_place const place = map.place_of({.sequence = 2, .head = 3}, {.first = 0, .end = length});
+///     load_token_box(shared, map, full, place, {.column = 64, .row = 256});
 ///
 /// TMA compares each coordinate with an extent that the host has set, and writes zeros for what is beyond. An end that
 /// lies elsewhere for each sequence takes two coordinates, both of which count tokens: a row r, which is below the

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The programs that `linear` has on CUDA devices for up to 16 tokens and weights that are codes, which are multiplied
+/// where they were read: gemm_few_rows_scaled for exact codes with scales of groups, gemm_few_rows_coded for those of a
+/// coded_matrix, gemm_few_rows for all that come in chunks. They read the weights once and need no workspace;
+/// linear.cuh takes the first that a call fits.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/algorithm/gemm/linear_problems.hpp>
+#include <tessera/concepts/executor.hpp>
+#include <tessera/core/bfloat16.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/exec/cuda.cuh>
+#include <tessera/exec/policy_of.hpp>
+#include <tessera/exec/refusal.hpp>
+#include <tessera/exec/run.hpp>
+#include <tessera/program/gemm/gemm_few_rows.cuh>
+#include <tessera/program/gemm/gemm_few_rows_coded.cuh>
+#include <tessera/program/gemm/gemm_few_rows_scaled.cuh>
+#include <tessera/program/gemm/store_sums.cuh>
+#include <tessera/tile/row_chunks.hpp>
+#include <tessera/tile/source/chunked_source.hpp>
+#include <tessera/tile/source/coded_weights.hpp>
+#include <tessera/tile/source/scaled_source.hpp>
+#include <tessera/tuning/gemm/linear.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+namespace detail {
+
+/// Whether a source of weights comes in chunks that gemm_few_rows can multiply where they were read.
+template <class Weights, class Value>
+inline constexpr bool has_operand_chunks = false;
+template <class Weights, class Value>
+requires requires {
+  Weights::code_chunk::size;
+}
+inline constexpr bool has_operand_chunks<Weights, Value> =
+    is_16_bit_float<Value> &&
+    ChunkedSource<Weights, cuda_warp, typename operand_from<Weights, 16, 4 * Weights::code_chunk::size>::type>;
+
+/// Enqueues gemm_few_rows with the policy of `Chosen`. Problem: a source_linear_problem.
+template <Tuning Chosen, class Architectures, class Operand, class Weights, class Output, class Map>
+void run_few_rows(basic_cuda<Architectures> const& exec,
+                  source_linear_problem<Operand, Weights, Output, Map> const& problem) {
+  using program = gemm_few_rows<Operand, Weights, store_sums<Output, Map>, policy_of<Chosen>(800)>;
+  program const whole{problem.inputs, problem.weights, {problem.outputs, problem.map}};
+  exec.run(whole, whole.blocks());
+}
+
+/// Whether a source of weights has exact codes and scales that gemm_few_rows_scaled can multiply.
+template <class Weights, class Value>
+inline constexpr bool has_operand_codes = false;
+template <OperandCodes Weights, class Value>
+inline constexpr bool has_operand_codes<Weights, Value> =
+    is_16_bit_float<Value>&& std::is_same_v<typename Weights::value_type, Value>&& lane_bytes_of<Weights>() != 0;
+
+/// gemm_few_rows_scaled with the policy of `Chosen` for a source_linear_problem.
+template <Tuning Chosen, class Problem>
+struct few_rows_scaled;
+template <Tuning Chosen, class Operand, class Weights, class Output, class Map>
+struct few_rows_scaled<Chosen, source_linear_problem<Operand, Weights, Output, Map>> {
+  using type = gemm_few_rows_scaled<Operand, Weights, store_sums<Output, Map>, policy_of<Chosen>(800)>;
+};
+
+/// gemm_few_rows_coded with the policy of `Chosen` for a source_linear_problem.
+template <Tuning Chosen, class Problem>
+struct few_rows_coded;
+template <Tuning Chosen, class Output, class Map>
+struct few_rows_coded<Chosen, source_linear_problem<bfloat16, coded_weights, Output, Map>> {
+  using type = gemm_few_rows_coded<store_sums<Output, Map>, policy_of<Chosen>(800)>;
+};
+
+/// Enqueues `Narrow` where its thread blocks are no more than multiprocessors, and these have the shared memory for it;
+/// otherwise `Wide`. Both have the same rows.
+template <class Wide, class Narrow, class Architectures, class Operand, class Weights, class Output, class Map>
+void run_few_rows_of(basic_cuda<Architectures> const& exec,
+                     source_linear_problem<Operand, Weights, Output, Map> const& problem) {
+  constexpr int beside = 2048;  // what a launch adds to the scratch memory at most
+  Narrow const narrow{problem.inputs, problem.weights, {problem.outputs, problem.map}};
+  if (narrow.blocks() <= exec.state->multiprocessors() &&
+      static_cast<int>(sizeof(typename Narrow::scratch_type)) + beside <= exec.state->shared_bytes()) {
+    exec.run(narrow, narrow.blocks());
+  } else {
+    Wide const wide{problem.inputs, problem.weights, {problem.outputs, problem.map}};
+    exec.run(wide, wide.blocks());
+  }
+}
+
+/// Why programs for few rows do not take a problem, or none. `of_depth`: what the program has against its depth.
+template <class Operand, class Weights, class Output, class Map>
+refusal refuses_few_rows(source_linear_problem<Operand, Weights, Output, Map> const& problem, int most_tokens,
+                         refusal const& of_depth) {
+  constexpr std::int64_t most = 0x7fffffff - 65536;  // steps are counted in 32 bits
+  return first_of(
+      unless(problem.inputs.extent(0) <= most_tokens, "the number of tokens", problem.inputs.extent(0), "16 at most"),
+      of_depth, unless(problem.inputs.extent(1) < most, "extents exceed 31 bits"),
+      unless(row_chunks<typename gemm_operand<Operand>::value_type const>{problem.inputs}.is_aligned(),
+             "rows of inputs do not begin at multiples of 16 bytes"),
+      unless(problem.weights.has_whole_chunks(), "rows of weights are not whole chunks of 16 bytes"));
+}
+
+}  // namespace detail
+
+/// gemm_few_rows_scaled: sm_80 and later, up to 16 tokens, weights of exact codes with scales of groups.
+struct gemm_few_rows_scaled_model {
+  static constexpr char const* name = "gemm_few_rows_scaled (mma.sync)";
+  /// The policy for the most tokens.
+  static constexpr few_rows_policy policy = policy_of<scaled_few_rows_tuning>(800);
+
+  template <Executor Exec, class Problem>
+  static constexpr refusal refuses_types() {
+    using value = typename Problem::operand_type;
+    return first_of(unless(is_16_bit_float<typename Problem::operand>, "operands are no 16-bit floats"),
+                    unless(detail::has_operand_codes<decltype(Problem::weights), value>,
+                           "the weights' source has no exact codes with scales of groups"));
+  }
+  template <class Architectures, class Operand, class Weights, class Output, class Map>
+  static refusal refuses(basic_cuda<Architectures> const&,
+                         source_linear_problem<Operand, Weights, Output, Map> const& problem) {
+    std::int64_t const depth = problem.inputs.extent(1);
+    return detail::refuses_few_rows(
+        problem, policy.tokens,
+        first_of(unless(depth > 0 && depth % Weights::group == 0, "rows of weights are not whole groups"),
+                 unless(problem.weights.rows() >= policy.rows, "the number of rows of weights", problem.weights.rows(),
+                        "32 at least")));
+  }
+  template <class Architectures, class Operand, class Weights, class Output, class Map>
+  static void run(basic_cuda<Architectures> const& exec,
+                  source_linear_problem<Operand, Weights, Output, Map> const& problem) {
+    using type = source_linear_problem<Operand, Weights, Output, Map>;
+    if (problem.inputs.extent(0) <= policy_of<scaled_fewest_rows_tuning>(800).tokens) {
+      using fewest = typename detail::few_rows_scaled<scaled_fewest_rows_tuning, type>::type;
+      detail::run_few_rows_of<fewest, fewest>(exec, problem);
+    } else {
+      detail::run_few_rows_of<typename detail::few_rows_scaled<scaled_few_rows_tuning, type>::type,
+                              typename detail::few_rows_scaled<narrow_scaled_few_rows_tuning, type>::type>(exec,
+                                                                                                           problem);
+    }
+  }
+};
+
+/// gemm_few_rows_coded: sm_80 and later, up to 16 tokens, weights of a coded_matrix.
+struct gemm_few_rows_coded_model {
+  static constexpr char const* name = "gemm_few_rows_coded (mma.sync)";
+  /// The policy for the most tokens.
+  static constexpr few_rows_policy policy = policy_of<coded_few_rows_tuning>(800);
+  static constexpr std::int64_t columns = 128;  ///< rows of weights are multiples of so many
+
+  template <Executor Exec, class Problem>
+  static constexpr refusal refuses_types() {
+    return first_of(unless(std::is_same_v<typename Problem::operand, bfloat16>, "operands are no bfloat16"),
+                    unless(std::is_same_v<std::remove_cvref_t<decltype(Problem::weights)>, coded_weights>,
+                           "the weights' source is no coded_matrix"));
+  }
+  template <class Architectures, class Output, class Map>
+  static refusal refuses(basic_cuda<Architectures> const&,
+                         source_linear_problem<bfloat16, coded_weights, Output, Map> const& problem) {
+    std::int64_t const depth = problem.inputs.extent(1);
+    return detail::refuses_few_rows(
+        problem, policy.tokens,
+        first_of(unless(depth > 0 && depth % columns == 0, "the depth", depth, "a multiple of 128"),
+                 unless(problem.weights.rows() >= policy.rows, "the number of rows of weights", problem.weights.rows(),
+                        "32 at least")));
+  }
+  template <class Architectures, class Output, class Map>
+  static void run(basic_cuda<Architectures> const& exec,
+                  source_linear_problem<bfloat16, coded_weights, Output, Map> const& problem) {
+    using type = source_linear_problem<bfloat16, coded_weights, Output, Map>;
+    if (problem.inputs.extent(0) > policy_of<coded_fewest_rows_tuning>(800).tokens) {
+      detail::run_few_rows_of<typename detail::few_rows_coded<coded_few_rows_tuning, type>::type,
+                              typename detail::few_rows_coded<narrow_coded_few_rows_tuning, type>::type>(exec, problem);
+    } else {
+      detail::run_few_rows_of<typename detail::few_rows_coded<coded_fewest_rows_tuning, type>::type,
+                              typename detail::few_rows_coded<narrow_coded_fewest_rows_tuning, type>::type>(exec,
+                                                                                                            problem);
+    }
+  }
+};
+
+/// gemm_few_rows: sm_80 and later, up to 16 tokens, weights in whole chunks of codes.
+struct gemm_few_rows_model {
+  static constexpr char const* name = "gemm_few_rows (mma.sync)";
+  /// The policy for the most tokens.
+  static constexpr few_rows_policy policy = policy_of<few_rows_tuning>(800);
+
+  template <Executor Exec, class Problem>
+  static constexpr refusal refuses_types() {
+    using value = typename Problem::operand_type;
+    return first_of(unless(is_16_bit_float<typename Problem::operand>, "operands are no 16-bit floats"),
+                    unless(detail::has_operand_chunks<decltype(Problem::weights), value>,
+                           "the weights' source has no chunks of codes"));
+  }
+  template <class Architectures, class Operand, class Weights, class Output, class Map>
+  static refusal refuses(basic_cuda<Architectures> const&,
+                         source_linear_problem<Operand, Weights, Output, Map> const& problem) {
+    return detail::refuses_few_rows(problem, policy.tokens,
+                                    unless(problem.inputs.extent(1) > 0, "inputs have no columns"));
+  }
+  template <class Architectures, class Operand, class Weights, class Output, class Map>
+  static void run(basic_cuda<Architectures> const& exec,
+                  source_linear_problem<Operand, Weights, Output, Map> const& problem) {
+    if (problem.inputs.extent(0) <= policy_of<fewest_rows_tuning>(800).tokens) {
+      detail::run_few_rows<fewest_rows_tuning>(exec, problem);
+    } else {
+      detail::run_few_rows<few_rows_tuning>(exec, problem);
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+set(tile_cuda "#include \"checks/examples/tile_cuda.hpp\"")
+tessera_check_pieces(ON_DEVICE tile_cuda "${tile_cuda}"
+  tile/cuda/async_copy.cuh "word_scratch& scratch, tessera::bfloat16 const* words, int lane, int units"
+  tile/cuda/chosen_registers.cuh "float const (&sums)[96]"
+  tile/cuda/largest_keys.cuh "tessera::cuda_block<1024> const& group, key_scratch& scratch, std::int32_t count, \
+    std::uint32_t (*key_of)(int), void (*write)(std::uint32_t, std::int32_t)"
+  tile/cuda/thread_index.cuh ""
+  tile/cuda/warp.cuh "float value, float limit")
+set(given_copy "unsigned char* shared, tessera::shared_barrier& full")
+tessera_check_pieces(ON_DEVICE tile_cuda_sm_90 "${tile_cuda}"
+  tile/cuda/sm_90/barrier.cuh "tessera::shared_barrier& full, int bytes, unsigned phase"
+  tile/cuda/sm_90/bulk_tensor.cuh
+    "${given_copy}, struct program const& program, int bytes, int lane, std::int32_t row, std::int32_t column"
+  tile/cuda/sm_90/cuda_warpgroup.cuh "tessera::dense<tessera::bfloat16> const& source, \
+    tessera::staged_tile<tessera::bfloat16, 64, 64>& tile, std::int64_t first_row, std::int64_t first_column"
+  tile/cuda/sm_90/head_boxes.cuh:2 "${given_copy}, tessera::tensor_map const& map"
+  tile/cuda/sm_90/pipeline_state.cuh "tessera::shared_barrier (&full)[4]"
+  tile/cuda/sm_90/register_budget.cuh "bool is_producer"
+  tile/cuda/sm_90/stage_ring.cuh "tessera::pipeline_state<4>& state, ring_scratch& scratch, \
+    tessera::tensor_map const& map, tessera::box_coordinate at, void (*multiply)(unsigned char const*)"
+  tile/cuda/sm_90/token_boxes.cuh:2 "${given_copy}, tessera::token_map const& map, std::int32_t length"
+  tile/cuda/sm_90/warpgroup_mma.cuh "tessera::matrix_descriptor a, tessera::matrix_descriptor b"
+  tile/cuda/sm_90/worker_warps.cuh "tessera::cuda_block<160> const& group, ring_scratch& scratch, \
+    void (*init_barriers)(ring_scratch&), void (*work)(ring_scratch&, int, int), void (*load)(ring_scratch&, int)")
+tessera_check_pieces(WITH_NVCC tile_maps "${tile_cuda}"
+  tile/cuda/sm_90/head_boxes.cuh "${given_tokens} keys"
+  tile/cuda/sm_90/tensor_map.cuh "${given_executor}, ${given_matrix} matrix, std::int64_t tiles"
+  tile/cuda/sm_90/token_boxes.cuh "${given_heads} values")

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+tessera_check_pieces(ON_HOST view "#include \"checks/examples/view.hpp\""
+  view/array_view.hpp ""
+  view/dlpack.hpp "DLManagedTensor const* managed"
+  view/head_view.hpp "tessera::bfloat16 const* data, std::int64_t batch, std::int64_t heads, std::int64_t tokens, \
+    std::int64_t channels, int sequence, int head"
+  view/matrix_view.hpp "std::vector<float>& numbers, std::int64_t rows, std::int64_t columns, int i, int j"
+  view/view.hpp ""
+  view/visit_views.hpp
+    "tessera::dense_bias<tessera::bfloat16> const& bias, std::map<std::string, std::int64_t>& sizes")

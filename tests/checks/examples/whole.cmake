@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Examples that include all that they need.
+set(loss "std::int64_t tokens, std::int64_t vocabulary, std::int64_t channels, tessera::array_view<float> value, \
+  ${given_matrix} hidden, ${given_matrix} classifier, tessera::array_view<std::int64_t const> labels")
+set(attention "std::int64_t batch, std::int64_t query_heads, std::int64_t key_heads, std::int64_t queries, \
+  std::int64_t keys, std::int64_t channels, ${given_heads} q, ${given_heads} k, ${given_heads} v, \
+  tessera::head_view<tessera::bfloat16> result")
+set(cpu_memory "tessera::cpu const& exec, tessera::buffer<std::byte>& memory")
+set(cpu_includes "#include <tessera/exec/buffer.hpp>\n#include <tessera/exec/cpu.hpp>\n")
+tessera_check_example(neuzip.hpp "std::vector<tessera::bfloat16>& weights" "#include <vector>\n")
+tessera_check_example(cut_cross_entropy.hpp
+  "${loss}, ${given_result} hidden_gradient, ${given_result} classifier_gradient")
+tessera_check_example(sage_attention2.hpp "${attention}, tessera::view<float, 3> log_sum_exp")
+tessera_check_example(minicache.hpp "std::int64_t slots, std::int64_t tokens, std::int64_t blocks, \
+  std::int64_t key_heads, std::int64_t channels, int layers")
+tessera_check_example(shadow_kv.hpp "std::int64_t query_heads, std::int64_t key_heads, std::int64_t channels, \
+  std::int64_t sequence, std::int64_t steps, tessera::rotary_embedding const& rotary, ${given_tokens} keys, \
+  ${given_tokens} values, ${given_tokens} queries, ${given_tokens} new_keys, ${given_tokens} new_values, \
+  tessera::view<tessera::bfloat16, 3> result")
+tessera_check_pieces(WITH_NVCC shadow_kv "" shadow_kv.hpp:2
+  "std::int64_t query_heads, std::int64_t key_heads, std::int64_t channels")
+tessera_check_example(algorithm/attention/attention.hpp "${cpu_memory}, ${attention}"
+  "${cpu_includes}using namespace tessera;\n")
+tessera_check_example(algorithm/loss/linear_loss.hpp
+  "${cpu_memory}, ${loss}, tessera::linear_loss_options const& options"
+  "${cpu_includes}using namespace tessera;\n")
+tessera_check_example(algorithm/paged_cache/cross_layer_cache.hpp
+  "${cpu_memory}, int layer, std::int64_t n, \
+  tessera::cache_extents const& extents, tessera::cache_sequences const& sequences, \
+  tessera::array_view<std::int32_t> pages, ${given_heads} k0, ${given_heads} k1, ${given_heads} v0, \
+  ${given_heads} v1, ${given_heads} k, ${given_heads} v, ${given_heads} q, \
+  tessera::head_view<tessera::bfloat16> result, tessera::workspace const& attention_space"
+  "${cpu_includes}using namespace tessera;\n")
