@@ -65,10 +65,12 @@ class step_problem {
       std::fill(here_[i]->begin(), here_[i]->end(), std::byte{0xfb});
     }
     auto const embedding = this->embedding();
-    here = std::make_unique<blocks_type>(open(here_[0]->view(), here_[1]->view(), here_[2]->view(), embedding));
-    there = std::make_unique<blocks_type>(
-        open(there_[0]->view(), there_[1]->view(), there_[2]->view(), embedding_of(within_.data(), around_.data())));
-    found = std::make_unique<blocks_type>(open(found_[0]->view(), found_[1]->view(), found_[2]->view(), embedding));
+    here = std::make_unique<blocks_type>(
+        open(tessera::cpu{}, here_[0]->view(), here_[1]->view(), here_[2]->view(), embedding));
+    there = std::make_unique<blocks_type>(open(exec_, there_[0]->view(), there_[1]->view(), there_[2]->view(),
+                                               embedding_of(within_.data(), around_.data())));
+    found = std::make_unique<blocks_type>(
+        open(tessera::cpu{}, found_[0]->view(), found_[1]->view(), found_[2]->view(), embedding));
     here->step.sequences = setup.named;
     found->step.sequences = setup.named;
     if (!setup.named.empty()) {
@@ -199,9 +201,10 @@ class step_problem {
     exec_.copy(from, made);
     return made;
   }
-  blocks_type open(tessera::array_view<std::byte> device, tessera::array_view<std::byte> host,
+  template <class Exec>
+  blocks_type open(Exec const& exec, tessera::array_view<std::byte> device, tessera::array_view<std::byte> host,
                    tessera::array_view<std::byte> step, tessera::rotary_embedding const& embedding) const {
-    return {Method::open(exec_, plan_, device, host, embedding, selector(setup_)),
+    return {Method::open(exec, plan_, device, host, embedding, selector(setup_)),
             plan_.step_of(tessera::workspace(plan_.step, step), steps(), {})};
   }
 

@@ -108,8 +108,9 @@ namespace detail {
       "the forward() in the workspace had other options than this backward()",
       "the forward() in the workspace had other inputs than this backward()",
       "the forward() in the workspace was of another plan than this backward()",
+      "an earlier backward() has used up the softmaxes that forward() kept; call forward() again",
   };
-  return sentences[part < 0 || part > 7 ? 0 : part];
+  return sentences[part < 0 || part > 8 ? 0 : part];
 }
 
 }  // namespace detail

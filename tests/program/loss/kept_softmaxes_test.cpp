@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <tessera/core/bfloat16.hpp>
@@ -11,6 +12,7 @@
 #include <tessera/testing/generators.hpp>
 
 #include "support/catch.hpp"
+#include "support/message_of.hpp"
 
 using namespace tessera;
 
@@ -161,6 +163,9 @@ TEST_CASE("softmaxes that are not there are reported and become NaN", "[host][th
   problem.state[0] = kept_softmaxes<bfloat16>::none;
   problem.run(exec);
   CHECK_THROWS_AS(exec.wait(), value_error);
+  problem.run(exec);
+  std::string const message = tessera_test::message_of([&] { exec.wait(); });
+  CHECK(message.find("an earlier backward() has used up the softmaxes that forward() kept") != std::string::npos);
   for (std::size_t i = 0; i < 300; ++i) {
     CHECK(std::isnan(load(problem.values[i])));
   }

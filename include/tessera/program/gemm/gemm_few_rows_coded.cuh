@@ -93,11 +93,11 @@ struct gemm_few_rows_coded {
     } else {
       multiply_all<false>(group.lane, warp, first_row, scratch, totals);
     }
-    group.sync();  // all warps have read their stages
+    sync_twice(group);  // all warps have read their stages
     if (warp < multipliers) {
       scratch.sums.keep(warp / row_groups, warp % row_groups * 16, lane, totals);
     }
-    group.sync();
+    sync_twice(group);
     auto const add_missing = [&](std::int64_t token, std::int64_t row, float sum) {
       epilogue(token, row, sum + scratch.missing[token][row - first_row]);
     };
@@ -119,6 +119,13 @@ struct gemm_few_rows_coded {
   static_assert(residual_copies * residual_rows == rows && code_copies * code_rows == rows &&
                 input_copies * input_rows == tokens);
   static_assert(residual_rows % 4 == 0 && code_rows % 8 == 0 && input_rows % 2 == 0, "swizzles repeat");
+
+  /// Once would do: the warp that walks through lists arrives while the others are at barriers of their own, and then
+  /// racecheck takes what is written before the next barrier and read behind it for a race.
+  __device__ __forceinline__ static void sync_twice(cuda_block<lanes> const& group) {
+    group.sync();
+    group.sync();
+  }
 
   /// Where a byte of a row's stage lies.
   TESSERA_FN static constexpr int residual_at(int row, int byte) { return byte ^ (row % 4 * 32); }

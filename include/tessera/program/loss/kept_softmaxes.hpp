@@ -30,6 +30,7 @@ struct kept_softmaxes {
   /// The state of memory that holds no softmaxes.
   static constexpr std::int32_t none = 0;
   static constexpr std::int32_t there = 1;  ///< forward() has left softmaxes; backward() uses them up
+  static constexpr int used_up = 8;         ///< what is reported of a second backward(), after all of loss_stamp::part
 
   matrix_view<T> values;           ///< tokens x entries: 2^(logit * log2(e) - reference); rows at multiples of 16 bytes
   matrix_view<float> references;   ///< tiles of entries x tokens; minus infinity where all logits are
@@ -61,7 +62,7 @@ struct set_softmaxes {
 /// gradients of entropies, with which the gradient of an entry whose exponential is 0 would not be 0. Equations:
 /// loss/logit_gradient.hpp. It keeps all blocks.
 ///
-/// Where there are no softmaxes, gradients become NaN and the status word says bad_value.
+/// Where there are no softmaxes, gradients become NaN and the status word says other_forward, at the position `used_up`.
 ///
 /// Cost: 4 bytes of memory traffic for each entry and token, for operands of 16 bits.
 template <class T>
@@ -95,7 +96,7 @@ struct differentiate_softmaxes {
     loss_token_factors const factors = tokens[which];
     for (int lane : group) {
       if (!is_there && which == 0 && lane == 0) {
-        group.report(status, status_code::bad_value, 0);
+        group.report(status, status_code::other_forward, kept_softmaxes<T>::used_up);
       }
       differentiate_row(which, lane, factors, is_there);
       for (std::int64_t block = lane; which % 128 == 0 && block * 128 < kept.values.extent(1); block += lanes) {

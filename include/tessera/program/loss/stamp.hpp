@@ -146,6 +146,8 @@ struct stamp_loss {
   }
 };
 
+static_assert(kept_softmaxes<float>::used_up == loss_stamp::size, "the next position of status_code::other_forward");
+
 /// What a forward pass leaves for its own backward pass, and another backward pass must not use.
 struct loss_leavings {
   array_view<std::uint64_t> stamp;     ///< loss_stamp::size words
