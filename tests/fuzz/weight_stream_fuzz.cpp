@@ -4,12 +4,14 @@
 // Whatever the bytes are, decoding gives weights or throws; the portable steps, AVX2's and AVX-512's (where the machine
 // has them) make the same weights and say the same of them, also where checksums were put right; and where blocks have
 // checksums, a small change never gives other weights without an exception.
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include <tessera/core/cpu_features.hpp>
 #include <tessera/neuzip.hpp>
 #include <tessera/testing/generators.hpp>
 
@@ -208,6 +210,18 @@ void run(recipe const& how, input& from) {
 }
 
 }  // namespace
+
+/// Says which steps are compared on this machine.
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  ::unsetenv("TESSERA_SIMD");
+  tessera::simd_level const best = tessera::supported_simd_level();
+  std::fprintf(stderr, "weight_stream: compares scalar%s\n",
+               best == tessera::simd_level::avx512 ? ", avx2 and avx512"
+               : best == tessera::simd_level::avx2
+                   ? " and avx2; the machine has no avx512, which is not tried"
+                   : " alone; the machine has no avx2 and no avx512, which are not tried");
+  return 0;
+}
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
   input from(data, size);

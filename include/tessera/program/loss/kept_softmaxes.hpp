@@ -62,7 +62,7 @@ struct set_softmaxes {
 /// gradients of entropies, with which the gradient of an entry whose exponential is 0 would not be 0. Equations:
 /// loss/logit_gradient.hpp. It keeps all blocks.
 ///
-/// Where there are no softmaxes, gradients become NaN and the status word says other_forward, at the position `used_up`.
+/// Where there are no softmaxes, gradients become NaN and the status word says other_forward at position `used_up`.
 ///
 /// Cost: 4 bytes of memory traffic for each entry and token, for operands of 16 bits.
 template <class T>
