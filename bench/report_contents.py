@@ -157,6 +157,10 @@ FIGURES_OF_FILE = {
         "host.attention.us": ("largest", "us_beyond", ["host/attention/forward/1024", "host/attention/forward/1"]),
         "host.loss.us": ("largest", "us_beyond", ["host/cut_cross_entropy/forward", "host/cut_cross_entropy/backward"]),
     },
+    "cpu_products.json": {  # of one core
+        "cpu.loss.gflops_per_core": ("value", "GFLOPs", ["exact_cross_entropy/cpu/forward/avx2/256x8192x512/1thread"]),
+        "cpu.attention.gflops_per_core": ("value", "GFLOPs", ["sage_attention2/cpu/avx2/d128/2x1k/1thread"]),
+    },
     "house.json": {  # the repository itself, by bench/house.py
         "ci.cold.minutes": ("value", "minutes", ["house/ci"]),
         "house.concepts_unused": ("value", "unused", ["house/concepts"]),

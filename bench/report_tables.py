@@ -19,6 +19,7 @@ COLUMNS = {
     "TB/s": lambda name, c: number(c.get("TBps")),
     "TB/s of uncompressed weights": lambda name, c: number(c.get("TBps")),
     "GB/s of uncompressed weights": lambda name, c: number(c.get("GBps")),
+    "GFLOP/s": lambda name, c: number(c.get("GFLOPs"), 1),
     "limit by memory, TB/s": lambda name, c: number(floor(c)),
     "part of a copy's bandwidth": lambda name, c: percent(c.get("of_copy")),
     "part of a read's bandwidth": lambda name, c: percent(c.get("of_read")),
@@ -343,6 +344,9 @@ def factorization_table():
             ("one round of the search: orthonormal columns", "solve/1024x160")]])
 
 
+LOSS_ON_CPU = "exact_cross_entropy/cpu"
+LOSS_SHAPE = "256x8192x512/1thread"
+
 TABLES = {
     "factorization": factorization_table(),
     "offloaded": offloaded_table(),
@@ -460,6 +464,16 @@ TABLES = {
         ("decode on all cores", "neuzip/cpu/decode/bf16/gauss/64MiB/all_threads"),
         ("encode on one core", "neuzip/cpu/encode/bf16/gauss/64MiB/1thread"),
         ("encode on all cores", "neuzip/cpu/encode/bf16/gauss/64MiB/all_threads"),
+    ], on_cpu=True),
+    "products-cpu": Table("one core of a CPU", ["GFLOP/s"], [
+        ("the exact loss, 256 tokens x 8192 entries x 512 channels: forward", f"{LOSS_ON_CPU}/forward/avx2/{LOSS_SHAPE}"),
+        ("the same with plain loops", f"{LOSS_ON_CPU}/forward/scalar/{LOSS_SHAPE}"),
+        ("forward and backward", f"{LOSS_ON_CPU}/both/avx2/{LOSS_SHAPE}"),
+        ("the same with plain loops", f"{LOSS_ON_CPU}/both/scalar/{LOSS_SHAPE}"),
+        ("`sage_attention2`, 2 heads of 1024 tokens and 128 channels", "sage_attention2/cpu/avx2/d128/2x1k/1thread"),
+        ("the same with plain loops", "sage_attention2/cpu/scalar/d128/2x1k/1thread"),
+        ("`dense_attention`", "dense_attention/cpu/avx2/d128/2x1k/1thread"),
+        ("the same with plain loops", "dense_attention/cpu/scalar/d128/2x1k/1thread"),
     ], on_cpu=True),
     "neuzip-size": Table("distribution of bf16 weights", ["bits per weight", "entropy bound, bits per weight"], [
         ("N(0, 0.02)", "neuzip/encode/bf16/gauss/512MiB"),

@@ -27,7 +27,7 @@
 ///
 /// For query i and key j of a head, s is the scale (1 / sqrt(channels), or the user's). k is the mean key: a robust
 /// mean (program/attention/channel_statistics.hpp) of all keys, or of a sample if there are 1024 keys or more. q is the
-/// mean of the 64 queries of i's block, rounded to their type, which only sage_attention2_int4 subtracts; in
+/// mean of the 128 queries of i's block, rounded to their type, which only sage_attention2_int4 subtracts; in
 /// sage_attention2 it is 0.
 ///
 ///     S_ij  = s ((Q_i - q) . (K_j - k) + q . (K_j - k)) + bias_ij     the first product of codes, the second in fp32

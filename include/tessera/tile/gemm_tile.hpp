@@ -12,12 +12,14 @@
 ///     M::each(group, sums, visit);                    // visit(row, column, sum), which may change the sum
 ///     M::each_pair(group, sums, totals, visit_pair);  // visit_pair(row, column, sum, total): scale, add, correct
 ///
-/// This header has plain arrays, for groups whose lanes are executed by one thread. tile/cuda/gemm_tile.cuh has the
+/// This header has plain arrays, for groups whose lanes are executed by one thread, and multiplies them with the vector
+/// instructions that the processor has (tile/serial/add_products.hpp). tile/cuda/gemm_tile.cuh has the
 /// same product by mma.sync for groups of CUDA threads. nvcc includes it from here; under NVRTC it must be included by
 /// name. (For wgmma see program/gemm/gemm_cooperative.cuh.)
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include <tessera/concepts/tile_mma.hpp>
@@ -25,6 +27,10 @@
 #include <tessera/core/shape.hpp>
 #include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/serial/group.hpp>
+
+#if !defined(__CUDACC_RTC__)
+#include <tessera/tile/serial/add_products.hpp>
+#endif
 
 namespace tessera {
 inline namespace v0 {
@@ -101,6 +107,13 @@ struct gemm_tile {
   }
 
   TESSERA_FN static constexpr void multiply(G const&, a_tile const& a, b_tile const& b, sum_tile& sums) {
+#if !defined(__CUDA_ARCH__) && !defined(__CUDACC_RTC__)
+    if constexpr (std::is_same_v<wide_type, sum_type>) {
+      if (!std::is_constant_evaluated()) {
+        return add_products(a.values, b.values, sums.values);
+      }
+    }
+#endif
     for (int row = 0; row < rows; ++row) {
       for (int k = 0; k < depth; ++k) {
         for (int column = 0; column < columns; ++column) {

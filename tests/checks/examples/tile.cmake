@@ -25,6 +25,7 @@ tessera_check_pieces(ON_HOST tile "#include \"checks/examples/tile.hpp\"\n#inclu
   tile/row_schedule.hpp ""
   tile/row_tile.hpp
     "Group const& group, scores::sum_tile& sums, value_scratch& scratch, results::sum_tile& totals"
+  tile/serial/add_products.hpp ""
   tile/serial/group.hpp ""
   tile/store_values.hpp "Group const& group, bool is_inside, Tile& tile, int row, int column"
   tile/tile_order.hpp ""

@@ -9,11 +9,13 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <tessera/concepts/tile_source.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/tile/copies_in_flight.hpp>
+#include <tessera/tile/serial/group.hpp>
 #include <tessera/tile/staged_tile.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
@@ -63,6 +65,21 @@ TESSERA_FN void load_elements(G const& group, Tile& tile, matrix_view<T const> m
   group.sync();
 }
 
+/// The same in chunks, where the matrix has them, row by row: for one thread that plays all lanes.
+template <class T, class Rows, class Tile>
+TESSERA_FN void load_rows_serially(Tile& tile, matrix_view<T const> matrix, std::int64_t rows, Rows const& names,
+                                   std::int64_t first_row, std::int64_t first_column) {
+  constexpr int chunk = tile_chunk<T>::size;
+  for (int i = 0; i < Tile::rows; ++i) {
+    std::int64_t const row = first_row + i;
+    std::int64_t const from = row >= 0 && row < rows ? names(row) : -1;
+    for (int column = 0; column < Tile::columns; column += chunk) {
+      tile.chunk(i, column) =
+          from < 0 ? tile_chunk<T>{} : *reinterpret_cast<tile_chunk<T> const*>(&matrix(from, first_column + column));
+    }
+  }
+}
+
 /// The same in chunks, where the matrix has them.
 template <class T, class Rows, class G, class Tile>
 TESSERA_FN void load_rows(G const& group, Tile& tile, matrix_view<T const> matrix, std::int64_t rows, Rows const& names,
@@ -72,6 +89,9 @@ TESSERA_FN void load_rows(G const& group, Tile& tile, matrix_view<T const> matri
     bool const is_inside = first_column >= 0 && first_column % chunk == 0 &&
                            first_column + Tile::columns <= matrix.extent(1) && has_whole_chunks(matrix);
     if (is_inside) {
+      if constexpr (std::is_same_v<G, serial_group<G::size>>) {
+        return load_rows_serially(tile, matrix, rows, names, first_row, first_column);
+      }
       constexpr int chunks = Tile::columns / chunk;
       constexpr int count = Tile::rows * chunks;
       constexpr int in_flight =
