@@ -466,7 +466,8 @@ TABLES = {
         ("encode on all cores", "neuzip/cpu/encode/bf16/gauss/64MiB/all_threads"),
     ], on_cpu=True),
     "products-cpu": Table("one core of a CPU", ["GFLOP/s"], [
-        ("the exact loss, 256 tokens x 8192 entries x 512 channels: forward", f"{LOSS_ON_CPU}/forward/avx2/{LOSS_SHAPE}"),
+        ("the exact loss, 256 tokens x 8192 entries x 512 channels: forward",
+         f"{LOSS_ON_CPU}/forward/avx2/{LOSS_SHAPE}"),
         ("the same with plain loops", f"{LOSS_ON_CPU}/forward/scalar/{LOSS_SHAPE}"),
         ("forward and backward", f"{LOSS_ON_CPU}/both/avx2/{LOSS_SHAPE}"),
         ("the same with plain loops", f"{LOSS_ON_CPU}/both/scalar/{LOSS_SHAPE}"),
