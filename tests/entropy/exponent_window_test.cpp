@@ -118,3 +118,16 @@ TEST_CASE("the exponent from anywhere is the next neighbour unless a more freque
   counts[200] = 12;
   CHECK(fit_exponent_window(counts.data(), 255u) == exponent_window{110, 200});
 }
+
+TEST_CASE("escapes are found among eight codes, each in its place", "[host]") {
+  for (std::uint32_t code = 0; code < 16; ++code) {
+    for (int place = 0; place < 8; ++place) {
+      std::uint32_t const expected = code == exponent_window::escape_code ? 1U << (4 * place) : 0;
+      CHECK(exponent_window::escapes_among(code << (4 * place)) == expected);
+      // Beside neighbours that are nearly escapes.
+      std::uint32_t const others = 0xeeeeeeeeU & ~(0xfU << (4 * place));
+      CHECK(exponent_window::escapes_among(others | code << (4 * place)) == expected);
+    }
+  }
+  CHECK(exponent_window::escapes_among(0xffffffffU) == 0x11111111U);
+}

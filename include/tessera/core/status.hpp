@@ -32,8 +32,8 @@ enum class status_code : std::uint8_t {
   out_of_range = 7,        ///< an index outside of its table
   repeated_index = 9,      ///< an index that occurs twice where each may occur once
   bad_label = 16,          ///< a label that is no entry of the vocabulary; the detail is the label and the vocabulary
-  other_forward = 17,      ///< a backward pass after another forward pass; the position is a loss_stamp::part
-  bad_length = 24,         ///< a cached sequence's length is negative, or more tokens than it may have
+  other_forward = 17,  ///< a backward pass after another forward pass; the position is a loss_stamp::part, or used_up
+  bad_length = 24,     ///< a cached sequence's length is negative, or more tokens than it may have
   /// A cached sequence's number of new tokens is negative, or more than the inputs or the sequence have.
   bad_new_tokens = 25,
   bad_slot = 26,  ///< a cached sequence's slot is none of the cache's

@@ -41,6 +41,12 @@ struct exponent_window {
     return exponent == extra ? extra_code : escape_code;
   }
 
+  /// The escapes among eight codes, the first in the lowest bits: bit 4 i is set if code number i is escape_code.
+  TESSERA_FN static constexpr std::uint32_t escapes_among(std::uint32_t codes) {
+    std::uint32_t const twos = codes & codes >> 1;
+    return twos & twos >> 2 & 0x11111111U;
+  }
+
   /// The exponent with this code. Exponents with escape_code are listed elsewhere. Where a broken stream lists none,
   /// all decoders use the exponent after `extra`.
   TESSERA_FN constexpr std::uint32_t exponent(std::uint32_t code) const {

@@ -16,6 +16,8 @@
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
 
+#include "checks/examples/doubled.hpp"
+
 namespace pieces {
 
 /// Names functions that are templates, so that these are compiled.
@@ -30,19 +32,7 @@ using Q = tessera::symmetric_quantizer<8, tessera::per_thread>;
 using M = tessera::row_tile<tessera::bfloat16, tessera::shape<64, 128, 16>, Group>;
 using Next = tessera::row_tile<tessera::bfloat16, tessera::shape<64, 64, 16>, Group>;
 
-/// The examples of Program and of Reducer, which others use.
-struct doubled {
-  static constexpr int lanes = 32;
-  struct scratch_type {};
-  tessera::array_view<float> values;
-
-  template <tessera::Group G>
-  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    for (int lane : group) {
-      values[which * lanes + lane] *= 2.0F;
-    }
-  }
-};
+/// The example of Reducer, which others use.
 struct longest {
   using state_type = int;
   using input_type = int;

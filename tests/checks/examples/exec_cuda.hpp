@@ -19,23 +19,11 @@
 #include <tessera/tile/gemm_schedule.hpp>
 #include <tessera/tuning/gemm/linear.hpp>
 
+#include "checks/examples/doubled.hpp"
+
 namespace pieces {
 
 using epilogue = tessera::store_sums_by_boxes<tessera::bfloat16, tessera::plain_sum>;
-
-/// The example of cpu.
-struct doubled {
-  static constexpr int lanes = 32;
-  struct scratch_type {};
-  tessera::array_view<float> values;
-
-  template <tessera::Group G>
-  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    for (int lane : group) {
-      values[which * lanes + lane] *= 2.0F;
-    }
-  }
-};
 
 /// A call, and the list of the library's programs for it.
 using scores = tessera::score_chunks<tessera::bfloat16, tessera::landmark_selector<8>>;

@@ -13,6 +13,7 @@
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/exec/cuda_launch.cuh>
 #include <tessera/exec/policy_of.hpp>
 #include <tessera/exec/refusal.hpp>
 #include <tessera/exec/run.hpp>
@@ -58,31 +59,13 @@ template <OperandCodes Weights, class Value>
 inline constexpr bool has_operand_codes<Weights, Value> =
     is_16_bit_float<Value>&& std::is_same_v<typename Weights::value_type, Value>&& lane_bytes_of<Weights>() != 0;
 
-/// gemm_few_rows_scaled with the policy of `Chosen` for a source_linear_problem.
-template <Tuning Chosen, class Problem>
-struct few_rows_scaled;
-template <Tuning Chosen, class Operand, class Weights, class Output, class Map>
-struct few_rows_scaled<Chosen, source_linear_problem<Operand, Weights, Output, Map>> {
-  using type = gemm_few_rows_scaled<Operand, Weights, store_sums<Output, Map>, policy_of<Chosen>(800)>;
-};
-
-/// gemm_few_rows_coded with the policy of `Chosen` for a source_linear_problem.
-template <Tuning Chosen, class Problem>
-struct few_rows_coded;
-template <Tuning Chosen, class Output, class Map>
-struct few_rows_coded<Chosen, source_linear_problem<bfloat16, coded_weights, Output, Map>> {
-  using type = gemm_few_rows_coded<store_sums<Output, Map>, policy_of<Chosen>(800)>;
-};
-
 /// Enqueues `Narrow` where its thread blocks are no more than multiprocessors, and these have the shared memory for it;
-/// otherwise `Wide`. Both have the same rows.
-template <class Wide, class Narrow, class Architectures, class Operand, class Weights, class Output, class Map>
-void run_few_rows_of(basic_cuda<Architectures> const& exec,
-                     source_linear_problem<Operand, Weights, Output, Map> const& problem) {
-  constexpr int beside = 2048;  // what a launch adds to the scratch memory at most
+/// otherwise `Wide`.
+template <class Narrow, class Wide, class Architectures, class Problem>
+void run_narrow_or_wide(basic_cuda<Architectures> const& exec, Problem const& problem) {
   Narrow const narrow{problem.inputs, problem.weights, {problem.outputs, problem.map}};
   if (narrow.blocks() <= exec.state->multiprocessors() &&
-      static_cast<int>(sizeof(typename Narrow::scratch_type)) + beside <= exec.state->shared_bytes()) {
+      launch_shape<Narrow>::shared_bytes <= exec.state->shared_bytes()) {
     exec.run(narrow, narrow.blocks());
   } else {
     Wide const wide{problem.inputs, problem.weights, {problem.outputs, problem.map}};
@@ -131,14 +114,14 @@ struct gemm_few_rows_scaled_model {
   template <class Architectures, class Operand, class Weights, class Output, class Map>
   static void run(basic_cuda<Architectures> const& exec,
                   source_linear_problem<Operand, Weights, Output, Map> const& problem) {
-    using type = source_linear_problem<Operand, Weights, Output, Map>;
-    if (problem.inputs.extent(0) <= policy_of<scaled_fewest_rows_tuning>(800).tokens) {
-      using fewest = typename detail::few_rows_scaled<scaled_fewest_rows_tuning, type>::type;
-      detail::run_few_rows_of<fewest, fewest>(exec, problem);
+    using epilogue = store_sums<Output, Map>;
+    using fewest = gemm_few_rows_scaled<Operand, Weights, epilogue, policy_of<scaled_fewest_rows_tuning>(800)>;
+    using narrow = gemm_few_rows_scaled<Operand, Weights, epilogue, policy_of<narrow_scaled_few_rows_tuning>(800)>;
+    using wide = gemm_few_rows_scaled<Operand, Weights, epilogue, policy>;
+    if (problem.inputs.extent(0) <= fewest::tokens) {
+      detail::run_narrow_or_wide<fewest, fewest>(exec, problem);
     } else {
-      detail::run_few_rows_of<typename detail::few_rows_scaled<scaled_few_rows_tuning, type>::type,
-                              typename detail::few_rows_scaled<narrow_scaled_few_rows_tuning, type>::type>(exec,
-                                                                                                           problem);
+      detail::run_narrow_or_wide<narrow, wide>(exec, problem);
     }
   }
 };
@@ -152,9 +135,7 @@ struct gemm_few_rows_coded_model {
 
   template <Executor Exec, class Problem>
   static constexpr refusal refuses_types() {
-    return first_of(unless(std::is_same_v<typename Problem::operand, bfloat16>, "operands are no bfloat16"),
-                    unless(std::is_same_v<std::remove_cvref_t<decltype(Problem::weights)>, coded_weights>,
-                           "the weights' source is no coded_matrix"));
+    return {};  // only lists for coded matrices have it
   }
   template <class Architectures, class Output, class Map>
   static refusal refuses(basic_cuda<Architectures> const&,
@@ -169,14 +150,15 @@ struct gemm_few_rows_coded_model {
   template <class Architectures, class Output, class Map>
   static void run(basic_cuda<Architectures> const& exec,
                   source_linear_problem<bfloat16, coded_weights, Output, Map> const& problem) {
-    using type = source_linear_problem<bfloat16, coded_weights, Output, Map>;
-    if (problem.inputs.extent(0) > policy_of<coded_fewest_rows_tuning>(800).tokens) {
-      detail::run_few_rows_of<typename detail::few_rows_coded<coded_few_rows_tuning, type>::type,
-                              typename detail::few_rows_coded<narrow_coded_few_rows_tuning, type>::type>(exec, problem);
+    using epilogue = store_sums<Output, Map>;
+    using fewest = gemm_few_rows_coded<epilogue, policy_of<coded_fewest_rows_tuning>(800)>;
+    using narrow_fewest = gemm_few_rows_coded<epilogue, policy_of<narrow_coded_fewest_rows_tuning>(800)>;
+    using narrow = gemm_few_rows_coded<epilogue, policy_of<narrow_coded_few_rows_tuning>(800)>;
+    using wide = gemm_few_rows_coded<epilogue, policy>;
+    if (problem.inputs.extent(0) <= fewest::tokens) {
+      detail::run_narrow_or_wide<narrow_fewest, fewest>(exec, problem);
     } else {
-      detail::run_few_rows_of<typename detail::few_rows_coded<coded_fewest_rows_tuning, type>::type,
-                              typename detail::few_rows_coded<narrow_coded_fewest_rows_tuning, type>::type>(exec,
-                                                                                                            problem);
+      detail::run_narrow_or_wide<narrow, wide>(exec, problem);
     }
   }
 };

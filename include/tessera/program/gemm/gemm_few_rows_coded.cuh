@@ -14,7 +14,7 @@
 /// 1,000 to 10,000.
 ///
 /// What 16 x 8192 x 8192 asks for: 101 MB of the stream, 25 microseconds at 4.0 TB/s; 67 MB of inputs from the
-/// second-level cache; 5.8 instructions a weight, of which 3 take the pipe of integers at half of the rate: 12
+/// second-level cache; 6.6 instructions a weight, of which about 3.4 take the pipe of integers at half of the rate: 15
 /// microseconds if that never waits. tuning/gemm/linear.hpp has what it takes, and what holds it back.
 #pragma once
 
@@ -23,6 +23,7 @@
 
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/program/gemm/detail/few_rows_sums.cuh>
 #include <tessera/tile/cuda/async_copy.cuh>
@@ -53,7 +54,7 @@ struct gemm_few_rows_coded {
   static constexpr int warp_columns = 128;                       ///< columns of a stage that a warp multiplies
   static constexpr int columns = depth_groups * warp_columns;    ///< columns of a stage
   static constexpr int part = 32;                                ///< columns of which a lane has eight
-  static_assert(rows % 16 == 0 && tokens % 8 == 0 && multipliers % row_groups == 0);
+  static_assert(rows % 16 == 0 && tokens % 8 == 0 && multipliers % row_groups == 0 && Policy.ahead >= 2);
 
   /// What is multiplied at a time. 16 bytes of a row lie where residual_at(), code_at() and input_at() say, so that
   /// lanes read different banks.
@@ -330,12 +331,12 @@ struct gemm_few_rows_coded {
     for (int row = lane; row < rows; row += lanes_in_a_warp) {
       float sums[tokens] = {};
       add_missing<false>(first_row + row, sums);
-      bool is_finite = true;
+      bool are_finite = true;
 #pragma unroll
       for (int token = 0; token < tokens; ++token) {
-        is_finite = is_finite && fabsf(sums[token]) <= 0x1.fffffep127F;
+        are_finite = are_finite && is_finite(sums[token]);
       }
-      if (!is_finite) {
+      if (!are_finite) {
         add_missing<true>(first_row + row, sums);
       }
 #pragma unroll
@@ -357,15 +358,14 @@ struct gemm_few_rows_coded {
     b.for_uncoded(origin, origin + b.columns(), [&](std::int64_t position, bfloat16 weight) {
       float const exact = load(weight);
       float const lacks = exact - copysignf(0x1p-126F, exact);
-      bool const is_special = exact == 0.0F || exact != exact;  // whose product with infinity is NaN
+      bool const is_special = exact == 0.0F || is_nan(exact);  // whose product with infinity is NaN
       bfloat16 const* input = a.data + (position - origin);
 #pragma unroll
       for (int token = 0; token < tokens; ++token) {
         if (token < count) {
           float const value = load(*input);
           if constexpr (Careful) {
-            bool const is_finite = fabsf(value) <= 0x1.fffffep127F;
-            sums[token] += is_finite ? lacks * value : is_special ? exact * value : 0.0F;
+            sums[token] += is_finite(value) ? lacks * value : is_special ? exact * value : 0.0F;
           } else {
             sums[token] += lacks * value;
           }

@@ -229,13 +229,14 @@ struct gemm_few_rows_scaled {
                                               scratch_type& scratch) const {
     int const groups = min(static_cast<int>(b.columns() / B::group) - first, groups_at_once);
     std::int64_t const apart = b.scale_address(0, 1) - b.scale_address(0, 0);
+    static_assert(rows % warps == 0);
 #pragma unroll
     for (int row = 0; row < rows; row += warps) {
-      float const* const from = b.scale_address(first_row + min(row + warp, rows - 1), first);
+      float const* const from = b.scale_address(first_row + row + warp, first);
 #pragma unroll
       for (int i = 0; i < groups_at_once; i += lanes_in_a_warp) {
         if (i + lane < groups) {
-          scratch.scales[min(row + warp, rows - 1)][i + lane] = from[apart * (i + lane)];
+          scratch.scales[row + warp][i + lane] = from[apart * (i + lane)];
         }
       }
     }

@@ -67,17 +67,17 @@ struct open_blocks {
 
  private:
   struct escape_list {
-    bool is_valid;           ///< whether an encoder can have listed them
-    bool are_without_codes;  ///< whether their weights, and no others, have the code of escapes
+    bool is_valid;       ///< whether an encoder can have listed them
+    bool matches_codes;  ///< whether their weights, and no others, have the code of escapes
   };
 
   TESSERA_FN block_kind kind_of(weight_block_index const& entry, escape_list const& escapes) const {
     exponent_window const window = decoding.table->window;
     constexpr std::uint32_t last = exponent_split<T>::largest_exponent;
     bool const is_usual = window.base + exponent_window::escape_code <= last && window.extra + 1U <= last;
-    return entry.words == weight_block_index::raw  ? block_kind::raw
-           : is_usual && escapes.are_without_codes ? block_kind::coded
-                                                   : block_kind::unusual;
+    return entry.words == weight_block_index::raw ? block_kind::raw
+           : is_usual && escapes.matches_codes    ? block_kind::coded
+                                                  : block_kind::unusual;
   }
   template <Group G>
   TESSERA_FN escape_list look_at_escapes(G const& group, std::int64_t block, weight_block_index const& entry) const {
@@ -105,8 +105,7 @@ struct open_blocks {
       }
       escape_codes[lane] = entry.words == weight_block_index::raw ? 0 : escape_codes_of(lane, codes, count);
     }
-    int const listed = entry.words == weight_block_index::raw ? 0 : entry.escapes;
-    bool const are_all = sum(group, escape_codes) == listed;
+    bool const are_all = sum(group, escape_codes) == entry.escapes;
     return {all(group, valid), all(group, without_code) && are_all};
   }
   /// How many of a lane's part of the codes of `count` weights are the code of escapes.
@@ -115,8 +114,7 @@ struct open_blocks {
     for (int first = 8 * lane; first < count; first += 8 * lanes) {
       auto const eight = load_little_endian<std::uint32_t>(codes + first / 2);
       std::uint32_t const inside = count - first >= 8 ? ~0U : (1U << (4 * (count - first))) - 1;
-      std::uint32_t const twos = eight & eight >> 1;
-      found += popcount(twos & twos >> 2 & 0x11111111U & inside);
+      found += popcount(exponent_window::escapes_among(eight) & inside);
     }
     return found;
   }

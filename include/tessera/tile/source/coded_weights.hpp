@@ -32,7 +32,8 @@ inline namespace v0 {
 /// How the exponents of a block are found.
 enum class block_kind : std::uint16_t {
   coded,    ///< in codes
-  unusual,  ///< in codes, but bytes of exponents would carry into each other, or escapes are listed that have codes
+  unusual,  ///< in codes, but bytes of exponents would carry into each other, or other codes than those of listed
+            ///< exponents are escapes
   raw,      ///< in bytes
   lost      ///< nowhere: the block is corrupt, and its weights are zeros
 };
@@ -287,7 +288,8 @@ struct coded_weights {
         std::uint32_t pairs[8];
         join_eight(group, chunk.codes[0], chunk.residuals, exponents, pairs);
         join_eight(group, chunk.codes[1], chunk.residuals + 2, exponents, pairs + 4);
-        std::uint32_t special = escapes_among(chunk.codes[0]) | escapes_among(chunk.codes[1]) << 1;
+        std::uint32_t special =
+            exponent_window::escapes_among(chunk.codes[0]) | exponent_window::escapes_among(chunk.codes[1]) << 1;
         if constexpr (!Usual) {
           bool const is_inside = row < from.rows_inside && column < from.columns_inside;
           special = is_inside ? special : 0;
@@ -333,11 +335,6 @@ struct coded_weights {
       pairs[2 * half] = permute_bytes(group, low, high, 0x5140U);
       pairs[2 * half + 1] = permute_bytes(group, low, high, 0x7362U);
     }
-  }
-  /// Bit 4 i is set if code number i of eight is an escape.
-  TESSERA_FN static constexpr std::uint32_t escapes_among(std::uint32_t codes) {
-    std::uint32_t const twos = codes & codes >> 1;
-    return twos & twos >> 2 & 0x11111111U;
   }
 
   /// Replaces the weights of a chunk whose codes are escapes, from that at position `first` of the matrix on. Bit

@@ -154,8 +154,8 @@ struct fewest_rows_tuning {
 ///
 /// H200, 16 x 8192 x 8192 from memory, codes of 4 bits with groups of 128, microseconds, in turns with cuBLAS in bf16,
 /// which takes 35.7 to 37.4: 20.7; two stages 22.0; 64 rows, 16 warps and one block 22.0. Codes of 8 bits: 27.2, 28.2
-/// and 32. More stages leave less of the first-level cache, in which two blocks find the same inputs. Before scales
-/// were copied to shared memory, one or two stages: 21.8.
+/// and 32. More stages presumably leave less of the first-level cache, in which two blocks find the same inputs. Before
+/// scales were copied to shared memory, one or two stages: 21.8.
 ///
 /// Parts of it before that, measured by leaving the others out: a launch that ends at once 3.9; with copies of codes
 /// alone 12.8, at 4.0 TB/s; with products, but no inputs 15.9. So inputs cost 6: each thread block reads all of them,
@@ -193,7 +193,7 @@ struct scaled_fewest_rows_tuning {
 /// by gemm_few_rows 49.
 ///
 /// Parts of it, measured by leaving the others out: with copies of weights alone 31 to 32 (a launch that ends at once
-/// 3.9); with inputs 33 to 34; with products, but no inputs 34 to 35. So memory and products overlap but for a few
+/// 3.9); with products, but no inputs 34 to 35. So memory and products overlap but for a few
 /// microseconds. By ncu the second-level cache reads 5.2 TB/s, and 1.3 times the bytes that are asked for, presumably
 /// because its halves fetch from each other: inputs, which every thread block reads, are a third of that.
 ///
