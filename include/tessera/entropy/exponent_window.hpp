@@ -42,8 +42,8 @@ struct exponent_window {
   }
 
   /// The escapes among eight codes, the first in the lowest bits: bit 4 i is set if code number i is escape_code.
-  TESSERA_FN static constexpr std::uint32_t escapes_among(std::uint32_t codes) {
-    std::uint32_t const twos = codes & codes >> 1;
+  TESSERA_FN static constexpr std::uint32_t escapes_among(std::uint32_t eight) {
+    std::uint32_t const twos = eight & eight >> 1;
     return twos & twos >> 2 & 0x11111111U;
   }
 
