@@ -117,6 +117,8 @@ TEST_CASE("few rows times scaled codes of 8 bits and of shorter and longer group
     check_few<symmetric_quantizer<8, 128>>(2, 70, columns);
     check_few<symmetric_quantizer<8, 64>, float16>(16, 70, columns);
     check_few<symmetric_quantizer<8, 32>>(7, 70, columns, 16);
+    check_few<two_to_a_byte<symmetric_quantizer<4, 32>>>(9, 200, columns);
+    check_few<symmetric_quantizer<8, 32>, float16>(16, 70, columns);
   }
 }
 
