@@ -97,7 +97,7 @@ TEST_CASE("products of few rows with coded weights are those with decoded weight
   TESSERA_NEEDS_CUDA();
   for (std::int64_t const tokens : {1, 7, 8, 9, 15, 16}) {
     CHECK(wrong_products<bfloat16>(tokens, 33, 208, gemm_few_rows_model::name) == 0);
-    CHECK(wrong_products<float>(tokens, 128, 4096, gemm_few_rows_coded_model::name) == 0);
+    CHECK(wrong_products<float>(tokens, 128, 4096, tessera_test::program_of_coded_rows()) == 0);
     CHECK(wrong_products<float>(tokens, 20, 4096, gemm_few_rows_model::name) == 0);  // fewer rows than it takes
   }
   CHECK(wrong_products<float>(3, 70, 208, gemm_few_rows_model::name) == 0);

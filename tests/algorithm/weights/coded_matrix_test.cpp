@@ -172,14 +172,16 @@ TEST_CASE("weights of a coded matrix that no code says are listed, each once and
     coded_weights const& source = opened.source();
     std::vector<bool> is_listed(weights.size());
     std::int64_t wrong = 0;
-    for (std::int64_t begin = 0; begin < rows * columns; begin += 700) {  // in parts that begin anywhere in a block
-      std::int64_t last = begin - 1;
-      source.for_uncoded(begin, std::min(begin + 700, rows * columns), [&](std::int64_t position, bfloat16 weight) {
-        auto const at = static_cast<std::size_t>(position);
-        wrong += position > last && position < begin + 700 && weight.bits == weights[at].bits ? 0 : 1;
-        is_listed[at] = true;
-        last = position;
-      });
+    std::int64_t last = -1;
+    for (std::int64_t block = 0; block < divide_up(rows * columns, std::int64_t{2048}); ++block) {
+      for (int i = 0; i < source.uncoded_in(block); ++i) {
+        auto const found = source.uncoded(block, i);
+        auto const at = static_cast<std::size_t>(found.position);
+        bool const is_here = found.position > last && found.position / 2048 == block && at < weights.size();
+        wrong += is_here && found.value.bits == weights[at].bits ? 0 : 1;
+        is_listed[at < weights.size() ? at : 0] = true;
+        last = found.position;
+      }
     }
     CHECK(wrong == 0);
     std::int64_t missing = 0;

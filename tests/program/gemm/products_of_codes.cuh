@@ -25,6 +25,12 @@ inline char const* program_of_many_rows() {
   return cuda::is_compiled_for<900> && cuda{}.state->architecture() == 900 ? gemm_from_source_model::name : nullptr;
 }
 
+/// The program of products of few rows with a coded_matrix on this device.
+inline char const* program_of_coded_rows() {
+  return cuda::is_compiled_for<900> && cuda{}.state->architecture() == 900 ? gemm_few_rows_boxes_model::name
+                                                                           : gemm_few_rows_coded_model::name;
+}
+
 /// Multiplies by a source, whose values on the host are `values`, and counts wrong results. `program` is the one that
 /// must be chosen, or null.
 template <class Output, class Source>

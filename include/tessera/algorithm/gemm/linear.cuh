@@ -313,14 +313,16 @@ struct models_for<basic_cuda<Architectures>, source_linear_problem<Operand, Weig
 template <class Architectures, class Operand, OperandCodes Weights, class Output, class Map>
 struct models_for<basic_cuda<Architectures>, source_linear_problem<Operand, Weights, Output, Map>> {
   /// The list of models.
-  using type = model_list<gemm_few_rows_scaled_model, gemm_few_rows_model, gemm_from_source_model>;
+  using type =
+      model_list<gemm_few_rows_boxes_model, gemm_few_rows_scaled_model, gemm_few_rows_model, gemm_from_source_model>;
 };
 
 /// The same where weights are those of a coded_matrix.
 template <class Architectures, class Output, class Map>
 struct models_for<basic_cuda<Architectures>, source_linear_problem<bfloat16, coded_weights, Output, Map>> {
   /// The list of models.
-  using type = model_list<gemm_few_rows_coded_model, gemm_few_rows_model, gemm_from_source_model>;
+  using type =
+      model_list<gemm_few_rows_boxes_model, gemm_few_rows_coded_model, gemm_few_rows_model, gemm_from_source_model>;
 };
 
 /// The same with memory for panels.
@@ -333,14 +335,15 @@ struct models_for<basic_cuda<Architectures>, paneled_linear_problem<Operand, Wei
 template <class Architectures, class Operand, OperandCodes Weights, class Output, class Map>
 struct models_for<basic_cuda<Architectures>, paneled_linear_problem<Operand, Weights, Output, Map>> {
   /// The list of models.
-  using type =
-      model_list<gemm_few_rows_scaled_model, gemm_few_rows_model, gemm_of_panels_model, gemm_from_source_model>;
+  using type = model_list<gemm_few_rows_boxes_model, gemm_few_rows_scaled_model, gemm_few_rows_model,
+                          gemm_of_panels_model, gemm_from_source_model>;
 };
 /// The same where weights are those of a coded_matrix.
 template <class Architectures, class Output, class Map>
 struct models_for<basic_cuda<Architectures>, paneled_linear_problem<bfloat16, coded_weights, Output, Map>> {
   /// The list of models.
-  using type = model_list<gemm_few_rows_coded_model, gemm_few_rows_model, gemm_of_panels_model, gemm_from_source_model>;
+  using type = model_list<gemm_few_rows_boxes_model, gemm_few_rows_coded_model, gemm_few_rows_model,
+                          gemm_of_panels_model, gemm_from_source_model>;
 };
 
 /// The programs that CUDA devices have for this call.

@@ -29,11 +29,11 @@
 #include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/exec/workspace.hpp>
+#include <tessera/program/gemm/detail/row_encoder.hpp>
 #include <tessera/program/gemm/encode_chunks.hpp>
 #include <tessera/program/gemm/fit_groups.hpp>
 #include <tessera/program/gemm/quantize_groups.hpp>
 #include <tessera/program/gemm/reduce_rows.hpp>
-#include <tessera/program/gemm/row_encoder.hpp>
 #include <tessera/program/gemm/store_source.hpp>
 #include <tessera/quantize/two_to_a_byte.hpp>
 #include <tessera/tile/source/dequantized.hpp>

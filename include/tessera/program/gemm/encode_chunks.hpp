@@ -10,7 +10,7 @@
 #include <tessera/concepts/scalar.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
-#include <tessera/program/gemm/row_encoder.hpp>
+#include <tessera/program/gemm/detail/row_encoder.hpp>
 #include <tessera/view/matrix_view.hpp>
 
 namespace tessera {

@@ -5,8 +5,7 @@
 ///
 /// As in gemm_few_rows, rows of b are rows of the instruction's first operand. A thread block copies the bytes of its
 /// rows and the inputs to a ring in shared memory, asynchronously, and its warps share rows and depth. A lane takes
-/// eight weights of each 32 columns and joins weights k and k + 4 of its eight, because their codes lie 16 bits apart:
-/// a pair of exponents is one bitwise operation and one multiply-add, and inputs are paired alike.
+/// eight weights of each 32 columns and joins them as detail/joined_codes.cuh says.
 ///
 /// Exponents without a code, and blocks that are not stored as codes, are not looked up in the main loop. There such a
 /// weight is the smallest normal number with its sign, which makes the right infinity or NaN of an input that is one.
@@ -23,11 +22,11 @@
 
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/bits.hpp>
-#include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/program/gemm/detail/few_rows_sums.cuh>
+#include <tessera/program/gemm/detail/joined_codes.cuh>
+#include <tessera/program/gemm/detail/missing_products.cuh>
 #include <tessera/tile/cuda/async_copy.cuh>
-#include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/mma.cuh>
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
@@ -69,7 +68,7 @@ struct gemm_few_rows_coded {
       stage stages[Policy.ahead];                      ///< a ring
       few_rows_sums<depth_groups, rows, tokens> sums;  ///< once all stages are multiplied
     };
-    float missing[tokens][rows];  ///< what weights without a code add to the sums
+    missing_products<tokens, rows, 1> missing;  ///< what weights without a code add to the sums
   };
 
   matrix_view<bfloat16 const> a;  ///< the inputs
@@ -88,7 +87,7 @@ struct gemm_few_rows_coded {
     int const lane = group.lane % lanes_in_a_warp;
     float totals[1][tokens / 8][4] = {};
     if (warp == multipliers) {
-      find_missing(lane, first_row, scratch);
+      scratch.missing.find(0, lane, b, first_row, a);
     } else if (b.window->is_contiguous()) {
       multiply_all<true>(group.lane, warp, first_row, scratch, totals);
     } else {
@@ -100,7 +99,7 @@ struct gemm_few_rows_coded {
     }
     sync_twice(group);
     auto const add_missing = [&](std::int64_t token, std::int64_t row, float sum) {
-      epilogue(token, row, sum + scratch.missing[token][row - first_row]);
+      epilogue(token, row, sum + scratch.missing.sums[token][row - first_row]);
     };
     scratch.sums.template finish<lanes>(group.lane, first_row, {own_row, b.rows()}, a.extent(0), add_missing);
   }
@@ -214,7 +213,7 @@ struct gemm_few_rows_coded {
   template <bool Contiguous>
   __device__ __forceinline__ void multiply_all(int thread, int warp, std::int64_t first_row, scratch_type& scratch,
                                                float (&totals)[1][tokens / 8][4]) const {
-    exponents_of<Contiguous> const exponents(*b.window);
+    exponents_of_pairs<Contiguous> const exponents(*b.window);
     int const all = static_cast<int>(b.columns());
     int const lane = thread % lanes_in_a_warp;
     int const row = warp % row_groups * 16 + lane / 4;
@@ -239,34 +238,11 @@ struct gemm_few_rows_coded {
     async_copy_wait<0>();
   }
 
-  /// Makes the exponents of two codes that are 16 bits apart, at their places in two weights.
-  template <bool Contiguous>
-  struct exponents_of {
-    std::uint32_t base;    ///< of the window, at both places
-    std::uint32_t beyond;  ///< what exponents from extra_code on exceed base + code by, modulo 2^32
-
-    __device__ __forceinline__ explicit exponents_of(exponent_window window)
-        : base(window.base * 0x00800080U),
-          beyond((std::uint32_t{window.extra} - window.base - exponent_window::neighbours) * 0x80U) {}
-
-    /// Of the codes number k and k + 4 of eight, for k = 0 and 1: their bits are 4 k to 4 k + 3 of both halves.
-    template <int K>
-    __device__ __forceinline__ std::uint32_t of_pair(std::uint32_t codes) const {
-      std::uint32_t const pair = codes & (0x000f000fU << 4 * K);
-      std::uint32_t const sum = multiply_add(pair, 0x80U >> 4 * K, base);
-      if constexpr (Contiguous) {
-        return sum;
-      } else {
-        std::uint32_t const is_beyond = (pair + (0x00020002U << 4 * K)) >> (4 + 4 * K) & 0x00010001U;
-        return multiply_add(is_beyond, beyond, sum);
-      }
-    }
-  };
-
   /// Multiplies a warp's part of a stage: 32 columns after the other.
   template <bool Contiguous>
-  __device__ __forceinline__ static void multiply_stage(exponents_of<Contiguous> const& exponents, stage const& from,
-                                                        int lane, int row, int own, float (&totals)[tokens / 8][4]) {
+  __device__ __forceinline__ static void multiply_stage(exponents_of_pairs<Contiguous> const& exponents,
+                                                        stage const& from, int lane, int row, int own,
+                                                        float (&totals)[tokens / 8][4]) {
     unsigned char const* const residuals = &from.residuals[row][0];
     unsigned char const* const codes = &from.codes[row][0];
     unsigned char const* const inputs = &from.inputs[lane / 4][0];
@@ -278,17 +254,14 @@ struct gemm_few_rows_coded {
       for (int n = 0; n < tokens / 8; ++n) {
         auto const read =
             *reinterpret_cast<uint4 const*>(inputs + n * 8 * 2 * columns + input_at(lane / 4, 2 * column));
-        pairs[n][0] = pick_bytes(read.x, read.z, 0x5410);
-        pairs[n][1] = pick_bytes(read.x, read.z, 0x7632);
-        pairs[n][2] = pick_bytes(read.y, read.w, 0x5410);
-        pairs[n][3] = pick_bytes(read.y, read.w, 0x7632);
+        pair_inputs_of_codes(read, pairs[n]);
       }
       std::uint32_t upper[4];
       std::uint32_t lower[4];
-      join(exponents, *reinterpret_cast<uint2 const*>(residuals + residual_at(lane / 4, column)),
-           *reinterpret_cast<std::uint32_t const*>(codes + code_at(lane / 4, column / 2)), upper);
-      join(exponents, *reinterpret_cast<uint2 const*>(residuals + 8 * columns + residual_at(lane / 4, column)),
-           *reinterpret_cast<std::uint32_t const*>(codes + 4 * columns + code_at(lane / 4, column / 2)), lower);
+      join_codes(exponents, *reinterpret_cast<uint2 const*>(residuals + residual_at(lane / 4, column)),
+                 *reinterpret_cast<std::uint32_t const*>(codes + code_at(lane / 4, column / 2)), upper);
+      join_codes(exponents, *reinterpret_cast<uint2 const*>(residuals + 8 * columns + residual_at(lane / 4, column)),
+                 *reinterpret_cast<std::uint32_t const*>(codes + 4 * columns + code_at(lane / 4, column / 2)), lower);
 #pragma unroll
       for (int k = 0; k < 4; k += 2) {
         std::uint32_t const weights[4] = {upper[k], lower[k], upper[k + 1], lower[k + 1]};
@@ -298,81 +271,6 @@ struct gemm_few_rows_coded {
         }
       }
     }
-  }
-
-  /// Joins a lane's eight weights of a row: weights k and k + 4 to pair k.
-  template <bool Contiguous>
-  __device__ __forceinline__ static void join(exponents_of<Contiguous> const& exponents, uint2 residuals,
-                                              std::uint32_t codes, std::uint32_t (&pairs)[4]) {
-    // Bit 4 i + 3 is set if code i is escape_code: its low three bits carry.
-    std::uint32_t const escapes = ((codes & 0x77777777U) + 0x11111111U) & codes & 0x88888888U;
-    std::uint32_t const second = codes >> 8;
-    pairs[0] = exponents.template of_pair<0>(codes);
-    pairs[1] = exponents.template of_pair<1>(codes);
-    pairs[2] = exponents.template of_pair<0>(second);
-    pairs[3] = exponents.template of_pair<1>(second);
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      pairs[k] |= pick_bytes(residuals.x, residuals.y, 0x4400 + 0x1111 * k) & 0x807f807fU;
-    }
-    if (escapes != 0) {
-#pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        std::uint32_t const stands =
-            (pick_bytes(residuals.x, residuals.y, 0x4400 + 0x1111 * k) & 0x80008000U) | 0x00800080U;
-        pairs[k] = select_bits((escapes >> (4 * k + 3) & 0x00010001U) * 0xffffU, stands, pairs[k]);
-      }
-    }
-  }
-
-  /// Adds up what weights without a code add to each sum. A lane has every 32nd row.
-  __device__ __forceinline__ void find_missing(int lane, std::int64_t first_row, scratch_type& scratch) const {
-#pragma unroll 1
-    for (int row = lane; row < rows; row += lanes_in_a_warp) {
-      float sums[tokens] = {};
-      add_missing<false>(first_row + row, sums);
-      bool are_finite = true;
-#pragma unroll
-      for (int token = 0; token < tokens; ++token) {
-        are_finite = are_finite && is_finite(sums[token]);
-      }
-      if (!are_finite) {
-        add_missing<true>(first_row + row, sums);
-      }
-#pragma unroll
-      for (int token = 0; token < tokens; ++token) {
-        scratch.missing[token][row] = sums[token];
-      }
-    }
-  }
-  /// Sums what a row's products lack in which the smallest normal number stood for a weight. Careful: an infinite input
-  /// has made an infinity of the right sign, and there lacks nothing unless the weight is zero or NaN.
-  template <bool Careful>
-  __device__ __forceinline__ void add_missing(std::int64_t row, float (&sums)[tokens]) const {
-    auto const count = static_cast<int>(a.extent(0));
-#pragma unroll
-    for (float& sum : sums) {
-      sum = 0;
-    }
-    std::int64_t const origin = row * b.columns();
-    b.for_uncoded(origin, origin + b.columns(), [&](std::int64_t position, bfloat16 weight) {
-      float const exact = load(weight);
-      float const lacks = exact - copysignf(0x1p-126F, exact);
-      bool const is_special = exact == 0.0F || is_nan(exact);  // whose product with infinity is NaN
-      bfloat16 const* input = a.data + (position - origin);
-#pragma unroll
-      for (int token = 0; token < tokens; ++token) {
-        if (token < count) {
-          float const value = load(*input);
-          if constexpr (Careful) {
-            sums[token] += is_finite(value) ? lacks * value : is_special ? exact * value : 0.0F;
-          } else {
-            sums[token] += lacks * value;
-          }
-          input += a.stride(0);
-        }
-      }
-    });
   }
 };
 

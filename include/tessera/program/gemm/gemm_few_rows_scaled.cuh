@@ -22,10 +22,9 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/program/gemm/detail/few_rows_sums.cuh>
+#include <tessera/program/gemm/detail/widened_codes_product.cuh>
 #include <tessera/tile/cuda/async_copy.cuh>
-#include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/cuda/mma.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/source/scaled_source.hpp>
@@ -108,16 +107,11 @@ struct gemm_few_rows_scaled {
   }
 
  private:
-  using multiplier = warp_mma<Operand>;
-  static constexpr int codes_of_word = 32 / B::code_bits;
-  static constexpr int pairs_of_word = codes_of_word / 2;
+  using product = widened_codes_product<Operand, B, tokens>;
+  using lane_codes = typename product::lane_codes;
   /// What a lane has of the inputs in a step: eight of each part's 32 columns.
   struct lane_inputs {
     uint4 parts_of[parts];
-  };
-  /// A lane's codes of a part.
-  struct alignas(part_bytes) lane_codes {
-    std::uint32_t words[part_bytes / 4];
   };
   /// Where a byte of a row's stage lies.
   TESSERA_FN static constexpr int swizzled(int row, int byte) {
@@ -252,17 +246,6 @@ struct gemm_few_rows_scaled {
       }
     }
   }
-  /// Pairs eight inputs as codes are.
-  __device__ __forceinline__ static void pair_inputs(uint4 const& read, std::uint32_t (&to)[4]) {
-    std::uint32_t const words[4] = {read.x, read.y, read.z, read.w};
-#pragma unroll
-    for (int pair = 0; pair < 4; ++pair) {
-      int const first = pair % pairs_of_word + pair / pairs_of_word * codes_of_word;
-      int const second = first + pairs_of_word;
-      to[pair] = pick_bytes(words[first / 2], words[second / 2], first % 2 == 0 ? 0x5410 : 0x7632);
-    }
-  }
-
   /// Multiplies a step of a stage: a part of 32 columns after the other.
   __device__ __forceinline__ static void multiply_step(int lane, int step, warp_codes const& codes,
                                                        lane_inputs const (&inputs)[tokens / 8],
@@ -274,14 +257,14 @@ struct gemm_few_rows_scaled {
       std::uint32_t of_tokens[tokens / 8][4];
 #pragma unroll
       for (int n = 0; n < tokens / 8; ++n) {
-        pair_inputs(inputs[n].parts_of[part], of_tokens[n]);
+        product::pair_inputs(inputs[n].parts_of[part], of_tokens[n]);
       }
       int const at = swizzled(lane / 4, step * 4 * lane_bytes + part * 4 * part_bytes + lane % 4 * part_bytes);
 #pragma unroll
       for (int m = 0; m < rows / 16; ++m) {
         auto const& upper = *reinterpret_cast<lane_codes const*>(&codes.bytes[16 * m + lane / 4][at]);
         auto const& lower = *reinterpret_cast<lane_codes const*>(&codes.bytes[16 * m + 8 + lane / 4][at]);
-        multiply_codes(upper, lower, of_tokens, sums[m]);
+        product::multiply_codes(upper, lower, of_tokens, sums[m]);
       }
     }
 #pragma unroll
@@ -292,30 +275,6 @@ struct gemm_few_rows_scaled {
         for (int i = 0; i < 4; ++i) {
           totals[m][n][i] += scales[2 * m + i / 2] * sums[m][n][i];
         }
-      }
-    }
-  }
-  /// Multiplies eight codes of either row.
-  __device__ __forceinline__ static void multiply_codes(lane_codes const& upper, lane_codes const& lower,
-                                                        std::uint32_t const (&inputs)[tokens / 8][4],
-                                                        float (&sums)[tokens / 8][4]) {
-    constexpr int words = part_bytes / 4;
-    std::uint32_t of_upper[words][pairs_of_word];
-    std::uint32_t of_lower[words][pairs_of_word];
-#pragma unroll
-    for (int word = 0; word < words; ++word) {
-      B::widen(cuda_warp{}, upper.words[word], of_upper[word]);
-      B::widen(cuda_warp{}, lower.words[word], of_lower[word]);
-    }
-#pragma unroll
-    for (int k = 0; k < 4; k += 2) {
-      int const word = k / pairs_of_word;
-      int const pair = k % pairs_of_word;
-      std::uint32_t const weights[4] = {of_upper[word][pair], of_lower[word][pair], of_upper[word][pair + 1],
-                                        of_lower[word][pair + 1]};
-#pragma unroll
-      for (int n = 0; n < tokens / 8; ++n) {
-        multiplier::multiply(sums[n], weights, {inputs[n][k], inputs[n][k + 1]});
       }
     }
   }

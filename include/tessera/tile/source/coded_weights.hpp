@@ -212,23 +212,26 @@ struct coded_weights {
     group.sync();
   }
 
-  /// Calls take(position, weight) for the weights from position `begin` of the matrix to `end` - 1 that no code says:
-  /// escapes, and all weights of blocks that are not `coded`. In their order.
-  template <class Take>
-  TESSERA_FN void for_uncoded(std::int64_t begin, std::int64_t end, Take const& take) const {
-    while (begin < end) {
-      opened_block const block = block_of(begin);
-      std::int64_t const first = begin - in_block(begin);
-      std::int64_t const stop = min(end, first + (std::int64_t{1} << log2_block));
-      if (block.is_coded()) {
-        for_escapes(block, first, in_block(begin), static_cast<std::uint32_t>(stop - first), take);
-      } else {
-        for (std::int64_t position = begin; position < stop; ++position) {
-          take(position, element(position));
-        }
-      }
-      begin = stop;
+  /// A weight that no code says.
+  struct uncoded_weight {
+    std::int64_t position;  ///< in the matrix, row by row
+    bfloat16 value;         ///< the weight
+  };
+  /// How many weights of block number `which` no code says: its escapes, or all if it is not `coded`.
+  TESSERA_FN int uncoded_in(std::int64_t which) const {
+    opened_block const block = blocks[which];
+    return block.is_coded() ? block.escapes() : static_cast<int>(weights_from(which << log2_block));
+  }
+  /// Number `i` of them, in the order of positions.
+  TESSERA_FN uncoded_weight uncoded(std::int64_t which, int i) const {
+    opened_block const block = blocks[which];
+    std::int64_t const first = which << log2_block;
+    if (!block.is_coded()) {
+      return {first + i, element(first + i)};
     }
+    std::uint32_t const escape = escapes_of(block, first)[i];
+    std::int64_t const position = first + (escape & 0xffffU);
+    return {position, weight_of(residuals[position], escape >> 16 & 0xffU)};
   }
 
  private:
@@ -374,11 +377,14 @@ struct coded_weights {
     }
     return (bits & 0x807fU) | exponent << 7;
   }
+  /// The weights of the block that begins at a position: the last one may have fewer than the others.
+  TESSERA_FN std::int64_t weights_from(std::int64_t first_of_block) const {
+    return min(row_count * column_count - first_of_block, std::int64_t{1} << log2_block);
+  }
   /// The list of a coded block's escapes: positions in the block, which ascend, and exponents.
   TESSERA_FN std::uint32_t const* escapes_of(opened_block block, std::int64_t first_of_block) const {
-    std::int64_t const weights = min(row_count * column_count - first_of_block, std::int64_t{1} << log2_block);
-    return reinterpret_cast<std::uint32_t const*>(payload_of(block) +
-                                                  align_up(weights, std::int64_t{coded_granularity}) / 2);
+    return reinterpret_cast<std::uint32_t const*>(
+        payload_of(block) + align_up(weights_from(first_of_block), std::int64_t{coded_granularity}) / 2);
   }
   /// The number of the first of `count` escapes whose position is not before `within`.
   TESSERA_FN static int first_escape(std::uint32_t const* list, int count, std::uint32_t within) {
@@ -391,19 +397,6 @@ struct coded_weights {
       end = is_before ? end : middle;
     }
     return begin;
-  }
-  /// The same for the escapes of a coded block, from position `begin` in the block to `end` - 1.
-  template <class Take>
-  TESSERA_FN void for_escapes(opened_block block, std::int64_t first_of_block, std::uint32_t begin, std::uint32_t end,
-                              Take const& take) const {
-    std::uint32_t const* const list = escapes_of(block, first_of_block);
-    for (int i = begin == 0 ? 0 : first_escape(list, block.escapes(), begin); i < block.escapes(); ++i) {
-      std::uint32_t const within = list[i] & 0xffffU;
-      if (within >= end) {
-        return;
-      }
-      take(first_of_block + within, weight_of(residuals[first_of_block + within], list[i] >> 16 & 0xffU));
-    }
   }
   /// The exponent in the list of a block's escapes; `otherwise` where it has none.
   TESSERA_FN std::uint32_t escaped(opened_block block, std::int64_t first_of_block, std::uint32_t within,

@@ -189,13 +189,14 @@ struct scaled_fewest_rows_tuning {
 /// The policy for up to 16 rows with weights of a coded_matrix (program/gemm/gemm_few_rows_coded.cuh): `ahead` counts
 /// stages in shared memory.
 ///
-/// H200, 16 x 8192 x 8192 from memory, microseconds, in turns with cuBLAS in bf16, which takes 36 to 37: 37.4 to 37.8,
+/// H200, 16 x 8192 x 8192 from memory, microseconds, in turns with cuBLAS in bf16, which takes 36 to 37: 37.8 to 38.1,
 /// by gemm_few_rows 49.
 ///
-/// Parts of it, measured by leaving the others out: with copies of weights alone 31 to 32 (a launch that ends at once
-/// 3.9); with products, but no inputs 34 to 35. So memory and products overlap but for a few
-/// microseconds. By ncu the second-level cache reads 5.2 TB/s, and 1.3 times the bytes that are asked for, presumably
-/// because its halves fetch from each other: inputs, which every thread block reads, are a third of that.
+/// Parts of it, measured by leaving the others out, before weights that no code says were taken 32 at a time (37.4
+/// then, and 46.5 in place of 43.7 with 1 % zeros): with copies of weights alone 31 to 32 (a launch that ends at once
+/// 3.9); with products, but no inputs 34 to 35. So memory and products overlap but for a few microseconds. By ncu the
+/// second-level cache reads 5.2 TB/s, and 1.3 times the bytes that are asked for, presumably because its halves fetch
+/// from each other: inputs, which every thread block reads, are a third of that.
 ///
 /// Tried, slower: a ring for each warp, and inputs from the first-level cache, 41 to 44 (copies alone 33); three stages
 /// 42; stages of half of the columns 37 to 40; 64 rows of weights and one block 37 to 39; inputs copied through the
@@ -224,10 +225,100 @@ struct coded_fewest_rows_tuning {
 
 /// The same for up to 8 rows where the thread blocks are no more than multiprocessors.
 ///
-/// H200, one row, 4096 x 14336 (cuBLAS: 35): 36.5, by the policy above 39.7; by gemm_few_rows 63.EST
+/// H200, one row, 4096 x 14336 (cuBLAS: 35): 32.1, by the policy above 33.3.
 struct narrow_coded_fewest_rows_tuning {
   using policy_type = few_rows_policy;
   TESSERA_FN constexpr policy_type operator()(int) const { return {32, 8, 16, 3, 1}; }
+};
+
+/// The policy of products of few rows whose weights come in boxes (program/gemm/gemm_few_rows_boxes.cuh).
+struct few_rows_boxes_policy {
+  int rows;       ///< rows of the weights of a thread block, a multiple of 16
+  int tokens;     ///< the most rows of the inputs, a multiple of 8
+  int warps;      ///< warps that multiply, which share rows and depth
+  int row_tiles;  ///< tiles of 16 of these rows of a warp, for which it reads inputs once
+  int stages;     ///< stages of 128 columns in shared memory
+  int producers;  ///< warps that fill them
+
+  TESSERA_FN friend constexpr bool operator==(few_rows_boxes_policy a, few_rows_boxes_policy b) {
+    return a.rows == b.rows && a.tokens == b.tokens && a.warps == b.warps && a.row_tiles == b.row_tiles &&
+           a.stages == b.stages && a.producers == b.producers;
+  }
+};
+
+/// The policy for up to 16 rows with weights of a coded_matrix.
+///
+/// H200, 16 x 8192 x 8192 from memory, microseconds, in turns with cuBLAS in bf16, which takes 36 to 37: 34.0 to 34.5,
+/// by gemm_few_rows_coded 37.8; with 1 % zeros, whose exponent is not of the window, 37.3 and 43.7. 4096 inputs and
+/// 14336 outputs: 35.8 and 38.6.
+///
+/// Parts of it, measured by leaving the others out: bytes of sign and mantissa alone 22.6, with codes 31.9. One
+/// producer looks up blocks too late: 35 to 41. One warp for what no code says takes as long as the rest, and four have
+/// too few registers: 34.8 and 35.8. Twelve stages leave little of the first-level cache, in which both look: 37.0. Two
+/// tiles of rows a warp 35.6; 32 rows and two thread blocks a multiprocessor 36.4.
+struct coded_boxes_tuning {
+  using policy_type = few_rows_boxes_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {64, 16, 16, 1, 8, 2}; }
+};
+
+/// The same where thread blocks of 32 rows are no more than multiprocessors.
+///
+/// H200, 16 x 4096 x 14336 (cuBLAS: 35 to 36): 32.7, by gemm_few_rows_coded 36.7.
+struct narrow_coded_boxes_tuning {
+  using policy_type = few_rows_boxes_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {32, 16, 16, 1, 16, 2}; }
+};
+
+/// The same for up to 8 rows.
+///
+/// H200, one row of 8192 (cuBLAS: 37): 32.5, by gemm_few_rows_coded 33.1; with 1 % zeros 33.7 and 36.6; twelve stages
+/// 33.4.
+struct fewest_coded_boxes_tuning {
+  using policy_type = few_rows_boxes_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {64, 8, 16, 1, 8, 2}; }
+};
+
+/// The same for up to 8 rows where thread blocks of 32 rows are no more than multiprocessors.
+///
+/// H200, one row, 4096 x 14336 (cuBLAS: 35): 29.5, by gemm_few_rows_coded 32.1.
+struct narrow_fewest_coded_boxes_tuning {
+  using policy_type = few_rows_boxes_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {32, 8, 16, 1, 16, 2}; }
+};
+
+/// The policy for up to 16 rows with weights of exact codes with scales.
+///
+/// H200, 16 x 8192 x 8192 from memory, codes of 4 bits with groups of 128, microseconds, in turns with cuBLAS in bf16,
+/// which takes 36 to 37: 19.0, by gemm_few_rows_scaled 20.8. One tile of rows a warp 20.3, four 25.1; one producer
+/// 24.5, two 19.4; 24 stages 19.3.
+struct scaled_boxes_tuning {
+  using policy_type = few_rows_boxes_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {64, 16, 16, 2, 16, 4}; }
+};
+
+/// The same where thread blocks of 32 rows are no more than multiprocessors.
+///
+/// H200, 16 x 4096 x 14336 (cuBLAS: 35 to 36): 19.1, by gemm_few_rows_scaled 21.5; two producers 22.0.
+struct narrow_scaled_boxes_tuning {
+  using policy_type = few_rows_boxes_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {32, 16, 16, 1, 16, 4}; }
+};
+
+/// The same for up to 8 rows.
+///
+/// H200, one row of 8192 (cuBLAS: 37): 16.3, by gemm_few_rows_scaled 17.7; two producers 17.1; one tile of rows a warp
+/// 17.6.
+struct fewest_scaled_boxes_tuning {
+  using policy_type = few_rows_boxes_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {64, 8, 16, 2, 16, 4}; }
+};
+
+/// The same for up to 8 rows where thread blocks of 32 rows are no more than multiprocessors.
+///
+/// H200, one row, 4096 x 14336 (cuBLAS: 35): 16.8, by gemm_few_rows_scaled 16.8.
+struct narrow_fewest_scaled_boxes_tuning {
+  using policy_type = few_rows_boxes_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {32, 8, 16, 1, 16, 4}; }
 };
 
 /// The policy of products of 8-bit codes with scales for groups of columns (program/gemm/gemm_scaled_groups.cuh).
