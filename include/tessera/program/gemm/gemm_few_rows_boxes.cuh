@@ -134,12 +134,13 @@ struct gemm_few_rows_boxes {
 
   __device__ __forceinline__ void prepare(scratch_type& scratch) const {
     prefetch_tensor_map(inputs);
+    b.prepare();
     constexpr int fills = 1 + 2 * lanes_in_a_warp;  // boxes; what each lane has stored, and what it has copied
     scratch.ring.init(fills, row_groups * lanes_in_a_warp);
     fence_barrier_init();
   }
 
-  /// A producer: fills every Policy.producers-th stage.
+  /// A producer: fills every Policy.producers-th stage. Boxes come last: what lanes copy takes longest to start.
   __device__ __forceinline__ void produce(int which, int lane, int first_row, scratch_type& scratch) const {
     int const stages = static_cast<int>(b.weights.columns() / columns);
     auto copies = b.begin_copies(lane, first_row, which, Policy.producers);
@@ -148,6 +149,7 @@ struct gemm_few_rows_boxes {
 #pragma unroll 1
     for (int i = which; i < stages; i += Policy.producers) {
       shared_barrier& full = scratch.ring.await_empty(state);
+      b.copy(lane, copies, scratch.rests[state.stage]);
       if (lane == 0) {
         stage& to = scratch.stages[state.stage];
         full.arrive_and_expect(stage_bytes);
@@ -158,7 +160,6 @@ struct gemm_few_rows_boxes {
         }
       }
       sync_warp();
-      b.copy(lane, copies, scratch.rests[state.stage]);
       full.arrive();
       full.arrive_after_copies();
       state.skip(Policy.producers);

@@ -255,7 +255,9 @@ struct few_rows_boxes_policy {
 /// Parts of it, measured by leaving the others out: bytes of sign and mantissa alone 22.6, with codes 31.9. One
 /// producer looks up blocks too late: 35 to 41. One warp for what no code says takes as long as the rest, and four have
 /// too few registers: 34.8 and 35.8. Twelve stages leave little of the first-level cache, in which both look: 37.0. Two
-/// tiles of rows a warp 35.6; 32 rows and two thread blocks a multiprocessor 36.4.
+/// tiles of rows a warp 35.6; 32 rows and two thread blocks a multiprocessor 36.4. Boxes of all stages before anything
+/// else 37.0; blocks looked up only where a row's codes cross into the next 34.3 (4096 x 14336: 35.0 in place of 33.1);
+/// boxes that L2 shall evict first 36.5.
 struct coded_boxes_tuning {
   using policy_type = few_rows_boxes_policy;
   TESSERA_FN constexpr policy_type operator()(int) const { return {64, 16, 16, 1, 8, 2}; }
@@ -289,8 +291,8 @@ struct narrow_fewest_coded_boxes_tuning {
 /// The policy for up to 16 rows with weights of exact codes with scales.
 ///
 /// H200, 16 x 8192 x 8192 from memory, codes of 4 bits with groups of 128, microseconds, in turns with cuBLAS in bf16,
-/// which takes 36 to 37: 19.0, by gemm_few_rows_scaled 20.8. One tile of rows a warp 20.3, four 25.1; one producer
-/// 24.5, two 19.4; 24 stages 19.3.
+/// which takes 36 to 37: 18.1, by gemm_few_rows_scaled 20.8. Boxes started before scales 18.4, all at first 19.8.
+/// Before that (19.0) one tile of rows a warp 20.3, four 25.1; one producer 24.5, two 19.4; 24 stages 19.3.
 struct scaled_boxes_tuning {
   using policy_type = few_rows_boxes_policy;
   TESSERA_FN constexpr policy_type operator()(int) const { return {64, 16, 16, 2, 16, 4}; }
@@ -298,7 +300,8 @@ struct scaled_boxes_tuning {
 
 /// The same where thread blocks of 32 rows are no more than multiprocessors.
 ///
-/// H200, 16 x 4096 x 14336 (cuBLAS: 35 to 36): 19.1, by gemm_few_rows_scaled 21.5; two producers 22.0.
+/// H200, 16 x 4096 x 14336 (cuBLAS: 35 to 36): 18.3, by gemm_few_rows_scaled 21.6; boxes started before scales 19.1,
+/// and with two producers 22.0.
 struct narrow_scaled_boxes_tuning {
   using policy_type = few_rows_boxes_policy;
   TESSERA_FN constexpr policy_type operator()(int) const { return {32, 16, 16, 1, 16, 4}; }
@@ -306,8 +309,8 @@ struct narrow_scaled_boxes_tuning {
 
 /// The same for up to 8 rows.
 ///
-/// H200, one row of 8192 (cuBLAS: 37): 16.3, by gemm_few_rows_scaled 17.7; two producers 17.1; one tile of rows a warp
-/// 17.6.
+/// H200, one row of 8192 (cuBLAS: 36 to 37): 16.2 to 16.4, by gemm_few_rows_scaled 17.8; two producers 17.1; one tile
+/// of rows a warp 17.6.
 struct fewest_scaled_boxes_tuning {
   using policy_type = few_rows_boxes_policy;
   TESSERA_FN constexpr policy_type operator()(int) const { return {64, 8, 16, 2, 16, 4}; }
@@ -315,7 +318,7 @@ struct fewest_scaled_boxes_tuning {
 
 /// The same for up to 8 rows where thread blocks of 32 rows are no more than multiprocessors.
 ///
-/// H200, one row, 4096 x 14336 (cuBLAS: 35): 16.8, by gemm_few_rows_scaled 16.8.
+/// H200, one row, 4096 x 14336 (cuBLAS: 35): 16.5, by gemm_few_rows_scaled 16.8.
 struct narrow_fewest_scaled_boxes_tuning {
   using policy_type = few_rows_boxes_policy;
   TESSERA_FN constexpr policy_type operator()(int) const { return {32, 8, 16, 1, 16, 4}; }

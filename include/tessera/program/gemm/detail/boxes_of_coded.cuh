@@ -43,6 +43,8 @@ struct boxes_of_coded {
   tensor_map residuals;   ///< for TMA
   coded_weights weights;  ///< all of them
 
+  /// Prefetches the map, so that the first box does not wait for it.
+  __device__ __forceinline__ void prepare() const { prefetch_tensor_map(residuals); }
   /// Starts the box of columns from `column` on.
   __device__ __forceinline__ void load(boxes_type& to, shared_barrier& full, int column, int first_row) const {
     load_box(to.residuals, residuals, full, {column, first_row});

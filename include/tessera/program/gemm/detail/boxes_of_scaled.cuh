@@ -40,6 +40,8 @@ struct boxes_of_scaled {
   tensor_map codes;  ///< for TMA
   B weights;         ///< all of them
 
+  /// Prefetches the map, so that the first box does not wait for it.
+  __device__ __forceinline__ void prepare() const { prefetch_tensor_map(codes); }
   /// Starts the box of columns from `column` on.
   __device__ __forceinline__ void load(boxes_type& to, shared_barrier& full, int column, int first_row) const {
     load_box(to.codes, codes, full, {column * B::code_bits / 8, first_row});
