@@ -21,11 +21,13 @@
 #include <tessera/minicache.hpp>
 #include <tessera/neuzip.hpp>
 #include <tessera/quantize/symmetric.hpp>
+#include <tessera/quantize/two_to_a_byte.hpp>
 #include <tessera/sage_attention2.hpp>
 #include <tessera/select/quest.hpp>
 #include <tessera/shadow_kv.hpp>
 #include <tessera/tile/source/coded_weights.hpp>
 #include <tessera/tile/source/dequantized.hpp>
+#include <tessera/tile/source/scaled_codes.hpp>
 
 #include "support/catch.hpp"
 #include "support/score_functions.hpp"
@@ -117,6 +119,16 @@ explanation multiply_by_codes(described_cuda const& exec, std::int64_t tokens, s
     auto const plan = linear<bfloat16>::plan_forward(dry, tokens, weights, options);
     linear<bfloat16>::forward(dry, matrix<bfloat16 const>(tokens, 4096), weights, matrix<bfloat16>(tokens, 4096),
                               room(plan), options);
+  });
+}
+
+/// A layer whose weights are exact codes of 4 bits with scales of groups.
+explanation multiply_by_scaled(described_cuda const& exec, std::int64_t tokens) {
+  return explain(exec, [tokens](auto const& dry) {
+    using codes = two_to_a_byte<symmetric_quantizer<4, 128>>;
+    scaled_codes<codes, bfloat16> const weights{
+        {}, matrix<stored_code<codes> const>(4096, 2048), matrix<symmetric_params const>(4096, 32)};
+    linear<bfloat16>::forward(dry, matrix<bfloat16 const>(tokens, 4096), weights, matrix<bfloat16>(tokens, 4096));
   });
 }
 
@@ -248,6 +260,8 @@ std::vector<row> rows() {
        [](described_cuda const& e) { return multiply_by_codes(e, 4096, linear_options{}.workspace_budget); }},
       {"`linear<bfloat16>`, 16 rows, weights of 8-bit codes",
        [](described_cuda const& e) { return multiply_by_codes(e, 16); }},
+      {"`linear<bfloat16>`, 16 rows, weights of `scaled_codes`",
+       [](described_cuda const& e) { return multiply_by_scaled(e, 16); }},
       {"`linear<bfloat16>`, weights of a `coded_matrix`",
        [](described_cuda const& e) { return multiply_decoded(e, 4096); }},
       {"`linear<bfloat16>`, 16 rows, weights of a `coded_matrix`",
