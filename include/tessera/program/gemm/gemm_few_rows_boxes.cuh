@@ -97,9 +97,9 @@ struct gemm_few_rows_boxes {
 
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t block,
                                              scratch_type& scratch) const {
-    std::int64_t const own_row = block * rows;
-    std::int64_t const first_row =
-        min(own_row, b.weights.rows() - rows);  // so that all rows exist; some may be another block's
+    auto const own_row = static_cast<std::int32_t>(block * rows);  // TMA has rows of 31 bits
+    auto const all_rows = static_cast<std::int32_t>(b.weights.rows());
+    std::int32_t const first_row = min(own_row, all_rows - rows);  // so that all rows exist; some may be another block's
     int const warp = uniform(group.lane / lanes_in_a_warp);
     int const lane = group.lane % lanes_in_a_warp;
     if (group.lane == 0) {
@@ -110,7 +110,7 @@ struct gemm_few_rows_boxes {
     if (warp < multipliers) {
       b.with_context([&](auto const& context) { consume(context, warp, lane, scratch, totals); });
     } else if (warp < multipliers + Policy.producers) {
-      produce(warp - multipliers, lane, static_cast<int>(first_row), scratch);
+      produce(warp - multipliers, lane, first_row, scratch);
     } else if constexpr (Weights::other_warps > 0) {
       b.find_missing(warp - multipliers - Policy.producers, lane, first_row, a, scratch.missing);
     }
@@ -125,7 +125,7 @@ struct gemm_few_rows_boxes {
       }
       epilogue(token, row, sum);
     };
-    scratch.sums.template finish<lanes>(group.lane, first_row, {own_row, b.weights.rows()}, a.extent(0), finish);
+    scratch.sums.template finish<lanes>(group.lane, first_row, {own_row, all_rows}, a.extent(0), finish);
   }
 
  private:
