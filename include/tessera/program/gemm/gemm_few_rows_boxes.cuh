@@ -99,7 +99,8 @@ struct gemm_few_rows_boxes {
                                              scratch_type& scratch) const {
     auto const own_row = static_cast<std::int32_t>(block * rows);  // TMA has rows of 31 bits
     auto const all_rows = static_cast<std::int32_t>(b.weights.rows());
-    std::int32_t const first_row = min(own_row, all_rows - rows);  // so that all rows exist; some may be another block's
+    std::int32_t const first_row =
+        min(own_row, all_rows - rows);  // so that all rows exist; some may be another block's
     int const warp = uniform(group.lane / lanes_in_a_warp);
     int const lane = group.lane % lanes_in_a_warp;
     if (group.lane == 0) {
