@@ -40,19 +40,23 @@ TESSERA_FN constexpr float absolute(float value) {
 /// The smaller value. If one is a quiet NaN, the other one; if both are, a NaN. Of two zeros either may result. The
 /// host's C library decides about signalling NaNs.
 TESSERA_FN constexpr float minimum(float a, float b) {
-  if (__builtin_is_constant_evaluated()) {
-    return b < a || is_nan(a) ? b : a;
+#if defined(__CUDACC__)  // devices have an instruction for it, C libraries a function to call
+  if (!__builtin_is_constant_evaluated()) {
+    return ::fminf(a, b);
   }
-  return ::fminf(a, b);
+#endif
+  return b < a || is_nan(a) ? b : a;
 }
 
 /// The larger value. If one is a quiet NaN, the other one; if both are, a NaN. Of two zeros either may result. The
 /// host's C library decides about signalling NaNs.
 TESSERA_FN constexpr float maximum(float a, float b) {
-  if (__builtin_is_constant_evaluated()) {
-    return a < b || is_nan(a) ? b : a;
+#if defined(__CUDACC__)  // devices have an instruction for it, C libraries a function to call
+  if (!__builtin_is_constant_evaluated()) {
+    return ::fmaxf(a, b);
   }
-  return ::fmaxf(a, b);
+#endif
+  return a < b || is_nan(a) ? b : a;
 }
 
 /// The nearest integer, ties to the even one. The result keeps the value's sign, also where it is zero.

@@ -27,6 +27,7 @@
 #include <tessera/core/shape.hpp>
 #include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/serial/group.hpp>
+#include <tessera/tile/serial/load_transposed.hpp>
 
 #if !defined(__CUDACC_RTC__)
 #include <tessera/tile/serial/add_products.hpp>
@@ -91,11 +92,7 @@ struct gemm_tile {
   /// Loads b from a matrix of columns x depth elements, row after row.
   TESSERA_FN static constexpr void load_b_transposed(G const&, b_tile& b, operand_type const* from,
                                                      std::int64_t stride) {
-    for (int column = 0; column < columns; ++column) {
-      for (int k = 0; k < depth; ++k) {
-        b.values[k][column] = operand::widen(from[column * stride + k]);
-      }
-    }
+    load_transposed(b.values, from, stride, [](operand_type const& value) { return operand::widen(value); });
   }
 
   TESSERA_FN static constexpr void clear(G const&, sum_tile& sums) {

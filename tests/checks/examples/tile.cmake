@@ -27,6 +27,7 @@ tessera_check_pieces(ON_HOST tile "#include \"checks/examples/tile.hpp\"\n#inclu
     "Group const& group, scores::sum_tile& sums, value_scratch& scratch, results::sum_tile& totals"
   tile/serial/add_products.hpp ""
   tile/serial/group.hpp ""
+  tile/serial/load_transposed.hpp "tessera::bfloat16 const* weights, std::int64_t stride"
   tile/store_values.hpp "Group const& group, bool is_inside, Tile& tile, int row, int column"
   tile/tile_order.hpp ""
   tile/top_k.hpp "Group const& group, tessera::array_view<float const> scores, top_k_digits& scratch, \

@@ -77,7 +77,7 @@ struct loss_tile<gemm_tile<T, Shape, Host>> {
     TESSERA_FN float& logit(int row, int column) { return logits[row * (columns + 1) + column]; }
   };
   template <Group G>
-  using mma = gemm_tile<T, Shape, G>;
+  using mma = gemm_tile<T, std::conditional_t<detail::one_thread_plays<G>(), shape<rows, columns, depth>, Shape>, G>;
 };
 
 /// Makes tiles of logits, which are still to go through a Map.

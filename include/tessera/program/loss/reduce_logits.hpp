@@ -93,12 +93,14 @@ struct loss_tiles {
     auto const left =
         static_cast<int>(min(logits.classifier.rows() - first_column - first, std::int64_t{layout::part_columns}));
     std::int64_t const label = tokens.labels[first_row + row] - first_column - first;
+    state_type own = state;  // in registers while values are pushed
     for (int i = 0; i < left; ++i) {
       push_indexed(
-          reducer, state,
+          reducer, own,
           indexed_value<float>{logits.mapped(scratch.logit(row, first + i), first_row + row, first_column + first + i),
                                static_cast<std::int32_t>(first_column + first + i)});
     }
+    state = own;
     if (label >= 0 && label < left) {
       float const scaled = scratch.logit(row, first + static_cast<int>(label));
       targets[first_row + row] = logits.mapped(scaled, first_row + row, tokens.labels[first_row + row]);
