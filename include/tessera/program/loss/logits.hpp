@@ -39,6 +39,8 @@ struct logit_scaling {
     float const biased = bias.data != nullptr ? sum + static_cast<float>(load(bias[column])) : sum;
     return (cap > 0.0F ? cap * ::tanhf(biased / cap) : biased) * inverse_temperature;
   }
+  /// Whether sums are only multiplied by the inverse temperature.
+  TESSERA_FN bool only_multiplies() const { return bias.data == nullptr && !(cap > 0.0F); }
   /// The derivative of the logit by the sum, given the logit. It is NaN for a NaN.
   TESSERA_FN float slope(float logit) const {
     float const bent = cap > 0.0F ? logit / (inverse_temperature * cap) : 0.0F;
@@ -133,11 +135,22 @@ struct loss_logits {
       multiply_staged<mma>(group, scratch.a, scratch.b, sums);
     }
     group.sync();  // all lanes have read the logits before
-    mma::each(group, sums, keep{scaling, scratch, first_column, classifier.rows()});
+    if (scaling.only_multiplies() && first_column + layout::columns <= classifier.rows()) {
+      mma::each(group, sums, keep_multiplied{scaling.inverse_temperature, scratch});
+    } else {
+      mma::each(group, sums, keep{scaling, scratch, first_column, classifier.rows()});
+    }
     group.sync();
   }
 
  private:
+  /// Keeps sums as most calls have them: a loop over a row is one of vectors then.
+  struct keep_multiplied {
+    float factor;
+    typename layout::scratch_type& scratch;
+
+    TESSERA_FN void operator()(int row, int column, float sum) const { scratch.logit(row, column) = sum * factor; }
+  };
   struct keep {
     logit_scaling<value_type> const& scaling;
     typename layout::scratch_type& scratch;
