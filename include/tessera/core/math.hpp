@@ -45,7 +45,7 @@ TESSERA_FN constexpr float minimum(float a, float b) {
     return ::fminf(a, b);
   }
 #endif
-  return b < a || is_nan(a) ? b : a;
+  return a <= b || is_nan(b) ? a : b;
 }
 
 /// The larger value. If one is a quiet NaN, the other one; if both are, a NaN. Of two zeros either may result. The
@@ -56,7 +56,7 @@ TESSERA_FN constexpr float maximum(float a, float b) {
     return ::fmaxf(a, b);
   }
 #endif
-  return a < b || is_nan(a) ? b : a;
+  return a >= b || is_nan(b) ? a : b;
 }
 
 /// The nearest integer, ties to the even one. The result keeps the value's sign, also where it is zero.

@@ -121,7 +121,7 @@ struct piecewise_linear_softmax : online_softmax<float> {
     constexpr std::uint32_t rebias = (127U - 7U) << 23;
     float const rounded = maximum(position, 0.0F) + integers_only;
     float const normal = bit_cast<float>((bit_cast<std::uint32_t>(rounded) << 20) + rebias);
-    float const number = minimum(normal, multiply_add(2.0F, normal, -0x1p-6F));
+    float const number = minimum(normal, 2.0F * normal - 0x1p-6F);  // 2 x is exact, so that this is rounded once
     return {number, number * weight_of_number};
   }
   /// position() for scales below most_scale.

@@ -68,22 +68,25 @@ struct gemm_few_rows_boxes {
   static_assert(rows % (16 * row_tiles) == 0 && tokens % 8 == 0 && multipliers % row_groups == 0);
   static_assert(Policy.stages % depth_groups == 0, "a depth group's stages are its own");
 
+  /// What a box brings of the weights of a stage.
   using boxes_type = typename Weights::boxes_type;
+  /// What else there is to copy for it.
   using rest_type = typename Weights::rest_type;
   /// What is multiplied at a time, but for the rest. 16 bytes number c of a token's row in a box of inputs lie where
   /// number c ^ (token % 8) would.
   struct stage {
-    boxes_type weights;
-    unsigned char inputs[columns / input_columns][tokens][128];
+    boxes_type weights;                                          ///< rows of b
+    unsigned char inputs[columns / input_columns][tokens][128];  ///< rows of a
   };
   /// What the thread block shares.
   struct scratch_type {
     union {
-      stage stages[Policy.stages];
+      stage stages[Policy.stages];                     ///< a ring
       few_rows_sums<depth_groups, rows, tokens> sums;  ///< once all stages are multiplied
     };
-    rest_type rests[Policy.stages];
-    stage_ring<Policy.stages> ring;
+    rest_type rests[Policy.stages];  ///< what lanes copy for the stages
+    stage_ring<Policy.stages> ring;  ///< of both
+    /// What other warps find.
     [[no_unique_address]] typename detail::missing_of<Weights>::type missing;
   };
 

@@ -53,11 +53,11 @@ struct boxes_of_coded {
   static constexpr int copies = Rows / 8;  ///< of 16 bytes of codes, of a lane, in a stage
   /// What a lane copies next. The blocks of the copies after that are looked up already.
   struct copy_state {
-    std::uint32_t position;  ///< of its first row's codes, in units of 16 bytes
-    std::uint32_t step;      ///< to those that it copies next
-    std::uint32_t left;      ///< steps
-    opened_block now[copies];
-    opened_block next[copies];
+    std::uint32_t position;     ///< of its first row's codes, in units of 16 bytes
+    std::uint32_t step;         ///< to those that it copies next
+    std::uint32_t left;         ///< steps
+    opened_block now[copies];   ///< of what it copies next
+    opened_block next[copies];  ///< of what it copies after that
   };
   /// Begins with the stage number `stage`; every `step`-th follows.
   __device__ __forceinline__ copy_state begin_copies(int lane, int first_row, int stage, int step) const {
@@ -104,6 +104,7 @@ struct boxes_of_coded {
       run(exponents_of_pairs<false>(*weights.window));
     }
   }
+  /// Pairs eight inputs as multiply() takes them.
   __device__ __forceinline__ static void pair_inputs(uint4 const& read, std::uint32_t (&pairs)[4]) {
     pair_inputs_of_codes(read, pairs);
   }

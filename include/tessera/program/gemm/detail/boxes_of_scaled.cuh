@@ -30,11 +30,11 @@ struct boxes_of_scaled {
   /// What one box brings of a stage: 16 bytes number c of row r lie where number c ^ (r % 8) would, of 4-bit codes
   /// where number c ^ (r / 2 % 4) would.
   struct alignas(1024) boxes_type {
-    unsigned char codes[Rows][box_columns];
+    unsigned char codes[Rows][box_columns];  ///< the first in the lowest bits
   };
   /// What is copied without boxes.
   struct rest_type {
-    float scales[Rows];
+    float scales[Rows];  ///< of the stage's group of columns
   };
 
   tensor_map codes;  ///< for TMA
@@ -68,10 +68,12 @@ struct boxes_of_scaled {
 
   /// What multiply() needs: nothing.
   struct context {};
+  /// Calls run(context) with it.
   template <class Run>
   __device__ __forceinline__ void with_context(Run const& run) const {
     run(context{});
   }
+  /// Pairs eight inputs as multiply() takes them.
   __device__ __forceinline__ static void pair_inputs(uint4 const& read, std::uint32_t (&pairs)[4]) {
     product::pair_inputs(read, pairs);
   }

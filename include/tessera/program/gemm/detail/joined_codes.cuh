@@ -19,6 +19,7 @@ struct exponents_of_pairs {
   std::uint32_t base;    ///< of the window, at both places
   std::uint32_t beyond;  ///< what exponents from extra_code on exceed base + code by, modulo 2^32
 
+  /// Of the codes of a window.
   __device__ __forceinline__ explicit exponents_of_pairs(exponent_window window)
       : base(window.base * 0x00800080U),
         beyond((std::uint32_t{window.extra} - window.base - exponent_window::neighbours) * 0x80U) {}

@@ -16,12 +16,12 @@ inline namespace v0 {
 /// Operand: bfloat16 or float16. B: the weights. Tokens: rows of the inputs.
 template <class Operand, OperandCodes B, int Tokens>
 struct widened_codes_product {
-  static constexpr int codes_of_word = 32 / B::code_bits;
-  static constexpr int pairs_of_word = codes_of_word / 2;
-  static constexpr int bytes = B::code_bits;  ///< of a lane's eight codes
+  static constexpr int codes_of_word = 32 / B::code_bits;  ///< codes in 32 bits
+  static constexpr int pairs_of_word = codes_of_word / 2;  ///< pairs of them
+  static constexpr int bytes = B::code_bits;               ///< of a lane's eight codes
   /// A lane's eight codes of a row.
   struct alignas(bytes) lane_codes {
-    std::uint32_t words[bytes / 4];
+    std::uint32_t words[bytes / 4];  ///< the codes, the first in the lowest bits
   };
 
   /// Pairs eight inputs as codes are.
