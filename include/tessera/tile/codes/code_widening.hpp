@@ -33,20 +33,23 @@ using widened_code = std::conditional_t<sizeof(Code) == 1, float16, Code>;
 
 namespace detail {
 
-/// All codes of a byte, widened: a load takes a tenth of the time of an 8-bit float becoming fp16.
+/// All codes of a byte, widened, by their bits: an 8-bit float becomes fp16 by way of fp32, with branches. They are made
+/// once in a process.
 template <class Code>
-struct widened_bytes {
-  float16 of[256];  ///< by the bits of a code
+float16 const* widened_bytes() {
+  struct table {
+    float16 of[256];
 
-  constexpr widened_bytes() : of{} {
-    for (int i = 0; i < 256; ++i) {
-      auto const code = bit_cast<Code>(static_cast<std::uint8_t>(i));
-      of[i] = store<float16>(static_cast<float>(gemm_operand<Code>::widen(code)));
+    table() {
+      for (int i = 0; i < 256; ++i) {
+        auto const code = bit_cast<Code>(static_cast<std::uint8_t>(i));
+        of[i] = store<float16>(static_cast<float>(gemm_operand<Code>::widen(code)));
+      }
     }
-  }
-};
-template <class Code>
-inline constexpr widened_bytes<Code> widened_byte{};
+  };
+  static table const made;
+  return made.of;
+}
 
 }  // namespace detail
 
@@ -56,25 +59,30 @@ struct code_widening {
   TESSERA_FN static constexpr float unit() { return 1.0F; }
   /// Widens all codes of a tile. From: rows x a multiple of 16 columns. To: tiles of as many columns, which have the
   /// rows one behind the other.
+#if defined(__CUDACC__)
+#pragma nv_exec_check_disable  // host only, called from code for both sides
+#endif
   template <class From, class To, int Tiles>
   TESSERA_FN static void widen(G const& group, From const& from, To (&to)[Tiles]) {
+    if constexpr (sizeof(Code) == 1) {
+      float16 const* const widened = detail::widened_bytes<Code>();
+      each(group, from, to, [widened](Code code) { return widened[bit_cast<std::uint8_t>(code)]; });
+    } else {
+      each(group, from, to, [](Code code) { return store<Code>(static_cast<float>(gemm_operand<Code>::widen(code))); });
+    }
+  }
+
+ private:
+  template <class From, class To, int Tiles, class Function>
+  TESSERA_FN static void each(G const& group, From const& from, To (&to)[Tiles], Function const& function) {
     static_assert(From::rows == Tiles * To::rows && From::columns == To::columns && From::columns % 16 == 0,
                   "tessera: widened tiles have the rows of the tile of codes, and whole 16s of columns");
     for (int lane : group) {
       for (int i = lane; i < From::rows * From::columns; i += G::size) {
         int const row = i / From::columns;
         int const column = i % From::columns;
-        to[row / To::rows](row % To::rows, column) = widened(from(row, value_slot(column)));
+        to[row / To::rows](row % To::rows, column) = function(from(row, value_slot(column)));
       }
-    }
-  }
-
- private:
-  TESSERA_FN static widened_code<Code> widened(Code code) {
-    if constexpr (sizeof(Code) == 1) {
-      return detail::widened_byte<Code>.of[bit_cast<std::uint8_t>(code)];
-    } else {
-      return store<Code>(static_cast<float>(gemm_operand<Code>::widen(code)));
     }
   }
 };
