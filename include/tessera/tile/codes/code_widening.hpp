@@ -33,8 +33,8 @@ using widened_code = std::conditional_t<sizeof(Code) == 1, float16, Code>;
 
 namespace detail {
 
-/// All codes of a byte, widened, by their bits: an 8-bit float becomes fp16 by way of fp32, with branches. They are made
-/// once in a process.
+/// All codes of a byte, widened, by their bits: an 8-bit float becomes fp16 by way of fp32, with branches. They are
+/// made once in a process.
 template <class Code>
 float16 const* widened_bytes() {
   struct table {
