@@ -37,8 +37,8 @@ TESSERA_FN constexpr float absolute(float value) {
   return bit_cast<float>(bit_cast<std::uint32_t>(value) & 0x7fffffffU);
 }
 
-/// The smaller value. If one is a quiet NaN, the other one; if both are, a NaN. Of two zeros either may result. The
-/// host's C library decides about signalling NaNs.
+/// The smaller value. If one is a quiet NaN, the other one; if both are, a NaN. Of two zeros either may result, and of
+/// a signalling NaN either operand.
 TESSERA_FN constexpr float minimum(float a, float b) {
 #if defined(__CUDACC__)  // devices have an instruction for it, C libraries a function to call
   if (!__builtin_is_constant_evaluated()) {
@@ -48,8 +48,8 @@ TESSERA_FN constexpr float minimum(float a, float b) {
   return a <= b || is_nan(b) ? a : b;
 }
 
-/// The larger value. If one is a quiet NaN, the other one; if both are, a NaN. Of two zeros either may result. The
-/// host's C library decides about signalling NaNs.
+/// The larger value. If one is a quiet NaN, the other one; if both are, a NaN. Of two zeros either may result, and of
+/// a signalling NaN either operand.
 TESSERA_FN constexpr float maximum(float a, float b) {
 #if defined(__CUDACC__)  // devices have an instruction for it, C libraries a function to call
   if (!__builtin_is_constant_evaluated()) {

@@ -100,7 +100,6 @@ template <>
 struct boxes_of<coded_weights, bfloat16> {
   static constexpr bool exist = true;
   static constexpr int group = 128;  ///< rows of weights are multiples of so many columns
-  static constexpr box_swizzle swizzle = box_swizzle::bytes_128;
   template <int Rows, int Tokens>
   using type = boxes_of_coded<Rows, Tokens>;
   using wide = coded_boxes_tuning;
@@ -123,7 +122,6 @@ requires has_boxed_codes<Weights, Operand>
 struct boxes_of<Weights, Operand> {
   static constexpr bool exist = true;
   static constexpr int group = Weights::group;  ///< rows of weights are multiples of so many columns
-  static constexpr box_swizzle swizzle = Weights::code_bits == 4 ? box_swizzle::bytes_64 : box_swizzle::bytes_128;
   template <int Rows, int Tokens>
   using type = boxes_of_scaled<Operand, Weights, Rows, Tokens>;
   using wide = scaled_boxes_tuning;
@@ -147,10 +145,11 @@ void run_boxes(basic_cuda<Architectures> const& exec,
   using program = gemm_few_rows_boxes<weights_type, store_sums<Output, Map>, policy>;
   char const* const where = source_linear_problem<Operand, Weights, Output, Map>::function;
   box_shape const box{policy.rows, weights_type::box_columns};
-  program const whole{make_tensor_map(where, problem.inputs, {policy.tokens, program::input_columns}),
-                      problem.inputs,
-                      {make_tensor_map(where, boxes::matrix(problem.weights), box, boxes::swizzle), problem.weights},
-                      {problem.outputs, problem.map}};
+  program const whole{
+      make_tensor_map(where, problem.inputs, {policy.tokens, program::input_columns}),
+      problem.inputs,
+      {make_tensor_map(where, boxes::matrix(problem.weights), box, weights_type::swizzle), problem.weights},
+      {problem.outputs, problem.map}};
   exec.run(whole, whole.blocks());
 }
 

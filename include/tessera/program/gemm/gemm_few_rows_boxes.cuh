@@ -33,21 +33,6 @@
 namespace tessera {
 inline namespace v0 {
 
-namespace detail {
-
-/// What warps with other work share with all: nothing, where there are none.
-template <class Weights>
-struct missing_of {
-  struct nothing {};
-  using type = nothing;
-};
-template <class Weights>
-requires(Weights::other_warps > 0) struct missing_of<Weights> {
-  using type = typename Weights::missing_type;
-};
-
-}  // namespace detail
-
 /// Weights: boxes_of_coded or boxes_of_scaled, with the policy's rows and tokens; the matrix has at least so many rows,
 /// of multiples of 128 columns. Epilogue: store_sums. `a` has at most Policy.tokens rows.
 template <class Weights, class Epilogue, few_rows_boxes_policy Policy>
@@ -66,7 +51,8 @@ struct gemm_few_rows_boxes {
   static constexpr int columns = Weights::columns;               ///< of a stage
   static constexpr int input_columns = 64;                       ///< of a box of inputs
   static_assert(rows % (16 * row_tiles) == 0 && tokens % 8 == 0 && multipliers % row_groups == 0);
-  static_assert(Policy.stages % depth_groups == 0, "a depth group's stages are its own");
+  static_assert(Policy.stages % depth_groups == 0 && Policy.stages % Policy.producers == 0,
+                "the stages of a depth group are its own, and so are a producer's: phases follow each other for it");
 
   /// What a box brings of the weights of a stage.
   using boxes_type = typename Weights::boxes_type;
@@ -87,7 +73,7 @@ struct gemm_few_rows_boxes {
     rest_type rests[Policy.stages];  ///< what lanes copy for the stages
     stage_ring<Policy.stages> ring;  ///< of both
     /// What other warps find.
-    [[no_unique_address]] typename detail::missing_of<Weights>::type missing;
+    [[no_unique_address]] typename Weights::missing_type missing;
   };
 
   tensor_map inputs;                ///< boxes of a, for TMA
@@ -116,7 +102,7 @@ struct gemm_few_rows_boxes {
     } else if (warp < multipliers + Policy.producers) {
       produce(warp - multipliers, lane, first_row, scratch);
     } else if constexpr (Weights::other_warps > 0) {
-      b.find_missing(warp - multipliers - Policy.producers, lane, first_row, a, scratch.missing);
+      scratch.missing.find(warp - multipliers - Policy.producers, lane, b.weights, first_row, a);
     }
     group.sync();  // all stages have been read
     if (warp < multipliers) {
@@ -193,9 +179,22 @@ struct gemm_few_rows_boxes {
       } else {
         multiply_stage(context, from, rest, lane, row, totals);
       }
-      scratch.ring.empty[state.stage].arrive_after(totals[0][0][0]);
+      scratch.ring.empty[state.stage].arrive_after(made_of_all(totals));
       state.skip(depth_groups);
     }
+  }
+  /// A number for which all that the lane has loaded of a stage was needed: each product waits for its own operands,
+  /// and upper and lower rows have their own scales.
+  __device__ __forceinline__ static float made_of_all(float const (&totals)[row_tiles][tokens / 8][4]) {
+    float sum = 0;
+#pragma unroll
+    for (int m = 0; m < row_tiles; ++m) {
+#pragma unroll
+      for (int n = 0; n < tokens / 8; ++n) {
+        sum += totals[m][n][0] + totals[m][n][2];
+      }
+    }
+    return sum;
   }
   template <class Context>
   __device__ __forceinline__ static void multiply_stage(Context const& context, stage const& from,

@@ -5,8 +5,8 @@
 ///     float tile[16][128];
 ///     tessera::load_transposed(tile, weights, stride, [](bfloat16 x) { return load(x); });  // tile[k][column]
 ///
-/// Four rows at a time are widened and their numbers exchanged in vectors of four, where the compiler has vectors: a
-/// third of the time of storing number after number, 512 bytes apart.
+/// Four rows at a time are widened and their numbers exchanged in vectors of four, where the compiler has vectors: for
+/// 128 rows of 16 numbers 0.36 to 0.4 of the time of storing number after number, 512 bytes apart.
 #pragma once
 
 #include <cstdint>

@@ -252,9 +252,9 @@ struct few_rows_boxes_policy {
 /// by gemm_few_rows_coded 37.8; with 1 % zeros, whose exponent is not of the window, 37.3 and 43.7. 4096 inputs and
 /// 14336 outputs: 35.8 and 38.6.
 ///
-/// Parts of it, measured by leaving the others out: bytes of sign and mantissa alone 22.6, with codes 31.9. One
-/// producer looks up blocks too late: 35 to 41. One warp for what no code says takes as long as the rest, and four have
-/// too few registers: 34.8 and 35.8. Twelve stages leave little of the first-level cache, in which both look: 37.0. Two
+/// Parts of it, measured by leaving the others out: bytes of sign and mantissa alone 22.6, with codes and inputs 31.9.
+/// One warp for what no code says 34.8, and with 1 % zeros 44.6; four, which leave fewer registers, 35.8 and 39.8.
+/// Twelve stages, which leave less of the first-level cache, 37.0, and with one producer 41.4. Two
 /// tiles of rows a warp 35.6; 32 rows and two thread blocks a multiprocessor 36.4. Boxes of all stages before anything
 /// else 37.0; blocks looked up only where a row's codes cross into the next 34.3 (4096 x 14336: 35.0 in place of 33.1);
 /// boxes that L2 shall evict first 36.5.

@@ -13,8 +13,8 @@
 #include <tessera/tile/cuda/async_copy.cuh>
 #include <tessera/tile/cuda/mma.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/sm_90/tensor_map.cuh>
 #include <tessera/tile/source/coded_weights.hpp>
-#include <tessera/view/matrix_view.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -23,11 +23,11 @@ inline namespace v0 {
 template <int Rows, int Tokens>
 struct boxes_of_coded {
   using value_type = bfloat16;
-  using operand = bfloat16;
   static constexpr bool scales_sums = false;   ///< whether sums of a stage are scaled before they are added
   static constexpr int columns = 128;          ///< of a stage
   static constexpr int box_columns = columns;  ///< elements of a row of a box, bytes
-  static constexpr int other_warps = 2;        ///< warps that add what no code says
+  static constexpr box_swizzle swizzle = box_swizzle::bytes_128;
+  static constexpr int other_warps = 2;  ///< warps that add what no code says
 
   /// What one box brings of a stage: 16 bytes number c of row r lie where number c ^ (r % 8) would.
   struct alignas(1024) boxes_type {
@@ -37,7 +37,7 @@ struct boxes_of_coded {
   struct alignas(16) rest_type {
     unsigned char codes[Rows][columns / 2];  ///< codes of exponents
   };
-  /// What the other warps share with all.
+  /// What the other warps find.
   using missing_type = missing_products<Tokens, Rows, other_warps>;
 
   tensor_map residuals;   ///< for TMA
@@ -135,12 +135,6 @@ struct boxes_of_coded {
         }
       }
     }
-  }
-
-  /// The work of other warp number `warp`: finds what is missing of the thread block's products.
-  __device__ __forceinline__ void find_missing(int warp, int lane, std::int64_t first_row,
-                                               matrix_view<bfloat16 const> const& inputs, missing_type& missing) const {
-    missing.find(warp, lane, weights, first_row, inputs);
   }
 
  private:

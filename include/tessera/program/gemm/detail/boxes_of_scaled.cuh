@@ -8,6 +8,7 @@
 #include <tessera/program/gemm/detail/widened_codes_product.cuh>
 #include <tessera/tile/cuda/async_copy.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/sm_90/tensor_map.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tile/source/scaled_source.hpp>
 
@@ -19,13 +20,12 @@ inline namespace v0 {
 template <class Operand, OperandCodes B, int Rows, int Tokens>
 struct boxes_of_scaled {
   using value_type = typename B::value_type;
-  using operand = Operand;
   static constexpr bool scales_sums = true;  ///< whether sums of a stage are scaled before they are added
   static constexpr int columns = 128;        ///< of a stage
   static constexpr int other_warps = 0;      ///< warps with other work
   static_assert(B::group % columns == 0 && Rows % lanes_in_a_warp == 0);
-  static constexpr int box_columns =
-      columns * B::code_bits / 8;  ///< of a row of a stage, as many as boxes are swizzled by
+  static constexpr int box_columns = columns * B::code_bits / 8;  ///< elements of a row of a box, bytes
+  static constexpr box_swizzle swizzle = box_columns == 64 ? box_swizzle::bytes_64 : box_swizzle::bytes_128;
 
   /// What one box brings of a stage: 16 bytes number c of row r lie where number c ^ (r % 8) would, of 4-bit codes
   /// where number c ^ (r / 2 % 4) would.
@@ -36,6 +36,9 @@ struct boxes_of_scaled {
   struct rest_type {
     float scales[Rows];  ///< of the stage's group of columns
   };
+
+  /// What other warps find: nothing.
+  struct missing_type {};
 
   tensor_map codes;  ///< for TMA
   B weights;         ///< all of them
