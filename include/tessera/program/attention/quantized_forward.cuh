@@ -262,14 +262,16 @@ struct warpgroup_attention {
   /// Takes the warpgroup's part in the steps through lists of tiles.
   __device__ __forceinline__ void attend_listed(scratch_type& scratch, consumer_state& state) const {
     int const warpgroup = state.warp / 4;
-    bool const has_plain = uniform(own(scratch, state).full_begin) < uniform(own(scratch, state).full_end);
+    std::int32_t plain[1] = {
+        own(scratch, state).full_begin < own(scratch, state).full_end ? list_step::plain_bit(warpgroup) : 0};
+    pin_registers(plain);  // else it is made again for each tile
     list_step step;
     while (!step.is_last()) {
       scratch.key_ring.await_full(state.tile);
       step.word = uniform(*const_cast<std::int32_t volatile*>(&scratch.steps.of_stage[state.tile.stage]));
       if (!step.is_taken_by(warpgroup)) {
         skip(scratch, state, 1);
-      } else if (has_plain && step.is_plain_for(warpgroup)) {
+      } else if ((step.word & plain[0]) != 0) {
         do_tile<tile_mask::none, tile_scales::small>(scratch, state, step.tile());
       } else {
         do_tile<tile_mask::both, tile_scales::any>(scratch, state, step.tile());

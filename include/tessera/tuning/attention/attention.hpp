@@ -155,6 +155,14 @@ struct attention_wide_keys_tuning {
 /// linear_bias had 423 while the compiler copied the second row's sums from the first one's, 32 moves of two cycles,
 /// and each tile read the head's slope from memory before its products could begin.
 ///
+/// Scores of mean queries over 128 channels, by the profiler: of a tile's time 8 % are waits for the corrections, whose
+/// loads from shared memory take 200 cycles beside tensor cores that read their operands there. Without these loads, and
+/// with wrong scores, the speed is .93. Hiding them was slower each time: the scale and the barrier of the next tile
+/// before the products of this one are awaited .86; all corrections while products are added up: 100 spills a tile;
+/// products of 64 keys at a time, so that half of the loads run beside products, .86 (64 channels .74 in place of .73).
+/// Making the corrections by wgmma, with means kept in shared memory for 8 tiles, took 137 us at the profiler's clock and
+/// did not change the time from bf16 to bf16. 16 bits for a correction would take 32 more instructions a tile.
+///
 /// Sums of products of e4m3 do not begin at terms, which they would cut off at 13 bits: terms are added to scores. With
 /// a linear_bias the speed is .83 of sage_attention2's without (128 channels, from bf16 to bf16; sage_attention2 with
 /// it .91), and .69 (.77) with 64 channels.
@@ -172,7 +180,19 @@ struct attention_terms_tuning {
 ///
 /// H200, 16K tokens, over codes, lists of half of the tiles, chosen at random for each block of 64 queries: the speed
 /// for each visited tile relative to that without lists. 128 channels: 0.827 with 5 stages, as many as fit, 0.821
-/// with 4. 64 channels: 0.774 with 8 stages, 0.776 with 10. Where two blocks share a list 0.846 and 0.807.
+/// with 4. 64 channels: 0.774 with 8 stages, 0.776 with 10. What it is made of:
+///
+///                                                            128 channels   64 channels
+///     lists of all tiles: what steps cost                        .932           .85
+///     half of them, the same for all of a thread block           .883           .81
+///     the same for each two blocks of 64 queries                 .847           .81
+///     a list for each block of 64 queries                        .829           .77
+///
+/// Tried, slower or the same, over lists of half and of all tiles of 128 channels: the producer tells each warpgroup
+/// where its tiles lie, and releases them for the others (.826, .917; 64 channels .758, .883); with messages that are
+/// read while products are made (.817, .910); steps that are chosen from the next 8 entries of each list so that
+/// warpgroups advance evenly, which loads more tiles twice (.768, .916; 64 channels .62); 3 warpgroups of 160 registers
+/// for 64 channels (.68); waits that suspend the thread for longer (.826, .923).
 template <int Channels>
 struct attention_list_tuning {
   using policy_type = warpgroup_attention_policy;

@@ -56,9 +56,9 @@ struct list_step {
   [[nodiscard]] TESSERA_FN constexpr bool is_taken_by(int warpgroup) const {
     return (word >> (tile_bits + warpgroup) & 1) != 0;
   }
-  /// Whether the warpgroup that takes it sees all of the tile's keys.
-  [[nodiscard]] TESSERA_FN constexpr bool is_plain_for(int warpgroup) const {
-    return (word >> (tile_bits + most_warpgroups + warpgroup) & 1) != 0;
+  /// The bit of `word` that says whether the warpgroup that takes the step sees all of the tile's keys.
+  [[nodiscard]] TESSERA_FN static constexpr std::int32_t plain_bit(int warpgroup) {
+    return 1 << (tile_bits + most_warpgroups + warpgroup);
   }
   /// Whether the work item has no further step.
   [[nodiscard]] TESSERA_FN constexpr bool is_last() const { return word < 0; }

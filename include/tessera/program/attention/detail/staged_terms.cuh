@@ -68,6 +68,14 @@ struct staged_terms {
   correction_type corrections[Warpgroups];  ///< of each warpgroup
 };
 
+/// Where the terms of a work item's queries begin. They are looked up once for all of its tiles: one thread starts all
+/// loads, and is late if it looks them up for each (150 instructions more).
+struct term_rows {
+  std::int32_t block;     ///< the first block of 64 queries, counted over all heads, each with an even number
+  std::int32_t bias_row;  ///< the row of this block's biases
+  std::int32_t blocks;    ///< blocks of the head from there on, for which there are warpgroups or not
+};
+
 /// Where terms lie in memory.
 template <class Terms>
 struct term_loader {
@@ -85,38 +93,41 @@ struct term_loader {
   float const* corrections;                   ///< quantized_queries::corrections: batch, query head, block, padded keys
   correction_range const* correction_ranges;  ///< quantized_queries::correction_ranges
 
-  /// A block of 64 queries of a head, and a tile.
-  struct place {
-    std::int32_t sequence;     ///< sequence of the batch
-    std::int32_t head;         ///< query head of the sequence
-    std::int32_t heads;        ///< query heads of a sequence
-    std::int32_t block;        ///< block of 64 queries
-    std::int32_t blocks;       ///< blocks of a head
-    std::int32_t tile;         ///< tile of keys
-    std::int32_t padded_keys;  ///< keys of a head in memory
-  };
-  /// Starts to load the terms of a warpgroup.
+  /// Looks up the rows of a thread block whose first block of 64 queries is number `block` of a head, counted over all
+  /// sequences. `heads`, `blocks`: of a sequence and of a head.
+  [[nodiscard]] __device__ __forceinline__ term_rows rows_of(std::int32_t head, std::int32_t heads, std::int32_t block,
+                                                             std::int32_t blocks) const {
+    term_rows found{head * (divide_up(blocks, together) * together) + block, 0, blocks - block};
+    if constexpr (Terms::has_tiles) {
+      std::int32_t const sequence = head / heads;
+      found.bias_row = sequence * sequence_rows + (head - sequence * heads) * head_rows + block * bias_tile::rows;
+    }
+    return found;
+  }
+  /// Starts to load the terms of a warpgroup and a tile.
   template <class Staged>
-  __device__ __forceinline__ void load(Staged& to, int warpgroup, place const& at, shared_barrier& full) const {
+  __device__ __forceinline__ void load(Staged& to, int warpgroup, term_rows const& rows, std::int32_t tile,
+                                       std::int32_t padded_keys, shared_barrier& full) const {
     if constexpr (Terms::has_corrections) {
-      constexpr int together = block_mean::tokens / bias_tile::rows;  // blocks of 64 queries that share a mean
-      std::int64_t const row =
-          (std::int64_t{at.sequence} * at.heads + at.head) * divide_up(at.blocks, together) + at.block / together;
+      std::int64_t const row = (rows.block + warpgroup) / together;
       auto& staged = to.corrections[warpgroup];
-      load_bytes(staged.values, corrections + row * at.padded_keys + at.tile * attention_tile_keys,
-                 bytes_of_corrections, full);
-      load_bytes(&staged.range, correction_ranges + row * (at.padded_keys / attention_tile_keys) + at.tile,
-                 bytes_of_range, full);
+      load_bytes(staged.values, corrections + row * padded_keys + tile * attention_tile_keys, bytes_of_corrections,
+                 full);
+      load_bytes(&staged.range, correction_ranges + row * (padded_keys / attention_tile_keys) + tile, bytes_of_range,
+                 full);
     }
     if constexpr (Terms::has_tiles) {
-      std::int32_t const row = at.sequence * sequence_rows + at.head * head_rows + at.block * bias_tile::rows;
 #pragma unroll
       for (int box = 0; box < attention_tile_keys / bias_tile::box_columns; ++box) {
-        load_box(to.biases[warpgroup].boxes + box * bias_tile::box_bytes, biases, full,
-                 {at.tile * attention_tile_keys + box * bias_tile::box_columns, row});
+        load_box(
+            to.biases[warpgroup].boxes + box * bias_tile::box_bytes, biases, full,
+            {tile * attention_tile_keys + box * bias_tile::box_columns, rows.bias_row + warpgroup * bias_tile::rows});
       }
     }
   }
+
+ private:
+  static constexpr int together = block_mean::tokens / bias_tile::rows;  ///< blocks of 64 queries that share a mean
 };
 
 }  // namespace v0
