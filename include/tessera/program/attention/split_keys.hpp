@@ -211,9 +211,13 @@ struct merge_attention {
       add_splits(scratch, at, lane / part_lanes, lane % part_lanes);
     }
     group.sync();
+    finished_row row{};
+    bool is_finished = false;  // by a lane before, on the host
     for (int lane : group) {
       for (std::int64_t channel = lane; channel < results.shape.channels_of_values(); channel += lanes) {
-        finish(at, channel, scratch);
+        row = is_finished ? row : finish(at, scratch);
+        is_finished = true;
+        write(at, channel, row, scratch);
       }
     }
   }
@@ -269,14 +273,20 @@ struct merge_attention {
     }
   }
 
-  TESSERA_FN void finish(coordinates const& at, std::int64_t channel, scratch_type const& scratch) const {
+  /// The finished row, of all parts.
+  TESSERA_FN finished_row finish(coordinates const& at, scratch_type const& scratch) const {
     auto whole = row_type::nothing(softmax_type{});
-    float total = 0.0F;
     for (int part = 0; part < parts; ++part) {
       add(whole, scratch.part_rows[part], 1.0F);
+    }
+    return results.finish(at.sequence, at.head, at.query, whole);
+  }
+  TESSERA_FN void write(coordinates const& at, std::int64_t channel, finished_row const& row,
+                        scratch_type const& scratch) const {
+    float total = 0.0F;
+    for (int part = 0; part < parts; ++part) {
       total += scratch.totals[part * most_channels + channel];
     }
-    finished_row const row = results.finish(at.sequence, at.head, at.query, whole);
     results.write(at.sequence, at.head, at.query, channel, row.inverse, row.share, total);
     if (channel == 0) {
       results.write_log_sum_exp(at.sequence, at.head, at.query, row);
