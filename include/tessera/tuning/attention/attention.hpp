@@ -137,7 +137,8 @@ struct attention_wide_keys_tuning {
 /// slope(head) * (key - query), linear_bias, dense_bias in bf16 that all heads share, and scores of mean queries:
 ///
 ///     128 channels                                     function   linear   dense   mean queries
-///     this: 3 warpgroups, sums begin at terms           .59        .91      .72     .89
+///     this: 3 warpgroups, sums begin at terms           .59        .91      .73     .90
+///     where terms lie looked up for each tile           .59        .91      .72     .89
 ///     each tile reads the slope, copies of sums; means
 ///     of 64 queries                                     .59        .87      .72     .83
 ///     2 warpgroups with 240 registers                   .57        .71      -       .72
@@ -146,7 +147,8 @@ struct attention_wide_keys_tuning {
 ///     terms added to scores as floats                   .58        -        -       .82     (mean queries staged)
 ///     and read from L2 by each lane                     .49        -        .22     .62
 ///      64 channels
-///     this: 3 warpgroups                                .51        .77      .62     .75
+///     this: 3 warpgroups                                .51        .80      .63     .79
+///     where terms lie looked up for each tile           .51        .80      .62     .73
 ///     4 warpgroups with 112 registers                   .43        .76      .45     .72
 ///     2 warpgroups with 240 registers                   .44        .59      -       .62
 ///
@@ -156,12 +158,13 @@ struct attention_wide_keys_tuning {
 /// and each tile read the head's slope from memory before its products could begin.
 ///
 /// Scores of mean queries over 128 channels, by the profiler: of a tile's time 8 % are waits for the corrections, whose
-/// loads from shared memory take 200 cycles beside tensor cores that read their operands there. Without these loads, and
-/// with wrong scores, the speed is .93. Hiding them was slower each time: the scale and the barrier of the next tile
-/// before the products of this one are awaited .86; all corrections while products are added up: 100 spills a tile;
-/// products of 64 keys at a time, so that half of the loads run beside products, .86 (64 channels .74 in place of .73).
-/// Making the corrections by wgmma, with means kept in shared memory for 8 tiles, took 137 us at the profiler's clock and
-/// did not change the time from bf16 to bf16. 16 bits for a correction would take 32 more instructions a tile.
+/// loads from shared memory take 200 cycles beside tensor cores that read their operands there. Without these loads
+/// (and with wrong scores) the speed is .93. Hiding them was slower each time: the scale and the barrier of the next
+/// tile before the products of this one are awaited .86; all corrections while products are added up: 100 spills a
+/// tile; products of 64 keys at a time, so that half of the loads run beside products, .86 (64 channels .74 in place of
+/// .73). Making the corrections by wgmma, with means kept in shared memory for 8 tiles, took 137 us at the profiler's
+/// clock and did not change the time from bf16 to bf16. 16 bits for a correction would take 32 instructions more a
+/// tile.
 ///
 /// Sums of products of e4m3 do not begin at terms, which they would cut off at 13 bits: terms are added to scores. With
 /// a linear_bias the speed is .83 of sage_attention2's without (128 channels, from bf16 to bf16; sage_attention2 with
