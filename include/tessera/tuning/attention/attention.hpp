@@ -147,9 +147,11 @@ struct attention_wide_keys_tuning {
 ///     terms added to scores as floats                   .58        -        -       .82     (mean queries staged)
 ///     and read from L2 by each lane                     .49        -        .22     .62
 ///      64 channels
-///     this: 3 warpgroups                                .51        .80      .63     .79
-///     where terms lie looked up for each tile           .51        .80      .62     .73
-///     4 warpgroups with 112 registers                   .43        .76      .45     .72
+///     this: 3 warpgroups                                .51        .81      .63     .79
+///     descriptors made in each tile                     .51        .80      .63     .79
+///     and where terms lie looked up for each tile       .51        .80      .62     .73
+///     and 8 stages in place of 6                        -          .80      -       .79
+///     this with 4 warpgroups of 112 registers           -          .83      -       .69
 ///     2 warpgroups with 240 registers                   .44        .59      -       .62
 ///
 /// Counted in the machine code of a tile of 128 channels without a mask: 374 instructions without terms, 408 with a
