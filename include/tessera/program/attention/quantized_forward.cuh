@@ -188,8 +188,7 @@ struct warpgroup_attention {
   /// lanes no longer need what was there.
   __device__ __forceinline__ void look_up(scratch_type& scratch, std::int32_t index, int warp) const {
     sync_warp();
-    warp_work_item& found = scratch.looked_up[warp];
-    found = pipeline.look_up(index, warp, row_of_warp(warp));
+    warp_work_item found = pipeline.look_up(index, warp, row_of_warp(warp));
     if constexpr (!terms_type::is_none) {
       std::int32_t const sequence = found.head / pipeline.query_heads;
       std::int32_t const head = found.head % pipeline.query_heads;
@@ -197,6 +196,7 @@ struct warpgroup_attention {
       found.head_of_sequence = head;
       found.slope = terms.slope_of(sequence, head);
     }
+    scratch.looked_up[warp] = found;  // at once: all lanes write it, and none may write an unfinished one after another
     sync_warp();
   }
   /// What look_up() has left for this warp; volatile, so that nothing of it stays in a register.

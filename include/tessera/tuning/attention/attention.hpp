@@ -177,7 +177,7 @@ struct attention_terms_tuning {
   TESSERA_FN constexpr policy_type operator()(int) const {
     return Channels > 128  ? policy_type{2, HasTiles ? 1 : 2, 64, 1, 24, 240, false, false}
            : Channels > 64 ? policy_type{3, HasTiles ? 2 : 4, 128, 0, 32, 160, false, false}
-                           : policy_type{3, HasTiles ? 3 : 6, 64, 0, 32, 160, false, false};
+                           : policy_type{3, HasTiles ? 3 : 6, 64, 0, 32, 160, false, true};
   }
 };
 
