@@ -147,7 +147,7 @@ struct attention_wide_keys_tuning {
 ///     terms added to scores as floats                   .58        -        -       .82     (mean queries staged)
 ///     and read from L2 by each lane                     .49        -        .22     .62
 ///      64 channels
-///     this: 3 warpgroups                                .51        .81      .63     .79
+///     this: 3 warpgroups                                .51        .81      .64     .79
 ///     descriptors made in each tile                     .51        .80      .63     .79
 ///     and where terms lie looked up for each tile       .51        .80      .62     .73
 ///     and 8 stages in place of 6                        -          .80      -       .79
