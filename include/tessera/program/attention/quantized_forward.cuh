@@ -26,7 +26,7 @@
 ///      64        128 + 144      328            258
 ///
 /// Terms that are added to scores (attention/detail/score_terms.cuh) are what sums of products begin at, where that is
-/// possible: about 50 (a LinearBias), 80 (scores of mean queries) or 200 (a dense_bias) instructions more a tile.
+/// possible: about 35 (a LinearBias, or scores of mean queries) or 200 (a dense_bias) instructions more a tile.
 ///
 /// Bytes: a thread block of 192 rows loads 256 bytes of each channel for 192 x 128 scores, which is 21 bytes a cycle
 /// through L2 at the tensor cores' full speed; a block of 128 rows of 256 channels loads 31.

@@ -395,12 +395,12 @@ struct attention_pipeline {
         load_no_queries(scratch, query);
       }
     }
-    term_rows const of = terms_of(work);
+    term_rows const rows = terms_of(work);
     if constexpr (IsListed) {
-      load_listed(scratch, pipeline, key_head, of, step);
+      load_listed(scratch, pipeline, key_head, rows, step);
     } else {
       for (std::int32_t tile = tiles.end - 1; tile >= tiles.begin; --tile) {
-        load_keys(scratch, pipeline, key_head, tile, of);
+        load_keys(scratch, pipeline, key_head, tile, rows);
         load_values(scratch, pipeline, key_head, tile);
         pipeline.advance();
       }
@@ -408,7 +408,7 @@ struct attention_pipeline {
   }
   /// Loads the tiles of steps through lists. A step without a tile passes through a stage, too.
   __device__ __forceinline__ void load_listed(scratch_type& scratch, pipeline_type& pipeline, std::int32_t key_head,
-                                              term_rows const& of, step_state& step) const {
+                                              term_rows const& rows, step_state& step) const {
     list_step next;
     while (!next.is_last()) {
       next = scratch.steps.receive(step);
@@ -416,7 +416,7 @@ struct attention_pipeline {
       scratch.key_ring.await_empty(pipeline);
       *const_cast<std::int32_t volatile*>(&scratch.steps.of_stage[pipeline.stage]) = next.word;
       if (next.takers() > 0) {
-        load_keys(scratch, pipeline, key_head, next.tile(), of, next);
+        load_keys(scratch, pipeline, key_head, next.tile(), rows, next);
         load_values(scratch, pipeline, key_head, next.tile());
       } else {
         scratch.key_ring.full[pipeline.stage].arrive();
@@ -451,11 +451,11 @@ struct attention_pipeline {
     }
   }
   __device__ __forceinline__ void load_keys(scratch_type& scratch, pipeline_type pipeline, std::int32_t head,
-                                            std::int32_t tile, term_rows const& of, list_step step = {}) const {
+                                            std::int32_t tile, term_rows const& rows, list_step step = {}) const {
     shared_barrier& full = scratch.key_ring.await_empty(pipeline);
     constexpr int scale_bytes = lane_scales * static_cast<int>(sizeof(float));
     std::int32_t const which = head * (padded_keys / attention_tile_keys) + tile;
-    load_terms(scratch, pipeline, tile, of, shape::key_bytes + scale_bytes, step);
+    load_terms(scratch, pipeline, tile, rows, shape::key_bytes + scale_bytes, step);
     load_bytes(scratch.key_scales[pipeline.stage], key_scales + lane_scales * std::int64_t{which}, scale_bytes, full);
 #pragma unroll
     for (int panel = 0; panel < shape::panels; ++panel) {
@@ -473,16 +473,16 @@ struct attention_pipeline {
   }
   /// Announces the bytes of a tile of keys and its terms, and starts to load the terms.
   __device__ __forceinline__ void load_terms(scratch_type& scratch, pipeline_type pipeline, std::int32_t tile,
-                                             term_rows const& of, int other_bytes, list_step step) const {
+                                             term_rows const& rows, int other_bytes, list_step step) const {
     shared_barrier& full = scratch.key_ring.full[pipeline.stage];
     if constexpr (term_loader<Terms>::is_none) {
       full.arrive_and_expect(other_bytes);
     } else {
-      std::int32_t const own = min(of.blocks, Policy.consumers);
+      std::int32_t const own = min(rows.blocks, Policy.consumers);  // warpgroups that have queries
       full.arrive_and_expect(other_bytes + (IsListed ? step.takers() : own) * term_loader<Terms>::bytes);
       for (std::int32_t i = 0; i < own; ++i) {
-        if (!IsListed || step.is_taken_by(i)) {  // takers have queries
-          terms.load(scratch.terms[pipeline.stage], i, of, tile, padded_keys, full);
+        if (!IsListed || step.is_taken_by(i)) {  // takers are among them
+          terms.load(scratch.terms[pipeline.stage], i, rows, tile, padded_keys, full);
         }
       }
     }
