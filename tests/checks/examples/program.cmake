@@ -15,7 +15,6 @@ tessera_check_pieces(ON_HOST program "${pieces}\n#include \"checks/examples/prog
     Product::sum_tile (&scores)[2]"
   program/attention/head_source.hpp "${given_heads} view, tessera::sequence_lengths lengths, std::int64_t sequence, \
     std::int64_t head, std::int64_t token, std::int64_t channel"
-  program/attention/mask.hpp "std::int64_t queries, std::int64_t keys, std::int64_t left, std::int64_t query"
   program/gemm/sum_epilogue.hpp "tessera::gemm_tiles<T, tessera::dense<T>, tessera::dense<T>, add_to_result> const&"
   program/offloaded_cache/value_record.hpp
     "${given_matrix} values, std::byte* to, std::byte const* from, std::int64_t token, std::int64_t channel"

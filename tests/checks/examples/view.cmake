@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 tessera_check_pieces(ON_HOST view "#include \"checks/examples/view.hpp\""
+  view/attention_mask.hpp "std::int64_t queries, std::int64_t keys, std::int64_t left, std::int64_t query"
   view/array_view.hpp ""
   view/dlpack.hpp "DLManagedTensor const* managed"
   view/head_view.hpp "tessera::bfloat16 const* data, std::int64_t batch, std::int64_t heads, std::int64_t tokens, \

@@ -13,7 +13,6 @@
 
 #include <tessera/core/float16.hpp>
 #include <tessera/map/no_bias.hpp>
-#include <tessera/program/attention/mask.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/split_keys.hpp>
 #include <tessera/quantize/granularity.hpp>
@@ -21,6 +20,7 @@
 #include <tessera/quantize/symmetric.hpp>
 #include <tessera/reduce/online_softmax.hpp>
 #include <tessera/testing/generators.hpp>
+#include <tessera/view/attention_mask.hpp>
 
 #include "support/catch.hpp"
 

@@ -5,11 +5,13 @@
 #include <tessera/concepts/program.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/exec/cpu.hpp>
+#include <tessera/exec/policy_of.hpp>
 #include <tessera/map/plain_sum.hpp>
 #include <tessera/program/gemm/gemm_ring.hpp>
 #include <tessera/program/gemm/store_sums.hpp>
 #include <tessera/testing/adversary.hpp>
 #include <tessera/tile/source/dense.hpp>
+#include <tessera/tuning/gemm/linear.hpp>
 
 #include "support/catch.hpp"
 #include "support/gemm_reference.hpp"
@@ -20,7 +22,7 @@ using namespace tessera_test;
 namespace {
 
 /// Multiplies matrices whose rows are `gap` elements longer than read, and counts wrong sums.
-template <class Operand, class Exec>
+template <class Operand, gemm_ring_policy Policy = policy_of<small_gemm_ring_tuning>(800), class Exec>
 std::int64_t wrong_in_ring(Exec const& exec, std::int64_t rows, std::int64_t columns, std::int64_t depth,
                            std::int64_t gap) {
   using value = typename gemm_operand<Operand>::value_type;
@@ -30,12 +32,14 @@ std::int64_t wrong_in_ring(Exec const& exec, std::int64_t rows, std::int64_t col
   matrix_view<value const> const w(b.data(), {columns, depth}, {depth + gap, 1});
   std::vector<float> sums(static_cast<std::size_t>(rows * columns), 77.0F);
   matrix_view<float> const y(sums.data(), {rows, columns});
-  gemm_ring<Operand, dense<value>, dense<value>, store_sums<float, plain_sum>> const program{{x}, {w}, {y, {}}};
+  gemm_ring<Operand, product_sources<dense<value>, dense<value>>, store_sums<float, plain_sum>, Policy> const program{
+      {{x}, {w}}, {y, {}}};
   exec.run(program, program.tiles());
   return wrong_sums<Operand, value, float>(x, w, {}, y);
 }
 
-using matrix_product = gemm_ring<bfloat16, dense<bfloat16>, dense<bfloat16>, store_sums<float, plain_sum>>;
+using matrix_product = gemm_ring<bfloat16, product_sources<dense<bfloat16>, dense<bfloat16>>,
+                                 store_sums<float, plain_sum>, policy_of<gemm_ring_tuning>(800)>;
 static_assert(DeviceProgram<matrix_product>);
 
 }  // namespace
@@ -50,6 +54,17 @@ TEST_CASE("a ring of stages gives the product, whatever the extents", "[host][th
   CHECK(wrong_in_ring<bfloat16>(exec, 129, 128, 40, 0) == 0);
   CHECK(wrong_in_ring<std::int8_t>(exec, 7, 130, 192, 0) == 0);
   CHECK(wrong_in_ring<float>(exec, 7, 9, 50, 2) == 0);
+}
+
+TEST_CASE("rings of other stages and tiles give the same product", "[host][threads]") {
+  cpu const exec{.threads = 2};
+  constexpr gemm_ring_policy large = policy_of<gemm_ring_tuning>(800);
+  for (std::int64_t const depth : {0, 63, 64, 65, 130, 256}) {
+    CAPTURE(depth);
+    CHECK(wrong_in_ring<bfloat16, large>(exec, 3, 5, depth, 8 - depth % 8) == 0);
+  }
+  CHECK(wrong_in_ring<bfloat16, large>(exec, 129, 257, 72, 0) == 0);
+  CHECK(wrong_in_ring<bfloat16, gemm_ring_policy{64, 64, 32, 64, 2, 1}>(exec, 65, 70, 200, 0) == 0);
 }
 
 TEST_CASE("a ring of stages keeps the rules for programs", "[host]") {

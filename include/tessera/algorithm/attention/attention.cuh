@@ -22,7 +22,8 @@
 ///
 /// On sm_90 sequences of up to 16 queries over codes of 8 or 4 bits, without a bias or lists of tiles, take one read of
 /// keys and values for all query heads that share them (program/attention/quantized_decode.cuh), if values have as many
-/// channels as keys. Everything else runs in the portable programs with mma.sync.
+/// channels as keys. On GPUs without wgmma sequences of 64 queries and more, of up to 128 channels, without a bias or
+/// lists, run in forward_by_warps, if it has the types. Everything else runs in the portable programs with mma.sync.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +33,7 @@
 #include <tessera/algorithm/attention/attention.hpp>
 #include <tessera/algorithm/attention/detail/attention_tiles_model.cuh>
 #include <tessera/algorithm/attention/detail/bias_rows.cuh>
+#include <tessera/algorithm/attention/detail/forward_by_warps_model.cuh>
 #include <tessera/algorithm/attention/detail/program_channels.cuh>
 #include <tessera/algorithm/attention/detail/widened_attention.cuh>
 #include <tessera/algorithm/attention/quantized_attention.cuh>
@@ -448,19 +450,16 @@ struct mostly_runs_tiles<basic_cuda<Architectures>>
 template <class Architectures, class Method, class T, class Bias>
 struct models_for<basic_cuda<Architectures>, attention_call<Method, T, Bias>> {
  private:
-  using for_sm_90 = std::conditional_t<
+  template <class... ForOthers>
+  using models = std::conditional_t<
       has_pairs<Method>,
-      model_list<over_widened_codes<quantized_decode_model>, over_widened_codes<quantized_forward_model>>,
-      model_list<quantized_decode_model, quantized_forward_model>>;
-  using for_all =
-      std::conditional_t<has_pairs<Method>,
-                         model_list<over_widened_codes<quantized_decode_model>,
-                                    over_widened_codes<quantized_forward_model>, detail::attention_tiles_model>,
-                         model_list<quantized_decode_model, quantized_forward_model, detail::attention_tiles_model>>;
+      model_list<over_widened_codes<quantized_decode_model>, over_widened_codes<quantized_forward_model>, ForOthers...>,
+      model_list<quantized_decode_model, quantized_forward_model, ForOthers...>>;
 
  public:
   /// The list of models. Sources that are compiled for sm_90 alone do not name the others.
-  using type = std::conditional_t<detail::mostly_runs_tiles<basic_cuda<Architectures>>::value, for_all, for_sm_90>;
+  using type = std::conditional_t<detail::mostly_runs_tiles<basic_cuda<Architectures>>::value,
+                                  models<detail::forward_by_warps_model, detail::attention_tiles_model>, models<>>;
 };
 
 /// How many floats of memory the programs for sm_90a can use for work items that several groups share.

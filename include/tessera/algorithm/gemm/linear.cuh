@@ -190,7 +190,7 @@ struct gemm_ring_model {
     constexpr std::int64_t most = 0x7fffffff - 512;  // steps and tiles are counted in 32 bits
     using value = typename gemm_operand<Operand>::value_type;
     return first_of(
-        exec.template lacks<program_for<Operand, Output, Map>>(),
+        exec.template lacks<program_for<Operand, Output, Map, small_gemm_ring_tuning>>(),
         unless(problem.inputs.extent(1) < most && problem.outputs.size() / 128 < most, "extents exceed 31 bits"),
         unless(row_chunks<value const>{problem.inputs}.is_aligned(),
                "rows of inputs do not begin at multiples of 16 bytes"),
@@ -199,14 +199,27 @@ struct gemm_ring_model {
   }
   template <class Architectures, class Operand, class Output, class Map>
   static void run(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem) {
-    program_for<Operand, Output, Map> const whole{{problem.inputs}, {problem.weights}, {problem.outputs, problem.map}};
-    exec.run(whole, whole.tiles());
+    using large = program_for<Operand, Output, Map, gemm_ring_tuning>;
+    std::int64_t const tiles = divide_up(problem.outputs.extent(0), std::int64_t{large::rows}) *
+                               divide_up(problem.outputs.extent(1), std::int64_t{large::columns});
+    if (tiles >= exec.state->multiprocessors() && !exec.template lacks<large>()) {
+      run_by<large>(exec, problem);
+    } else {
+      run_by<program_for<Operand, Output, Map, small_gemm_ring_tuning>>(exec, problem);
+    }
   }
 
  private:
-  template <class Operand, class Output, class Map>
-  using program_for = gemm_ring<Operand, dense<typename gemm_operand<Operand>::value_type>,
-                                dense<typename gemm_operand<Operand>::value_type>, store_sums<Output, Map>>;
+  template <class P, class Exec, class Problem>
+  static void run_by(Exec const& exec, Problem const& problem) {
+    P const whole{{{problem.inputs}, {problem.weights}}, {problem.outputs, problem.map}};
+    exec.run(whole, whole.tiles());
+  }
+  template <class Operand>
+  using matrix_of = dense<typename gemm_operand<Operand>::value_type>;
+  template <class Operand, class Output, class Map, class T>
+  using program_for = gemm_ring<Operand, product_sources<matrix_of<Operand>, matrix_of<Operand>>,
+                                store_sums<Output, Map>, policy_of<T>(800)>;
 };
 
 /// gemm_from_source: sm_90a, inputs that TMA can load, weights from any TileSource.

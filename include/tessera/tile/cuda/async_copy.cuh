@@ -44,8 +44,11 @@ __device__ __forceinline__ void async_copy_wait() {
 /// Starts copying 16 bytes, or fills 16 bytes with zeros and reads nothing; both addresses are multiples of 16.
 __device__ __forceinline__ void async_copy_16_or_zero(void* shared, void const* global, bool is_copied) {
   auto const address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
-  int const bytes = is_copied ? 16 : 0;
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global), "r"(bytes) : "memory");
+  asm volatile(
+      "{ .reg .pred ignored; setp.eq.s32 ignored, %2, 0; cp.async.cg.shared.global [%0], [%1], 16, ignored; }" ::"r"(
+          address),
+      "l"(global), "r"(static_cast<int>(is_copied))
+      : "memory");
 }
 
 /// Waits for all copies that this thread started.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `dense`: the TileSource of a matrix in memory, of any strides; and `gathered`: some rows of a matrix, by number.
+/// `dense`: the TileSource of a matrix in memory, of any strides; `dense_chunks`, of one that has whole chunks of 16
+/// bytes; and `gathered`: some rows of a matrix, by number.
 ///
 ///     dense<bfloat16> const weights{matrix};
 ///     gathered<bfloat16> const tokens{hidden, order};     // row i is row order[i] of `hidden`; zeros if there is none
@@ -14,6 +15,7 @@
 #include <tessera/concepts/tile_source.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
+#include <tessera/core/with_constant.hpp>
 #include <tessera/tile/copies_in_flight.hpp>
 #include <tessera/tile/serial/group.hpp>
 #include <tessera/tile/staged_tile.hpp>
@@ -138,7 +140,7 @@ template <class T, class Rows, class G, class Tile>
 }
 
 /// Starts to load a tile of a matrix's own rows, in chunks. A lane's chunks are below each other, so that each costs an
-/// addition and a comparison.
+/// addition and a comparison. The address of a chunk outside of the matrix is not read.
 template <class T, class G, class Tile>
 TESSERA_FN void begin_own_rows(G const& group, Tile& tile, matrix_view<T const> matrix, std::int64_t first_row,
                                std::int64_t first_column) {
@@ -150,17 +152,16 @@ TESSERA_FN void begin_own_rows(G const& group, Tile& tile, matrix_view<T const> 
   std::int64_t const step = rows_apart * matrix.stride(0);
   for (int lane : group) {
     int const column = lane % chunks * chunk;
-    int const left = first_column + column < matrix.extent(1) ? rows : 0;
-    int row = lane / chunks;
-    T const* from = matrix.data + (first_row + row) * matrix.stride(0) + first_column + column;
-    for (int i = 0; i < divide_up(Tile::rows, rows_apart); ++i) {
-      if (Tile::rows % rows_apart == 0 || row < Tile::rows) {
-        copies_in_flight<G>::begin(tile.chunk(row, column),
-                                   reinterpret_cast<tile_chunk<T> const*>(row < left ? from : matrix.data), row < left);
+    int const row = lane / chunks;
+    int const left = first_column + column < matrix.extent(1) ? rows - row : 0;
+    T const* const from = matrix.data + (first_row + row) * matrix.stride(0) + first_column + column;
+    each_constant<divide_up(Tile::rows, rows_apart)>([&](auto i) {
+      constexpr int below = i.value * rows_apart;
+      if (Tile::rows % rows_apart == 0 || row + below < Tile::rows) {
+        copies_in_flight<G>::begin(tile.chunk(row + below, column),
+                                   reinterpret_cast<tile_chunk<T> const*>(from + i.value * step), below < left);
       }
-      row += rows_apart;
-      from += step;
-    }
+    });
   }
 }
 /// The same of listed rows; a number outside of the matrix gives zeros.
@@ -216,6 +217,37 @@ struct dense {
   }
 };
 
+/// The AsyncSource of a matrix that is known to have whole chunks, because suits() said so: it asks nothing of the
+/// matrix when it starts to load a tile, where `dense` asks each time.
+template <class T>
+struct dense_chunks {
+  using value_type = T;
+
+  matrix_view<T const> matrix;  ///< rows x columns, which suits()
+
+  /// Whether a matrix has whole chunks.
+  [[nodiscard]] TESSERA_FN static bool suits(matrix_view<T const> matrix) {
+    return detail::is_loaded_in_chunks(matrix, 0);
+  }
+  /// Names the views that it reads, for check_reach_of().
+  template <class Use>
+  constexpr void each_view(Use const& use) const {
+    use("rows of the source", matrix);
+  }
+  TESSERA_FN constexpr std::int64_t rows() const { return matrix.extent(0); }
+  TESSERA_FN constexpr std::int64_t columns() const { return matrix.extent(1); }
+  template <class G, class Tile>
+  TESSERA_FN void load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+    dense<T>{matrix}.load(group, tile, first_row, first_column);
+  }
+  /// Starts to load a tile that has chunks, from a column on that begins a chunk: see tile/source/async_source.hpp.
+  template <class G, class Tile>
+  requires(G::size % (Tile::columns / tile_chunk<T>::size) == 0) TESSERA_FN
+      void begin_load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+    detail::begin_own_rows(group, tile, matrix, first_row, first_column);
+  }
+};
+
 /// The TileSource of a matrix's rows in the order of a list.
 template <class T>
 struct gathered {
@@ -251,7 +283,7 @@ struct gathered {
   }
 };
 
-static_assert(TileSource<dense<float>> && TileSource<gathered<float>>);
+static_assert(TileSource<dense<float>> && TileSource<dense_chunks<float>> && TileSource<gathered<float>>);
 
 }  // namespace v0
 }  // namespace tessera

@@ -11,7 +11,7 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
-#include <tessera/program/attention/mask.hpp>
+#include <tessera/view/attention_mask.hpp>
 
 namespace tessera {
 inline namespace v0 {

@@ -13,8 +13,8 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
-#include <tessera/program/attention/mask.hpp>
 #include <tessera/view/attention_block_list.hpp>
+#include <tessera/view/attention_mask.hpp>
 #include <tessera/view/attention_shape.hpp>
 
 namespace tessera {

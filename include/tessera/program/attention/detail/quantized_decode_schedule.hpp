@@ -8,8 +8,8 @@
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/fast_divisor.hpp>
-#include <tessera/program/attention/mask.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
+#include <tessera/view/attention_mask.hpp>
 
 namespace tessera {
 inline namespace v0 {

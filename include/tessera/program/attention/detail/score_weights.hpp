@@ -19,11 +19,11 @@
 #include <tessera/core/math.hpp>
 #include <tessera/core/with_constant.hpp>
 #include <tessera/program/attention/detail/key_cursor.hpp>
-#include <tessera/program/attention/mask.hpp>
 #include <tessera/reduce/maximum.hpp>
 #include <tessera/reduce/online_softmax.hpp>
 #include <tessera/reduce/sum.hpp>
 #include <tessera/tile/gemm_operand.hpp>
+#include <tessera/view/attention_mask.hpp>
 
 namespace tessera {
 inline namespace v0 {

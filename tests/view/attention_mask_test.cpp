@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <limits>
 
-#include <tessera/program/attention/mask.hpp>
+#include <tessera/view/attention_mask.hpp>
 
 #include "support/catch.hpp"
 

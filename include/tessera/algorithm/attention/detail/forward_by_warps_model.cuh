@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The program of attention over codes for GPUs without wgmma, for the types and masks that it is made for.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/algorithm/attention/detail/call_programs.hpp>
+#include <tessera/concepts/executor.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/with_constant.hpp>
+#include <tessera/exec/cuda.cuh>
+#include <tessera/exec/refusal.hpp>
+#include <tessera/map/no_bias.hpp>
+#include <tessera/program/attention/forward_by_warps.cuh>
+#include <tessera/quantize/granularity.hpp>
+#include <tessera/quantize/smoothed.hpp>
+#include <tessera/quantize/two_to_a_byte.hpp>
+#include <tessera/reduce/piecewise_linear_softmax.hpp>
+#include <tessera/tile/gemm_operand.hpp>
+#include <tessera/tile/source/dense.hpp>
+
+namespace tessera {
+inline namespace v0 {
+namespace detail {
+
+/// forward_by_warps: sm_80 and later, where the code is not that of sm_90a, with enough shared memory.
+struct forward_by_warps_model {
+  static constexpr char const* name = "forward_by_warps (cp.async, mma.sync)";
+
+  template <Executor Exec, class Call>
+  static constexpr refusal refuses_types() {
+    using method = typename Call::method;
+    using quantizer = typename method::score_quantizer;
+    return first_of(
+        unless(std::is_same_v<typename method::softmax, piecewise_linear_softmax>,
+               "forward_by_warps has the softmax piecewise_linear_softmax"),
+        unless(has_integer_codes<quantizer>, "forward_by_warps has integer codes of queries and keys"),
+        unless(!is_smoothed_by<block_mean, quantizer>, "mean queries have scores of their own"),
+        unless(is_one_for_a_lane(typename quantizer::granularity_type{}, 8, 128), "a lane's keys have several scales"),
+        unless(std::is_same_v<decltype(Call::bias), no_bias>, "something is added to scores"));
+  }
+  template <class Architectures, class Call>
+  static refusal refuses(basic_cuda<Architectures> const& exec, Call const& call) {
+    return first_of(
+        unless(call.queries.data == nullptr, "queries have no codes yet"),
+        unless(!exec.template has<specific_program>(),
+               "the device runs code for sm_90a, which has programs with wgmma"),
+        unless(call.block_list.counts.data == nullptr, "queries see listed tiles"),
+        unless(channels_of(call) <= 128, "heads have more than 128 channels"),
+        unless(call.shape.queries >= fewest_queries, "sequences have fewer than 64 queries"),
+        unless(has_chunks(call), "codes or scales do not lie as quantize() leaves them, in rows of whole 16 bytes"),
+        channels_of(call) <= 64 ? exec.template lacks<program_for<Call, 64>>()
+                                : exec.template lacks<program_for<Call, 128>>());
+  }
+  template <class Architectures, class Call>
+  static void run(basic_cuda<Architectures> const& exec, Call const& call) {
+    with_constant<64, 128>(channels_of(call) <= 64 ? 64 : 128, [&](auto channels) {
+      auto const& heads = call.heads;
+      program_for<Call, channels.value> const program{call.shape,
+                                                      heads.queries,
+                                                      heads.keys,
+                                                      heads.values,
+                                                      call.query_lengths,
+                                                      call.key_lengths,
+                                                      call.options.window_left,
+                                                      call.options.keys_behind(),
+                                                      writer_of(call),
+                                                      call.partials};
+      exec.run(program, program.groups());
+    });
+    merge_splits(exec, call);
+  }
+
+ private:
+  /// Of fewer queries attention_tiles has fewer rows that do not exist.
+  static constexpr std::int64_t fewest_queries = 64;
+
+  template <class Q>
+  static constexpr bool has_integer_codes = std::is_integral_v<typename gemm_operand<stored_code<Q>>::sum_type>;
+  template <class Call, int Channels>
+  using program_for = forward_by_warps<typename Call::method, typename Call::value_type, Channels>;
+
+  template <class Call>
+  static std::int64_t channels_of(Call const& call) {
+    return max(call.shape.channels, call.shape.channels_of_values());
+  }
+  /// Whether all rows of codes have whole chunks, and codes of values and scales of keys are neighbours.
+  template <class Call>
+  static bool has_chunks(Call const& call) {
+    using code = typename Call::method::score_code;
+    auto const& heads = call.heads;
+    return call.is_empty() ||
+           (dense_chunks<code>::suits(heads.queries.codes[0][0]) && dense_chunks<code>::suits(heads.keys.codes[0][0]) &&
+            dense_chunks<float8_e4m3>::suits(heads.values.codes[0][0][0]) &&
+            heads.values.codes.stride(3) == attention_padding && heads.keys.scales.stride(2) == 1);
+  }
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace tessera

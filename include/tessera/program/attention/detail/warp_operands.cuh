@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `warp_operands`: keys and values of attention over codes as a thread block copies them to shared memory for
+/// mma.sync, 128 tokens at a time, with values widened. What does not change from tile to tile is kept in registers.
+/// Begun copies are a batch of copies_in_flight. A lane widens the values that it has copied itself, so that a sync is
+/// needed before they are multiplied, but none before they are widened.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/float8.hpp>
+#include <tessera/program/attention/quantized_operands.hpp>
+#include <tessera/tile/cuda/async_copy.cuh>
+#include <tessera/tile/cuda/convert.cuh>
+#include <tessera/tile/staged_tile.hpp>
+
+namespace tessera {
+inline namespace v0 {
+namespace detail {
+
+/// Method: an attention_method with values in e4m3, of which a lane has one scale of keys. Lanes: those of a thread
+/// block. Rows of codes have whole chunks of 16 bytes, and a channel's codes of 128 tokens are neighbours.
+template <class Method, int Channels, int Lanes>
+struct warp_operands {
+  using score_code = typename Method::score_code;
+  using code_type = float8_e4m3;
+  static constexpr int tile_keys = 128;                          ///< tokens of a tile
+  static constexpr int depth = Channels / codes_in<score_code>;  ///< elements of a row of codes of keys
+  static constexpr int width = 64;                               ///< channels of values that are multiplied at a time
+  static constexpr int parts = Channels / width;
+  static constexpr unsigned key_chunks = static_cast<unsigned>(depth * sizeof(score_code) / 16);  ///< of a row
+  static constexpr unsigned value_chunks = tile_keys / 16;                                        ///< of a channel
+  static constexpr int key_rows = Lanes / static_cast<int>(key_chunks);      ///< rows that lanes copy at a time
+  static constexpr int value_rows = Lanes / static_cast<int>(value_chunks);  ///< channels that lanes copy at a time
+  static constexpr int lane_chunks = Channels / value_rows;                  ///< chunks of values of a lane
+  static_assert(tile_keys % key_rows == 0 && width % value_rows == 0,
+                "tessera: lanes copy whole rows of keys, and channels of one part of the values");
+  /// Codes of keys.
+  using key_tile = staged_tile<score_code, tile_keys, depth>;
+  /// Widened values, by channels and tokens.
+  using value_tile = staged_tile<float16, width, tile_keys>[parts];
+
+  struct scratch_type {
+    key_tile k[2];                                     ///< codes of keys, by stages
+    value_tile values[2];                              ///< widened values, by stages
+    tile_chunk<code_type> v[Channels * value_chunks];  ///< codes of values, each lane's own
+  };
+
+  score_code const* keys;    ///< the lane's first chunk of keys
+  code_type const* values;   ///< the lane's first chunk of values
+  float const* scales;       ///< the scale of the lane's first keys
+  std::uint32_t key_stride;  ///< elements from key to key
+  std::uint32_t value_step;  ///< codes from tile to tile of values
+  bool has_keys;             ///< whether the lane's channels of keys exist
+  int value_channels;        ///< channels of values from the lane's first one on
+
+  /// The keys and values of a head, for a lane.
+  __device__ __forceinline__ static warp_operands of(unsigned lane, quantized_keys<score_code> const& keys,
+                                                     quantized_value_heads<code_type> const& values,
+                                                     std::int64_t sequence, std::int64_t head) {
+    auto const of_keys = keys.codes[sequence][head];
+    auto const of_values = values.codes[sequence][head];
+    unsigned const column = lane % key_chunks * static_cast<unsigned>(tile_chunk<score_code>::size);
+    return {of_keys.data + lane / key_chunks * of_keys.stride(0) + column,
+            of_values.data + lane * 16,
+            &keys.scales(sequence, head, Method::key_groups::group_of(lane % 4 * 2)),
+            static_cast<std::uint32_t>(of_keys.stride(0)),
+            static_cast<std::uint32_t>(of_values.stride(0)),
+            column < of_keys.extent(1),
+            static_cast<int>(of_values.extent(1)) - static_cast<int>(lane / value_chunks)};
+  }
+  /// The scale of the lane's keys of the tile that begins at `first`.
+  __device__ __forceinline__ float scale(int first) const {
+    using groups = typename Method::key_groups;
+    if constexpr (groups::is_whole) {
+      return *scales;
+    } else {
+      constexpr auto of_tokens = static_cast<unsigned>(groups::count(groups::tokens));
+      return scales[static_cast<unsigned>(first) / static_cast<unsigned>(groups::tokens) * of_tokens];
+    }
+  }
+  /// Starts to copy the keys of the tile that begins at `first`.
+  __device__ __forceinline__ void begin_keys(unsigned lane, int first, key_tile& tile) const {
+    score_code const* const key = keys + static_cast<std::uint64_t>(static_cast<unsigned>(first)) * key_stride;
+    auto const row = static_cast<int>(lane / key_chunks);
+    auto const column = static_cast<int>(lane % key_chunks) * tile_chunk<score_code>::size;
+#pragma unroll
+    for (int i = 0; i < tile_keys / key_rows; ++i) {
+      async_copy_16_or_zero(&tile.chunk(i * key_rows + row, column),
+                            key + static_cast<std::uint64_t>(i * key_rows) * key_stride, has_keys);
+    }
+  }
+  /// Starts to copy the lane's own chunks of a tile of values.
+  __device__ __forceinline__ void begin_values(unsigned lane, int first, scratch_type& scratch) const {
+    unsigned const tile = static_cast<unsigned>(first) / static_cast<unsigned>(tile_keys);
+    code_type const* const value = values + static_cast<std::uint64_t>(tile) * value_step;
+#pragma unroll
+    for (int i = 0; i < lane_chunks; ++i) {
+      async_copy_16_or_zero(&scratch.v[lane + i * Lanes], value + i * value_rows * tile_keys,
+                            i * value_rows < value_channels);
+    }
+  }
+  /// Widens the lane's own chunks, when they have come, to a stage.
+  __device__ __forceinline__ static void widen_values(unsigned lane, scratch_type& scratch, int stage) {
+    uint4 held[lane_chunks];
+#pragma unroll
+    for (int i = 0; i < lane_chunks; ++i) {
+      held[i] = reinterpret_cast<uint4 const&>(scratch.v[lane + i * Lanes]);
+    }
+    auto const row = static_cast<int>(lane / value_chunks);
+    auto const column = static_cast<int>(lane % value_chunks) * 16;
+#pragma unroll
+    for (int i = 0; i < lane_chunks; ++i) {
+      uint2 const a = widened_pairs<code_type>::of(held[i].x);
+      uint2 const b = widened_pairs<code_type>::of(held[i].y);
+      uint2 const c = widened_pairs<code_type>::of(held[i].z);
+      uint2 const d = widened_pairs<code_type>::of(held[i].w);
+      auto& tile = scratch.values[stage][i * value_rows / width];
+      auto* const tokens = reinterpret_cast<uint4*>(&tile.chunk(i * value_rows % width + row, column));
+      tokens[0] = {a.x, b.x, c.x, d.x};
+      tokens[1] = {a.y, b.y, c.y, d.y};
+    }
+  }
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace tessera

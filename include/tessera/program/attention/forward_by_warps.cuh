@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `forward_by_warps`: attention over integer codes of queries and keys, with weights and values in e4m3 and the
+/// softmax piecewise_linear_softmax, for GPUs without wgmma (sm_80 and later). It computes what `attention_tiles`
+/// (attention/quantized_forward.hpp) computes, with the same codes of weights.
+///
+/// A thread block takes neighbouring queries of a head and walks over their keys, 128 at a time, which it multiplies by
+/// the queries at once: so the reference of a tile is that of 128 keys. Three things make it fast:
+///
+///   * A lane's keys share one scale (quantize/granularity.hpp), and so do a row's scores in a lane. Sums begin at the
+///     bits of 1.5 2^23, so that they are floats without an instruction; a weight's code is then a multiply-add that is
+///     clamped to [0, 1], 128 codes, and an addition of 2^16, which rounds it to the last bits. Moved by 7 bits, a code
+///     of e4m3 is the fp16 of 2^-8 of its number, denormal ones included. In all 4 instructions a score in place of 13.
+///   * The sum of a row's weights is a product with ones, 8 products a tile, and so is rounded as the results are.
+///   * There is one sync a tile. Keys and widened values have two stages. A thread widens the codes of values that it
+///     has copied itself, one tile ahead.
+///
+/// A tile that some row does not see whole, a sequence's first tile, and tiles whose scales are large or NaN take a
+/// longer way through the softmax, by the formulas of piecewise_linear_softmax.
+///
+/// sm_80's code on an H200, `sage_attention2` of 16K tokens, TFLOP/s without quantization (causal): 356 (335) with 128
+/// channels, 369 (326) with 64; attention_tiles had 225 and 183, FlashAttention-2 350 and 313 there. Tensor cores are
+/// busy for 0.45 of the time; a product takes 6.1 cycles, a tile of 16 rows, 128 keys and 128 channels 200 of them, 100
+/// matrices of four from shared memory, and 930 instructions in all. Each warp waits for fixed latencies a third of its
+/// time; two warps a scheduler do not hide that. Tried with 128 channels: 12 warps of 168 registers, 321 (no registers
+/// are left to load operands ahead); a reference for 64 keys, 32 rows a warp, 355, but other weights than elsewhere; 32
+/// rows a warp that multiply half of the keys twice, 353 to 358 (a tile has 464 products instead of 400); the next
+/// tile's scores before the values are multiplied, with its softmax between their products, 350. With 64 channels 16
+/// rows a warp, 16 warps, 305, and 8 warps, 322. What scales a warp has is asked of one register a lane: four reads
+/// from shared memory at the beginning of a tile cost 7 %.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/float16.hpp>
+#include <tessera/core/float8.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/core/shape.hpp>
+#include <tessera/core/with_constant.hpp>
+#include <tessera/program/attention/detail/key_cursor.hpp>
+#include <tessera/program/attention/detail/score_weights.hpp>
+#include <tessera/program/attention/detail/split_writer.hpp>
+#include <tessera/program/attention/detail/warp_operands.cuh>
+#include <tessera/program/attention/lane_weights.cuh>
+#include <tessera/program/attention/quantized_operands.hpp>
+#include <tessera/program/attention/split_keys.hpp>
+#include <tessera/reduce/piecewise_linear_softmax.hpp>
+#include <tessera/tile/copies_in_flight.hpp>
+#include <tessera/tile/cuda/bytes.cuh>
+#include <tessera/tile/cuda/convert.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/row_operands.cuh>
+#include <tessera/tile/cuda/row_tile.cuh>
+#include <tessera/tile/cuda/warp.cuh>
+#include <tessera/tile/multiply_staged.hpp>
+#include <tessera/tile/multiply_sums.hpp>
+#include <tessera/tile/source/dense.hpp>
+#include <tessera/tile/staged_tile.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Method: an attention_method with piecewise_linear_softmax and integer codes of queries and keys, of which a lane has
+/// one scale of keys. T: the type of results. Channels: the most channels that a head may have, 64 or 128. Codes lie as
+/// quantize_heads leaves them, in rows of whole 16 bytes.
+template <class Method, class T, int Channels>
+struct forward_by_warps {
+  using softmax_type = piecewise_linear_softmax;
+  static_assert(std::is_same_v<typename Method::softmax, softmax_type> && (Channels == 64 || Channels == 128),
+                "tessera: forward_by_warps has 64 or 128 channels, and piecewise_linear_softmax");
+  /// The element that codes of queries and keys lie in.
+  using score_code = typename Method::score_code;
+  using code_type = float8_e4m3;
+  using state_type = typename softmax_type::state_type;
+  static constexpr int warps = Channels == 64 ? 4 : 8;
+  static constexpr int lanes = 32 * warps;
+  static constexpr int tiles = Channels == 64 ? 2 : 1;  ///< 16 rows of a warp; registers are for so many
+  static constexpr int rows = 16 * tiles * warps;       ///< queries of a thread block
+  static constexpr int blocks_per_multiprocessor = Channels == 64 ? 2 : 1;
+  static constexpr int from_architecture = 800;
+  /// Whether copies of the next keys begin when a tile's weights are made, not when its scores are: with 128 channels
+  /// 323 TFLOP/s in place of 354, with 64 channels 343 in place of 336.
+  static constexpr bool begins_keys_late = Channels == 64;
+  static constexpr int tile_keys = 128;                          ///< keys with one reference
+  static constexpr int depth = Channels / codes_in<score_code>;  ///< elements of a row of codes
+  static constexpr int width = 64;                               ///< channels of values that are multiplied at a time
+  static constexpr int parts = Channels / width;                 ///< parts of `width` channels
+  /// The group that runs it.
+  using block = cuda_block<lanes>;
+  /// Where a group is: its block of queries.
+  using coordinates = detail::query_block<rows>;
+
+ private:
+  static constexpr int halves = 2;                                                    ///< rows of a lane in 16
+  using products = row_tile<score_code, tessera::shape<rows, tile_keys, 32>, block>;  ///< queries by keys
+  using weights = row_tile<float16, tessera::shape<rows, tile_keys, 16>, block>;      ///< their weights
+  using results = row_tile<float16, tessera::shape<rows, width, 16>, block>;          ///< weights by values
+  using sums_of_weights = row_tile<float16, tessera::shape<rows, 8, 16>, block>;      ///< weights by ones
+  using operands_type = operands_of_sums<weights, results>;
+  using score_bits = typename products::sum_tile;
+  using sources = detail::warp_operands<Method, Channels, lanes>;
+  static constexpr int lane_scores = tile_keys / 4;  ///< scores of a row that a lane has
+
+ public:
+  struct scratch_type {
+    /// Codes while there are any, then results.
+    union {
+      struct {
+        staged_tile<score_code, rows, depth> q;   ///< codes of queries
+        typename sources::scratch_type operands;  ///< keys and values
+      };
+      float totals[rows * (Channels + 1)];  ///< sums, rows one number further apart than long
+    };
+    finished_row finished[rows];  ///< what results of each row are made with
+    /// What is known of a row and not asked for at once.
+    struct {
+      float largest;      ///< the largest score of earlier tiles
+      float query_scale;  ///< the scale of the row's query
+    } terms[rows];
+
+    /// The sum of a channel.
+    __device__ __forceinline__ float& total(int row, int channel) { return totals[row * (Channels + 1) + channel]; }
+  };
+
+  attention_shape shape;
+  quantized_queries<score_code> queries;    ///< codes and scales of queries
+  quantized_keys<score_code> keys;          ///< codes and scales of keys
+  quantized_value_heads<code_type> values;  ///< codes and scales of values
+  sequence_lengths query_lengths;
+  sequence_lengths key_lengths;
+  std::int64_t left;   ///< attention_mask::left
+  std::int64_t right;  ///< attention_mask::right
+  attention_writer<Method, T> writer;
+  attention_partials<state_type> partials;  ///< where splits of the keys leave their results, if there are several
+
+  /// How many groups there are: blocks of queries, times the splits of the keys.
+  TESSERA_FN constexpr std::int64_t groups() const {
+    return shape.batch * shape.query_heads * coordinates::count(shape) * partials.splits();
+  }
+
+  /// Attends for a block of queries of a head, over the keys of a split.
+  __device__ __forceinline__ void operator()(block const& group, std::int64_t which, scratch_type& scratch) const {
+    coordinates at = coordinates::of(shape, which / partials.splits());
+    at.mask = {length_of(query_lengths, at.sequence, shape.queries), length_of(key_lengths, at.sequence, shape.keys),
+               left, right};
+    auto const lane = recompute(static_cast<std::uint32_t>(group.lane));  // kept, not read again
+    lane_rows state;
+    begin_rows(group, lane, at, state, scratch);
+    totals_type totals;
+    each_constant<parts>([&](auto part) { results::clear(group, totals.of_channels[part.value]); });
+    sums_of_weights::clear(group, totals.rounded);
+    key_range const range = keys_of(at, which % partials.splits());
+    auto const from = sources::of(lane, keys, values, at.sequence, at.key_head);
+    begin_copies(group, lane, at, range, from, scratch);
+    float key_scale = range.first < range.end ? from.scale(range.first) : 0.0F;
+    for (int first = range.first; first < range.end; first += tile_keys) {
+      if (first >= range.first_plain && first < range.end_plain &&
+          all_of_warp(state.most_scale * key_scale < softmax_type::most_scale)) {
+        key_scale = add_tile<true>(group, lane, at, range, from, first, key_scale, state, totals, scratch);
+      } else {
+        key_scale = add_tile<false>(group, lane, at, range, from, first, key_scale, state, totals, scratch);
+      }
+    }
+    copies_in_flight<block>::template await<0>();
+    finish_rows(group, at, which % partials.splits(), state, totals, scratch);
+  }
+
+ private:
+  /// The sums of a lane's rows.
+  struct totals_type {
+    typename results::sum_tile of_channels[parts];
+    typename sums_of_weights::sum_tile rounded;  ///< of the numbers of weights' codes
+  };
+  /// A number for each row of a lane.
+  struct row_floats {
+    float of[tiles][halves];
+  };
+  /// What a lane knows of its rows.
+  struct lane_rows {
+    row_floats reference;
+    float most_scale;  ///< the largest scale of the queries; infinity if one is NaN
+  };
+  /// The keys of a split: those from `first` to `end` - 1. All rows see all of the tiles that begin from `first_plain`
+  /// to `end_plain` - 1, none of which is the sequence's first.
+  struct key_range {
+    int first;
+    int end;
+    int first_plain;
+    int end_plain;
+  };
+  __device__ __forceinline__ key_range keys_of(coordinates const& at, std::int64_t split) const {
+    key_interval const seen = at.seen();
+    int const lowest = static_cast<int>(seen.first / tile_keys);
+    int const count = max(static_cast<int>(divide_up(seen.end, std::int64_t{tile_keys})) - lowest, 0);
+    int const each = static_cast<int>(divide_up(std::int64_t{count}, partials.splits()));
+    int const begin = min(static_cast<int>(split) * each, count);
+    int const end = min(begin + each, count);
+    key_interval const of_first = at.mask.of(at.first_query);
+    key_interval const of_last = at.mask.of(at.first_query + rows - 1);
+    int const all_end = of_last.end > 0 ? static_cast<int>(of_first.end) : 0;
+    return {uniform((lowest + begin) * tile_keys), uniform((lowest + end) * tile_keys),
+            uniform(max(tile_keys, static_cast<int>(of_last.first))), uniform(all_end - tile_keys + 1)};
+  }
+
+  /// The row of a lane: that of lane / 4 in 16, or 8 further.
+  __device__ __forceinline__ static int row_of(unsigned lane, int tile, int half) {
+    return static_cast<int>(lane / 32U * (16U * tiles) + lane % 32U / 4U) + 16 * tile + 8 * half;
+  }
+  /// Calls function(tile, half) for the lane's rows.
+  template <class Function>
+  __device__ __forceinline__ static void each_row(Function const& function) {
+#pragma unroll
+    for (int tile = 0; tile < tiles; ++tile) {
+#pragma unroll
+      for (int half = 0; half < halves; ++half) {
+        function(tile, half);
+      }
+    }
+  }
+  __device__ __forceinline__ void begin_rows(block const& group, unsigned lane, coordinates const& at, lane_rows& state,
+                                             scratch_type& scratch) const {
+    for (unsigned row = lane; row < static_cast<unsigned>(rows); row += static_cast<unsigned>(lanes)) {
+      std::int64_t const query = at.first_query + row;
+      scratch.terms[row] = {-infinity, query < shape.queries
+                                           ? queries.scales(at.sequence, at.head, Method::query_groups::group_of(query))
+                                           : 0.0F};
+    }
+    group.sync();
+    state.most_scale = 0.0F;
+    each_row([&](int tile, int half) {
+      float const scale = scratch.terms[row_of(lane, tile, half)].query_scale;
+      state.most_scale = scale < infinity ? maximum(state.most_scale, scale) : infinity;
+      state.reference.of[tile][half] = -infinity;
+    });
+  }
+
+  /// The stage of the tile that begins at `first`.
+  __device__ __forceinline__ static int stage_of(int first) {
+    return first / tile_keys % 2;
+  }
+
+  /// Starts to copy queries, the first keys and values, and widens these.
+  __device__ __forceinline__ void begin_copies(block const& group, unsigned lane, coordinates const& at,
+                                               key_range const& range, sources const& from,
+                                               scratch_type& scratch) const {
+    using copies = copies_in_flight<block>;
+    if (range.first < range.end) {
+      dense_chunks<score_code>{queries.codes[at.sequence][at.head]}.begin_load(group, scratch.q, at.first_query, 0);
+      from.begin_keys(lane, range.first, scratch.operands.k[stage_of(range.first)]);
+      from.begin_values(lane, range.first, scratch.operands);
+    }
+    copies::commit();
+    copies::template await<0>();
+    if (range.first < range.end) {
+      sources::widen_values(lane, scratch.operands, stage_of(range.first));
+    }
+    if (range.first + tile_keys < range.end) {
+      from.begin_values(lane, range.first + tile_keys, scratch.operands);
+    }
+    copies::commit();
+  }
+
+  /// A score of a row before it is scaled, integer_magic more than it is.
+  __device__ __forceinline__ static float score(score_bits const& sums, int tile, int half, int i) {
+    return bit_cast<float>(sums.values[tile][i / 2][2 * half + i % 2]);
+  }
+  __device__ __forceinline__ static void set_score(score_bits& sums, int tile, int half, int i, float value) {
+    sums.values[tile][i / 2][2 * half + i % 2] = bit_cast<std::int32_t>(value);
+  }
+  __device__ __forceinline__ static int column_of(unsigned lane, int i) {
+    return i / 2 * 8 + static_cast<int>(lane % 4U * 2U) + i % 2;
+  }
+
+  /// What is known of a lane's rows in a tile.
+  struct tile_rows {
+    row_floats scales;  ///< of the lane's scores
+    row_floats most;    ///< the largest score
+    row_floats zero;    ///< NaN in a row with a score that is NaN or infinite, else 0; then where codes begin
+  };
+  /// Adds a tile of keys. Gives the scale of the next tile's keys. IsPlain: all rows see it, and its scales are small.
+  template <bool IsPlain>
+  __device__ __forceinline__ float add_tile(block const& group, unsigned lane, coordinates const& at,
+                                            key_range const& range, sources const& from, int first, float key_scale,
+                                            lane_rows& state, totals_type& totals, scratch_type& scratch) const {
+    using copies = copies_in_flight<block>;
+    int const stage = stage_of(first);
+    int const next = first + tile_keys;
+    float next_scale = 0.0F;
+    copies::template await<0>();
+    group.sync();  // keys and widened values are there, and all have read those of the tile before
+    tile_rows tile;
+    each_row([&](int t, int half) {
+      tile.scales.of[t][half] = scratch.terms[row_of(lane, t, half)].query_scale * key_scale;
+    });
+    score_bits sums;
+    products::each(group, sums, [](int, int, std::int32_t& sum) { sum = score_sums::magic_bits; });
+    multiply_staged<products>(group, scratch.q, scratch.operands.k[stage], sums);
+    find_largest<IsPlain>(lane, at, first, tile, sums);
+    auto const begin_next_keys = [&] {
+      if (next < range.end) {
+        from.begin_keys(lane, next, scratch.operands.k[1 - stage]);
+        next_scale = from.scale(next);
+      }
+    };
+    if constexpr (!begins_keys_late) {
+      begin_next_keys();
+    }
+    turn<IsPlain>(lane, tile, state, totals, scratch);
+    operands_type operands;
+    make_weights<IsPlain>(lane, at, first, tile, state, sums, operands);
+    if (next < range.end) {
+      sources::widen_values(lane, scratch.operands, 1 - stage);
+    }
+    if (next + tile_keys < range.end) {
+      from.begin_values(lane, next + tile_keys, scratch.operands);
+    }
+    if constexpr (begins_keys_late) {
+      begin_next_keys();
+    }
+    copies::commit();
+    add_values(group, operands, scratch.operands.values[stage], totals);
+    return next_scale;
+  }
+  /// Finds the largest scores of a lane's rows. Rows take turns, so that none waits for its own last comparison.
+  template <bool IsPlain>
+  __device__ __forceinline__ static void find_largest(unsigned own_lane, coordinates const& at, int first,
+                                                      tile_rows& tile, score_bits const& sums) {
+    constexpr float magic = softmax_type::integer_magic;
+    if constexpr (IsPlain) {
+      row_floats others;
+      each_row([&](int t, int half) {
+        tile.most.of[t][half] = score(sums, t, half, 0);
+        others.of[t][half] = score(sums, t, half, 1);
+      });
+#pragma unroll
+      for (int i = 2; i < lane_scores; i += 2) {
+        each_row([&](int t, int half) {
+          tile.most.of[t][half] = fmaxf(tile.most.of[t][half], score(sums, t, half, i));
+          others.of[t][half] = fmaxf(others.of[t][half], score(sums, t, half, i + 1));
+        });
+      }
+      each_row([&](int t, int half) {
+        tile.most.of[t][half] = tile.scales.of[t][half] * (fmaxf(tile.most.of[t][half], others.of[t][half]) - magic);
+        tile.zero.of[t][half] = 0.0F;
+      });
+    } else {
+      unsigned const lane = recompute(own_lane);  // what follows is not computed before the loop
+      each_row([&](int t, int half) {
+        auto const seen = detail::seen_columns::of(at.mask, at.first_query + row_of(lane, t, half), first, tile_keys);
+        tile.most.of[t][half] = -infinity;
+        tile.zero.of[t][half] = 0.0F;
+#pragma unroll
+        for (int i = 0; i < lane_scores; ++i) {
+          bool const is_seen = seen.contain(column_of(lane, i));
+          float const found = tile.scales.of[t][half] * (score(sums, t, half, i) - magic);
+          tile.most.of[t][half] = is_seen ? fmaxf(tile.most.of[t][half], found) : tile.most.of[t][half];
+          tile.zero.of[t][half] = is_seen ? tile.zero.of[t][half] + (found - found) : tile.zero.of[t][half];
+        }
+      });
+    }
+  }
+  /// Merges what the lanes of rows found, and multiplies the totals by the factors of their rows.
+  template <bool IsPlain>
+  __device__ __forceinline__ static void turn(unsigned lane, tile_rows& tile, lane_rows& state, totals_type& totals,
+                                              scratch_type& scratch) {
+#pragma unroll
+    for (int distance = 1; distance < 4; distance *= 2) {
+      row_floats other;
+      each_row([&](int t, int half) { other.of[t][half] = shuffle_xor(tile.most.of[t][half], distance); });
+      each_row([&](int t, int half) { tile.most.of[t][half] = fmaxf(tile.most.of[t][half], other.of[t][half]); });
+    }
+    if constexpr (!IsPlain) {
+      each_row([&](int t, int half) { tile.zero.of[t][half] = sum_of_row(tile.zero.of[t][half]); });
+    }
+    row_floats factors;
+    each_row([&](int t, int half) {
+      float& largest = scratch.terms[row_of(lane, t, half)].largest;
+      state_type softmax{largest, state.reference.of[t][half], 0.0F};
+      factors.of[t][half] = softmax_type{}.turn(softmax, tile.most.of[t][half]) + tile.zero.of[t][half];
+      state.reference.of[t][half] = softmax.reference;
+      sync_warp();  // all lanes of the row have read it
+      if (lane % 4U == 0U) {
+        largest = softmax.largest;
+      }
+      tile.zero.of[t][half] = softmax_type::zero_of(8.0F * tile.scales.of[t][half], softmax.reference) * 0x1p-7F;
+    });
+    each_constant<parts>([&](auto part) { scale(totals.of_channels[part.value], factors); });
+    scale(totals.rounded, factors);
+  }
+  template <bool IsPlain>
+  __device__ __forceinline__ static void make_weights(unsigned own_lane, coordinates const& at, int first,
+                                                      tile_rows const& tile, lane_rows const& state, score_bits& sums,
+                                                      operands_type& operands) {
+    constexpr float magic = softmax_type::integer_magic;
+    unsigned const lane = IsPlain ? own_lane : recompute(own_lane);
+    each_row([&](int t, int half) {
+      float const scale = tile.scales.of[t][half];
+      auto const seen = detail::seen_columns::of(at.mask, at.first_query + row_of(lane, t, half), first, tile_keys);
+#pragma unroll
+      for (int i = 0; i < lane_scores; ++i) {
+        float const found = score(sums, t, half, i);
+        float place;  // of the code among 128
+        if constexpr (IsPlain) {
+          place = __saturatef(__fmaf_rn(scale * 0x1p-4F, found, tile.zero.of[t][half]));
+        } else {
+          float const line = softmax_type::position(scale, found - magic, state.reference.of[t][half]);
+          float const code = first < tile_keys ? softmax_type::low_line(line) : line;
+          place = seen.contain(column_of(lane, i)) ? __saturatef(code * 0x1p-7F) : 0.0F;
+        }
+        set_score(sums, t, half, i, place + 65536.0F);
+      }
+    });
+    each_constant<operands_type::steps>([&](auto step) { pack(step.value, sums, operands); });
+  }
+  /// Makes operands of the codes in the last bits of scores: fp16 of 2^-8 of their numbers.
+  __device__ __forceinline__ static void pack(int step, score_bits const& sums, operands_type& operands) {
+#pragma unroll
+    for (int tile = 0; tile < tiles; ++tile) {
+#pragma unroll
+      for (int word = 0; word < 4; ++word) {
+        auto const& of = sums.values[tile][2 * step + word / 2];
+        auto const first = static_cast<std::uint32_t>(of[word % 2 * 2]);
+        auto const second = static_cast<std::uint32_t>(of[word % 2 * 2 + 1]);
+        operands.of_step[step].words[0][tile][word] = pick_bytes(first, second, 0x5410U) << 7;
+      }
+    }
+  }
+  __device__ __forceinline__ static void add_values(block const& group, operands_type const& operands,
+                                                    typename sources::value_tile const& widened, totals_type& totals) {
+    constexpr std::uint32_t one = 0x3c003c00U;
+    typename sums_of_weights::b_tile ones;
+    ones.words[0][0][0] = one;
+    ones.words[0][0][1] = one;
+    each_constant<operands_type::steps>([&](auto step) {
+      auto const& operand = operands.of_step[step.value];
+      each_constant<parts>([&](auto part) {
+        typename results::b_tile b_tile;
+        detail::load_b_transposed_of<results>(group, b_tile, widened[part.value], step.value * results::depth);
+        results::multiply(group, operand, b_tile, totals.of_channels[part.value]);
+      });
+      typename sums_of_weights::a_tile same;  // rows by tokens, whatever the columns of the product are
+      static_assert(sizeof same == sizeof operand);
+      memcpy(&same, &operand, sizeof same);
+      sums_of_weights::multiply(group, same, ones, totals.rounded);
+    });
+  }
+  /// Multiplies sums by the factors of their rows.
+  template <class Sums>
+  __device__ __forceinline__ static void scale(Sums& sums, row_floats const& factors) {
+#pragma unroll
+    for (int tile = 0; tile < tiles; ++tile) {
+#pragma unroll
+      for (auto& column : sums.values[tile]) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          column[i] *= factors.of[tile][i / 2];
+        }
+      }
+    }
+  }
+
+  /// Writes results and log-sum-exps, or the partial results of a split.
+  __device__ __forceinline__ void finish_rows(block const& group, coordinates const& at, std::int64_t split,
+                                              lane_rows const& state, totals_type& totals,
+                                              scratch_type& scratch) const {
+    constexpr float of_weights = 256.0F;  // operands are 2^-8 of the numbers
+    detail::split_writer<Method, T> const to{writer, partials, split, at.sequence, at.head};
+    group.sync();  // all lanes have read what is there
+    if (group.lane % 4 == 0) {
+      each_row([&](int tile, int half) {
+        int const row = row_of(static_cast<unsigned>(group.lane), tile, half);
+        float const rounded = totals.rounded.values[tile][0][half * 2] * of_weights;
+        state_type const softmax{scratch.terms[row].largest, state.reference.of[tile][half],
+                                 rounded * softmax_type::weight_of_number};
+        scratch.finished[row] = to.finish(at.first_query + row, {softmax, rounded});
+      });
+    }
+    each_constant<parts>([&](auto part) {
+      results::each(group, totals.of_channels[part.value], [&](int row, int column, float total) {
+        scratch.total(row, part.value * width + column) = total * (widened_pairs<code_type>::unit() * of_weights);
+      });
+    });
+    group.sync();
+    for (int i = group.lane; i < rows * Channels; i += lanes) {
+      int const row = i / Channels;
+      to.write(at.first_query + row, i % Channels, scratch.finished[row], scratch.total(row, i % Channels));
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera
