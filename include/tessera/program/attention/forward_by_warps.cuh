@@ -17,8 +17,8 @@
 /// A tile that some row does not see whole, a sequence's first tile, and tiles whose scales are large or NaN take a
 /// longer way through the softmax, by the formulas of piecewise_linear_softmax.
 ///
-/// sm_80's code on an H200, `sage_attention2` of 16K tokens, TFLOP/s without quantization (causal): 356 (335) with 128
-/// channels, 369 (326) with 64; attention_tiles had 225 and 183, FlashAttention-2 350 and 313 there. Tensor cores are
+/// sm_80's code on an H200, `sage_attention2` of 16K tokens, TFLOP/s without quantization (causal): 362 (340) with 128
+/// channels, 352 (313) with 64; attention_tiles had 225 and 183, FlashAttention-2 350 and 313 there. Tensor cores are
 /// busy for 0.45 of the time; a product takes 6.1 cycles, a tile of 16 rows, 128 keys and 128 channels 200 of them, 100
 /// matrices of four from shared memory, and 930 instructions in all. Each warp waits for fixed latencies a third of its
 /// time; two warps a scheduler do not hide that. Tried with 128 channels: 12 warps of 168 registers, 321 (no registers
