@@ -28,14 +28,13 @@ struct quest_selection_trial {
     };
     auto const q = made(1, 4), k = made(2, of.tokens), v = made(3, of.tokens);
     std::int64_t const pages = divide_up(of.tokens, page);
-    buffer<bfloat16> low(exec, of.heads * pages * c), high(exec, low.size());
+    buffer<bfloat16> boxes(exec, of.heads * pages * 2 * c);
     buffer<float> scores(exec, of.heads * pages);
     auto results = poisoned<bfloat16>(exec, q.size());
     quest_heads const all{{q.data(), {of.heads * 4, c}},
                           {k.data(), {of.heads, of.tokens, c}},
                           {v.data(), {of.heads, of.tokens, c}},
-                          {low.data(), {of.heads, pages, c}},
-                          {high.data(), {of.heads, pages, c}},
+                          {boxes.data(), {of.heads, pages, 2 * c}},
                           {scores.data(), {of.heads, pages}},
                           of.taken,
                           {results.data(), {of.heads * 4, c}}};

@@ -4,7 +4,9 @@
 
 #include <tessera/concepts/tile_mma.hpp>
 #include <tessera/core/math.hpp>
+#include <tessera/reduce/maximum.hpp>
 #include <tessera/tile/per_lane.hpp>
+#include <tessera/tile/row_tile.hpp>
 
 namespace tessera_examples {
 
@@ -42,6 +44,26 @@ TESSERA_FN void multiply_rows(typename M::group_type const& group, A const& a, B
     M::load_b(group, b_tile, b.values + k * B::stride, B::stride);
     M::multiply(group, a_tile, b_tile, sums);
   }
+}
+
+/// The condition that always holds.
+struct always {
+  TESSERA_FN bool operator()(std::int64_t) const { return true; }
+};
+/// Calls write(row, largest) for each of so many rows of sums.
+template <RowTile M, class Write>
+TESSERA_FN void each_largest(typename M::group_type const& group, typename M::sum_tile const& sums, std::int64_t rows,
+                             Write const& write) {
+  typename M::template row_values<float> largest;
+  auto const begin = [](int, float& most) { most = -infinity; };
+  M::each_row(group, begin, largest);
+  M::reduce_rows(group, maximum_reducer<float>{}, sums, largest);
+  auto const write_row = [&](int row, float most) {
+    if (row < rows) {
+      write(row, most);
+    }
+  };
+  M::each_row_once(group, write_row, largest);
 }
 
 /// The online softmax of the four heads' rows of scores, of which each lane holds a column, in base 2.

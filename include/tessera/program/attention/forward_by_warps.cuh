@@ -26,7 +26,8 @@
 /// rows a warp that multiply half of the keys twice, 353 to 358 (a tile has 464 products instead of 400); the next
 /// tile's scores before the values are multiplied, with its softmax between their products, 350. With 64 channels 16
 /// rows a warp, 16 warps, 305, and 8 warps, 322. What scales a warp has is asked of one register a lane: four reads
-/// from shared memory at the beginning of a tile cost 7 %.
+/// from shared memory at the beginning of a tile cost 7 %. With 64 channels the longer way spills 180 to 350 bytes on
+/// sm_80, 86, 89, 90 and 120, the plain one 36; with 128 channels there are no spills.
 #pragma once
 
 #include <cstdint>

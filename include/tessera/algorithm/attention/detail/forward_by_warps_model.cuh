@@ -48,6 +48,7 @@ struct forward_by_warps_model {
                "the device runs code for sm_90a, which has programs with wgmma"),
         unless(call.block_list.counts.data == nullptr, "queries see listed tiles"),
         unless(channels_of(call) <= 128, "heads have more than 128 channels"),
+        unless(call.shape.keys < most_keys, "keys exceed 31 bits"),
         unless(call.shape.queries >= fewest_queries, "sequences have fewer than 64 queries"),
         unless(has_chunks(call), "codes or scales do not lie as quantize() leaves them, in rows of whole 16 bytes"),
         channels_of(call) <= 64 ? exec.template lacks<program_for<Call, 64>>()
@@ -75,6 +76,7 @@ struct forward_by_warps_model {
  private:
   /// Of fewer queries attention_tiles has fewer rows that do not exist.
   static constexpr std::int64_t fewest_queries = 64;
+  static constexpr std::int64_t most_keys = 0x7fffffff - 256;
 
   template <class Q>
   static constexpr bool has_integer_codes = std::is_integral_v<typename gemm_operand<stored_code<Q>>::sum_type>;
