@@ -9,7 +9,7 @@
 ///   * A lane's keys share one scale (quantize/granularity.hpp), and so do a row's scores in a lane. Sums begin at the
 ///     bits of 1.5 2^23, so that they are floats without an instruction; a weight's code is then a multiply-add that is
 ///     clamped to [0, 1], 128 codes, and an addition of 2^16, which rounds it to the last bits. Moved by 7 bits, a code
-///     of e4m3 is the fp16 of 2^-8 of its number, denormal ones included. In all 4 instructions a score in place of 13.
+///     of e4m3 is the fp16 of 2^-8 of its number, denormal ones included. In all a score takes four instructions.
 ///   * The sum of a row's weights is a product with ones, 8 products a tile, and so is rounded as the results are.
 ///   * There is one sync a tile. Keys and widened values have two stages. A thread widens the codes of values that it
 ///     has copied itself, one tile ahead.
@@ -17,17 +17,21 @@
 /// A tile that some row does not see whole, a sequence's first tile, and tiles whose scales are large or NaN take a
 /// longer way through the softmax, by the formulas of piecewise_linear_softmax.
 ///
+/// Cost for each head: 4 * queries * keys * channels operations, less what a mask leaves out in whole tiles, and
+/// channels * (2 * keys + queries) bytes for each block of queries, of which L2 has all but the first.
+///
 /// sm_80's code on an H200, `sage_attention2` of 16K tokens, TFLOP/s without quantization (causal): 362 (340) with 128
-/// channels, 352 (313) with 64; attention_tiles had 225 and 183, FlashAttention-2 350 and 313 there. Tensor cores are
-/// busy for 0.45 of the time; a product takes 6.1 cycles, a tile of 16 rows, 128 keys and 128 channels 200 of them, 100
-/// matrices of four from shared memory, and 930 instructions in all. Each warp waits for fixed latencies a third of its
-/// time; two warps a scheduler do not hide that. Tried with 128 channels: 12 warps of 168 registers, 321 (no registers
-/// are left to load operands ahead); a reference for 64 keys, 32 rows a warp, 355, but other weights than elsewhere; 32
-/// rows a warp that multiply half of the keys twice, 353 to 358 (a tile has 464 products instead of 400); the next
-/// tile's scores before the values are multiplied, with its softmax between their products, 350. With 64 channels 16
-/// rows a warp, 16 warps, 305, and 8 warps, 322. What scales a warp has is asked of one register a lane: four reads
-/// from shared memory at the beginning of a tile cost 7 %. With 64 channels the longer way spills 180 to 350 bytes on
-/// sm_80, 86, 89, 90 and 120, the plain one 36; with 128 channels there are no spills.
+/// channels, 352 (313) with 64; attention_tiles had 225 and 183, FlashAttention-2 350 and 313 there. A tile of 16 rows,
+/// 128 keys and 128 channels has 950 instructions of a warp, 200 of them products, which take 6.1 cycles each, and 100
+/// loads of four matrices from shared memory: at 362 TFLOP/s tensor cores are busy for 0.42 of the time. By ncu (a form
+/// that had 359) warps wait for fixed latencies for 0.27 of it, for tensor cores and for shared memory for 0.17 each:
+/// the two warps of a scheduler do not hide that. Tried with 128 channels: 12 warps of 168 registers, 321 (none is left
+/// to load operands ahead); a reference for 64 keys, 32 rows a warp, 355, but other weights than elsewhere; 32 rows a
+/// warp that multiply half of the keys twice, 353 to 358 (464 products in place of 400); the next tile's scores before
+/// the values are multiplied, with its softmax between their products, 350. With 64 channels 16 rows a warp, 16 warps,
+/// 305, and 8 warps, 322. What scales a warp has is asked of one register a lane: four reads from shared memory at the
+/// beginning of a tile cost 7 %. With 64 channels the longer way spills 180 to 350 bytes on sm_80, 86, 89, 90 and 120,
+/// the plain one 36; with 128 channels there are no spills.
 #pragma once
 
 #include <cstdint>
