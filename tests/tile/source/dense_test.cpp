@@ -92,17 +92,24 @@ TEST_CASE("a tile that ends behind the matrix is loaded in chunks, too", "[host]
   }
   std::vector<std::int64_t> const order{0, 1, 2, 3, 4, 5, 6};
   serial_group<32> const group;
+  REQUIRE(dense_chunks<float>::suits(matrix));
+  CHECK_FALSE(dense_chunks<float>::suits({first + 1, {7, 16}, {24, 1}}));  // rows begin elsewhere
+  CHECK_FALSE(dense_chunks<float>::suits({first, {7, 18}, {24, 1}}));      // rows end within a chunk
+  CHECK_FALSE(dense_chunks<float>::suits({first, {7, 20}, {22, 1}}));
   for (std::int64_t const from : {std::int64_t{0}, std::int64_t{8}, std::int64_t{16}, std::int64_t{20}}) {
     staged_tile<float, 9, 16> tile;
     staged_tile<float, 9, 16> listed;
+    staged_tile<float, 9, 16> known;
     dense<float>{matrix}.begin_load(group, tile, 1, from);
     gathered<float>{matrix, order}.begin_load(group, listed, 1, from);
+    dense_chunks<float>{matrix}.begin_load(group, known, 1, from);
     bool right = true;
     for (int row = 0; row < 9; ++row) {
       for (int column = 0; column < 16; ++column) {
         float const expected =
             row + 1 < 7 && from + column < 20 ? static_cast<float>(100 * (row + 1) + from + column) : 0.0F;
-        right = right && tile(row, column) == expected && listed(row, column) == expected;
+        right =
+            right && tile(row, column) == expected && listed(row, column) == expected && known(row, column) == expected;
       }
     }
     CAPTURE(from);
