@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// README's table of what runs, made by explain() for devices that need not be there. To write it anew run this test
-// with the environment variable TESSERA_WRITE_README set.
+// The tables of what runs, README's and that of docs/architectures.md, made by explain() for devices that need not be
+// there. To write them anew run this test with the environment variable TESSERA_WRITE_README set.
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
@@ -310,13 +311,30 @@ std::string table() {
   return text;
 }
 
-}  // namespace
-
-TEST_CASE("README's table of programs says what explain() says, without a device", "[cuda]") {
-  if (!described_cuda::is_compiled_for<800> || !described_cuda::is_compiled_for<900>) {
-    TESSERA_SKIP("this test is not compiled for both sm_80 and sm_90a, of which the table tells");
+/// The programs of sm_80, and what they are where a thread block has 99 KiB of shared memory: sm_86 and sm_89.
+std::string table_without_wgmma() {
+  auto const of = [](int architecture, int multiprocessors, int kibibytes) {
+    return cuda::described(
+        {.architecture = architecture, .multiprocessors = multiprocessors, .shared_bytes = kibibytes * 1024});
+  };
+  described_cuda const ampere = of(800, 108, 163), geforce = of(860, 84, 99), ada = of(890, 128, 99);
+  std::string text = "| what runs | on sm_80 | on sm_86 and sm_89 |\n|---|---|---|\n";
+  for (row const& each : rows()) {
+    std::string const on_small = programs(each.of(geforce));
+    CHECK(on_small == programs(each.of(ada)));
+    std::string what = each.what;  // names that only README has are no code there
+    what.erase(std::remove(what.begin(), what.end(), '`'), what.end());
+    if (std::size_t const at = what.find("(above)"); at != std::string::npos) {
+      what.replace(at, 7, "(in README)");
+    }
+    text += "| " + what + " | " + programs(each.of(ampere)) + " | " + on_small + " |\n";
   }
-  std::string const path = std::string(TESSERA_TEST_DATA) + "/../../README.md";
+  return text;
+}
+
+/// Checks that a page has a table between two marks, or writes it there.
+void check_page(std::string const& page, std::string const& found) {
+  std::string const path = std::string(TESSERA_TEST_DATA) + "/../../" + page;
   std::string const begin = "<!-- programs begin -->\n";
   std::string const end = "<!-- programs end -->";
   std::ifstream file(path);
@@ -325,12 +343,21 @@ TEST_CASE("README's table of programs says what explain() says, without a device
   std::size_t const last = text.find(end);
   REQUIRE(first != std::string::npos);
   REQUIRE(last != std::string::npos);
-  std::string const found = table();
   if (std::getenv("TESSERA_WRITE_README") != nullptr) {
     std::ofstream(path) << text.substr(0, first + begin.size()) << found << text.substr(last);
     return;
   }
   CHECK(text.substr(first + begin.size(), last - first - begin.size()) == found);
+}
+
+}  // namespace
+
+TEST_CASE("the tables of programs say what explain() says, without a device", "[cuda]") {
+  if (!described_cuda::is_compiled_for<800> || !described_cuda::is_compiled_for<900>) {
+    TESSERA_SKIP("this test is not compiled for both sm_80 and sm_90a, of which the tables tell");
+  }
+  check_page("README.md", table());
+  check_page("docs/architectures.md", table_without_wgmma());
 }
 
 TEST_CASE("a call of a described device names what it cannot be given", "[cuda]") {

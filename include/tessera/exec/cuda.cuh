@@ -271,11 +271,14 @@ struct basic_cuda {
     }
   }
 
-  /// The refusal of a program that is not compiled for this device, or none.
+  /// The refusal of a program that is not compiled for this device, or needs more shared memory than it has, or none.
   template <class P>
   [[nodiscard]] refusal lacks() const {
-    return unless(has<P>(), "the device's architecture", state->architecture(),
-                  "one that the program is for and this source was compiled for (sm_90a is 900)");
+    return first_of(
+        unless(has<P>(), "the device's architecture", state->architecture(),
+               "one that the program is for and this source was compiled for (sm_90a is 900)"),
+        unless(detail::launch_shape<P>::shared_bytes <= state->shared_bytes(),
+               "a thread block's shared memory in bytes", state->shared_bytes(), "as many as the program needs"));
   }
 
   /// Waits for the stream. Throws what groups reported since the last call, or an error of the runtime.
