@@ -31,12 +31,9 @@ struct quest_selection_trial {
     buffer<bfloat16> boxes(exec, of.heads * pages * 2 * c);
     buffer<float> scores(exec, of.heads * pages);
     auto results = poisoned<bfloat16>(exec, q.size());
-    quest_heads const all{{q.data(), {of.heads * 4, c}},
-                          {k.data(), {of.heads, of.tokens, c}},
-                          {v.data(), {of.heads, of.tokens, c}},
-                          {boxes.data(), {of.heads, pages, 2 * c}},
-                          {scores.data(), {of.heads, pages}},
-                          of.taken,
+    quest_heads const all{{q.data(), {of.heads * 4, c}},        {k.data(), {of.heads, of.tokens, c}},
+                          {v.data(), {of.heads, of.tokens, c}}, {boxes.data(), {of.heads, pages, 2 * c}},
+                          {scores.data(), {of.heads, pages}},   of.taken,
                           {results.data(), {of.heads * 4, c}}};
     exec.run(summarize_pages{all}, of.heads * pages);
     paper_finding found{join(of.heads, " key heads, ", of.taken, " of ", pages, " pages"),

@@ -149,17 +149,20 @@ TESSERA_FN void begin_own_rows(G const& group, Tile& tile, matrix_view<T const> 
   constexpr int rows_apart = G::size / chunks;
   static_assert(G::size % chunks == 0);
   auto const rows = static_cast<int>(min(max(matrix.extent(0) - first_row, std::int64_t{0}), std::int64_t{Tile::rows}));
-  std::int64_t const step = rows_apart * matrix.stride(0);
+  std::uintptr_t const step = static_cast<std::uintptr_t>(rows_apart * matrix.stride(0)) * sizeof(T);
   for (int lane : group) {
     int const column = lane % chunks * chunk;
     int const row = lane / chunks;
     int const left = first_column + column < matrix.extent(1) ? rows - row : 0;
-    T const* const from = matrix.data + (first_row + row) * matrix.stride(0) + first_column + column;
+    // An address as a number: of a chunk that is not there, or of a matrix without elements, it is none of a pointer.
+    auto const first =
+        reinterpret_cast<std::uintptr_t>(matrix.data) +
+        static_cast<std::uintptr_t>((first_row + row) * matrix.stride(0) + first_column + column) * sizeof(T);
     each_constant<divide_up(Tile::rows, rows_apart)>([&](auto i) {
       constexpr int below = i.value * rows_apart;
       if (Tile::rows % rows_apart == 0 || row + below < Tile::rows) {
         copies_in_flight<G>::begin(tile.chunk(row + below, column),
-                                   reinterpret_cast<tile_chunk<T> const*>(from + i.value * step), below < left);
+                                   reinterpret_cast<tile_chunk<T> const*>(first + i.value * step), below < left);
       }
     });
   }
