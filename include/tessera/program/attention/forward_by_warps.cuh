@@ -18,7 +18,7 @@
 /// longer way through the softmax, by the formulas of piecewise_linear_softmax.
 ///
 /// Cost for each head: 4 * queries * keys * channels operations, less what a mask leaves out in whole tiles, and
-/// channels * (2 * keys + queries) bytes for each block of queries, of which L2 has all but the first.
+/// channels * (2 * keys + rows) bytes for each block of `rows` queries.
 ///
 /// sm_80's code on an H200, `sage_attention2` of 16K tokens, TFLOP/s without quantization (causal): 362 (340) with 128
 /// channels, 352 (313) with 64; attention_tiles had 225 and 183, FlashAttention-2 350 and 313 there. A tile of 16 rows,
@@ -88,10 +88,11 @@ struct forward_by_warps {
   /// Whether copies of the next keys begin when a tile's weights are made, not when its scores are: with 128 channels
   /// 323 TFLOP/s in place of 354, with 64 channels 343 in place of 336.
   static constexpr bool begins_keys_late = Channels == 64;
-  static constexpr int tile_keys = 128;                          ///< keys with one reference
-  static constexpr int depth = Channels / codes_in<score_code>;  ///< elements of a row of codes
-  static constexpr int width = 64;                               ///< channels of values that are multiplied at a time
-  static constexpr int parts = Channels / width;                 ///< parts of `width` channels
+  /// How keys and values get to shared memory.
+  using sources = detail::warp_operands<Method, Channels, lanes>;
+  static constexpr int tile_keys = sources::tile_keys;  ///< keys with one reference
+  static constexpr int width = sources::width;          ///< channels of values that are multiplied at a time
+  static constexpr int parts = sources::parts;          ///< parts of `width` channels
   /// The group that runs it.
   using block = cuda_block<lanes>;
   /// Where a group is: its block of queries.
@@ -105,7 +106,6 @@ struct forward_by_warps {
   using sums_of_weights = row_tile<float16, tessera::shape<rows, 8, 16>, block>;      ///< weights by ones
   using operands_type = operands_of_sums<weights, results>;
   using score_bits = typename products::sum_tile;
-  using sources = detail::warp_operands<Method, Channels, lanes>;
   static constexpr int lane_scores = tile_keys / 4;  ///< scores of a row that a lane has
 
  public:
@@ -113,8 +113,8 @@ struct forward_by_warps {
     /// Codes while there are any, then results.
     union {
       struct {
-        staged_tile<score_code, rows, depth> q;   ///< codes of queries
-        typename sources::scratch_type operands;  ///< keys and values
+        staged_tile<score_code, rows, sources::depth> q;  ///< codes of queries
+        typename sources::scratch_type operands;          ///< keys and values
       };
       float totals[rows * (Channels + 1)];  ///< sums, rows one number further apart than long
     };

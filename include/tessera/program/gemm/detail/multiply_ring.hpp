@@ -24,7 +24,6 @@ namespace detail {
 /// Stages of two operands. A, B: tiles in scratch, as multiply_staged() takes them.
 template <class A, class B, int Stages>
 struct operand_ring {
-  static constexpr int stages = Stages;
   static_assert(Stages >= 2, "tessera: a ring has at least two stages: one is used while another is filled");
 
   A a[Stages];  ///< rows of a
