@@ -125,8 +125,9 @@ def needed_figures(folder):
 def figure(results, key, meaning):
     """The number for a key of figures; Refused names the benchmark that is missing or has failed."""
     how, counter, names = meaning
+    counters = counter if isinstance(counter, list) else [counter] * len(names)
     values, problems = [], []
-    for name in names:
+    for name, counter in zip(names, counters):
         if name not in results:
             problems.append(f"{key}: there is no result of {name}")
         elif results[name].error:

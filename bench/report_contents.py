@@ -13,7 +13,8 @@ def number(value, digits=2):
     return "–" if value is None else f"{value:,.{digits}f}"
 
 
-# key in summary.json: (how, counter, benchmarks). "value" has one benchmark, "ratio" is the first over the second,
+# key in summary.json: (how, counter, benchmarks). "value" has one benchmark, "ratio" is the first over the second, with
+# a list of both counters where these are two,
 # "largest" is the largest of several, "largest of any" that of those which have results. All figures are needed:
 # without one there is no report.
 FIGURES = {
@@ -75,6 +76,8 @@ def awaited_figures():
         return ("value", counter, [f"{who}/{operation}/{size}"])
 
     both = "forward_backward/bf16/zipf"
+    gemma = CLASSIFIERS["gemma"][1]
+    product, decoding = "linear/bf16/gauss/8192x8192x8192", "attention/decode/bf16/d128/128k"
     return {
         "sage.relative_l1.normal": ("largest", "relative_l1", [f"attention/forward/bf16/d128/{length}/normal"
                                                                for length in LENGTHS]),
@@ -126,7 +129,21 @@ def awaited_figures():
         **{f"sm80.attention.{channels}.over_fa2": ("ratio", "TFLOPs", [f"sm_80/attention/forward/bf16/{channels}/16k",
                                                                        f"flash2/forward/bf16/{channels}/16k"])
            for channels in ["d128", "d64"]},
-        "sm80.gemm.tflops": ("value", "TFLOPs", ["sm_80/linear/bf16/gauss/8192x8192x8192"]),
+        "sm80.gemm.tflops": ("value", "alone_TFLOPs", [f"sm_80/{product}"]),
+        # A forward pass in turns with cuBLAS over a product in turns with it; both passes alone over a product alone.
+        "sm80.loss.forward_over_gemm": ("ratio", "TFLOPs", [f"sm_80/cut_cross_entropy/forward/bf16/zipf/{gemma}",
+                                                            f"sm_80/{product}"]),
+        "sm80.loss.both_over_gemm": ("ratio", ["TFLOPs", "alone_TFLOPs"],
+                                     [f"sm_80/cut_cross_entropy/forward_backward_exact/bf16/spread/{gemma}",
+                                      f"sm_80/{product}"]),
+        "sm80.pages.read_fraction": ("value", "of_read", ["sm_80/minicache/decode/4bit/d128/64x4k"]),
+        "sm80.decode128k.read_fraction": ("value", "of_read", [f"sm_80/{decoding}"]),
+        **{f"sm80.neuzip.{operation}_over_sm90": ("ratio", "TBps", [f"sm_80/neuzip/{operation}/bf16/gauss/512MiB",
+                                                                    f"neuzip/{operation}/bf16/gauss/512MiB"])
+           for operation in ["decode", "encode"]},
+        # The time of sm_90a's step over that of sm_80's code.
+        "sm80.shadow.step_over_sm90": ("ratio", "ms", ["shadow/decode/fp8/hit60/128k",
+                                                       "sm_80/shadow/decode/fp8/hit60/128k"]),
         # For each tile that is visited; over codes, which lists do not make fewer.
         "swap.attention_block_list": ("value", "of_alias", ["exchange/attention/block_list/codes/bf16/d128/16k"]),
         "swap.attention_bias": ("value", "of_alias", ["exchange/attention/dense_bias/forward/bf16/d128/16k"]),

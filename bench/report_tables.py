@@ -29,6 +29,7 @@ COLUMNS = {
     "entropy bound, bits per weight": lambda name, c: number(c.get("entropy_bits")),
     "most device memory in use, MiB": lambda name, c: number(c.get("peak_MiB"), 0),
     "TFLOP/s": lambda name, c: number(c.get("TFLOPs"), 0),
+    "TFLOP/s with nothing in between": lambda name, c: number(c.get("alone_TFLOPs"), 0),
     "cuBLAS, TFLOP/s": lambda name, c: number(c.get("cublas_TFLOPs"), 0),
     "workspace, MB": lambda name, c: number(c.get("workspace_MB"), 0),
     "speed relative to `sage_attention2`": lambda name, c: percent(c.get("of_alias")),
@@ -204,6 +205,39 @@ def sm_80_table():
                  rows)
 
 
+def sm_80_loss_table():
+    """sm_80's code on a later GPU."""
+    rows = []
+    for model, (name, size) in CLASSIFIERS.items():
+        rows += [(f"{name}, {size.replace('x', ' x ')}: {label}", f"sm_80/cut_cross_entropy/{case}/{size}")
+                 for label, case in [
+                     ("forward", "forward/bf16/zipf"),
+                     ("forward and backward, filtered, zipf data", "forward_backward/bf16/zipf"),
+                     ("forward and backward, exact", "forward_backward_exact/bf16/spread"),
+                     ("forward, also entropies and predictions", "reducers/statistics/forward/bf16/spread"),
+                     ("forward and backward, exact, also the four largest logits by a user's Reducer",
+                      "reducers/top_four_by_push/forward_backward_exact/bf16/spread")]]
+    return Table("loss, code for sm_80", ["time, ms", "TFLOP/s", "time without these further outputs, ms",
+                                          "extra memory, MiB", "relative error of the hidden states' gradient",
+                                          "relative error of the classifier's gradient"], rows)
+
+
+def sm_80_memory_table():
+    """sm_80's programs that are bound by memory, each above sm_90a's on the same kind of GPU."""
+    rows = []
+    for label, name in [("decoding, 8 bits, 128K tokens", "attention/decode/bf16/d128/128k"),
+                        ("decoding, bf16, 64 sequences of 4K tokens", "minicache/dense_decode/bf16/d128/64x4k"),
+                        ("decoding over pages of 4 bits, 64 sequences of 4K tokens",
+                         "minicache/decode/4bit/d128/64x4k"),
+                        ("`shadow_kv`, scores of 128K tokens", "shadow/score/128k"),
+                        ("`shadow_kv`, a step, 60 % hits, values of the host in e4m3", "shadow/decode/fp8/hit60/128k"),
+                        ("NeuZip, decoding bf16, 512 MiB", "neuzip/decode/bf16/gauss/512MiB"),
+                        ("NeuZip, encoding bf16, 512 MiB", "neuzip/encode/bf16/gauss/512MiB")]:
+        rows += [(f"{label}: code for sm_80", f"sm_80/{name}"), (f"{label}: sm_90a", name)]
+    return Table("bound by memory", ["time, µs", "TB/s", "part of a read's bandwidth", "part of a copy's bandwidth"],
+                 rows)
+
+
 def exchanges_table():
     whole, codes = "from bf16 to bf16", "over codes made before"
     rows = [(f"{what}, {channels} channels: {label}", f"exchange/attention/{name}/{part}/bf16/d{channels}/16k")
@@ -359,8 +393,10 @@ TABLES = {
     "attention-exchanges": exchanges_table(),
     "attention-sm-80": sm_80_table(),
     "linear-sm-80": Table("product of random matrices, code for sm_80, tokens x columns x depth",
-                          ["TFLOP/s", "cuBLAS, TFLOP/s", "speed relative to cuBLAS"],
+                          ["TFLOP/s", "TFLOP/s with nothing in between", "cuBLAS, TFLOP/s", "speed relative to cuBLAS"],
                           [("bf16, 8192 x 8192 x 8192", "sm_80/linear/bf16/gauss/8192x8192x8192")]),
+    "loss-sm-80": sm_80_loss_table(),
+    "memory-sm-80": sm_80_memory_table(),
     "attention-decoding": decoding_table(),
     "minicache": minicache_table(),
     "caches": caches_table(),

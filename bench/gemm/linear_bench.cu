@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Measures linear layers, with cuBLAS beside them. `vs_cublas` is our rate over cuBLAS's on the same data, call by
 /// call in turn: under full load the card's clock moves by several per cent within a second, and moves both rates.
+/// `alone_TFLOPs` is our rate where nothing else runs in between, as of programs that have no peer beside them.
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -66,13 +67,16 @@ void measure(benchmark::State& state, std::int64_t tokens, std::int64_t columns,
   cudaStream_t const stream = layer.memory.stream();
   peer.choose(layer.inputs.data(), layer.weights.data(), layer.outputs.data(), stream);
   bench::race seconds{};
+  double alone = 0;
   for (auto _ : state) {
+    alone = bench::median_cold_seconds(stream, bench::samples_per_repetition, [&](cudaStream_t) { layer.run(); });
     seconds = bench::alternate(
         stream, [&] { layer.run(); },
         [&] { peer.run(layer.inputs.data(), layer.weights.data(), layer.outputs.data(), stream); });
     state.SetIterationTime(seconds.ours);
   }
   bench::report_cuda(state, seconds.ours, {.operations = layer.operations()});
+  state.counters["alone_TFLOPs"] = layer.operations() / alone * 1e-12;
   state.counters["cublas_TFLOPs"] = layer.operations() / seconds.peer * 1e-12;
   state.counters["vs_cublas"] = seconds.peer / seconds.ours;
 }

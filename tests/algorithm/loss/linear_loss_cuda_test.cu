@@ -171,6 +171,9 @@ TEST_CASE("with memory for all softmaxes a backward pass on a GPU makes no logit
 
 TEST_CASE("with memory for some softmaxes logits of the other entries are made again on a GPU", "[cuda]") {
   TESSERA_NEEDS_CUDA();
+  if (!is_hopper()) {
+    TESSERA_SKIP("no device of sm_90, whose program alone keeps softmaxes");
+  }
   tessera::cuda const exec;
   auto problem = make_loss_problem<bfloat16>(2048, 60000, 64);
   auto const expected = run_on_device<exact_cross_entropy, float>(exec, problem);
@@ -207,6 +210,9 @@ TEST_CASE("a loss with more than 2^31 logits works on a GPU, in parts and with a
 
 TEST_CASE("softmaxes that a forward pass has kept are good for one backward pass on a GPU", "[cuda]") {
   TESSERA_NEEDS_CUDA();
+  if (!is_hopper()) {
+    TESSERA_SKIP("no device of sm_90, whose program alone keeps softmaxes");
+  }
   tessera::cuda const exec;
   auto problem = make_loss_problem<bfloat16>(200, 300, 64);
   problem.options.workspace_budget = std::int64_t{64} << 20;
@@ -278,6 +284,9 @@ TEST_CASE("a worker of the loss's program goes from row to row of tiles", "[cuda
 
 TEST_CASE("a forward pass on a GPU marks all entries that matter to a block of tokens, and not many more", "[cuda]") {
   TESSERA_NEEDS_CUDA();
+  if (!is_hopper()) {
+    TESSERA_SKIP("no device of sm_90, whose program alone marks entries");
+  }
   tessera::cuda const exec;
   for (std::int64_t const tokens : {1, 127, 128, 129, 600}) {
     for (std::int64_t const vocabulary : {2, 31, 33, 255, 257, 3001}) {
@@ -307,6 +316,9 @@ TEST_CASE("a forward pass on a GPU marks all entries that matter to a block of t
 
 TEST_CASE("marks of a forward pass are of tokens with a label; a NaN sets those of its block", "[cuda]") {
   TESSERA_NEEDS_CUDA();
+  if (!is_hopper()) {
+    TESSERA_SKIP("no device of sm_90, whose program alone marks entries");
+  }
   tessera::cuda const exec;
   auto problem = make_loss_problem<bfloat16>(300, 5000, 64);
   for (std::size_t i = 128; i < 256; ++i) {
@@ -330,6 +342,9 @@ TEST_CASE("marks of a forward pass are of tokens with a label; a NaN sets those 
 
 TEST_CASE("a forward pass leaves no marks where nothing may be left out or the portable program runs", "[cuda]") {
   TESSERA_NEEDS_CUDA();
+  if (!is_hopper()) {
+    TESSERA_SKIP("no device of sm_90, whose program alone marks entries");
+  }
   tessera::cuda const exec;
   auto problem = make_loss_problem<bfloat16>(200, 300, 64);
   CHECK(!find_marks<exact_cross_entropy>(exec, problem).is_marked);

@@ -63,11 +63,12 @@ struct device_results {
   std::vector<Gradient> bias;
 };
 
-/// Without a gradient of the bias a filtered pass may take the vocabulary in another order.
-template <class Loss, class Gradient, class T, class Label, class Map = tessera::identity_logits>
-device_results<Gradient> run_on_device(tessera::cuda const& exec, loss_problem<T, Label> const& p,
-                                       bool with_bias = true, upstream_samples const& upstream = {},
-                                       Map const& map = {}) {
+/// Without a gradient of the bias a filtered pass may take the vocabulary in another order. Exec: a basic_cuda, whose
+/// list of architectures chooses programs.
+template <class Loss, class Gradient, class Exec, class T, class Label, class Map = tessera::identity_logits>
+device_results<Gradient> run_on_device(Exec const& runner, loss_problem<T, Label> const& p, bool with_bias = true,
+                                       upstream_samples const& upstream = {}, Map const& map = {}) {
+  tessera::cuda const exec;
   device_problem<T, Label> const in(exec, p);
   bool const is_reduced = p.options.reduction != tessera::loss_reduction::none;
   tessera::buffer<float> loss(exec, is_reduced ? 1 : p.tokens);
@@ -77,10 +78,10 @@ device_results<Gradient> run_on_device(tessera::cuda const& exec, loss_problem<T
   tessera::buffer<Gradient> classifier(exec, p.vocabulary * p.channels);
   tessera::buffer<Gradient> bias(exec, p.vocabulary);
   Gradient const poison = tessera::store<Gradient>(NAN);
-  auto const plan = Loss::template plan_backward<Gradient>(exec, {p.tokens, p.vocabulary, p.channels}, p.options);
+  auto const plan = Loss::template plan_backward<Gradient>(runner, {p.tokens, p.vocabulary, p.channels}, p.options);
   tessera::buffer<std::byte> memory(exec, plan.bytes());
   tessera::workspace const space(plan, memory);
-  Loss::forward(exec, in.inputs(map), p.options,
+  Loss::forward(runner, in.inputs(map), p.options,
                 {.loss = loss.view(), .log_sum_exp = lse.view(), .log_probability = log_probability.view()}, space);
   tessera::linear_loss_gradients<Gradient> const out{{hidden.data(), {p.tokens, p.channels}},
                                                      {classifier.data(), {p.vocabulary, p.channels}},
@@ -90,11 +91,11 @@ device_results<Gradient> run_on_device(tessera::cuda const& exec, loss_problem<T
   tessera::buffer<float> const by_loss = to_device(exec, upstream.loss);
   tessera::buffer<float> const by_lse = to_device(exec, upstream.log_sum_exp);
   tessera::buffer<float> const by_entropy = to_device(exec, upstream.entropy);
-  Loss::backward(exec, in.inputs(map), p.options,
+  Loss::backward(runner, in.inputs(map), p.options,
                  {view_or_null(by_loss), view_or_null(by_lse), view_or_null(by_entropy)}, out, space);
   device_results<Gradient> results{to_host(exec, loss),   to_host(exec, lse),        to_host(exec, log_probability),
                                    to_host(exec, hidden), to_host(exec, classifier), to_host(exec, bias)};
-  exec.wait();
+  runner.wait();
   return results;
 }
 
@@ -115,10 +116,10 @@ std::int64_t wrong_losses(loss_problem<T, Label> const& p, device_results<Gradie
   return wrong;
 }
 
-template <class Loss, class Gradient, class T, class Label>
-void check_on_device(loss_problem<T, Label> const& p, double tolerance, double gradient_tolerance) {
+template <class Loss, class Gradient, class Exec = tessera::cuda, class T, class Label>
+void check_on_device(loss_problem<T, Label> const& p, double tolerance, double gradient_tolerance,
+                     Exec const& exec = {}) {
   CAPTURE(p.tokens, p.vocabulary, p.channels);
-  tessera::cuda const exec;
   auto const found = run_on_device<Loss, Gradient>(exec, p);
   CHECK(wrong_losses(p, found, tolerance) == 0);
   auto const expected = reference_gradient(p);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Gradients of the loss of a linear classifier on sm_90a, for operands of 16 bits, filters with blocks of 128 x 128,
-/// and rows of hidden states, of the classifier and of their gradients that begin at multiples of 16 bytes. Everything
-/// else runs in the portable programs.
+/// and rows of hidden states, of the classifier and of their gradients that begin at multiples of 16 bytes. Else those
+/// for sm_80 and later run (linear_loss_gradients_by_ring.cuh), or the portable programs.
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
 
 #include <tessera/algorithm/loss/linear_loss_gradients.hpp>
+#include <tessera/algorithm/loss/linear_loss_gradients_by_ring.cuh>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/logit_map.hpp>
 #include <tessera/exec/cuda.cuh>
@@ -344,7 +345,7 @@ struct loss_gradient_model {
 template <class Architectures, class Regions, LogitMap Map>
 struct models_for<basic_cuda<Architectures>, loss_gradient_call<Regions, Map>> {
   /// The list of models.
-  using type = model_list<loss_gradient_model>;
+  using type = model_list<loss_gradient_model, loss_gradient_by_ring_model>;
 };
 
 }  // namespace v0

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/algorithm/loss/detail/write_bias.hpp>
 #include <tessera/algorithm/loss/linear_loss_regions.hpp>
 #include <tessera/algorithm/loss/linear_loss_types.hpp>
 #include <tessera/concepts/executor.hpp>
@@ -94,16 +95,6 @@ void write_classifier(Exec const& exec, Call const& call, loss_gradient_part<typ
       {call.hidden, call.tokens.order},
       {rows_of(target, part.first, part.gradient.extent(1)), {call.space[call.regions.late_scale].data}}};
   exec.run(product, product.tiles());
-}
-
-template <Executor Exec, class Call, class Gradient>
-void write_bias(Exec const& exec, Call const& call, loss_gradient_part<typename Call::value_type> const& part,
-                array_view<Gradient> target) {
-  if (target.data != nullptr) {
-    array_view<Gradient> const some(&target[part.first], {part.gradient.extent(1)}, {target.stride(0)});
-    sum_bias_gradient<Gradient> const sum{part.column_sums, call.space[call.regions.late_scale].data, some};
-    exec.run(sum, sum.groups());
-  }
 }
 
 }  // namespace detail

@@ -68,14 +68,14 @@ struct loss_marks {
 template <LogitReducer R>
 inline constexpr int loss_row_states = row_fold<R>::is_pushed && sizeof(typename R::state_type) <= 40 ? 2 : 1;
 
-/// What sm_90a's forward pass keeps in shared memory of a row, from tile to tile.
-template <LogitReducer R>
+/// What a forward pass keeps in shared memory of a row, from tile to tile.
+template <LogitReducer R, int States = loss_row_states<R>>
 struct loss_row_memory {
-  typename R::state_type states[loss_row_states<R>];  ///< of the logits seen so far; the second of pushed values alone
-  loss_bound bound;                                   ///< bounds of the log-sum-exp
-  float known;                                        ///< log2 of the sum that was known when this launch began
-  float floor;                                        ///< logits below it do not matter
-  std::int32_t label;                                 ///< the row's label; -1: the row has none
+  typename R::state_type states[States];  ///< of the logits seen so far; the second of pushed values alone
+  loss_bound bound;                       ///< bounds of the log-sum-exp
+  float known;                            ///< log2 of the sum that was known when this launch began
+  float floor;                            ///< logits below it do not matter
+  std::int32_t label;                     ///< the row's label; -1: the row has none
 };
 
 /// The sum of exponentials in a state of a Reducer that is or has an lse_reducer or an entropy_reducer.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `write_loss_gradient`: the epilogue of gemm_pingpong that makes the gradient of a loss by its logits, for a part of
-/// the vocabulary, and marks the blocks of 128 tokens x 128 entries that are kept. It is the first half of
-/// linear_loss's backward pass on sm_90a. Equations: loss/logit_gradient.hpp.
+/// `write_loss_gradient`: the epilogue of gemm_pingpong, and of logit_ring, that makes the gradient of a loss by its
+/// logits, for a part of the vocabulary, and marks the blocks of 128 tokens x 128 entries that are kept. It is the
+/// first half of linear_loss's backward pass. Equations: loss/logit_gradient.hpp.
 ///
-/// Logits are computed again, and turned into gradients, in fp32 registers. TMA writes the gradients, which are rounded
-/// once. Rows are all tokens; those without a label get zeros.
+/// Logits are computed again, and turned into gradients, in fp32 registers, which are rounded once, and written by TMA
+/// on sm_90a. Rows are all tokens; those without a label get zeros.
 #pragma once
 
 #include <cstdint>
@@ -49,11 +49,24 @@ struct loss_tiles_of_part : listed_loss_tiles {
   }
 };
 
-/// The epilogue that turns sums into gradients by logits, and marks the blocks of 128 x 128 that are kept.
-template <class T, LogitMap Map = identity_logits>
+/// How sm_90a writes boxes of 16 rows x 64 gradients.
+template <class T>
+struct loss_gradient_boxes : store_sums_by_boxes<T, plain_sum> {
+  /// Writes pairs of gradients of rows lane / 4 and lane / 4 + 8 to 16 columns of an open box.
+  __device__ __forceinline__ static void write_columns(std::uint32_t shared, int quarter, std::uint32_t first,
+                                                       std::uint32_t second, std::uint32_t third,
+                                                       std::uint32_t fourth) {
+    auto const lane = static_cast<std::uint32_t>(thread_index() % 32);
+    std::uint32_t const chunk = (2 * static_cast<std::uint32_t>(quarter) + lane / 16) ^ (lane % 8);
+    store_matrix_x4(shared + lane % 16 * 128U + chunk * 16U, first, second, third, fourth);
+  }
+};
+
+/// The epilogue that turns sums into gradients by logits, and marks the blocks of 128 x 128 that are kept. Boxes: how
+/// gradients are written, loss_gradient_boxes or row_boxes.
+template <class T, LogitMap Map = identity_logits, class Boxes = loss_gradient_boxes<T>>
 struct write_loss_gradient {
-  /// The epilogue that writes results by TMA.
-  using boxes = store_sums_by_boxes<T, plain_sum>;
+  using boxes = Boxes;
   using scratch_type = typename boxes::scratch_type;
   boxes target;  ///< tokens x entries of the part
   loss_part_range range;
@@ -226,8 +239,8 @@ struct write_loss_gradient {
       std::uint32_t const shared = target.open_box(scratch, box);
 #pragma unroll
       for (int quarter = 0; quarter < 4; ++quarter) {
-        write_columns(shared, quarter, words[4 * quarter], words[4 * quarter + 1], words[4 * quarter + 2],
-                      words[4 * quarter + 3]);
+        Boxes::write_columns(shared, quarter, words[4 * quarter], words[4 * quarter + 1], words[4 * quarter + 2],
+                             words[4 * quarter + 3]);
       }
       end_box(shared, box, largest, part, scratch);
     }
@@ -263,20 +276,11 @@ struct write_loss_gradient {
         }
         words[i] = pack_pair<T>(pair[0], pair[1]);
       }
-      write_columns(shared, some % 4, words[0], words[1], words[2], words[3]);
+      Boxes::write_columns(shared, some % 4, words[0], words[1], words[2], words[3]);
       if (some % 4 == 3) {
         end_box(shared, some / 4, largest, part, scratch);
       }
     }
-  }
-
-  /// Writes pairs of gradients to 16 columns of an open box.
-  __device__ __forceinline__ static void write_columns(std::uint32_t shared, int quarter, std::uint32_t first,
-                                                       std::uint32_t second, std::uint32_t third,
-                                                       std::uint32_t fourth) {
-    auto const lane = static_cast<std::uint32_t>(thread_index() % 32);
-    std::uint32_t const chunk = (2 * static_cast<std::uint32_t>(quarter) + lane / 16) ^ (lane % 8);
-    store_matrix_x4(shared + lane % 16 * 128U + chunk * 16U, first, second, third, fourth);
   }
 
   /// Writes the gradients of labels over those of their place, and stores the box. `largest`: how far apart from what

@@ -48,12 +48,13 @@ namespace tessera {
 inline namespace v0 {
 
 /// Reduces rows of logits, and leaves marks and softmaxes where they are wanted. R: the Reducer. Softmaxes are kept
-/// only of logits that no Map changes.
-template <class T, LogitReducer R, LogitMap Map = identity_logits>
+/// only of logits that no Map changes. RowWarps: how many warps have parts of a tile's row; several have states of
+/// their own, which join() merges, and make neither marks nor softmaxes.
+template <class T, LogitReducer R, LogitMap Map = identity_logits, int RowWarps = 1>
 struct reduce_loss_rows {
   using state_type = typename R::state_type;
   /// What is kept of a row from tile to tile.
-  using memory_type = loss_row_memory<R>;
+  using memory_type = loss_row_memory<R, RowWarps == 1 ? loss_row_states<R> : 1>;
   struct scratch_type {
     memory_type of_row[16];  ///< one for each row of a warp
   };
@@ -94,29 +95,53 @@ struct reduce_loss_rows {
     state_type const found = fold_rows<R>(sums, largest, values, scratch.of_row[own_row()].states);
     pick_targets(sums, coordinate, scratch);
     keep(part, found, scratch);
-    if (marks.are_wanted()) {
+    if (is_marking()) {
       if constexpr (row_fold<R>::is_pushed) {  // push() needs the registers in between
         pin_registers(sums);
         find_largest(sums, largest_of_group);
       }
       mark(sums, largest_of_group, largest, coordinate, scratch);
     }
-    if (part.is_last) {
-      close(part, coordinate.row, scratch);
-    } else if (row_states == 2 && part.before % pushed_tiles == pushed_tiles - 1) {
-      hand_over(part, coordinate.row, scratch);
+    if constexpr (RowWarps == 1) {
+      if (part.is_last) {
+        close(part, coordinate.row, scratch);
+      } else if (row_states == 2 && part.before % pushed_tiles == pushed_tiles - 1) {
+        hand_over(part, coordinate.row, scratch);
+      }
     }
-    if constexpr (sizeof(T) == 2 && leaves_logits<Map>) {
+    if constexpr (RowWarps == 1 && sizeof(T) == 2 && leaves_logits<Map>) {
       if (softmaxes.are_wanted()) {
         keep_exponentials(sums, largest, coordinate);
       }
     }
   }
 
+  /// Whether the warps' states of a row are to be joined after a work item.
+  __device__ __forceinline__ bool ends(std::int32_t index) const requires(RowWarps > 1) {
+    row_split const part = schedule.split_at(index);
+    return part.is_there && part.is_last;
+  }
+  /// Merges what the warps of 16 rows have kept of them into the rows' states, from the first to the last column of a
+  /// tile. of_first: the scratch of the rows' first warp; that of the next is `apart` further.
+  __device__ __forceinline__ void join(std::int32_t first_row, scratch_type const* of_first, int apart,
+                                       std::int32_t index) const requires(RowWarps > 1) {
+    auto const lane = static_cast<std::int32_t>(thread_index() % 32);
+    std::int64_t const row = lane < 16 ? row_of(first_row + lane) : -1;
+    if (row < 0) {
+      return;
+    }
+    state_type& state = states(schedule.split_at(index).split, row);
+    state_type joined = state;
+    for (int warp = 0; warp < RowWarps; ++warp) {
+      row_fold<R>::merge(joined, of_first[warp * apart].of_row[lane].states[0], detail::fast_power{});
+    }
+    state = joined;
+  }
+
  private:
   static constexpr float log2_e = 1.442695041F;
   static constexpr int group_columns = 32;  ///< columns of a group, whose marks are one word
-  static constexpr int row_states = loss_row_states<R>;
+  static constexpr int row_states = RowWarps == 1 ? loss_row_states<R> : 1;
   /// After so many tiles the states of lanes are merged into the rows' and begin anew, so that sums of rounded numbers
   /// do not grow one by one for a whole row: 3072 values at most. In the measurements of fold_rows.cuh the entropy's
   /// pass took 1.3 % more time with 16 tiles than with 32; with 8 instead of 16 it took 2.4 % more, with 64 and 1000
@@ -135,6 +160,8 @@ struct reduce_loss_rows {
     return token < tokens.row_of.size() ? tokens.row_of[token] : -1;
   }
 
+  __device__ __forceinline__ bool is_marking() const { return RowWarps == 1 && marks.are_wanted(); }
+
   /// Initialises the rows' memory before the first tile of a split.
   __device__ __forceinline__ void open(std::int32_t first_row, scratch_type& scratch) const {
     auto const lane = static_cast<std::int32_t>(thread_index() % 32);
@@ -146,7 +173,7 @@ struct reduce_loss_rows {
       }
       if (row >= 0) {
         memory.label = tokens.labels[row];
-        if (marks.are_wanted() && schedule.first_position > 0) {
+        if (is_marking() && schedule.first_position > 0) {
           known_loss const known = marks.known[row];
           memory.known = known.sum;
           memory.bound.least = known.least;
@@ -305,7 +332,7 @@ struct reduce_loss_rows {
     if (thread_index() % 4 < 2) {
       row_fold<R>::keep(kept.states[0], total);
     }
-    if (marks.are_wanted() && (part.before < often || part.before % often == 0)) {
+    if (is_marking() && (part.before < often || part.before % often == 0)) {
       update_bound(part, found, total, kept);
     }
     sync_warp();

@@ -60,6 +60,11 @@ __device__ __forceinline__ void store_shared_u16(std::uint32_t address, std::uin
   asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "h"(static_cast<std::uint16_t>(value)) : "memory");
 }
 
+/// Stores 4 bytes at a multiple of 4.
+__device__ __forceinline__ void store_shared_u32(std::uint32_t address, std::uint32_t value) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
+
 /// Stores 8 bytes at a multiple of 8.
 __device__ __forceinline__ void store_shared_u32x2(std::uint32_t address, uint2 value) {
   asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(value.x), "r"(value.y) : "memory");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Tile sizes, pipeline stages and parts of the vocabulary for sm_90a's programs of algorithm/loss/linear_loss.hpp,
-/// with the measurements that chose them.
+/// Tile sizes, pipeline stages and parts of the vocabulary for the programs of algorithm/loss/linear_loss.hpp on sm_90a
+/// and on sm_80 and later, with the measurements that chose them.
 #pragma once
 
 #include <cstdint>
@@ -80,6 +80,33 @@ struct warpgroup_loss_product_tuning {
   TESSERA_FN constexpr policy_type operator()(int) const { return {192, 2, 5, 8, 24, 240}; }
 };
 
+/// The policy of logit_ring, from sm_80 on, where a thread block may have 160 KiB of shared memory.
+struct logit_ring_tuning {
+  using policy_type = gemm_ring_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {128, 256, 256, 128, 3, 1}; }
+
+  static constexpr int room = 162 * 1024;  ///< bytes of shared memory for the ring and for an epilogue's scratch
+};
+
+/// The same for multiprocessors with 100 KiB of shared memory.
+struct small_logit_ring_tuning {
+  using policy_type = gemm_ring_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {128, 128, 128, 128, 2, 1}; }
+
+  static constexpr int room = 98 * 1024;  ///< bytes of shared memory for the ring and for an epilogue's scratch
+};
+
+/// The policy of a logit_ring with as many stages as fit beside what its epilogue keeps of each row of each warp's 64;
+/// none if fewer than two do.
+template <class Chosen>
+constexpr gemm_ring_policy logit_ring_beside(int row_bytes) {
+  gemm_ring_policy policy = Chosen{}(800);
+  int const left = max(Chosen::room - policy.lanes / 32 * 64 * row_bytes, 0);
+  int const stages = min(policy.stages, left / ((policy.rows + policy.columns) * policy.bytes));
+  policy.stages = stages < 2 ? 0 : stages;
+  return policy;
+}
+
 /// The cost model by which a part of the backward pass gets its number of vocabulary entries. Programs for sm_90a
 /// compute whole tiles, as many at a time as there are clusters, and the last tiles leave clusters idle. On an H200,
 /// 8192 tokens, V 256000, D 2304, exact, both passes take 59.5 ms with parts of 6912 entries, in 152 MiB; with one
@@ -111,6 +138,34 @@ struct loss_part_costs {
     return (made + added + static_cast<double>(launches)) / static_cast<double>(entries);
   }
 };
+
+/// How many entries a part of the backward pass by logit_ring and gradient_ring has: a multiple of 256, at most `most`,
+/// for which most multiprocessors are busy at the end of each launch. A tile's epilogue takes about as long as 6 steps
+/// of 64 of the depth, and a part's launches as long as 8.
+[[nodiscard]] constexpr std::int64_t ring_part_entries(std::int64_t tokens, std::int64_t channels, std::int64_t most,
+                                                       std::int64_t multiprocessors) {
+  constexpr std::int64_t step = 256;
+  constexpr double epilogue = 6;
+  constexpr double launches = 8;
+  auto const waves = [&](std::int64_t tiles) { return static_cast<double>(divide_up(tiles, multiprocessors)); };
+  auto const cost = [&](std::int64_t entries) {
+    std::int64_t const across = divide_up(channels, step);
+    std::int64_t const rows = divide_up(tokens, std::int64_t{128});
+    std::int64_t const entry_rows = divide_up(entries, std::int64_t{128});
+    auto const of_entries = static_cast<double>(entry_rows * divide_up(tokens, std::int64_t{64}));
+    auto const of_tokens = static_cast<double>(rows * divide_up(entries, std::int64_t{64}));
+    double const depth = (of_entries + of_tokens) / static_cast<double>(entry_rows + rows);
+    double const made = waves(rows * divide_up(entries, step)) *
+                        (static_cast<double>(divide_up(channels, std::int64_t{64})) + epilogue);
+    double const multiplied = waves((rows + entry_rows) * across) * (depth + epilogue);
+    return (made + multiplied + launches) / static_cast<double>(entries);
+  };
+  std::int64_t best = max(most / step * step, std::int64_t{128});
+  for (std::int64_t entries = best - step; entries >= most - most / 4 && entries >= step; entries -= step) {
+    best = cost(entries) < cost(best) ? entries : best;
+  }
+  return best;
+}
 
 }  // namespace v0
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The epilogues of loss_gradient_products: `write_classifier_rows` and `add_hidden_rows`. Both pass sums through
+/// The epilogues of a part's products: `write_classifier_rows` and `add_hidden_rows`. Both pass sums through
 /// shared memory, 16 rows x 32 channels of a warp at a time, so that a lane gets 16 neighbouring channels of a row and
 /// moves 16 bytes at once.
 #pragma once
@@ -33,8 +33,9 @@ struct sum_staging {
 namespace detail {
 
 inline constexpr int channels_of_lane = 16;
-inline constexpr int staged_registers = 96;  ///< registers of a lane for its warp's 16 rows x 192 channels
-inline constexpr int staged_boxes = 6;       ///< boxes of 32 channels
+/// Boxes of 32 channels of a warp's 16 rows, of which a lane has so many registers.
+template <int Registers>
+inline constexpr int staged_boxes = Registers / 16;
 
 /// A lane's row and first channel within a box.
 struct lane_coordinate {
@@ -48,8 +49,8 @@ struct lane_coordinate {
 
 /// Turns box number `Box` of a warp's sums (registers as warpgroup_mma.cuh says) into 16 channels of a row for each
 /// lane.
-template <int Box>
-__device__ __forceinline__ void stage_sums(float const (&sums)[staged_registers], sum_staging& staging,
+template <int Box, int Registers>
+__device__ __forceinline__ void stage_sums(float const (&sums)[Registers], sum_staging& staging,
                                            float (&values)[channels_of_lane]) {
   auto const lane = static_cast<std::uint32_t>(thread_index() % 32);
   std::uint32_t const shared = shared_address(staging.values);
@@ -177,9 +178,9 @@ struct write_classifier_rows {
   std::int32_t const* order;     ///< the entry in each slot of the backward pass; null: entries are in their own order
   float const* scale;            ///< the last factor of all gradients
 
-  __device__ __forceinline__ void operator()(loss_part_range const& range,
-                                             float const (&sums)[detail::staged_registers], std::int32_t row,
-                                             std::int32_t channel, sum_staging& staging) const {
+  template <int Registers>
+  __device__ __forceinline__ void operator()(loss_part_range const& range, float const (&sums)[Registers],
+                                             std::int32_t row, std::int32_t channel, sum_staging& staging) const {
     detail::lane_coordinate const mine = detail::lane_coordinate::mine();
     std::int64_t const in_part = row + mine.row;
     bool const is_there = in_part < range.width();
@@ -203,7 +204,7 @@ struct write_classifier_rows {
         detail::row_part<Gradient>{&target(entry, first), count}.write(words);
       }
     };
-    detail::each_box(write_box, std::make_integer_sequence<int, detail::staged_boxes>{});
+    detail::each_box(write_box, std::make_integer_sequence<int, detail::staged_boxes<Registers>>{});
   }
 };
 
@@ -214,10 +215,11 @@ struct add_hidden_rows {
   matrix_view<std::uint16_t> remains;  ///< tokens x channels, rounded up to 8: lower halves; not used for float
   float const* scale;                  ///< the last factor of all gradients
 
+  template <int Registers>
   __device__ __forceinline__ void operator()(loss_part_range const& range,
                                              array_view<loss_token_factors const> const& tokens,
-                                             float const (&sums)[detail::staged_registers], std::int32_t row,
-                                             std::int32_t channel, sum_staging& staging) const {
+                                             float const (&sums)[Registers], std::int32_t row, std::int32_t channel,
+                                             sum_staging& staging) const {
     detail::lane_coordinate const mine = detail::lane_coordinate::mine();
     std::int64_t const token = row + mine.row;
     bool const is_there = token < tokens.size();
@@ -235,7 +237,7 @@ struct add_hidden_rows {
         write(range, values, token, first, count, factor, is_cleared);
       }
     };
-    detail::each_box(add_box, std::make_integer_sequence<int, detail::staged_boxes>{});
+    detail::each_box(add_box, std::make_integer_sequence<int, detail::staged_boxes<Registers>>{});
   }
 
  private:

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Gradients of the loss of a linear classifier by mma.sync, from sm_80 on: for operands of 16 bits, filters with
+/// blocks of 128 x 128, and rows of hidden states, of the classifier and of their gradients that begin and end at
+/// multiples of 16 bytes. Entries keep their order.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/algorithm/loss/detail/write_bias.hpp>
+#include <tessera/concepts/executor.hpp>
+#include <tessera/exec/cuda.cuh>
+#include <tessera/exec/policy_of.hpp>
+#include <tessera/exec/refusal.hpp>
+#include <tessera/program/loss/block_lists.hpp>
+#include <tessera/program/loss/detail/row_boxes.cuh>
+#include <tessera/program/loss/gradient_ring.cuh>
+#include <tessera/program/loss/logit_gradient.cuh>
+#include <tessera/program/loss/logit_ring.cuh>
+#include <tessera/program/loss/token_factors.hpp>
+#include <tessera/tile/gemm_schedule.hpp>
+#include <tessera/tile/row_chunks.hpp>
+#include <tessera/tile/source/dense.hpp>
+#include <tessera/tuning/loss/linear_loss.hpp>
+
+namespace tessera {
+inline namespace v0 {
+namespace detail {
+
+/// The launches of one call. Chosen: the tuning of logit_ring, which gradient_ring shares.
+template <class Architectures, class Call, class Chosen>
+struct ring_loss_gradients {
+  using value_type = typename Call::value_type;
+  using gradient_type = typename Call::gradient_type;
+  using operand = typename Call::layout::operand_name;
+  using boxes = row_boxes<value_type>;
+  using epilogue_type = write_loss_gradient<value_type, typename Call::map_type, boxes>;
+  /// The program that makes gradients by logits.
+  using make_gradient = logit_ring<operand, dense_schedule, epilogue_type,
+                                   logit_ring_beside<Chosen>(sizeof(typename boxes::scratch_type) / 16)>;
+  /// The program that multiplies them.
+  using multiply = gradient_ring<operand, gradient_type, logit_ring_beside<Chosen>(sizeof(sum_staging) / 64)>;
+
+  basic_cuda<Architectures> const& exec;
+  Call const& call;
+
+  /// Why these launches do not take the call, or none.
+  [[nodiscard]] refusal refuses() const {
+    constexpr std::int64_t most = 0x7fffffff - 512;  // coordinates of tiles are 32-bit
+    auto const& shape = call.shape;
+    return first_of(
+        exec.template lacks<make_gradient>(), exec.template lacks<multiply>(),
+        unless(shape.tokens > 0 && shape.channels > 0, "there are no tokens or no channels"),
+        unless(shape.tokens < most && shape.vocabulary < most && shape.channels < most, "extents exceed 31 bits"),
+        unless(dense_chunks<value_type>::suits(call.hidden),
+               "rows of hidden states do not begin and end at multiples of 16 bytes"),
+        unless(dense_chunks<value_type>::suits(call.logits.classifier.matrix),
+               "rows of the classifier do not begin and end at multiples of 16 bytes"),
+        unless(is_writable(call.out.hidden), "rows of hidden states' gradient do not begin at multiples of 16 bytes"),
+        unless(is_writable(call.out.classifier),
+               "rows of the classifier's gradient do not begin at multiples of 16 bytes"));
+  }
+
+  void run() const {
+    auto const& regions = call.regions;
+    auto const& space = call.space;
+    make_loss_factors<value_type> const prepare{call.tokens,
+                                                space[regions.rows],
+                                                call.hidden,
+                                                nullptr,
+                                                space[regions.factors],
+                                                space[regions.unclean],
+                                                space[regions.kept_blocks()]};
+    exec.run(prepare, prepare.groups());
+    std::int64_t const entries = entries_of_part();
+    for (std::int64_t first = 0; first < call.shape.vocabulary; first += entries) {
+      part_type part = regions.part(space, call.shape, first);
+      part.gradient.extents[1] = min(part.gradient.extent(1), entries);
+      part.column_sums.extents[1] = part.gradient.extent(1);
+      run_part({first, entries, call.shape.vocabulary, nullptr, nullptr}, part);
+    }
+  }
+
+ private:
+  using part_type = loss_gradient_part<value_type>;
+
+  static bool is_writable(matrix_view<gradient_type> target) {
+    return target.data == nullptr || row_chunks<gradient_type const>{target}.is_aligned();
+  }
+  [[nodiscard]] std::int64_t workers() const {
+    return std::int64_t{exec.state->multiprocessors()} * make_gradient::blocks_per_multiprocessor;
+  }
+  static std::int32_t tiles_of(std::int64_t extent, int size) {
+    return static_cast<std::int32_t>(divide_up(extent, std::int64_t{size}));
+  }
+  matrix_view<value_type const> classifier_of(part_type const& part) const {
+    return rows_of(call.logits.classifier.matrix, part.first, part.gradient.extent(1));
+  }
+
+  /// Where the workspace has room for the whole vocabulary, it has none for sums between parts.
+  [[nodiscard]] std::int64_t entries_of_part() const {
+    std::int64_t const most = call.regions.entries;
+    return most >= call.shape.vocabulary
+               ? most
+               : ring_part_entries(call.shape.tokens, call.shape.channels, most, exec.state->multiprocessors());
+  }
+
+  void run_part(loss_part_range const& range, part_type const& part) const {
+    auto const& regions = call.regions;
+    auto const& space = call.space;
+    make(range, part);
+    if (call.out.bias.data != nullptr) {
+      sum_gradient_columns<value_type> const sum{part.gradient, part.column_sums};
+      exec.run(sum, sum.groups());
+      write_bias(exec, call, part, call.out.bias);
+    }
+    loss_product_schedule const schedule{
+        space[regions.list_counts].data,
+        space[regions.lists].data,
+        call.out.classifier.data != nullptr ? tiles_of(part.gradient.extent(1), 256) : 0,
+        call.out.hidden.data != nullptr ? tiles_of(call.shape.tokens, 256) : 0,
+        tiles_of(call.shape.channels, multiply::channels),
+        static_cast<std::int32_t>(regions.token_blocks),
+        static_cast<std::int32_t>(regions.entry_blocks()),
+        band,
+    };
+    // Where nothing is left out, all whole parts have the same lists.
+    bool const leaves_out = call.thresholds.hidden > 0 || call.thresholds.classifier > 0;
+    if (leaves_out || range.is_first() || range.is_last()) {
+      list_loss_blocks const lists{range,
+                                   schedule,
+                                   space[regions.list_counts],
+                                   space[regions.lists],
+                                   part.kept_for_hidden,
+                                   part.kept_for_classifier,
+                                   space[regions.unclean]};
+      exec.run(lists, lists.groups());
+    }
+    add_products(range, part, schedule);
+  }
+
+  void make(loss_part_range const& range, part_type const& part) const {
+    epilogue_type const epilogue{{part.gradient},
+                                 range,
+                                 call.space[call.regions.factors],
+                                 call.logits.map,
+                                 call.logits.scaling,
+                                 nullptr,
+                                 call.thresholds,
+                                 call.smoothing,
+                                 1.0F / static_cast<float>(call.shape.vocabulary),
+                                 call.has_entropies,
+                                 part.kept_for_hidden,
+                                 part.kept_for_classifier};
+    dense_schedule const schedule{{tiles_of(call.shape.tokens, make_gradient::rows),
+                                   tiles_of(part.gradient.extent(1), make_gradient::columns), band},
+                                  tiles_of(call.shape.channels, make_gradient::depth)};
+    make_gradient const program{{call.hidden}, {classifier_of(part)}, schedule, epilogue};
+    exec.run(program, min(workers(), schedule.order.count()));
+  }
+
+  void add_products(loss_part_range const& range, part_type const& part, loss_product_schedule const& schedule) const {
+    auto const& space = call.space;
+    matrix_view<value_type const> gradient = part.gradient;
+    gradient.extents[1] = divide_up(gradient.extent(1), std::int64_t{8}) * 8;  // with zeros, see row_boxes
+    float const* const scale = space[call.regions.late_scale].data;
+    multiply const program{{gradient},
+                           {call.hidden},
+                           {classifier_of(part)},
+                           schedule,
+                           range,
+                           {call.out.classifier, nullptr, scale},
+                           {call.out.hidden, call.regions.remains_of(space, call.shape), scale},
+                           space[call.regions.factors]};
+    exec.run(program, min(workers(), std::int64_t{2} * schedule.count()));
+  }
+
+  static constexpr std::int32_t band = 8;  ///< rows of tiles that are taken together
+};
+
+/// Why there is no program by mma.sync that makes these gradients, or none. Blocks: a loss_gradient_tiles.
+template <class Blocks>
+constexpr refusal refuses_ring_gradient_types() {
+  return first_of(unless(sizeof(typename Blocks::value_type) == 2, "operands do not have 16 bits"),
+                  unless(Blocks::block_rows == 128 && Blocks::block_columns == 128, "the tile is not of 128 by 128"));
+}
+
+}  // namespace detail
+
+/// The launches by mma.sync, from sm_80 on.
+struct loss_gradient_by_ring_model {
+  static constexpr char const* name = "logit_gradient by logit_ring and gradient_ring (cp.async, mma.sync)";
+
+  template <Executor Exec, class Call>
+  static constexpr refusal refuses_types() {
+    return detail::refuses_ring_gradient_types<typename Call::blocks>();
+  }
+  template <class Architectures, class Call>
+  static refusal refuses(basic_cuda<Architectures> const& exec, Call const& call) {
+    return detail::ring_loss_gradients<Architectures, Call, small_logit_ring_tuning>{exec, call}.refuses();
+  }
+  template <class Architectures, class Call>
+  static void run(basic_cuda<Architectures> const& exec, Call const& call) {
+    detail::ring_loss_gradients<Architectures, Call, logit_ring_tuning> const large{exec, call};
+    if (!large.refuses()) {
+      large.run();
+    } else {
+      detail::ring_loss_gradients<Architectures, Call, small_logit_ring_tuning>{exec, call}.run();
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

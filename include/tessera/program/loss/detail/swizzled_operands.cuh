@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `swizzled_operands<M>`: loads the operands of a gemm_tile in registers from swizzled tiles in shared memory, whose
+/// rows have 128 bytes and no gap between them (tile/swizzled_tile.hpp).
+///
+///     using operands = swizzled_operands<gemm_tile<bfloat16, shape<128, 256, 16>, Group>>;
+///     std::uint32_t const offset = operands::offset_of_a(group);              // of this lane, once
+///     operands::load_a(a, shared_address(stage) + offset, step);              // 16 of the depth, number `step`
+///
+/// An operand lies along the depth, a row of the tile for each of its rows, or across it, a row for each 64 numbers of
+/// the depth in boxes of 64 columns. A warp has 64 rows of a and 64 columns of b then: a box each.
+///
+/// Chunk c of 16 bytes of row r lies at 16 (c ^ (r % 8)) of the row. Rows are added 8 at a time, and tiles begin at
+/// multiples of 1024 bytes, so that other chunks of a lane's row differ in bits that one exclusive or sets.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/tile/cuda/load_matrix.cuh>
+#include <tessera/tile/cuda/shared_access.cuh>
+
+namespace tessera {
+inline namespace v0 {
+
+/// How an operand lies in shared memory.
+enum class swizzled_order {
+  along_depth,  ///< rows of the operand, with 128 bytes of the depth
+  across_depth  ///< boxes of 64 columns of the operand, a row for each number of the depth
+};
+
+/// M: a gemm_tile in registers of which a product takes 32 bytes of the depth.
+template <class M>
+struct swizzled_operands {
+  using registers = typename M::registers;
+  using group_type = typename M::group_type;
+  static constexpr std::uint32_t row_bytes = 128;             ///< bytes of a row of a tile
+  static constexpr std::uint32_t box_bytes = 64 * row_bytes;  ///< bytes of a box of operands across the depth
+  static_assert(M::depth * sizeof(typename M::operand_type) == 32,
+                "tessera: swizzled operands are loaded for 32 bytes of the depth at a time");
+
+  /// The offset in bytes of a lane's part of a tile of a.
+  template <swizzled_order Order>
+  __device__ __forceinline__ static std::uint32_t offset_of_a(group_type const& group) {
+    auto const at = registers::of(group);
+    auto const lane = static_cast<std::uint32_t>(at.lane);
+    auto const row = static_cast<std::uint32_t>(at.row);
+    if constexpr (Order == swizzled_order::along_depth) {
+      return (row + lane % 16) * row_bytes + (lane / 16 ^ lane % 8) * 16;
+    } else {
+      static_assert(registers::row_tiles == 4, "tessera: of an operand across the depth a warp has a box");
+      return row / 64 * box_bytes + (lane / 16 * 8 + lane % 8) * row_bytes + (lane / 8 % 2 ^ lane % 8) * 16;
+    }
+  }
+  /// The offset in bytes of a lane's part of a tile of b.
+  template <swizzled_order Order>
+  __device__ __forceinline__ static std::uint32_t offset_of_b(group_type const& group) {
+    auto const at = registers::of(group);
+    auto const lane = static_cast<std::uint32_t>(at.lane);
+    auto const column = static_cast<std::uint32_t>(at.column);
+    if constexpr (Order == swizzled_order::along_depth) {
+      return (column + lane / 16 * 8 + lane % 8) * row_bytes + (lane / 8 % 2 ^ lane % 8) * 16;
+    } else {
+      static_assert(registers::column_tiles == 8, "tessera: of an operand across the depth a warp has a box");
+      return column / 64 * box_bytes + lane % 16 * row_bytes + (lane / 16 ^ lane % 8) * 16;
+    }
+  }
+
+  /// Loads a for product number `step` of a tile. `from`: the tile's shared address and the lane's offset.
+  template <swizzled_order Order>
+  __device__ __forceinline__ static void load_a(typename M::a_tile& a, std::uint32_t from, std::uint32_t step) {
+#pragma unroll
+    for (std::uint32_t tile = 0; tile < registers::row_tiles; ++tile) {
+      if constexpr (Order == swizzled_order::along_depth) {
+        load_matrix_x4(a.words[0][tile], (from ^ (32 * step)) + 16 * row_bytes * tile);
+      } else {
+        load_matrix_x4_transposed(a.words[0][tile], (from ^ (32 * tile)) + 16 * row_bytes * step);
+      }
+    }
+  }
+  /// Loads b for product number `step` of a tile. `from`: the tile's shared address and the lane's offset.
+  template <swizzled_order Order>
+  __device__ __forceinline__ static void load_b(typename M::b_tile& b, std::uint32_t from, std::uint32_t step) {
+#pragma unroll
+    for (std::uint32_t pair = 0; pair < registers::column_tiles / 2; ++pair) {
+      std::uint32_t words[4];
+      if constexpr (Order == swizzled_order::along_depth) {
+        load_matrix_x4(words, (from ^ (32 * step)) + 16 * row_bytes * pair);
+      } else {
+        load_matrix_x4_transposed(words, (from ^ (32 * pair)) + 16 * row_bytes * step);
+      }
+#pragma unroll
+      for (std::uint32_t i = 0; i < 4; ++i) {
+        b.words[0][2 * pair + i / 2][i % 2] = words[i];
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `logit_ring`: the matrix product of hidden states and rows of a classifier by mma.sync, for the epilogues of
+/// gemm_pingpong (program/gemm/gemm_pingpong.cuh), from sm_80 on. It is linear_loss's forward program, and makes the
+/// gradients by logits of its backward pass, for GPUs without sm_90a's tensor cores.
+///
+/// A thread block computes one tile after the other; a warp has 64 x 64 of its sums. Stages of both operands pass
+/// through a ring (detail/swizzled_ring.cuh) that goes on from tile to tile. The epilogue is called for 16 rows and 64
+/// columns of a warp at a time, with a `scratch_type` of its own for each, and with the number of the work item. A row
+/// of a tile belongs to several warps: an epilogue that keeps states of rows has join(), which is called after a tile
+/// of which ends() said that warps' states are to be joined, for the rows of one warp.
+///
+/// Cost of a step of 128 x 256 sums and 128 bytes of depth in 16 bits: 4.2e6 operations, 48 KiB from L2, 128 KiB from
+/// shared memory; a warp has 128 products of 16 x 8 x 16. Sums are added up from the first to the last channel.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/core/shape.hpp>
+#include <tessera/program/loss/detail/swizzled_ring.cuh>
+#include <tessera/tile/cuda/gemm_tile.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/tile/cuda/warp.cuh>
+#include <tessera/tile/gemm_operand.hpp>
+#include <tessera/tile/gemm_schedule.hpp>
+#include <tessera/tile/source/dense.hpp>
+#include <tessera/tuning/gemm/linear.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+template <class Operand, class Schedule, class Epilogue, gemm_ring_policy Policy>
+struct logit_ring {
+  using operand_type = typename gemm_operand<Operand>::value_type;
+  static constexpr int lanes = Policy.lanes;
+  static constexpr int from_architecture = 800;
+  static constexpr int blocks_per_multiprocessor = Policy.blocks;
+  static constexpr bool is_persistent = true;
+  static constexpr int rows = Policy.rows;                                    ///< rows of a tile
+  static constexpr int columns = Policy.columns;                              ///< columns of a tile
+  static constexpr int depth = 128 / static_cast<int>(sizeof(operand_type));  ///< depth of a stage
+  static_assert(Policy.bytes == 128, "tessera: stages of this program have 128 bytes of the depth");
+  using group_type = cuda_block<lanes>;
+  using mma = gemm_tile<Operand, shape<rows, columns, depth / 4>, group_type>;
+  using registers = typename mma::registers;
+  static constexpr int warps = lanes / 32;
+  static constexpr int row_warps = registers::grid::columns;  ///< warps that share a row of a tile
+  static_assert(registers::row_tiles == 4 && registers::column_tiles == 8,
+                "tessera: a warp of this program has 64 x 64 sums");
+
+  struct scratch_type {
+    detail::swizzled_ring<mma, Policy.stages> ring;                        ///< stages of both operands
+    typename Epilogue::scratch_type of_rows[warps][registers::row_tiles];  ///< scratch of the epilogue
+  };
+
+  dense_chunks<operand_type> hidden;      ///< tokens x channels
+  dense_chunks<operand_type> classifier;  ///< entries x channels
+  Schedule schedule;
+  Epilogue epilogue;
+
+  /// Runs a thread block's work items. A launch has as many thread blocks as run at a time, or fewer; `workers`.
+  __device__ __forceinline__ void operator()(group_type const& group, std::int64_t block, scratch_type& scratch) const {
+    auto const workers = static_cast<std::int32_t>(blocks_in_grid());
+    cursor ahead = open(static_cast<std::int32_t>(block), workers);
+    auto const fill = [&](int stage) { begin(group, scratch, ahead, stage, workers); };
+    for (int stage = 0; stage < Policy.stages - 1; ++stage) {
+      fill(stage);
+      copies_in_flight<group_type>::commit();
+    }
+    typename mma::sum_tile sums;
+    int stage = 0;
+    for (auto index = static_cast<std::int32_t>(block); index < schedule.count(); index += workers) {
+      gemm_work_item const item = schedule.at(index);
+      if (item.k_tiles > 0) {
+        mma::clear(group, sums);
+        detail::multiply_swizzled<swizzled_order::along_depth, swizzled_order::along_depth, mma>(
+            group, scratch.ring, stage, item.k_tiles, fill, sums);
+        end_tile(group, scratch, item, sums, index);
+      }
+    }
+    copies_in_flight<group_type>::template await<0>();
+  }
+
+ private:
+  /// The next stage that is to be filled.
+  struct cursor {
+    gemm_work_item item;
+    std::int32_t index;
+    std::int32_t k;  ///< of the item's stages
+  };
+
+  /// The first stage of the first work item from `index` on that has stages.
+  __device__ __forceinline__ cursor open(std::int32_t index, std::int32_t workers) const {
+    gemm_work_item item{0, 0, 0, 0};
+    for (; index < schedule.count() && item.k_tiles == 0; index += workers) {
+      item = schedule.at(index);
+    }
+    return {item, index, 0};
+  }
+  __device__ __forceinline__ void begin(group_type const& group, scratch_type& scratch, cursor& at, int stage,
+                                        std::int32_t workers) const {
+    if (at.item.k_tiles == 0) {
+      return;
+    }
+    std::int64_t const first = std::int64_t{at.k} * depth;
+    hidden.begin_load(group, detail::stage_along<operand_type, rows>(scratch.ring.a[stage]),
+                      std::int64_t{at.item.row} * rows, first);
+    classifier.begin_load(group, detail::stage_along<operand_type, columns>(scratch.ring.b[stage]),
+                          std::int64_t{at.item.column} * columns, first);
+    if (++at.k == at.item.k_tiles) {
+      at = open(at.index, workers);
+    }
+  }
+
+  /// Gives a tile's sums to the epilogue, 16 rows at a time. The epilogue is compiled once, for the rows whose sums lie
+  /// in the first registers.
+  __device__ __forceinline__ void end_tile(group_type const& group, scratch_type& scratch, gemm_work_item const& item,
+                                           typename mma::sum_tile& sums, std::int32_t index) const {
+    auto const at = registers::of(group);
+    int const warp = group.lane / 32;
+    box_coordinate first{item.column * columns + at.column, item.row * rows + at.row};
+#pragma unroll 1
+    for (int tile = 0; tile < registers::row_tiles; ++tile) {
+      float own[4 * registers::column_tiles];
+#pragma unroll
+      for (int i = 0; i < 4 * registers::column_tiles; ++i) {
+        own[i] = sums.values[0][i / 4][i % 4];
+      }
+      epilogue(own, first, scratch.of_rows[warp][tile], index);
+      detail::move_up<mma>(sums);
+      first.row += 16;
+    }
+    if constexpr (requires { epilogue.ends(index); }) {
+      if (epilogue.ends(index)) {
+        join(group, scratch, item, index);
+      }
+    }
+  }
+  /// Lets the first warp of each row join the states of all warps that share its rows.
+  __device__ __forceinline__ void join(group_type const& group, scratch_type& scratch, gemm_work_item const& item,
+                                       std::int32_t index) const {
+    int const warp = group.lane / 32;
+    group.sync();  // all warps' states are in scratch
+    if (warp % row_warps == 0) {
+#pragma unroll 1
+      for (int tile = 0; tile < registers::row_tiles; ++tile) {
+        epilogue.join(item.row * rows + registers::of(group).row + 16 * tile, &scratch.of_rows[warp][tile],
+                      registers::row_tiles, index);
+      }
+    }
+    group.sync();  // before states begin anew
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The programs of GPUs without wgmma, on whatever GPU there is: the executor takes them for the only ones that this
+// source is compiled for.
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include <tessera/cut_cross_entropy.hpp>
+
+#include "algorithm/loss/linear_loss_on_device.cuh"
+
+using namespace tessera;
+using namespace tessera_test;
+
+namespace {
+
+using ring_executor = basic_cuda<arch_list<800>>;
+using loss_of_bf16 = exact_cross_entropy_of<bfloat16>;
+
+constexpr double narrow = 1e-5;
+constexpr double rounded = 4e-3;  // gradients of bf16
+
+/// Refuses slower programs, so that a test fails where a ring would not run.
+ring_executor strict_executor() {
+  ring_executor exec;
+  exec.options.refuses_slower_programs = true;
+  return exec;
+}
+
+}  // namespace
+
+TEST_CASE("rings take a loss of awkward extents", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (auto const& extents : {std::vector<std::int64_t>{1, 1, 8},
+                              {7, 129, 64},
+                              {127, 128, 72},
+                              {128, 255, 56},
+                              {129, 256, 64},
+                              {130, 257, 128},
+                              {300, 1000, 200},
+                              {1, 3000, 16},
+                              {513, 2, 8}}) {
+    auto p = make_loss_problem<bfloat16>(extents[0], extents[1], extents[2], true);
+    check_on_device<loss_of_bf16, bfloat16>(p, narrow, rounded, strict_executor());
+    check_on_device<loss_of_bf16, float>(p, narrow, rounded, strict_executor());
+  }
+}
+
+TEST_CASE("rings go through several parts of a vocabulary", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  auto p = make_loss_problem<bfloat16>(260, 3001, 136);
+  p.options.workspace_budget = std::int64_t{1} << 20;  // a few tiles at a time
+  check_on_device<loss_of_bf16, bfloat16>(p, narrow, rounded, strict_executor());
+  check_on_device<loss_of_bf16, float>(p, narrow, rounded, strict_executor());
+}
+
+TEST_CASE("rings take every option of the loss", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  auto p = make_loss_problem<bfloat16>(300, 777, 128, true);
+  p.options.z_factor = 1e-2F;
+  p.options.temperature = 0.7F;
+  p.options.shift = 1;
+  p.options.sequence = 50;
+  p.options.reduction = loss_reduction::none;
+  check_on_device<loss_of_bf16, float>(p, narrow, 3e-3, strict_executor());
+  p.options.softcap = 5.0F;
+  p.options.reduction = loss_reduction::mean;
+  check_on_device<loss_of_bf16, float>(p, narrow, 3e-3, strict_executor());
+  p.options.smoothing = 0.1F;
+  check_on_device<exact_cross_entropy_of<bfloat16, loss_statistics>, float>(p, narrow, 3e-3, strict_executor());
+}
+
+TEST_CASE("rings multiply no hidden states of tokens without a label", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  auto p = make_loss_problem<bfloat16>(300, 700, 64);
+  auto clean = p;
+  for (std::size_t token = 0; token < 300; ++token) {
+    for (std::size_t channel = 0; p.labels[token] == -100 && channel < 64; ++channel) {
+      p.hidden[token * 64 + channel] = store<bfloat16>(token % 2 == 0 ? NAN : INFINITY);
+      clean.hidden[token * 64 + channel] = bfloat16{};
+    }
+  }
+  auto const found = run_on_device<loss_of_bf16, bfloat16>(strict_executor(), p);
+  auto const expected = reference_gradient(clean);
+  CHECK(relative_distance(found.hidden, expected.hidden) <= rounded);
+  CHECK(relative_distance(found.classifier, expected.classifier) <= rounded);
+}
+
+TEST_CASE("a filtered pass by rings leaves out what is small, and repeats bit for bit", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  auto p = make_loss_problem<bfloat16>(700, 3000, 136);
+  p.options.hidden_threshold = p.options.classifier_threshold = 0.02F;
+  p.options.workspace_budget = std::int64_t{3} << 20;
+  auto const first = run_on_device<cut_cross_entropy, bfloat16>(strict_executor(), p, false);
+  auto const again = run_on_device<cut_cross_entropy, bfloat16>(strict_executor(), p, false);
+  CHECK(std::memcmp(again.hidden.data(), first.hidden.data(), 2 * first.hidden.size()) == 0);
+  CHECK(std::memcmp(again.classifier.data(), first.classifier.data(), 2 * first.classifier.size()) == 0);
+  auto const expected = reference_gradient(p);
+  CHECK(relative_distance(first.hidden, expected.hidden) <= 0.5);
+  p.options.hidden_threshold = p.options.classifier_threshold = 1e-30F;  // leaves out nothing
+  auto const whole = run_on_device<cut_cross_entropy, bfloat16>(strict_executor(), p, false);
+  CHECK(relative_distance(whole.hidden, expected.hidden) <= rounded);
+  CHECK(relative_distance(whole.classifier, expected.classifier) <= rounded);
+}
+
+TEST_CASE("rings say why they do not take rows that chunks do not cover", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  auto const p = make_loss_problem<bfloat16>(20, 30, 63);
+  CHECK_THROWS_WITH((run_on_device<loss_of_bf16, bfloat16>(strict_executor(), p)), contains("multiples of 16 bytes"));
+}
