@@ -23,12 +23,12 @@
 #include <tessera/map/from_column.hpp>
 #include <tessera/program/gemm/gemm_cooperative.cuh>
 #include <tessera/program/gemm/gemm_from_source.cuh>
-#include <tessera/program/gemm/gemm_ring.hpp>
+#include <tessera/program/gemm/gemm_ring.cuh>
 #include <tessera/program/gemm/store_source.hpp>
 #include <tessera/program/gemm/store_sums.cuh>
 #include <tessera/tile/cuda/gemm_tile.cuh>
-#include <tessera/tile/row_chunks.hpp>
 #include <tessera/tile/source/coded_weights.hpp>
+#include <tessera/tile/source/dense.hpp>
 #include <tessera/tile/source/scaled_source.hpp>
 #include <tessera/tuning/gemm/linear.hpp>
 
@@ -177,7 +177,7 @@ struct gemm_cooperative_model {
   }
 };
 
-/// gemm_ring: sm_80 and later, rows that begin at multiples of 16 bytes.
+/// gemm_ring: sm_80 and later, rows that begin and end at multiples of 16 bytes.
 struct gemm_ring_model {
   static constexpr char const* name = "gemm_ring (cp.async, mma.sync)";
 
@@ -187,39 +187,49 @@ struct gemm_ring_model {
   }
   template <class Architectures, class Operand, class Output, class Map>
   static refusal refuses(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem) {
-    constexpr std::int64_t most = 0x7fffffff - 512;  // steps and tiles are counted in 32 bits
-    using value = typename gemm_operand<Operand>::value_type;
+    constexpr std::int64_t most = 0x7fffffff - 512;  // coordinates and numbers of tiles are 32-bit
+    using chunks = dense_chunks<typename gemm_operand<Operand>::value_type>;
+    using directly = program_for<Operand, store_sums_directly<Output, Map>>;
+    std::int64_t const rows = problem.outputs.extent(0);
+    std::int64_t const columns = problem.outputs.extent(1);
+    std::int64_t const tiles =
+        divide_up(rows, std::int64_t{directly::rows}) * divide_up(columns, std::int64_t{directly::columns});
     return first_of(
-        exec.template lacks<program_for<Operand, Output, Map, small_gemm_ring_tuning>>(),
-        unless(problem.inputs.extent(1) < most && problem.outputs.size() / 128 < most, "extents exceed 31 bits"),
-        unless(row_chunks<value const>{problem.inputs}.is_aligned(),
-               "rows of inputs do not begin at multiples of 16 bytes"),
-        unless(row_chunks<value const>{problem.weights}.is_aligned(),
-               "rows of weights do not begin at multiples of 16 bytes"));
+        exec.template lacks<directly>(), unless(problem.inputs.extent(1) > 0, "inputs have no columns"),
+        unless(rows < most && columns < most && problem.inputs.extent(1) < most && tiles < most / 4,
+               "extents exceed 31 bits"),
+        unless(chunks::suits(problem.inputs), "rows of inputs do not begin and end at multiples of 16 bytes"),
+        unless(chunks::suits(problem.weights), "rows of weights do not begin and end at multiples of 16 bytes"));
   }
   template <class Architectures, class Operand, class Output, class Map>
   static void run(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem) {
-    using large = program_for<Operand, Output, Map, gemm_ring_tuning>;
-    std::int64_t const tiles = divide_up(problem.outputs.extent(0), std::int64_t{large::rows}) *
-                               divide_up(problem.outputs.extent(1), std::int64_t{large::columns});
-    if (tiles >= exec.state->multiprocessors() && !exec.template lacks<large>()) {
-      run_by<large>(exec, problem);
-    } else {
-      run_by<program_for<Operand, Output, Map, small_gemm_ring_tuning>>(exec, problem);
+    if constexpr (is_16_bit_float<Output>) {
+      if (dense_chunks<Output>::suits(problem.outputs)) {
+        return run_with(exec, problem, store_sums_by_rows<Output, Map>{{problem.outputs}, problem.map});
+      }
     }
+    run_with(exec, problem, store_sums_directly<Output, Map>{problem.outputs, problem.map});
   }
 
  private:
-  template <class P, class Exec, class Problem>
-  static void run_by(Exec const& exec, Problem const& problem) {
-    P const whole{{{problem.inputs}, {problem.weights}}, {problem.outputs, problem.map}};
-    exec.run(whole, whole.tiles());
+  template <class Operand, class Epilogue>
+  using program_for = gemm_ring<Operand, dense_schedule, Epilogue, policy_of<gemm_ring_tuning>(800)>;
+
+  template <class Exec, class Operand, class Output, class Map, class Epilogue>
+  static void run_with(Exec const& exec, linear_problem<Operand, Output, Map> const& problem,
+                       Epilogue const& epilogue) {
+    constexpr std::int32_t band = 8;  // rows of tiles that are taken together
+    using ring = program_for<Operand, Epilogue>;
+    auto const tiles_of = [](std::int64_t extent, int size) {
+      return static_cast<std::int32_t>(divide_up(extent, std::int64_t{size}));
+    };
+    dense_schedule const schedule{
+        {tiles_of(problem.outputs.extent(0), ring::rows), tiles_of(problem.outputs.extent(1), ring::columns), band},
+        tiles_of(problem.inputs.extent(1), ring::depth)};
+    ring const whole{{problem.inputs}, {problem.weights}, schedule, epilogue};
+    exec.run(whole, min(schedule.order.count(),
+                        std::int64_t{exec.state->multiprocessors()} * ring::blocks_per_multiprocessor));
   }
-  template <class Operand>
-  using matrix_of = dense<typename gemm_operand<Operand>::value_type>;
-  template <class Operand, class Output, class Map, class T>
-  using program_for = gemm_ring<Operand, product_sources<matrix_of<Operand>, matrix_of<Operand>>,
-                                store_sums<Output, Map>, policy_of<T>(800)>;
 };
 
 /// gemm_from_source: sm_90a, inputs that TMA can load, weights from any TileSource.

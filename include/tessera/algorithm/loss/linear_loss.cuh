@@ -2,7 +2,7 @@
 /// The loss of a linear classifier on CUDA devices. On sm_90a it runs by warpgroups and TMA, where rows of hidden
 /// states, of the classifier and of their gradients begin at multiples of 16 bytes: the forward pass for any Reducer
 /// whose state has at most 400 bytes and for all operands but float (linear_loss::is_for_warpgroups says so), the
-/// backward pass for operands of 16 bits. From sm_80 on it runs by mma.sync from a ring of stages (logit_ring.cuh),
+/// backward pass for operands of 16 bits. From sm_80 on it runs by mma.sync from a ring of stages (gemm_ring.cuh),
 /// where such rows begin at multiples of 16 bytes. Otherwise the portable programs run, with mma.sync.
 ///
 /// Reducers of the library take a few instructions for each logit, others call their push() (row_fold.hpp). Times on an
@@ -33,9 +33,9 @@
 #include <tessera/exec/run.hpp>
 #include <tessera/map/identity_logits.hpp>
 #include <tessera/program/gemm/gemm_pingpong.cuh>
+#include <tessera/program/gemm/gemm_ring.cuh>
 #include <tessera/program/loss/entry_marks.hpp>
 #include <tessera/program/loss/kept_softmaxes.hpp>
-#include <tessera/program/loss/logit_ring.cuh>
 #include <tessera/program/loss/reduce_logits.cuh>
 #include <tessera/reduce/logit_reducer.hpp>
 #include <tessera/tile/cuda/gemm_tile.cuh>
@@ -168,61 +168,36 @@ struct reduce_logits_model {
   }
 };
 
-/// logit_ring with reduce_loss_rows: sm_80 and later, rows that begin at multiples of 16 bytes and states that are not
-/// too large. It leaves neither marks nor softmaxes.
+/// gemm_ring with reduce_loss_rows: sm_80 and later, rows that begin and end at multiples of 16 bytes and states that
+/// are not too large. It leaves neither marks nor softmaxes.
 struct reduce_logits_by_ring_model {
-  static constexpr char const* name = "reduce_logits by logit_ring (cp.async, mma.sync)";
+  static constexpr char const* name = "reduce_logits by gemm_ring (cp.async, mma.sync)";
 
   template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
     constexpr bool is_float = std::is_same_v<typename loss_tile<typename Call::tile>::operand_name, float>;
     return first_of(unless(!is_float, "mma.sync does not multiply fp32, only tf32"),
-                    unless(policy_for<small_logit_ring_tuning, typename Call::reducer>.stages > 0,
+                    unless(policy_for<typename Call::reducer>.stages > 0,
                            "shared memory has no room for states of this Reducer beside the ring"));
   }
   template <class Architectures, class Tile, LogitReducer Statistics, LogitMap Map>
   static refusal refuses(basic_cuda<Architectures> const& exec, logit_reduction<Tile, Statistics, Map> const& call) {
     constexpr std::int64_t most = 0x7fffffff - 512;  // coordinates of tiles are 32-bit
+    using chunks = dense_chunks<typename loss_tile<Tile>::value_type>;
     auto const hidden = call.portable.logits.hidden.matrix;
     auto const classifier = call.portable.logits.classifier.matrix;
-    using value = typename loss_tile<Tile>::value_type;
     std::int64_t const tiles =
         divide_up(hidden.extent(0), std::int64_t{128}) * divide_up(classifier.extent(0), std::int64_t{128});
     return first_of(
-        exec.template lacks<program_for<small_logit_ring_tuning, Tile, Statistics, Map>>(),
-        unless(hidden.extent(1) > 0, "there are no channels"),
+        exec.template lacks<program<Tile, Statistics, Map>>(), unless(hidden.extent(1) > 0, "there are no channels"),
         unless(hidden.extent(0) < most && classifier.extent(0) < most && hidden.extent(1) < most && tiles < most / 4,
                "extents exceed 31 bits"),
-        unless(dense_chunks<value>::suits(hidden),
-               "rows of hidden states do not begin and end at multiples of 16 bytes"),
-        unless(dense_chunks<value>::suits(classifier),
-               "rows of the classifier do not begin and end at multiples of 16 bytes"));
+        unless(chunks::suits(hidden), "rows of hidden states do not begin and end at multiples of 16 bytes"),
+        unless(chunks::suits(classifier), "rows of the classifier do not begin and end at multiples of 16 bytes"));
   }
   template <class Architectures, class Tile, LogitReducer Statistics, LogitMap Map>
   static void run(basic_cuda<Architectures> const& exec, logit_reduction<Tile, Statistics, Map> const& call) {
-    if constexpr (policy_for<logit_ring_tuning, Statistics>.stages > 0) {
-      using large = program_for<logit_ring_tuning, Tile, Statistics, Map>;
-      if (!exec.template lacks<large>()) {
-        return run_by<large>(exec, call);
-      }
-    }
-    run_by<program_for<small_logit_ring_tuning, Tile, Statistics, Map>>(exec, call);
-  }
-
- private:
-  template <class Chosen, LogitReducer Statistics>
-  static constexpr gemm_ring_policy policy_for = logit_ring_beside<Chosen>(sizeof(loss_row_memory<Statistics, 1>));
-  /// How many warps share a row of a tile: each has 64 columns.
-  template <class Chosen>
-  static constexpr int row_warps = Chosen{}(800).columns / 64;
-  template <class Chosen, class Tile, LogitReducer Statistics, LogitMap Map>
-  using program_for =
-      logit_ring<typename loss_tile<Tile>::operand_name, row_schedule,
-                 reduce_loss_rows<typename loss_tile<Tile>::value_type, Statistics, Map, row_warps<Chosen>>,
-                 policy_for<Chosen, Statistics>>;
-
-  template <class P, class Architectures, class Tile, LogitReducer Statistics, LogitMap Map>
-  static void run_by(basic_cuda<Architectures> const& exec, logit_reduction<Tile, Statistics, Map> const& call) {
+    using ring = program<Tile, Statistics, Map>;
     auto const& portable = call.portable;
     auto const hidden = portable.logits.hidden.matrix;
     auto const classifier = portable.logits.classifier.matrix;
@@ -231,27 +206,39 @@ struct reduce_logits_by_ring_model {
     };
     auto const room = static_cast<std::int32_t>(min(portable.states.extent(0), std::int64_t{0x7fffffff}));
     row_schedule const schedule = row_schedule::make(
-        tiles_of(hidden.extent(0), P::rows), tiles_of(classifier.extent(0), P::columns),
-        tiles_of(hidden.extent(1), P::depth), exec.state->multiprocessors() * P::blocks_per_multiprocessor, room);
+        tiles_of(hidden.extent(0), ring::rows), tiles_of(classifier.extent(0), ring::columns),
+        tiles_of(hidden.extent(1), ring::depth), exec.state->multiprocessors() * ring::blocks_per_multiprocessor, room);
     auto states = portable.states;
     states.extents[0] = schedule.states();
     clear_loss_states<Statistics> const clear{states, {}};
     exec.run(clear, clear.groups());
-    P const program{{hidden},
-                    {classifier},
-                    schedule,
-                    {schedule,
-                     portable.tokens,
-                     states,
-                     portable.targets,
-                     portable.logits.scaling,
-                     static_cast<std::int32_t>(classifier.extent(0)),
-                     portable.logits.map,
-                     {},
-                     {}}};
-    exec.run(program, schedule.workers);
+    ring const whole{{hidden},
+                     {classifier},
+                     schedule,
+                     {schedule,
+                      portable.tokens,
+                      states,
+                      portable.targets,
+                      portable.logits.scaling,
+                      static_cast<std::int32_t>(classifier.extent(0)),
+                      portable.logits.map,
+                      {},
+                      {}}};
+    exec.run(whole, schedule.workers);
     *call.results = {states.extent(0), {}, false};
   }
+
+ private:
+  template <LogitReducer Statistics>
+  static constexpr gemm_ring_policy policy_for = loss_ring_policy(sizeof(loss_row_memory<Statistics, 1>));
+  /// How many warps share a row of a tile: each has 64 columns.
+  template <LogitReducer Statistics>
+  static constexpr int row_warps = policy_for<Statistics>.columns / 64;
+  template <class Tile, LogitReducer Statistics, LogitMap Map>
+  using program =
+      gemm_ring<typename loss_tile<Tile>::operand_name, row_schedule,
+                reduce_loss_rows<typename loss_tile<Tile>::value_type, Statistics, Map, row_warps<Statistics>>,
+                policy_for<Statistics>>;
 };
 
 /// The programs that CUDA devices have for this call.

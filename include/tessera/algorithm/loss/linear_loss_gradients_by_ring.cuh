@@ -9,14 +9,13 @@
 #include <tessera/algorithm/loss/detail/write_bias.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/exec/cuda.cuh>
-#include <tessera/exec/policy_of.hpp>
 #include <tessera/exec/refusal.hpp>
+#include <tessera/program/gemm/gemm_ring.cuh>
 #include <tessera/program/loss/block_lists.hpp>
-#include <tessera/program/loss/detail/row_boxes.cuh>
 #include <tessera/program/loss/gradient_ring.cuh>
 #include <tessera/program/loss/logit_gradient.cuh>
-#include <tessera/program/loss/logit_ring.cuh>
 #include <tessera/program/loss/token_factors.hpp>
+#include <tessera/tile/cuda/sm_80/row_boxes.cuh>
 #include <tessera/tile/gemm_schedule.hpp>
 #include <tessera/tile/row_chunks.hpp>
 #include <tessera/tile/source/dense.hpp>
@@ -26,8 +25,8 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// The launches of one call. Chosen: the tuning of logit_ring, which gradient_ring shares.
-template <class Architectures, class Call, class Chosen>
+/// The launches of one call.
+template <class Architectures, class Call>
 struct ring_loss_gradients {
   using value_type = typename Call::value_type;
   using gradient_type = typename Call::gradient_type;
@@ -35,10 +34,10 @@ struct ring_loss_gradients {
   using boxes = row_boxes<value_type>;
   using epilogue_type = write_loss_gradient<value_type, typename Call::map_type, boxes>;
   /// The program that makes gradients by logits.
-  using make_gradient = logit_ring<operand, dense_schedule, epilogue_type,
-                                   logit_ring_beside<Chosen>(sizeof(typename boxes::scratch_type) / 16)>;
+  using make_gradient =
+      gemm_ring<operand, dense_schedule, epilogue_type, loss_ring_policy(sizeof(typename boxes::scratch_type) / 64)>;
   /// The program that multiplies them.
-  using multiply = gradient_ring<operand, gradient_type, logit_ring_beside<Chosen>(sizeof(sum_staging) / 64)>;
+  using multiply = gradient_ring<operand, gradient_type, loss_ring_policy(sizeof(sum_staging) / 64)>;
 
   basic_cuda<Architectures> const& exec;
   Call const& call;
@@ -101,7 +100,7 @@ struct ring_loss_gradients {
     std::int64_t const most = call.regions.entries;
     return most >= call.shape.vocabulary
                ? most
-               : ring_part_entries(call.shape.tokens, call.shape.channels, most, exec.state->multiprocessors());
+               : ring_part_entries(call.shape.tokens, call.shape.channels, most, multiply::channels, workers());
   }
 
   void run_part(loss_part_range const& range, part_type const& part) const {
@@ -188,7 +187,7 @@ constexpr refusal refuses_ring_gradient_types() {
 
 /// The launches by mma.sync, from sm_80 on.
 struct loss_gradient_by_ring_model {
-  static constexpr char const* name = "logit_gradient by logit_ring and gradient_ring (cp.async, mma.sync)";
+  static constexpr char const* name = "logit_gradient by gemm_ring, and gradient_ring (cp.async, mma.sync)";
 
   template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
@@ -196,16 +195,11 @@ struct loss_gradient_by_ring_model {
   }
   template <class Architectures, class Call>
   static refusal refuses(basic_cuda<Architectures> const& exec, Call const& call) {
-    return detail::ring_loss_gradients<Architectures, Call, small_logit_ring_tuning>{exec, call}.refuses();
+    return detail::ring_loss_gradients<Architectures, Call>{exec, call}.refuses();
   }
   template <class Architectures, class Call>
   static void run(basic_cuda<Architectures> const& exec, Call const& call) {
-    detail::ring_loss_gradients<Architectures, Call, logit_ring_tuning> const large{exec, call};
-    if (!large.refuses()) {
-      large.run();
-    } else {
-      detail::ring_loss_gradients<Architectures, Call, small_logit_ring_tuning>{exec, call}.run();
-    }
+    detail::ring_loss_gradients<Architectures, Call>{exec, call}.run();
   }
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Epilogues of gemm_cooperative that write a matrix: `store_sums_by_boxes` through shared memory and TMA, and
-/// `store_sums_directly` for matrices whose rows do not begin at multiples of 16 bytes.
+/// `store_sums_directly` for matrices whose rows do not begin at multiples of 16 bytes. `store_sums_by_rows` is that of
+/// gemm_ring.
 ///
 /// Map: see concepts/sum_map.hpp.
 #pragma once
@@ -14,6 +15,7 @@
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/load_matrix.cuh>
 #include <tessera/tile/cuda/shared_access.cuh>
+#include <tessera/tile/cuda/sm_80/row_boxes.cuh>
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
@@ -176,6 +178,51 @@ requires(sizeof(Output) == 2) struct store_sums_by_boxes<Output, Map> : detail::
       }
       this->close_box(scratch, box, coordinate);
     }
+  }
+};
+
+/// The epilogue for elements of 2 bytes whose rows begin and end at multiples of 16 bytes, without TMA: through shared
+/// memory, so that eight lanes write 128 bytes of a row.
+template <class Output, SumMap Map>
+struct store_sums_by_rows {
+  using boxes = row_boxes<Output>;
+  using scratch_type = typename boxes::scratch_type;
+
+  boxes target;  ///< rows x columns
+  Map map;
+  __device__ __forceinline__ void prepare() const {}
+  __device__ __forceinline__ void finish() const {}
+
+  template <class Sum, int Registers>
+  __device__ __forceinline__ void operator()(Sum const (&sums)[Registers], box_coordinate coordinate,
+                                             scratch_type& scratch) const {
+    auto const lane = static_cast<std::int32_t>(thread_index() % 32);
+    box_coordinate const own{coordinate.column + 2 * (lane % 4), coordinate.row + lane / 4};
+#pragma unroll
+    for (int box = 0; box < Registers / 32; ++box) {
+      std::uint32_t const shared = boxes::open_box(scratch, box);
+#pragma unroll
+      for (int quarter = 0; quarter < 4; ++quarter) {
+        std::uint32_t words[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          int const reg = 32 * box + 8 * quarter + 2 * i;
+          box_coordinate const at{own.column + reg / 4 * 8, own.row + i % 2 * 8};
+          words[i] = pack_pair<Output>(mapped(sums[reg], at), mapped(sums[reg + 1], {at.column + 1, at.row}));
+        }
+        boxes::write_columns(shared, quarter, words[0], words[1], words[2], words[3]);
+      }
+      target.close_box(scratch, box, coordinate);
+    }
+  }
+
+ private:
+  /// Maps a sum. Sums outside of the matrix are mapped as if they were at its edge, because a map may read a list by
+  /// row or column.
+  template <class Sum>
+  __device__ __forceinline__ float mapped(Sum sum, box_coordinate at) const {
+    return static_cast<float>(map(sum, min(at.row, static_cast<std::int32_t>(target.target.extent(0)) - 1),
+                                  min(at.column, static_cast<std::int32_t>(target.target.extent(1)) - 1)));
   }
 };
 

@@ -5,13 +5,13 @@
 ///
 /// A thread block computes one tile after the other, first those of the classifier, summed over the tokens, then those
 /// of hidden states, summed over the entries of the part; a warp has 64 x 64 sums. Operands pass through a ring of
-/// stages with 64 numbers of the depth each (detail/swizzled_ring.cuh): G as its rows lie, or across, and rows of C and
-/// E across the depth.
+/// stages with 64 numbers of the depth each (tile/cuda/sm_80/swizzled_ring.cuh): G as its rows lie, or across, and rows
+/// of C and E across the depth.
 ///
 /// Sums are fp32. Rows of the classifier's gradient are written once. Gradients of hidden states are added up in fp32
 /// from part to part: see detail/gradient_rows.cuh.
 ///
-/// Cost: 4 * 128 * 128 * channels operations for each kept block of G. A thread block loads 48 KiB through L2 for 4.2e6
+/// Cost: 4 * 128 * 128 * channels operations for each kept block of G. A thread block loads 32 KiB through L2 for 2.1e6
 /// of them.
 #pragma once
 
@@ -21,10 +21,10 @@
 #include <tessera/core/shape.hpp>
 #include <tessera/program/loss/block_lists.hpp>
 #include <tessera/program/loss/detail/gradient_rows.cuh>
-#include <tessera/program/loss/detail/swizzled_ring.cuh>
 #include <tessera/program/loss/token_factors.hpp>
 #include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/sm_80/swizzled_ring.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tile/source/dense.hpp>
@@ -54,8 +54,8 @@ struct gradient_ring {
   using registers = typename mma::registers;
 
   struct scratch_type {
-    detail::swizzled_ring<mma, Policy.stages> ring;  ///< stages of both operands
-    sum_staging of_warp[lanes / 32];                 ///< shared memory through which sums are written
+    swizzled_ring<mma, Policy.stages> ring;  ///< stages of both operands
+    sum_staging of_warp[lanes / 32];         ///< shared memory through which sums are written
   };
 
   dense_chunks<value_type> gradient;    ///< tokens x entries of the part, rounded up to 8
@@ -127,7 +127,7 @@ struct gradient_ring {
       copies_in_flight<group_type>::commit();
     }
     int stage = 0;
-    detail::multiply_swizzled<OfG, swizzled_order::across_depth, mma>(group, scratch.ring, stage, steps, fill, sums);
+    multiply_swizzled<OfG, swizzled_order::across_depth, mma>(group, scratch.ring, stage, steps, fill, sums);
   }
 
   /// The depth of a stage.
@@ -139,12 +139,12 @@ struct gradient_ring {
   template <swizzled_order OfG>
   __device__ __forceinline__ void begin(group_type const& group, scratch_type& scratch, work_item const& item,
                                         stage_place const& at) const {
-    detail::stage_across<value_type, channels> b{scratch.ring.b[at.stage]};
+    stage_across<value_type, channels> b{scratch.ring.b[at.stage]};
     if constexpr (OfG == swizzled_order::along_depth) {
-      gradient.begin_load(group, detail::stage_along<value_type, rows>(scratch.ring.a[at.stage]), item.row, at.first);
+      gradient.begin_load(group, stage_along<value_type, rows>(scratch.ring.a[at.stage]), item.row, at.first);
       classifier.begin_load(group, b, at.first, item.channel);
     } else {
-      detail::stage_across<value_type, rows> a{scratch.ring.a[at.stage]};
+      stage_across<value_type, rows> a{scratch.ring.a[at.stage]};
       gradient.begin_load(group, a, at.first, item.row);
       if (loss_list_entry::is_unclean(at.entry)) {
         begin_labelled(group, b, at.first, item.channel);
@@ -155,8 +155,7 @@ struct gradient_ring {
   }
   /// Starts to load rows of hidden states, with zeros for tokens without a label: their zeros in G cannot undo a NaN or
   /// an infinity among the hidden states.
-  __device__ __forceinline__ void begin_labelled(group_type const& group,
-                                                 detail::stage_across<value_type, channels> const& to,
+  __device__ __forceinline__ void begin_labelled(group_type const& group, stage_across<value_type, channels> const& to,
                                                  std::int32_t first_token, std::int32_t first_channel) const {
     constexpr int chunks = channels / tile_chunk<value_type>::size;
     matrix_view<value_type const> const from = hidden.matrix;
@@ -193,7 +192,7 @@ struct gradient_ring {
       } else {
         to_classifier(range, own, row, item.channel + place.column, staging);
       }
-      detail::move_up<mma>(sums);
+      move_up<mma>(sums);
     }
   }
 };

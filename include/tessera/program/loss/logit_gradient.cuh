@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `write_loss_gradient`: the epilogue of gemm_pingpong, and of logit_ring, that makes the gradient of a loss by its
+/// `write_loss_gradient`: the epilogue of gemm_pingpong, and of gemm_ring, that makes the gradient of a loss by its
 /// logits, for a part of the vocabulary, and marks the blocks of 128 tokens x 128 entries that are kept. It is the
 /// first half of linear_loss's backward pass. Equations: loss/logit_gradient.hpp.
 ///

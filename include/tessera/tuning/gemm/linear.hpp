@@ -379,8 +379,8 @@ struct gemm_ring_policy {
   int rows;     ///< rows of a tile
   int columns;  ///< columns of a tile
   int lanes;    ///< lanes of a group, 32 for each 64 x 64 sums
-  int bytes;    ///< bytes of depth in a stage, a multiple of 64
-  int stages;   ///< stages of the ring, (rows + columns) * (bytes + 16) bytes each
+  int bytes;    ///< bytes of depth in a stage
+  int stages;   ///< stages of the ring, (rows + columns) * bytes bytes each
   int blocks;   ///< groups that share a multiprocessor
 
   TESSERA_FN friend constexpr bool operator==(gemm_ring_policy a, gemm_ring_policy b) {
@@ -389,27 +389,28 @@ struct gemm_ring_policy {
   }
 };
 
-/// The policy for products that fill the chip, where a group may have 162 KiB of shared memory: sm_80, 90 and 100.
+/// While one of the two groups of a multiprocessor is in its epilogue, or waits for a stage, the other multiplies. A
+/// multiprocessor with 100 KiB of shared memory has one at a time.
 ///
-/// sm_80's code on an H200 that does nothing else, bf16, TFLOP/s for 4096^3 and 8192^3, as rows x columns, bytes of
-/// depth, stages and groups; in turns with cuBLAS, at its power limit, the first has 366 for both:
+/// sm_80's code on an H200 that does nothing else, bf16, TFLOP/s for 2048^3, 4096^3 and 8192^3, as rows x columns,
+/// bytes of depth, stages and groups; single runs of one program differ by up to 5 %, and at the limit of the card's
+/// power all large products have about 366:
 ///
-///     128 x 256, 128, 3, 1   368  425        128 x 256, 64, 3, 1   331  349       128 x 128, 64, 3, 2   292  321
-///     128 x 256, 128, 4, 1   370  381        128 x 256, 64, 5, 1   331  360       128 x 128, 128, 3, 2  324  371
-///     256 x 128, 128, 3, 1   371  400        128 x 128 by 256 lanes, 128, 3, 2  303  331 (spills)
+///     128 x 128, 128, 2, 2                                            361   413   433
+///     128 x 128, 128, 3, 1                                            330   378   394
+///     128 x 256, 128, 3, 1                                                  398   409
+///     128 x 256, 128, 2, 1                                                  393   407
+///     a kernel that is not persistent, rows 16 bytes further apart, tiles stored sum by sum:
+///     128 x 256, 128, 3, 1                                            289   370   410
+///     128 x 256, 128, 2, 1                                            235   301   330
+///     128 x 128, 128, 2, 2                                            255   318   356
+///     128 x 128, 64, 3, 2                                             243   295   312
 ///
-/// While each stage asked whether the matrix has chunks, and chose between two addresses, 338 and 384 for the first. By
-/// ncu tensor cores are then busy for 0.60 of the time, L2 for 0.53; a product takes 6.1 cycles (655 TFLOP/s at 1.755
-/// GHz).
+/// By ncu tensor cores of such a product are busy for 0.6 of the time; a product of 16 x 8 x 16 takes 6.1 cycles (655
+/// TFLOP/s at 1.755 GHz).
 struct gemm_ring_tuning {
   using policy_type = gemm_ring_policy;
-  TESSERA_FN constexpr policy_type operator()(int) const { return {128, 256, 256, 128, 3, 1}; }
-};
-
-/// The policy for products of fewer tiles, and for multiprocessors with 100 KiB.
-struct small_gemm_ring_tuning {
-  using policy_type = gemm_ring_policy;
-  TESSERA_FN constexpr policy_type operator()(int) const { return {128, 128, 128, 64, 3, 2}; }
+  TESSERA_FN constexpr policy_type operator()(int) const { return {128, 128, 128, 128, 2, 2}; }
 };
 
 }  // namespace v0

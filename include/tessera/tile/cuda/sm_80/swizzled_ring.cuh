@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `multiply_swizzled`: multiplies operands that pass through a ring of swizzled stages in shared memory, by mma.sync.
-/// It is multiply_ring() (program/gemm/detail/multiply_ring.hpp) for stages without gaps between their rows, which
-/// leave a ninth of the ring's shared memory to epilogues, for operands that lie across the depth, and for rings that
-/// go on from tile to tile: while an epilogue runs, the next tile's first stages are on their way.
+/// While a stage is multiplied, later ones are on their way, and the operands of the next product are loaded to where
+/// they are multiplied from; a stage's first operands are loaded before the last product of the stage before, so that
+/// no warp waits for them behind the sync. That takes twice the registers for operands. Stages have no gaps between
+/// their rows, which would take a ninth of the shared memory. A ring may go on from tile to tile: while an epilogue
+/// runs, the next tile's first stages are on their way.
 #pragma once
 
 #include <cstdint>
 
 #include <tessera/core/with_constant.hpp>
-#include <tessera/program/loss/detail/swizzled_operands.cuh>
 #include <tessera/tile/copies_in_flight.hpp>
+#include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tile/cuda/shared_access.cuh>
+#include <tessera/tile/cuda/sm_80/swizzled_operands.cuh>
 #include <tessera/tile/staged_tile.hpp>
 #include <tessera/tile/swizzled_tile.hpp>
 
 namespace tessera {
 inline namespace v0 {
-namespace detail {
-
 /// Stages of 128 bytes of the depth, of both operands of M.
 template <class M, int Stages>
 struct swizzled_ring {
@@ -65,8 +66,10 @@ __device__ __forceinline__ void multiply_swizzled(typename M::group_type const& 
   constexpr int products = 4;  // of a stage, each of 32 bytes of the depth
   std::uint32_t const first_a = shared_address(ring.a) + operands::template offset_of_a<OfA>(group);
   std::uint32_t const first_b = shared_address(ring.b) + operands::template offset_of_b<OfB>(group);
-  typename M::a_tile a[2];
-  typename M::b_tile b[2];
+  // Operands that a product widens leave no registers for those of the next one.
+  constexpr int held = detail::is_multiplied_as_half<typename M::operand_type>() ? 1 : 2;
+  typename M::a_tile a[held];
+  typename M::b_tile b[held];
   auto const load = [&](int which, int from, std::uint32_t product) {
     operands::template load_a<OfA>(a[which], first_a + static_cast<std::uint32_t>(from * Ring::a_bytes), product);
     operands::template load_b<OfB>(b[which], first_b + static_cast<std::uint32_t>(from * Ring::b_bytes), product);
@@ -81,15 +84,28 @@ __device__ __forceinline__ void multiply_swizzled(typename M::group_type const& 
     int const next = stage + 1 < Ring::stages ? stage + 1 : 0;
     fill(stage > 0 ? stage - 1 : Ring::stages - 1);
     copies::commit();
-    each_constant<products>([&](auto i) {
-      if constexpr (i.value + 1 < products) {
-        load((i.value + 1) % 2, stage, i.value + 1);
-      } else if (step + 1 < steps) {
-        await_stage();
-        load(0, next, 0);
+    if constexpr (held == 1) {
+#pragma unroll 1
+      for (std::uint32_t i = 0; i < products; ++i) {
+        M::multiply(group, a[0], b[0], sums);
+        if (i + 1 < products) {
+          load(0, stage, i + 1);
+        } else if (step + 1 < steps) {
+          await_stage();
+          load(0, next, 0);
+        }
       }
-      M::multiply(group, a[i.value % 2], b[i.value % 2], sums);
-    });
+    } else {
+      each_constant<products>([&](auto i) {
+        if constexpr (i.value + 1 < products) {
+          load((i.value + 1) % held, stage, i.value + 1);
+        } else if (step + 1 < steps) {
+          await_stage();
+          load(0, next, 0);
+        }
+        M::multiply(group, a[i.value % held], b[i.value % held], sums);
+      });
+    }
     stage = next;
   }
 }
@@ -105,6 +121,5 @@ __device__ __forceinline__ void move_up(typename M::sum_tile& sums) {
   }
 }
 
-}  // namespace detail
 }  // namespace v0
 }  // namespace tessera

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `logit_ring`: the matrix product of hidden states and rows of a classifier by mma.sync, for the epilogues of
-/// gemm_pingpong (program/gemm/gemm_pingpong.cuh), from sm_80 on. It is linear_loss's forward program, and makes the
-/// gradients by logits of its backward pass, for GPUs without sm_90a's tensor cores.
+/// `gemm_ring`: the matrix product a b^T by mma.sync, as a persistent kernel for sm_80 and later. Schedules and
+/// epilogues are those of gemm_cooperative and gemm_pingpong (gemm_cooperative.cuh).
 ///
 /// A thread block computes one tile after the other; a warp has 64 x 64 of its sums. Stages of both operands pass
-/// through a ring (detail/swizzled_ring.cuh) that goes on from tile to tile. The epilogue is called for 16 rows and 64
-/// columns of a warp at a time, with a `scratch_type` of its own for each, and with the number of the work item. A row
-/// of a tile belongs to several warps: an epilogue that keeps states of rows has join(), which is called after a tile
-/// of which ends() said that warps' states are to be joined, for the rows of one warp.
+/// through a ring (tile/cuda/sm_80/swizzled_ring.cuh) that goes on from tile to tile. The epilogue is called for 16
+/// rows and 64 columns of a warp at a time, with the number of the work item if it takes one. A row of a tile belongs
+/// to several warps: an epilogue that keeps states of rows has a `scratch_type` for each 16 rows of a warp, and join(),
+/// which is called after a tile of which ends() said that warps' states are to be joined, for the rows of one warp.
+/// Others have one for each warp.
 ///
-/// Cost of a step of 128 x 256 sums and 128 bytes of depth in 16 bits: 4.2e6 operations, 48 KiB from L2, 128 KiB from
-/// shared memory; a warp has 128 products of 16 x 8 x 16. Sums are added up from the first to the last channel.
+/// Cost of a step of 128 x 128 sums and 128 bytes of depth in 16 bits: 2.1e6 operations, 32 KiB from L2, 64 KiB from
+/// shared memory; a warp has 128 products of 16 x 8 x 16. Sums are added up from the first to the last column of the
+/// depth.
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
 
 #include <tessera/core/shape.hpp>
-#include <tessera/program/loss/detail/swizzled_ring.cuh>
 #include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/sm_80/swizzled_ring.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
@@ -32,7 +33,7 @@ namespace tessera {
 inline namespace v0 {
 
 template <class Operand, class Schedule, class Epilogue, gemm_ring_policy Policy>
-struct logit_ring {
+struct gemm_ring {
   using operand_type = typename gemm_operand<Operand>::value_type;
   static constexpr int lanes = Policy.lanes;
   static constexpr int from_architecture = 800;
@@ -47,20 +48,22 @@ struct logit_ring {
   using registers = typename mma::registers;
   static constexpr int warps = lanes / 32;
   static constexpr int row_warps = registers::grid::columns;  ///< warps that share a row of a tile
+  /// Whether the epilogue keeps states of rows from tile to tile.
+  static constexpr bool keeps_rows = requires(Epilogue const& epilogue) { epilogue.ends(0); };
   static_assert(registers::row_tiles == 4 && registers::column_tiles == 8,
                 "tessera: a warp of this program has 64 x 64 sums");
 
   struct scratch_type {
-    detail::swizzled_ring<mma, Policy.stages> ring;                        ///< stages of both operands
-    typename Epilogue::scratch_type of_rows[warps][registers::row_tiles];  ///< scratch of the epilogue
+    swizzled_ring<mma, Policy.stages> ring;                                                 ///< stages of both operands
+    typename Epilogue::scratch_type of_rows[warps][keeps_rows ? registers::row_tiles : 1];  ///< of the epilogue
   };
 
-  dense_chunks<operand_type> hidden;      ///< tokens x channels
-  dense_chunks<operand_type> classifier;  ///< entries x channels
+  dense_chunks<operand_type> a;  ///< rows x depth
+  dense_chunks<operand_type> b;  ///< columns x depth: the second factor, transposed
   Schedule schedule;
   Epilogue epilogue;
 
-  /// Runs a thread block's work items. A launch has as many thread blocks as run at a time, or fewer; `workers`.
+  /// Runs a thread block's work items. A launch has as many thread blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(group_type const& group, std::int64_t block, scratch_type& scratch) const {
     auto const workers = static_cast<std::int32_t>(blocks_in_grid());
     cursor ahead = open(static_cast<std::int32_t>(block), workers);
@@ -75,8 +78,8 @@ struct logit_ring {
       gemm_work_item const item = schedule.at(index);
       if (item.k_tiles > 0) {
         mma::clear(group, sums);
-        detail::multiply_swizzled<swizzled_order::along_depth, swizzled_order::along_depth, mma>(
-            group, scratch.ring, stage, item.k_tiles, fill, sums);
+        multiply_swizzled<swizzled_order::along_depth, swizzled_order::along_depth, mma>(group, scratch.ring, stage,
+                                                                                         item.k_tiles, fill, sums);
         end_tile(group, scratch, item, sums, index);
       }
     }
@@ -105,10 +108,10 @@ struct logit_ring {
       return;
     }
     std::int64_t const first = std::int64_t{at.k} * depth;
-    hidden.begin_load(group, detail::stage_along<operand_type, rows>(scratch.ring.a[stage]),
-                      std::int64_t{at.item.row} * rows, first);
-    classifier.begin_load(group, detail::stage_along<operand_type, columns>(scratch.ring.b[stage]),
-                          std::int64_t{at.item.column} * columns, first);
+    a.begin_load(group, stage_along<operand_type, rows>(scratch.ring.a[stage]), std::int64_t{at.item.row} * rows,
+                 first);
+    b.begin_load(group, stage_along<operand_type, columns>(scratch.ring.b[stage]),
+                 std::int64_t{at.item.column} * columns, first);
     if (++at.k == at.item.k_tiles) {
       at = open(at.index, workers);
     }
@@ -123,16 +126,21 @@ struct logit_ring {
     box_coordinate first{item.column * columns + at.column, item.row * rows + at.row};
 #pragma unroll 1
     for (int tile = 0; tile < registers::row_tiles; ++tile) {
-      float own[4 * registers::column_tiles];
+      typename mma::sum_type own[4 * registers::column_tiles];
 #pragma unroll
       for (int i = 0; i < 4 * registers::column_tiles; ++i) {
         own[i] = sums.values[0][i / 4][i % 4];
       }
-      epilogue(own, first, scratch.of_rows[warp][tile], index);
-      detail::move_up<mma>(sums);
+      auto& of_epilogue = scratch.of_rows[warp][keeps_rows ? tile : 0];
+      if constexpr (requires { epilogue(own, first, of_epilogue, index); }) {
+        epilogue(own, first, of_epilogue, index);
+      } else {
+        epilogue(own, first, of_epilogue);
+      }
+      move_up<mma>(sums);
       first.row += 16;
     }
-    if constexpr (requires { epilogue.ends(index); }) {
+    if constexpr (keeps_rows) {
       if (epilogue.ends(index)) {
         join(group, scratch, item, index);
       }
