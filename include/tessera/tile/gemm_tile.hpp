@@ -28,6 +28,7 @@
 #include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/serial/group.hpp>
 #include <tessera/tile/serial/load_transposed.hpp>
+#include <tessera/tile/serial/multiply_codes.hpp>
 
 #if !defined(__CUDACC_RTC__)
 #include <tessera/tile/serial/add_products.hpp>
@@ -119,6 +120,19 @@ struct gemm_tile {
           sum = operand::multiply_add(a.values[row][k], b.values[k][column], sum);
         }
       }
+    }
+  }
+
+  /// Adds a b^T for matrices of so many columns in memory, as load_a(), load_b_transposed() and multiply() do, where
+  /// there is a faster way to; otherwise it returns false and does nothing.
+  template <int Depth>
+  TESSERA_FN static bool multiply_rows(G const&, [[maybe_unused]] operand_type const* a,
+                                       [[maybe_unused]] std::int64_t a_stride, [[maybe_unused]] operand_type const* b,
+                                       [[maybe_unused]] std::int64_t b_stride, [[maybe_unused]] sum_tile& sums) {
+    if constexpr (std::is_same_v<T, std::int8_t>) {
+      return multiply_codes<Depth>(a, a_stride, b, b_stride, sums.values);
+    } else {
+      return false;
     }
   }
 

@@ -58,6 +58,13 @@ TESSERA_FN void multiply_staged(typename M::group_type const& group, A const& a,
                                 typename M::sum_tile& sums) {
   static_assert(A::rows == M::rows && B::rows == M::columns && A::columns == B::columns && A::columns % M::depth == 0,
                 "tessera: staged tiles have the extents of the product, and a whole number of its depths");
+  if constexpr (requires {
+                  M::template multiply_rows<A::columns>(group, a.values, A::stride, b.values, B::stride, sums);
+                }) {
+    if (M::template multiply_rows<A::columns>(group, a.values, A::stride, b.values, B::stride, sums)) {
+      return;
+    }
+  }
   for (int at = 0; at < A::columns; at += M::depth) {
     typename M::a_tile a_tile;
     typename M::b_tile b_tile;

@@ -13,14 +13,14 @@
 ///
 /// The level is that of core/cpu_features.hpp, asked for once in a process: AVX2, or plain loops, which compilers
 /// vectorise with SSE2 if they optimise much. A compiler that is told to use AVX2 vectorises these itself, and may fuse
-/// in them. Vectors are the compiler's own, because <immintrin.h> takes a compiler longer than all of this library's
-/// tiles.
+/// in them.
 #pragma once
 
 #include <cstdint>
 
 #include <tessera/config.hpp>
 #include <tessera/core/cpu_features.hpp>
+#include <tessera/tile/serial/vectors.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -53,17 +53,7 @@ void add_products_portably(std::int32_t const (&a)[Rows][Depth], std::int32_t co
   }
 }
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__AVX2__) && !defined(__FMA__)
-
-/// Vectors of 32 bytes.
-using eight_floats = float __attribute__((vector_size(32)));
-using eight_words = std::int32_t __attribute__((vector_size(32)));
-using sixteen_halves = short __attribute__((vector_size(32)));
-/// A vector in memory, where it may lie anywhere.
-template <class Vector>
-struct __attribute__((packed, may_alias)) stored_vector {
-  Vector value;  ///< the vector
-};
+#if defined(TESSERA_HAS_VECTORS) && !defined(__AVX2__) && !defined(__FMA__)
 
 /// `Together` rows and 16 columns from (row, column) on.
 template <int Together, int Rows, int Columns, int Depth>
@@ -150,7 +140,7 @@ inline bool multiplies_by_avx2() {
 /// Adds the product of a and b to sums, floats.
 template <int Rows, int Columns, int Depth>
 void add_products(float const (&a)[Rows][Depth], float const (&b)[Depth][Columns], float (&sums)[Rows][Columns]) {
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__AVX2__) && !defined(__FMA__)
+#if defined(TESSERA_HAS_VECTORS) && !defined(__AVX2__) && !defined(__FMA__)
   if constexpr (Columns % 16 == 0) {
     if (detail::multiplies_by_avx2()) {
       return detail::add_products_avx2(a, b, sums);
@@ -163,7 +153,7 @@ void add_products(float const (&a)[Rows][Depth], float const (&b)[Depth][Columns
 template <int Rows, int Columns, int Depth>
 void add_products(std::int32_t const (&a)[Rows][Depth], std::int32_t const (&b)[Depth][Columns],
                   std::int32_t (&sums)[Rows][Columns]) {
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__AVX2__) && !defined(__FMA__)
+#if defined(TESSERA_HAS_VECTORS) && !defined(__AVX2__) && !defined(__FMA__)
   if constexpr (Columns % 16 == 0 && Depth % 2 == 0) {
     if (detail::multiplies_by_avx2()) {
       return detail::add_products_avx2(a, b, sums);
