@@ -45,6 +45,7 @@ struct key_terms {
   static constexpr bool has_corrections = is_smoothed_by<block_mean, typename Method::score_quantizer>;
 
   struct scratch_type {
+    static constexpr int scales = key_terms::scales;
     float scale[scales];                           ///< of the keys
     float correction[has_corrections ? Keys : 1];  ///< what is added to the scores of each key
 

@@ -19,10 +19,14 @@
 #include <tessera/core/math.hpp>
 #include <tessera/core/with_constant.hpp>
 #include <tessera/program/attention/detail/key_cursor.hpp>
+#include <tessera/program/attention/detail/weigh_by_vectors.hpp>
 #include <tessera/reduce/maximum.hpp>
 #include <tessera/reduce/online_softmax.hpp>
+#include <tessera/reduce/piecewise_linear_softmax.hpp>
 #include <tessera/reduce/sum.hpp>
 #include <tessera/tile/gemm_operand.hpp>
+#include <tessera/tile/gemm_tile.hpp>
+#include <tessera/tile/serial/vectors.hpp>
 #include <tessera/view/attention_mask.hpp>
 
 namespace tessera {
@@ -52,12 +56,15 @@ struct seen_columns {
 template <class RowValues, class Columns>
 struct score_scales {
   static constexpr bool are_one = false;
+  /// How many scales columns have, which repeat.
+  static constexpr int of_so_many_columns = Columns::scales;
   RowValues& of_rows;
   Columns const& of_columns;
 };
 /// Scores have their scales already.
 struct no_score_scales {
   static constexpr bool are_one = true;
+  static constexpr int of_so_many_columns = 0;
 };
 
 /// Softmax: the row's softmax. Q: the quantizer of weights. Product: the RowTile that scores are the sums of.
@@ -111,14 +118,13 @@ struct score_weights {
   template <class Scales, int Tiles>
   TESSERA_FN static void make(group_type const& group, Scales const& scales, bool is_first, rows& state,
                               sum_tile (&scores)[Tiles]) {
-    lane_range const range = find_largest(group, scales, state, scores);
-    Product::each_row(
-        group,
-        [](int, float const& largest, state_type& softmax, float& rounded, float& factor) {
-          factor = Softmax{}.turn(softmax, largest);
-          rounded *= factor;
-        },
-        state.largest, state.softmax, state.rounded, state.factor);
+    if constexpr (may_have_vectors<Scales>) {
+      if (make_by_vectors(group, scales, is_first, state, scores)) {
+        return;
+      }
+    }
+    score_range const range = find_largest(group, scales, state, scores);
+    turn(group, state);
     if constexpr (has_small_scales && !Scales::are_one) {
       if (range.scales_are_small && !is_first) {
         return weigh(group, scales, state, scores,
@@ -166,6 +172,11 @@ struct score_weights {
   };
   /// Whether weights are these numbers times a constant, so that only numbers are summed.
   static constexpr bool sums_numbers_alone = has_numbers && requires { Softmax::weight_of_number; };
+  /// Whether one thread has rows in memory, and a softmax that vectors weigh by.
+  template <class Scales>
+  static constexpr bool may_have_vectors =
+      one_thread_plays<group_type>() && std::is_same_v<Softmax, piecewise_linear_softmax>&& Product::rows % 8 == 0 &&
+      Product::columns % 8 == 0 && Scales::of_so_many_columns % 8 == 0;
   /// Whether it has a shorter way for small scales.
   static constexpr bool has_small_scales = has_numbers && requires(state_type const& state, float scale) {
     Softmax::most_scale;
@@ -202,18 +213,23 @@ struct score_weights {
     }
   }
 
-  /// What is known of what a lane has.
-  struct lane_range {
-    bool scales_are_small;    ///< whether all scales are less than the softmax's most_scale
-    bool scores_are_numbers;  ///< whether no score is NaN or infinity; false where scores have no scales yet
-  };
-  /// Finds the largest score of each row.
+  /// Makes the largest scores the rows' references.
+  TESSERA_FN static void turn(group_type const& group, rows& state) {
+    Product::each_row(
+        group,
+        [](int, float const& largest, state_type& softmax, float& rounded, float& factor) {
+          factor = Softmax{}.turn(softmax, largest);
+          rounded *= factor;
+        },
+        state.largest, state.softmax, state.rounded, state.factor);
+  }
+  /// Finds the largest score of each row, and tells what is known of a lane's.
   template <class Scales, int Tiles>
-  TESSERA_FN static lane_range find_largest(group_type const& group, Scales const& scales, rows& state,
-                                            sum_tile (&scores)[Tiles]) {
+  TESSERA_FN static score_range find_largest(group_type const& group, Scales const& scales, rows& state,
+                                             sum_tile (&scores)[Tiles]) {
     Product::each_row(
         group, [](int, float& largest) { largest = -infinity; }, state.largest);
-    lane_range range{true, Scales::are_one};
+    score_range range{true, Scales::are_one};
     each_with_scale(
         group, scales, scores,
         [&](float score, float scale, float& largest) {
@@ -227,6 +243,42 @@ struct score_weights {
         state.largest);
     Product::merge_lanes(group, maximum_reducer<float>{}, state.largest);
     return range;
+  }
+  /// make() where one thread has all rows. Without vectors it returns false and does nothing.
+#if defined(__CUDACC__)
+#pragma nv_exec_check_disable  // host only, called from code for both sides
+#endif
+  template <class Scales, int Tiles>
+  TESSERA_FN static bool make_by_vectors([[maybe_unused]] group_type const& group,
+                                         [[maybe_unused]] Scales const& scales, [[maybe_unused]] bool is_first,
+                                         [[maybe_unused]] rows& state, [[maybe_unused]] sum_tile (&scores)[Tiles]) {
+#if defined(TESSERA_HAS_VECTORS)
+    if (!has_vectors()) {
+      return false;
+    }
+    vector_weights<Product::columns, Scales::of_so_many_columns> by_vectors{};
+    if constexpr (!Scales::are_one) {
+      by_vectors = {scales.of_rows.values, scales.of_columns.scale};
+    }
+    score_range range{true, Scales::are_one};
+    for (int row = 0; row < Product::rows; ++row) {
+      state.largest.values[row] = by_vectors.largest(scores, row, range);
+    }
+    turn(group, state);
+    bool const are_small = range.scales_are_small && !Scales::are_one;
+    if (!range.scores_are_numbers && (is_first || !are_small)) {
+      poison(group, scales, state, scores);
+    }
+    for (int row = 0; row < Product::rows; row += 8) {
+      for (int i = row; i < row + 8; ++i) {
+        by_vectors.weigh(scores, i, state.softmax.values[i].reference, is_first, are_small);
+      }
+      by_vectors.add_numbers(scores, row, state.rounded.values);
+    }
+    return true;
+#else
+    return false;
+#endif
   }
   /// Replaces scores by the numbers of their weights' codes: one(softmax, scale, score) gives a weighed_number.
   template <class Scales, int Tiles, class One>
