@@ -95,3 +95,9 @@ TEST_CASE("an atomic addition gives the value before", "[host]") {
   CHECK(serial_group<1>{}.atomic_add(counter, 3) == 5);
   CHECK(counter == 8);
 }
+
+TEST_CASE("a serial_group is known from groups whose lanes have an order of their own", "[host]") {
+  static_assert(is_serial_group<serial_group<1>> && is_serial_group<serial_group<128>>);
+  static_assert(!is_serial_group<int>);
+  CHECK(is_serial_group<serial_group<32>>);
+}

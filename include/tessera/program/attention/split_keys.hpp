@@ -12,6 +12,7 @@
 #include <tessera/core/precision.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/reduce/online_softmax.hpp>
+#include <tessera/tile/serial/group.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/head_view.hpp>
 
@@ -150,12 +151,32 @@ struct attention_writer {
                         finished_row const& row, value_terms const& terms, float total) const {
     std::int64_t const at = row_of(sequence, query);
     if (at >= 0) {
-      float const result = row.inverse != 0.0F ? total * row.inverse * terms.scale + row.share * terms.mean : 0.0F;
-      out(sequence, head, at, channel) = store<T>(result);
+      out(sequence, head, at, channel) = store<T>(result_of(row, terms, total));
+    }
+  }
+  /// Writes the first `channels` channels of a row, whose sums lie one behind the other.
+  TESSERA_FN void write_row(std::int64_t sequence, std::int64_t head, std::int64_t query, finished_row const& row,
+                            float const* totals, std::int64_t channels) const {
+    std::int64_t const at = row_of(sequence, query);
+    if (at < 0) {
+      return;
+    }
+    std::int64_t const key_head = head / (shape.query_heads / shape.key_heads);
+    bool const has_scales = value_scales.data != nullptr;
+    bool const has_mean = value_mean.data != nullptr;
+    view<float const, 1> const scales = has_scales ? value_scales[sequence][key_head] : view<float const, 1>{};
+    view<float const, 1> const mean = has_mean ? value_mean[sequence][key_head] : view<float const, 1>{};
+    view<T, 1> const to = out[sequence][head][at];
+    for (std::int64_t channel = 0; channel < channels; ++channel) {
+      value_terms const terms{has_scales ? scales(channel) : 1.0F, has_mean ? mean(channel) : 0.0F};
+      to(channel) = store<T>(result_of(row, terms, totals[channel]));
     }
   }
 
  private:
+  TESSERA_FN static float result_of(finished_row const& row, value_terms const& terms, float total) {
+    return row.inverse != 0.0F ? total * row.inverse * terms.scale + row.share * terms.mean : 0.0F;
+  }
   /// Where the results of a row lie; -1: nowhere, for behind a sequence that is not padded the next one begins.
   TESSERA_FN std::int64_t row_of(std::int64_t sequence, std::int64_t query) const {
     bool const is_beyond = starts.first.data != nullptr && query >= length_of(query_lengths, sequence, shape.queries);
@@ -194,6 +215,23 @@ struct merge_attention {
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     coordinates const at{which / results.shape.queries / results.shape.query_heads,
                          which / results.shape.queries % results.shape.query_heads, which % results.shape.queries};
+    if constexpr (is_serial_group<G>) {
+      merge_row(at, scratch);
+    } else {
+      merge_by_lanes(group, at, scratch);
+    }
+  }
+
+ private:
+  struct coordinates {
+    std::int64_t sequence;
+    std::int64_t head;
+    std::int64_t query;
+  };
+
+  /// Merges a row by all lanes, which take channels.
+  template <Group G>
+  TESSERA_FN void merge_by_lanes(G const& group, coordinates const& at, scratch_type& scratch) const {
     auto const splits = static_cast<int>(partials.splits());
     for (int lane : group) {
       if (lane < splits) {
@@ -212,7 +250,7 @@ struct merge_attention {
     }
     group.sync();
     finished_row row{};
-    bool is_finished = false;  // by a lane before, on the host
+    bool is_finished = false;  // by a lane before, where one thread plays all
     for (int lane : group) {
       for (std::int64_t channel = lane; channel < results.shape.channels_of_values(); channel += lanes) {
         row = is_finished ? row : finish(at, scratch);
@@ -221,13 +259,53 @@ struct merge_attention {
       }
     }
   }
+  /// Merges a row by one thread, a split after the other, with all channels.
+  TESSERA_FN void merge_row(coordinates const& at, scratch_type& scratch) const {
+    auto const splits = static_cast<int>(partials.splits());
+    std::int64_t const channels = results.shape.channels_of_values();
+    for (int split = 0; split < splits; ++split) {
+      scratch.rows[split] = partials.rows(split, at.sequence, at.head, at.query);
+    }
+    for (int split = 0; split < splits; ++split) {
+      scratch.factors[split] = factor_of(scratch, split);
+    }
+    float totals[most_channels] = {};
+    for (int part = 0; part < parts; ++part) {
+      float* const of_part = scratch.totals + part * most_channels;
+      add_splits_of_row(scratch, at, part, of_part);
+      for (std::int64_t channel = 0; channel < channels; ++channel) {
+        totals[channel] += of_part[channel];
+      }
+    }
+    finished_row const row = finish(at, scratch);
+    results.write_row(at.sequence, at.head, at.query, row, totals, channels);
+    results.write_log_sum_exp(at.sequence, at.head, at.query, row);
+  }
+  /// Adds up a part of a row's splits.
+  TESSERA_FN void add_splits_of_row(scratch_type& scratch, coordinates const& at, int part, float* totals) const {
+    std::int64_t const channels = results.shape.channels_of_values();
+    split_range const range = range_of(part);
+    for (std::int64_t channel = 0; channel < channels; ++channel) {
+      totals[channel] = 0.0F;
+    }
+    for (int split = range.begin; split < range.end; ++split) {
+      add_scaled(partials.totals[split][at.sequence][at.head][at.query], channels, scratch.factors[split], totals);
+    }
+    scratch.part_rows[part] = row_of(scratch, range);
+  }
 
- private:
-  struct coordinates {
-    std::int64_t sequence;
-    std::int64_t head;
-    std::int64_t query;
-  };
+  /// Adds a split's sums of a row.
+  TESSERA_FN static void add_scaled(view<float, 1> const& from, std::int64_t channels, float factor, float* totals) {
+    if (from.strides[0] == 1) {  // a loop that compilers make vectors of
+      for (std::int64_t channel = 0; channel < channels; ++channel) {
+        totals[channel] += from.data[channel] * factor;
+      }
+    } else {
+      for (std::int64_t channel = 0; channel < channels; ++channel) {
+        totals[channel] += from(channel) * factor;
+      }
+    }
+  }
 
   /// The factor that makes a split relative to the largest reference.
   TESSERA_FN float factor_of(scratch_type const& scratch, int split) const {
@@ -239,11 +317,29 @@ struct merge_attention {
     return softmax.merge_factors(scratch.rows[split].state, whole).of_first;
   }
 
-  TESSERA_FN void add_splits(scratch_type& scratch, coordinates const& at, int part, int lane) const {
+  /// The splits from `begin` to `end` - 1.
+  struct split_range {
+    int begin;  ///< the first split
+    int end;    ///< one past the last split
+  };
+  /// The splits of a part.
+  TESSERA_FN split_range range_of(int part) const {
     auto const splits = static_cast<int>(partials.splits());
     int const each = divide_up(splits, parts);
     int const begin = min(part * each, splits);
-    int const end = min(begin + each, splits);
+    return {begin, min(begin + each, splits)};
+  }
+  /// The state of the row's keys in some splits.
+  TESSERA_FN static row_type row_of(scratch_type const& scratch, split_range range) {
+    auto sum = row_type::nothing(softmax_type{});
+    for (int split = range.begin; split < range.end; ++split) {
+      add(sum, scratch.rows[split], scratch.factors[split]);
+    }
+    return sum;
+  }
+
+  TESSERA_FN void add_splits(scratch_type& scratch, coordinates const& at, int part, int lane) const {
+    auto const [begin, end] = range_of(part);
     for (int channel = lane; channel < static_cast<int>(results.shape.channels_of_values()); channel += part_lanes) {
       float total = 0.0F;
       for (int split = begin; split < end; split += at_a_time) {
@@ -252,11 +348,7 @@ struct merge_attention {
       scratch.totals[part * most_channels + channel] = total;
     }
     if (lane == 0) {
-      auto sum = row_type::nothing(softmax_type{});
-      for (int split = begin; split < end; ++split) {
-        add(sum, scratch.rows[split], scratch.factors[split]);
-      }
-      scratch.part_rows[part] = sum;
+      scratch.part_rows[part] = row_of(scratch, {begin, end});
     }
   }
 

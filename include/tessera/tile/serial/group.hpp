@@ -55,6 +55,12 @@ struct serial_group {
   }
 };
 
+/// Whether a group is a serial_group, so that one loop may do the work of all lanes.
+template <class G>
+inline constexpr bool is_serial_group = false;
+template <int Lanes>
+inline constexpr bool is_serial_group<serial_group<Lanes>> = true;
+
 namespace detail {
 
 /// Combines all lanes in the order that `lanes_in_a_warp` documents.  `at(i)` gives the value of lane i.

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
 #include <tessera/program/attention/split_keys.hpp>
 
 namespace tessera {
@@ -45,6 +46,22 @@ struct split_writer {
       partials.totals(split, sequence, head, query, channel) = total;
     } else {
       results.write(sequence, head, query, channel, row.inverse, row.share, total);
+    }
+  }
+  /// Writes the first `channels` channels of a row, of those that exist, whose sums lie one behind the other.
+  TESSERA_FN void write_row(std::int64_t query, std::int64_t channels, finished_row const& row,
+                            float const* totals) const {
+    std::int64_t const count = min(channels, results.shape.channels_of_values());
+    if (query >= results.shape.queries) {
+      return;
+    }
+    if (partials.rows.data != nullptr) {
+      view<float, 1> const to = partials.totals[split][sequence][head][query];
+      for (std::int64_t channel = 0; channel < count; ++channel) {
+        to(channel) = totals[channel];
+      }
+    } else {
+      results.write_row(sequence, head, query, row, totals, count);
     }
   }
 };
