@@ -47,6 +47,7 @@
 #include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
+#include <tessera/core/float8.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/core/shape.hpp>
@@ -56,6 +57,7 @@
 #include <tessera/program/attention/detail/key_terms.hpp>
 #include <tessera/program/attention/detail/score_weights.hpp>
 #include <tessera/program/attention/detail/split_writer.hpp>
+#include <tessera/program/attention/detail/weights_in_memory.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/split_keys.hpp>
 #include <tessera/quantize/smoothed.hpp>
@@ -226,6 +228,11 @@ struct attention_tiles {
   /// Where a group is in the keys of its split.
   using cursor = detail::key_cursor<tile_keys, tile_keys>;
 
+  /// Whether one thread may multiply codes of values as they are staged.
+  template <class G>
+  static constexpr bool multiplies_value_codes =
+      detail::one_thread_plays<G>() && std::is_same_v<code_type, float8_e4m3>;
+
   /// The products of a group.
   template <class G>
   struct words {
@@ -233,7 +240,9 @@ struct attention_tiles {
     using products = row_tile<score_code, tessera::shape<rows, columns, 32>, G>;     ///< queries by keys
     using weights = row_tile<operand_type, tessera::shape<rows, columns, step>, G>;  ///< scores, then weights
     using results = row_tile<operand_type, tessera::shape<rows, width, step>, G>;    ///< weights by values
-    using operands_type = operands_of_sums<weights, results>;  ///< weights, as they are multiplied
+    /// Weights, as they are multiplied.
+    using operands_type = std::conditional_t<multiplies_value_codes<G>, detail::weights_in_memory<weights, results>,
+                                             operands_of_sums<weights, results>>;
     static_assert(RowTile<products> && RowTile<weights> && RowTile<results>);
     /// The sums of results, in the order in which channels of values are staged.
     struct totals_type {
@@ -417,15 +426,30 @@ struct attention_tiles {
                              typename words<G>::operands_type const& operands, scratch_type& scratch,
                              typename words<G>::results::sum_tile (&totals)[parts]) const {
     group.sync();  // all lanes' copies have come, and all have read what is where widened values go
+    if constexpr (multiplies_value_codes<G>) {
+      if (operands.add_values(scratch.codes.v, parts_in<Step>(), totals)) {
+        begin_next_values<Step>(group, from, first, scratch);
+        return;
+      }
+    }
     code_widening<code_type, G>::widen(group, scratch.codes.v, scratch.codes.values);
     group.sync();  // all lanes have widened them
+    begin_next_values<Step>(group, from, first, scratch);
+    multiply_sums_transposed(group, detail::operands_in(operands), scratch.codes.values, parts_in<Step>(), totals);
+  }
+  /// How many parts of values there are in a step, or more than `parts`.
+  template <int Step>
+  TESSERA_FN int parts_in() const {
+    constexpr int first_channel = Step % value_tiles * staged_channels;
+    return static_cast<int>(divide_up(shape.channels_of_values() - first_channel, std::int64_t{width}));
+  }
+  /// Starts to load the values of the step after this one, if there is one.
+  template <int Step, Group G>
+  TESSERA_FN void begin_next_values(G const& group, key_sources const& from, std::int64_t first,
+                                    scratch_type& scratch) const {
     if constexpr (Step + 1 < halves * value_tiles) {
       begin_values(group, from, first, Step + 1, scratch);
     }
-    constexpr int first_channel = Step % value_tiles * staged_channels;
-    multiply_sums_transposed(
-        group, operands, scratch.codes.values,
-        static_cast<int>(divide_up(shape.channels_of_values() - first_channel, std::int64_t{width})), totals);
   }
 
   /// Writes results and log-sum-exps, or the partial results of a split.
@@ -448,10 +472,16 @@ struct attention_tiles {
       });
     });
     group.sync();
-    for (int lane : group) {
-      for (int i = lane; i < rows * Channels; i += lanes) {
-        int const row = i / Channels;
-        to.write(at.first_query + row, i % Channels, scratch.finished[row], scratch.total(row, i % Channels));
+    if constexpr (is_serial_group<G>) {
+      for (int row = 0; row < rows; ++row) {
+        to.write_row(at.first_query + row, Channels, scratch.finished[row], &scratch.total(row, 0));
+      }
+    } else {
+      for (int lane : group) {
+        for (int i = lane; i < rows * Channels; i += lanes) {
+          int const row = i / Channels;
+          to.write(at.first_query + row, i % Channels, scratch.finished[row], scratch.total(row, i % Channels));
+        }
       }
     }
   }

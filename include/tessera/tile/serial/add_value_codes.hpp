@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `add_value_codes`: sums += weights * values for values that are e4m3 codes in memory, channel after channel, whose
+/// tokens lie by value_slot(), by one thread with AVX2 and FMA, where the processor has them.
+///
+///     float weights[64][64];                             // rows x tokens: numbers of at most 11 significant bits
+///     float8_e4m3 codes[64 * 80];                        // channels x slots, 80 codes from channel to channel
+///     float sums[64][64] = {};                           // rows x channels
+///     bool const is_done = tessera::add_value_codes(weights, codes, 80, sums);
+///
+/// Products of fp16 numbers and codes are exact, so that a fused multiply-add rounds as a product and a sum do, and
+/// sums have the bits of add_products() by widened codes. They are added from the first to the last token.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/float8.hpp>
+#include <tessera/tile/serial/vectors.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+#if defined(TESSERA_HAS_VECTORS)
+namespace detail {
+
+/// Stores the numbers of the codes in byte `Byte` of eight words. Codes from 8 on have their bits where fp32 has its
+/// own; below, where numbers are denormal, they are 2 x - 2^-6, as in piecewise_linear_softmax::number_at().
+template <int Byte>
+[[gnu::target("avx2,fma"), gnu::always_inline]] inline void widen_bytes(eight_words const& words, float* to) {
+  constexpr std::int32_t largest = 0x07f00000;
+  eight_words const top = words << (24 - 8 * Byte);
+  eight_words const magnitude = (top >> 4) & largest;
+  auto const normal = reinterpret_cast<eight_floats>(magnitude + (120 << 23));
+  eight_floats const denormal = 2.0F * normal - 0x1p-6F;
+  auto const number = reinterpret_cast<eight_words>(__builtin_ia32_minps256(normal, denormal));
+  auto const nan = reinterpret_cast<eight_words>(magnitude == largest);
+  vector_at<eight_words>(to).value = number | nan | (top & INT32_MIN);
+}
+
+/// The numbers of all codes, token after token.
+template <int Tokens, int Channels>
+[[gnu::target("avx2,fma")]] void widen_values(float8_e4m3 const* codes, std::int64_t stride,
+                                              float (&to)[Tokens][Channels]) {
+  for (int channel = 0; channel < Channels; channel += 8) {
+    for (int first = 0; first < Tokens; first += 32) {
+      eight_words words[8];
+      for (int i = 0; i < 8; ++i) {
+        words[i] = vector_at<eight_words>(codes + (channel + i) * stride + first).value;
+      }
+      transpose_eight(words);
+      for (int i = 0; i < 8; ++i) {
+        int const token = first + i / 4 * 16 + i % 4 * 2;  // of the four of a word: 0, 1, 8 and 9 from here on
+        widen_bytes<0>(words[i], &to[token][channel]);
+        widen_bytes<1>(words[i], &to[token + 1][channel]);
+        widen_bytes<2>(words[i], &to[token + 8][channel]);
+        widen_bytes<3>(words[i], &to[token + 9][channel]);
+      }
+    }
+  }
+}
+
+/// Sums of 16 columns of a row. Rows are written out where they are used, as not all compilers unroll loops over them.
+struct sixteen_sums {
+  eight_floats first;
+  eight_floats second;
+
+  [[gnu::target("avx2,fma"), gnu::always_inline]] void load(float const* from) {
+    first = vector_at<eight_floats>(from).value;
+    second = vector_at<eight_floats>(from + 8).value;
+  }
+  /// Adds products, which compilers fuse with sums: they are exact.
+  [[gnu::target("avx2,fma"), gnu::always_inline]] void add(float a, sixteen_sums const& b) {
+    first += a * b.first;
+    second += a * b.second;
+  }
+  [[gnu::target("avx2,fma"), gnu::always_inline]] void store(float* to) const {
+    vector_at<eight_floats>(to).value = first;
+    vector_at<eight_floats>(to + 8).value = second;
+  }
+};
+
+/// Four rows and 16 columns from (row, column) on.
+template <int Rows, int Columns, int Depth>
+[[gnu::target("avx2,fma")]] void add_exact_products(float const (&a)[Rows][Depth], float const (&b)[Depth][Columns],
+                                                    float (&sums)[Rows][Columns], int row, int column) {
+  sixteen_sums own[4];
+  own[0].load(&sums[row][column]);
+  own[1].load(&sums[row + 1][column]);
+  own[2].load(&sums[row + 2][column]);
+  own[3].load(&sums[row + 3][column]);
+  for (int k = 0; k < Depth; ++k) {
+    sixteen_sums values;
+    values.load(&b[k][column]);
+    own[0].add(a[row][k], values);
+    own[1].add(a[row + 1][k], values);
+    own[2].add(a[row + 2][k], values);
+    own[3].add(a[row + 3][k], values);
+  }
+  own[0].store(&sums[row][column]);
+  own[1].store(&sums[row + 1][column]);
+  own[2].store(&sums[row + 2][column]);
+  own[3].store(&sums[row + 3][column]);
+}
+
+}  // namespace detail
+#endif
+
+/// Adds weights * values to sums, if the processor has vectors for it; otherwise it returns false and does nothing.
+/// `stride`: codes from channel to channel.
+#if defined(__CUDACC__)
+#pragma nv_exec_check_disable  // host only, called from code for both sides
+#endif
+template <int Rows, int Tokens, int Channels>
+TESSERA_FN bool add_value_codes([[maybe_unused]] float const (&weights)[Rows][Tokens],
+                                [[maybe_unused]] float8_e4m3 const* codes, [[maybe_unused]] std::int64_t stride,
+                                [[maybe_unused]] float (&sums)[Rows][Channels]) {
+#if defined(TESSERA_HAS_VECTORS)
+  static_assert(Rows % 4 == 0 && Tokens % 32 == 0 && Channels % 16 == 0,
+                "tessera: add_value_codes takes a multiple of 4 rows, of 32 tokens and of 16 channels");
+  if (detail::has_vectors()) {
+    float values[Tokens][Channels];
+    detail::widen_values(codes, stride, values);
+    for (int channel = 0; channel < Channels; channel += 16) {
+      for (int row = 0; row < Rows; row += 4) {
+        detail::add_exact_products(weights, values, sums, row, channel);
+      }
+    }
+    return true;
+  }
+#endif
+  return false;
+}
+
+}  // namespace v0
+}  // namespace tessera
