@@ -34,6 +34,14 @@ TEST_CASE("a source of heads gives what is stored, or what a function makes of i
   CHECK(plain.length(1) == 4);
   head_source<bfloat16, negated> const mapped{{heads}};
   CHECK(mapped(1, 0, 2, 1) == -71.0F);
+  float row[3] = {};
+  plain.read(1, 2, 3, 2, 3, row);
+  CHECK((row[0] == 117.0F && row[1] == 118.0F && row[2] == 119.0F));
+  mapped.read(1, 0, 2, 0, 2, row);
+  CHECK((row[0] == -70.0F && row[1] == -71.0F && row[2] == 119.0F));
+  head_view<bfloat16 const> const by_channels(values.data(), {2, 3, 5, 4}, {60, 20, 1, 5});
+  head_source<bfloat16>{{by_channels}}.read(0, 1, 4, 1, 3, row);
+  CHECK((row[0] == 29.0F && row[1] == 34.0F && row[2] == 39.0F));
   std::vector<std::int32_t> const lengths{-7, 99};
   head_source<bfloat16> const cut{{heads, lengths}};
   CHECK(cut.length(0) == 0);
@@ -48,6 +56,9 @@ TEST_CASE("sequences one behind the other are found by their starts, and nothing
   CHECK(packed(0, 0, 2, 0) == 2.0F);
   CHECK(packed(1, 0, 3, 0) == 6.0F);
   CHECK(packed(2, 0, 0, 0) == 0.0F);
+  float channel = -1.0F;
+  packed.read(2, 0, 0, 0, 1, &channel);
+  CHECK(channel == 0.0F);
   sequence_starts const joined{starts, 7};
   CHECK(joined.row_of(1, 3) == 6);
   CHECK(joined.row_of(1, 4) == -1);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <tessera/config.hpp>
 #include <tessera/core/precision.hpp>
@@ -29,6 +30,19 @@ struct stored_heads {
     std::int64_t const at = starts.row_of(sequence, token);
     return at < 0 ? 0.0F : static_cast<float>(load(heads(sequence, head, at, channel)));
   }
+  /// Leaves `count` channels of a token, from `first` on, in memory.
+  TESSERA_FN void read(std::int64_t sequence, std::int64_t head, std::int64_t token, std::int64_t first, int count,
+                       float* to) const {
+    std::int64_t const at = starts.row_of(sequence, token);
+    bool const is_packed = at >= 0 && heads.strides[3] == 1;
+    T const* const from = is_packed ? &heads(sequence, head, at, first) : nullptr;
+    for (int i = 0; is_packed && i < count; ++i) {
+      to[i] = static_cast<float>(load(from[i]));
+    }
+    for (int i = 0; !is_packed && i < count; ++i) {
+      to[i] = (*this)(sequence, head, token, first + i);
+    }
+  }
 };
 
 template <class T, class Map = as_stored>
@@ -49,6 +63,17 @@ struct head_source {
   TESSERA_FN float operator()(std::int64_t sequence, std::int64_t head, std::int64_t token,
                               std::int64_t channel) const {
     return map(stored, sequence, head, token, channel);
+  }
+  /// Leaves `count` channels of a token, from `first` on, in memory.
+  TESSERA_FN void read(std::int64_t sequence, std::int64_t head, std::int64_t token, std::int64_t first, int count,
+                       float* to) const {
+    if constexpr (std::is_same_v<Map, as_stored>) {
+      stored.read(sequence, head, token, first, count, to);
+    } else {
+      for (int i = 0; i < count; ++i) {
+        to[i] = map(stored, sequence, head, token, first + i);
+      }
+    }
   }
 };
 

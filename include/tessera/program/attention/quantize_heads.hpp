@@ -14,12 +14,14 @@
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/int4.hpp>
+#include <tessera/program/attention/detail/row_codes.hpp>
 #include <tessera/program/attention/head_source.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/quantize/code_scale.hpp>
 #include <tessera/quantize/two_to_a_byte.hpp>
 #include <tessera/reduce/absolute_maximum_or_nan.hpp>
 #include <tessera/tile/per_lane.hpp>
+#include <tessera/tile/serial/group.hpp>
 #include <tessera/view/head_view.hpp>
 #include <tessera/view/matrix_view.hpp>
 
@@ -39,6 +41,17 @@ struct smoothed_heads {
                               std::int64_t channel) const {
     float const value = source(sequence, head, token, channel);
     return means.data == nullptr ? value : value - means(sequence, head, token / mean_tokens, channel);
+  }
+  /// Leaves `count` channels of a token, from `first` on, in memory.
+  TESSERA_FN void read(std::int64_t sequence, std::int64_t head, std::int64_t token, std::int64_t first, int count,
+                       float* to) const {
+    source.read(sequence, head, token, first, count, to);
+    if (means.data != nullptr) {
+      view<float const, 1> const mean = means[sequence][head][token / mean_tokens];
+      for (int i = 0; i < count; ++i) {
+        to[i] -= mean(first + i);
+      }
+    }
   }
   /// The bits of the largest magnitude of a token: see absolute_maximum_or_nan_reducer.
   TESSERA_FN std::uint32_t magnitude(std::int64_t sequence, std::int64_t head, std::int64_t token) const {
@@ -91,6 +104,8 @@ struct encode_tokens {
   static constexpr int lanes = 128;
   /// Tokens that a group takes.
   static constexpr int block = static_cast<int>(attention_padding);
+  /// Channels that one thread has in memory at a time.
+  static constexpr int channels_at_a_time = 256;
   static_assert(Groups::is_whole || block % (Groups::is_whole ? 1 : Groups::tokens) == 0,
                 "tessera: tokens that share a scale lie within 128, or are a whole head");
   struct scratch_type {
@@ -111,10 +126,32 @@ struct encode_tokens {
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     std::int64_t const blocks = codes.extent(2) / block;
-    std::int64_t const first = which % blocks * block;
     std::int64_t const head = which / blocks % codes.extent(1);
     std::int64_t const sequence = which / blocks / codes.extent(1);
-    std::int64_t const length = source.length(sequence);
+    tokens const at{sequence, head, which % blocks * block, source.length(sequence)};
+    if constexpr (is_serial_group<G>) {
+      if (codes.strides[3] == 1) {
+        return encode_rows(at, scratch);
+      }
+    }
+    encode_by_lanes(group, at, scratch);
+  }
+
+ private:
+  /// The block of tokens of a group.
+  struct tokens {
+    std::int64_t sequence;
+    std::int64_t head;
+    std::int64_t first;   ///< the first token
+    std::int64_t length;  ///< tokens of the sequence
+
+    /// Whether a token of the block exists.
+    TESSERA_FN bool has(int token) const { return first + token < length; }
+  };
+
+  template <Group G>
+  TESSERA_FN void encode_by_lanes(G const& group, tokens const& at, scratch_type& scratch) const {
+    auto const [sequence, head, first, length] = at;
     for (int token : group) {
       scratch.magnitude[token] = first + token < length ? source.magnitude(sequence, head, first + token) : 0;
     }
@@ -139,7 +176,86 @@ struct encode_tokens {
     }
   }
 
- private:
+  /// The same by one thread, a token after the other with all channels.
+#if defined(__CUDACC__)
+#pragma nv_exec_check_disable  // host only, called from code for both sides
+#endif
+  TESSERA_FN void encode_rows(tokens const& at, scratch_type& scratch) const {
+    float row[channels_at_a_time];
+    for (int token = 0; token < block; ++token) {
+      scratch.magnitude[token] = 0;
+      each_part(at, token, row, [&](int, int count) {
+        scratch.magnitude[token] = max(scratch.magnitude[token], detail::largest_magnitude(row, count));
+      });
+    }
+    fit_groups(at, scratch);
+    std::int64_t const elements = codes.extent(3);
+    for (int token = 0; token < block; ++token) {
+      each_part(at, token, row,
+                [&](int first, int count) { encode_part(at, token, row, first, count, scratch.reciprocal[token]); });
+      for (std::int64_t element = 0; !at.has(token) && element < elements; ++element) {
+        codes(at.sequence, at.head, at.first + token, element) = code_type{};
+      }
+    }
+  }
+  /// Calls function(first, count) for all channels of a token that exists, with those from `first` on in `row`.
+  template <class Function>
+  TESSERA_FN void each_part(tokens const& at, int token, float* row, Function const& function) const {
+    auto const channels = static_cast<int>(codes.extent(3)) * codes_in<code_type>;
+    for (int first = 0; at.has(token) && first < channels; first += channels_at_a_time) {
+      int const count = min(channels - first, channels_at_a_time);
+      source.read(at.sequence, at.head, at.first + token, first, count, row);
+      function(first, count);
+    }
+  }
+  /// Finds the scales of a block's groups.
+  TESSERA_FN void fit_groups(tokens const& at, scratch_type& scratch) const {
+    int leaders[block];  // the first token of each token's group
+    for (int token = 0; token < block; ++token) {
+      leaders[token] = leader_of(at.first, token, leaders);
+      std::uint32_t& largest = scratch.magnitude[leaders[token]];
+      largest = max(largest, scratch.magnitude[token]);
+    }
+    for (int token = 0; token < block; ++token) {
+      if (leaders[token] < token) {
+        scratch.reciprocal[token] = scratch.reciprocal[leaders[token]];
+        continue;
+      }
+      code_scale const fitted = fit(Groups::is_whole ? magnitudes(at.sequence, at.head) : scratch.magnitude[token]);
+      scratch.reciprocal[token] = fitted.reciprocal;
+      if (!Groups::is_whole || at.first == 0) {
+        scales(at.sequence, at.head, Groups::group_of(at.first + token)) = fitted.scale * factor;
+      }
+    }
+  }
+  /// The first token of a token's group, given those of the tokens before.
+  TESSERA_FN static int leader_of(std::int64_t first, int token, int const* leaders) {
+    std::int64_t const group = Groups::group_of(first + token);
+    for (int before = token - 1; before >= 0; --before) {
+      if (Groups::group_of(first + before) == group) {
+        return leaders[before];
+      }
+    }
+    return token;
+  }
+  /// Makes codes of channels of a token.
+#if defined(__CUDACC__)
+#pragma nv_exec_check_disable  // host only, called from code for both sides
+#endif
+  TESSERA_FN void encode_part(tokens const& at, int token, float const* row, int first, int count,
+                              float reciprocal) const {
+    code_type* const to = &codes(at.sequence, at.head, at.first + token, first / codes_in<code_type>);
+    if constexpr (codes_in<code_type> == 2) {
+      typename Q::code_type part[channels_at_a_time];
+      detail::encode_row<Q>(row, count, reciprocal, part);
+      for (int i = 0; i < count / 2; ++i) {
+        to[i] = pack_int4(part[2 * i], part[2 * i + 1]);
+      }
+    } else {
+      detail::encode_row<Q>(row, count, reciprocal, to);
+    }
+  }
+
   TESSERA_FN code_type encode(std::int64_t sequence, std::int64_t head, std::int64_t token, std::int64_t element,
                               float reciprocal) const {
     if constexpr (codes_in<code_type> == 2) {
@@ -161,6 +277,9 @@ struct encode_tokens {
         largest = is_together ? max(largest, scratch.magnitude[other]) : largest;
       }
     }
+    return fit(largest);
+  }
+  TESSERA_FN static code_scale fit(std::uint32_t largest) {
     return fit_scale(absolute_maximum_or_nan_reducer{}.value(largest), static_cast<float>(Q::highest));
   }
   TESSERA_FN static bool is_first_of_group(std::int64_t first, int token) {
@@ -199,6 +318,14 @@ struct encode_values {
     std::int64_t const head = which / blocks % codes.extent(1);
     std::int64_t const sequence = which / blocks / codes.extent(1);
     std::int64_t const length = source.length(sequence);
+    if constexpr (is_serial_group<G>) {
+      if (codes.strides[4] == 1) {
+        for (int part = 0; part < block; part += part_tokens) {
+          encode_rows(sequence, head, at, part, length);
+        }
+        return;
+      }
+    }
     for (int lane : group) {
       for (std::int64_t channel = 0; channel < codes.extent(3); ++channel) {
         std::int64_t const token = at * block + lane;
@@ -206,6 +333,43 @@ struct encode_values {
         codes(sequence, head, at, channel, value_slot(lane)) =
             token < length ? Q::encode_scaled(source(sequence, head, token, channel), reciprocal) : code_type{};
       }
+    }
+  }
+
+ private:
+  static constexpr int part_tokens = 32;          ///< tokens that one thread encodes at a time
+  static constexpr int channels_at_a_time = 128;  ///< channels that it encodes at a time
+
+  /// Makes codes of a part of a block's tokens, from number `part` on, by one thread.
+#if defined(__CUDACC__)
+#pragma nv_exec_check_disable  // host only, called from code for both sides
+#endif
+  TESSERA_FN void encode_rows(std::int64_t sequence, std::int64_t head, std::int64_t at, int part,
+                              std::int64_t length) const {
+    float rows[part_tokens][channels_at_a_time];
+    float reciprocals[channels_at_a_time];
+    auto const channels = static_cast<int>(codes.extent(3));
+    for (int first = 0; first < channels; first += channels_at_a_time) {
+      int const count = min(channels - first, channels_at_a_time);
+      for (int i = 0; i < count; ++i) {
+        reciprocals[i] = reciprocal_of(scales(sequence, head, first + i));
+      }
+      for (int i = 0; i < part_tokens; ++i) {
+        std::int64_t const token = at * block + part + i;
+        if (token < length) {
+          source.read(sequence, head, token, first, count, rows[i]);
+        } else {
+          fill_with_zeros(rows[i]);
+        }
+      }
+      detail::encode_slots<Q>(&rows[0][0], channels_at_a_time, reciprocals, count,
+                              &codes(sequence, head, at, first, part), codes.strides[3]);
+    }
+  }
+  /// A token that does not exist.
+  TESSERA_FN static void fill_with_zeros(float (&row)[channels_at_a_time]) {
+    for (float& value : row) {
+      value = 0.0F;
     }
   }
 };
