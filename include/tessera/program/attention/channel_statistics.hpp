@@ -27,10 +27,12 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
+#include <tessera/program/attention/detail/row_sums.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/quantize/code_scale.hpp>
 #include <tessera/quantize/sampled_range.hpp>
 #include <tessera/quantize/token_sample.hpp>
+#include <tessera/tile/serial/group.hpp>
 #include <tessera/view/head_view.hpp>
 
 namespace tessera {
@@ -126,6 +128,12 @@ struct sampled_heads {
     std::int64_t const step = sample.step(source.length(sequence));
     return source(sequence, head, token_sample::token(token, step), channel);
   }
+  /// Leaves `count` channels of a token, from `first` on, in memory.
+  TESSERA_FN void read(std::int64_t sequence, std::int64_t head, std::int64_t token, std::int64_t first, int count,
+                       float* to) const {
+    std::int64_t const step = sample.step(source.length(sequence));
+    source.read(sequence, head, token_sample::token(token, step), first, count, to);
+  }
 };
 
 /// Makes the summaries of blocks of tokens. A group takes a block of `block` tokens of a head, a multiple of 16.
@@ -152,14 +160,59 @@ struct summarize_heads {
     std::int64_t const sequence = which / summaries.extent(2) / summaries.extent(1);
     std::int64_t const length = source.length(sequence);
     std::int64_t const end = min((at + 1) * block, is_of_middle ? tokens_of_middle(length) : length);
+    if constexpr (is_serial_group<G>) {
+      detail::row_sums<parts> sums;
+      for (std::int64_t channel = 0; channel < source.channels(); channel += sums.channels) {
+        auto const count = static_cast<int>(min(source.channels() - channel, std::int64_t{sums.channels}));
+        add_rows(sequence, head, channel, count, at * block, end, sums);
+        for (int i = 0; i < count; ++i) {
+          summaries(sequence, head, at, channel + i) = summary_of(sums, i);
+        }
+      }
+    } else {
+      summarize_by_lanes(group, sequence, head, at, end);
+    }
+  }
+
+ private:
+  template <Group G>
+  TESSERA_FN void summarize_by_lanes(G const& group, std::int64_t sequence, std::int64_t head, std::int64_t at,
+                                     std::int64_t end) const {
     for (int lane : group) {
       for (std::int64_t channel = lane; channel < source.channels(); channel += lanes) {
         summaries(sequence, head, at, channel) = summarize(sequence, head, channel, at * block, end);
       }
     }
   }
-
- private:
+  /// Sums `count` channels from `channel` on by one thread, a token after the other.
+#if defined(__CUDACC__)
+#pragma nv_exec_check_disable  // host only, called from code for both sides
+#endif
+  TESSERA_FN void add_rows(std::int64_t sequence, std::int64_t head, std::int64_t channel, int count,
+                           std::int64_t first, std::int64_t end, detail::row_sums<parts>& sums) const {
+    float row[detail::row_sums<parts>::channels];
+    sums.clear();
+    auto const tokens = static_cast<int>(max(end - first, std::int64_t{0}));
+    int const all = is_of_middle && tokens > 0 ? max(tokens, parts) : tokens;  // a few tokens are summed again
+    for (int i = 0; i < all; ++i) {
+      source.read(sequence, head, first + i % tokens, channel, count, row);
+      for (int at = sums.add(row, count, i % parts); at < count; ++at) {
+        channel_summary summary{0.0F, sums.lowest[at], sums.highest[at]};
+        summary.widen(row[at]);
+        sums.sums[i % parts][at] += is_finite(row[at]) ? row[at] : 0.0F;
+        sums.lowest[at] = summary.lowest;
+        sums.highest[at] = summary.highest;
+      }
+    }
+  }
+  TESSERA_FN channel_summary summary_of(detail::row_sums<parts> const& sums, int channel) const {
+    float of_channel[parts];
+    for (int i = 0; i < parts; ++i) {
+      of_channel[i] = sums.sums[i][channel];
+    }
+    return {is_of_middle ? detail::add_middle(of_channel) : detail::add_halves(of_channel), sums.lowest[channel],
+            sums.highest[channel]};
+  }
   TESSERA_FN channel_summary summarize(std::int64_t sequence, std::int64_t head, std::int64_t channel,
                                        std::int64_t first, std::int64_t end) const {
     channel_summary summary = channel_summary::of_nothing();
