@@ -24,6 +24,7 @@
 
 #include <tessera/concepts/tile_mma.hpp>
 #include <tessera/config.hpp>
+#include <tessera/core/int4.hpp>
 #include <tessera/core/shape.hpp>
 #include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/serial/group.hpp>
@@ -129,7 +130,7 @@ struct gemm_tile {
   TESSERA_FN static bool multiply_rows(G const&, [[maybe_unused]] operand_type const* a,
                                        [[maybe_unused]] std::int64_t a_stride, [[maybe_unused]] operand_type const* b,
                                        [[maybe_unused]] std::int64_t b_stride, [[maybe_unused]] sum_tile& sums) {
-    if constexpr (std::is_same_v<T, std::int8_t>) {
+    if constexpr (std::is_same_v<T, std::int8_t> || std::is_same_v<T, int4x2>) {
       return multiply_codes<Depth>(a, a_stride, b, b_stride, sums.values);
     } else {
       return false;

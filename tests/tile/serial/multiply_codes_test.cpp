@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/core/int4.hpp>
 #include <tessera/core/mix_bits.hpp>
 #include <tessera/tile/serial/multiply_codes.hpp>
 
@@ -18,6 +19,14 @@ std::vector<std::int8_t> codes(std::uint64_t seed, int count) {
   for (std::size_t i = 0; i < made.size(); ++i) {
     auto const random = static_cast<std::int8_t>(mix_bits(seed, i) >> 40 & 0xff);
     made[i] = seed % 3 != 0 ? random : random < 0 ? std::int8_t{-128} : std::int8_t{127};
+  }
+  return made;
+}
+
+std::vector<int4x2> pairs(std::uint64_t seed, int count) {
+  std::vector<int4x2> made;
+  for (std::int8_t const code : codes(seed, count)) {
+    made.push_back({static_cast<std::uint8_t>(code)});
   }
   return made;
 }
@@ -55,6 +64,26 @@ TEST_CASE("products of codes are exact by vectors, and wrap", "[host]") {
   check<4, 16, 32>(32, 32);
   check<8, 32, 64>(80, 65);
   check<64, 64, 128>(144, 144);
+}
+
+TEST_CASE("so are products of pairs of 4 bits", "[host]") {
+  auto const a = pairs(1, 8 * 64);
+  auto const b = pairs(2, 16 * 70);
+  std::int32_t sums[8][16] = {};
+  if (!multiply_codes<64>(a.data(), 64, b.data(), 70, sums)) {
+    return;
+  }
+  int wrong = 0;
+  for (int i = 0; i < 8 * 16; ++i) {
+    int expected = 0;
+    for (int k = 0; k < 64; ++k) {
+      int4x2 const left = a[static_cast<std::size_t>(i / 16 * 64 + k)];
+      int4x2 const right = b[static_cast<std::size_t>(i % 16 * 70 + k)];
+      expected += low(left) * low(right) + high(left) * high(right);
+    }
+    wrong += sums[i / 16][i % 16] != expected;
+  }
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("extents that are no whole vectors are left to others", "[host]") {

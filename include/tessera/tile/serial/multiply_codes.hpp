@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `multiply_codes<Depth>`: sums += a b^T for matrices of 8-bit integers in memory, by one thread with AVX2, where the
-/// processor has it.
+/// `multiply_codes<Depth>`: sums += a b^T for matrices of integers of 8 or 4 bits in memory, by one thread with AVX2,
+/// where the processor has it.
 ///
 ///     std::int8_t a[64 * 128], b[64 * 128];
 ///     std::int32_t sums[64][64] = {};
 ///     bool const is_done = tessera::multiply_codes<128>(a, 128, b, 128, sums);
 ///
-/// Two neighbours along the depth become a pair of 16 bits each, once for all products that they are in; a word of four
-/// codes has two pairs, of its even and of its odd codes. Sums wrap.
+/// Codes become pairs of 16 bits each, once for all products that they are in. A word of 32 bits has as many pairs as a
+/// half of it has codes: the first codes of both halves, the second ones, and so on. Sums wrap.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <tessera/config.hpp>
+#include <tessera/core/int4.hpp>
 #include <tessera/tile/serial/vectors.hpp>
 
 namespace tessera {
@@ -21,22 +23,46 @@ inline namespace v0 {
 #if defined(TESSERA_HAS_VECTORS)
 namespace detail {
 
-/// The pairs of `Rows` rows of codes: those of 32 codes are the even ones of eight words, then the odd ones.
-template <int Depth, int Rows>
-[[gnu::target("avx2")]] void make_pairs_of_rows(std::int8_t const* from, std::int64_t stride,
-                                                std::int32_t (&to)[Rows][Depth / 2]) {
+/// How many pairs a word of codes has.
+template <class Code>
+inline constexpr int pairs_in_word = std::is_same_v<Code, int4x2> ? 4 : 2;
+/// Pairs of a row of `Depth` elements.
+template <class Code, int Depth>
+inline constexpr int pairs_of_row = Depth / 4 * pairs_in_word<Code>;
+
+/// The pairs of eight words: number `Part` of each.
+template <class Code, int Part>
+[[gnu::target("avx2"), gnu::always_inline]] inline void store_pairs(sixteen_halves const& codes, std::int32_t* to) {
+  constexpr int bits = 16 / pairs_in_word<Code>;
+  vector_at<sixteen_halves>(to).value = (codes << (16 - bits * (Part + 1))) >> (16 - bits);
+}
+/// All pairs of eight words; those of a number lie `distance` words behind those of the number before.
+template <class Code>
+[[gnu::target("avx2"), gnu::always_inline]] inline void store_all_pairs(sixteen_halves const& codes, std::int32_t* to,
+                                                                        int distance) {
+  store_pairs<Code, 0>(codes, to);
+  store_pairs<Code, 1>(codes, to + distance);
+  if constexpr (pairs_in_word<Code> == 4) {
+    store_pairs<Code, 2>(codes, to + 2 * distance);
+    store_pairs<Code, 3>(codes, to + 3 * distance);
+  }
+}
+
+/// The pairs of `Rows` rows of codes, those of 32 bytes by their numbers in words.
+template <int Depth, class Code, int Rows, int Pairs>
+[[gnu::target("avx2")]] void make_pairs_of_rows(Code const* from, std::int64_t stride,
+                                                std::int32_t (&to)[Rows][Pairs]) {
   for (int row = 0; row < Rows; ++row) {
     for (int k = 0; k < Depth; k += 32) {
-      auto const codes = vector_at<sixteen_halves>(from + row * stride + k).value;
-      vector_at<sixteen_halves>(&to[row][k / 2]).value = (codes << 8) >> 8;
-      vector_at<sixteen_halves>(&to[row][k / 2 + 8]).value = codes >> 8;
+      sixteen_halves const codes = vector_at<sixteen_halves>(from + row * stride + k).value;
+      store_all_pairs<Code>(codes, &to[row][pairs_of_row<Code, 4> * (k / 4)], 8);
     }
   }
 }
 /// The same by columns.
-template <int Depth, int Columns>
-[[gnu::target("avx2")]] void make_pairs_of_columns(std::int8_t const* from, std::int64_t stride,
-                                                   std::int32_t (&to)[Depth / 2][Columns]) {
+template <int Depth, class Code, int Columns, int Pairs>
+[[gnu::target("avx2")]] void make_pairs_of_columns(Code const* from, std::int64_t stride,
+                                                   std::int32_t (&to)[Pairs][Columns]) {
   for (int column = 0; column < Columns; column += 8) {
     for (int k = 0; k < Depth; k += 32) {
       eight_words words[8];
@@ -46,8 +72,7 @@ template <int Depth, int Columns>
       transpose_eight(words);
       for (int i = 0; i < 8; ++i) {
         auto const codes = reinterpret_cast<sixteen_halves>(words[i]);
-        vector_at<sixteen_halves>(&to[k / 2 + i][column]).value = (codes << 8) >> 8;
-        vector_at<sixteen_halves>(&to[k / 2 + 8 + i][column]).value = codes >> 8;
+        store_all_pairs<Code>(codes, &to[pairs_of_row<Code, 4> * (k / 4) + i][column], 8 * Columns);
       }
     }
   }
@@ -94,19 +119,21 @@ template <int Rows, int Columns, int Pairs>
 #endif
 
 /// Adds a b^T to sums, if the processor has vectors for it; otherwise it returns false and does nothing. Strides are
-/// those from row to row.
+/// those from row to row. Code: std::int8_t, or int4x2, whose elements are pairs along the depth.
 #if defined(__CUDACC__)
 #pragma nv_exec_check_disable  // host only, called from code for both sides
 #endif
-template <int Depth, int Rows, int Columns>
-TESSERA_FN bool multiply_codes([[maybe_unused]] std::int8_t const* a, [[maybe_unused]] std::int64_t a_stride,
-                               [[maybe_unused]] std::int8_t const* b, [[maybe_unused]] std::int64_t b_stride,
+template <int Depth, class Code, int Rows, int Columns>
+TESSERA_FN bool multiply_codes([[maybe_unused]] Code const* a, [[maybe_unused]] std::int64_t a_stride,
+                               [[maybe_unused]] Code const* b, [[maybe_unused]] std::int64_t b_stride,
                                [[maybe_unused]] std::int32_t (&sums)[Rows][Columns]) {
+  static_assert(std::is_same_v<Code, std::int8_t> || std::is_same_v<Code, int4x2>,
+                "tessera: multiply_codes takes codes of 8 bits, or pairs of 4 bits");
 #if defined(TESSERA_HAS_VECTORS)
   if constexpr (Rows % 4 == 0 && Columns % 16 == 0 && Depth % 32 == 0) {
     if (detail::has_vectors()) {
-      std::int32_t rows[Rows][Depth / 2];
-      std::int32_t columns[Depth / 2][Columns];
+      std::int32_t rows[Rows][detail::pairs_of_row<Code, Depth>];
+      std::int32_t columns[detail::pairs_of_row<Code, Depth>][Columns];
       detail::make_pairs_of_rows<Depth>(a, a_stride, rows);
       detail::make_pairs_of_columns<Depth>(b, b_stride, columns);
       for (int column = 0; column < Columns; column += 16) {
