@@ -10,9 +10,15 @@ tessera_check_pieces(ON_HOST program "${pieces}\n#include \"checks/examples/prog
   program/attention/detail/key_terms.hpp "Group const& group, tessera::view<float const, 1> scales, \
     tessera::array_view<float> corrections, std::int64_t first_key, \
     tessera::attention_tiles<Method, T, tessera::no_bias, 64>::scratch_type& scratch"
+  program/attention/detail/row_codes.hpp "float const* row, float reciprocal, std::int8_t* bytes, float const* rows, \
+    float const* reciprocals, tessera::float8_e4m3* codes"
+  program/attention/detail/row_sums.hpp "float const* row, int part"
   program/attention/detail/score_weights.hpp "Group const& group, tessera::detail::query_block<64> const& block, \
     std::int64_t first_key, tessera::detail::no_score_scales const& scales, bool is_first_tile, \
     Product::sum_tile (&scores)[2]"
+  program/attention/detail/weigh_by_vectors.hpp "template <class Weights, class Sums> \
+    (Weights const& by_vectors, Sums (&scores)[2], int row, int first_row, bool is_first, float* sums, \
+    tessera::detail::score_range range)"
   program/attention/head_source.hpp "${given_heads} view, tessera::sequence_lengths lengths, std::int64_t sequence, \
     std::int64_t head, std::int64_t token, std::int64_t channel"
   program/gemm/sum_epilogue.hpp "tessera::gemm_tiles<T, tessera::dense<T>, tessera::dense<T>, add_to_result> const&"

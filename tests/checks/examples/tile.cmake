@@ -26,8 +26,11 @@ tessera_check_pieces(ON_HOST tile "#include \"checks/examples/tile.hpp\"\n#inclu
   tile/row_tile.hpp
     "Group const& group, scores::sum_tile& sums, value_scratch& scratch, results::sum_tile& totals"
   tile/serial/add_products.hpp ""
+  tile/serial/add_value_codes.hpp ""
   tile/serial/group.hpp ""
   tile/serial/load_transposed.hpp "tessera::bfloat16 const* weights, std::int64_t stride"
+  tile/serial/multiply_codes.hpp ""
+  tile/serial/vectors.hpp "float* values, void (*double_all)(float*)"
   tile/store_values.hpp "Group const& group, bool is_inside, Tile& tile, int row, int column"
   tile/tile_order.hpp ""
   tile/top_k.hpp "Group const& group, tessera::array_view<float const> scores, top_k_digits& scratch, \

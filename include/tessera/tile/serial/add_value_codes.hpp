@@ -2,9 +2,9 @@
 /// `add_value_codes`: sums += weights * values for values that are e4m3 codes in memory, channel after channel, whose
 /// tokens lie by value_slot(), by one thread with AVX2 and FMA, where the processor has them.
 ///
-///     float weights[64][64];                             // rows x tokens: numbers of at most 11 significant bits
-///     float8_e4m3 codes[64 * 80];                        // channels x slots, 80 codes from channel to channel
-///     float sums[64][64] = {};                           // rows x channels
+///     float weights[64][64] = {};         // rows x tokens: numbers of at most 11 significant bits
+///     float8_e4m3 codes[64 * 80] = {};    // channels x slots, 80 codes from channel to channel
+///     float sums[64][64] = {};            // rows x channels
 ///     bool const is_done = tessera::add_value_codes(weights, codes, 80, sums);
 ///
 /// Products of fp16 numbers and codes are exact, so that a fused multiply-add rounds as a product and a sum do, and

@@ -2,7 +2,8 @@
 /// `multiply_codes<Depth>`: sums += a b^T for matrices of integers of 8 or 4 bits in memory, by one thread with AVX2,
 /// where the processor has it.
 ///
-///     std::int8_t a[64 * 128], b[64 * 128];
+///     std::int8_t a[64 * 128] = {};
+///     std::int8_t b[64 * 128] = {};
 ///     std::int32_t sums[64][64] = {};
 ///     bool const is_done = tessera::multiply_codes<128>(a, 128, b, 128, sums);
 ///

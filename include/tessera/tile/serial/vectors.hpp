@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Vectors of 32 bytes for host code that chooses its instructions when it runs, and needs no compiler flag.
 ///
-///     #if defined(TESSERA_HAS_VECTORS)
-///     [[gnu::target("avx2,fma")]] inline void double_all(float* values) {
-///       detail::vector_at<detail::eight_floats>(values).value *= 2.0F;
+///     if (detail::has_vectors()) {
+///       double_all(values);  // [[gnu::target("avx2,fma")]]: vector_at<eight_floats>(values).value *= 2.0F
 ///     }
-///     #endif
-///     ...
-///     if (detail::has_vectors()) { double_all(values); } else { ... }
 ///
-/// Vectors are the compiler's own, because <immintrin.h> takes a compiler longer than all of this library's tiles. A
-/// function that gets or gives them carries its instruction set, too, and is inlined: so no vector is passed in a call.
+/// Functions with vectors exist where TESSERA_HAS_VECTORS is defined. Vectors are the compiler's own, because
+/// <immintrin.h> takes a compiler longer than all of this library's tiles. A function that gets or gives them carries
+/// its instruction set, too, and is inlined: so no vector is passed in a call.
 #pragma once
 
 #include <cstdint>

@@ -2,9 +2,9 @@
 /// Codes of rows of floats that one thread has in memory: what the host does instead of program/attention's lanes,
 /// which take a number each. Codes are the same.
 ///
-///     std::uint32_t const largest = detail::largest_magnitude(row, 128);                 // as bits
-///     detail::encode_row<Q>(row, 128, reciprocal, codes);
-///     detail::encode_slots<Q>(&rows[0][0], 256, reciprocals, 128, codes, 128);             // of 32 rows, by channels
+///     std::uint32_t const largest = detail::largest_magnitude(row, 128);   // as bits
+///     detail::encode_row<symmetric_quantizer<8>>(row, 128, reciprocal, bytes);
+///     detail::encode_slots<float8_quantizer<float8_e4m3>>(rows, 256, reciprocals, 128, codes, 128);   // of 32 rows
 #pragma once
 
 #include <cstdint>

@@ -2,9 +2,9 @@
 /// Sums and ranges of channels over rows of floats that one thread has in memory: what the host does instead of the
 /// lanes of channel_statistics.hpp, which take a channel each.
 ///
-///     detail::row_sums<16> sums;                                 // of up to 64 channels, 16 sums each
-///     int const done = sums.add(row, 64, part);                  // to sum number `part` of each
-///     for (int channel = done; channel < 64; ++channel) { ... }  // what vectors do not take
+///     detail::row_sums<16> sums;                  // of up to 64 channels, 16 sums each
+///     sums.clear();
+///     int const done = sums.add(row, 64, part);   // to sum number `part` of each; others than these are the caller's
 #pragma once
 
 #include <cstdint>

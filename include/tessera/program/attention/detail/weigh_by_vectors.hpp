@@ -2,12 +2,9 @@
 /// The softmax of score_weights.hpp for rows that one thread has in memory, with AVX2 and FMA: eight scores at a time
 /// become the numbers of weights' codes by piecewise_linear_softmax, with the bits of its own functions.
 ///
-///     detail::vector_weights<64, 128> const by_vectors{row_scales, key_scales};   // 64 scores a row, 128 scales
-///     if (detail::has_vectors()) {
-///       float largest = by_vectors.largest(scores, row, range);
-///       ...
-///       by_vectors.weigh(scores, row, reference, is_first, range.scales_are_small);
-///     }
+///     float const largest = by_vectors.largest(scores, row, range);      // by_vectors: a vector_weights
+///     by_vectors.weigh(scores, row, largest, is_first, range.scales_are_small);
+///     by_vectors.add_numbers(scores, first_row, sums);                   // of eight rows
 #pragma once
 
 #include <cstdint>
