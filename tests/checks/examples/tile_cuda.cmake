@@ -7,6 +7,9 @@ tessera_check_pieces(ON_DEVICE tile_cuda "${tile_cuda}"
     std::uint32_t (*key_of)(int), void (*write)(std::uint32_t, std::int32_t)"
   tile/cuda/thread_index.cuh ""
   tile/cuda/warp.cuh "float value, float limit")
+tessera_check_pieces(ON_DEVICE tile_cuda_sm_80 "${tile_cuda}"
+  tile/cuda/sm_80/swizzled_operands.cuh
+    "tessera::cuda_block<128> const& group, unsigned char const* stage, std::uint32_t step")
 set(given_copy "unsigned char* shared, tessera::shared_barrier& full")
 tessera_check_pieces(ON_DEVICE tile_cuda_sm_90 "${tile_cuda}"
   tile/cuda/sm_90/barrier.cuh "tessera::shared_barrier& full, int bytes, unsigned phase"

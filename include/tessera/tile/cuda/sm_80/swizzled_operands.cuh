@@ -2,9 +2,12 @@
 /// `swizzled_operands<M>`: loads the operands of a gemm_tile in registers from swizzled tiles in shared memory, whose
 /// rows have 128 bytes and no gap between them (tile/swizzled_tile.hpp).
 ///
-///     using operands = swizzled_operands<gemm_tile<bfloat16, shape<128, 256, 16>, Group>>;
-///     std::uint32_t const offset = operands::offset_of_a(group);              // of this lane, once
-///     operands::load_a(a, shared_address(stage) + offset, step);              // 16 of the depth, number `step`
+///     using product = gemm_tile<bfloat16, shape<128, 128, 16>, cuda_block<128>>;
+///     using operands = swizzled_operands<product>;
+///     constexpr auto along = swizzled_order::along_depth;
+///     std::uint32_t const from = shared_address(stage) + operands::offset_of_a<along>(group);
+///     product::a_tile a;
+///     operands::load_a<along>(a, from, step);                                  // 16 of the depth, number `step`
 ///
 /// An operand lies along the depth, a row of the tile for each of its rows, or across it, a row for each 64 numbers of
 /// the depth in boxes of 64 columns. A warp has 64 rows of a and 64 columns of b then: a box each.
