@@ -77,12 +77,9 @@ void run_page_decode(basic_cuda<Architectures> const& exec, Call const& call) {
   std::int64_t const most = std::int64_t{exec.state->multiprocessors()} * program_type::blocks_per_multiprocessor;
   auto const partials =
       decode_partials(call.shape, call.partials, program_type::page_tokens * program_type::warps, most);
-  program_type const program{program_type::schedule_type::of(call.queries, call.is_causal, writer_of(call), partials),
-                             call.memory,
-                             call.sequences,
-                             call.layer,
-                             call.softmax_scale * 1.4426950408889634F,
-                             status_for(exec, call)};
+  program_type const program{{program_type::schedule_type::of(call.queries, call.is_causal, writer_of(call), partials),
+                              call.memory, call.sequences, call.layer, call.softmax_scale * 1.4426950408889634F,
+                              status_for(exec, call)}};
   exec.run(program, min(std::int64_t{program.schedule.count}, most));
   merge_decoded(exec, writer_of(call), partials);
 }
