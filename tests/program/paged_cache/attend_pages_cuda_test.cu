@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include <tessera/algorithm/paged_cache/paged_cache.cuh>
@@ -125,11 +126,22 @@ struct decode_problem {
   }
 };
 
-/// Runs page_decode for 128 channels in two groups alone. run() would have compiled those of all
-/// formats.
-constexpr auto decode_128 = [](auto const& exec, auto const& call) {
-  REQUIRE(!tessera::detail::refuses_page_decode<page_columns<128, 2>>(exec, call));
-  tessera::detail::run_page_decode<page_columns<128, 2>>(exec, call);
+/// Calls `use` with the programs that this source has for the device: that by TMA, where it runs, and that by warps.
+template <class Use>
+void use_programs(Use const& use) {
+  using by_bulk_copies = tessera::detail::pages_by_bulk_copies;
+  if constexpr (cuda::is_compiled_for<900>) {
+    if (is_hopper()) {
+      use(std::type_identity<by_bulk_copies>{});
+    }
+  }
+  use(std::type_identity<tessera::detail::pages_by_warps>{});
+}
+/// Runs one of the programs for one format alone. run() would have compiled those of all formats.
+template <class Programs, class Columns = page_columns<128, 2>>
+constexpr auto decode = [](auto const& exec, auto const& call) {
+  REQUIRE(!tessera::detail::refuses_page_decode<Columns, Programs>(exec, call));
+  tessera::detail::run_page_decode<Columns, Programs>(exec, call);
 };
 
 /// Compares attention on the device with that in double. Weights are rounded to fp16, or to T for uncompressed tokens.
@@ -141,15 +153,17 @@ void check_setup(decode_setup setup, double tolerance = 1.5e-3) {
   setup.format.value_bits = ValueBits;
   decode_problem<T> const problem(setup);
   for (int layer = 0; layer < setup.format.layers; ++layer) {
-    auto const found = problem.template run<float>(layer, [](auto const& exec, auto const& call) {
-      REQUIRE(!tessera::detail::refuses_page_decode<page_columns<Channels, Groups, Bits, ValueBits>>(exec, call));
-      tessera::detail::run_page_decode<page_columns<Channels, Groups, Bits, ValueBits>>(exec, call);
-    });
     auto const expected = problem.expected(layer);
-    CAPTURE(layer, Channels, Groups, Bits, ValueBits, setup.query_heads, setup.queries, setup.tokens);
-    CHECK(distance(found.result, expected.result) < tolerance);
-    CHECK(farthest(found.log_sum_exp, expected.log_sum_exp) <
-          0.01 * std::max(1.0, static_cast<double>(setup.query_factor) / 2));
+    use_programs([&]<class Programs>(std::type_identity<Programs>) {
+      using columns = page_columns<Channels, Groups, Bits, ValueBits>;
+      auto const found = problem.template run<float>(layer, decode<Programs, columns>);
+      CAPTURE(layer, Channels, Groups, Bits, ValueBits, setup.query_heads, setup.queries, setup.tokens);
+      bool const is_by_warps = std::is_same_v<Programs, tessera::detail::pages_by_warps>;
+      CAPTURE(is_by_warps);
+      CHECK(distance(found.result, expected.result) < tolerance);
+      CHECK(farthest(found.log_sum_exp, expected.log_sum_exp) <
+            0.01 * std::max(1.0, static_cast<double>(setup.query_factor) / 2));
+    });
   }
 }
 
@@ -238,12 +252,14 @@ TEST_CASE("blocks of a device go from work to work when decoding over pages", "[
 TEST_CASE("sequences of nothing give zeros when decoded", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   decode_problem<bfloat16> const problem({.lengths = {1100, 0}});
-  auto const found = problem.run<float>(0, decode_128);
   auto const expected = problem.expected(0);
-  CHECK(farthest(found.log_sum_exp, expected.log_sum_exp) < 1e-2);
-  for (std::size_t i = found.result.size() / 2; i < found.result.size(); ++i) {
-    CHECK(found.result[i] == 0.0);
-  }
+  use_programs([&]<class Programs>(std::type_identity<Programs>) {
+    auto const found = problem.run<float>(0, decode<Programs>);
+    CHECK(farthest(found.log_sum_exp, expected.log_sum_exp) < 1e-2);
+    for (std::size_t i = found.result.size() / 2; i < found.result.size(); ++i) {
+      CHECK(found.result[i] == 0.0);
+    }
+  });
 }
 
 TEST_CASE("magnitudes of queries and values make no difference to decoding", "[cuda]") {
@@ -262,8 +278,10 @@ TEST_CASE("the number of splits makes no difference to decoding beyond rounding,
     check_setup<bfloat16, 128, 2>({.sequences = 1, .tokens = 4000, .splits = splits});
   }
   decode_problem<bfloat16> const problem({.sequences = 1, .tokens = 4000});
-  auto const once = problem.run<bfloat16>(1, decode_128);
-  auto const again = problem.run<bfloat16>(1, decode_128);
-  CHECK(once.result == again.result);
-  CHECK(once.log_sum_exp == again.log_sum_exp);
+  use_programs([&]<class Programs>(std::type_identity<Programs>) {
+    auto const once = problem.run<bfloat16>(1, decode<Programs>);
+    auto const again = problem.run<bfloat16>(1, decode<Programs>);
+    CHECK(once.result == again.result);
+    CHECK(once.log_sum_exp == again.log_sum_exp);
+  });
 }

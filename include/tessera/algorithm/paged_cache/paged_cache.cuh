@@ -37,6 +37,7 @@
 #include <tessera/exec/refusal.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/program/paged_cache/attend_pages.cuh>
+#include <tessera/program/paged_cache/attend_pages_by_warps.cuh>
 #include <tessera/program/paged_cache/detail/page_fragments.cuh>
 #include <tessera/program/paged_cache/write_pages.cuh>
 #include <tessera/tuning/attention/decode.hpp>
@@ -49,15 +50,27 @@ namespace detail {
 template <class T, class C>
 inline constexpr bool has_own_programs = is_16_bit_float<T>&& C::has_page_format;
 
-/// page_decode for pages of the format that Columns has.
-template <class Columns, class T, class Result>
-using page_decode_program =
-    page_decode<Columns, T, Result, policy_of<page_decode_tuning<Columns::channels, Columns::format.key_bits>>(900)>;
+/// The programs of attention to pages that copy them by TMA, for pages of the format that Columns has.
+struct pages_by_bulk_copies {
+  template <class Columns, class T, class Result>
+  using program_type =
+      page_decode<Columns, T, Result, policy_of<page_decode_tuning<Columns::channels, Columns::format.key_bits>>(900)>;
+};
+/// The programs of attention to pages whose warps copy them.
+struct pages_by_warps {
+  template <class Columns, class T, class Result>
+  using program_type =
+      page_decode_by_warps<Columns, T, Result,
+                           policy_of<page_decode_tuning<Columns::channels, Columns::format.key_bits>>(800)>;
+};
+/// The program for a cached_attention_call.
+template <class Programs, class Columns, class Call>
+using page_program = typename Programs::template program_type<Columns, typename Call::value_type,
+                                                              typename Call::result_type>;
 
-/// Why page_decode does not take a call whose pages have the format of Columns, or none. Call: a cached_attention_call.
-template <class Columns, class Architectures, class Call>
+/// Why Programs do not take a call whose pages have the format of Columns, or none. Call: a cached_attention_call.
+template <class Columns, class Programs = pages_by_bulk_copies, class Architectures, class Call>
 refusal refuses_page_decode(basic_cuda<Architectures> const& exec, Call const& call) {
-  using program_type = page_decode_program<Columns, typename Call::value_type, typename Call::result_type>;
   auto const is_whole = [](void const* address) { return reinterpret_cast<std::uintptr_t>(address) % 16 == 0; };
   bool const has_memory = is_whole(call.memory.pages) && is_whole(call.memory.tail) && is_whole(call.memory.rows);
   return first_of(
@@ -67,14 +80,23 @@ refusal refuses_page_decode(basic_cuda<Architectures> const& exec, Call const& c
              call.sequences.blocks.stride(1), "1"),
       unless(has_room_for_decoding(call.shape, call.partials.splits()),
              "there are no queries, or rows and splits do not fit into 31 bits"),
-      exec.template lacks<program_type>());
+      exec.template lacks<page_program<Programs, Columns, Call>>());
 }
 
-/// Enqueues attention by page_decode, which takes the call. Columns: page_columns.
-template <class Columns, class Architectures, class Call>
+/// The thread blocks of a persistent program that run at a time. A multiprocessor has 1 KiB of shared memory more than
+/// a thread block may have, and takes as much for each.
+template <class P, class Architectures>
+std::int64_t resident_blocks(basic_cuda<Architectures> const& exec) {
+  constexpr int own = 1024;
+  int const fitting = (exec.state->shared_bytes() + own) / (launch_shape<P>::shared_bytes + own);
+  return std::int64_t{exec.state->multiprocessors()} * clamp(fitting, 1, P::blocks_per_multiprocessor);
+}
+
+/// Enqueues attention by a program of Programs, which takes the call. Columns: page_columns.
+template <class Columns, class Programs = pages_by_bulk_copies, class Architectures, class Call>
 void run_page_decode(basic_cuda<Architectures> const& exec, Call const& call) {
-  using program_type = page_decode_program<Columns, typename Call::value_type, typename Call::result_type>;
-  std::int64_t const most = std::int64_t{exec.state->multiprocessors()} * program_type::blocks_per_multiprocessor;
+  using program_type = page_program<Programs, Columns, Call>;
+  std::int64_t const most = resident_blocks<program_type>(exec);
   auto const partials =
       decode_partials(call.shape, call.partials, program_type::page_tokens * program_type::warps, most);
   program_type const program{{program_type::schedule_type::of(call.queries, call.is_causal, writer_of(call), partials),
@@ -123,7 +145,11 @@ template <class Call, class Use>
 bool use_columns(Call const& call, Use const& use) {
   cache_page_format const found = of_two_layers(call.memory.format);
   return use_formats<typename Call::codec_type>([&]<cache_page_format F>(std::integral_constant<cache_page_format, F>) {
+#ifdef PW
+    if constexpr (has_page_decode(F) && F.channels == 128 && F.key_bits == 4 && F.value_bits == 4) {
+#else
     if constexpr (has_page_decode(F)) {
+#endif
       if (found == F) {
         use(std::type_identity<page_columns<F.channels, F.value_groups, F.key_bits, F.value_bits>>{});
         return true;
@@ -170,10 +196,9 @@ bool with_compression(Call const& call, Use const& use) {
 }
 
 /// Why CUDA has no programs for the types of a cache, or none. C: the codec of its pages.
-template <Executor Exec, class T, PageCodec C>
+template <class T, PageCodec C>
 constexpr refusal refuses_cache_types() {
-  return first_of(unless(Exec::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
-                  unless(is_16_bit_float<T>, "new tokens do not have 16 bits"),
+  return first_of(unless(is_16_bit_float<T>, "new tokens do not have 16 bits"),
                   unless(has_own_programs<T, C>, "pages are of another codec than direction_codec"));
 }
 
@@ -185,7 +210,8 @@ struct compress_pages_model {
 
   template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
-    return detail::refuses_cache_types<Exec, typename Call::value_type, typename Call::codec_type>();
+    return first_of(unless(Exec::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
+                    detail::refuses_cache_types<typename Call::value_type, typename Call::codec_type>());
   }
   template <class Architectures, Merger M, class T, PageCodec C>
   static refusal refuses(basic_cuda<Architectures> const& exec, cache_append_call<M, T, C> const& call) {
@@ -215,27 +241,48 @@ struct compress_pages_model {
   }
 };
 
-/// page_decode: query heads of a key head share a read of its pages.
-struct page_decode_model {
-  static constexpr char const* name = "attend_pages (TMA, mma.sync)";
+namespace detail {
 
-  template <Executor Exec, class Call>
-  static constexpr refusal refuses_types() {
-    return detail::refuses_cache_types<Exec, typename Call::value_type, typename Call::codec_type>();
-  }
+/// What the models of attention to pages have in common.
+template <class Programs>
+struct page_decode_models {
   template <class Architectures, class T, class Result, PageCodec C>
   static refusal refuses(basic_cuda<Architectures> const& exec, cached_attention_call<T, Result, C> const& call) {
-    refusal why = detail::refuses_page_format(detail::has_page_decode(detail::of_two_layers(call.memory.format)),
-                                              "pages have other bits, channels or groups than the device's programs");
-    detail::use_columns(call, [&]<class Columns>(std::type_identity<Columns>) {
-      why = detail::refuses_page_decode<Columns>(exec, call);
+    refusal why = refuses_page_format(has_page_decode(of_two_layers(call.memory.format)),
+                                      "pages have other bits, channels or groups than the device's programs");
+    use_columns(call, [&]<class Columns>(std::type_identity<Columns>) {
+      why = refuses_page_decode<Columns, Programs>(exec, call);
     });
     return why;
   }
   template <class Architectures, class T, class Result, PageCodec C>
   static void run(basic_cuda<Architectures> const& exec, cached_attention_call<T, Result, C> const& call) {
-    detail::use_columns(
-        call, [&]<class Columns>(std::type_identity<Columns>) { detail::run_page_decode<Columns>(exec, call); });
+    use_columns(call, [&]<class Columns>(std::type_identity<Columns>) {
+      run_page_decode<Columns, Programs>(exec, call);
+    });
+  }
+};
+
+}  // namespace detail
+
+/// page_decode: query heads of a key head share a read of its pages.
+struct page_decode_model : detail::page_decode_models<detail::pages_by_bulk_copies> {
+  static constexpr char const* name = "attend_pages (TMA, mma.sync)";
+
+  template <Executor Exec, class Call>
+  static constexpr refusal refuses_types() {
+    return first_of(unless(Exec::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
+                    detail::refuses_cache_types<typename Call::value_type, typename Call::codec_type>());
+  }
+};
+
+/// page_decode_by_warps: the same without TMA, from sm_80 on.
+struct page_decode_by_warps_model : detail::page_decode_models<detail::pages_by_warps> {
+  static constexpr char const* name = "attend_pages (cp.async, mma.sync)";
+
+  template <Executor Exec, class Call>
+  static constexpr refusal refuses_types() {
+    return detail::refuses_cache_types<typename Call::value_type, typename Call::codec_type>();
   }
 };
 
@@ -248,8 +295,14 @@ struct models_for<basic_cuda<Architectures>, cache_append_call<M, T, C>> {
 /// The programs that CUDA devices have for this call.
 template <class Architectures, class T, class Result, PageCodec C>
 struct models_for<basic_cuda<Architectures>, cached_attention_call<T, Result, C>> {
-  /// The list of models.
-  using type = model_list<page_decode_model>;
+ private:
+  static constexpr bool has_others = detail::may_have_architecture(Architectures{}, 0, 900) ||
+                                     detail::may_have_architecture(Architectures{}, 1000, 10000);
+
+ public:
+  /// The list of models. Sources that are compiled for sm_90 alone do not name the other.
+  using type = std::conditional_t<has_others, model_list<page_decode_model, page_decode_by_warps_model>,
+                                  model_list<page_decode_model>>;
 };
 
 }  // namespace v0

@@ -102,7 +102,6 @@ struct page_decode : page_work<Columns, T, Result, Policy.warps> {
 
  private:
   using base::block_of;
-  using base::has_tail;
   using base::look_up;
   using typename base::extent;
   using typename base::item_state;
@@ -171,7 +170,11 @@ struct page_decode : page_work<Columns, T, Result, Policy.warps> {
   struct warp_state : item_state {
     int warp;
     int lane;
+    decode_work_item work;
+    extent has;
+    T const* query;
     pipeline_type pipeline;
+    std::int32_t next_batch;   ///< the next batch of the tail
     std::int32_t batch_token;  ///< the number of the lane's token in the batch that is being loaded
     bool has_batch;
     unsigned batch_phase;
@@ -216,17 +219,26 @@ struct page_decode : page_work<Columns, T, Result, Policy.warps> {
     }
   }
 
+  /// The first token of the next batch of the tail.
+  [[nodiscard]] __device__ __forceinline__ static std::int32_t tail_token(warp_state const& state) {
+    return state.has.pages * base::page_tokens + state.next_batch * batch;
+  }
+  [[nodiscard]] __device__ __forceinline__ static bool has_tail(warp_state const& state) {
+    return tail_token(state) < state.has.length;
+  }
+
   __device__ __forceinline__ void begin(ahead_type& ahead, unsigned turn, warp_state& state, Columns& columns,
                                         decode_work_item const& work) const {
     state.work = work;
     state.query = schedule.await(ahead, turn, work, state.lane);
     std::uint32_t words[schedule_type::strips][2];
     schedule_type::load_query(state.query, state.lane, words);
-    state.has.length = ahead.length[ahead_type::slot(turn)];
+    state.length = ahead.length[ahead_type::slot(turn)];
+    state.has.length = state.length;
     state.has.pages = ahead.steps[ahead_type::slot(turn)];
     state.has.own_pages = schedule.steps_of(work, state.has.pages);
     state.has_batch = false;
-    base::begin_item(state, columns, words, state.lane);
+    base::begin_item(state, columns, work, words, state.lane);
   }
 
   __device__ __forceinline__ void take_page(scratch_type& scratch, warp_state& state, Columns& columns,
@@ -242,9 +254,10 @@ struct page_decode : page_work<Columns, T, Result, Policy.warps> {
   __device__ __forceinline__ void ask_for_batch(scratch_type& scratch, warp_state& state, bool takes_few) const {
     typename base::batch_row row;
     if (state.listed >= batch || (takes_few && state.listed > 0)) {
-      row = base::take_listed(scratch.list[state.warp], state, state.lane);
+      row = base::take_listed(scratch.list[state.warp], state, state.work, state.lane);
     } else if (has_tail(state)) {
-      row = base::take_tail(state, state.lane);
+      row = base::tail_batch(state.work, tail_token(state), state.has.length, state.lane);
+      state.next_batch += schedule.splits() * warps;
     } else {
       return;
     }

@@ -31,6 +31,20 @@ __device__ __forceinline__ void async_copy(void* shared, void const* global) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(global), "n"(Bytes) : "memory");
   }
 }
+/// Starts copying Bytes, a multiple of 16, by all lanes of a warp; both addresses are multiples of 16.
+template <int Bytes>
+__device__ __forceinline__ void async_copy_by_warp(void* shared, void const* global, int lane) {
+  static_assert(Bytes % 16 == 0, "tessera: a warp's asynchronous copies have whole 16 bytes");
+  constexpr int step = 16 * lanes_in_a_warp;
+  auto* const to = static_cast<unsigned char*>(shared) + 16 * lane;
+  auto const* const from = static_cast<unsigned char const*>(global) + 16 * lane;
+#pragma unroll
+  for (int first = 0; first < Bytes; first += step) {
+    if (first + step <= Bytes || 16 * lane < Bytes - first) {
+      async_copy_16(to + first, from + first);
+    }
+  }
+}
 /// Makes this thread's copies since the last call one group, to be awaited together. The group may be empty.
 __device__ __forceinline__ void async_copy_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");

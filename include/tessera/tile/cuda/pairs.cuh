@@ -30,10 +30,14 @@ __device__ __forceinline__ std::uint32_t multiply_add_f16x2(std::uint32_t a, std
   return sum;
 }
 
-/// The larger ones of two pairs of unsigned 16-bit integers (sm_90).
-__device__ __forceinline__ std::uint32_t maximum_u16x2(std::uint32_t a, std::uint32_t b) {
+/// The larger ones of two pairs of fp16 without signs. A NaN is larger than a number, and need not keep its bits.
+__device__ __forceinline__ std::uint32_t larger_magnitudes_f16x2(std::uint32_t a, std::uint32_t b) {
   std::uint32_t larger;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm("max.u16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
+#else
+  asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
+#endif
   return larger;
 }
 

@@ -7,6 +7,15 @@
 namespace tessera {
 inline namespace v0 {
 
+namespace detail {
+
+/// The 32-bit address, computed wherever the compiler likes.
+__device__ __forceinline__ std::uint32_t plain_shared_address(void const* pointer) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+}  // namespace detail
+
 /// The 32-bit address, computed where this is called and kept in a register: left to itself, the compiler computes it
 /// at every use.
 __device__ __forceinline__ std::uint32_t shared_address(void const* pointer) {

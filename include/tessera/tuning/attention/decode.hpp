@@ -61,8 +61,14 @@ struct page_decode_policy {
 template <int Channels, int Bits = 4>
 struct page_decode_tuning {
   using policy_type = page_decode_policy;
-  TESSERA_FN constexpr policy_type operator()(int) const {
+  TESSERA_FN constexpr policy_type operator()(int architecture) const {
     constexpr int bits = Channels * Bits;  // bits of a token's key
+    if (architecture < 900 || architecture >= 1000) {
+#ifdef PW
+      if (Channels == 128 && Bits == 4) { return policy_type{PW, PS, PB}; }
+#endif
+      return Channels > 128 ? policy_type{2, bits > 1024 ? 2 : 4, 2} : policy_type{4, bits > 512 ? 4 : 8, 2};
+    }
     return Channels <= 128 && bits <= 512 ? policy_type{8, 16, 1} : policy_type{4, bits > 1024 ? 4 : 8, 1};
   }
 };

@@ -132,7 +132,7 @@ struct page_columns {
 #pragma unroll
     for (int group = 0; group < Groups; ++group) {
       scales[group] = load_eight(page + at.value_scales + 2 * cache_page_format::tokens * group, lane / 4);
-      widest = maximum_u16x2(widest, widest_of(scales[group]));
+      widest = larger_magnitudes_f16x2(widest, widest_of(scales[group]));
     }
     adapt(scores, widest);
     auto const shifted = static_cast<float>(shift);
@@ -329,8 +329,8 @@ struct page_columns {
   /// The largest magnitudes of even and of odd elements.
   __device__ __forceinline__ static std::uint32_t widest_of(uint4 eight) {
     constexpr std::uint32_t magnitude = 0x7fff7fffU;
-    return maximum_u16x2(maximum_u16x2(eight.x & magnitude, eight.y & magnitude),
-                         maximum_u16x2(eight.z & magnitude, eight.w & magnitude));
+    return larger_magnitudes_f16x2(larger_magnitudes_f16x2(eight.x & magnitude, eight.y & magnitude),
+                         larger_magnitudes_f16x2(eight.z & magnitude, eight.w & magnitude));
   }
   /// Adapts references or the shift, where scores or scales are too large for them.
   __device__ __forceinline__ void adapt(float const (&scores)[tiles][4], std::uint32_t widest) {

@@ -124,16 +124,10 @@ struct page_work {
   }
   static constexpr std::uint32_t spoiled_rows = 0xffffffffU;
 
-  /// What a warp has of a work item.
-  struct warp_share {
-    decode_work_item work;
-    extent has;
-    std::int32_t next_batch;  ///< the next batch of the tail
-  };
-  /// The work item that a warp adds to its columns.
-  struct item_state : warp_share {
+  /// What a warp knows of the work item that it adds to its columns.
+  struct item_state {
+    std::int32_t length;   ///< tokens of the sequence, or no_length
     std::int32_t seen[2];  ///< tokens that each of the lane's columns sees
-    T const* query;        ///< the query of the lane's row; null for a row that does not exist
     std::int32_t listed;   ///< retained tokens in the list
   };
 
@@ -141,17 +135,13 @@ struct page_work {
   [[nodiscard]] __device__ __forceinline__ static std::int32_t turns_until(std::int32_t next) {
     return (next % Warps + Warps) % Warps;
   }
-  [[nodiscard]] __device__ __forceinline__ static bool has_tail(warp_share const& share) {
-    return share.has.pages * page_tokens + share.next_batch * batch < share.has.length;
-  }
-
-  /// Begins with the work item and the query of `state`.
-  __device__ __forceinline__ void begin_item(item_state& state, Columns& columns,
+  /// Begins a work item of a sequence of `state.length` tokens.
+  __device__ __forceinline__ void begin_item(item_state& state, Columns& columns, decode_work_item const& work,
                                              std::uint32_t const (&words)[schedule_type::strips][2], int lane) const {
-    schedule.find_seen(state.work, lane, state.has.length, state.seen);
+    schedule.find_seen(work, lane, state.length, state.seen);
     state.listed = 0;
     columns.template begin<T>(words, factor, lane);
-    if (state.has.length == no_length) {
+    if (state.length == no_length) {
       spoil(columns);
     }
   }
@@ -174,7 +164,7 @@ struct page_work {
         list_retained(list, state, retained, static_cast<std::int32_t>(header.first_row), first, lane);
       }
     }
-    bool const is_masked = retained != 0 || first + page_tokens > schedule.seen_by_all(state.has.length);
+    bool const is_masked = retained != 0 || first + page_tokens > schedule.seen_by_all(state.length);
     columns.take(page, parts, {retained, {state.seen[0] - first, state.seen[1] - first}, is_masked}, lane);
   }
   __device__ __forceinline__ static void list_retained(token_list& list, item_state& state, std::uint64_t retained,
@@ -208,22 +198,19 @@ struct page_work {
 
   /// Takes a batch from the end of the list, which is not empty.
   [[nodiscard]] __device__ __forceinline__ batch_row take_listed(token_list const& list, item_state& state,
-                                                                 int lane) const {
+                                                                 decode_work_item const& work, int lane) const {
     std::int32_t const tokens = min(batch, state.listed);
     state.listed -= tokens;
     int const at = state.listed + min(lane % batch, tokens - 1);
-    T const* const from =
-        memory.retained_row(listed_slot(state.work), state.work.key_head, list.row[at], layer, lane / batch);
+    T const* const from = memory.retained_row(listed_slot(work), work.key_head, list.row[at], layer, lane / batch);
     return {from, list.token[at], tokens};
   }
-  /// Takes the next batch of the tail, which has one.
-  [[nodiscard]] __device__ __forceinline__ batch_row take_tail(warp_share& share, int lane) const {
-    std::int32_t const first = share.has.pages * page_tokens + share.next_batch * batch;
-    std::int32_t const tokens = min(batch, share.has.length - first);
+  /// The batch of the tail that begins with token `first` of `length`.
+  [[nodiscard]] __device__ __forceinline__ batch_row tail_batch(decode_work_item const& work, std::int32_t first,
+                                                                std::int32_t length, int lane) const {
+    std::int32_t const tokens = min(batch, length - first);
     std::int32_t const token = first + min(lane % batch, tokens - 1);
-    T const* const from = memory.tail_row(listed_slot(share.work), layer, lane / batch, share.work.key_head, token);
-    share.next_batch += schedule.splits() * Warps;
-    return {from, token, tokens};
+    return {memory.tail_row(listed_slot(work), layer, lane / batch, work.key_head, token), token, tokens};
   }
 
   /// Adds a batch, of which the lane has the number of a token. `tokens`: its address in shared memory.

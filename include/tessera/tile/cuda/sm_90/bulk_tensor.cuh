@@ -25,14 +25,6 @@ struct box_coordinate {
   std::int32_t row;     ///< row of the matrix
 };
 
-namespace detail {
-
-__device__ __forceinline__ std::uint32_t plain_shared_address(void const* pointer) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
-}
-
-}  // namespace detail
-
 /// Prefetches the map itself, so that the first copy does not wait for it.
 __device__ __forceinline__ void prefetch_tensor_map(tensor_map const& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
