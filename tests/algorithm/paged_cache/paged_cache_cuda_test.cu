@@ -152,11 +152,35 @@ TEST_CASE("portable programs make the same bytes of a cache wherever they run", 
   check_format<bfloat16>({128, 4, 4, 1, 1}, 300);
 }
 
+TEST_CASE("GPUs without TMA attend to pages by another program, and it is explained why not", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  cuda const exec;
+  if (is_hopper()) {
+    WARN("this source attends to pages by TMA");
+    return;
+  }
+  auto const attending = [&](std::int64_t channels, cache_layers const& layers) {
+    minicache const cache(exec, {1, 256, 4, 1, channels, 64}, {.parts = {layers}});
+    explanation const found = cache.programs_of(exec, 0);
+    exec.wait();
+    REQUIRE(found.choices.size() == 2);
+    return found;
+  };
+  CHECK(!attending(128, minicache::pair()).choices[1].is_portable);
+  CHECK_THAT(
+      attending(128, minicache::pair()).text(),
+      contains("cross_layer_cache.attend: attend_pages (cp.async, mma.sync)") && contains("not compiled for sm_90a"));
+  CHECK(!attending(96, minicache::pair()).choices[1].is_portable);
+  explanation const other = attending(192, minicache::pair());
+  CHECK(other.choices[1].is_slower());
+  CHECK_THAT(other.text(), contains("pages have other bits, channels or groups than the device's programs"));
+}
+
 TEST_CASE("it is explained for which pages a GPU has programs of its own", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   cuda const exec;
   if (!is_hopper()) {
-    WARN("this GPU has no programs of its own for caches");
+    WARN("this GPU has no program of its own that makes pages");
     return;
   }
   auto const programs_of = [&]<class Cache>(std::type_identity<Cache>, std::int64_t channels,

@@ -140,6 +140,10 @@ void use_programs(Use const& use) {
 /// Runs one of the programs for one format alone. run() would have compiled those of all formats.
 template <class Programs, class Columns = page_columns<128, 2>>
 constexpr auto decode = [](auto const& exec, auto const& call) {
+  using program =
+      tessera::detail::page_program<tessera::detail::pages_by_warps, Columns, std::remove_cvref_t<decltype(call)>>;
+  static_assert(tessera::detail::launch_shape<program>::shared_bytes <= 99 * 1024,
+                "multiprocessors with 100 KiB of shared memory have this program, too");
   REQUIRE(!tessera::detail::refuses_page_decode<Columns, Programs>(exec, call));
   tessera::detail::run_page_decode<Columns, Programs>(exec, call);
 };

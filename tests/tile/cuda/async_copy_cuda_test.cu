@@ -55,6 +55,37 @@ __global__ void copy_in_groups(std::uint32_t const* from, std::uint32_t* to) {
   }
 }
 
+/// A warp copies `Bytes` and what is there behind them stays.
+template <int Bytes>
+__global__ void copy_by_warp(std::uint32_t const* from, std::uint32_t* to) {
+  __shared__ alignas(16) std::uint32_t staged[words];
+  for (int i = static_cast<int>(threadIdx.x); i < words; i += 32) {
+    staged[i] = 7;
+  }
+  __syncwarp();
+  async_copy_by_warp<Bytes>(staged, from, static_cast<int>(threadIdx.x));
+  async_copy_wait_all();
+  __syncwarp();
+  for (int i = static_cast<int>(threadIdx.x); i < words; i += 32) {
+    to[i] = staged[i];
+  }
+}
+
+template <int Bytes>
+void check_copies_of_a_warp() {
+  std::vector<std::uint32_t> values(words);
+  std::vector<std::uint32_t> expected(words, 7);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = testing::uniform_bits{}.value(3, i);
+    expected[i] = 4 * i < Bytes ? values[i] : 7;
+  }
+  device_values<std::uint32_t> const from(values);
+  device_values<std::uint32_t> const to(words);
+  copy_by_warp<Bytes><<<1, 32>>>(from.data(), to.data());
+  CAPTURE(Bytes);
+  CHECK(to.download() == expected);
+}
+
 template <int Bytes>
 void check_groups() {
   std::vector<std::uint32_t> values(8 * 64 * Bytes / 4);
@@ -76,6 +107,14 @@ TEST_CASE("copies of 4, 8 and 16 bytes are awaited by groups", "[cuda]") {
   check_groups<4>();
   check_groups<8>();
   check_groups<16>();
+}
+
+TEST_CASE("a warp copies whole 16 bytes together, and no more", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  check_copies_of_a_warp<16>();
+  check_copies_of_a_warp<512>();
+  check_copies_of_a_warp<1520>();
+  check_copies_of_a_warp<2 * 512 + 16>();
 }
 
 TEST_CASE("copies beside the threads have arrived after the wait, prefetched to L2 or not", "[cuda]") {

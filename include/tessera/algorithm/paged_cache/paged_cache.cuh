@@ -2,14 +2,15 @@
 /// Compressed caches on CUDA devices: which kernels take the place of the portable programs.
 ///
 /// paged_cache.hpp includes this header where nvcc compiles: use a cache as on the CPU, with a tessera::cuda executor.
-/// For bfloat16 and float16 in pages of a direction_codec, on sm_90:
+/// For bfloat16 and float16 in pages of a direction_codec:
 ///
-///   * pages of 64, 128 or 256 channels are made in one pass over keys and values
+///   * on sm_90 pages of 64, 128 or 256 channels are made in one pass over keys and values
 ///     (program/paged_cache/write_pages.cuh), and once more where retained tokens could not be known before: codes of 4
 ///     bits in groups of 64 or more; of 2 or of 3 bits, or of 4 bits for keys and 2 for values, in groups of 64;
-///   * attention loads pages by TMA and multiplies by mma.sync (program/paged_cache/attend_pages.cuh): 4 bits with 64,
-///     96 (in groups of 96 or 48), 128 or 256 channels; 2, 3 or 8 bits, or 4 bits for keys and 2 for values, with 64,
-///     128 or 256 channels in groups of 64. Eight rows of the query heads of a key head share a read of its pages.
+///   * attention loads pages by TMA on sm_90 (program/paged_cache/attend_pages.cuh) and by cp.async on other GPUs
+///     (program/paged_cache/attend_pages_by_warps.cuh), and multiplies by mma.sync: 4 bits with 64, 96 (in groups of 96
+///     or 48), 128 or 256 channels; 2, 3 or 8 bits, or 4 bits for keys and 2 for values, with 64, 128 or 256 channels
+///     in groups of 64. Eight rows of the query heads of a key head share a read of its pages.
 ///
 /// Compiled are the programs for the bits and groups of the cache's codec, for each of these numbers of channels: seven
 /// for minicache, which nvcc compiles in half a minute with all else. Parts with other bits or groups have them where
@@ -65,8 +66,8 @@ struct pages_by_warps {
 };
 /// The program for a cached_attention_call.
 template <class Programs, class Columns, class Call>
-using page_program = typename Programs::template program_type<Columns, typename Call::value_type,
-                                                              typename Call::result_type>;
+using page_program =
+    typename Programs::template program_type<Columns, typename Call::value_type, typename Call::result_type>;
 
 /// Why Programs do not take a call whose pages have the format of Columns, or none. Call: a cached_attention_call.
 template <class Columns, class Programs = pages_by_bulk_copies, class Architectures, class Call>
@@ -145,11 +146,7 @@ template <class Call, class Use>
 bool use_columns(Call const& call, Use const& use) {
   cache_page_format const found = of_two_layers(call.memory.format);
   return use_formats<typename Call::codec_type>([&]<cache_page_format F>(std::integral_constant<cache_page_format, F>) {
-#ifdef PW
-    if constexpr (has_page_decode(F) && F.channels == 128 && F.key_bits == 4 && F.value_bits == 4) {
-#else
     if constexpr (has_page_decode(F)) {
-#endif
       if (found == F) {
         use(std::type_identity<page_columns<F.channels, F.value_groups, F.key_bits, F.value_bits>>{});
         return true;
@@ -257,9 +254,8 @@ struct page_decode_models {
   }
   template <class Architectures, class T, class Result, PageCodec C>
   static void run(basic_cuda<Architectures> const& exec, cached_attention_call<T, Result, C> const& call) {
-    use_columns(call, [&]<class Columns>(std::type_identity<Columns>) {
-      run_page_decode<Columns, Programs>(exec, call);
-    });
+    use_columns(call,
+                [&]<class Columns>(std::type_identity<Columns>) { run_page_decode<Columns, Programs>(exec, call); });
   }
 };
 

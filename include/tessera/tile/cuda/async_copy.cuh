@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include <tessera/core/with_constant.hpp>
 #include <tessera/tile/copies_in_flight.hpp>
 #include <tessera/tile/cuda/group.cuh>
 
@@ -31,18 +32,23 @@ __device__ __forceinline__ void async_copy(void* shared, void const* global) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(global), "n"(Bytes) : "memory");
   }
 }
+/// Starts copying 16 bytes that lie `Offset` behind both addresses: the instruction adds it.
+template <int Offset>
+__device__ __forceinline__ void async_copy_16_behind(std::uint32_t shared, void const* global) {
+  asm volatile("cp.async.cg.shared.global [%0 + %2], [%1 + %2], 16;" ::"r"(shared), "l"(global), "n"(Offset)
+               : "memory");
+}
 /// Starts copying Bytes, a multiple of 16, by all lanes of a warp; both addresses are multiples of 16.
 template <int Bytes>
 __device__ __forceinline__ void async_copy_by_warp(void* shared, void const* global, int lane) {
   static_assert(Bytes % 16 == 0, "tessera: a warp's asynchronous copies have whole 16 bytes");
   constexpr int step = 16 * lanes_in_a_warp;
-  auto* const to = static_cast<unsigned char*>(shared) + 16 * lane;
+  constexpr int whole = Bytes / step;
+  auto const to = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared)) + static_cast<std::uint32_t>(16 * lane);
   auto const* const from = static_cast<unsigned char const*>(global) + 16 * lane;
-#pragma unroll
-  for (int first = 0; first < Bytes; first += step) {
-    if (first + step <= Bytes || 16 * lane < Bytes - first) {
-      async_copy_16(to + first, from + first);
-    }
+  each_constant<whole>([&](auto i) { async_copy_16_behind<step * i.value>(to, from); });
+  if (Bytes % step > 16 * lane) {
+    async_copy_16_behind<step * whole>(to, from);
   }
 }
 /// Makes this thread's copies since the last call one group, to be awaited together. The group may be empty.

@@ -41,9 +41,9 @@ struct dense_decode_tuning {
   }
 };
 
-/// The policy of program/paged_cache/attend_pages.cuh.
+/// The policy of program/paged_cache/attend_pages.cuh and attend_pages_by_warps.cuh.
 struct page_decode_policy {
-  int warps;   ///< consumer warps of a thread block
+  int warps;   ///< warps of a thread block that multiply
   int stages;  ///< pipeline stages of a thread block, each a page; a multiple of the warps
   int blocks;  ///< thread blocks of a multiprocessor
 
@@ -58,15 +58,21 @@ struct page_decode_policy {
 /// halves of pages, one each for 14 or 12 warps: 348, 33 and 25, because half a page takes two thirds of a page's
 /// instructions. Of the 23.3 us the launch takes 3.3, 3.2 pass before the first page is loaded, the last pages are done
 /// after 11 to 15.5, and merging the splits takes 3.6.
+///
+/// Without TMA (attend_pages_by_warps.cuh) a block has at most 99 KiB of shared memory, for multiprocessors with 100
+/// KiB. sm_80's code on an H200, us, for the first of these cases, as warps, stages and blocks; as many stages as
+/// there are warps mean that no page is loaded while a warp multiplies:
+///
+///     4, 8, 2   322        8, 16, 1   344        3, 6, 2   370        4, 8, 1   440
+///     2, 4, 4   323        4, 4, 3    350        2, 6, 3   382
+///
+/// The others take 40.4 and 26.0, since no launch begins while the one before it ends.
 template <int Channels, int Bits = 4>
 struct page_decode_tuning {
   using policy_type = page_decode_policy;
   TESSERA_FN constexpr policy_type operator()(int architecture) const {
     constexpr int bits = Channels * Bits;  // bits of a token's key
     if (architecture < 900 || architecture >= 1000) {
-#ifdef PW
-      if (Channels == 128 && Bits == 4) { return policy_type{PW, PS, PB}; }
-#endif
       return Channels > 128 ? policy_type{2, bits > 1024 ? 2 : 4, 2} : policy_type{4, bits > 512 ? 4 : 8, 2};
     }
     return Channels <= 128 && bits <= 512 ? policy_type{8, 16, 1} : policy_type{4, bits > 1024 ? 4 : 8, 1};

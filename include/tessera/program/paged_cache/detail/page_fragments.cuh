@@ -330,7 +330,7 @@ struct page_columns {
   __device__ __forceinline__ static std::uint32_t widest_of(uint4 eight) {
     constexpr std::uint32_t magnitude = 0x7fff7fffU;
     return larger_magnitudes_f16x2(larger_magnitudes_f16x2(eight.x & magnitude, eight.y & magnitude),
-                         larger_magnitudes_f16x2(eight.z & magnitude, eight.w & magnitude));
+                                   larger_magnitudes_f16x2(eight.z & magnitude, eight.w & magnitude));
   }
   /// Adapts references or the shift, where scores or scales are too large for them.
   __device__ __forceinline__ void adapt(float const (&scores)[tiles][4], std::uint32_t widest) {

@@ -214,7 +214,8 @@ struct page_work {
   }
 
   /// Adds a batch, of which the lane has the number of a token. `tokens`: its address in shared memory.
-  __device__ __forceinline__ void add_batch(std::uint32_t tokens, std::uint32_t const (&words)[schedule_type::strips][2],
+  __device__ __forceinline__ void add_batch(std::uint32_t tokens,
+                                            std::uint32_t const (&words)[schedule_type::strips][2],
                                             item_state const& state, Columns& columns, std::int32_t const (&own)[2],
                                             int lane) const {
     typename Columns::template dense_tokens<T> const at{tokens, padded_bytes};
