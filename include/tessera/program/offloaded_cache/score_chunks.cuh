@@ -31,6 +31,7 @@
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/program/offloaded_cache/detail/landmark_lines.cuh>
+#include <tessera/program/offloaded_cache/detail/score_work.cuh>
 #include <tessera/program/offloaded_cache/score_chunks.hpp>
 #include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/group.cuh>
@@ -57,7 +58,7 @@ struct score_means {
   static constexpr int before_architecture = 1000;
   static constexpr bool is_persistent = true;
   static constexpr int halves = Rows <= 8 ? 1 : 2;  ///< halves of 8 rows of queries
-  static constexpr int tile = 16;                   ///< chunks of a warp in a stage
+  static constexpr int tile = score_item::tile;     ///< chunks of a warp in a stage
   /// The pitch of a row of scores, so that rows are in different banks.
   static constexpr int row_floats = scored_chunks + 4;
   static constexpr int rows_together = Rows < 16 ? 4 : 2;  ///< rows whose scores are written at the same time
@@ -73,17 +74,12 @@ struct score_means {
   static constexpr int half = 8;          ///< chunks of a tile that are neighbours in a stage
   static constexpr int most_known = 128;  ///< the most steps whose state a block loads at its start
 
-  /// The part of a step's state that scoring needs.
-  struct known_step {
-    std::int32_t row;     ///< row of the sequence's first chunk
-    std::int32_t chunks;  ///< archived chunks of the sequence; 0 if there is no sequence
-  };
   struct scratch_type {
     /// Landmarks by eight chunks, of all heads of a work item.
     alignas(128) unsigned char landmarks[stages][stage_bytes];
     float scores[warps][Rows][row_floats];  ///< scores of a warp's block of chunks
     stage_ring<stages> ring;                ///< of chunks
-    known_step known[most_known];           ///< the state of the first steps
+    score_step known[most_known];           ///< the state of the first steps
   };
 
   call_type call;           ///< extents, memory, step, selector and scale
@@ -106,15 +102,7 @@ struct score_means {
     made.heads = min(made.key_heads, warps);
     made.rows = static_cast<std::int32_t>(call.extents.group());
     made.lay_out();
-    std::int64_t const sets = divide_up(made.key_heads, made.heads);
-    std::int64_t const single = call.step.steps() * sets * call.blocks();
-    std::int64_t const fitting = min(warps / made.heads, stage_bytes / (tile / half * made.half_pitch));
-    std::int64_t const neighbours = clamp(single / multiprocessors, std::int64_t{1}, fitting);
-    std::int64_t const ranges = divide_up(call.blocks(), neighbours);
-    made.work_items = static_cast<std::int32_t>(call.step.steps() * sets * ranges);
-    made.blocks = static_cast<std::int32_t>(neighbours);
-    made.by_sets = fast_divisor::of(static_cast<std::uint32_t>(sets));
-    made.by_ranges = fast_divisor::of(static_cast<std::uint32_t>(ranges));
+    divide_score_work(made, min(warps / made.heads, stage_bytes / (tile / half * made.half_pitch)), multiprocessors);
     return made;
   }
 
@@ -126,7 +114,7 @@ struct score_means {
       scratch.ring.empty[group.lane].init(32 * warps);
     }
     for (int at = group.lane; at < most_known && at < call.step.steps(); at += lanes) {
-      scratch.known[at] = known_of(at);
+      scratch.known[at] = score_step_of(call, at);
     }
     fence_barrier_init();
     group.sync();
@@ -153,41 +141,6 @@ struct score_means {
     half_pitch = divide_up(half * pitch + most_beyond, 128) * 128 + lines_type::gap(are_neighbours ? heads : 0);
   }
 
-  struct work_type {
-    std::int32_t at;     ///< the step
-    std::int32_t head;   ///< the first key head
-    std::int32_t heads;  ///< the number of key heads
-    std::int32_t row;    ///< row of the sequence's first chunk
-    std::int32_t first;  ///< the first chunk
-    std::int32_t end;    ///< the end of the chunks; there are none if it is not after `first`
-
-    /// The pipeline stages that the work item takes.
-    __device__ __forceinline__ std::int32_t stages_of_it() const {
-      return first < end ? divide_up(min(end - first, static_cast<std::int32_t>(scored_chunks)), tile) : 0;
-    }
-  };
-  __device__ __forceinline__ known_step known_of(std::int64_t at) const {
-    std::int64_t const sequence = call.step.sequence(call.extents, call.memory.sequences, at);
-    return sequence < 0 ? known_step{0, 0}
-                        : known_step{call.memory.sequences[sequence].first, call.memory.sequences[sequence].chunks};
-  }
-  __device__ __forceinline__ work_type work_at(scratch_type const& scratch, std::int32_t number) const {
-    auto const all = static_cast<std::uint32_t>(number);
-    std::uint32_t const of_set = by_sets.quotient(all);
-    auto const at = static_cast<std::int32_t>(by_ranges.quotient(of_set));
-    auto const set = static_cast<std::int32_t>(all - of_set * by_sets.divisor);
-    auto const range = static_cast<std::int32_t>(of_set - static_cast<std::uint32_t>(at) * by_ranges.divisor);
-    known_step const known = at < most_known ? scratch.known[at] : known_of(at);
-    std::int32_t const first = range * blocks * static_cast<std::int32_t>(scored_chunks);
-    return {at,        set * heads, min(heads, key_heads - set * heads),
-            known.row, first,       min(first + blocks * static_cast<std::int32_t>(scored_chunks), known.chunks)};
-  }
-  /// The landmarks of a chunk for all heads of a work item.
-  __device__ __forceinline__ unsigned char const* line_of(work_type const& work, std::int32_t chunk) const {
-    auto const& landmarks = call.memory.landmarks;
-    return reinterpret_cast<unsigned char const*>(landmarks.data + landmarks.offset(work.row, work.head, 0) +
-                                                  chunk * landmarks.strides[0]);
-  }
   /// Bytes from the multiple of 16 before an address to the address.
   __device__ __forceinline__ static int beyond(void const* address) {
     return line_bytes % 16 == 0 ? 0 : static_cast<int>(reinterpret_cast<std::uintptr_t>(address) % 16);
@@ -198,12 +151,12 @@ struct score_means {
     state_type state;
     for (std::int32_t number = static_cast<std::int32_t>(block_index()); number < work_items;
          number += static_cast<std::int32_t>(blocks_in_grid())) {
-      work_type const work = work_at(scratch, number);
+      score_item const work = score_item_of(*this, scratch.known, number);
       for (std::int32_t stage = 0; stage < work.stages_of_it(); ++stage) {
         scratch.ring.await_empty(state);
         int bytes = 0;
         for (std::int32_t line = lane * together; line < blocks * tile; line += 32 * together) {
-          bytes += copied_bytes(work, chunk_of(work, stage, line));
+          bytes += copied_bytes(work, work.chunk_of(stage, line));
         }
         bytes = static_cast<int>(sum_of_warp(static_cast<unsigned>(bytes)));
         if (lane == 0) {
@@ -211,10 +164,10 @@ struct score_means {
         }
         sync_warp();
         for (std::int32_t line = lane * together; line < blocks * tile; line += 32 * together) {
-          std::int32_t const chunk = chunk_of(work, stage, line);
+          std::int32_t const chunk = work.chunk_of(stage, line);
           int const of_copy = copied_bytes(work, chunk);
           if (of_copy > 0) {
-            unsigned char const* const from = line_of(work, chunk);
+            unsigned char const* const from = score_line_of(call, work, chunk);
             load_bytes(scratch.landmarks[state.stage] + line / half * half_pitch + line % half * pitch,
                        from - beyond(from), of_copy, scratch.ring.full[state.stage], cache_policy::evict_first());
           }
@@ -223,22 +176,18 @@ struct score_means {
       }
     }
   }
-  __device__ __forceinline__ static std::int32_t chunk_of(work_type const& work, std::int32_t stage,
-                                                          std::int32_t line) {
-    return work.first + line / tile * static_cast<std::int32_t>(scored_chunks) + stage * tile + line % tile;
-  }
 
   /// Bytes of the copy that begins with a chunk; 0 if the work item does not have the chunk.
-  __device__ __forceinline__ int copied_bytes(work_type const& work, std::int32_t chunk) const {
+  __device__ __forceinline__ int copied_bytes(score_item const& work, std::int32_t chunk) const {
     std::int32_t const count = min(work.end - chunk, together);
     int const bytes = (count - 1) * pitch + work.heads * line_bytes;
-    return count > 0 ? divide_up(bytes + beyond(line_of(work, chunk)), 16) * 16 : 0;
+    return count > 0 ? divide_up(bytes + beyond(score_line_of(call, work, chunk)), 16) * 16 : 0;
   }
 
   /// A warp's part of a work item: some chunks of a head. Its queries and slots are loaded while the part before it is
   /// scored.
   struct part_type {
-    work_type work;
+    score_item work;
     std::int32_t head;
     std::int32_t first;
     std::int32_t end;
@@ -248,16 +197,10 @@ struct score_means {
     __device__ __forceinline__ bool is_empty() const { return first >= end; }
   };
 
-  /// The step and head whose queries a warp holds.
-  struct query_head {
-    std::int32_t at = -1;
-    std::int32_t head = -1;
-  };
-
   __device__ __forceinline__ void multiply(scratch_type& scratch, int warp, int lane) const {
     raw_type raw[halves];
     queries_type queries[halves];
-    query_head held;
+    score_queries held;
     state_type state;
     part_type next = part_at(scratch, static_cast<std::int32_t>(block_index()), warp, lane);
     bool is_new = load_queries(next, held, raw, lane);
@@ -279,7 +222,7 @@ struct score_means {
                                                int lane) const {
     part_type part{};
     if (number < work_items) {
-      part.work = work_at(scratch, number);
+      part.work = score_item_of(*this, scratch.known, number);
       std::int32_t const block = warp / heads;
       std::int32_t const head = warp - block * heads;
       part.head = part.work.head + head;
@@ -326,7 +269,7 @@ struct score_means {
   }
 
   /// Loads a part's queries, if the warp holds others. Returns whether it did; nothing waits for them yet.
-  __device__ __forceinline__ bool load_queries(part_type const& part, query_head& held, raw_type (&raw)[halves],
+  __device__ __forceinline__ bool load_queries(part_type const& part, score_queries& held, raw_type (&raw)[halves],
                                                int lane) const {
     if (part.is_empty() || (held.at == part.work.at && held.head == part.head)) {
       return false;
@@ -359,15 +302,16 @@ struct score_means {
     return lane / 8 + lane / 4 % 2 * half;
   }
   /// Loads lines of a tile whose first chunk is `first`; `from` is the line of that chunk.
-  __device__ __forceinline__ void load_lines(lines_type& lines, unsigned char const* from, work_type const& work,
+  __device__ __forceinline__ void load_lines(lines_type& lines, unsigned char const* from, score_item const& work,
                                              std::int32_t first, int lane) const {
     unsigned char const* const line = from + lane / 4 % 2 * half_pitch + lane / 8 * pitch;
     if (together == half) {
-      int const shift = beyond(line_of(work, first));
+      int const shift = beyond(score_line_of(call, work, first));
       lines.load(line + shift, line + 4 * pitch + shift, lane);
     } else {
       std::int32_t const chunk = first + chunk_of_lane(lane);
-      lines.load(line + beyond(line_of(work, chunk)), line + 4 * pitch + beyond(line_of(work, chunk + 4)), lane);
+      lines.load(line + beyond(score_line_of(call, work, chunk)),
+                 line + 4 * pitch + beyond(score_line_of(call, work, chunk + 4)), lane);
     }
   }
 
@@ -391,25 +335,15 @@ struct score_means {
     }
   }
 
-  /// A query as the portable program reads it, without its scale.
-  struct query_row {
-    bfloat16 const* values;
-    __device__ __forceinline__ float operator()(std::int64_t channel) const { return load(values[channel]); }
-  };
   /// Scores chunks whose score is NaN as the portable program does. There are none where keys and queries are finite.
   __device__ __forceinline__ void score_nans(part_type const& part, float (&kept)[Rows][row_floats], int lane) const {
-    using landmarks = chunk_landmarks<S>;
     sync_warp();
 #pragma unroll 1
     for (int at = lane; at < rows * static_cast<int>(scored_chunks); at += 32) {
       int const row = at / static_cast<int>(scored_chunks);
       int const chunk = at % static_cast<int>(scored_chunks);
       if (part.first + chunk < part.end && is_nan(kept[row][chunk])) {
-        query_row const query{&call.step.queries(part.work.at, part.head * rows + row, 0)};
-        auto const& all = call.memory.landmarks;
-        kept[row][chunk] = landmarks::score(
-            call.selector, query, all.data + all.offset(part.work.row + part.first + chunk, part.head, 0),
-            call.extents.channels, {});  // a Selector's scores do not depend on where a chunk is
+        kept[row][chunk] = score_by_selector(call, part.work, part.head * rows + row, part.head, part.first + chunk);
       }
     }
   }
