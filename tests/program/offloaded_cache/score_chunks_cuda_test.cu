@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include <tessera/algorithm/offloaded_cache/offloaded_cache.cuh>
@@ -12,6 +13,7 @@
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/cuda_memory.cuh>
+#include <tessera/exec/explain.hpp>
 #include <tessera/select/coded_landmark.hpp>
 #include <tessera/select/landmark.hpp>
 #include <tessera/select/quest.hpp>
@@ -254,6 +256,19 @@ class scores_problem {
   std::int64_t elements_ = 0;
 };
 
+/// The program by which a device scores landmarks that a selector of this test has.
+template <class Lines>
+std::string chosen(cuda_device_description const& device, std::int64_t channels, std::int64_t group) {
+  score_chunks<bfloat16, typename Lines::selector> call{};
+  call.extents.key_heads = 8;
+  call.extents.query_heads = 8 * group;
+  call.extents.channels = channels;
+  call.extents.longest = 4096;
+  call.step.queries = {nullptr, {1, 8 * group, channels}};
+  call.step.scores = {nullptr, {4096, 8, group}, {1, 4096 * group, 4096}};
+  return std::string(explain(cuda::described(device), call).choices.at(0).program);
+}
+
 template <class Lines>
 double worst_score(scores_setup const& setup) {
   scores_problem<Lines> p(setup);
@@ -327,6 +342,21 @@ TEMPLATE_TEST_CASE("landmarks and queries that are not finite are seen in scores
   CHECK(p.score(1, 11, 3) == 0.0F);
   CHECK(std::isnan(p.sums[2].scaled));
   CHECK(std::isfinite(p.sums[0].scaled));
+}
+
+TEMPLATE_TEST_CASE("landmarks are scored by cp.async where there are 99 KiB of shared memory", "[cuda]", bfloat16_lines,
+                   coded_lines, box_lines) {
+  if constexpr (described_cuda::is_compiled_for<800>) {
+    for (std::int64_t const channels : {64, 128}) {
+      for (std::int64_t const group : {4, 16}) {
+        for (cuda_device_description const& device :
+             {cuda_device_description{800, 108, 163 * 1024}, cuda_device_description{860, 84, 99 * 1024}}) {
+          CAPTURE(device.architecture, channels, group);
+          CHECK(chosen<TestType>(device, channels, group) == "score_tiles (cp.async, mma.sync)");
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("boxes with infinite sides have the scores of their selector", "[cuda]") {

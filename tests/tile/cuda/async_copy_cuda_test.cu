@@ -22,7 +22,7 @@ __global__ void copy_reversed(std::uint32_t const* from, std::uint32_t* to, bool
     prefetch_to_l2(from + 1, (words - 1) * 4);
   }
   for (int i = static_cast<int>(threadIdx.x) * 4; i < words; i += static_cast<int>(blockDim.x) * 4) {
-    async_copy_16(staged + i, from + i);
+    prefetch ? async_copy_16_of_line(staged + i, from + i) : async_copy_16(staged + i, from + i);
   }
   async_copy_wait_all();
   __syncthreads();

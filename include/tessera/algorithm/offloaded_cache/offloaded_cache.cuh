@@ -6,8 +6,9 @@
 /// executor and a side_queue<tessera::cuda>. The kernels have further conditions; if one of them is not met, the
 /// portable program runs:
 ///
-///     score_means       landmarks that are means, in bfloat16 or in codes, or quest's boxes, of a cache of bfloat16
-///     choose_largest    sequences of up to 40960 chunks
+///     score_means, score_tiles (sm_80)
+///                       landmarks that are means, in bfloat16 or in codes, or quest's boxes, of a cache of bfloat16
+///     choose_largest    sequences of up to 40960 chunks; 20480 with less than 172 KiB of shared memory
 ///     fetch_records     records of codes of up to 2560 bytes; up to 2048 key heads of all sequences of a step
 ///     rebuild_rotated   a rank of 32, 64, ... 192, chunks of 8, 16, ... tokens; rotations that turn neighbouring
 ///                       channels, a multiple of 4, or halves of whole heads, or none; their tables at multiples of 16
@@ -48,6 +49,7 @@
 #include <tessera/program/offloaded_cache/archive_chunks.cuh>
 #include <tessera/program/offloaded_cache/attend_chunks.cuh>
 #include <tessera/program/offloaded_cache/detail/merge_chunks.cuh>
+#include <tessera/program/offloaded_cache/detail/score_tiles.cuh>
 #include <tessera/program/offloaded_cache/fetch_values.hpp>
 #include <tessera/program/offloaded_cache/project_archived.cuh>
 #include <tessera/program/offloaded_cache/rebuild_keys.cuh>
@@ -89,6 +91,33 @@ auto with_score_means(score_chunks<bfloat16, S> const& call, Use const& use) {
            : rows <= 8 ? use(std::type_identity<score_means<channels.value, 8, S>>{})
                        : use(std::type_identity<score_means<channels.value, 16, S>>{});
   });
+}
+/// Calls `use` with the type of score_tiles for a call of 64 or 128 channels.
+template <ChunkSelector S, class Use>
+auto with_score_tiles(score_chunks<bfloat16, S> const& call, Use const& use) {
+  return with_constant<64, 128>(call.extents.channels, [&](auto channels) {
+    return call.extents.group() <= 8 ? use(std::type_identity<score_tiles<channels.value, 8, S>>{})
+                                     : use(std::type_identity<score_tiles<channels.value, 16, S>>{});
+  });
+}
+/// What models of programs that multiply landmarks' lines by tensor cores have in common.
+struct model_of_landmark_lines {
+  template <Executor Exec, class Call>
+  static constexpr refusal refuses_types() {
+    return first_of(unless(std::is_same_v<typename Call::value_type, bfloat16>, "keys are not bfloat16"),
+                    unless(
+                        requires { landmark_lines<128, typename Call::selector_type>::bytes; },
+                        "landmarks of this selector are neither means nor boxes"));
+  }
+};
+
+/// Calls `use` with the type of choose_largest whose keys a thread block's shared memory has room for.
+template <class Architectures, class T, ChunkSelector S, class Use>
+auto with_choose_largest(basic_cuda<Architectures> const& exec, select_chunks<T, S> const&, Use const& use) {
+  using all = choose_largest<T, S>;
+  using fewer = choose_largest<T, S, 20480>;
+  return launch_shape<all>::shared_bytes <= exec.state->shared_bytes() ? use(std::type_identity<all>{})
+                                                                       : use(std::type_identity<fewer>{});
 }
 
 /// How many blocks share a list of missed chunks, if `most` blocks run at a time: so many that full lists take the
@@ -157,16 +186,9 @@ template <class Architectures>
 inline constexpr bool runs_host_functions<basic_cuda<Architectures>> = false;
 
 /// score_means: landmarks that are means or boxes, heads of 64 or 128 channels, devices of compute capability 9.
-struct score_means_model {
+struct score_means_model : detail::model_of_landmark_lines {
   static constexpr char const* name = "score_means (TMA, mma.sync)";
 
-  template <Executor Exec, class Call>
-  static constexpr refusal refuses_types() {
-    return first_of(unless(std::is_same_v<typename Call::value_type, bfloat16>, "keys are not bfloat16"),
-                    unless(
-                        requires { landmark_lines<128, typename Call::selector_type>::bytes; },
-                        "landmarks of this selector are neither means nor boxes"));
-  }
   template <class Architectures, class T, ChunkSelector S>
   static refusal refuses(basic_cuda<Architectures> const& exec, score_chunks<T, S> const& call) {
     refusal const why =
@@ -184,27 +206,53 @@ struct score_means_model {
     });
   }
 };
+/// score_tiles: landmarks that are means or boxes, heads of 64 or 128 channels, from compute capability 8 on.
+struct score_tiles_model : detail::model_of_landmark_lines {
+  static constexpr char const* name = "score_tiles (cp.async, mma.sync)";
+
+  template <class Architectures, class T, ChunkSelector S>
+  static refusal refuses(basic_cuda<Architectures> const& exec, score_chunks<T, S> const& call) {
+    refusal const why =
+        first_of(detail::refuses_channels(call.extents.channels), detail::refuses_groups(call.groups()),
+                 unless(call.step.scores.strides[0] == 1, "scores of neighbouring chunks are not neighbours"));
+    return why ? why : detail::with_score_tiles(call, [&]<class Kernel>(std::type_identity<Kernel>) {
+      return exec.template lacks<Kernel>();
+    });
+  }
+  template <class Architectures, class T, ChunkSelector S>
+  static void run(basic_cuda<Architectures> const& exec, score_chunks<T, S> const& call) {
+    detail::with_score_tiles(call, [&]<class Kernel>(std::type_identity<Kernel>) {
+      std::int64_t const multiprocessors = exec.state->multiprocessors();
+      Kernel const program = Kernel::of(call, multiprocessors);
+      exec.run(program, min(std::int64_t{program.work_items}, Kernel::blocks_per_multiprocessor * multiprocessors));
+    });
+  }
+};
 /// The programs that CUDA devices have for this call.
 template <class Architectures, class T, ChunkSelector S>
 struct models_for<basic_cuda<Architectures>, score_chunks<T, S>> {
   /// The list of models.
-  using type = model_list<score_means_model>;
+  using type = model_list<score_means_model, score_tiles_model>;
 };
 
-/// choose_largest: sequences of up to 40960 chunks, where a thread block can have 227 KiB of shared memory.
+/// choose_largest: sequences of up to 40960 chunks, or of 20480 where a thread block has less than 172 KiB of shared
+/// memory.
 struct choose_largest_model : detail::model_of_any_types {
   static constexpr char const* name = "choose_largest";
 
   template <class Architectures, class T, ChunkSelector S>
   static refusal refuses(basic_cuda<Architectures> const& exec, select_chunks<T, S> const& call) {
-    return first_of(unless(choose_largest<T, S>::takes(call), "sequences have more than 40960 chunks"),
-                    detail::refuses_groups(call.groups()),
-                    unless(exec.state->shared_bytes() >= 227 * 1024, "a thread block's shared memory in bytes",
-                           exec.state->shared_bytes(), "at least 232448"));
+    refusal const why = detail::refuses_groups(call.groups());
+    return why ? why : detail::with_choose_largest(exec, call, [&]<class Kernel>(std::type_identity<Kernel>) {
+      return first_of(unless(Kernel::takes(call), "the most chunks of a sequence", call.extents.longest,
+                             Kernel::most_chunks == 40960 ? "at most 40960" : "at most 20480"),
+                      exec.template lacks<Kernel>());
+    });
   }
   template <class Architectures, class T, ChunkSelector S>
   static void run(basic_cuda<Architectures> const& exec, select_chunks<T, S> const& call) {
-    exec.run(choose_largest<T, S>::of(call), call.groups());
+    detail::with_choose_largest(
+        exec, call, [&]<class Kernel>(std::type_identity<Kernel>) { exec.run(Kernel::of(call), call.groups()); });
   }
 };
 /// The programs that CUDA devices have for this call.

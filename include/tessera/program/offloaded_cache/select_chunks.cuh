@@ -6,6 +6,9 @@
 /// For each chunk and key head 4 * group bytes are read: at 128K tokens in chunks of 8, 8 key heads and 32 query heads
 /// 2.1 MB for a sequence, 64 KB * group for each block, of which 64 KB are in flight at a time. On an H200 16 sequences
 /// take 30 us, most of it waiting for sums of blocks, and then for scores.
+///
+/// Keys of 40960 chunks take 160 KiB of shared memory. Where a thread block has less, as before sm_90, there is room
+/// for 20480 chunks, those of 160K tokens, in 80 KiB.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +20,14 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Selects chunks. A block for each key head of each step.
-template <class T, ChunkSelector S>
+/// Selects chunks. A block for each key head of each step. Most: the most chunks of a sequence.
+template <class T, ChunkSelector S, std::int64_t Most = 40960>
 struct choose_largest {
   /// The portable program, whose members are the arguments.
   using call_type = select_chunks<T, S>;
   static constexpr int lanes = 1024;
-  static constexpr int ahead = 16;                    ///< scores of a query that a lane loads at a time
-  static constexpr std::int64_t most_chunks = 40960;  ///< the most chunks of a sequence
+  static constexpr int ahead = 16;                   ///< scores of a query that a lane loads at a time
+  static constexpr std::int64_t most_chunks = Most;  ///< the most chunks of a sequence
 
   struct scratch_type {
     largest_keys_scratch<lanes> found;  ///< scratch of the search for the largest sort keys

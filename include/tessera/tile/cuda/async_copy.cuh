@@ -21,6 +21,12 @@ __device__ __forceinline__ void async_copy_16(void* shared, void const* global) 
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(global) : "memory");
 }
 
+/// The same, while the second-level cache loads the whole 128 bytes around, which other lanes copy soon.
+__device__ __forceinline__ void async_copy_16_of_line(void* shared, void const* global) {
+  auto const address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(address), "l"(global) : "memory");
+}
+
 /// Starts copying Bytes, 4, 8 or 16, of which both addresses are multiples.
 template <int Bytes>
 __device__ __forceinline__ void async_copy(void* shared, void const* global) {

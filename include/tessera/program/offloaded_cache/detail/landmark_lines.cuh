@@ -14,6 +14,7 @@
 
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
 #include <tessera/quantize/code_scale.hpp>
 #include <tessera/reduce/absolute_maximum_or_nan.hpp>
 #include <tessera/select/coded_landmark.hpp>
@@ -37,6 +38,11 @@ inline constexpr bool doubts_nans = requires {
   requires Lines::doubts_nans;
 };
 
+/// The least odd multiple of `step` that is not below `bytes`.
+[[nodiscard]] constexpr int next_odd_multiple(int bytes, int step) {
+  return divide_up(bytes - step, 2 * step) * 2 * step + step;
+}
+
 /// Lines of means in bfloat16, which begin at multiples of 16 bytes.
 template <int Channels, int Chunk, class QueryGroup>
 struct landmark_lines<Channels, landmark_selector<Chunk, QueryGroup>> {
@@ -45,6 +51,9 @@ struct landmark_lines<Channels, landmark_selector<Chunk, QueryGroup>> {
   /// The gap between eight chunks' lines in shared memory, which begin at multiples of 128 bytes, and the next eight,
   /// so that lines that are loaded together are in different banks.
   [[nodiscard]] static constexpr int gap(int) { return 64; }
+  /// Bytes between a chunk's lines and the next one's, at least `bytes`, so that lines of eight neighbouring chunks,
+  /// which are loaded together, are in different banks.
+  [[nodiscard]] static constexpr int pitch(int bytes) { return next_odd_multiple(bytes, 64); }
 
   /// A query as it is loaded, query lane / 4 of 8.
   using raw_type = row_words<Channels>;
@@ -91,6 +100,9 @@ struct landmark_lines<Channels, quest_selector<Chunk, QueryGroup>> {
   static constexpr bool doubts_nans = true;
   /// The gap between eight chunks' lines and the next eight: see lines of means.
   [[nodiscard]] static constexpr int gap(int) { return 64; }
+  /// Bytes between a chunk's lines and the next one's, at least `bytes`, so that lines of eight neighbouring chunks,
+  /// which are loaded together, are in different banks.
+  [[nodiscard]] static constexpr int pitch(int bytes) { return next_odd_multiple(bytes, 64); }
 
   /// A query as it is loaded, query lane / 4 of 8.
   using raw_type = row_words<Channels>;
@@ -147,6 +159,8 @@ struct landmark_lines<Channels, coded_landmark_selector<Chunk, QueryGroup>> {
 
   /// Bytes between eight chunks' lines in shared memory and the next eight; eight heads' lines have 33 times 32 bytes.
   [[nodiscard]] static constexpr int gap(int heads) { return heads == 8 ? 16 : 64; }
+  /// Bytes between a chunk's lines and the next one's: see lines of means.
+  [[nodiscard]] static constexpr int pitch(int bytes) { return next_odd_multiple(bytes, 16); }
 
   /// A query as it is loaded, query lane / 4 of 8.
   struct raw_type {

@@ -51,8 +51,8 @@ struct score_queries {
 
 /// Divides the work of a program, whose call and heads are set. A stage has room for `fitting` blocks of chunks, and
 /// `together` thread blocks run at a time.
-template <class Program>
-void divide_score_work(Program& made, std::int64_t fitting, std::int64_t together) {
+template <class Scorer>
+void divide_score_work(Scorer& made, std::int64_t fitting, std::int64_t together) {
   std::int64_t const sets = divide_up(made.key_heads, made.heads);
   std::int64_t const single = made.call.step.steps() * sets * made.call.blocks();
   std::int64_t const neighbours = clamp(single / together, std::int64_t{1}, fitting);
@@ -71,8 +71,8 @@ __device__ __forceinline__ score_step score_step_of(Call const& call, std::int64
                       : score_step{call.memory.sequences[sequence].first, call.memory.sequences[sequence].chunks};
 }
 /// A work item of a program. `known`: the state of the first steps.
-template <class Program, int Known>
-__device__ __forceinline__ score_item score_item_of(Program const& program, score_step const (&known)[Known],
+template <class Scorer, int Known>
+__device__ __forceinline__ score_item score_item_of(Scorer const& program, score_step const (&known)[Known],
                                                     std::int32_t number) {
   auto const all = static_cast<std::uint32_t>(number);
   std::uint32_t const of_set = program.by_sets.quotient(all);

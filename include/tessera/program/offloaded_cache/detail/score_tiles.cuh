@@ -1,0 +1,433 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `score_tiles`: score_chunks (program/offloaded_cache/score_chunks.hpp) by cp.async and tensor cores, for what
+/// score_means (score_chunks.cuh) scores on sm_90: means, in bfloat16 or in codes, and boxes. For sm_80 and later.
+///
+/// Lines of 16 chunks of all of a work item's heads are a stage of a ring, which all lanes of a thread block fill; a
+/// warp multiplies those of a head. A lane has the scores of two chunks and two queries, or four, and adds up their
+/// exponentials where they are; those of 32 chunks go through shared memory, and are written side by side. So shared
+/// memory has little but lines.
+///
+/// Bytes are those of score_means: at 128K tokens in chunks of 8, 8 key heads of 128 channels and 32 query heads 17.3
+/// MB of codes a sequence, 33.5 MB of bfloat16 or 67.1 MB of boxes, and 2.1 MB of scores. Instructions of a warp for 16
+/// chunks: 140 for 8 queries of 128 channels in codes, and 85 that copy; for a block of 128 chunks 660 besides.
+///
+/// Measured on an H200 by the code for sm_80, 16 sequences of 128K tokens, us, and the part of the read speed: codes
+/// 101 (0.67), bfloat16 145 (0.85), boxes 301 (0.80; 316 with four stages for five). In codes copies alone take 80, and
+/// all but the writing of scores 90. What was tried there: addresses computed anew for each stage and each line 117;
+/// scores written by each lane, to 32 neighbouring bytes at a time, 103; stages of 62, 81 or 98 KiB, thread blocks of
+/// four warps, and copies of 512 neighbouring bytes by each warp made no difference of more than 2. The portable
+/// program takes 1842.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/bfloat16.hpp>
+#include <tessera/core/fast_divisor.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/program/offloaded_cache/detail/landmark_lines.cuh>
+#include <tessera/program/offloaded_cache/detail/score_work.cuh>
+#include <tessera/program/offloaded_cache/score_chunks.hpp>
+#include <tessera/tile/cuda/async_copy.cuh>
+#include <tessera/tile/cuda/exponential.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/tile/cuda/warp.cuh>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Scores means or boxes. A warp has a block of chunks of a key head of a work item. Rows: rows of queries, 8 or 16; at
+/// least the number of queries that share a key head.
+template <int Channels, int Rows, ChunkSelector S>
+struct score_tiles {
+  /// The portable program, whose members are the arguments.
+  using call_type = score_chunks<bfloat16, S>;
+  /// How landmarks are multiplied.
+  using lines_type = landmark_lines<Channels, S>;
+  static constexpr int line_bytes = lines_type::bytes;                     ///< bytes of a landmark
+  static constexpr int warps = line_bytes <= 136 ? 8 : 1024 / line_bytes;  ///< warps, whose lines are a kilobyte
+  static constexpr int lanes = 32 * warps;
+  static constexpr int blocks_per_multiprocessor = 2;
+  static constexpr int from_architecture = 800;
+  static constexpr int before_architecture = 10000;
+  static constexpr bool is_persistent = true;
+  static constexpr int halves = Rows / 8;        ///< halves of 8 rows of queries
+  static constexpr int tile = score_item::tile;  ///< chunks of a warp in a stage
+  /// Bytes of a stage: landmarks of all warps, and the gaps between them.
+  static constexpr int stage_bytes = tile * (warps * line_bytes + lines_type::spare_bytes);
+  static constexpr int most_known = 128;  ///< the most steps whose state a block loads at its start
+  static constexpr int together = 32;     ///< chunks whose scores are written together
+  /// The pitch of a row of scores, so that rows are in different banks.
+  static constexpr int row_floats = together + 4;
+  /// Bytes of shared memory. Two blocks have room on a multiprocessor of sm_80, but for those of boxes, which take what
+  /// a block of sm_86 has, since two warps have fewer bytes on their way.
+  static constexpr int most_bytes = (line_bytes <= 256 ? 81 : 98) * 1024 - 512;
+  /// Stages of a thread block, of which one is read while the others are on their way.
+  static constexpr int stages = (most_bytes - warps * Rows * row_floats * 4 - most_known * 8) / stage_bytes;
+  static_assert(stages >= 2 && Rows % 8 == 0);
+
+  struct scratch_type {
+    alignas(128) unsigned char landmarks[stages][stage_bytes];  ///< of chunks, all heads of a work item of each
+    float scores[warps][Rows][row_floats];                      ///< scores that a warp writes next
+    score_step known[most_known];                               ///< the state of the first steps
+  };
+
+  call_type call;            ///< extents, memory, step, selector and scale
+  std::int32_t work_items;   ///< work items of all steps
+  std::int32_t heads;        ///< key heads of a work item
+  std::int32_t blocks;       ///< blocks of scored_chunks chunks of a work item
+  std::int32_t key_heads;    ///< key heads of a step
+  std::int32_t rows;         ///< queries that share a key head
+  std::int32_t pitch;        ///< bytes from a chunk's lines in a stage to the next one's
+  std::int32_t chunk_bytes;  ///< bytes from a chunk's lines in global memory to the next one's
+  fast_divisor by_sets;      ///< sets of key heads of a step, as a divisor
+  fast_divisor by_ranges;    ///< work items along the longest sequence, as a divisor
+
+  /// The program for a call of fewer than 2^31 groups.
+  [[nodiscard]] static score_tiles of(call_type const& call, std::int64_t multiprocessors) {
+    score_tiles made{};
+    made.call = call;
+    made.key_heads = static_cast<std::int32_t>(call.extents.key_heads);
+    made.heads = min(made.key_heads, warps);
+    made.rows = static_cast<std::int32_t>(call.extents.group());
+    made.pitch = lines_type::pitch(made.heads * line_bytes + most_beyond);
+    made.chunk_bytes = static_cast<std::int32_t>(call.memory.landmarks.strides[0] *
+                                                 static_cast<std::int64_t>(sizeof(typename call_type::element_type)));
+    divide_score_work(made, min(warps / made.heads, stage_bytes / (tile * made.pitch)),
+                      blocks_per_multiprocessor * multiprocessors);
+    return made;
+  }
+
+  /// Scores the work items of a block. The launch has as many blocks as run at a time, or fewer.
+  __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
+                                             scratch_type& scratch) const {
+    for (int at = group.lane; at < most_known && at < call.step.steps(); at += lanes) {
+      scratch.known[at] = score_step_of(call, at);
+    }
+    group.sync();
+    filling filled{};
+    enter(scratch, filled, static_cast<std::int32_t>(block_index()), group.lane);
+#pragma unroll 1
+    for (int i = 0; i < stages - 1; ++i) {
+      fill(scratch, filled, group.lane);
+    }
+    score_all(group, scratch, filled);
+  }
+
+ private:
+  using raw_type = typename lines_type::raw_type;
+  using queries_type = typename lines_type::queries_type;
+  static constexpr int most_beyond = line_bytes % 16 == 0 ? 0 : 12;  ///< bytes between multiples of 16 and lines
+  static constexpr int copiers = 16;                                 ///< lanes that copy a chunk's lines together
+
+  /// Bytes from the multiple of 16 before an address to the address.
+  __device__ __forceinline__ static int beyond(void const* address) {
+    return most_beyond == 0 ? 0 : static_cast<int>(reinterpret_cast<std::uintptr_t>(address) % 16);
+  }
+  __device__ __forceinline__ static int next_slot(int slot) {
+    return slot + 1 == stages ? 0 : slot + 1;
+  }
+
+  /// Which stage is filled next, of all work items of the thread block.
+  struct filling {
+    std::int32_t number;        ///< of the work item
+    std::int32_t left;          ///< stages of the work item that are left
+    std::int32_t row_bytes;     ///< bytes of a chunk's lines
+    std::int32_t before;        ///< chunks from the lane's first one of the stage to the end of the work item's
+    unsigned char const* from;  ///< the first of the lane's lines
+    int slot;                   ///< where the stage goes in the ring
+  };
+  /// Starts with the first stage of a work item.
+  __device__ __forceinline__ void enter(scratch_type const& scratch, filling& at, std::int32_t number, int lane) const {
+    at.number = number;
+    at.left = 0;
+    if (number < work_items) {
+      score_item const work = score_item_of(*this, scratch.known, number);
+      at.left = work.stages_of_it();
+      at.row_bytes = work.heads * line_bytes;
+      at.before = work.end - work.first - lane / copiers;
+      at.from = score_line_of(call, work, work.first + lane / copiers);
+    }
+  }
+  /// Starts to copy the next stage, as a batch of its own, which is empty behind the last stage.
+  __device__ __forceinline__ void fill(scratch_type& scratch, filling& at, int lane) const {
+    while (at.left == 0 && at.number < work_items) {
+      enter(scratch, at, at.number + static_cast<std::int32_t>(blocks_in_grid()), lane);
+    }
+    if (at.left > 0) {
+      copy_stage(at, scratch.landmarks[at.slot] + lane / copiers * pitch, lane);
+      at.from += tile * std::int64_t{chunk_bytes};
+      at.before -= tile;
+      --at.left;
+    }
+    async_copy_commit();
+    at.slot = next_slot(at.slot);
+  }
+  /// Copies the lane's lines; those of a block of chunks follow each other, and so do blocks.
+  __device__ __forceinline__ void copy_stage(filling const& at, unsigned char* to, int lane) const {
+    constexpr int together = lanes / copiers;  // lines
+#pragma unroll 1
+    for (int line = 0; line < blocks * tile; line += together) {
+      int const chunk = line / tile * static_cast<int>(scored_chunks) + line % tile;
+      if (chunk < at.before) {
+        copy_line(to + line * pitch, at.from + std::int64_t{chunk} * chunk_bytes, at.row_bytes, lane % copiers * 16);
+      }
+    }
+  }
+  /// Copies a chunk's lines: the lane's 16 bytes, which begin at `own`, of each 16 lanes' 256.
+  __device__ __forceinline__ static void copy_line(unsigned char* to, unsigned char const* from, int bytes, int own) {
+    constexpr int most_copies = divide_up(warps * line_bytes + most_beyond, 16 * copiers);
+    int const shift = beyond(from);
+    int const left = bytes + shift - own;
+#pragma unroll
+    for (int i = 0; i < most_copies; ++i) {
+      if (i * copiers * 16 < left) {
+        async_copy_16_of_line(to + own + i * copiers * 16, from - shift + own + i * copiers * 16);
+      }
+    }
+  }
+
+  /// A warp's part of a work item: some chunks of a head. Its queries and slots are loaded while the part before it is
+  /// scored.
+  struct part_type {
+    score_item work;
+    std::int32_t head;
+    std::int32_t first;
+    std::int32_t end;
+    /// Of the chunks from the lane's number on, 32 apart, which says whether they can be selected.
+    std::int16_t chunk_slots[scored_chunks / 32];
+
+    __device__ __forceinline__ bool is_empty() const { return first >= end; }
+  };
+  /// What a lane keeps while it scores a part.
+  struct tally {
+    std::uint32_t exact;        ///< which of the lane's chunks are exact: see exact_ones
+    int line;                   ///< where the lane's first line begins in a stage
+    float* to;                  ///< the score of chunk number `lane` of those that are written next
+    float largest[2 * halves];  ///< largest scores of the lane's queries
+    float total[2 * halves];    ///< sums of exponentials of scores less the largest one
+  };
+
+  __device__ __forceinline__ void score_all(cuda_block<lanes> const& group, scratch_type& scratch,
+                                            filling& filled) const {
+    int const warp = uniform(group.lane / 32);
+    int const lane = group.lane % 32;
+    raw_type raw[halves];
+    queries_type queries[halves];
+    int const own_line = first_line(warp) + lane / 4 * pitch;
+    score_queries held;
+    int slot = 0;
+    part_type next = part_at(scratch, static_cast<std::int32_t>(block_index()), warp, lane);
+    bool is_new = load_queries(next, held, raw, lane);
+    for (std::int32_t number = static_cast<std::int32_t>(block_index()); number < work_items;
+         number += static_cast<std::int32_t>(blocks_in_grid())) {
+      part_type const part = next;
+      if (is_new) {
+#pragma unroll
+        for (int i = 0; i < halves; ++i) {
+          queries[i].make(raw[i], lane);
+        }
+      }
+      tally kept = start(part, own_line, lane);
+      next = part_at(scratch, number + static_cast<std::int32_t>(blocks_in_grid()), warp, lane);
+      is_new = load_queries(next, held, raw, lane);
+      std::int32_t const stages_of_part = part.work.stages_of_it();
+#pragma unroll 1
+      for (std::int32_t stage = 0; stage < stages_of_part; ++stage) {
+        async_copy_wait<stages - 2>();
+        group.sync();  // the stage has arrived, and that before it has been read by all
+        fill(scratch, filled, group.lane);
+        if (part.first + stage * tile < part.end) {
+          score_tile(part, stage, scratch.landmarks[slot], queries, kept, scratch.scores[warp], lane);
+        }
+        slot = next_slot(slot);
+      }
+      finish(part, kept, lane);
+    }
+  }
+
+  /// The bytes of a stage before the first line of a warp.
+  __device__ __forceinline__ int first_line(int warp) const {
+    std::int32_t const block = warp / heads;
+    return block * tile * pitch + (warp - block * heads) * line_bytes;
+  }
+  __device__ __forceinline__ part_type part_at(scratch_type const& scratch, std::int32_t number, int warp,
+                                               int lane) const {
+    part_type part{};
+    if (number < work_items) {
+      part.work = score_item_of(*this, scratch.known, number);
+      std::int32_t const block = warp / heads;
+      std::int32_t const head = warp - block * heads;
+      part.head = part.work.head + head;
+      part.first = part.work.first + block * static_cast<std::int32_t>(scored_chunks);
+      part.end = block < blocks && head < part.work.heads
+                     ? min(part.first + static_cast<std::int32_t>(scored_chunks), part.work.end)
+                     : part.first;
+      look_up(part, lane);
+    }
+    return part;
+  }
+  /// Loads the slots; nothing waits for them yet.
+  __device__ __forceinline__ void look_up(part_type& part, int lane) const {
+    auto const& all = call.memory.chunk_slots;
+    std::int16_t const* const from = all.data + all.offset(part.work.row + part.first + lane, part.head);
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(scored_chunks) / 32; ++i) {
+      if (part.first + 32 * i + lane < part.end) {
+        part.chunk_slots[i] = from[32 * i * all.strides[0]];
+      }
+    }
+  }
+  /// Loads a part's queries, if the warp holds others. Returns whether it did; nothing waits for them yet.
+  __device__ __forceinline__ bool load_queries(part_type const& part, score_queries& held, raw_type (&raw)[halves],
+                                               int lane) const {
+    if (part.is_empty() || (held.at == part.work.at && held.head == part.head)) {
+      return false;
+    }
+    held = {part.work.at, part.head};
+#pragma unroll
+    for (int i = 0; i < halves; ++i) {
+      int const row = lane / 4 + 8 * i;
+      std::int64_t const query = part.head * rows + row;
+      raw[i].load(row < rows ? &call.step.queries(part.work.at, query, 0) : nullptr, lane);
+    }
+    return true;
+  }
+
+  __device__ __forceinline__ tally start(part_type const& part, int own_line, int lane) const {
+    auto const& scores = call.step.scores;
+    tally kept{};
+    kept.exact = exact_ones(part, lane);
+    // Lines begin at multiples of 4 bytes, so that those eight chunks away have the same number of bytes before them.
+    kept.line = own_line + beyond(score_line_of(call, part.work, part.first + lane / 4));
+    kept.to = scores.data + scores.offset(part.work.row + part.first + lane, part.head, 0);
+#pragma unroll
+    for (float& largest : kept.largest) {
+      largest = -infinity;
+    }
+    return kept;
+  }
+  /// Of the lane's chunks those that are exact. In tile t they are chunks lane / 4 and lane / 4 + 8; bit
+  /// 16 (t % 2) + t / 2 is the first one's, and that 8 bits above the second one's.
+  __device__ __forceinline__ static std::uint32_t exact_ones(part_type const& part, int lane) {
+    std::uint32_t bits = 0;
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(scored_chunks) / 32; ++i) {
+      std::uint32_t const exact = ballot_of_warp(part.chunk_slots[i] == static_cast<std::int16_t>(chunk_slot::exact));
+      bits |= (exact >> lane / 4 & 0x01010101U) << i;
+    }
+    return bits;
+  }
+
+  /// Scores 16 chunks with all queries.
+  __device__ __forceinline__ void score_tile(part_type const& part, std::int32_t number, unsigned char const* stage,
+                                             queries_type const (&queries)[halves], tally& kept,
+                                             float (&rows_of_scores)[Rows][row_floats], int lane) const {
+    std::int32_t const first = part.first + number * tile + lane / 4;
+    lines_type lines;
+    lines.load(stage + kept.line, stage + kept.line + 8 * pitch, lane);
+    float scores[halves][4];
+#pragma unroll
+    for (int set = 0; set < halves; ++set) {
+      lines.multiply(scores[set], queries[set]);
+    }
+    if constexpr (doubts_nans<lines_type>) {
+      score_nans(part, first, scores, lane);
+    }
+    std::uint32_t const exact = kept.exact >> (number % 2 * 16 + number / 2);
+    bool const are_open[2] = {first < part.end && (exact & 1U) == 0, first + 8 < part.end && (exact >> 8 & 1U) == 0};
+    int const column = number * tile % together + lane / 4;
+#pragma unroll
+    for (int query = 0; query < 2 * halves; ++query) {
+      float values[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        values[i] = are_open[i] ? call.scale * scores[query / 2][2 * i + query % 2] : -infinity;
+        rows_of_scores[query / 2 * 8 + 2 * (lane % 4) + query % 2][column + 8 * i] = values[i];
+      }
+      add(kept.largest[query], kept.total[query], values);
+    }
+    std::int32_t const end = (number + 1) * tile;
+    if (end % together == 0 || part.first + end >= part.end) {
+      write(rows_of_scores, part.first + number * tile / together * together + lane < part.end, kept.to);
+      kept.to += together;
+    }
+  }
+  /// Writes a chunk's scores, if there is one.
+  __device__ __forceinline__ void write(float (&rows_of_scores)[Rows][row_floats], bool is_there, float* to) const {
+    std::int64_t const apart = call.step.scores.strides[2];
+    int const lane = cuda_warp{}.lane;
+    sync_warp();
+#pragma unroll
+    for (int row = 0; row < Rows; ++row) {
+      if (row < rows && is_there) {
+        to[row * apart] = rows_of_scores[row][lane];
+      }
+    }
+    sync_warp();  // the next scores overwrite these
+  }
+  /// What a sum of exponentials is less than is 0 where all scores are minus infinity.
+  __device__ __forceinline__ static float reference_of(float largest) {
+    return largest == -infinity ? 0.0F : largest;
+  }
+  __device__ __forceinline__ static float exponential(float less) {
+    return fast_exp2(less * 1.4426950408889634F);
+  }
+  __device__ __forceinline__ static void add(float& largest, float& total, float const (&values)[2]) {
+    float const before = largest;
+    largest = fmaxf(largest, fmaxf(values[0], values[1]));
+    float const reference = reference_of(largest);
+    total = total * exponential(before - reference) + exponential(values[0] - reference) +
+            exponential(values[1] - reference);
+  }
+
+  /// Scores chunks whose score is NaN as the portable program does. There are none where keys and queries are finite.
+  __device__ __forceinline__ void score_nans(part_type const& part, std::int32_t first, float (&scores)[halves][4],
+                                             int lane) const {
+    std::uint32_t are_nan = 0;
+#pragma unroll
+    for (int i = 0; i < 4 * halves; ++i) {
+      bool const is_there = first + i % 4 / 2 * 8 < part.end && i / 4 * 8 + 2 * (lane % 4) + i % 2 < rows;
+      are_nan |= is_there && is_nan(scores[i / 4][i % 4]) ? 1U << i : 0U;
+    }
+#pragma unroll 1
+    for (int at = 0; are_nan >> at != 0; ++at) {
+      if ((are_nan >> at & 1U) != 0) {
+        std::int64_t const query = part.head * rows + at / 4 * 8 + 2 * (lane % 4) + at % 2;
+        float const score = score_by_selector(call, part.work, query, part.head, first + at % 4 / 2 * 8);
+#pragma unroll
+        for (int i = 0; i < 4 * halves; ++i) {
+          scores[i / 4][i % 4] = i == at ? score : scores[i / 4][i % 4];
+        }
+      }
+    }
+  }
+
+  /// Writes the sums of exponentials of a part.
+  __device__ __forceinline__ void finish(part_type const& part, tally& kept, int lane) const {
+    if (part.is_empty()) {
+      return;
+    }
+#pragma unroll
+    for (int query = 0; query < 2 * halves; ++query) {
+      float largest = kept.largest[query];
+#pragma unroll
+      for (int distance = 16; distance >= 4; distance /= 2) {
+        largest = fmaxf(largest, shuffle_xor(largest, distance));
+      }
+      float total = kept.total[query] * exponential(kept.largest[query] - reference_of(largest));
+#pragma unroll
+      for (int distance = 16; distance >= 4; distance /= 2) {
+        total += shuffle_xor(total, distance);
+      }
+      int const row = query / 2 * 8 + 2 * (lane % 4) + query % 2;
+      if (lane < 4 && row < rows) {
+        call.step.score_sums(part.work.at, part.first / scored_chunks, part.head * rows + row) = {largest, total};
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera
