@@ -65,6 +65,15 @@ TEST_CASE("a few queries on a GPU attend as on the host, whatever the extents", 
   }
 }
 
+TEST_CASE("a few queries on a GPU attend as on the host, with any channels", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (std::int64_t const channels : {16, 48, 80, 96, 192, 256}) {
+    check_shape({2, 4, 2, 1, 1900, channels});
+    check_shape({1, 6, 2, 5, 260, channels}, causal());
+    check_shape({40, 8, 8, 1, 300, channels});
+  }
+}
+
 TEST_CASE("all query heads of a key head share its keys, also where they fill more than one block", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   for (std::int64_t const channels : {64, 128}) {
@@ -140,7 +149,8 @@ TEST_CASE("an infinity or a NaN reaches a few queries on a GPU as on the host", 
   }
 }
 
-TEST_CASE("on sm_90 a few queries have a program of their own, which needs no memory for splits", "[cuda]") {
+TEST_CASE("a few queries have a program of their own, with TMA or without, which needs no memory for splits",
+          "[cuda]") {
   TESSERA_NEEDS_CUDA();
   tessera::cuda const exec;
   auto const p = make_attention_problem<bfloat16>({2, 8, 2, 3, 3000, 128});
@@ -157,6 +167,7 @@ TEST_CASE("on sm_90 a few queries have a program of their own, which needs no me
     call.partials = is_split ? sage_attention2::partials(p.shape, space) : decltype(call.partials){};
     CHECK(call.partials.splits() == (is_split ? 5 : 1));
     CHECK(take_call<quantized_decode_model>(exec, call) == is_hopper());
+    CHECK(take_call<detail::quantized_decode_by_warps_model>(exec, call) == !is_hopper());
     sage_attention2::forward(exec, call);
     bool is_clean = false;
     CHECK(error_of(as_doubles(result.values(exec, is_clean)), expected.result).relative_l1 < 2e-3);

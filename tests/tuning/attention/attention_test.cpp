@@ -26,7 +26,10 @@ struct within_attention_limits : warpgroup_attention_tuning<Channels> {
 template <int Channels>
 struct within_few_queries_limits : few_queries_tuning<Channels> {
   static constexpr bool is_valid(few_queries_policy const& policy) {
-    return policy.blocks >= 1 && policy.stages >= 2 && policy.blocks * 2 * policy.stages * 128 * Channels <= 227 * 1024;
+    int const bytes = 2 * policy.stages * policy.tiles * 128 * Channels;  // of keys and values
+    int const room = policy.has_boxes ? 227 * 1024 : 80 * 1024;           // without TMA 19 of 99 KiB are for the rest
+    return policy.blocks >= 1 && policy.stages >= 1 && bytes <= room && policy.blocks * bytes <= 227 * 1024 &&
+           (policy.has_boxes ? policy.stages >= 2 && policy.tiles == 1 : policy.tiles >= 1);
   }
 };
 

@@ -20,10 +20,11 @@
 /// all programs. With online_softmax the log-sum-exps, and the factor by which a sink reduces results, are within 0.061
 /// (log(17 / 16)) of those of the portable program, and usually within 0.03 / sqrt(keys that matter).
 ///
-/// On sm_90 sequences of up to 16 queries over codes of 8 or 4 bits, without a bias or lists of tiles, take one read of
-/// keys and values for all query heads that share them (program/attention/quantized_decode.cuh), if values have as many
-/// channels as keys. On GPUs without wgmma sequences of 64 queries and more, of up to 128 channels, without a bias or
-/// lists, run in forward_by_warps, if it has the types. Everything else runs in the portable programs with mma.sync.
+/// Sequences of up to 16 queries over codes of 8 or 4 bits, without a bias or lists of tiles, take one read of keys and
+/// values for all query heads that share them (program/attention/quantized_decode.cuh), if values have as many channels
+/// as keys: on sm_90 by TMA, and, with codes in a byte, on GPUs without wgmma by cp.async. There sequences of 64
+/// queries and more, of up to 128 channels, without a bias or lists, run in forward_by_warps, if it has the types.
+/// Everything else runs in the portable programs with mma.sync.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +36,7 @@
 #include <tessera/algorithm/attention/detail/bias_rows.cuh>
 #include <tessera/algorithm/attention/detail/forward_by_warps_model.cuh>
 #include <tessera/algorithm/attention/detail/program_channels.cuh>
+#include <tessera/algorithm/attention/detail/quantized_decode_by_warps_model.cuh>
 #include <tessera/algorithm/attention/detail/widened_attention.cuh>
 #include <tessera/algorithm/attention/quantized_attention.cuh>
 #include <tessera/concepts/executor.hpp>
@@ -112,10 +114,6 @@ inline bool has_long_work_items(attention_shape const& s) {
          cost_without_mask(s)(0) > policy.least + policy.split + policy.merging;
 }
 
-/// Whether attention_of_few_queries multiplies a method's codes of queries and keys.
-template <class Method>
-inline constexpr bool multiplies_few_queries = std::is_same_v<typename Method::score_code, std::int8_t>;
-
 /// How many floats of memory the largest number of splits takes, for any mask. `least`: calls of so many queries and
 /// fewer are for another program.
 inline std::int64_t floats_of_work_splits(attention_shape const& s, int multiprocessors, std::int64_t least) {
@@ -133,12 +131,6 @@ inline std::int64_t floats_of_work_splits(attention_shape const& s, int multipro
   return 2 * ranges * slots::floats_of_slot(block_rows_of(s), program_value_channels(program_channels(s)));
 }
 
-/// Whether a lane can make codes of the softmax's weights (program/attention/lane_weights.cuh).
-template <class Softmax>
-inline constexpr bool has_lane_weights = requires {
-  lane_weights<Softmax>::steps;
-};
-
 /// Why no program for sm_90 takes a call of these types, or none.
 template <Executor Exec, class Call>
 constexpr refusal refuses_types_of_attention() {
@@ -147,19 +139,6 @@ constexpr refusal refuses_types_of_attention() {
                   refuses_codes<method>(),
                   unless(is_16_bit_float<typename Call::value_type>, "results do not have 16 bits"),
                   unless(has_lane_weights<typename method::softmax>, "lanes do not make weights of the softmax"));
-}
-
-/// Why no program for sm_90 takes a call, or none.
-template <class Method, class T, class Bias>
-refusal refuses_extras(attention_call<Method, T, Bias> const& call) {
-  attention_shape const& s = call.shape;
-  refusal const why = first_of(
-      unless(call.block_list.counts.data == nullptr, "the list of tiles is no part of the type, as listed_tiles are"),
-      unless(s.keys > 0, "there are no keys"));
-  if constexpr (is_listed<Bias>) {
-    return first_of(why, unless(call.bias.list.counts.data != nullptr, "the list of tiles is null"));
-  }
-  return why;
 }
 
 /// Why warpgroup_attention does not take a call whose types it takes, but for its codes, or none.
@@ -184,16 +163,6 @@ refusal refuses_warpgroups(attention_call<Method, T, Bias> const& call, int mult
       unless(!is_split, "few blocks of queries have no memory for splits of their work items"),
       unless(call.counters.data != nullptr, "there is no memory for counters of work items"),
       unless(call.out.result.stride(3) == 1, "the stride of results along head_dim", call.out.result.stride(3), "1"));
-}
-
-/// The codes of heads as rows of one matrix.
-template <class T, int Rank>
-matrix_view<T const> rows_of_heads(view<T, Rank> codes) {
-  std::int64_t rows = 1;
-  for (int dimension = 0; dimension + 1 < Rank; ++dimension) {
-    rows *= codes.extent(dimension);
-  }
-  return {codes.data, {rows, codes.extent(Rank - 1)}};
 }
 
 /// The schedule of a call's blocks: as many heads at a time as have their keys and values in L2.
@@ -317,59 +286,9 @@ refusal refuses_maps(attention_call<Method, T, Bias> const& call, bool loads_que
       unless(can_map(rows_of_heads(heads.values.codes)), "TMA cannot load the codes of values"));
 }
 
-/// Why attention_of_few_queries does not take a call whose types it takes, but for its codes, or none.
-template <class Method, class T, class Bias>
-refusal refuses_few_queries(attention_call<Method, T, Bias> const& call) {
-  constexpr std::int64_t most = std::int64_t{1} << 29;
-  attention_shape const& s = call.shape;
-  if (refusal const why =
-          first_of(unless(s.queries <= few_queries, "the number of queries", s.queries, "at most 16"),
-                   unless(s.has_equal_channels(), "values have other channels than keys"), refuses_extras(call))) {
-    return why;
-  }
-  auto const& heads = call.heads;
-  std::int64_t const key_rows = s.batch * s.key_heads * padded_tokens(s.keys);
-  bool const is_small = s.keys < most && key_rows < most_rows &&
-                        key_rows / attention_padding * s.channels < most_rows &&
-                        call.partials.splits() * s.batch * s.query_heads * s.queries < most_rows / 8;
-  return first_of(
-      unless(is_small, "rows of keys or of splits do not fit into 31 bits"),
-      unless(is_aligned(heads.queries.codes.data), "codes of queries do not begin at a multiple of 16 bytes"),
-      unless(is_aligned(heads.keys.scales.data), "scales of keys do not begin at a multiple of 16 bytes"),
-      unless(call.partials.rows.data == nullptr || is_aligned(call.partials.rows.data),
-             "memory for splits does not begin at a multiple of 16 bytes"));
-}
-
 /// attention_of_few_queries for `Channels` channels or fewer.
 template <int Channels, class Method, class T>
 using few_queries_program = attention_of_few_queries<Channels, Method, T, policy_of<few_queries_tuning<Channels>>(900)>;
-
-/// Enqueues attention_of_few_queries, which takes the call, which has `Channels` channels or fewer.
-template <int Channels, class Architectures, class Method, class T>
-void run_attention_of_few_queries(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
-  using program_type = few_queries_program<Channels, Method, T>;
-  using shape = typename program_type::shape;
-  constexpr char const* where = "attention.forward";
-  auto const& heads = call.heads;
-  auto const keys = rows_of_heads(heads.keys.codes);
-  auto const values = rows_of_heads(heads.values.codes);
-  program_type const program{
-      make_tensor_map(where, keys, {shape::keys, shape::row_bytes}, shape::swizzle),
-      make_tensor_map(where, values, {static_cast<int>(call.shape.channels), shape::keys}),
-      heads.queries.codes.data,
-      heads.queries.scales.data,
-      heads.keys.scales.data,
-      few_query_schedule::of(call.shape, call.query_lengths, call.key_lengths, call.options.window_left,
-                             call.options.keys_behind(), call.partials.splits()),
-      writer_of(call),
-      call.partials};
-  std::int64_t const most = std::int64_t{exec.state->multiprocessors()} * program_type::blocks_per_multiprocessor;
-  exec.run(program, min(std::int64_t{program.schedule.count()}, most));
-  if (call.partials.rows.data != nullptr) {
-    auto const join = join_decoded<Method, T>::of(call.partials, writer_of(call));
-    exec.run(join, join.groups());
-  }
-}
 
 }  // namespace detail
 
@@ -379,12 +298,7 @@ struct quantized_decode_model {
 
   template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
-    return first_of(
-        detail::refuses_types_of_attention<Exec, Call>(),
-        unless(detail::multiplies_few_queries<typename Call::method>, "codes of queries and keys are not integers"),
-        unless(!is_listed<decltype(Call::bias)>, "there is a list of tiles"),
-        unless(std::is_same_v<decltype(Call::bias), no_bias>, "there is a bias"),
-        unless(!quantized_regions<typename Call::method>::smooths_queries, "queries are smoothed"));
+    return first_of(detail::refuses_types_of_attention<Exec, Call>(), detail::refuses_types_of_few_queries<Call>());
   }
   template <class Architectures, class Method, class T>
   static refusal refuses(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
@@ -398,7 +312,7 @@ struct quantized_decode_model {
   template <class Architectures, class Method, class T>
   static void run(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
     with_constant<64, 128, 256>(detail::program_channels(call.shape), [&](auto channels) {
-      detail::run_attention_of_few_queries<channels.value>(exec, call);
+      detail::run_few_queries<detail::few_queries_program<channels.value, Method, T>>(exec, call);
     });
   }
 };
@@ -458,8 +372,10 @@ struct models_for<basic_cuda<Architectures>, attention_call<Method, T, Bias>> {
 
  public:
   /// The list of models. Sources that are compiled for sm_90 alone do not name the others.
-  using type = std::conditional_t<detail::mostly_runs_tiles<basic_cuda<Architectures>>::value,
-                                  models<detail::forward_by_warps_model, detail::attention_tiles_model>, models<>>;
+  using type = std::conditional_t<
+      detail::mostly_runs_tiles<basic_cuda<Architectures>>::value,
+      models<detail::quantized_decode_by_warps_model, detail::forward_by_warps_model, detail::attention_tiles_model>,
+      models<>>;
 };
 
 /// How many floats of memory the programs for sm_90a can use for work items that several groups share.

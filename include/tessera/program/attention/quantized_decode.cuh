@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `attention_of_few_queries`: attention of a few queries over many quantized keys, bound by memory bandwidth (sm_90).
+/// `attention_of_few_queries`: attention of a few queries over many quantized keys, bound by memory bandwidth (sm_80
+/// and later).
 ///
-/// The kernel is persistent and warp-specialised. A work item is 16 rows of a key head and a split of its keys
+/// The kernel is persistent. A work item is 16 rows of a key head and a split of its keys
 /// (attention/detail/quantized_decode_schedule.hpp). The rows are the queries of all query heads that share the key
-/// head, so that they share one read of its keys and values. One thread loads tiles of 128 keys, their scales and
-/// values by TMA into the stages of a pipeline in shared memory, from work item to work item without a pause. Eight
-/// warps go through the tiles together. For each tile a warp
+/// head, so that they share one read of its keys and values. Tiles of 128 keys, their scales and values come to the
+/// stages of a pipeline in shared memory, from work item to work item without a pause: on sm_90 by one thread that
+/// loads them by TMA (detail/few_queries_boxes.cuh), elsewhere by cp.async, by the warps that read them
+/// (detail/few_queries_copies.cuh). Eight warps go through the tiles together. For each tile a warp
 ///
 ///  * multiplies all rows by 16 keys (mma.sync of int8), and leaves the largest score of each row to the other warps;
 ///  * makes the weights of these scores: e4m3 codes, as fp16, relative to the tile's largest score, as
 ///    program/attention/quantized_forward.hpp says, in shared memory for the other warps;
 ///  * multiplies the weights of all 128 keys by an eighth of the channels of their values, whose codes become fp16 on
-///    the way (sm_90's mma.sync has no e4m3): only sums in fp32 are rounded, products are exact.
+///    the way (mma.sync has no e4m3 up to sm_90): only sums in fp32 are rounded, products are exact.
 ///
-/// Between two syncs a warp makes the weights of a tile, the products with values of the tile before, and the scores of
-/// the next tile. join_decoded merges the splits of the keys.
+/// Between two syncs a warp makes the weights of a run of tiles, the products with values of the run before, and the
+/// scores of the next run. A run is one tile or two. join_decoded merges the splits of the keys.
 ///
 /// Where there are 8 rows or fewer, the other 8 are multiplied but have no weights. Where a head has fewer channels
 /// than the program, the missing channels of queries and keys are zeros. Those of values are whatever lies in shared
@@ -23,28 +25,27 @@
 /// For each key and key head 2 * channels bytes are read, and an eighth of a byte of scales: at 4.6 TB/s and 132
 /// multiprocessors, a tile of 128 channels every 1600 cycles. A warp's work on a tile is about 8 products of scores, 16
 /// with values, 32 conversions and 8 exponentials for each lane, in about 350 instructions, which eight warps issue in
-/// 700 cycles of four schedulers.
+/// 700 cycles of four schedulers. In sm_80's code it is 480 instructions, 128 of them in place of the 32 conversions,
+/// and 60 for copies and their addresses: 960 cycles.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <tessera/core/bits.hpp>
 #include <tessera/core/float8.hpp>
+#include <tessera/program/attention/detail/few_queries_boxes.cuh>
+#include <tessera/program/attention/detail/few_queries_copies.cuh>
+#include <tessera/program/attention/detail/few_queries_products.cuh>
 #include <tessera/program/attention/detail/quantized_decode_schedule.hpp>
 #include <tessera/program/attention/detail/quantized_decode_shape.cuh>
 #include <tessera/program/attention/lane_weights.cuh>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/split_keys.hpp>
+#include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/cuda/load_matrix.cuh>
-#include <tessera/tile/cuda/mma.cuh>
-#include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
-#include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
-#include <tessera/tile/cuda/sm_90/stage_ring.cuh>
-#include <tessera/tile/cuda/sm_90/tensor_map.cuh>
-#include <tessera/tile/cuda/sm_90/worker_warps.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tuning/attention/attention.hpp>
@@ -52,21 +53,28 @@
 namespace tessera {
 inline namespace v0 {
 
+/// How attention_of_few_queries gets keys and values to shared memory, by its policy.
+template <int Channels, few_queries_policy Policy>
+using few_queries_feed = std::conditional_t<Policy.has_boxes, detail::few_queries_boxes<Channels, Policy.stages>,
+                                            detail::few_queries_copies<Channels, Policy.stages, Policy.tiles>>;
+
 /// Attends over quantized keys. Method: an attention_method whose scales are per_thread and whose values are e4m3. T:
 /// the type of results.
 template <int Channels, class Method, class T, few_queries_policy Policy>
 struct attention_of_few_queries {
   using shape = few_queries_shape<Channels>;
+  /// How keys and values get to shared memory.
+  using feed = few_queries_feed<Channels, Policy>;
   using softmax_type = typename Method::softmax;
   using row_type = attention_row<typename softmax_type::state_type>;
-  /// The consumer warps and the producer warp.
-  using block_warps = worker_warps<shape::warps>;
-  static constexpr int lanes = block_warps::lanes;
+  using block_warps = typename feed::block_warps;
+  static constexpr int lanes = feed::lanes;
   static constexpr int blocks_per_multiprocessor = Policy.blocks;
-  static constexpr int from_architecture = 900;
-  static constexpr int before_architecture = 1000;
+  static constexpr int from_architecture = feed::from_architecture;
+  static constexpr int before_architecture = feed::before_architecture;
+  static constexpr int tiles = Policy.tiles;  ///< tiles that warps take between two syncs
   static constexpr bool is_persistent = true;
-  static constexpr bool waits_for_stream = true;
+  static constexpr bool waits_for_stream = feed::waits_for_stream;
 
   /// What each warp has summed up for a row of a work item.
   struct row_sums {
@@ -75,24 +83,23 @@ struct attention_of_few_queries {
   };
   struct scratch_type {
     /// Tiles of keys' codes.
-    alignas(1024) unsigned char key[Policy.stages][shape::tile_bytes];
+    alignas(1024) unsigned char key[Policy.stages][tiles * shape::tile_bytes];
     /// Tiles of values' codes.
-    alignas(1024) unsigned char value[Policy.stages][shape::tile_bytes];
-    alignas(16) float key_scale[Policy.stages][lane_scales];                  ///< scales of tiles of keys
-    alignas(16) std::uint32_t weights[2][shape::rows * shape::weight_words];  ///< pairs of fp16, for two tiles in turn
+    alignas(1024) unsigned char value[Policy.stages][tiles * shape::tile_bytes];
+    alignas(16) typename feed::scales_type key_scale[Policy.stages];  ///< scales of tiles of keys
+    alignas(16)
+        std::uint32_t weights[2 * tiles][shape::rows * shape::weight_words];  ///< pairs of fp16, for two tiles in turn
     /// Largest scores of rows, by warp, for two alternating tiles.
-    alignas(16) float largest[2][shape::rows][shape::warps];
+    alignas(16) float largest[2 * tiles][shape::rows][shape::warps];
     alignas(16) row_sums sums[2][shape::rows];  ///< sums of rows, for two work items in turn
-    stage_ring<Policy.stages> key_ring;         ///< of tiles of keys
-    stage_ring<Policy.stages> value_ring;       ///< of tiles of values
+    [[no_unique_address]] typename feed::rings_type rings;
   };
 
-  tensor_map key_map;              ///< codes of keys: (batch, head, padded token) x channel
-  tensor_map value_map;            ///< codes of values: (batch, head, tile, channel) x slot of 128 tokens
-  std::int8_t const* query_codes;  ///< memory of quantized_queries::codes
-  float const* query_scales;       ///< memory of quantized_queries::scales
-  float const* key_scales;         ///< memory of quantized_keys::scales
-  few_query_schedule schedule;     ///< the schedule of work items
+  typename feed::source_type source;  ///< codes of keys and values
+  std::int8_t const* query_codes;     ///< memory of quantized_queries::codes
+  float const* query_scales;          ///< memory of quantized_queries::scales
+  float const* key_scales;            ///< memory of quantized_keys::scales
+  few_query_schedule schedule;        ///< the schedule of work items
   attention_writer<Method, T> results;
   /// Where splits of the keys leave their results, if there are several.
   attention_partials<typename softmax_type::state_type> partials;
@@ -100,85 +107,29 @@ struct attention_of_few_queries {
   /// Runs the thread block's work items. A launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
                                              scratch_type& scratch) const {
-    auto const own = block_warps::of(group);
-    own.begin([&] { init_barriers(scratch); });
-    if (own.warp < shape::warps) {
-      attend(scratch, own.warp, own.lane);
-    } else if (own.lane == 0) {
-      produce(scratch);
-    }
+    feed::run(*this, group, scratch, [&](int warp, int lane) { attend(scratch, warp, lane); });
   }
 
  private:
-  using scores_mma = warp_mma<std::int8_t>;
-  using values_mma = warp_mma<float16>;
-  using pipeline_type = pipeline_state<Policy.stages>;
-
-  // The producer, one thread: loads keys and values.
-
-  __device__ __forceinline__ void init_barriers(scratch_type& scratch) const {
-    prefetch_tensor_map(key_map);
-    prefetch_tensor_map(value_map);
-#pragma unroll
-    for (int stage = 0; stage < Policy.stages; ++stage) {
-      scratch.key_ring.full[stage].init(1);
-      scratch.value_ring.full[stage].init(1);
-      scratch.key_ring.empty[stage].init(lane_scales * shape::warps);
-      scratch.value_ring.empty[stage].init(shape::warps);
-    }
-    fence_barrier_init();
-  }
-
-  __device__ __forceinline__ void produce(scratch_type& scratch) const {
-    auto const count = schedule.count();
-    pipeline_type pipeline;
-    for (std::uint32_t work = block_index(); work < count; work += blocks_in_grid()) {
-      few_query_work_item const at = schedule.at(work);
-      std::int64_t const head = at.sequence * results.shape.key_heads + at.key_head;
-      std::int64_t const tiles_of_head = padded_tokens(results.shape.keys) / shape::keys;
-      for (std::int32_t i = 0; i < at.tiles; ++i) {
-        std::int64_t const tile = head * tiles_of_head + at.first_tile + i;
-        load_keys(scratch, pipeline, tile);
-        load_values(scratch, pipeline, tile);
-        pipeline.advance();
-      }
-    }
-  }
-  __device__ __forceinline__ void load_keys(scratch_type& scratch, pipeline_type pipeline, std::int64_t tile) const {
-    shared_barrier& full = scratch.key_ring.await_empty(pipeline);
-    constexpr int scale_bytes = sizeof(scratch.key_scale[0]);
-    full.arrive_and_expect(shape::tile_bytes + scale_bytes);
-    load_bytes(scratch.key_scale[pipeline.stage], key_scales + lane_scales * tile, scale_bytes, full);
-#pragma unroll
-    for (int panel = 0; panel < shape::panels; ++panel) {
-      load_box(scratch.key[pipeline.stage] + panel * shape::keys * shape::row_bytes, key_map, full,
-               {panel * shape::row_bytes, static_cast<std::int32_t>(tile * shape::keys)});
-    }
-  }
-  __device__ __forceinline__ void load_values(scratch_type& scratch, pipeline_type pipeline, std::int64_t tile) const {
-    scratch.value_ring.await_empty(pipeline);
-    auto const channels = static_cast<std::int32_t>(results.shape.channels);
-    scratch.value_ring.full[pipeline.stage].arrive_and_expect(channels * shape::keys);
-    load_box(scratch.value[pipeline.stage], value_map, scratch.value_ring.full[pipeline.stage],
-             {0, static_cast<std::int32_t>(tile) * channels});
-  }
+  using products = detail::few_queries_products<Channels>;
 
   // The consumers, eight warps: a lane has rows lane / 4 and lane / 4 + 8 of a work item, as two halves.
+
+  using factors_type = float[tiles][2];
 
   /// The state of a warp, in registers.
   struct warp_state {
     int warp;
     int lane;
-    pipeline_type key;
-    pipeline_type value;
-    std::uint32_t queries[shape::depth_steps][4];
+    typename feed::reader from;
+    typename products::queries_type queries;
     bool has_second_half;  ///< whether rows 8 to 15 exist; if not, their state is not kept
     float query_scale[2];
-    std::int32_t first_key[2];  ///< the first key that each row sees
-    std::int32_t seen_keys[2];  ///< how many keys each row sees from there on
-    std::int32_t scores[2][4];  ///< sums of products of codes, some of them hidden
-    float score_scale[2];       ///< what turns scores into logits, in base 2
-    float factor[2];            ///< what outputs are multiplied by before the next products are added
+    std::int32_t first_key[2];         ///< the first key that each row sees
+    std::int32_t seen_keys[2];         ///< how many keys each row sees from there on
+    std::int32_t scores[tiles][2][4];  ///< sums of products of codes, some of them hidden
+    float score_scale[tiles][2];       ///< what turns scores into logits, in base 2
+    factors_type factor;               ///< what outputs are multiplied by before the next products are added
     row_type rows[2];
     float outputs[shape::column_steps][4];
   };
@@ -187,35 +138,74 @@ struct attention_of_few_queries {
     warp_state state;
     state.warp = warp;
     state.lane = lane;
+    state.from.start(*this, scratch, warp, lane);
     auto const count = schedule.count();
     int turn = 0;
     for (std::uint32_t work = block_index(); work < count; work += blocks_in_grid()) {
       few_query_work_item const at = schedule.at(work);
       begin_work(state, at);
       if (work == block_index()) {
-        block_warps::wait_for_barriers();
+        state.from.begin();
       }
       auto const first_key = static_cast<std::int32_t>(at.first_tile * shape::keys);
       if (at.tiles > 0) {
-        make_scores(scratch, state, first_key, 0);
+        state.from.find_keys(*this);
+        make_scores(scratch, state, first_key, 0, at.tiles);
       }
-      for (std::int32_t i = 0; i < at.tiles; ++i) {
+      std::int32_t const runs = divide_up(at.tiles, tiles);
+      for (std::int32_t i = 0; i < runs; ++i) {
         block_warps::sync();
-        float const before[2] = {state.factor[0], state.factor[1]};
-        make_weights(scratch, state, i % 2, at.first_tile + i == 0);
+        state.from.find_keys(*this);
+        state.from.find_values(*this);
+        factors_type before;
+        copy_factors(state, before);
+        make_weights(scratch, state, i % 2, at.first_tile + i == 0, at.tiles - i * tiles);
         if (i > 0) {
-          add_values(scratch, state, before, (i - 1) % 2);
+          add_values(scratch, state, before, (i - 1) % 2, tiles);
         }
-        if (i + 1 < at.tiles) {
-          make_scores(scratch, state, first_key + (i + 1) * shape::keys, (i + 1) % 2);
+        state.from.pass_values(i == 0);
+        if (i + 1 < runs) {
+          make_scores(scratch, state, first_key + (i + 1) * (tiles * shape::keys), (i + 1) % 2,
+                      at.tiles - (i + 1) * tiles);
         }
+        state.from.pass_keys(i + 1 == runs);
       }
       if (at.tiles > 0) {
         block_warps::sync();
-        add_values(scratch, state, state.factor, (at.tiles - 1) % 2);
+        state.from.find_values(*this);
+        add_values(scratch, state, state.factor, (runs - 1) % 2, at.tiles - (runs - 1) * tiles);
       }
-      finish(scratch, state, at, turn);
+      if constexpr (feed::finds_work_again) {
+        finish(scratch, state, schedule.at(recompute(work)), turn);
+      } else {
+        finish(scratch, state, at, turn);
+      }
       turn ^= 1;
+    }
+  }
+
+  /// Calls use(tile) for the tiles of a run, which are `left` or all.
+  template <class Use>
+  __device__ __forceinline__ static void each_tile(std::int32_t left, Use const& use) {
+    if (tiles == 1 || left >= tiles) {
+#pragma unroll
+      for (int tile = 0; tile < tiles; ++tile) {
+        use(tile);
+      }
+    } else {
+#pragma unroll
+      for (int tile = 0; tile + 1 < tiles; ++tile) {
+        if (tile < left) {
+          use(tile);
+        }
+      }
+    }
+  }
+  __device__ __forceinline__ static void copy_factors(warp_state const& state, factors_type& to) {
+#pragma unroll
+    for (int tile = 0; tile < tiles; ++tile) {
+      to[tile][0] = state.factor[tile][0];
+      to[tile][1] = state.factor[tile][1];
     }
   }
 
@@ -240,7 +230,10 @@ struct attention_of_few_queries {
       key_interval const seen = row.is_inside ? at.mask.of(row.query) : key_interval{0, 0};
       state.first_key[half] = static_cast<std::int32_t>(seen.first);
       state.seen_keys[half] = static_cast<std::int32_t>(seen.end - seen.first);
-      state.factor[half] = 1.0F;
+#pragma unroll
+      for (auto& factor : state.factor) {
+        factor[half] = 1.0F;
+      }
       state.rows[half] = row_type::nothing(softmax_type{});
     }
 #pragma unroll
@@ -252,25 +245,36 @@ struct attention_of_few_queries {
     }
   }
 
-  /// Makes the scores of the warp's keys of a tile, and leaves each row's largest to all warps.
-  __device__ __forceinline__ static void make_scores(scratch_type& scratch, warp_state& state, std::int32_t first_key,
-                                                     int turn) {
-    std::int32_t sums[2][4] = {};
-    scratch.key_ring.await_full(state.key);
-    multiply_keys(detail::plain_shared_address(scratch.key[state.key.stage]), state, sums);
-    float const read = state.lane < lane_scales ? scratch.key_scale[state.key.stage][state.lane] : 0.0F;
-    float const key_scale = shuffle(read, state.lane % lane_scales);
-    block_warps::release(scratch.key_ring.empty[state.key.stage], state.lane,
-                         lane_scales);  // by the lanes that have read
-    state.key.advance();
+  /// Makes the scores of the warp's keys of a run of tiles, and leaves each row's largest of a tile to all warps.
+  __device__ __forceinline__ void make_scores(scratch_type& scratch, warp_state& state, std::int32_t first_key,
+                                              int turn, std::int32_t left) const {
+    std::int32_t sums[tiles][2][4] = {};
+    float key_scale[tiles];
+    state.from.await_keys(scratch);
+    each_tile(left, [&](int tile) {
+      products::multiply_keys(detail::plain_shared_address(state.from.keys(scratch) + tile * shape::tile_bytes), state,
+                              sums[tile]);
+      float const read = state.lane < lane_scales ? state.from.key_scales(scratch, tile, state.warp)[state.lane] : 0.0F;
+      key_scale[tile] = shuffle(read, state.lane % lane_scales);
+    });
+    state.from.release_keys(*this, scratch, state.warp, state.lane);
     std::int32_t const own_key = first_key + shape::warp_keys * state.warp + 2 * (state.lane % 4);
+    each_tile(left, [&](int tile) {
+      leave_scores(scratch.largest[turn * tiles + tile], state, sums[tile], key_scale[tile],
+                   own_key + tile * shape::keys, tile);
+    });
+  }
+  /// Keeps the scores of a tile, those of the lane's keys from `own_key` on.
+  __device__ __forceinline__ static void leave_scores(float (&to)[shape::rows][shape::warps], warp_state& state,
+                                                      std::int32_t const (&sums)[2][4], float key_scale,
+                                                      std::int32_t own_key, int tile) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (half == 1 && !state.has_second_half) {
         break;
       }
       float const scale = state.query_scale[half] * key_scale;
-      auto& scores = state.scores[half];
+      auto& scores = state.scores[tile][half];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         scores[i] = sums[i / 2][2 * half + i % 2];
@@ -279,11 +283,11 @@ struct attention_of_few_queries {
       hide(scores, behind, static_cast<std::uint32_t>(state.seen_keys[half]));
       std::int32_t const most = max(max(scores[0], scores[1]), max(scores[2], scores[3]));
       float largest = most == score_sums::hidden ? -infinity : fmaxf(scale * static_cast<float>(most), -infinity);
-      state.score_scale[half] = scale;
+      state.score_scale[tile][half] = scale;
       largest = fmaxf(largest, shuffle_xor(largest, 1));
       largest = fmaxf(largest, shuffle_xor(largest, 2));
       if (state.lane % 4 == 0) {
-        scratch.largest[turn][state.lane / 4 + 8 * half][state.warp] = largest;
+        to[state.lane / 4 + 8 * half][state.warp] = largest;
       }
     }
   }
@@ -301,52 +305,37 @@ struct attention_of_few_queries {
     }
   }
 
-  /// Multiplies 16 rows by the warp's 16 keys, 8 keys at a time.
-  __device__ __forceinline__ static void multiply_keys(std::uint32_t keys, warp_state const& state,
-                                                       std::int32_t (&sums)[2][4]) {
-    constexpr int row_chunks = shape::row_bytes / 16;
-    int const row = state.lane % 8;
-    int const swizzled = shape::row_bytes == 128 ? row : row / 2;
-#pragma unroll
-    for (int i = 0; i < shape::depth_steps / 2; ++i) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        int const chunk = 4 * i % row_chunks + state.lane / 8;
-        int const panel = 4 * i / row_chunks;
-        int const key = shape::warp_keys * state.warp + 8 * half + row;
-        int const offset = (panel * shape::keys + key) * shape::row_bytes + (chunk ^ swizzled) * 16;
-        std::uint32_t codes[4];
-        load_matrix_x4(codes, keys + static_cast<std::uint32_t>(offset));
-        scores_mma::multiply(sums[half], state.queries[2 * i], {codes[0], codes[1]});
-        scores_mma::multiply(sums[half], state.queries[2 * i + 1], {codes[2], codes[3]});
-      }
-    }
-  }
-
-  /// Makes the weights of all rows and the warp's keys.
-  __device__ __forceinline__ static void make_weights(scratch_type& scratch, warp_state& state, int turn,
-                                                      bool is_first) {
-    softmax_type const softmax;
+  /// Makes the weights of all rows and the warp's keys of a run of tiles.
+  __device__ __forceinline__ static void make_weights(scratch_type& scratch, warp_state& state, int turn, bool is_first,
+                                                      std::int32_t left) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (half == 1 && !state.has_second_half) {
         break;
       }
       int const row = state.lane / 4 + 8 * half;
-      row_type& own = state.rows[half];
-      state.factor[half] = softmax.turn(own.state, largest_of(scratch.largest[turn][row]));
-      four_weights const weights =
-          lane_weights<softmax_type>::weigh(own.state.reference, state.score_scale[half], state.scores[half], is_first);
-      own.state.sum += weights.sum;
-      uint2 const codes = unpack_four_e4m3(weights.codes);
-      float2 const first = unpack_pair<float16>(codes.x);
-      float2 const second = unpack_pair<float16>(codes.y);
-      own.rounded = own.rounded * state.factor[half] + ((first.x + first.y) + (second.x + second.y));
-      std::uint32_t* const to =
-          scratch.weights[turn] + row * shape::weight_words + shape::warp_keys / 2 * state.warp + state.lane % 4;
-      to[0] = codes.x;
-      to[4] = codes.y;
+      each_tile(left, [&](int tile) {
+        int const place = turn * tiles + tile;
+        weigh(largest_of(scratch.largest[place][row]), state, tile, half, is_first && tile == 0,
+              scratch.weights[place] + row * shape::weight_words + shape::warp_keys / 2 * state.warp + state.lane % 4);
+      });
     }
+  }
+  /// Makes the weights of a row's keys of a tile, whose largest score is `largest`.
+  __device__ __forceinline__ static void weigh(float largest, warp_state& state, int tile, int half, bool is_first,
+                                               std::uint32_t* to) {
+    row_type& own = state.rows[half];
+    float const factor = softmax_type{}.turn(own.state, largest);
+    state.factor[tile][half] = factor;
+    four_weights const weights = lane_weights<softmax_type>::weigh(own.state.reference, state.score_scale[tile][half],
+                                                                   state.scores[tile][half], is_first);
+    own.state.sum += weights.sum;
+    uint2 const codes = unpack_four_e4m3(weights.codes);
+    float2 const first = unpack_pair<float16>(codes.x);
+    float2 const second = unpack_pair<float16>(codes.y);
+    own.rounded = own.rounded * factor + ((first.x + first.y) + (second.x + second.y));
+    to[0] = codes.x;
+    to[4] = codes.y;
   }
   __device__ __forceinline__ static float largest_of(float const (&parts)[shape::warps]) {
     static_assert(shape::warps == 8);
@@ -355,49 +344,33 @@ struct attention_of_few_queries {
     return fmaxf(fmaxf(fmaxf(a.x, a.y), fmaxf(a.z, a.w)), fmaxf(fmaxf(b.x, b.y), fmaxf(b.z, b.w)));
   }
 
-  /// Multiplies all weights of a tile by the warp's channels of values. Even and odd sixteens of keys are added up
-  /// apart.
-  __device__ __forceinline__ static void add_values(scratch_type& scratch, warp_state& state, float const (&factor)[2],
-                                                    int turn) {
-    float sums[2][shape::column_steps][4] = {};
+  /// Multiplies all weights of a run of tiles by the warp's channels of values.
+  __device__ __forceinline__ void add_values(scratch_type& scratch, warp_state& state, factors_type const& factor,
+                                             int turn, std::int32_t left) const {
     std::uint32_t const weights =
-        detail::plain_shared_address(scratch.weights[turn]) +
+        detail::plain_shared_address(scratch.weights[turn * tiles]) +
         static_cast<std::uint32_t>(state.lane % 16 * shape::weight_words * 4 + state.lane / 16 * 16);
     std::uint32_t const values =
-        detail::plain_shared_address(scratch.value[state.value.stage]) +
+        detail::plain_shared_address(state.from.values(scratch)) +
         static_cast<std::uint32_t>((shape::warp_channels * state.warp + state.lane % 8) * shape::keys);
-    scratch.value_ring.await_full(state.value);
-#pragma unroll
-    for (int quarter = 0; quarter < 2; ++quarter) {
-      std::uint32_t left_operands[4][4];
-#pragma unroll
-      for (int step = 0; step < 4; ++step) {
-        load_matrix_x4(left_operands[step], weights + static_cast<std::uint32_t>(4 * quarter + step) * 32U);
+    state.from.await_values(scratch);
+    each_tile(left, [&](int tile) {
+      float sums[2][shape::column_steps][4] = {};
+      products::multiply_values(weights + static_cast<std::uint32_t>(tile * sizeof(scratch.weights[0])),
+                                values + static_cast<std::uint32_t>(tile * shape::tile_bytes), state.lane, sums);
+      if (tile + 1 == tiles || tile + 1 == left) {
+        state.from.release_values(*this, scratch, state.warp, state.lane);
       }
-      auto const chunk = static_cast<std::uint32_t>((4 * quarter + state.lane / 8) ^ (state.lane % 8));
 #pragma unroll
       for (int column = 0; column < shape::column_steps; ++column) {
-        std::uint32_t codes[4];
-        load_matrix_x4(codes, values + static_cast<std::uint32_t>(column * 8 * shape::keys) + chunk * 16U);
 #pragma unroll
-        for (int step = 0; step < 4; ++step) {
-          uint2 const pairs = unpack_four_e4m3(codes[step]);
-          values_mma::multiply(sums[step % 2][column], left_operands[step], {pairs.x, pairs.y});
+        for (int i = 0; i < 4; ++i) {
+          state.outputs[column][i] =
+              __fmaf_rn(state.outputs[column][i], factor[tile][i / 2], sums[0][column][i] + sums[1][column][i]);
         }
       }
-    }
-    block_warps::release(scratch.value_ring.empty[state.value.stage], state.lane);
-    state.value.advance();
-#pragma unroll
-    for (int column = 0; column < shape::column_steps; ++column) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        state.outputs[column][i] =
-            __fmaf_rn(state.outputs[column][i], factor[i / 2], sums[0][column][i] + sums[1][column][i]);
-      }
-    }
+    });
   }
-
   /// Adds up the warps' sums of rows, and writes results or, where keys are split, partial results.
   __device__ __forceinline__ void finish(scratch_type& scratch, warp_state& state, few_query_work_item const& at,
                                          int turn) const {
@@ -452,19 +425,21 @@ struct attention_of_few_queries {
     if (state.warp == 0 && state.lane % 4 == 0) {
       partials.rows(at.split, at.sequence, query.head, query.query) = row;
     }
+    constexpr float unit = widened_pairs<float8_e4m3>::unit();
     int const first = first_channel(state);
     float* const to = &partials.totals(at.split, at.sequence, query.head, query.query, first);
     std::int64_t const step = partials.totals.strides[4];
 #pragma unroll
     for (int column = 0; column < shape::column_steps; ++column) {
       if (first + 8 * column < results.shape.channels) {
-        to[8 * column * step] = state.outputs[column][2 * half];
-        to[(8 * column + 1) * step] = state.outputs[column][2 * half + 1];
+        to[8 * column * step] = state.outputs[column][2 * half] * unit;
+        to[(8 * column + 1) * step] = state.outputs[column][2 * half + 1] * unit;
       }
     }
   }
   __device__ __forceinline__ void write_row(warp_state const& state, few_query_work_item const& at,
                                             few_query_row const& query, int half, row_type const& row) const {
+    constexpr float unit = widened_pairs<float8_e4m3>::unit();
     value_terms terms[shape::column_steps][2];
     int const first = first_channel(state);
 #pragma unroll
@@ -481,7 +456,7 @@ struct attention_of_few_queries {
       int const channel = first + i / 2 * 8 + i % 2;
       if (channel < results.shape.channels) {
         results.write(at.sequence, query.head, query.query, channel, finished, terms[i / 2][i % 2],
-                      state.outputs[i / 2][2 * half + i % 2]);
+                      state.outputs[i / 2][2 * half + i % 2] * unit);
       }
     }
   }

@@ -228,8 +228,11 @@ struct attention_split_tuning {
 
 /// The policy of attention_of_few_queries: how many bytes are being loaded at a time.
 struct few_queries_policy {
-  int stages;  ///< pipeline stages of a thread block, each a tile of 128 keys and a tile of 128 values
+  int stages;  ///< pipeline stages of a thread block, each with tiles of 128 keys and of 128 values
   int blocks;  ///< thread blocks of a multiprocessor
+  int tiles;   ///< tiles of keys, and of values, of a stage: those that warps take between two syncs
+  /// Whether TMA loads tiles, for all warps; else each warp copies what it reads.
+  bool has_boxes;
 
   friend constexpr bool operator==(few_queries_policy const&, few_queries_policy const&) = default;
 };
@@ -244,11 +247,42 @@ struct few_queries_policy {
 /// tiles that leave L2 first: 77. 64 channels: 6 stages and 2 blocks 48.1, 4 stages and 3 blocks 48.6. With 16 rows (4
 /// queries of 16 query heads, 4 sequences of 32K tokens) the softmax counts: 116 us with integer scores and masks only
 /// where they are needed, 129 with scores converted and masked one by one.
+///
+/// sm_80's code on an H200, without TMA, us (part of the rate of a kernel that only reads), by stages, blocks and
+/// tiles; the first line of each is the policy below, and attention_tiles takes 703 us (.083) for the first column:
+///
+///     128 channels      1 x 128K     64 x 4K      16 rows      96 channels, 128K
+///     1, 2, 1           74.0 (.78)   138 (.84)    168 (.34)    72.0 (.60)
+///     2, 2, 1           74.6         138          168          72.6
+///     1, 2, 2           74.7         137          163          68.2     (spills 4 bytes; for sm_80 32)
+///     2, 1, 1           92.9         177
+///     1, 1, 2           88.0         162          211
+///     1, 3, 1           96.0         202                                (spills 124 bytes)
+///      64 channels      1 x 128K
+///     1, 2, 2           50.6 (.57)
+///     2, 2, 2           51.7
+///     2, 2, 1           57.3
+///     2, 3, 1           56.5
+///      256 channels     1 x 128K
+///     1, 1, 1           136 (.85)
+///     1, 2, 1           141                                             (spills 72 bytes)
+///
+/// So one stage is enough where another block works meanwhile, and instructions count: with lanes' numbers of a sign,
+/// whose divisions take three instructions each, and with code that looks for work items in twelve places in place of
+/// five, 128 channels took 76.5 us. By ncu, then: 550 instructions of a warp for a tile, of which schedulers issue 0.59
+/// a cycle. The 16 rows are 4 queries of 16 query heads, 4 sequences of 32K tokens.
 template <int Channels>
 struct few_queries_tuning {
   using policy_type = few_queries_policy;
-  TESSERA_FN constexpr policy_type operator()(int) const {
-    return Channels > 128 ? policy_type{3, 1} : Channels > 64 ? policy_type{3, 2} : policy_type{6, 2};
+  TESSERA_FN constexpr policy_type operator()(int architecture) const {
+    if (architecture < 900) {
+      return Channels > 128  ? policy_type{1, 1, 1, false}
+             : Channels > 64 ? policy_type{1, 2, 1, false}
+                             : policy_type{1, 2, 2, false};
+    }
+    return Channels > 128  ? policy_type{3, 1, 1, true}
+           : Channels > 64 ? policy_type{3, 2, 1, true}
+                           : policy_type{6, 2, 1, true};
   }
 };
 
