@@ -13,7 +13,7 @@ struct within_decode_limits : dense_decode_tuning<Channels> {
   static constexpr bool is_valid(dense_decode_policy const& policy) {
     int const piece = policy.tokens * Channels * 2 * 2;  // keys and values of 16 bits
     return policy.tokens % 16 == 0 && policy.tokens > 0 && policy.warps > 0 && policy.stages % policy.warps == 0 &&
-           policy.stages >= 2 * policy.warps && policy.stages * piece <= 227 * 1024;
+           policy.stages >= policy.warps && policy.blocks > 0 && policy.blocks * policy.stages * piece <= 227 * 1024;
   }
 };
 

@@ -3,9 +3,10 @@
 ///
 /// decode_attention.hpp includes this header where nvcc compiles: run a call as on the CPU, with a tessera::cuda
 /// executor. On sm_90 a kernel with TMA and mma.sync (program/attention/decode_dense.cuh) runs calls with 64, 128 or
-/// 256
-/// channels of bfloat16 or float16 in rows that begin at multiples of 16 bytes, and heads that lie one behind the other
-/// or side by side; eight rows of the query heads of a key head share a read. Otherwise the portable program runs.
+/// 256 channels of bfloat16 or float16 in rows that begin at multiples of 16 bytes, and heads that lie one behind the
+/// other or side by side; eight rows of the query heads of a key head share a read. On GPUs without wgmma a kernel with
+/// cp.async and mma.sync (program/attention/detail/dense_decode_by_warps.cuh) runs them, wherever heads lie. Otherwise
+/// the portable program runs.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,9 @@
 #include <tessera/algorithm/attention/quantized_attention.cuh>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/core/bfloat16.hpp>
+#include <tessera/core/fast_divisor.hpp>
 #include <tessera/core/float16.hpp>
+#include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/core/with_constant.hpp>
 #include <tessera/exec/cuda.cuh>
@@ -24,6 +27,7 @@
 #include <tessera/exec/refusal.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/program/attention/decode_dense.cuh>
+#include <tessera/program/attention/detail/dense_decode_by_warps.cuh>
 #include <tessera/program/attention/split_keys.cuh>
 #include <tessera/tuning/attention/decode.hpp>
 
@@ -134,6 +138,45 @@ void run_dense_decode(basic_cuda<Architectures> const& exec, decode_attention_ca
   merge_decoded(exec, writer_of(call), partials);
 }
 
+/// dense_decode_by_warps for `Channels` channels.
+template <int Channels, class T, class Result>
+using dense_decode_by_warps_program =
+    dense_decode_by_warps<Channels, T, Result, policy_of<dense_decode_tuning<Channels>>(800)>;
+
+/// Why dense_decode_by_warps does not take a call of 64, 128 or 256 channels, or none.
+template <int Channels, class Architectures, class T, class Result>
+refusal refuses_dense_decode_by_warps(basic_cuda<Architectures> const& exec,
+                                      decode_attention_call<T, Result> const& call) {
+  using program_type = dense_decode_by_warps_program<Channels, T, Result>;
+  bool const has_blocks = call.source.blocks.data == nullptr || call.source.block_tokens() % program_type::tokens == 0;
+  return first_of(
+      unless(has_whole_rows(call.source.keys), "keys do not lie in rows that begin at multiples of 16 bytes"),
+      unless(has_whole_rows(call.source.values), "values do not lie in rows that begin at multiples of 16 bytes"),
+      unless(has_blocks, "blocks have no whole number of the program's tiles of tokens"),
+      unless(has_whole_rows(call.queries), "queries do not lie in rows that begin at multiples of 16 bytes"),
+      unless(has_room_for_decoding(call.shape, call.partials.splits()),
+             "there are no queries, or rows and splits do not fit into 31 bits"),
+      exec.template lacks<program_type>());
+}
+
+/// Enqueues dense_decode_by_warps, which takes the call.
+template <int Channels, class Architectures, class T, class Result>
+void run_dense_decode_by_warps(basic_cuda<Architectures> const& exec, decode_attention_call<T, Result> const& call) {
+  using program_type = dense_decode_by_warps_program<Channels, T, Result>;
+  constexpr int blocks = program_type::blocks_per_multiprocessor;
+  // Blocks of a multiprocessor share what it reads, so that the costs of steps are those of all of them.
+  constexpr int tokens = blocks * program_type::warps * program_type::tokens;
+  int const multiprocessors = exec.state->multiprocessors();
+  auto const partials = decode_partials(call.shape, call.partials, tokens, multiprocessors, decode_rows,
+                                        policy_of<decode_split_tuning>(800));
+  std::int64_t const most = std::int64_t{multiprocessors} * blocks;
+  program_type const program{program_type::schedule_type::of(call.queries, call.is_causal, writer_of(call), partials),
+                             call.source, fast_divisor::of_count(max(call.source.block_tokens(), std::int64_t{1})),
+                             call.softmax_scale * 1.4426950408889634F};
+  exec.run(program, min(std::int64_t{program.schedule.count}, most));
+  merge_decoded(exec, writer_of(call), partials);
+}
+
 }  // namespace detail
 
 /// dense_decode: keys and values of 16 bits with 64, 128 or 256 channels, read once for all query heads that share
@@ -163,11 +206,43 @@ struct dense_decode_model {
   }
 };
 
+/// dense_decode_by_warps: sm_80 and later, where the code is not that of sm_90a.
+struct dense_decode_by_warps_model {
+  static constexpr char const* name = "decode_dense (cp.async, mma.sync)";
+
+  template <Executor Exec, class Call>
+  static constexpr refusal refuses_types() {
+    return unless(is_16_bit_float<typename Call::value_type>, "keys and values do not have 16 bits");
+  }
+  template <class Architectures, class T, class Result>
+  static refusal refuses(basic_cuda<Architectures> const& exec, decode_attention_call<T, Result> const& call) {
+    std::int64_t const channels = call.shape.channels;
+    refusal const why =
+        first_of(unless(!exec.template has<detail::specific_program>(),
+                        "the device runs code for sm_90a, which has a program with TMA"),
+                 unless(channels == 64 || channels == 128 || channels == 256, "head_dim", channels, "64, 128 or 256"));
+    return why ? why : with_constant<64, 128, 256>(channels, [&](auto constant) {
+      return detail::refuses_dense_decode_by_warps<constant.value>(exec, call);
+    });
+  }
+  template <class Architectures, class T, class Result>
+  static void run(basic_cuda<Architectures> const& exec, decode_attention_call<T, Result> const& call) {
+    with_constant<64, 128, 256>(call.shape.channels,
+                                [&](auto constant) { detail::run_dense_decode_by_warps<constant.value>(exec, call); });
+  }
+};
+
 /// The programs that CUDA devices have for this call.
 template <class Architectures, class T, class Result>
 struct models_for<basic_cuda<Architectures>, decode_attention_call<T, Result>> {
-  /// The list of models.
-  using type = model_list<dense_decode_model>;
+ private:
+  static constexpr bool has_others = detail::may_have_architecture(Architectures{}, 0, 900) ||
+                                     detail::may_have_architecture(Architectures{}, 1000, 10000);
+
+ public:
+  /// The list of models. Sources that are compiled for sm_90 alone do not name the second.
+  using type = std::conditional_t<has_others, model_list<dense_decode_model, dense_decode_by_warps_model>,
+                                  model_list<dense_decode_model>>;
 };
 
 }  // namespace v0

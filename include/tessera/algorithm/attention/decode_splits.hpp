@@ -77,10 +77,9 @@ struct decode_regions {
 /// thread block takes at a time; `blocks`: how many blocks run at a time; `rows`: how many rows of queries a block
 /// takes.
 template <class State>
-[[nodiscard]] attention_partials<State> decode_partials(attention_shape const& s,
-                                                        attention_partials<State> const& memory, std::int64_t tokens,
-                                                        std::int64_t blocks, std::int64_t rows = 8) {
-  constexpr decode_split_policy policy = policy_of<decode_split_tuning>(900);
+[[nodiscard]] attention_partials<State> decode_partials(
+    attention_shape const& s, attention_partials<State> const& memory, std::int64_t tokens, std::int64_t blocks,
+    std::int64_t rows = 8, decode_split_policy const& policy = policy_of<decode_split_tuning>(900)) {
   std::int64_t const work_items = s.batch * s.key_heads * divide_up(s.query_heads / s.key_heads * s.queries, rows);
   std::int64_t best = 1;
   std::int64_t least = 0;

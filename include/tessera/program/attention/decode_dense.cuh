@@ -9,7 +9,8 @@
 ///
 /// For each token and key head 4 * channels bytes are read: at 4.6 TB/s and 132 multiprocessors, 32 tokens of 128
 /// channels every 820 cycles. They take 32 tensor core products with keys and 32 with values, and as many matrices are
-/// read from shared memory: a fifth of what a multiprocessor can do.
+/// read from shared memory: a fifth of what a multiprocessor can do. GPUs without TMA have
+/// detail/dense_decode_by_warps.cuh.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/program/attention/decode_fragments.cuh>
 #include <tessera/program/attention/decode_schedule.cuh>
+#include <tessera/program/attention/detail/dense_decode_step.cuh>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
@@ -26,7 +28,6 @@
 #include <tessera/tile/cuda/sm_90/tensor_map.cuh>
 #include <tessera/tile/cuda/sm_90/worker_warps.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
-#include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tuning/attention/decode.hpp>
 #include <tessera/view/matrix_view.hpp>
 
@@ -41,41 +42,16 @@ struct dense_rows {
   std::int32_t head_columns;  ///< columns from head to head; 0 where heads do not lie side by side
 };
 
-/// The layout in shared memory of a stage: the tokens of a key head that a program takes at a time.
-template <int Channels, int Tokens>
-struct dense_stage {
-  static constexpr int panel_channels = 64;  ///< channels of a panel: 128 bytes, swizzled
-  static constexpr int panels = Channels / panel_channels;
-  static constexpr int panel_bytes = Tokens * 128;    ///< bytes of a panel
-  static constexpr int bytes = panels * panel_bytes;  ///< bytes of keys, and of values, in a stage
-
-  /// The addresses of tokens' channels. Tokens beyond the last one get the address of the last.
-  struct rows {
-    std::uint32_t base;  ///< address of the stage in shared memory
-    int last;            ///< the last token that exists
-
-    /// The address of the lane's eight channels of a row.
-    __device__ __forceinline__ std::uint32_t operator()(int row, int strip, int half) const {
-      int const kept = min(row, last);
-      auto const lane = base + static_cast<std::uint32_t>(kept * 128 + ((kept % 8) ^ half) * 16);
-      return (lane ^ static_cast<std::uint32_t>(strip % 4 * 32)) + static_cast<std::uint32_t>(strip / 4 * panel_bytes);
-    }
-  };
-  static_assert(Channels % panel_channels == 0 && panel_bytes % 1024 == 0,
-                "tessera: dense_decode takes multiples of 64 channels and of 8 tokens");
-};
-
 /// Attends over keys and values that are not quantized. T: the type of queries, keys and values.
 template <int Channels, class T, class Result, dense_decode_policy Policy>
 struct dense_decode {
   static constexpr int warps = Policy.warps;  ///< consumer warps; one more is the producer
   static constexpr int tokens = Policy.tokens;
-  static constexpr int tiles = tokens / 16;  ///< tiles of 16 tokens in a stage
   static constexpr int stages = Policy.stages;
   /// The consumer warps and the producer warp.
   using block_warps = worker_warps<warps>;
   static constexpr int lanes = block_warps::lanes;
-  static constexpr int blocks_per_multiprocessor = 1;
+  static constexpr int blocks_per_multiprocessor = Policy.blocks;
   static constexpr int from_architecture = 900;
   static constexpr int before_architecture = 1000;
   static constexpr bool is_persistent = true;
@@ -88,6 +64,8 @@ struct dense_decode {
   using columns_type = typename schedule_type::columns_type;
   /// The layout of a stage in shared memory.
   using stage_layout = dense_stage<Channels, tokens>;
+  /// What a warp does with a stage.
+  using step_type = detail::dense_decode_step<Channels, tokens, T>;
   using ahead_type = decode_ahead<Channels, 2>;
   using pipeline_type = pipeline_state<stages>;
 
@@ -196,8 +174,8 @@ struct dense_decode {
       for (; next < steps; next += warps) {
         std::int32_t const first = (work.split + next * schedule.splits()) * tokens;
         scratch.ring.await_full(pipeline);
-        take(scratch, pipeline.stage, columns, queries, {first, min(tokens, total - first) - 1, seen[0], seen[1]},
-             first + tokens > schedule.seen_by_all(total), lane);
+        step_type const step{first, min(tokens, total - first) - 1, {seen[0], seen[1]}};
+        take(step, scratch, pipeline.stage, columns, queries, first + tokens > schedule.seen_by_all(total), lane);
         block_warps::release(scratch.ring.empty[pipeline.stage], lane);
         pipeline.skip(warps);
       }
@@ -211,42 +189,14 @@ struct dense_decode {
     }
   }
 
-  struct token_range {
-    std::int32_t first;
-    std::int32_t last;  ///< the last token of the step that exists, counted from `first`
-    std::int32_t seen[2];
-  };
-
-  __device__ __forceinline__ void take(scratch_type const& scratch, int stage, columns_type& columns,
-                                       std::uint32_t const (&queries)[schedule_type::strips][2],
-                                       token_range const& range, bool is_masked, int lane) const {
-    typename stage_layout::rows const key_rows{detail::plain_shared_address(scratch.key[stage]), range.last};
-    typename stage_layout::rows const value_rows{detail::plain_shared_address(scratch.value[stage]), range.last};
-    float scores[tiles][4] = {};
-    columns_type::template add_keys<T>(scores, queries, key_rows, lane);
-#pragma unroll
-    for (int tile = 0; tile < tiles; ++tile) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        scores[tile][i] *= factor;
-        std::int32_t const token = range.first + 16 * tile + lane / 4 + i / 2 * 8;
-        if (is_masked && token >= range.seen[i % 2]) {
-          scores[tile][i] = -__int_as_float(0x7f800000);
-        }
-      }
-    }
-    float largest[2];
-    columns_type::find_largest(scores, largest);
-    if (any_of_warp(columns.are_beyond(largest))) {
-      float factors[2];
-      columns.raise(largest, 0.0F, factors);
-    }
-    float2 const sums = columns_type::weigh(scores, columns.reference[0], columns.reference[1]);
-    columns.sum[0] += sums.x;
-    columns.sum[1] += sums.y;
-    std::uint32_t weights[tiles][2];
-    columns_type::template make_operands<T>(scores, weights);
-    columns_type::template add_values<T>(columns.outputs, weights, value_rows, lane);
+  __device__ __forceinline__ void take(step_type const& step, scratch_type const& scratch, int stage,
+                                       columns_type& columns, std::uint32_t const (&queries)[schedule_type::strips][2],
+                                       bool is_masked, int lane) const {
+    std::uint32_t const key_address = detail::plain_shared_address(scratch.key[stage]);
+    std::uint32_t const value_address = detail::plain_shared_address(scratch.value[stage]);
+    typename step_type::weights_type weights;
+    step.weigh(key_address, columns, queries, factor, is_masked, lane, weights);
+    step.add_values(value_address, columns, weights, lane);
   }
 };
 
