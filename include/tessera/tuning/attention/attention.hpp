@@ -249,28 +249,33 @@ struct few_queries_policy {
 /// where they are needed, 129 with scores converted and masked one by one.
 ///
 /// sm_80's code on an H200, without TMA, us (part of the rate of a kernel that only reads), by stages, blocks and
-/// tiles; the first line of each is the policy below, and attention_tiles takes 703 us (.083) for the first column:
+/// tiles. The 16 rows are 4 queries of 16 query heads, 4 sequences of 32K tokens. attention_tiles takes 703 us (.083)
+/// for the first column:
 ///
-///     128 channels      1 x 128K     64 x 4K      16 rows      96 channels, 128K
-///     1, 2, 1           74.0 (.78)   138 (.84)    168 (.34)    72.0 (.60)
-///     2, 2, 1           74.6         138          168          72.6
-///     1, 2, 2           74.7         137          163          68.2     (spills 4 bytes; for sm_80 32)
-///     2, 1, 1           92.9         177
-///     1, 1, 2           88.0         162          211
-///     1, 3, 1           96.0         202                                (spills 124 bytes)
-///      64 channels      1 x 128K
-///     1, 2, 2           50.6 (.57)
-///     2, 2, 2           51.7
-///     2, 2, 1           57.3
-///     2, 3, 1           56.5
-///      256 channels     1 x 128K
-///     1, 1, 1           136 (.85)
-///     1, 2, 1           141                                             (spills 72 bytes)
+///     128 channels          1 x 128K     64 x 4K      16 rows      96 channels, 128K
+///     1, 2, 1: this         72.8 (.79)   133 (.87)    155 (.37)    67.4 (.64)
+///     codes widened by logic alone, in this line and in those that follow
+///     1, 2, 1               74.0         138          168          72.0
+///     2, 2, 1               74.6         138          168          72.6
+///     1, 2, 2               74.7         137          163          68.2     (spills 4 bytes; for sm_80 32)
+///     2, 1, 1               92.9         177
+///     1, 1, 2               88.0         162          211
+///     1, 3, 1               96.0         202                                (spills 124 bytes)
+///      64 channels          1 x 128K
+///     1, 2, 2: this         49.6 (.58)
+///     1, 2, 2               50.6
+///     2, 2, 2               51.7
+///     2, 2, 1               57.3
+///     2, 3, 1               56.5
+///     256 channels          1 x 128K
+///     1, 1, 1: this         134 (.86)
+///     1, 1, 1               136
+///     1, 2, 1               141                                             (spills 72 bytes)
 ///
-/// So one stage is enough where another block works meanwhile, and instructions count: with lanes' numbers of a sign,
-/// whose divisions take three instructions each, and with code that looks for work items in twelve places in place of
-/// five, 128 channels took 76.5 us. By ncu, then: 550 instructions of a warp for a tile, of which schedulers issue 0.59
-/// a cycle. The 16 rows are 4 queries of 16 query heads, 4 sequences of 32K tokens.
+/// So one stage is enough where another block works meanwhile, and instructions count. With lanes' numbers that have a
+/// sign, whose divisions take three instructions each, and with code that looks for work items in twelve places in
+/// place of five, 128 channels took 76.5 us: by ncu 550 instructions of a warp for a tile, of which a scheduler issues
+/// 0.59 a cycle.
 template <int Channels>
 struct few_queries_tuning {
   using policy_type = few_queries_policy;
