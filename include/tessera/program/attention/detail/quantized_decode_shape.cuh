@@ -14,7 +14,7 @@ struct few_queries_shape {
   /// Rows of a work item: queries of heads that share a key head.
   static constexpr int rows = static_cast<int>(few_queries);
   static constexpr int keys = static_cast<int>(attention_padding);  ///< keys of a tile
-  static constexpr int warps = 8;                                   ///< consumer warps; one more is the producer
+  static constexpr int warps = 8;                                   ///< warps that attend; with TMA one more loads
   static constexpr int warp_keys = keys / warps;                    ///< keys of a tile that a warp multiplies
   static constexpr int warp_channels = Channels / warps;            ///< channels of values that a warp adds up
   static constexpr int row_bytes = Channels > 64 ? 128 : 64;        ///< bytes of a row of a panel of keys
