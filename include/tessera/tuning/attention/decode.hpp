@@ -99,7 +99,8 @@ struct page_decode_policy {
 ///     4, 8, 2   322        8, 16, 1   344        3, 6, 2   370        4, 8, 1   440
 ///     2, 4, 4   323        4, 4, 3    350        2, 6, 3   382
 ///
-/// The others take 40.4 and 26.0, since no launch begins while the one before it ends.
+/// The other cases take 40.4 and 26.0, among others since no launch begins while the one before it ends. 2, 4, 4 would
+/// have three blocks on a multiprocessor of an A100, where the first has one.
 template <int Channels, int Bits = 4>
 struct page_decode_tuning {
   using policy_type = page_decode_policy;
