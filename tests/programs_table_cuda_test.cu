@@ -368,8 +368,8 @@ TEST_CASE("a call of a described device names what it cannot be given", "[cuda]"
   CHECK(
       told.text() ==
       "linear.forward: portable program, because gemm_cooperative (TMA, wgmma): TMA cannot load the inputs: rows begin "
-      "at multiples of 16 bytes; gemm_ring (cp.async, mma.sync): rows of inputs do not begin at multiples of 16 "
-      "bytes\n");
+      "at multiples of 16 bytes; gemm_ring (cp.async, mma.sync): rows of inputs do not begin and end at multiples "
+      "of 16 bytes\n");
   CHECK(multiply<bfloat16, bfloat16>(hopper).is_fast());
   static_assert(described_cuda::is_described && !cuda::is_described);
   // Nothing is compiled for it, and nothing runs on it, explained or not.

@@ -28,10 +28,11 @@
 /// the two warps of a scheduler do not hide that. Tried with 128 channels: 12 warps of 168 registers, 321 (none is left
 /// to load operands ahead); a reference for 64 keys, 32 rows a warp, 355, but other weights than elsewhere; 32 rows a
 /// warp that multiply half of the keys twice, 353 to 358 (464 products in place of 400); the next tile's scores before
-/// the values are multiplied, with its softmax between their products, 350. With 64 channels 16 rows a warp, 16 warps,
-/// 305, and 8 warps, 322. What scales a warp has is asked of one register a lane: four reads from shared memory at the
-/// beginning of a tile cost 7 %. With 64 channels the longer way spills 180 to 350 bytes on sm_80, 86, 89, 90 and 120,
-/// the plain one 36; with 128 channels there are no spills.
+/// the values are multiplied, with its softmax between their products, 350; values multiplied a sync later by half of
+/// the warps, so that both warps of a scheduler are in different phases, with three stages of values, 358 for 360. With
+/// 64 channels 16 rows a warp, 16 warps, 305, and 8 warps, 322. What scales a warp has is asked of one register a lane:
+/// four reads from shared memory at the beginning of a tile cost 7 %. With 64 channels the longer way spills 180 to 350
+/// bytes on sm_80, 86, 89, 90 and 120, the plain one 36; with 128 channels there are no spills.
 #pragma once
 
 #include <cstdint>
