@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The product of GPUs without wgmma, on whatever GPU there is, against sums in double.
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include <tessera/algorithm/gemm/linear.cuh>
+#include <tessera/exec/policy_of.hpp>
 #include <tessera/map/plain_sum.hpp>
 #include <tessera/program/gemm/gemm_ring.cuh>
+#include <tessera/program/gemm/store_sums.cuh>
+#include <tessera/tile/gemm_schedule.hpp>
 
 #include "algorithm/gemm/linear_on_device.cuh"
 
@@ -69,6 +74,50 @@ TEST_CASE("a ring of stages on a GPU multiplies bytes and tf32", "[cuda]") {
 TEST_CASE("thread blocks of a ring go from tile to tile", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   CHECK(wrong_in_ring<bfloat16, bfloat16>({2100, 2300, 72}) == 0);  // 306 tiles
+}
+
+TEST_CASE("a ring of stages takes tiles and stages from lists, also empty ones", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  using ring =
+      gemm_ring<bfloat16, listed_schedule, store_sums_directly<float, plain_sum>, policy_of<gemm_ring_tuning>(800)>;
+  tessera::cuda const exec;
+  auto x = sampled<bfloat16>(exec, 300, 5 * ring::depth, {}, 1);
+  auto w = sampled<bfloat16>(exec, 260, 5 * ring::depth, {}, 2);
+  matrix_on_device<float> y(exec, 300, 260, {});
+  y.host.assign(y.host.size(), -77.0F);
+  std::vector<gemm_work_item> const items{{2, 1, 0, 3}, {0, 2, 3, 0}, {1, 0, 3, 2}, {0, 0, 2, 1}};
+  std::vector<std::int32_t> const list{4, 0, 2, 1, 3};
+  buffer<gemm_work_item> device_items(exec, 4);
+  buffer<std::int32_t> device_list(exec, 5);
+  exec.copy(items, device_items);
+  exec.copy(list, device_list);
+  exec.copy(x.host, x.device);
+  exec.copy(w.host, w.device);
+  exec.copy(y.host, y.device);
+  ring const whole{{x.on_device()}, {w.on_device()}, {device_items.data(), 4, device_list.data()}, {y.on_device(), {}}};
+  exec.run(whole, 2);  // each thread block takes two tiles
+  exec.copy(y.device, y.host);
+  exec.wait();
+  std::int64_t wrong = 0;
+  for (std::int64_t row = 0; row < 300; ++row) {
+    for (std::int64_t column = 0; column < 260; ++column) {
+      double expected = -77;
+      for (gemm_work_item const& item : items) {
+        if (row / ring::rows == item.row && column / ring::columns == item.column) {
+          expected = 0;
+          for (int k = 0; k < item.k_tiles * ring::depth; ++k) {
+            int const at = list[static_cast<std::size_t>(item.first + k / ring::depth)] * ring::depth + k % ring::depth;
+            expected +=
+                static_cast<double>(load(x.on_host()(row, at))) * static_cast<double>(load(w.on_host()(column, at)));
+          }
+        }
+      }
+      wrong += std::fabs(static_cast<double>(y.on_host()(row, column)) - expected) <= 1e-4 * (1 + std::fabs(expected))
+                   ? 0
+                   : 1;
+    }
+  }
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("a ring of stages says which rows it does not take", "[cuda]") {

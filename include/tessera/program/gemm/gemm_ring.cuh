@@ -76,12 +76,12 @@ struct gemm_ring {
     int stage = 0;
     for (auto index = static_cast<std::int32_t>(block); index < schedule.count(); index += workers) {
       gemm_work_item const item = schedule.at(index);
+      mma::clear(group, sums);
       if (item.k_tiles > 0) {
-        mma::clear(group, sums);
         multiply_swizzled<swizzled_order::along_depth, swizzled_order::along_depth, mma>(group, scratch.ring, stage,
                                                                                          item.k_tiles, fill, sums);
-        end_tile(group, scratch, item, sums, index);
       }
+      end_tile(group, scratch, item, sums, index);
     }
     copies_in_flight<group_type>::template await<0>();
   }
@@ -107,7 +107,7 @@ struct gemm_ring {
     if (at.item.k_tiles == 0) {
       return;
     }
-    std::int64_t const first = std::int64_t{at.k} * depth;
+    std::int64_t const first = std::int64_t{schedule.k_tile(at.item.first + at.k)} * depth;
     a.begin_load(group, stage_along<operand_type, rows>(scratch.ring.a[stage]), std::int64_t{at.item.row} * rows,
                  first);
     b.begin_load(group, stage_along<operand_type, columns>(scratch.ring.b[stage]),

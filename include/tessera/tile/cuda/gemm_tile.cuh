@@ -3,10 +3,9 @@
 ///
 /// Warps divide the tile as a grid. Each holds fragments of its rows of a, of its columns of b, and of its sums in
 /// registers. From shared memory whose rows begin at multiples of 16 bytes, fragments are loaded by ldmatrix; from
-/// other memory element by element. 8-bit floats have instructions from sm_89 on; before, they are widened to fp16.
-/// Pairs of 4-bit integers have one up to sm_89. From sm_90 on their fragments are widened to bytes: for 32 x 64 sums
-/// of 64 codes a warp then executes 848 instructions instead of 564, loads and stores included. With the subroutine
-/// that ptxas puts in the instruction's place, 190 long, it would be 3800.
+/// other memory element by element. Before sm_89 8-bit floats are widened to fp16. From sm_90 on pairs of 4-bit
+/// integers are widened to bytes: for 32 x 64 sums of 64 codes a warp executes 848 instructions, loads and stores
+/// included; before, by an instruction of their own, 564, and with ptxas's subroutine in that one's place 3800.
 #pragma once
 
 #include <cstdint>
@@ -59,20 +58,12 @@ __device__ __forceinline__ std::uint32_t widen_half_pairs(std::uint32_t word, in
   return ((((word >> (4 * half)) & 0x0f0f0f0fU) ^ 0x88888888U) - 0x08080808U) ^ 0x80808080U;
 }
 
-/// Multiplies fragments once. Fragments of 8-bit floats are multiplied as two of fp16, fragments of pairs as two of
-/// bytes. In those, lanes hold other indices of the depth than the instruction's, the same ones of a and of b.
+/// Multiplies fragments once, those of pairs as two of bytes, in which lanes hold other indices of the depth than the
+/// instruction's, the same ones of a and of b.
 template <class T, class Sum>
 __device__ __forceinline__ void multiply_fragments(Sum (&sums)[4], std::uint32_t const (&a)[4],
                                                    std::uint32_t const (&b)[2]) {
-  if constexpr (is_multiplied_as_half<T>()) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      uint2 const first = unpack_four<T>(a[2 * i]);
-      uint2 const second = unpack_four<T>(a[2 * i + 1]);
-      uint2 const columns = unpack_four<T>(b[i]);
-      warp_mma<float16>::multiply(sums, {first.x, second.x, first.y, second.y}, {columns.x, columns.y});
-    }
-  } else if constexpr (is_multiplied_as_bytes<T>()) {
+  if constexpr (is_multiplied_as_bytes<T>()) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       std::uint32_t const wide_a[4] = {widen_half_pairs(a[0], i), widen_half_pairs(a[1], i), widen_half_pairs(a[2], i),
@@ -280,11 +271,36 @@ struct gemm_fragments {
   __device__ __forceinline__ static void multiply(a_tile const& a, b_tile const& b, sum_tile& sums) {
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
+      if constexpr (is_multiplied_as_half<T>()) {
+        multiply_widened(a.words[step], b.words[step], sums);
+      } else {
 #pragma unroll
-      for (int row = 0; row < row_tiles; ++row) {
+        for (int i = 0; i < row_tiles * column_tiles; ++i) {
+          multiply_fragments<T>(sums.values[i / column_tiles][i % column_tiles], a.words[step][i / column_tiles],
+                                b.words[step][i % column_tiles]);
+        }
+      }
+    }
+  }
+
+  /// Multiplies 8-bit floats as two fragments of fp16, each of which is widened once for all products that it is in.
+  __device__ __forceinline__ static void multiply_widened(std::uint32_t const (&a)[row_tiles][4],
+                                                          std::uint32_t const (&b)[column_tiles][2], sum_tile& sums) {
 #pragma unroll
-        for (int column = 0; column < column_tiles; ++column) {
-          multiply_fragments<T>(sums.values[row][column], a.words[step][row], b.words[step][column]);
+    for (int half = 0; half < 2; ++half) {
+      std::uint32_t wide[row_tiles][4];
+#pragma unroll
+      for (int i = 0; i < 2 * row_tiles; ++i) {
+        uint2 const pairs = unpack_four<T>(a[i / 2][2 * half + i % 2]);
+        wide[i / 2][i % 2] = pairs.x;
+        wide[i / 2][i % 2 + 2] = pairs.y;
+      }
+#pragma unroll
+      for (int column = 0; column < column_tiles; ++column) {
+        uint2 const columns = unpack_four<T>(b[column][half]);
+#pragma unroll
+        for (int row = 0; row < row_tiles; ++row) {
+          warp_mma<float16>::multiply(sums.values[row][column], wide[row], {columns.x, columns.y});
         }
       }
     }
@@ -402,10 +418,6 @@ struct write_sum {
   std::int64_t stride;
   __device__ __forceinline__ void operator()(int row, int column, Sum sum) const { to[row * stride + column] = sum; }
 };
-
-}  // namespace detail
-
-namespace detail {
 
 /// What a TileMma in registers has. Registers: gemm_fragments or gemm_multiply_adds.
 template <class T, class Shape, class G, class Registers>

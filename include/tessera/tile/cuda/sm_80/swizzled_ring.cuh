@@ -11,7 +11,6 @@
 
 #include <tessera/core/with_constant.hpp>
 #include <tessera/tile/copies_in_flight.hpp>
-#include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tile/cuda/shared_access.cuh>
 #include <tessera/tile/cuda/sm_80/swizzled_operands.cuh>
 #include <tessera/tile/staged_tile.hpp>
@@ -66,10 +65,8 @@ __device__ __forceinline__ void multiply_swizzled(typename M::group_type const& 
   constexpr int products = 4;  // of a stage, each of 32 bytes of the depth
   std::uint32_t const first_a = shared_address(ring.a) + operands::template offset_of_a<OfA>(group);
   std::uint32_t const first_b = shared_address(ring.b) + operands::template offset_of_b<OfB>(group);
-  // Operands that a product widens leave no registers for those of the next one.
-  constexpr int held = detail::is_multiplied_as_half<typename M::operand_type>() ? 1 : 2;
-  typename M::a_tile a[held];
-  typename M::b_tile b[held];
+  typename M::a_tile a[2];
+  typename M::b_tile b[2];
   auto const load = [&](int which, int from, std::uint32_t product) {
     operands::template load_a<OfA>(a[which], first_a + static_cast<std::uint32_t>(from * Ring::a_bytes), product);
     operands::template load_b<OfB>(b[which], first_b + static_cast<std::uint32_t>(from * Ring::b_bytes), product);
@@ -84,28 +81,15 @@ __device__ __forceinline__ void multiply_swizzled(typename M::group_type const& 
     int const next = stage + 1 < Ring::stages ? stage + 1 : 0;
     fill(stage > 0 ? stage - 1 : Ring::stages - 1);
     copies::commit();
-    if constexpr (held == 1) {
-#pragma unroll 1
-      for (std::uint32_t i = 0; i < products; ++i) {
-        M::multiply(group, a[0], b[0], sums);
-        if (i + 1 < products) {
-          load(0, stage, i + 1);
-        } else if (step + 1 < steps) {
-          await_stage();
-          load(0, next, 0);
-        }
+    each_constant<products>([&](auto i) {
+      if constexpr (i.value + 1 < products) {
+        load((i.value + 1) % 2, stage, i.value + 1);
+      } else if (step + 1 < steps) {
+        await_stage();
+        load(0, next, 0);
       }
-    } else {
-      each_constant<products>([&](auto i) {
-        if constexpr (i.value + 1 < products) {
-          load((i.value + 1) % held, stage, i.value + 1);
-        } else if (step + 1 < steps) {
-          await_stage();
-          load(0, next, 0);
-        }
-        M::multiply(group, a[i.value % held], b[i.value % held], sums);
-      });
-    }
+      M::multiply(group, a[i.value % 2], b[i.value % 2], sums);
+    });
     stage = next;
   }
 }
