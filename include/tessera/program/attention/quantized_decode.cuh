@@ -67,6 +67,7 @@ struct attention_of_few_queries {
   using feed = few_queries_feed<Channels, Policy>;
   using softmax_type = typename Method::softmax;
   using row_type = attention_row<typename softmax_type::state_type>;
+  /// The warps that multiply, and one that loads where there is TMA.
   using block_warps = typename feed::block_warps;
   static constexpr int lanes = feed::lanes;
   static constexpr int blocks_per_multiprocessor = Policy.blocks;
@@ -91,8 +92,8 @@ struct attention_of_few_queries {
         std::uint32_t weights[2 * tiles][shape::rows * shape::weight_words];  ///< pairs of fp16, for two tiles in turn
     /// Largest scores of rows, by warp, for two alternating tiles.
     alignas(16) float largest[2 * tiles][shape::rows][shape::warps];
-    alignas(16) row_sums sums[2][shape::rows];  ///< sums of rows, for two work items in turn
-    [[no_unique_address]] typename feed::rings_type rings;
+    alignas(16) row_sums sums[2][shape::rows];              ///< sums of rows, for two work items in turn
+    [[no_unique_address]] typename feed::rings_type rings;  ///< barriers of the stages, where there is TMA
   };
 
   typename feed::source_type source;  ///< codes of keys and values

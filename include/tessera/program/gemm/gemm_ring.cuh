@@ -43,8 +43,10 @@ struct gemm_ring {
   static constexpr int columns = Policy.columns;                              ///< columns of a tile
   static constexpr int depth = 128 / static_cast<int>(sizeof(operand_type));  ///< depth of a stage
   static_assert(Policy.bytes == 128, "tessera: stages of this program have 128 bytes of the depth");
+  /// The group that runs it.
   using group_type = cuda_block<lanes>;
   using mma = gemm_tile<Operand, shape<rows, columns, depth / 4>, group_type>;
+  /// How a tile lies in registers.
   using registers = typename mma::registers;
   static constexpr int warps = lanes / 32;
   static constexpr int row_warps = registers::grid::columns;  ///< warps that share a row of a tile

@@ -185,6 +185,7 @@ requires(sizeof(Output) == 2) struct store_sums_by_boxes<Output, Map> : detail::
 /// memory, so that eight lanes write 128 bytes of a row.
 template <class Output, SumMap Map>
 struct store_sums_by_rows {
+  /// How rows are written.
   using boxes = row_boxes<Output>;
   using scratch_type = typename boxes::scratch_type;
 

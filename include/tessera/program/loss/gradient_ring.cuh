@@ -49,8 +49,10 @@ struct gradient_ring {
   static constexpr int depth = 64;                 ///< depth of a stage, half of a block
   static_assert(rows == 128 && Policy.bytes == 128 && sizeof(value_type) == 2,
                 "tessera: tiles of this program have 128 rows, and stages 64 numbers of 2 bytes");
+  /// The group that runs it.
   using group_type = cuda_block<lanes>;
   using mma = gemm_tile<T, shape<rows, channels, 16>, group_type>;
+  /// How a tile lies in registers.
   using registers = typename mma::registers;
 
   struct scratch_type {
@@ -67,6 +69,7 @@ struct gradient_ring {
   add_hidden_rows<Gradient> to_hidden;            ///< where sums of hidden states go
   array_view<loss_token_factors const> tokens;
 
+  /// Runs a thread block's work items. A launch has as many thread blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(group_type const& group, std::int64_t block, scratch_type& scratch) const {
     auto const workers = static_cast<std::int32_t>(blocks_in_grid());
     for (auto index = static_cast<std::int32_t>(block); index < 2 * schedule.count(); index += workers) {

@@ -66,6 +66,7 @@ struct loss_gradient_boxes : store_sums_by_boxes<T, plain_sum> {
 /// gradients are written, loss_gradient_boxes or row_boxes.
 template <class T, LogitMap Map = identity_logits, class Boxes = loss_gradient_boxes<T>>
 struct write_loss_gradient {
+  /// How gradients are written.
   using boxes = Boxes;
   using scratch_type = typename boxes::scratch_type;
   boxes target;  ///< tokens x entries of the part

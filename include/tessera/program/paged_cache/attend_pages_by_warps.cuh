@@ -54,8 +54,8 @@ struct page_decode_by_warps : page_work<Columns, T, Result, Policy.warps> {
 
   /// A page, or a batch of keys and values.
   union alignas(16) stage_memory {
-    unsigned char page[page_bytes];
-    unsigned char tokens[batch * padded_bytes];
+    unsigned char page[page_bytes];              ///< what a layer reads of a page
+    unsigned char tokens[batch * padded_bytes];  ///< keys and values, each padded
   };
   struct scratch_type {
     stage_memory stage[warps][stages];  ///< the stages of each warp

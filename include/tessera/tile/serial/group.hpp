@@ -58,6 +58,7 @@ struct serial_group {
 /// Whether a group is a serial_group, so that one loop may do the work of all lanes.
 template <class G>
 inline constexpr bool is_serial_group = false;
+/// It is one.
 template <int Lanes>
 inline constexpr bool is_serial_group<serial_group<Lanes>> = true;
 

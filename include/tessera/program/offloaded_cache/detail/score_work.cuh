@@ -100,6 +100,7 @@ __device__ __forceinline__ unsigned char const* score_line_of(Call const& call, 
 /// A query as the portable program reads it, without its scale.
 struct score_query_row {
   bfloat16 const* values;  ///< the query's channels
+  /// The query's value of a channel.
   __device__ __forceinline__ float operator()(std::int64_t channel) const { return load(values[channel]); }
 };
 /// The score, without its scale, that the portable program computes for a query of a work item's step and a chunk.

@@ -33,6 +33,7 @@ struct page_work {
   static constexpr int padded_bytes = 2 * token_bytes + 16;
   static constexpr int most_listed = batch - 1 + page_tokens;  ///< the most retained tokens that wait
 
+  /// The schedule of work items.
   using schedule_type = decode_schedule<channels, Warps, T, Result>;
   using split_type = decode_split<channels>;
 
@@ -52,17 +53,17 @@ struct page_work {
  protected:
   /// The length and pages of a sequence, and the pages of a work item.
   struct extent {
-    std::int32_t length;
-    std::int32_t pages;
-    std::int32_t own_pages;
+    std::int32_t length;     ///< tokens of the sequence
+    std::int32_t pages;      ///< compressed pages of the sequence
+    std::int32_t own_pages;  ///< those of the work item
   };
   /// A work item and what the lists say of it, loaded one work item ahead.
   struct listing {
-    decode_work_item work;
-    std::int32_t length;
-    std::int32_t pages;
-    std::int32_t slot;
-    std::int32_t block;  ///< the block of the lane's first page
+    decode_work_item work;  ///< the work item
+    std::int32_t length;    ///< tokens of its sequence
+    std::int32_t pages;     ///< sealed pages of its sequence
+    std::int32_t slot;      ///< the slot of its sequence
+    std::int32_t block;     ///< the block of the lane's first page
   };
   static constexpr std::int32_t no_length = -1;  ///< the length of an impossible sequence
 
@@ -86,25 +87,31 @@ struct page_work {
         listed.length > 0 ? min(static_cast<std::int32_t>(sealed), divide_up(listed.length, page_tokens)) : 0;
     return {listed.length, pages, schedule.steps_of(listed.work, pages)};
   }
+  /// The length that the lists give a sequence.
   [[nodiscard]] __device__ __forceinline__ std::int32_t listed_length(decode_work_item const& work) const {
     return sequences.lengths.data != nullptr ? sequences.lengths[work.sequence]
                                              : static_cast<std::int32_t>(schedule.results.shape.keys);
   }
+  /// The sealed pages that the lists give a sequence.
   [[nodiscard]] __device__ __forceinline__ std::int32_t listed_pages(decode_work_item const& work) const {
     return sequences.pages.data != nullptr ? sequences.pages[work.sequence] : 0;
   }
+  /// The slot that the lists give a sequence.
   [[nodiscard]] __device__ __forceinline__ std::int32_t listed_slot(decode_work_item const& work) const {
     return sequences.slots.data != nullptr ? sequences.slots[work.sequence] : work.sequence;
   }
+  /// The number in the sequence of a work item's own page.
   [[nodiscard]] __device__ __forceinline__ std::int32_t work_page(decode_work_item const& work,
                                                                   std::int32_t own) const {
     return work.split + own * schedule.splits();
   }
+  /// The block of a work item's own page; 0 beyond the table of blocks.
   [[nodiscard]] __device__ __forceinline__ std::int32_t block_of(decode_work_item const& work, std::int32_t own) const {
     auto const most = static_cast<std::int32_t>(sequences.blocks.extent(1));
     std::int32_t const page = work_page(work, min(own, most));
     return page < most ? sequences.blocks(work.sequence, page) : 0;
   }
+  /// What the lists say of work item `number`, or of the last one.
   [[nodiscard]] __device__ __forceinline__ listing look_up(std::uint32_t number, std::int32_t own) const {
     decode_work_item const work = schedule.at(min(number, schedule.count - 1));
     return {work, listed_length(work), listed_pages(work), listed_slot(work), block_of(work, own)};
@@ -122,7 +129,7 @@ struct page_work {
     int const header = Columns::parts_of(page, layer).header;
     *reinterpret_cast<cache_page_header*>(page + header) = {~std::uint64_t{0}, 0, spoiled_rows, 0.0F, 0.0F, {0, 0}};
   }
-  static constexpr std::uint32_t spoiled_rows = 0xffffffffU;
+  static constexpr std::uint32_t spoiled_rows = 0xffffffffU;  ///< rows in the header of a page that is not there
 
   /// What a warp knows of the work item that it adds to its columns.
   struct item_state {
@@ -145,6 +152,7 @@ struct page_work {
       spoil(columns);
     }
   }
+  /// Makes results of the columns NaN.
   __device__ __forceinline__ static void spoil(Columns& columns) {
     columns.columns.sum[0] = __int_as_float(0x7fffffff);
     columns.columns.sum[1] = __int_as_float(0x7fffffff);
@@ -167,6 +175,7 @@ struct page_work {
     bool const is_masked = retained != 0 || first + page_tokens > schedule.seen_by_all(state.length);
     columns.take(page, parts, {retained, {state.seen[0] - first, state.seen[1] - first}, is_masked}, lane);
   }
+  /// Lists the retained tokens of a page, as the bits of `retained` say.
   __device__ __forceinline__ static void list_retained(token_list& list, item_state& state, std::uint64_t retained,
                                                        std::int32_t first_row, std::int32_t first_token, int lane) {
 #pragma unroll
@@ -185,7 +194,7 @@ struct page_work {
   /// The lane's row of a batch of uncompressed tokens: of lanes below 16 a key, of the others a value. A batch that is
   /// not full repeats its last token, so that all are finite.
   struct batch_row {
-    T const* from;
+    T const* from;        ///< the row's first channel
     std::int32_t token;   ///< the number of the token in the sequence
     std::int32_t tokens;  ///< tokens of the batch
 

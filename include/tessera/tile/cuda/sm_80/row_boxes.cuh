@@ -24,7 +24,9 @@ struct row_boxes {
   };
 
   matrix_view<T> target;  ///< rows begin at multiples of 16 bytes and have room for a multiple of 8 columns
+  /// What an epilogue does before its first tile: nothing.
   __device__ __forceinline__ void prepare() const {}
+  /// What an epilogue does after its last tile: nothing.
   __device__ __forceinline__ void finish() const {}
 
   /// The address of a box in shared memory, once all lanes have written the box before.

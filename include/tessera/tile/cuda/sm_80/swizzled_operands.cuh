@@ -34,6 +34,7 @@ enum class swizzled_order {
 /// M: a gemm_tile in registers of which a product takes 32 bytes of the depth.
 template <class M>
 struct swizzled_operands {
+  /// How M lies in registers.
   using registers = typename M::registers;
   using group_type = typename M::group_type;
   static constexpr std::uint32_t row_bytes = 128;             ///< bytes of a row of a tile

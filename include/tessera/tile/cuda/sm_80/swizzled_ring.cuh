@@ -22,12 +22,12 @@ inline namespace v0 {
 template <class M, int Stages>
 struct swizzled_ring {
   static_assert(Stages >= 2, "tessera: a ring has at least two stages: one is used while another is filled");
-  static constexpr int stages = Stages;
+  static constexpr int stages = Stages;             ///< how many stages there are
   static constexpr int a_bytes = 128 * M::rows;     ///< bytes of a stage of a
   static constexpr int b_bytes = 128 * M::columns;  ///< bytes of a stage of b
 
-  alignas(1024) unsigned char a[Stages][a_bytes];
-  alignas(1024) unsigned char b[Stages][b_bytes];
+  alignas(1024) unsigned char a[Stages][a_bytes];  ///< stages of a
+  alignas(1024) unsigned char b[Stages][b_bytes];  ///< stages of b
 };
 
 /// A stage of an operand along the depth, to be filled by an AsyncSource.
@@ -43,6 +43,7 @@ struct stage_across {
   using value_type = T;
   static constexpr int rows = 64;
   static constexpr int columns = Columns;
+  /// 64 columns of a stage.
   using box = swizzled_tile<T, rows>;
   static_assert(sizeof(T) == 2 && Columns % box::columns == 0);
   unsigned char* stage;  ///< in shared memory
