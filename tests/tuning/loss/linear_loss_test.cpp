@@ -62,3 +62,36 @@ TEST_CASE("the cost of a part of the vocabulary is that of its turns of clusters
     }
   }
 }
+
+TEST_CASE("rings of the loss give up a thread block, and then all, to the memory of its rows", "[host]") {
+  gemm_ring_policy const alone = gemm_ring_tuning{}(800);
+  CHECK(loss_ring_policy(0) == alone);
+  for (int bytes = 0; bytes < 400; bytes += 4) {
+    gemm_ring_policy const found = loss_ring_policy(bytes);
+    int const taken = alone.stages * (alone.rows + alone.columns) * alone.bytes + 2 * alone.lanes * bytes;
+    CAPTURE(bytes);
+    CHECK((found.blocks == 2) == (taken <= 81 * 1024));
+    CHECK(found.stages == (taken <= 98 * 1024 ? alone.stages : 0));
+  }
+  CHECK(2 * (loss_ring_policy(68).blocks == 2 ? 81 + 1 : 0) * 1024 <= 164 * 1024);  // those of sm_80
+  CHECK(loss_ring_policy(72).blocks == 1);
+}
+
+TEST_CASE("a part of the vocabulary for rings fills launches, and is not much smaller than it may be", "[host]") {
+  for (std::int64_t const tokens : {1, 129, 8192, 100000}) {
+    for (std::int64_t const channels : {8, 2304, 4096}) {
+      for (std::int64_t const most : {128, 384, 1000, 6912, 128256}) {
+        for (std::int64_t const workers : {2, 216, 264}) {
+          CAPTURE(tokens, channels, most, workers);
+          std::int64_t const found = ring_part_entries(tokens, channels, most, 128, workers);
+          CHECK(found % 128 == 0);
+          CHECK(found > 0);
+          CHECK(found <= most);
+          CHECK(found >= most / 128 * 128 - most / 4);
+        }
+      }
+    }
+  }
+  // 53 rows of entries make 2106 tiles of products, 8 for each of 264 workers less 6, and 3392 of logits, 13 less 40.
+  CHECK(ring_part_entries(8192, 2304, 6912, 128, 264) == 6784);
+}
