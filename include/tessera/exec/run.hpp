@@ -10,7 +10,7 @@
 ///
 ///     template <class Architectures, class T, ChunkSelector S>                                       // in a .cuh
 ///     struct models_for<basic_cuda<Architectures>, score_chunks<T, S>> {
-///       using type = model_list<score_means_model>;
+///       using type = model_list<score_means_model, score_tiles_model>;
 ///     };
 ///
 /// A model has a `name`, and three static functions: `refuses_types<Executor, Call>()`, a constant expression;
