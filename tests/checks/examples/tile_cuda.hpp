@@ -5,7 +5,9 @@
 #include <cstdint>
 
 #include <tessera/core/bfloat16.hpp>
+#include <tessera/core/shape.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/largest_keys.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
