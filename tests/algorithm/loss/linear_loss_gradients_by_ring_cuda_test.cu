@@ -91,16 +91,17 @@ TEST_CASE("rings multiply no hidden states of tokens without a label", "[cuda]")
 TEST_CASE("a filtered pass by rings leaves out what is small, and repeats bit for bit", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   auto p = make_loss_problem<bfloat16>(700, 3000, 136);
-  p.options.hidden_threshold = p.options.classifier_threshold = 0.02F;
+  p.options.hidden_threshold = p.options.classifier_threshold = 0.1F;  // leaves out 7 of 144 blocks
   p.options.workspace_budget = std::int64_t{3} << 20;
   auto const first = run_on_device<cut_cross_entropy, bfloat16>(strict_executor(), p, false);
   auto const again = run_on_device<cut_cross_entropy, bfloat16>(strict_executor(), p, false);
   CHECK(std::memcmp(again.hidden.data(), first.hidden.data(), 2 * first.hidden.size()) == 0);
   CHECK(std::memcmp(again.classifier.data(), first.classifier.data(), 2 * first.classifier.size()) == 0);
   auto const expected = reference_gradient(p);
-  CHECK(relative_distance(first.hidden, expected.hidden) <= 0.5);
+  CHECK(relative_distance(first.hidden, expected.hidden) <= 0.05);
   p.options.hidden_threshold = p.options.classifier_threshold = 1e-30F;  // leaves out nothing
   auto const whole = run_on_device<cut_cross_entropy, bfloat16>(strict_executor(), p, false);
+  CHECK(std::memcmp(whole.hidden.data(), first.hidden.data(), 2 * first.hidden.size()) != 0);
   CHECK(relative_distance(whole.hidden, expected.hidden) <= rounded);
   CHECK(relative_distance(whole.classifier, expected.classifier) <= rounded);
 }

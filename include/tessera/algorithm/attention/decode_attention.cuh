@@ -95,19 +95,25 @@ struct dense_matrix {
 template <int Channels, class T, class Result>
 using dense_decode_program = dense_decode<Channels, T, Result, policy_of<dense_decode_tuning<Channels>>(900)>;
 
-/// Why dense_decode does not take a call of 64, 128 or 256 channels, or none.
-template <int Channels, class Architectures, class T, class Result>
-refusal refuses_dense_decode(basic_cuda<Architectures> const& exec, decode_attention_call<T, Result> const& call) {
-  using program_type = dense_decode_program<Channels, T, Result>;
-  bool const has_blocks = call.source.blocks.data == nullptr || call.source.block_tokens() % program_type::tokens == 0;
+/// Why a program that takes tiles of tokens does not take a call whose keys and values it can load, or none.
+template <class P, class Architectures, class T, class Result>
+refusal refuses_tiles_of_tokens(basic_cuda<Architectures> const& exec, decode_attention_call<T, Result> const& call) {
+  bool const has_blocks = call.source.blocks.data == nullptr || call.source.block_tokens() % P::tokens == 0;
   return first_of(
-      unless(dense_matrix<T>::of(call.source.keys).exists, "TMA cannot load keys of these strides"),
-      unless(dense_matrix<T>::of(call.source.values).exists, "TMA cannot load values of these strides"),
       unless(has_blocks, "blocks have no whole number of the program's tiles of tokens"),
       unless(has_whole_rows(call.queries), "queries do not lie in rows that begin at multiples of 16 bytes"),
       unless(has_room_for_decoding(call.shape, call.partials.splits()),
              "there are no queries, or rows and splits do not fit into 31 bits"),
-      exec.template lacks<program_type>());
+      exec.template lacks<P>());
+}
+
+/// Why dense_decode does not take a call of 64, 128 or 256 channels, or none.
+template <int Channels, class Architectures, class T, class Result>
+refusal refuses_dense_decode(basic_cuda<Architectures> const& exec, decode_attention_call<T, Result> const& call) {
+  using program_type = dense_decode_program<Channels, T, Result>;
+  return first_of(unless(dense_matrix<T>::of(call.source.keys).exists, "TMA cannot load keys of these strides"),
+                  unless(dense_matrix<T>::of(call.source.values).exists, "TMA cannot load values of these strides"),
+                  refuses_tiles_of_tokens<program_type>(exec, call));
 }
 
 /// Enqueues dense_decode, which takes the call.
@@ -148,15 +154,10 @@ template <int Channels, class Architectures, class T, class Result>
 refusal refuses_dense_decode_by_warps(basic_cuda<Architectures> const& exec,
                                       decode_attention_call<T, Result> const& call) {
   using program_type = dense_decode_by_warps_program<Channels, T, Result>;
-  bool const has_blocks = call.source.blocks.data == nullptr || call.source.block_tokens() % program_type::tokens == 0;
   return first_of(
       unless(has_whole_rows(call.source.keys), "keys do not lie in rows that begin at multiples of 16 bytes"),
       unless(has_whole_rows(call.source.values), "values do not lie in rows that begin at multiples of 16 bytes"),
-      unless(has_blocks, "blocks have no whole number of the program's tiles of tokens"),
-      unless(has_whole_rows(call.queries), "queries do not lie in rows that begin at multiples of 16 bytes"),
-      unless(has_room_for_decoding(call.shape, call.partials.splits()),
-             "there are no queries, or rows and splits do not fit into 31 bits"),
-      exec.template lacks<program_type>());
+      refuses_tiles_of_tokens<program_type>(exec, call));
 }
 
 /// Enqueues dense_decode_by_warps, which takes the call.

@@ -3,7 +3,7 @@
 /// states, of the classifier and of their gradients begin at multiples of 16 bytes: the forward pass for any Reducer
 /// whose state has at most 400 bytes and for all operands but float (linear_loss::is_for_warpgroups says so), the
 /// backward pass for operands of 16 bits. From sm_80 on it runs by mma.sync from a ring of stages (gemm_ring.cuh),
-/// where such rows begin at multiples of 16 bytes. Otherwise the portable programs run, with mma.sync.
+/// where such rows begin and end at multiples of 16 bytes. Otherwise the portable programs run, with mma.sync.
 ///
 /// Reducers of the library take a few instructions for each logit, others call their push() (row_fold.hpp). Times on an
 /// H200, for bf16 and 8192 tokens, as multiples of the time of lse_reducer<float> (medians of alternating calls):

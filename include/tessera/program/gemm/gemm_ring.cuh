@@ -119,29 +119,21 @@ struct gemm_ring {
     }
   }
 
-  /// Gives a tile's sums to the epilogue, 16 rows at a time. The epilogue is compiled once, for the rows whose sums lie
-  /// in the first registers.
+  /// Gives a tile's sums to the epilogue, 16 rows at a time.
   __device__ __forceinline__ void end_tile(group_type const& group, scratch_type& scratch, gemm_work_item const& item,
                                            typename mma::sum_tile& sums, std::int32_t index) const {
     auto const at = registers::of(group);
     int const warp = group.lane / 32;
     box_coordinate first{item.column * columns + at.column, item.row * rows + at.row};
-#pragma unroll 1
-    for (int tile = 0; tile < registers::row_tiles; ++tile) {
-      typename mma::sum_type own[4 * registers::column_tiles];
-#pragma unroll
-      for (int i = 0; i < 4 * registers::column_tiles; ++i) {
-        own[i] = sums.values[0][i / 4][i % 4];
-      }
+    each_sixteen_rows<mma>(sums, [&](int tile, auto& own) {
       auto& of_epilogue = scratch.of_rows[warp][keeps_rows ? tile : 0];
       if constexpr (requires { epilogue(own, first, of_epilogue, index); }) {
         epilogue(own, first, of_epilogue, index);
       } else {
         epilogue(own, first, of_epilogue);
       }
-      move_up<mma>(sums);
       first.row += 16;
-    }
+    });
     if constexpr (keeps_rows) {
       if (epilogue.ends(index)) {
         join(group, scratch, item, index);

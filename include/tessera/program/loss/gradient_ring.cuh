@@ -95,7 +95,6 @@ struct gradient_ring {
     std::int32_t row;          ///< its first row
     std::int32_t channel;      ///< its first channel
     std::int32_t count;        ///< length of the list
-    bool is_unclean;           ///< whether some entry of the list is unclean
     std::int32_t const* list;  ///< the blocks, as loss_list_entry packs them
   };
 
@@ -107,8 +106,8 @@ struct gradient_ring {
     tile_coordinate const tile = order.at(is_hidden ? index - of_classifier : index);
     std::int32_t const panel = tile.column / 2;
     std::int32_t const count = schedule.counts[is_hidden ? schedule.classifier_panels + panel : panel];
-    return {is_hidden, tile.column * rows, tile.row * channels,
-            count / 2, count % 2 != 0,     schedule.lists + schedule.first_of(is_hidden, panel)};
+    return {is_hidden, tile.column * rows, tile.row * channels, count / 2,
+            schedule.lists + schedule.first_of(is_hidden, panel)};
   }
 
   /// Multiplies the blocks of a list. OfG: how G lies, as seen from the depth.
@@ -173,8 +172,7 @@ struct gradient_ring {
     }
   }
 
-  /// Writes a tile's sums, 16 rows of a warp at a time; compiled once, for the rows whose sums lie in the first
-  /// registers.
+  /// Writes a tile's sums, 16 rows of a warp at a time.
   __device__ __forceinline__ void write(group_type const& group, scratch_type& scratch, work_item const& item,
                                         typename mma::sum_tile& sums) const {
     if (item.is_hidden && item.count == 0 && !range.is_first() && !range.is_last()) {
@@ -182,21 +180,14 @@ struct gradient_ring {
     }
     auto const place = registers::of(group);
     sum_staging& staging = scratch.of_warp[group.lane / 32];
-#pragma unroll 1
-    for (int tile = 0; tile < registers::row_tiles; ++tile) {
-      float own[4 * registers::column_tiles];
-#pragma unroll
-      for (int i = 0; i < 4 * registers::column_tiles; ++i) {
-        own[i] = sums.values[0][i / 4][i % 4];
-      }
+    each_sixteen_rows<mma>(sums, [&](int tile, auto const& own) {
       std::int32_t const row = item.row + place.row + 16 * tile;
       if (item.is_hidden) {
         to_hidden(range, tokens, own, row, item.channel + place.column, staging);
       } else {
         to_classifier(range, own, row, item.channel + place.column, staging);
       }
-      move_up<mma>(sums);
-    }
+    });
   }
 };
 

@@ -129,7 +129,7 @@ struct loss_part_costs {
 
 /// How many entries a part of the backward pass by gemm_ring and gradient_ring has: a multiple of 128, at most `most`,
 /// for which most workers are busy at the end of each launch. Tiles have 128 rows and `columns` columns. A tile's
-/// epilogue takes about as long as 6 steps of 64 of the depth, and a part's launches as long as 8.
+/// epilogue is counted as 6 steps of 64 of the depth, and a part's launches as 8.
 [[nodiscard]] constexpr std::int64_t ring_part_entries(std::int64_t tokens, std::int64_t channels, std::int64_t most,
                                                        std::int64_t columns, std::int64_t workers) {
   constexpr std::int64_t step = 128;

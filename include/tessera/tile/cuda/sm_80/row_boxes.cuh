@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `row_boxes<T>`: how write_loss_gradient writes boxes of 16 rows x 64 gradients without TMA: through shared memory,
-/// where the 16 bytes c of row r lie at 128 r + 16 (c ^ (r % 8)), so that eight lanes write 128 bytes of a row.
+/// `row_boxes<T>`: how epilogues of gemm_ring write boxes of 16 rows x 64 results of a warp without TMA: through shared
+/// memory, where the 16 bytes c of row r lie at 128 r + 16 (c ^ (r % 8)), so that eight lanes write 128 bytes of a row.
 #pragma once
 
 #include <cstdint>

@@ -95,14 +95,24 @@ __device__ __forceinline__ void multiply_swizzled(typename M::group_type const& 
   }
 }
 
-/// Moves the sums of each 16 rows of a warp into the registers of the 16 rows before them.
-template <class M>
-__device__ __forceinline__ void move_up(typename M::sum_tile& sums) {
+/// Calls use(tile, own) for each 16 rows of a warp with the lane's sums of them, as epilogues take them. `use` is
+/// compiled once, for the rows whose sums lie in the first registers: those of other rows are moved there.
+template <class M, class Use>
+__device__ __forceinline__ void each_sixteen_rows(typename M::sum_tile& sums, Use const& use) {
   constexpr int columns = M::registers::column_tiles;
+#pragma unroll 1
+  for (int tile = 0; tile < M::registers::row_tiles; ++tile) {
+    typename M::sum_type own[4 * columns];
 #pragma unroll
-  for (int i = 0; i < (M::registers::row_tiles - 1) * columns * 4; ++i) {
-    int const row = i / (4 * columns);
-    sums.values[row][i / 4 % columns][i % 4] = sums.values[row + 1][i / 4 % columns][i % 4];
+    for (int i = 0; i < 4 * columns; ++i) {
+      own[i] = sums.values[0][i / 4][i % 4];
+    }
+    use(tile, own);
+#pragma unroll
+    for (int i = 0; i < (M::registers::row_tiles - 1) * columns * 4; ++i) {
+      int const row = i / (4 * columns);
+      sums.values[row][i / 4 % columns][i % 4] = sums.values[row + 1][i / 4 % columns][i % 4];
+    }
   }
 }
 
