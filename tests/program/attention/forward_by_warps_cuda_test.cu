@@ -27,8 +27,8 @@ using namespace tessera_test;
 
 namespace {
 
-/// Runs the program of so many channels, with the keys in `splits` parts, over codes that the host made.
-template <class Attention, int Channels, class T>
+/// Runs the program of so many channels and sets, with the keys in `splits` parts, over codes that the host made.
+template <class Attention, int Channels, int Sets, class T>
 attention_results run_by_warps(cuda const& exec, attention_problem<T> const& p, std::int64_t splits = 1) {
   using method = typename Attention::method;
   using state = typename method::softmax::state_type;
@@ -60,16 +60,16 @@ attention_results run_by_warps(cuda const& exec, attention_problem<T> const& p, 
     partials = {{split_totals.data(), {splits, s.batch, s.query_heads, s.queries, s.channels_of_values()}},
                 {split_rows.data(), {splits, s.batch, s.query_heads, s.queries}}};
   }
-  forward_by_warps<method, T, Channels> const program{s,
-                                                      heads.queries,
-                                                      heads.keys,
-                                                      heads.values,
-                                                      query_lengths,
-                                                      key_lengths,
-                                                      p.options.window_left,
-                                                      p.options.keys_behind(),
-                                                      writer,
-                                                      partials};
+  forward_by_warps<method, T, Channels, Sets> const program{s,
+                                                            heads.queries,
+                                                            heads.keys,
+                                                            heads.values,
+                                                            query_lengths,
+                                                            key_lengths,
+                                                            p.options.window_left,
+                                                            p.options.keys_behind(),
+                                                            writer,
+                                                            partials};
   exec.run(program, program.groups());
   if (splits > 1) {
     merge_attention<method, T> const merge{partials, writer};
@@ -88,14 +88,20 @@ bool agree(std::vector<double> const& found, std::vector<double> const& expected
   });
 }
 
+/// Compares with the host: with 128 channels both a warp of 16 rows and one of 32.
 template <class Attention, int Channels, class T>
 void check_by_warps(attention_problem<T> const& p, std::int64_t splits = 1) {
   attention_shape const& s = p.shape;
-  CAPTURE(s.queries, s.keys, s.channels, s.value_channels, p.options.is_causal, p.options.window_left, splits);
-  auto const found = run_by_warps<Attention, Channels>(cuda{}, p, splits);
   auto const expected = run_attention_problem<Attention, T>(cpu{}, p);
-  CHECK(error_of(found.result, expected.result).relative_l1 < 4e-3);
-  CHECK(agree(found.log_sum_exp, expected.log_sum_exp, 1e-4));
+  auto const check = [&](attention_results const& found, int sets) {
+    CAPTURE(s.queries, s.keys, s.channels, s.value_channels, p.options.is_causal, p.options.window_left, splits, sets);
+    CHECK(error_of(found.result, expected.result).relative_l1 < 4e-3);
+    CHECK(agree(found.log_sum_exp, expected.log_sum_exp, 1e-4));
+  };
+  check(run_by_warps<Attention, Channels, 1>(cuda{}, p, splits), 1);
+  if constexpr (Channels == 128) {
+    check(run_by_warps<Attention, Channels, 2>(cuda{}, p, splits), 2);
+  }
 }
 
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
@@ -162,7 +168,7 @@ TEST_CASE("attention by warps takes large scores, and NaN and infinity reach the
         auto p = make_attention_problem<bfloat16>({1, 2, 1, 300, 300, 128});
         p.options.is_causal = is_causal;
         (is_query ? p.queries : p.keys)[as_size(200 * 128 + 3)] = store<bfloat16>(value);
-        auto const found = run_by_warps<sage_attention2, 128>(cuda{}, p);
+        auto const found = run_by_warps<sage_attention2, 128, 2>(cuda{}, p);
         auto const expected = run_attention_problem<sage_attention2, bfloat16>(cpu{}, p);
         CHECK(std::any_of(expected.result.begin(), expected.result.end(), [](double x) { return std::isnan(x); }));
         CHECK(agree(found.result, expected.result, 0.05));

@@ -4,7 +4,7 @@
 /// (attention/quantized_forward.hpp) computes, with the same codes of weights.
 ///
 /// A thread block takes neighbouring queries of a head and walks over their keys, 128 at a time, which it multiplies by
-/// the queries at once: so the reference of a tile is that of 128 keys. Three things make it fast:
+/// the queries at once: so the reference of a tile is that of 128 keys. Four things make it fast:
 ///
 ///   * A lane's keys share one scale (quantize/granularity.hpp), and so do a row's scores in a lane. Sums begin at the
 ///     bits of 1.5 2^23, so that they are floats without an instruction; a weight's code is then a multiply-add that is
@@ -13,6 +13,8 @@
 ///   * The sum of a row's weights is a product with ones, 8 products a tile, and so is rounded as the results are.
 ///   * There is one sync a tile. Keys and widened values have two stages. A thread widens the codes of values that it
 ///     has copied itself, one tile ahead.
+///   * With two sets a warp has 32 rows of 128 channels, for which values are loaded from shared memory once. Scores of
+///     32 rows would fill all registers, so those of the second set are made when the first's weights are parked in 16.
 ///
 /// A tile that some row does not see whole, a sequence's first tile, and tiles whose scales are large or NaN take a
 /// longer way through the softmax, by the formulas of piecewise_linear_softmax.
@@ -20,19 +22,7 @@
 /// Cost for each head: 4 * queries * keys * channels operations, less what a mask leaves out in whole tiles, and
 /// channels * (2 * keys + rows) bytes for each block of `rows` queries.
 ///
-/// sm_80's code on an H200, `sage_attention2` of 16K tokens, TFLOP/s without quantization (causal): 362 (340) with 128
-/// channels, 352 (313) with 64; attention_tiles had 225 and 183, FlashAttention-2 350 and 313 there. A tile of 16 rows,
-/// 128 keys and 128 channels has 950 instructions of a warp, 200 of them products, which take 6.1 cycles each, and 100
-/// loads of four matrices from shared memory: at 362 TFLOP/s tensor cores are busy for 0.42 of the time. By ncu (a form
-/// that had 359) warps wait for fixed latencies for 0.27 of it, for tensor cores and for shared memory for 0.17 each:
-/// the two warps of a scheduler do not hide that. Tried with 128 channels: 12 warps of 168 registers, 321 (none is left
-/// to load operands ahead); a reference for 64 keys, 32 rows a warp, 355, but other weights than elsewhere; 32 rows a
-/// warp that multiply half of the keys twice, 353 to 358 (464 products in place of 400); the next tile's scores before
-/// the values are multiplied, with its softmax between their products, 350; values multiplied a sync later by half of
-/// the warps, so that both warps of a scheduler are in different phases, with three stages of values, 358 for 360. With
-/// 64 channels 16 rows a warp, 16 warps, 305, and 8 warps, 322. What scales a warp has is asked of one register a lane:
-/// four reads from shared memory at the beginning of a tile cost 7 %. With 64 channels the longer way spills 180 to 350
-/// bytes on sm_80, 86, 89, 90 and 120, the plain one 36; with 128 channels there are no spills.
+/// Tuning and measurements: tuning/attention/forward_by_warps.hpp.
 #pragma once
 
 #include <cstdint>
@@ -46,6 +36,9 @@
 #include <tessera/core/shape.hpp>
 #include <tessera/core/with_constant.hpp>
 #include <tessera/program/attention/detail/key_cursor.hpp>
+#include <tessera/program/attention/detail/parked_weights.cuh>
+#include <tessera/program/attention/detail/plain_key_range.cuh>
+#include <tessera/program/attention/detail/row_floats.cuh>
 #include <tessera/program/attention/detail/score_weights.hpp>
 #include <tessera/program/attention/detail/split_writer.hpp>
 #include <tessera/program/attention/detail/warp_operands.cuh>
@@ -69,13 +62,15 @@ namespace tessera {
 inline namespace v0 {
 
 /// Method: an attention_method with piecewise_linear_softmax and integer codes of queries and keys, of which a lane has
-/// one scale of keys. T: the type of results. Channels: the most channels that a head may have, 64 or 128. Codes lie as
-/// quantize_heads leaves them, in rows of whole 16 bytes.
-template <class Method, class T, int Channels>
+/// one scale of keys. T: the type of results. Channels: the most channels that a head may have, 64 or 128. Sets: with
+/// 128 channels, how many times 16 rows a warp has, 1 or 2. Codes lie as quantize_heads leaves them, in rows of whole
+/// 16 bytes.
+template <class Method, class T, int Channels, int Sets>
 struct forward_by_warps {
   using softmax_type = piecewise_linear_softmax;
-  static_assert(std::is_same_v<typename Method::softmax, softmax_type> && (Channels == 64 || Channels == 128),
-                "tessera: forward_by_warps has 64 or 128 channels, and piecewise_linear_softmax");
+  static_assert(std::is_same_v<typename Method::softmax, softmax_type> && (Channels == 64 || Channels == 128) &&
+                    (Sets == 1 || (Sets == 2 && Channels == 128)),
+                "tessera: forward_by_warps has 64 channels, or 128 in one or two sets, and piecewise_linear_softmax");
   /// The element that codes of queries and keys lie in.
   using score_code = typename Method::score_code;
   using code_type = float8_e4m3;
@@ -83,12 +78,17 @@ struct forward_by_warps {
   static constexpr int warps = Channels == 64 ? 4 : 8;
   static constexpr int lanes = 32 * warps;
   static constexpr int tiles = Channels == 64 ? 2 : 1;  ///< 16 rows of a warp; registers are for so many
-  static constexpr int rows = 16 * tiles * warps;       ///< queries of a thread block
+  static constexpr int sets = Sets;                     ///< sets of rows, whose scores are made one after the other
+  static constexpr int set_rows = 16 * tiles * warps;   ///< queries of a set
+  static constexpr int rows = sets * set_rows;          ///< queries of a thread block
   static constexpr int blocks_per_multiprocessor = Channels == 64 ? 2 : 1;
   static constexpr int from_architecture = 800;
   /// Whether copies of the next keys begin when a tile's weights are made, not when its scores are: with 128 channels
   /// 323 TFLOP/s in place of 354, with 64 channels 343 in place of 336.
   static constexpr bool begins_keys_late = Channels == 64;
+  /// Whether references stay in registers: else 64 channels have 353 TFLOP/s in place of 348, two sets 379 in place of
+  /// 373, and one set of 128 channels has 1 % less.
+  static constexpr bool keeps_references = Channels == 128 && Sets == 1;
   /// How keys and values get to shared memory.
   using sources = detail::warp_operands<Method, Channels, lanes>;
   static constexpr int tile_keys = sources::tile_keys;  ///< keys with one reference
@@ -100,13 +100,16 @@ struct forward_by_warps {
   using coordinates = detail::query_block<rows>;
 
  private:
-  static constexpr int halves = 2;                                                    ///< rows of a lane in 16
-  using products = row_tile<score_code, tessera::shape<rows, tile_keys, 32>, block>;  ///< queries by keys
-  using weights = row_tile<float16, tessera::shape<rows, tile_keys, 16>, block>;      ///< their weights
-  using results = row_tile<float16, tessera::shape<rows, width, 16>, block>;          ///< weights by values
-  using sums_of_weights = row_tile<float16, tessera::shape<rows, 8, 16>, block>;      ///< weights by ones
+  static constexpr int halves = 2;                                                        ///< rows of a lane in 16
+  using products = row_tile<score_code, tessera::shape<set_rows, tile_keys, 32>, block>;  ///< queries by keys
+  using weights = row_tile<float16, tessera::shape<set_rows, tile_keys, 16>, block>;      ///< their weights
+  using results = row_tile<float16, tessera::shape<set_rows, width, 16>, block>;          ///< weights by values
+  using sums_of_weights = row_tile<float16, tessera::shape<set_rows, 8, 16>, block>;      ///< weights by ones
   using operands_type = operands_of_sums<weights, results>;
+  using parked_type = detail::parked_weights<operands_type::steps>;
   using score_bits = typename products::sum_tile;
+  using row_floats = detail::row_floats<tiles>;
+  using key_range = detail::plain_key_range;
   static constexpr int lane_scores = tile_keys / 4;  ///< scores of a row that a lane has
 
  public:
@@ -114,8 +117,8 @@ struct forward_by_warps {
     /// Codes while there are any, then results.
     union {
       struct {
-        staged_tile<score_code, rows, sources::depth> q;  ///< codes of queries
-        typename sources::scratch_type operands;          ///< keys and values
+        staged_tile<score_code, set_rows, sources::depth> q[sets];  ///< codes of queries
+        typename sources::scratch_type operands;                    ///< keys and values
       };
       float totals[rows * (Channels + 1)];  ///< sums, rows one number further apart than long
     };
@@ -123,6 +126,7 @@ struct forward_by_warps {
     /// What is known of a row and not asked for at once.
     struct {
       float largest;      ///< the largest score of earlier tiles
+      float reference;    ///< the reference of its weights
       float query_scale;  ///< the scale of the row's query
     } terms[rows];
 
@@ -155,9 +159,12 @@ struct forward_by_warps {
     lane_rows state;
     begin_rows(group, lane, at, state, scratch);
     totals_type totals;
-    each_constant<parts>([&](auto part) { results::clear(group, totals.of_channels[part.value]); });
-    sums_of_weights::clear(group, totals.rounded);
-    key_range const range = keys_of(at, which % partials.splits());
+    each_constant<sets>([&](auto set) {
+      each_constant<parts>([&](auto part) { results::clear(group, totals.of_channels[set.value][part.value]); });
+      sums_of_weights::clear(group, totals.rounded[set.value]);
+    });
+    auto const range = key_range::of(at, rows, tile_keys, static_cast<int>(which % partials.splits()),
+                                     static_cast<int>(partials.splits()));
     auto const from = sources::of(lane, keys, values, at.sequence, at.key_head);
     begin_copies(group, lane, at, range, from, scratch);
     float key_scale = range.first < range.end ? from.scale(range.first) : 0.0F;
@@ -176,43 +183,17 @@ struct forward_by_warps {
  private:
   /// The sums of a lane's rows.
   struct totals_type {
-    typename results::sum_tile of_channels[parts];
-    typename sums_of_weights::sum_tile rounded;  ///< of the numbers of weights' codes
+    typename results::sum_tile of_channels[sets][parts];
+    typename sums_of_weights::sum_tile rounded[sets];  ///< of the numbers of weights' codes
   };
-  /// A number for each row of a lane.
-  struct row_floats {
-    float of[tiles][halves];
-  };
-  /// What a lane knows of its rows.
+  /// What a lane knows of its rows from tile to tile.
   struct lane_rows {
-    row_floats reference;
-    float most_scale;  ///< the largest scale of the queries; infinity if one is NaN
+    row_floats reference;  ///< of rows' weights, where keeps_references
+    float most_scale;      ///< the largest scale of the queries; infinity if one is NaN
   };
-  /// The keys of a split: those from `first` to `end` - 1. All rows see all of the tiles that begin from `first_plain`
-  /// to `end_plain` - 1, none of which is the sequence's first.
-  struct key_range {
-    int first;
-    int end;
-    int first_plain;
-    int end_plain;
-  };
-  __device__ __forceinline__ key_range keys_of(coordinates const& at, std::int64_t split) const {
-    key_interval const seen = at.seen();
-    int const lowest = static_cast<int>(seen.first / tile_keys);
-    int const count = max(static_cast<int>(divide_up(seen.end, std::int64_t{tile_keys})) - lowest, 0);
-    int const each = static_cast<int>(divide_up(std::int64_t{count}, partials.splits()));
-    int const begin = min(static_cast<int>(split) * each, count);
-    int const end = min(begin + each, count);
-    key_interval const of_first = at.mask.of(at.first_query);
-    key_interval const of_last = at.mask.of(at.first_query + rows - 1);
-    int const all_end = of_last.end > 0 ? static_cast<int>(of_first.end) : 0;
-    return {uniform((lowest + begin) * tile_keys), uniform((lowest + end) * tile_keys),
-            uniform(max(tile_keys, static_cast<int>(of_last.first))), uniform(all_end - tile_keys + 1)};
-  }
-
   /// The row of a lane: that of lane / 4 in 16, or 8 further.
-  __device__ __forceinline__ static int row_of(unsigned lane, int tile, int half) {
-    return static_cast<int>(lane / 32U * (16U * tiles) + lane % 32U / 4U) + 16 * tile + 8 * half;
+  __device__ __forceinline__ static int row_of(unsigned lane, int tile, int half, int set) {
+    return set * set_rows + static_cast<int>(lane / 32U * (16U * tiles) + lane % 32U / 4U) + 16 * tile + 8 * half;
   }
   /// Calls function(tile, half) for the lane's rows.
   template <class Function>
@@ -229,16 +210,18 @@ struct forward_by_warps {
                                              scratch_type& scratch) const {
     for (unsigned row = lane; row < static_cast<unsigned>(rows); row += static_cast<unsigned>(lanes)) {
       std::int64_t const query = at.first_query + row;
-      scratch.terms[row] = {-infinity, query < shape.queries
-                                           ? queries.scales(at.sequence, at.head, Method::query_groups::group_of(query))
-                                           : 0.0F};
+      scratch.terms[row] = {
+          -infinity, -infinity,
+          query < shape.queries ? queries.scales(at.sequence, at.head, Method::query_groups::group_of(query)) : 0.0F};
     }
     group.sync();
     state.most_scale = 0.0F;
-    each_row([&](int tile, int half) {
-      float const scale = scratch.terms[row_of(lane, tile, half)].query_scale;
-      state.most_scale = scale < infinity ? maximum(state.most_scale, scale) : infinity;
-      state.reference.of[tile][half] = -infinity;
+    each_row([&](int tile, int half) { state.reference.of[tile][half] = -infinity; });
+    each_constant<sets>([&](auto set) {
+      each_row([&](int tile, int half) {
+        float const scale = scratch.terms[row_of(lane, tile, half, set.value)].query_scale;
+        state.most_scale = scale < infinity ? maximum(state.most_scale, scale) : infinity;
+      });
     });
   }
 
@@ -253,7 +236,9 @@ struct forward_by_warps {
                                                scratch_type& scratch) const {
     using copies = copies_in_flight<block>;
     if (range.first < range.end) {
-      dense_chunks<score_code>{queries.codes[at.sequence][at.head]}.begin_load(group, scratch.q, at.first_query, 0);
+      dense_chunks<score_code> const codes{queries.codes[at.sequence][at.head]};
+      each_constant<sets>(
+          [&](auto set) { codes.begin_load(group, scratch.q[set.value], at.first_query + set.value * set_rows, 0); });
       from.begin_keys(lane, range.first, scratch.operands.k[stage_of(range.first)]);
       from.begin_values(lane, range.first, scratch.operands);
     }
@@ -283,7 +268,8 @@ struct forward_by_warps {
   struct tile_rows {
     row_floats scales;  ///< of the lane's scores
     row_floats most;    ///< the largest score
-    row_floats zero;    ///< NaN in a row with a score that is NaN or infinite, else 0; then where codes begin
+    row_floats reference;
+    row_floats zero;  ///< NaN in a row with a score that is NaN or infinite, else 0; then where codes begin
   };
   /// Adds a tile of keys. Gives the scale of the next tile's keys. IsPlain: all rows see it, and its scales are small.
   template <bool IsPlain>
@@ -296,26 +282,32 @@ struct forward_by_warps {
     float next_scale = 0.0F;
     copies::template await<0>();
     group.sync();  // keys and widened values are there, and all have read those of the tile before
-    tile_rows tile;
-    each_row([&](int t, int half) {
-      tile.scales.of[t][half] = scratch.terms[row_of(lane, t, half)].query_scale * key_scale;
-    });
-    score_bits sums;
-    products::each(group, sums, [](int, int, std::int32_t& sum) { sum = score_sums::magic_bits; });
-    multiply_staged<products>(group, scratch.q, scratch.operands.k[stage], sums);
-    find_largest<IsPlain>(lane, at, first, tile, sums);
     auto const begin_next_keys = [&] {
       if (next < range.end) {
         from.begin_keys(lane, next, scratch.operands.k[1 - stage]);
         next_scale = from.scale(next);
       }
     };
-    if constexpr (!begins_keys_late) {
-      begin_next_keys();
-    }
-    turn<IsPlain>(lane, tile, state, totals, scratch);
     operands_type operands;
-    make_weights<IsPlain>(lane, at, first, tile, state, sums, operands);
+    parked_type parked;  // the weights of the first of two sets
+    each_constant<sets>([&](auto set) {
+      tile_rows tile;
+      each_row([&](int t, int half) {
+        tile.scales.of[t][half] = scratch.terms[row_of(lane, t, half, set.value)].query_scale * key_scale;
+      });
+      score_bits sums;
+      products::each(group, sums, [](int, int, std::int32_t& sum) { sum = score_sums::magic_bits; });
+      multiply_staged<products>(group, scratch.q[set.value], scratch.operands.k[stage], sums);
+      find_largest<IsPlain>(lane, at, first, tile, sums, set.value);
+      if constexpr (!begins_keys_late && set.value == 0) {
+        begin_next_keys();
+      }
+      turn<IsPlain>(lane, tile, state, totals, scratch, set.value);
+      make_weights<IsPlain>(lane, at, first, tile, state, sums, operands, set.value);
+      if constexpr (set.value + 1 < sets) {
+        parked = parked_type::of(operands);
+      }
+    });
     if (next < range.end) {
       sources::widen_values(lane, scratch.operands, 1 - stage);
     }
@@ -326,13 +318,13 @@ struct forward_by_warps {
       begin_next_keys();
     }
     copies::commit();
-    add_values(group, operands, scratch.operands.values[stage], totals);
+    add_values(group, operands, parked, scratch.operands.values[stage], totals);
     return next_scale;
   }
   /// Finds the largest scores of a lane's rows. Rows take turns, so that none waits for its own last comparison.
   template <bool IsPlain>
   __device__ __forceinline__ static void find_largest(unsigned own_lane, coordinates const& at, int first,
-                                                      tile_rows& tile, score_bits const& sums) {
+                                                      tile_rows& tile, score_bits const& sums, int set) {
     constexpr float magic = softmax_type::integer_magic;
     if constexpr (IsPlain) {
       row_floats others;
@@ -354,7 +346,8 @@ struct forward_by_warps {
     } else {
       unsigned const lane = recompute(own_lane);  // what follows is not computed before the loop
       each_row([&](int t, int half) {
-        auto const seen = detail::seen_columns::of(at.mask, at.first_query + row_of(lane, t, half), first, tile_keys);
+        auto const seen =
+            detail::seen_columns::of(at.mask, at.first_query + row_of(lane, t, half, set), first, tile_keys);
         tile.most.of[t][half] = -infinity;
         tile.zero.of[t][half] = 0.0F;
 #pragma unroll
@@ -370,7 +363,7 @@ struct forward_by_warps {
   /// Merges what the lanes of rows found, and multiplies the totals by the factors of their rows.
   template <bool IsPlain>
   __device__ __forceinline__ static void turn(unsigned lane, tile_rows& tile, lane_rows& state, totals_type& totals,
-                                              scratch_type& scratch) {
+                                              scratch_type& scratch, int set) {
 #pragma unroll
     for (int distance = 1; distance < 4; distance *= 2) {
       row_floats other;
@@ -382,28 +375,31 @@ struct forward_by_warps {
     }
     row_floats factors;
     each_row([&](int t, int half) {
-      float& largest = scratch.terms[row_of(lane, t, half)].largest;
-      state_type softmax{largest, state.reference.of[t][half], 0.0F};
+      auto& terms = scratch.terms[row_of(lane, t, half, set)];
+      state_type softmax{terms.largest, keeps_references ? state.reference.of[t][half] : terms.reference, 0.0F};
       factors.of[t][half] = softmax_type{}.turn(softmax, tile.most.of[t][half]) + tile.zero.of[t][half];
+      tile.reference.of[t][half] = softmax.reference;
       state.reference.of[t][half] = softmax.reference;
       sync_warp();  // all lanes of the row have read it
       if (lane % 4U == 0U) {
-        largest = softmax.largest;
+        terms.largest = softmax.largest;
+        terms.reference = softmax.reference;
       }
       tile.zero.of[t][half] = softmax_type::zero_of(8.0F * tile.scales.of[t][half], softmax.reference) * 0x1p-7F;
     });
-    each_constant<parts>([&](auto part) { scale(totals.of_channels[part.value], factors); });
-    scale(totals.rounded, factors);
+    each_constant<parts>([&](auto part) { factors.scale(totals.of_channels[set][part.value]); });
+    factors.scale(totals.rounded[set]);
   }
   template <bool IsPlain>
   __device__ __forceinline__ static void make_weights(unsigned own_lane, coordinates const& at, int first,
                                                       tile_rows const& tile, lane_rows const& state, score_bits& sums,
-                                                      operands_type& operands) {
+                                                      operands_type& operands, int set) {
     constexpr float magic = softmax_type::integer_magic;
     unsigned const lane = IsPlain ? own_lane : recompute(own_lane);
     each_row([&](int t, int half) {
       float const scale = tile.scales.of[t][half];
-      auto const seen = detail::seen_columns::of(at.mask, at.first_query + row_of(lane, t, half), first, tile_keys);
+      auto const seen =
+          detail::seen_columns::of(at.mask, at.first_query + row_of(lane, t, half, set), first, tile_keys);
 #pragma unroll
       for (int i = 0; i < lane_scores; ++i) {
         float const found = score(sums, t, half, i);
@@ -411,7 +407,7 @@ struct forward_by_warps {
         if constexpr (IsPlain) {
           place = __saturatef(__fmaf_rn(scale * 0x1p-4F, found, tile.zero.of[t][half]));
         } else {
-          float const line = softmax_type::position(scale, found - magic, state.reference.of[t][half]);
+          float const line = softmax_type::position(scale, found - magic, tile.reference.of[t][half]);
           float const code = first < tile_keys ? softmax_type::low_line(line) : line;
           place = seen.contain(column_of(lane, i)) ? __saturatef(code * 0x1p-7F) : 0.0F;
         }
@@ -433,40 +429,38 @@ struct forward_by_warps {
       }
     }
   }
-  __device__ __forceinline__ static void add_values(block const& group, operands_type const& operands,
-                                                    typename sources::value_tile const& widened, totals_type& totals) {
+  template <class Operand>
+  __device__ __forceinline__ static void add_ones(block const& group, Operand const& operand,
+                                                  typename sums_of_weights::sum_tile& sums) {
     constexpr std::uint32_t one = 0x3c003c00U;
     typename sums_of_weights::b_tile ones;
     ones.words[0][0][0] = one;
     ones.words[0][0][1] = one;
+    typename sums_of_weights::a_tile same;  // rows by tokens, whatever the columns of the product are
+    static_assert(sizeof same == sizeof operand);
+    memcpy(&same, &operand, sizeof same);
+    sums_of_weights::multiply(group, same, ones, sums);
+  }
+  __device__ __forceinline__ static void add_values(block const& group, operands_type const& operands,
+                                                    parked_type const& parked,
+                                                    typename sources::value_tile const& widened, totals_type& totals) {
     each_constant<operands_type::steps>([&](auto step) {
       auto const& operand = operands.of_step[step.value];
+      auto const before = parked.template operand<typename results::a_tile>(step.value);
       each_constant<parts>([&](auto part) {
         typename results::b_tile b_tile;
         detail::load_b_transposed_of<results>(group, b_tile, widened[part.value], step.value * results::depth);
-        results::multiply(group, operand, b_tile, totals.of_channels[part.value]);
+        if constexpr (sets == 2) {
+          results::multiply(group, before, b_tile, totals.of_channels[0][part.value]);
+        }
+        results::multiply(group, operand, b_tile, totals.of_channels[sets - 1][part.value]);
       });
-      typename sums_of_weights::a_tile same;  // rows by tokens, whatever the columns of the product are
-      static_assert(sizeof same == sizeof operand);
-      memcpy(&same, &operand, sizeof same);
-      sums_of_weights::multiply(group, same, ones, totals.rounded);
+      if constexpr (sets == 2) {
+        add_ones(group, before, totals.rounded[0]);
+      }
+      add_ones(group, operand, totals.rounded[sets - 1]);
     });
   }
-  /// Multiplies sums by the factors of their rows.
-  template <class Sums>
-  __device__ __forceinline__ static void scale(Sums& sums, row_floats const& factors) {
-#pragma unroll
-    for (int tile = 0; tile < tiles; ++tile) {
-#pragma unroll
-      for (auto& column : sums.values[tile]) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          column[i] *= factors.of[tile][i / 2];
-        }
-      }
-    }
-  }
-
   /// Writes results and log-sum-exps, or the partial results of a split.
   __device__ __forceinline__ void finish_rows(block const& group, coordinates const& at, std::int64_t split,
                                               lane_rows const& state, totals_type& totals,
@@ -475,17 +469,22 @@ struct forward_by_warps {
     detail::split_writer<Method, T> const to{writer, partials, split, at.sequence, at.head};
     group.sync();  // all lanes have read what is there
     if (group.lane % 4 == 0) {
-      each_row([&](int tile, int half) {
-        int const row = row_of(static_cast<unsigned>(group.lane), tile, half);
-        float const rounded = totals.rounded.values[tile][0][half * 2] * of_weights;
-        state_type const softmax{scratch.terms[row].largest, state.reference.of[tile][half],
-                                 rounded * softmax_type::weight_of_number};
-        scratch.finished[row] = to.finish(at.first_query + row, {softmax, rounded});
+      each_constant<sets>([&](auto set) {
+        each_row([&](int tile, int half) {
+          int const row = row_of(static_cast<unsigned>(group.lane), tile, half, set.value);
+          float const rounded = totals.rounded[set.value].values[tile][0][half * 2] * of_weights;
+          state_type const softmax{scratch.terms[row].largest, scratch.terms[row].reference,
+                                   rounded * softmax_type::weight_of_number};
+          scratch.finished[row] = to.finish(at.first_query + row, {softmax, rounded});
+        });
       });
     }
-    each_constant<parts>([&](auto part) {
-      results::each(group, totals.of_channels[part.value], [&](int row, int column, float total) {
-        scratch.total(row, part.value * width + column) = total * (widened_pairs<code_type>::unit() * of_weights);
+    each_constant<sets>([&](auto set) {
+      each_constant<parts>([&](auto part) {
+        results::each(group, totals.of_channels[set.value][part.value], [&](int row, int column, float total) {
+          scratch.total(set.value * set_rows + row, part.value * width + column) =
+              total * (widened_pairs<code_type>::unit() * of_weights);
+        });
       });
     });
     group.sync();

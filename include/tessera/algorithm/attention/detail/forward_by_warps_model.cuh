@@ -8,7 +8,6 @@
 #include <tessera/algorithm/attention/detail/call_programs.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/core/bits.hpp>
-#include <tessera/core/with_constant.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/refusal.hpp>
 #include <tessera/map/no_bias.hpp>
@@ -19,6 +18,7 @@
 #include <tessera/reduce/piecewise_linear_softmax.hpp>
 #include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/source/dense.hpp>
+#include <tessera/tuning/attention/forward_by_warps.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -51,25 +51,18 @@ struct forward_by_warps_model {
         unless(call.shape.keys < most_keys, "keys exceed 31 bits"),
         unless(call.shape.queries >= fewest_queries, "sequences have fewer than 64 queries"),
         unless(has_chunks(call), "codes or scales do not lie as quantize() leaves them, in rows of whole 16 bytes"),
-        channels_of(call) <= 64 ? exec.template lacks<program_for<Call, 64>>()
-                                : exec.template lacks<program_for<Call, 128>>());
+        channels_of(call) <= 64 ? exec.template lacks<program_for<Call, 64, 1>>()
+                                : exec.template lacks<program_for<Call, 128, 1>>());
   }
   template <class Architectures, class Call>
   static void run(basic_cuda<Architectures> const& exec, Call const& call) {
-    with_constant<64, 128>(channels_of(call) <= 64 ? 64 : 128, [&](auto channels) {
-      auto const& heads = call.heads;
-      program_for<Call, channels.value> const program{call.shape,
-                                                      heads.queries,
-                                                      heads.keys,
-                                                      heads.values,
-                                                      call.query_lengths,
-                                                      call.key_lengths,
-                                                      call.options.window_left,
-                                                      call.options.keys_behind(),
-                                                      writer_of(call),
-                                                      call.partials};
-      exec.run(program, program.groups());
-    });
+    if (channels_of(call) <= 64) {
+      run_program<program_for<Call, 64, 1>>(exec, call);
+    } else if (sets_of(exec, call) == 1) {
+      run_program<program_for<Call, 128, 1>>(exec, call);
+    } else {
+      run_program<program_for<Call, 128, 2>>(exec, call);
+    }
     merge_splits(exec, call);
   }
 
@@ -80,8 +73,33 @@ struct forward_by_warps_model {
 
   template <class Q>
   static constexpr bool has_integer_codes = std::is_integral_v<typename gemm_operand<stored_code<Q>>::sum_type>;
-  template <class Call, int Channels>
-  using program_for = forward_by_warps<typename Call::method, typename Call::value_type, Channels>;
+  template <class Call, int Channels, int Sets>
+  using program_for = forward_by_warps<typename Call::method, typename Call::value_type, Channels, Sets>;
+
+  template <class P, class Exec, class Call>
+  static void run_program(Exec const& exec, Call const& call) {
+    auto const& heads = call.heads;
+    P const program{call.shape,
+                    heads.queries,
+                    heads.keys,
+                    heads.values,
+                    call.query_lengths,
+                    call.key_lengths,
+                    call.options.window_left,
+                    call.options.keys_behind(),
+                    writer_of(call),
+                    call.partials};
+    exec.run(program, program.groups());
+  }
+  /// Two sets where the device has the shared memory for them and forward_by_warps_tuning chooses them.
+  template <class Exec, class Call>
+  static int sets_of(Exec const& exec, Call const& call) {
+    bool const has_window = call.options.window_left >= 0 || call.options.keys_behind() >= 0;
+    std::int64_t const rows = call.shape.batch * call.shape.query_heads * call.shape.queries;
+    bool const has_room = !exec.template lacks<program_for<Call, 128, 2>>();
+    return has_room ? forward_by_warps_tuning{}(rows, call.shape.keys, has_window, exec.state->multiprocessors()).sets
+                    : 1;
+  }
 
   template <class Call>
   static std::int64_t channels_of(Call const& call) {
