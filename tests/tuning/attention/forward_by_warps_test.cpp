@@ -2,19 +2,36 @@
 #include <cstdint>
 
 #include <tessera/tuning/attention/forward_by_warps.hpp>
+#include <tessera/view/attention_shape.hpp>
 
 #include "support/catch.hpp"
 
 using namespace tessera;
 
-TEST_CASE("two sets of rows are for many long sequences without a window") {
-  constexpr forward_by_warps_tuning tuning;
-  constexpr std::int64_t rows = 2 * 16 * 16384;
-  CHECK(tuning(rows, 16384, false, 132).sets == 2);
-  CHECK(tuning(rows, 8192, false, 132).sets == 2);
-  CHECK(tuning(rows, 8191, false, 132).sets == 1);
-  CHECK(tuning(rows, 16384, true, 132).sets == 1);
-  CHECK(tuning(7 * 256 * 132, 16384, false, 132).sets == 2);
-  CHECK(tuning(7 * 256 * 132 - 1, 16384, false, 132).sets == 1);
-  CHECK(tuning(0, 0, false, 132).sets == 1);
+namespace {
+
+int sets_of(std::int64_t heads, std::int64_t queries, std::int64_t keys, bool has_window = false) {
+  return forward_by_warps_tuning{}(attention_shape{2, heads, 1, queries, keys, 128}, has_window, 132).sets;
+}
+
+}  // namespace
+
+TEST_CASE("two sets of rows are for long sequences without a window") {
+  CHECK(sets_of(16, 16384, 16384) == 2);
+  CHECK(sets_of(16, 16384, 16384, true) == 1);
+  CHECK(sets_of(16, 8192, 8192) == 2);
+  CHECK(sets_of(16, 8192, 8191) == 1);
+  CHECK(sets_of(0, 0, 0) == 1);
+}
+
+TEST_CASE("two sets of rows are for blocks that are filled, and enough") {
+  CHECK(sets_of(32, 1024, 16384) == 2);
+  CHECK(sets_of(32, 1023, 16384) == 1);
+  CHECK(sets_of(16, 4096, 16384) == 2);
+  CHECK(sets_of(16, 4097, 16384) == 1);      // the last block would have one row in 256
+  CHECK(sets_of(16, 4225, 16384) == 2);      // 129 rows
+  CHECK(sets_of(16, 16385, 16384) == 2);     // one of many blocks
+  CHECK(sets_of(15, 2112 * 2, 16384) == 1);  // half of the last block is empty
+  CHECK(sets_of(2, 16384, 16384) == 2);      // 496 rows for each multiprocessor
+  CHECK(sets_of(1, 31488, 16384) == 1);      // 477
 }

@@ -86,7 +86,7 @@ struct forward_by_warps {
   /// Whether copies of the next keys begin when a tile's weights are made, not when its scores are: with 128 channels
   /// 323 TFLOP/s in place of 354, with 64 channels 343 in place of 336.
   static constexpr bool begins_keys_late = Channels == 64;
-  /// Whether references stay in registers: else 64 channels have 353 TFLOP/s in place of 348, two sets 379 in place of
+  /// Whether references stay in registers: else 64 channels have 353 TFLOP/s in place of 348, two sets 378 in place of
   /// 373, and one set of 128 channels has 1 % less.
   static constexpr bool keeps_references = Channels == 128 && Sets == 1;
   /// How keys and values get to shared memory.
@@ -177,7 +177,7 @@ struct forward_by_warps {
       }
     }
     copies_in_flight<block>::template await<0>();
-    finish_rows(group, at, which % partials.splits(), state, totals, scratch);
+    finish_rows(group, at, which % partials.splits(), totals, scratch);
   }
 
  private:
@@ -266,10 +266,10 @@ struct forward_by_warps {
 
   /// What is known of a lane's rows in a tile.
   struct tile_rows {
-    row_floats scales;  ///< of the lane's scores
-    row_floats most;    ///< the largest score
-    row_floats reference;
-    row_floats zero;  ///< NaN in a row with a score that is NaN or infinite, else 0; then where codes begin
+    row_floats scales;     ///< of the lane's scores
+    row_floats most;       ///< the largest score
+    row_floats reference;  ///< the reference of weights
+    row_floats zero;       ///< NaN in a row with a score that is NaN or infinite, else 0; then where codes begin
   };
   /// Adds a tile of keys. Gives the scale of the next tile's keys. IsPlain: all rows see it, and its scales are small.
   template <bool IsPlain>
@@ -303,7 +303,7 @@ struct forward_by_warps {
         begin_next_keys();
       }
       turn<IsPlain>(lane, tile, state, totals, scratch, set.value);
-      make_weights<IsPlain>(lane, at, first, tile, state, sums, operands, set.value);
+      make_weights<IsPlain>(lane, at, first, tile, sums, operands, set.value);
       if constexpr (set.value + 1 < sets) {
         parked = parked_type::of(operands);
       }
@@ -392,8 +392,8 @@ struct forward_by_warps {
   }
   template <bool IsPlain>
   __device__ __forceinline__ static void make_weights(unsigned own_lane, coordinates const& at, int first,
-                                                      tile_rows const& tile, lane_rows const& state, score_bits& sums,
-                                                      operands_type& operands, int set) {
+                                                      tile_rows const& tile, score_bits& sums, operands_type& operands,
+                                                      int set) {
     constexpr float magic = softmax_type::integer_magic;
     unsigned const lane = IsPlain ? own_lane : recompute(own_lane);
     each_row([&](int t, int half) {
@@ -445,26 +445,25 @@ struct forward_by_warps {
                                                     parked_type const& parked,
                                                     typename sources::value_tile const& widened, totals_type& totals) {
     each_constant<operands_type::steps>([&](auto step) {
-      auto const& operand = operands.of_step[step.value];
-      auto const before = parked.template operand<typename results::a_tile>(step.value);
+      typename results::a_tile of_sets[sets];
+      of_sets[sets - 1] = operands.of_step[step.value];
+      if constexpr (sets == 2) {
+        of_sets[0] = parked.template operand<typename results::a_tile>(step.value);
+      }
       each_constant<parts>([&](auto part) {
         typename results::b_tile b_tile;
         detail::load_b_transposed_of<results>(group, b_tile, widened[part.value], step.value * results::depth);
-        if constexpr (sets == 2) {
-          results::multiply(group, before, b_tile, totals.of_channels[0][part.value]);
-        }
-        results::multiply(group, operand, b_tile, totals.of_channels[sets - 1][part.value]);
+        each_constant<sets>([&](auto set) {
+          results::multiply(group, of_sets[set.value], b_tile, totals.of_channels[set.value][part.value]);
+        });
       });
-      if constexpr (sets == 2) {
-        add_ones(group, before, totals.rounded[0]);
-      }
-      add_ones(group, operand, totals.rounded[sets - 1]);
+      each_constant<sets>([&](auto set) { add_ones(group, of_sets[set.value], totals.rounded[set.value]); });
     });
   }
+
   /// Writes results and log-sum-exps, or the partial results of a split.
   __device__ __forceinline__ void finish_rows(block const& group, coordinates const& at, std::int64_t split,
-                                              lane_rows const& state, totals_type& totals,
-                                              scratch_type& scratch) const {
+                                              totals_type& totals, scratch_type& scratch) const {
     constexpr float of_weights = 256.0F;  // operands are 2^-8 of the numbers
     detail::split_writer<Method, T> const to{writer, partials, split, at.sequence, at.head};
     group.sync();  // all lanes have read what is there

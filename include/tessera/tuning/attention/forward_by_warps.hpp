@@ -6,6 +6,8 @@
 #include <cstdint>
 
 #include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/view/attention_shape.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -18,25 +20,29 @@ struct forward_by_warps_policy {
 };
 
 /// The policy for calls with 128 channels: two sets where many keys hide what a block of 256 rows takes at its
-/// beginning and end, where no diagonal cuts blocks, and where there are enough blocks.
+/// beginning and end, where no diagonal cuts blocks, and where the blocks are filled and enough.
 ///
-/// sm_80's code on an H200, TFLOP/s over codes, sets in turns on one card (causal):
+/// sm_80's code on an H200, TFLOP/s over codes (causal), of one card:
 ///
-///     128 channels                                   16K          4K
-///     one set                                        361 (344)    300 (232)
-///     one set, references in shared memory           -   (338)    296 (229)
-///     two sets                                       378 (336)
-///     two sets, references in registers              373 (334)    288 (211)
-///     the same, keys copied late                     374 (336)
-///     two sets, keys copied late                     367 (327)
-///     two sets, sums of weights in shared memory     378 (336)
-///      64 channels, 16K
-///     one set of 32 rows                             353 (314)
-///     references in registers                        348 (310)
-///     sums of weights in shared memory               337 (303)
+///     128 channels                                 one set      two sets
+///     4K                                           299 (230)    292 (210)
+///     8K                                           341 (293)    345 (279)
+///     16K, 2 x 16 heads                            361 (344)    378 (336)
+///     16K, 16 heads; 8; 4                          364; 362; 360    378; 375; 376
+///     1024 queries of 16K keys; 4096; 4097         357; 363; 347    369; 369; 334
+///     16K and one query                            360 (327)    365 (297)
+///     32K, 8 heads                                 372          397
 ///
-/// For 8 heads of 32K tokens two sets have 397, one 372. Two sets keep 71 words a lane in memory at times (284 bytes),
-/// most of them where tiles are masked.
+///     16K                                          128 channels, two sets    64 channels, one set of 32 rows
+///     this, references in shared memory            378 (336)                 353 (314)
+///     references in registers                      373 (334)                 348 (310)
+///     the same, keys copied late                   374 (336)                 (this)
+///     keys copied late                             367 (327)                 (this)
+///     sums of weights in shared memory             378 (336)                 337 (303)
+///
+/// One set of 128 channels has 338 (causal; 16K) and 296 (4K) with references in shared memory, with them in registers
+/// in the same run 340 and 300. ptxas, for sm_90: two sets 216 bytes of stack, 284 spilled and 304 loaded again in the
+/// plain and the longer way together; 64 channels 160, 152 and 172; one set of 128 channels none.
 ///
 /// FlashAttention-2 had 350 and 313 there, attention_tiles 225 and 183. A tile of 16 rows, 128 keys and 128 channels
 /// has 950 instructions of a warp, 200 of them products, which take 6.1 cycles each, and 100 loads of four matrices
@@ -51,15 +57,18 @@ struct forward_by_warps_policy {
 /// four reads from shared memory at the beginning of a tile cost 7 %.
 struct forward_by_warps_tuning {
   using policy_type = forward_by_warps_policy;
-  static constexpr std::int64_t most_rows = 256;     ///< queries of a thread block with two sets
-  static constexpr std::int64_t fewest_keys = 8192;  ///< with 4096 two sets are 4 % slower than one
-  static constexpr std::int64_t blocks_each = 7;     ///< blocks of most_rows for each multiprocessor, at least
+  static constexpr std::int64_t fewest_keys = 8192;     ///< of 4096 two sets take 2.5 % longer than one
+  static constexpr std::int64_t fewest_queries = 1024;  ///< of a sequence; fewer were not measured
+  static constexpr std::int64_t any_queries = 16384;    ///< from here on a block that is half empty costs little
+  static constexpr std::int64_t rows_each = 480;        ///< queries of all heads for each multiprocessor, at least
 
-  /// `rows`: queries of all heads and sequences.
-  TESSERA_FN constexpr policy_type operator()(std::int64_t rows, std::int64_t keys, bool has_window,
+  /// has_window: whether a query does not see all keys of its sequence.
+  TESSERA_FN constexpr policy_type operator()(attention_shape const& shape, bool has_window,
                                               std::int64_t multiprocessors) const {
-    bool const is_long = keys >= fewest_keys && rows >= blocks_each * most_rows * multiprocessors;
-    return {is_long && !has_window ? 2 : 1};
+    std::int64_t const rows = shape.batch * shape.query_heads * shape.queries;
+    bool const is_long = shape.keys >= fewest_keys && shape.queries >= fewest_queries;
+    bool const is_filled = shape.queries >= any_queries || divide_up(shape.queries, std::int64_t{128}) % 2 == 0;
+    return {is_long && is_filled && rows >= rows_each * multiprocessors && !has_window ? 2 : 1};
   }
 };
 

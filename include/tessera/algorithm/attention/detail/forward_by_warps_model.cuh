@@ -95,10 +95,8 @@ struct forward_by_warps_model {
   template <class Exec, class Call>
   static int sets_of(Exec const& exec, Call const& call) {
     bool const has_window = call.options.window_left >= 0 || call.options.keys_behind() >= 0;
-    std::int64_t const rows = call.shape.batch * call.shape.query_heads * call.shape.queries;
     bool const has_room = !exec.template lacks<program_for<Call, 128, 2>>();
-    return has_room ? forward_by_warps_tuning{}(rows, call.shape.keys, has_window, exec.state->multiprocessors()).sets
-                    : 1;
+    return has_room ? forward_by_warps_tuning{}(call.shape, has_window, exec.state->multiprocessors()).sets : 1;
   }
 
   template <class Call>
