@@ -41,8 +41,9 @@ struct forward_by_warps_policy {
 ///     sums of weights in shared memory             378 (336)                 337 (303)
 ///
 /// One set of 128 channels has 338 (causal; 16K) and 296 (4K) with references in shared memory, with them in registers
-/// in the same run 340 and 300. ptxas, for sm_90: two sets 216 bytes of stack, 284 spilled and 304 loaded again in the
-/// plain and the longer way together; 64 channels 160, 152 and 172; one set of 128 channels none.
+/// in the same run 340 and 300. ptxas, bytes of stack in the plain and the longer way together: two
+/// sets 144 on sm_80, 128 on sm_86 and 89, 216 on sm_90, 280 on sm_120; 64 channels 168 to 176, on sm_90 160, on sm_120
+/// 280; one set of 128 channels none.
 ///
 /// FlashAttention-2 had 350 and 313 there, attention_tiles 225 and 183. A tile of 16 rows, 128 keys and 128 channels
 /// has 950 instructions of a warp, 200 of them products, which take 6.1 cycles each, and 100 loads of four matrices
