@@ -22,7 +22,8 @@ struct forward_by_warps_policy {
 /// The policy for calls with 128 channels: two sets where many keys hide what a block of 256 rows takes at its
 /// beginning and end, where no diagonal cuts blocks, and where the blocks are filled and enough.
 ///
-/// sm_80's code on an H200, TFLOP/s over codes (causal), of one card:
+/// sm_80's code on an H200, TFLOP/s over codes (causal), from several runs; the numbers of a row but those of 2 x 16
+/// heads and of 32K are from one run, and between runs the same program varies by 1 %:
 ///
 ///     128 channels                                 one set      two sets
 ///     4K                                           299 (230)    292 (210)
@@ -41,9 +42,9 @@ struct forward_by_warps_policy {
 ///     sums of weights in shared memory             378 (336)                 337 (303)
 ///
 /// One set of 128 channels has 338 (causal; 16K) and 296 (4K) with references in shared memory, with them in registers
-/// in the same run 340 and 300. ptxas, bytes of stack in the plain and the longer way together: two
-/// sets 144 on sm_80, 128 on sm_86 and 89, 216 on sm_90, 280 on sm_120; 64 channels 168 to 176, on sm_90 160, on sm_120
-/// 280; one set of 128 channels none.
+/// in the same run 340 and 300. ptxas, bytes of stack in the plain and the longer way together: two sets 144 on sm_80,
+/// 128 on sm_86 and 89, 216 on sm_90, 280 on sm_120; 64 channels 168 to 176, on sm_90 160, on sm_120 280; one set of
+/// 128 channels none.
 ///
 /// FlashAttention-2 had 350 and 313 there, attention_tiles 225 and 183. A tile of 16 rows, 128 keys and 128 channels
 /// has 950 instructions of a warp, 200 of them products, which take 6.1 cycles each, and 100 loads of four matrices
