@@ -30,12 +30,13 @@
 ///     A_ij   = map(cap(e_i . c_j + b_j) / temperature)      cap(a) = softcap * tanh(a / softcap), if there is one
 ///     lse_i  = log sum_j exp(A_ij)
 ///     q_ij   = (1 - smoothing) [j = x] + smoothing / vocabulary
-///     loss_i = weight_i (lse_i - sum_j q_ij A_ij + z_factor lse_i^2)
-///     loss   = sum_i loss_i, or that / sum_i weight_i over tokens with a label; 0 where that is 0
+///     w_i    = weight_i class_weight_x
+///     loss_i = w_i (lse_i - sum_j q_ij A_ij + z_factor lse_i^2)
+///     loss   = sum_i loss_i, or that / sum_i w_i over tokens with a label; 0 where that is 0
 ///
 /// Backward: S is the softmax and H its entropy. u, h and k are the gradients of the result by loss_i, by lse_i and by
 /// the entropy (loss_upstream: one for each token, u one for all where the loss is reduced; 1, 0 and 0 where not
-/// given). With g_i = u weight_i:
+/// given). With g_i = u w_i:
 ///
 ///     G_ij = (g_i (S_ij - q_ij) + (h_i + 2 g_i z_factor lse_i) S_ij - k_i S_ij (log S_ij + H_i)) * slope of A_ij
 ///     hidden gradient = G C        classifier gradient = G^T E        bias gradient_j = sum_i G_ij
@@ -53,6 +54,11 @@
 /// for each entry or a temperature for each token. `cut_cross_entropy_of<bfloat16, lse_reducer<float>, M>` has an M
 /// among its inputs (concepts/logit_map.hpp); by default map(a) = a. A map runs in the same programs, but softmaxes
 /// are kept only for logits without a map.
+///
+/// Weights: both kinds are 1 where they are not given. A class weight multiplies the whole loss of a token whose label
+/// is that entry. Without smoothing that is PyTorch's cross_entropy(weight = ...), also in its mean. With smoothing it
+/// is not: PyTorch weighs the smoothed part of each token by the weights of all entries, s / V sum_j class_weight_j
+/// (lse_i - A_ij), and here that part, too, has the weight of the label.
 ///
 /// Filter: the backward pass leaves out a block of 128 tokens x 128 entries of the vocabulary if |S - q| is below a
 /// threshold in the whole block: 2^-12 for bf16, 2^-15 for fp16, 2^-28 for fp32 and tf32. Each of the two gradients has

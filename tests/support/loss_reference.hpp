@@ -37,6 +37,7 @@ struct loss_problem {
   std::vector<float> weights;
   tessera::linear_loss_options options;
   reference_map map = {};  ///< what the reference does to logits
+  std::vector<float> class_weights = {};
 
   /// The inputs, with the Map of the loss that is given them.
   template <class Map = tessera::identity_logits>
@@ -46,7 +47,8 @@ struct loss_problem {
             labels,
             bias,
             weights,
-            of_loss};
+            of_loss,
+            class_weights};
   }
 };
 
@@ -76,6 +78,15 @@ loss_problem<T, Label> make_loss_problem(std::int64_t tokens, std::int64_t vocab
     }
   }
   return problem;
+}
+
+/// Gives every entry of the vocabulary a weight, and some of them 0.
+template <class T, class Label>
+void weigh_classes(loss_problem<T, Label>& problem) {
+  for (std::int64_t entry = 0; entry < problem.vocabulary; ++entry) {
+    float const weight = tessera::testing::uniform{0.0, 3.0}.value(6, static_cast<std::uint64_t>(entry));
+    problem.class_weights.push_back(entry % 7 == 3 ? 0.0F : weight);
+  }
 }
 
 /// The reference values of a token; `label` is -1 for none.
@@ -169,6 +180,8 @@ token_reference reference_token(loss_problem<T, Label> const& p, loss_operands c
   double const smoothing = static_cast<double>(p.options.smoothing);
   double const of_label = logits[static_cast<std::size_t>(result.label)];
   result.weight = p.weights.empty() ? 1.0 : static_cast<double>(p.weights[static_cast<std::size_t>(token)]);
+  result.weight *=
+      p.class_weights.empty() ? 1.0 : static_cast<double>(p.class_weights[static_cast<std::size_t>(result.label)]);
   result.log_sum_exp = lse;
   result.log_probability = of_label - lse;
   result.loss = lse - (1 - smoothing) * of_label + static_cast<double>(p.options.z_factor) * lse * lse;

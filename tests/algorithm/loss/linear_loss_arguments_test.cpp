@@ -110,6 +110,11 @@ TEST_CASE("inputs of a loss are refused where their extents differ, or where the
   CHECK(changed([](arguments& a) { a.in.labels = {nullptr, 4}; }) == "f: the labels have no memory but 4 elements");
   CHECK(changed([](arguments& a) { a.in.bias = {nullptr, 6}; }) == "f: the biases have no memory but 6 elements");
   CHECK(changed([](arguments& a) { a.in.weights = {nullptr, 4}; }) == "f: the weights have no memory but 4 elements");
+  CHECK(changed([](arguments& a) { a.in.class_weights = a.list(4); }) ==
+        "f: there are 4 weights of classes but 6 entries of the vocabulary");
+  CHECK(changed([](arguments& a) {
+          a.in.class_weights = {nullptr, 6};
+        }) == "f: the weights of classes have no memory but 6 elements");
   CHECK(good.of_inputs({.temperature = 0.0F}) == "f: the temperature is 0.000000 but must be positive and finite");
 }
 

@@ -72,6 +72,19 @@ TEST_CASE("rings take every option of the loss", "[cuda]") {
   check_on_device<exact_cross_entropy_of<bfloat16, loss_statistics>, float>(p, narrow, 3e-3, strict_executor());
 }
 
+TEST_CASE("class weights count on a GPU, by rings and by the executor's own choice of programs", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (bool const with_all : {false, true}) {
+    auto p = make_loss_problem<bfloat16>(300, 777, 128, with_all);
+    weigh_classes(p);
+    for (loss_reduction const reduction : {loss_reduction::none, loss_reduction::mean}) {
+      p.options.reduction = reduction;
+      check_on_device<loss_of_bf16, float>(p, narrow, 3e-3, strict_executor());
+      check_on_device<loss_of_bf16, float>(p, narrow, 3e-3);
+    }
+  }
+}
+
 TEST_CASE("rings multiply no hidden states of tokens without a label", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   auto p = make_loss_problem<bfloat16>(300, 700, 64);

@@ -140,6 +140,20 @@ TEST_CASE("gradients of every option and of every output are right", "[host][thr
   }
 }
 
+TEST_CASE("class weights multiply the gradients of tokens by their labels", "[host][threads]") {
+  cpu const exec{.threads = 2};
+  for (loss_reduction const reduction : {loss_reduction::none, loss_reduction::sum, loss_reduction::mean}) {
+    auto problem = full_problem<float>(70, 31, 24);
+    problem.options.reduction = reduction;
+    weigh_classes(problem);
+    check_gradients<float, float>(exec, problem, 3e-6);
+    check_gradients<float, float>(exec, problem, 3e-6, make_upstream(70, reduction));
+    check_gradients<float, float>(testing::adversary{.seed = 6}, problem, 3e-6);
+    problem.weights = std::vector<float>();
+    check_gradients<float, float>(exec, problem, 3e-6);
+  }
+}
+
 TEST_CASE("gradients of 16-bit inputs are rounded once on the way and once at the end", "[host][threads][slow]") {
   cpu const exec{.threads = 2};
   check_gradients<bfloat16, bfloat16>(exec, full_problem<bfloat16>(70, 300, 64), 4e-3);

@@ -31,6 +31,7 @@ struct device_problem {
   tessera::buffer<Label> labels;
   tessera::buffer<T> bias;
   tessera::buffer<float> weights;
+  tessera::buffer<float> class_weights;
   std::int64_t extents[3];
 
   device_problem(tessera::cuda const& exec, loss_problem<T, Label> const& p)
@@ -39,6 +40,7 @@ struct device_problem {
         labels(to_device(exec, p.labels)),
         bias(to_device(exec, p.bias)),
         weights(to_device(exec, p.weights)),
+        class_weights(to_device(exec, p.class_weights)),
         extents{p.tokens, p.vocabulary, p.channels} {}
 
   template <class Map = tessera::identity_logits>
@@ -48,7 +50,8 @@ struct device_problem {
             labels.view(),
             bias.view(),
             weights.view(),
-            map};
+            map,
+            view_or_null(class_weights)};
   }
 };
 

@@ -142,6 +142,7 @@ TEST_CASE("a backward pass after that of other inputs is refused", "[host]") {
   check_refused(loss_stamp::inputs, [](auto& p) { p.bias = std::vector<float>(); });
   check_refused(loss_stamp::inputs, [](auto& p) { p.weights[0] += 1.0F; });
   check_refused(loss_stamp::inputs, [](auto& p) { std::swap(p.weights[0], p.weights[1]); });
+  check_refused(loss_stamp::inputs, [](auto& p) { p.class_weights.assign(90, 1.0F); });
 }
 
 TEST_CASE("what differs between two passes is said with both values", "[host]") {

@@ -171,6 +171,39 @@ TEST_CASE("bias, cap, temperature, smoothing, z-loss, weights and shifted labels
   }
 }
 
+TEST_CASE("a class weight multiplies the loss of each token with that label, and counts in the mean",
+          "[host][threads]") {
+  cpu const exec{.threads = 2};
+  for (loss_reduction const reduction : {loss_reduction::none, loss_reduction::sum, loss_reduction::mean}) {
+    for (bool const with_all : {false, true}) {  // alone, or beside weights of tokens
+      auto problem = make_loss_problem<float>(72, 29, 16, with_all);
+      weigh_classes(problem);
+      problem.options.reduction = reduction;
+      problem.options.shift = 1;
+      check_loss<float, all_statistics>(exec, problem);
+      problem.options.smoothing = 0.1F;
+      problem.options.z_factor = 1e-2F;
+      check_loss<float, all_statistics>(exec, problem);
+      problem.class_weights.assign(29, 0.0F);  // a mean of nothing
+      check_loss<float, all_statistics>(exec, problem);
+    }
+  }
+}
+
+TEST_CASE("a class weight of NaN reaches the losses of tokens with that label alone", "[host]") {
+  cpu const exec{.threads = 1};
+  auto problem = make_loss_problem<float>(40, 5, 16);
+  problem.options.reduction = loss_reduction::none;
+  problem.class_weights = {1.0F, 2.0F, std::numeric_limits<float>::quiet_NaN(), 1.0F, 0.5F};
+  auto const found = run_loss<small_loss<float>, lse_reducer<float>>(exec, problem);
+  int of_class = 0;
+  for (std::size_t i = 0; i < 40; ++i) {
+    of_class += problem.labels[i] == 2 ? 1 : 0;
+    CHECK(std::isnan(found.loss[i]) == (problem.labels[i] == 2));
+  }
+  CHECK(of_class > 0);
+}
+
 TEST_CASE("the forward programs keep the rules for programs, and every executor gives the same bits",
           "[host][threads]") {
   auto const problem = make_loss_problem<bfloat16>(70, 130, 40, true);

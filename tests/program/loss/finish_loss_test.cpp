@@ -43,6 +43,7 @@ struct reduced_rows {
   std::vector<all_of_them::state_type> states;
   std::vector<float> targets;
   std::vector<float> weights;
+  std::vector<float> class_weights{0.5F, 1.0F, 2.0F, 0.0F, 3.0F, 1.5F, 1.0F, 0.25F, 4.0F, 1.0F};
 
   explicit reduced_rows(std::int64_t of_tokens) : tokens(of_tokens) {
     for (std::int64_t token = 0; token < tokens; ++token) {
@@ -119,7 +120,7 @@ int wrong_losses(Executor const& exec, std::int64_t tokens, bool is_mean) {
       {},
       {rows.states.data(), {2, labelled}},
       rows.targets,
-      rows.weights,
+      {rows.weights, rows.class_weights},
       {reduced_rows::smoothing, reduced_rows::z_factor, reduced_rows::vocabulary},
       {losses, log_sums, {}, {}, predictions},
       row_lse,
@@ -150,7 +151,7 @@ int wrong_losses(Executor const& exec, std::int64_t tokens, bool is_mean) {
     }
     auto const row = static_cast<std::size_t>(rows.row_of[at]);
     std::int32_t const likeliest = reduced_rows::likeliest(token);
-    auto const own = static_cast<double>(rows.weights[at]);
+    auto const own = static_cast<double>(rows.weights[at] * rows.class_weights[at % 10]);
     wrong += is_near(losses[at], own * rows.loss(token)) ? 0 : 1;
     wrong += is_near(log_sums[at], reduced_rows::log_sum_exp(token)) && row_lse[row] == log_sums[at] ? 0 : 1;
     wrong += predictions[at] == likeliest && indices[at] == likeliest && calls[row] == 1 ? 0 : 1;

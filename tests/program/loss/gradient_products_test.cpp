@@ -25,7 +25,9 @@ struct prepared_rows {
   std::int64_t tokens;
   std::vector<std::int64_t> order;
   std::vector<std::int64_t> count;
+  std::vector<std::int32_t> labels;
   std::vector<float> weights;
+  std::vector<float> class_weights{0.5F, -2.0F, 3.0F};
   std::vector<float> row_lse;
   std::vector<float> row_entropy;
   std::vector<float> upstream_loss;
@@ -42,6 +44,7 @@ struct prepared_rows {
         largest(static_cast<std::size_t>((all + 255) / 256), -9.0F) {
     for (std::int64_t i = 0; i < all; ++i) {
       order.push_back(all - 1 - i);
+      labels.push_back(static_cast<std::int32_t>(i % 3));
       weights.push_back(some_number(1, i));
       row_lse.push_back(some_number(2, i) + 5.0F);
       row_entropy.push_back(std::fabs(some_number(3, i)));
@@ -52,17 +55,28 @@ struct prepared_rows {
   }
   template <class Executor>
   void prepare(Executor const& exec, bool is_reduced, bool has_weights, bool has_upstream) {
-    array_view<float const> given;
+    loss_token_weights given;
     if (has_weights) {
-      given = weights;
+      given = {weights, class_weights};
     }
     loss_upstream upstream;
     if (has_upstream) {
       upstream = {upstream_loss, upstream_lse, upstream_entropy};
     }
-    prepare_loss_gradients const program{
-        {order, {}, {}, count}, given, row_lse, row_entropy, upstream, 0.01F, is_reduced, mean_scale, rows, largest};
+    prepare_loss_gradients const program{{order, {}, labels, count},
+                                         given,
+                                         row_lse,
+                                         row_entropy,
+                                         upstream,
+                                         0.01F,
+                                         is_reduced,
+                                         mean_scale,
+                                         rows,
+                                         largest};
     exec.run(program, program.groups());
+  }
+  [[nodiscard]] double class_weight(std::int64_t row) const {
+    return static_cast<double>(class_weights[static_cast<std::size_t>(row % 3)]);
   }
   /// How many rows have other factors than the formulas give, or were written beyond the list.
   [[nodiscard]] int wrong(bool is_reduced, bool has_weights, bool has_upstream) const {
@@ -76,13 +90,14 @@ struct prepared_rows {
       }
       auto const token = static_cast<std::size_t>(order[at]);
       double const up = !has_upstream ? 1.0 : static_cast<double>(upstream_loss[is_reduced ? 0 : token]);
-      double const g = (is_reduced ? 0.125 : 1.0) * up * (has_weights ? static_cast<double>(weights[token]) : 1.0);
+      double const g = (is_reduced ? 0.125 : 1.0) * up *
+                       (has_weights ? static_cast<double>(weights[token]) * class_weight(row) : 1.0);
       double const h = (has_upstream ? static_cast<double>(upstream_lse[token]) : 0.0) +
                        2.0 * 0.01 * g * static_cast<double>(row_lse[at]);
       double const k = has_upstream ? static_cast<double>(upstream_entropy[token]) : 0.0;
       bool const is_right = own.log_sum_exp == row_lse[at] && own.entropy == row_entropy[at] &&
-                            std::fabs(static_cast<double>(own.by_loss) - g) < 1e-6 &&
-                            std::fabs(static_cast<double>(own.by_log_sum_exp) - h) < 1e-6 &&
+                            std::fabs(static_cast<double>(own.by_loss) - g) < 1e-6 * (1 + std::fabs(g)) &&
+                            std::fabs(static_cast<double>(own.by_log_sum_exp) - h) < 1e-6 * (1 + std::fabs(g)) &&
                             static_cast<double>(own.by_entropy) == k;
       found += is_right ? 0 : 1;
     }

@@ -172,7 +172,7 @@ struct linear_loss {
         {},
         states,
         space[regions.targets],
-        in.weights,
+        {in.weights, in.class_weights},
         {options.smoothing, options.z_factor, shape.vocabulary},
         of_tokens,
         space[regions.row_lse],
@@ -229,7 +229,7 @@ struct linear_loss {
     exec.run(check_stamp, 1);
     constexpr bool is_narrow = gradient_regions<Gradient>::has_narrow_gradient;
     prepare_loss_gradients const prepare{tokens,
-                                         in.weights,
+                                         {in.weights, in.class_weights},
                                          space[regions.row_lse],
                                          space[regions.row_entropy],
                                          upstream,
@@ -376,7 +376,7 @@ struct linear_loss {
 
   template <class Label>
   static loss_input_samples<value_type, Label> samples_of(inputs<Label> const& in) {
-    return {in.hidden, in.classifier, in.labels, in.bias, in.weights};
+    return {in.hidden, in.classifier, in.labels, in.bias, in.weights, in.class_weights};
   }
 
   /// A number for the type of the map: 0, or a hash of its name. Its values are among the inputs, but not in the stamp.

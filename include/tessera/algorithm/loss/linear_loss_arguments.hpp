@@ -88,6 +88,7 @@ struct linear_loss_arguments {
     check<shape_error>(in.bias.data == nullptr || in.bias.size() == shape.vocabulary, function, ": the bias has ",
                        in.bias.size(), " values but the vocabulary has ", shape.vocabulary);
     check_length(function, "weights", in.weights, shape.tokens, "tokens");
+    check_length(function, "weights of classes", in.class_weights, shape.vocabulary, "entries of the vocabulary");
     check<value_error>(in.map.steepest() > 0 && in.map.steepest() < infinity, function,
                        ": the map of logits has slopes up to ", in.map.steepest(),
                        " but its steepest() must be positive and finite");
@@ -140,7 +141,8 @@ struct linear_loss_arguments {
   static void check_input_places(Exec const& exec, char const* function, linear_loss_inputs<T, Label, Map> const& in,
                                  workspace const& space) {
     check_reach(exec, function, "hidden states", in.hidden, "rows of the classifier", in.classifier, "labels",
-                in.labels, "biases", in.bias, "weights", in.weights, "bytes of the workspace", space);
+                in.labels, "biases", in.bias, "weights", in.weights, "weights of classes", in.class_weights,
+                "bytes of the workspace", space);
     check_reach_of(exec, function, in.map);
   }
 

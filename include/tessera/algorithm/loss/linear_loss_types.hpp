@@ -44,7 +44,7 @@ using gradient_filter_for = gradient_filter<scalar_traits<T>::mantissa_bits + 5>
 enum class loss_reduction {
   none,  ///< a loss for each token
   sum,   ///< the sum of weighted losses
-  mean,  ///< the sum of weighted losses / the sum of weights; 0 if the weights sum to 0
+  mean,  ///< the sum of weighted losses / the sum of weights (token times label); 0 if these sum to 0
 };
 
 /// The extents of a problem.
@@ -85,6 +85,9 @@ struct linear_loss_inputs {
   array_view<T const> bias = {};         ///< a value for each entry of the vocabulary, or null
   array_view<float const> weights = {};  ///< a value for each token, or null for ones
   [[no_unique_address]] Map map = {};    ///< the map of logits, whose type is a template argument of the loss
+  /// A value for each entry of the vocabulary, or null for ones. The loss of a token is multiplied by its own weight
+  /// and by that of its label, as a whole: also what smoothing and the z-loss add to it.
+  array_view<float const> class_weights = {};
 };
 
 /// The outputs of the forward pass; all but the loss may be null. Tokens without a label get zeros and prediction -1.

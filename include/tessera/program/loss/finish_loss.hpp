@@ -5,7 +5,7 @@
 ///
 ///     loss of a token = weight * ((1 - s) (lse - logit of the label) + s (lse - mean logit) + z lse^2)
 ///
-/// s: smoothing; z: the factor of the z-loss; lse: the log-sum-exp of the logits.
+/// s: smoothing; z: the factor of the z-loss; lse: the log-sum-exp of the logits; weight: loss_token_weights.
 #pragma once
 
 #include <cstdint>
@@ -81,7 +81,7 @@ struct finish_loss_tokens {
   R reducer;
   matrix_view<typename R::state_type const> states;  ///< splits of the vocabulary x rows of the list
   array_view<float const> targets;                   ///< the logit of each row's label
-  array_view<float const> weights;                   ///< a value for each token, or null for ones
+  loss_token_weights weights;                        ///< what losses are multiplied by
   loss_terms terms;                                  ///< what else a loss is made of
   loss_token_outputs outputs;
   array_view<float> row_lse;      ///< for the backward pass: NaN unless it is finite, which keeps all blocks of the row
@@ -122,7 +122,7 @@ struct finish_loss_tokens {
         loss += terms.smoothing * (targets[row] - mean);
       }
     }
-    float const weight = weights.data != nullptr ? weights[token] : 1.0F;
+    float const weight = weights.of(token, tokens.labels[row]);
     row_lse[row] = is_finite(lse) ? lse : detail::not_a_number;
     row_entropy[row] = softmax.entropy;
     detail::write_if_asked(outputs.loss, token, weight * loss);

@@ -33,7 +33,7 @@ struct prepare_loss_gradients {
   struct scratch_type {};
 
   loss_token_list tokens;
-  array_view<float const> weights;      ///< weights of tokens; null: ones
+  loss_token_weights weights;           ///< what losses are multiplied by
   array_view<float const> row_lse;      ///< log-sum-exps of the tokens that have a label
   array_view<float const> row_entropy;  ///< entropies of the tokens that have a label
   loss_upstream upstream;               ///< upstream gradients
@@ -70,7 +70,7 @@ struct prepare_loss_gradients {
  private:
   TESSERA_FN loss_row_gradient factors_of(std::int64_t row, float common) const {
     std::int64_t const token = tokens.order[row];
-    float const weight = weights.data != nullptr ? weights[token] : 1.0F;
+    float const weight = weights.of(token, tokens.labels[row]);
     float const own = !is_reduced && upstream.loss.data != nullptr ? upstream.loss[token] : 1.0F;
     float const by_loss = common * weight * own;
     float const by_lse = upstream.log_sum_exp.data != nullptr ? upstream.log_sum_exp[token] : 0.0F;

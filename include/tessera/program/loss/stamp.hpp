@@ -71,11 +71,12 @@ template <class T, class Label>
 struct loss_input_samples {
   static constexpr int lanes = 1024;  ///< lanes of the group that samples
 
-  matrix_view<T const> hidden;      ///< tokens x channels
-  matrix_view<T const> classifier;  ///< vocabulary x channels
-  array_view<Label const> labels;   ///< labels of tokens
-  array_view<T const> bias;         ///< bias of entries, or null
-  array_view<float const> weights;  ///< weights of tokens, or null
+  matrix_view<T const> hidden;                 ///< tokens x channels
+  matrix_view<T const> classifier;             ///< vocabulary x channels
+  array_view<Label const> labels;              ///< labels of tokens
+  array_view<T const> bias;                    ///< bias of entries, or null
+  array_view<float const> weights;             ///< weights of tokens, or null
+  array_view<float const> class_weights = {};  ///< weights of entries, or null
 
   /// The hash of all samples.
   template <Group G>
@@ -84,7 +85,7 @@ struct loss_input_samples {
     per_lane<std::uint64_t, G> own;
     for (int lane : group) {
       own[lane] = of_matrix(lane, 1, hidden) + of_matrix(lane, 2, classifier) + of_list(lane, 3, labels) +
-                  of_list(lane, 4, bias) + of_list(lane, 5, weights);
+                  of_list(lane, 4, bias) + of_list(lane, 5, weights) + of_list(lane, 6, class_weights);
     }
     return sum(group, own);
   }

@@ -33,6 +33,18 @@ struct loss_token_list {
   array_view<std::int64_t> count;   ///< one element: the number of rows
 };
 
+/// The weights of losses of tokens: that of the token times that of its label's class.
+struct loss_token_weights {
+  array_view<float const> tokens = {};   ///< a value for each token, or null for ones
+  array_view<float const> classes = {};  ///< a value for each entry of the vocabulary, or null for ones
+
+  /// The weight of a token with this label, which is an entry of the vocabulary.
+  [[nodiscard]] TESSERA_FN constexpr float of(std::int64_t token, std::int32_t label) const {
+    float const own = tokens.data != nullptr ? tokens[token] : 1.0F;
+    return classes.data != nullptr ? own * classes[label] : own;
+  }
+};
+
 /// The outputs that have a value for each token; null where they are not wanted.
 struct loss_token_outputs {
   array_view<float> loss;               ///< losses, with weight, smoothing and z-loss
