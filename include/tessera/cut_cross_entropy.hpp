@@ -72,7 +72,8 @@
 /// cut_cross_entropy_of<T> takes float16, float and tf32. Losses, log-sum-exps and entropies are in nats.
 ///
 /// Precision: logits and their sums are in fp32, sums over tokens in double. G is rounded to the type of the inputs;
-/// gradients are summed in fp32 and rounded once.
+/// gradients are summed in fp32 and rounded once. Gradients in fp32 may be added to those of batches before: see
+/// linear_loss_gradients::accumulate_hidden.
 ///
 /// Labels: tokens with the label `ignore_index` do not count. A label outside of the vocabulary is never used as an
 /// index: exec.wait() throws value_error with its position, the token's outputs and the reduced loss are NaN, and for

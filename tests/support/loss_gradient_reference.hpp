@@ -103,25 +103,95 @@ struct gradient_results {
   std::vector<Gradient> bias;
 };
 
-/// Runs both passes with their own workspace.
+/// Numbers that a run finds in its results and adds to: random ones, about as large as the gradients.
+inline std::vector<float> old_values_for(std::vector<double> const& gradient, std::uint64_t seed) {
+  double squares = 0;
+  for (double const value : gradient) {
+    squares += value * value;
+  }
+  double const size = squares > 0 ? std::sqrt(squares / static_cast<double>(gradient.size())) : 1.0;
+  std::vector<float> old;
+  for (std::size_t i = 0; i < gradient.size(); ++i) {
+    old.push_back(static_cast<float>(size * static_cast<double>(tessera::testing::gauss{}.value(seed, i))));
+  }
+  return old;
+}
+
+inline gradient_results<float> old_gradients_for(gradient_reference const& expected) {
+  return {{},
+          old_values_for(expected.hidden, 51),
+          old_values_for(expected.classifier, 52),
+          old_values_for(expected.bias, 53)};
+}
+
+/// What must be there after gradients were added to old ones.
+inline gradient_reference added_to(gradient_results<float> const& old, gradient_reference sum) {
+  auto const add = [](std::vector<double>& to, std::vector<float> const& values) {
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      to[i] += static_cast<double>(values[i]);
+    }
+  };
+  add(sum.hidden, old.hidden);
+  add(sum.classifier, old.classifier);
+  add(sum.bias, old.bias);
+  return sum;
+}
+
+/// How many values of tokens without a label are not bit for bit what they were.
+template <class T, class Label>
+std::size_t changed_without_label(loss_problem<T, Label> const& p, std::vector<float> const& found,
+                                  std::vector<float> const& old) {
+  std::size_t changed = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    bool const counts = reference_label(p, static_cast<std::int64_t>(i) / p.channels) >= 0;
+    changed += !counts && tessera::to_bits(found[i]) != tessera::to_bits(old[i]) ? 1U : 0U;
+  }
+  return changed;
+}
+
+/// Runs both passes with their own workspace, `times` times the second one. Gradients overwrite `found`, or are added
+/// to it.
 template <class Loss, class Gradient, class Executor, class T, class Label, class Map>
-gradient_results<Gradient> run_gradients(Executor const& exec, loss_problem<T, Label> const& p,
-                                         upstream_samples const& upstream, Map const& map) {
+gradient_results<Gradient> run_gradients_into(Executor const& exec, loss_problem<T, Label> const& p,
+                                              upstream_samples const& upstream, Map const& map,
+                                              gradient_results<Gradient> found, bool accumulates, int times = 1) {
   loss_results results(p.tokens, p.options.reduction);
-  Gradient const untouched = tessera::store<Gradient>(-77.0F);
-  gradient_results<Gradient> found{{},
-                                   std::vector<Gradient>(p.hidden.size(), untouched),
-                                   std::vector<Gradient>(p.classifier.size(), untouched),
-                                   std::vector<Gradient>(static_cast<std::size_t>(p.vocabulary), untouched)};
   auto const plan = Loss::template plan_backward<Gradient>(exec, {p.tokens, p.vocabulary, p.channels}, p.options);
   tessera::buffer<std::byte> memory(exec, plan.bytes());
   tessera::workspace const space(plan, memory);
   Loss::forward(exec, p.inputs(map), p.options, {.loss = results.loss}, space);
-  tessera::linear_loss_gradients<Gradient> const out{
-      {found.hidden.data(), {p.tokens, p.channels}}, {found.classifier.data(), {p.vocabulary, p.channels}}, found.bias};
-  Loss::backward(exec, p.inputs(map), p.options, upstream.views(), out, space);
+  tessera::linear_loss_gradients<Gradient> const out{{found.hidden.data(), {p.tokens, p.channels}},
+                                                     {found.classifier.data(), {p.vocabulary, p.channels}},
+                                                     found.bias,
+                                                     accumulates,
+                                                     accumulates,
+                                                     accumulates};
+  for (int time = 0; time < times; ++time) {
+    Loss::backward(exec, p.inputs(map), p.options, upstream.views(), out, space);
+  }
   found.loss = results.loss;
   return found;
+}
+
+/// Runs both passes with their own workspace.
+template <class Loss, class Gradient, class Executor, class T, class Label, class Map>
+gradient_results<Gradient> run_gradients(Executor const& exec, loss_problem<T, Label> const& p,
+                                         upstream_samples const& upstream, Map const& map) {
+  Gradient const untouched = tessera::store<Gradient>(-77.0F);
+  return run_gradients_into<Loss, Gradient>(exec, p, upstream, map,
+                                            {{},
+                                             std::vector<Gradient>(p.hidden.size(), untouched),
+                                             std::vector<Gradient>(p.classifier.size(), untouched),
+                                             std::vector<Gradient>(static_cast<std::size_t>(p.vocabulary), untouched)},
+                                            false);
+}
+
+/// Runs both passes of a loss without a map of logits, `times` times the second one, and adds gradients to old ones.
+template <class Loss, class Executor, class T, class Label>
+gradient_results<float> add_gradients(Executor const& exec, loss_problem<T, Label> const& p,
+                                      gradient_results<float> const& old, upstream_samples const& upstream = {},
+                                      int times = 1) {
+  return run_gradients_into<Loss, float>(exec, p, upstream, tessera::identity_logits{}, old, true, times);
 }
 
 /// Runs both passes of a loss without a map of logits.

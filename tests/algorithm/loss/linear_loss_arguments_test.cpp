@@ -206,3 +206,24 @@ TEST_CASE("gradients of a loss are refused where their extents differ, or where 
   CHECK(a.of_gradients({}, {}, {.workspace_budget = -1}) ==
         "linear_loss.backward: the budget of the workspace is -1 bytes but must not be negative");
 }
+
+TEST_CASE("gradients of fewer bits than fp32 do not accumulate", "[host]") {
+  arguments a;
+  CHECK(a.of_gradients({}, {a.matrix(4, 8), a.matrix(6, 8), a.list(6), true, true, true}) == "");
+  CHECK(a.of_gradients({}, {.accumulate_hidden = true, .accumulate_bias = true}) == "");  // of none that are wanted
+  CHECK(a.of_gradients({}, {.hidden = a.matrix(4, 7), .accumulate_hidden = true}) ==
+        "linear_loss.backward: the gradient of the hidden states is 4 x 7 but must be 4 x 8");
+  auto const message = [](auto const& out) {
+    return message_of([&] { plain::check_gradients(arguments::shape, {}, {}, out); });
+  };
+  std::vector<bfloat16> values(48);
+  using of_bf16 = linear_loss_gradients<bfloat16>;
+  CHECK(message(of_bf16{.hidden = {values.data(), {4, 8}}, .bias = {values.data(), 6}}) == "");
+  CHECK(message(of_bf16{.hidden = {values.data(), {4, 8}}, .accumulate_hidden = true}) ==
+        "linear_loss.backward: accumulate_hidden is true, which needs gradients of 32 bits (float), but they have 16");
+  CHECK(message(of_bf16{.classifier = {values.data(), {6, 8}}, .accumulate_classifier = true}) ==
+        "linear_loss.backward: accumulate_classifier is true, which needs gradients of 32 bits (float), but they have "
+        "16");
+  CHECK(message(linear_loss_gradients<float16>{.accumulate_bias = true}) ==
+        "linear_loss.backward: accumulate_bias is true, which needs gradients of 32 bits (float), but they have 16");
+}

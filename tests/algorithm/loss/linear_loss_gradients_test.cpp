@@ -293,3 +293,202 @@ TEST_CASE("a backward pass says what does not fit together", "[host]") {
   CHECK(message({.loss = {values.data(), 4}}, {}) ==
         "linear_loss.backward: there are 4 upstream gradients of losses but 1 losses");
 }
+
+namespace {
+
+/// Adds gradients to old ones, once or twice, and compares with the reference's sum.
+template <class Loss, class Executor, class T>
+void check_added(Executor const& exec, loss_problem<T> const& p, double tolerance,
+                 upstream_samples const& upstream = {}) {
+  CAPTURE(p.tokens, p.vocabulary, p.channels);
+  auto const expected = reference_gradient(p, upstream);
+  auto const old = old_gradients_for(expected);
+  auto const sum = added_to(old, expected);
+  auto const found = add_gradients<Loss>(exec, p, old, upstream);
+  CHECK(worst_distance(found, sum) <= tolerance);
+  CHECK(changed_without_label(p, found.hidden, old.hidden) == 0);
+  auto const again = add_gradients<Loss>(exec, p, old, upstream, 2);
+  gradient_reference twice = expected;
+  for (std::vector<double>* values : {&twice.hidden, &twice.classifier, &twice.bias}) {
+    for (double& value : *values) {
+      value *= 2;
+    }
+  }
+  CHECK(worst_distance(again, added_to(old, twice)) <= tolerance);
+  CHECK(changed_without_label(p, again.hidden, old.hidden) == 0);
+}
+
+/// Gives the workspace too few bytes for the whole vocabulary at a time.
+template <class Loss, class T>
+void cut_vocabulary(loss_problem<T>& p) {
+  linear_loss_shape const shape{p.tokens, p.vocabulary, p.channels};
+  p.options.workspace_budget = Loss::template plan_backward<float>(cpu{}, shape, p.options).bytes() - 1;
+}
+
+/// How many values are not bit for bit the sums of two others.
+std::size_t wrong_sums(std::vector<float> const& found, std::vector<float> const& a, std::vector<float> const& b) {
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    wrong += to_bits(found[i]) == to_bits(a[i] + b[i]) ? 0U : 1U;
+  }
+  return wrong;
+}
+
+}  // namespace
+
+TEST_CASE("gradients are added to old ones, whatever the extents", "[host][threads]") {
+  cpu const exec{.threads = 2};
+  testing::adversary const adversary{.seed = 9};
+  for (std::int64_t const tokens : {0, 1, 7, 63, 64, 65, 130}) {
+    check_added<small_loss<float>>(exec, make_loss_problem<float>(tokens, 37, 33, true), 3e-6);
+  }
+  for (std::int64_t const vocabulary : {2, 7, 63, 64, 65, 200}) {
+    check_added<small_loss<float>>(exec, make_loss_problem<float>(5, vocabulary, 16), 3e-6);
+  }
+  for (std::int64_t const channels : {0, 1, 7, 63, 64, 65}) {
+    check_added<small_loss<float>>(exec, make_loss_problem<float>(7, 70, channels, true), 3e-6);
+    check_added<small_loss<float>>(adversary, make_loss_problem<float>(7, 70, channels), 3e-6);
+  }
+  check_added<small_loss<float>>(exec, make_loss_problem<float>(7, 1, 5), 1e-6);
+}
+
+TEST_CASE("gradients of every option, of every output and of each type of inputs are added to old ones",
+          "[host][threads][slow]") {
+  cpu const exec{.threads = 2};
+  for (loss_reduction const reduction : {loss_reduction::none, loss_reduction::sum, loss_reduction::mean}) {
+    auto problem = full_problem<float>(70, 101, 45);
+    problem.options.reduction = reduction;
+    weigh_classes(problem);
+    check_added<small_loss<float>>(exec, problem, 3e-6);
+    check_added<small_loss<float>>(exec, problem, 3e-6, make_upstream(70, reduction));
+    check_added<small_loss<float>>(testing::adversary{.seed = 10}, problem, 3e-6, make_upstream(70, reduction));
+  }
+  for (bool const in_parts : {false, true}) {
+    auto wide = full_problem<bfloat16>(70, 300, 64);
+    auto narrow = full_problem<float16>(70, 300, 64);  // whose factors are scaled
+    auto full = full_problem<float>(70, 300, 64);
+    if (in_parts) {
+      cut_vocabulary<small_loss<bfloat16>>(wide);
+      cut_vocabulary<small_loss<float16>>(narrow);
+      cut_vocabulary<small_loss<float>>(full);
+    }
+    check_added<small_loss<bfloat16>>(exec, wide, 3e-3);
+    check_added<small_loss<float16>>(exec, narrow, 5e-4);
+    narrow.options.reduction = loss_reduction::sum;
+    check_added<small_loss<float16>>(exec, narrow, 5e-4, {{1e-9F}, {}, {}});
+    check_added<small_loss<float16>>(exec, narrow, 5e-4, {{1e9F}, {}, {}});
+    check_added<small_loss<float>>(exec, full, 3e-6);
+  }
+}
+
+TEST_CASE("gradients that are added are those that are written, filtered or not, and repeat bit for bit",
+          "[host][threads]") {
+  auto const check = [](auto loss, float threshold) {
+    using loss_type = decltype(loss);
+    auto problem = make_loss_problem<float>(130, 300, 40, true);
+    problem.options.hidden_threshold = problem.options.classifier_threshold = threshold;
+    cpu const exec{.threads = 2};
+    auto const old = old_gradients_for(reference_gradient(problem));
+    auto const written = run_gradients<loss_type, float>(exec, problem);
+    auto const found = add_gradients<loss_type>(exec, problem, old);
+    CHECK(found.loss == written.loss);
+    CHECK(changed_without_label(problem, found.hidden, old.hidden) == 0);
+    CHECK(wrong_sums(found.hidden, old.hidden, written.hidden) == 0);  // of one part
+    CHECK(wrong_sums(found.classifier, old.classifier, written.classifier) == 0);
+    CHECK(wrong_sums(found.bias, old.bias, written.bias) == 0);
+    gradient_results<float> const none{{},
+                                       std::vector<float>(found.hidden.size()),
+                                       std::vector<float>(found.classifier.size()),
+                                       std::vector<float>(found.bias.size())};
+    auto const twice = add_gradients<loss_type>(exec, problem, none, {}, 2);
+    CHECK(wrong_sums(twice.hidden, written.hidden, written.hidden) == 0);
+    CHECK(wrong_sums(twice.classifier, written.classifier, written.classifier) == 0);
+    CHECK(wrong_sums(twice.bias, written.bias, written.bias) == 0);
+    cut_vocabulary<loss_type>(problem);
+    auto const in_parts = add_gradients<loss_type>(exec, problem, old);
+    for (auto const& again : {add_gradients<loss_type>(cpu{.threads = 1}, problem, old),
+                              add_gradients<loss_type>(testing::adversary{.seed = 12}, problem, old)}) {
+      CHECK(std::memcmp(in_parts.hidden.data(), again.hidden.data(), 4 * again.hidden.size()) == 0);
+      CHECK(std::memcmp(in_parts.classifier.data(), again.classifier.data(), 4 * again.classifier.size()) == 0);
+      CHECK(std::memcmp(in_parts.bias.data(), again.bias.data(), 4 * again.bias.size()) == 0);
+    }
+    CHECK(wrong_sums(in_parts.classifier, old.classifier, written.classifier) == 0);
+    CHECK(relative_distance(in_parts.hidden, added_to(old, reference_gradient(problem)).hidden) <=
+          (threshold > 0 ? 0.1 : 3e-6));
+  };
+  check(small_loss<float>{}, 0.0F);
+  check(small_loss<float, gradient_filter<8, 32, 32>>{}, 0.05F);
+}
+
+TEST_CASE("a NaN in an old gradient stays where it is", "[host]") {
+  cpu const exec{.threads = 1};
+  auto const problem = make_loss_problem<float>(20, 100, 16);
+  auto old = old_gradients_for(reference_gradient(problem));
+  auto const sum = add_gradients<small_loss<float>>(exec, problem, old);
+  float const nan = std::numeric_limits<float>::quiet_NaN();
+  old.hidden[33] = old.classifier[70] = old.bias[5] = nan;
+  auto const found = add_gradients<small_loss<float>>(exec, problem, old);
+  auto const differ_in = [](std::vector<float> const& a, std::vector<float> const& b, std::size_t place) {
+    std::size_t count = std::isnan(a[place]) ? 0 : 1;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      count += i != place && to_bits(a[i]) != to_bits(b[i]) ? 1U : 0U;
+    }
+    return count;
+  };
+  CHECK(differ_in(found.hidden, sum.hidden, 33) == 0);
+  CHECK(differ_in(found.classifier, sum.classifier, 70) == 0);
+  CHECK(differ_in(found.bias, sum.bias, 5) == 0);
+}
+
+TEST_CASE("each gradient accumulates or not, whatever the others do, in views of any strides", "[host]") {
+  cpu const exec{.threads = 1};
+  auto const problem = make_loss_problem<float>(20, 100, 16);
+  using loss = small_loss<float>;
+  auto const plan = loss::plan_backward<float>(exec, {20, 100, 16}, problem.options);
+  buffer<std::byte> memory(exec, plan.bytes());
+  workspace const space(plan, memory);
+  std::vector<float> value(1);
+  loss::forward(exec, problem.inputs(), problem.options, {.loss = value}, space);
+  auto const whole = run_gradients<loss, float>(exec, problem);
+  for (int which = 0; which < 8; ++which) {
+    CAPTURE(which);
+    std::vector<float> hidden(20 * 16, 3.0F);
+    std::vector<float> classifier(100 * 16 * 2, 3.0F);
+    std::vector<float> bias(100, 3.0F);
+    linear_loss_gradients<float> out{{hidden.data(), {20, 16}}, {classifier.data(), {100, 16}, {32, 2}}, bias};
+    out.accumulate_hidden = (which & 1) != 0;
+    out.accumulate_classifier = (which & 2) != 0;
+    out.accumulate_bias = (which & 4) != 0;
+    loss::backward(exec, problem.inputs(), problem.options, {}, out, space);
+    auto const old = [](bool accumulates, std::size_t size) {
+      return std::vector<float>(size, accumulates ? 3.0F : -0.0F);
+    };
+    std::vector<float> dense;
+    std::size_t changed = 0;
+    for (std::size_t i = 0; i < classifier.size(); i += 2) {
+      dense.push_back(classifier[i]);
+      changed += classifier[i + 1] == 3.0F ? 0U : 1U;
+    }
+    CHECK(changed == 0);
+    CHECK(wrong_sums(hidden, old(out.accumulate_hidden, hidden.size()), whole.hidden) == 0);
+    CHECK(wrong_sums(dense, old(out.accumulate_classifier, dense.size()), whole.classifier) == 0);
+    CHECK(wrong_sums(bias, old(out.accumulate_bias, bias.size()), whole.bias) == 0);
+    out.bias = {};  // not wanted, so that nothing is added to it
+    out.classifier = {};
+    loss::backward(exec, problem.inputs(), problem.options, {}, out, space);
+    CHECK(wrong_sums(bias, old(out.accumulate_bias, bias.size()), whole.bias) == 0);
+  }
+}
+
+TEST_CASE("a backward pass does not add to gradients of 16 bits", "[host]") {
+  cpu const exec{.threads = 1};
+  auto const problem = make_loss_problem<bfloat16>(4, 6, 8);
+  using loss = small_loss<bfloat16>;
+  std::vector<bfloat16> values(48);
+  auto const plan = loss::plan_backward<bfloat16>(exec, {4, 6, 8});
+  buffer<std::byte> memory(exec, plan.bytes());
+  linear_loss_gradients<bfloat16> const out{.classifier = {values.data(), {6, 8}}, .accumulate_classifier = true};
+  CHECK(message_of([&] { loss::backward(exec, problem.inputs(), {}, {}, out, workspace(plan, memory)); }) ==
+        "linear_loss.backward: accumulate_classifier is true, which needs gradients of 32 bits (float), but they have "
+        "16");
+}

@@ -37,6 +37,7 @@ struct device_passes {
   buffer<float> loss{exec, tokens};
   buffer<float> hidden{exec, tokens * 72};
   buffer<float> classifier{exec, vocabulary * 72};
+  bool accumulates = false;  ///< whether backward passes add to the gradients of those before
 
   static linear_loss_shape shape_of(problem_type const& p) { return {p.tokens, p.vocabulary, p.channels}; }
   workspace space_of(problem_type const& p) {
@@ -56,8 +57,10 @@ struct device_passes {
     Loss::forward(exec, in.inputs(), p.options, {.loss = {loss.data(), losses}}, space_of(p));
   }
   void enqueue_backward(problem_type const& p, device_problem<bfloat16, std::int64_t> const& in) {
-    linear_loss_gradients<float> const out{{hidden.data(), {p.tokens, p.channels}},
-                                           {classifier.data(), {p.vocabulary, p.channels}}};
+    linear_loss_gradients<float> const out{.hidden = {hidden.data(), {p.tokens, p.channels}},
+                                           .classifier = {classifier.data(), {p.vocabulary, p.channels}},
+                                           .accumulate_hidden = accumulates,
+                                           .accumulate_classifier = accumulates};
     Loss::backward(exec, in.inputs(), p.options, {}, out, space_of(p));
   }
   void forward(problem_type const& p) {
@@ -89,9 +92,9 @@ struct device_passes {
   }
 };
 
-/// Changes the problem between the passes.
+/// Changes the problem between the passes. What the second one would add makes all gradients NaN, too.
 template <class Loss, class Change>
-void check_refused(std::int64_t channels, loss_stamp::part part, Change const& change) {
+void check_refused(std::int64_t channels, loss_stamp::part part, Change const& change, bool accumulates = false) {
   auto problem = make_problem(channels);
   device_passes<Loss> passes;
   passes.forward(problem);
@@ -99,7 +102,8 @@ void check_refused(std::int64_t channels, loss_stamp::part part, Change const& c
   REQUIRE(passes.numbers(problem) == (tokens + vocabulary) * channels);
   passes.forward(problem);
   change(problem);
-  CAPTURE(channels);
+  passes.accumulates = accumulates;
+  CAPTURE(channels, accumulates);
   CHECK_THAT(passes.backward(problem), contains(words_of(part)));
   CHECK(passes.numbers(problem) == 0);
 }
@@ -114,11 +118,16 @@ void check_all_refused(std::int64_t channels) {
   check_refused<Loss>(channels, loss_stamp::inputs,
                       [](auto& p) { std::reverse(p.classifier.begin(), p.classifier.end()); });
   check_refused<Loss>(channels, loss_stamp::inputs, [](auto& p) { std::reverse(p.labels.begin(), p.labels.end()); });
-  check_refused<Loss>(channels, loss_stamp::entries, [](auto& p) {
-    p.vocabulary -= 100;
-    p.classifier.resize(static_cast<std::size_t>(p.vocabulary * p.channels));
-    p.labels.assign(tokens, 5);
-  });
+  for (bool const accumulates : {false, true}) {
+    auto const take_away_entries = [](auto& p) {
+      p.vocabulary -= 100;
+      p.classifier.resize(static_cast<std::size_t>(p.vocabulary * p.channels));
+      p.labels.assign(tokens, 5);
+    };
+    check_refused<Loss>(channels, loss_stamp::entries, take_away_entries, accumulates);
+  }
+  check_refused<Loss>(
+      channels, loss_stamp::options, [](auto& p) { p.options.softcap = 5.0F; }, true);
   for (int const value : {-1, 0x00, 0x01, 0x7f, 0x80, 0xee, 0xff}) {
     CAPTURE(value);
     auto const problem = make_problem(channels);

@@ -60,13 +60,17 @@ struct both_passes {
     loss::forward(exec, p.inputs(), p.options, {.loss = value}, workspace(plan, memory));
   }
   /// What wait() says.
-  std::string backward(problem_type const& p) {
+  std::string backward(problem_type const& p, bool accumulates = false) {
     auto const plan = loss::plan_backward(exec, shape_of(p), p.options);
     hidden.assign(p.hidden.size(), -7.0F);
     classifier.assign(p.classifier.size(), -7.0F);
     bias.assign(static_cast<std::size_t>(p.vocabulary), -7.0F);
-    linear_loss_gradients<float> const out{
-        {hidden.data(), {p.tokens, p.channels}}, {classifier.data(), {p.vocabulary, p.channels}}, bias};
+    linear_loss_gradients<float> const out{{hidden.data(), {p.tokens, p.channels}},
+                                           {classifier.data(), {p.vocabulary, p.channels}},
+                                           bias,
+                                           accumulates,
+                                           accumulates,
+                                           accumulates};
     loss::backward(exec, p.inputs(), p.options, {}, out, workspace(plan, memory));
     return message_of([&] { exec.wait(); });
   }
@@ -216,4 +220,19 @@ TEST_CASE("a refused backward pass keeps the rules for programs", "[host]") {
   problem.options.reduction = loss_reduction::none;
   CHECK_THAT(passes.backward(problem), contains(words_of(loss_stamp::reduction)));
   CHECK(passes.numbers() == 0);
+}
+
+TEST_CASE("gradients that a refused backward pass would add become NaN, also those of tokens without a label",
+          "[host]") {
+  auto const check = [](auto passes) {
+    auto problem = full_problem();
+    passes.forward(problem);
+    REQUIRE(passes.backward(problem, true) == "");
+    REQUIRE(passes.numbers() == passes.hidden.size() + passes.classifier.size() + passes.bias.size());
+    problem.options.reduction = loss_reduction::sum;
+    CHECK_THAT(passes.backward(problem, true), contains(words_of(loss_stamp::reduction)));
+    CHECK(passes.numbers() == 0);
+  };
+  check(both_passes<>{.exec = {.threads = 1}});
+  check(both_passes<testing::adversary>{testing::adversary{.seed = 8}});
 }

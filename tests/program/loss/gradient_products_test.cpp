@@ -185,8 +185,8 @@ TEMPLATE_TEST_CASE("products of parts are added in fp32 and rounded once, after 
   float total = 0;
   constexpr int parts = 21;
   for (int part = 0; part < parts; ++part) {
-    accumulate_tokens<TestType> const add{{target.data(), {4, 3}}, {remains.data(), {4, 3}}, order, &scale, part == 0,
-                                          part + 1 == parts};
+    accumulate_tokens<TestType> const add{
+        {target.data(), {4, 3}}, {remains.data(), {4, 3}}, order, &scale, part == 0, part + 1 == parts, false};
     float const sum = part == 0 ? 1.0F + 0x1p-20F : 0x1p-10F;  // which 16 bits would lose
     add(0, 1, sum);
     add(1, 1, 100.0F);  // of no token
@@ -202,13 +202,73 @@ TEST_CASE("gradients of tokens without a label are zeros, or NaN where the facto
   for (float const scale : {2.0F, std::numeric_limits<float>::quiet_NaN()}) {
     std::vector<std::int64_t> const row_of{0, -1, 1, -1};
     std::vector<bfloat16> target(4 * 130, store<bfloat16>(7.0F));
-    clear_unlabelled<bfloat16> const program{row_of, &scale, {target.data(), {4, 130}}};
+    clear_unlabelled<bfloat16> const program{row_of, &scale, {target.data(), {4, 130}}, false};
     cpu{.threads = 2}.run(program, program.groups());
     int wrong = 0;
     for (std::size_t i = 0; i < target.size(); ++i) {
       float const found = load(target[i]);
       bool const is_cleared = i / 130 % 2 == 1;
       wrong += (!is_cleared ? found == 7.0F : std::isnan(scale) ? std::isnan(found) : found == 0.0F) ? 0 : 1;
+    }
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("products of parts are added to an old gradient one by one, with the late factor", "[host]") {
+  std::vector<std::int64_t> order{2, -1, 0};
+  float const scale = 0.5F;
+  std::vector<float> target;
+  for (std::int64_t i = 0; i < 12; ++i) {
+    target.push_back(some_number(31, i));
+  }
+  target[1] = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> expected = target;
+  for (int part = 0; part < 5; ++part) {
+    accumulate_tokens<float> const add{{target.data(), {4, 3}}, {}, order, &scale, part == 0, part == 4, true};
+    for (std::int64_t row = 0; row < 3; ++row) {
+      for (std::int64_t channel = 0; channel < 3; ++channel) {
+        float const sum = some_number(32 + static_cast<std::uint64_t>(part), row * 3 + channel);
+        add(row, channel, sum);
+        std::int64_t const token = order[static_cast<std::size_t>(row)];
+        if (token >= 0) {
+          expected[static_cast<std::size_t>(token * 3 + channel)] += 0.5F * sum;
+        }
+      }
+    }
+  }
+  CHECK(std::isnan(target[1]));
+  target[1] = expected[1] = 0.0F;
+  CHECK(target == expected);
+}
+
+TEST_CASE("sums of the classifier are written with the late factor, or added to what is there", "[host]") {
+  float const scale = 0.5F;
+  std::vector<float> target{1.0F, 2.0F, 3.0F, 4.0F};
+  write_entries<float>{{target.data(), {2, 2}}, &scale, false}(1, 0, 10.0F);
+  CHECK(target == std::vector<float>{1.0F, 2.0F, 5.0F, 4.0F});
+  write_entries<float> const add{{target.data(), {2, 2}}, &scale, true};
+  add(1, 0, 10.0F);
+  add(0, 1, -3.0F);
+  CHECK(target == std::vector<float>{1.0F, 0.5F, 10.0F, 4.0F});
+  std::vector<bfloat16> narrow(2, store<bfloat16>(-7.0F));
+  write_entries<bfloat16>{{narrow.data(), {1, 2}}, &scale, false}(0, 1, 3.0F);
+  CHECK((load(narrow[0]) == -7.0F && load(narrow[1]) == 1.5F));
+}
+
+TEST_CASE("old gradients of tokens without a label stay bit for bit, unless the factor is NaN", "[host][threads]") {
+  for (float const scale : {2.0F, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    std::vector<std::int64_t> const row_of{0, -1, 1, -1};
+    std::vector<float> target;
+    for (std::int64_t i = 0; i < 4 * 130; ++i) {
+      target.push_back(i % 7 == 0 ? -0.0F : some_number(41, i));
+    }
+    std::vector<float> const before = target;
+    clear_unlabelled<float> const program{row_of, &scale, {target.data(), {4, 130}}, true};
+    cpu{.threads = 2}.run(program, program.groups());
+    int wrong = 0;
+    for (std::size_t i = 0; i < target.size(); ++i) {
+      bool const must_be_nan = i / 130 % 2 == 1 && std::isnan(scale);
+      wrong += (must_be_nan ? std::isnan(target[i]) : to_bits(target[i]) == to_bits(before[i])) ? 0 : 1;
     }
     CHECK(wrong == 0);
   }
@@ -230,15 +290,24 @@ TEST_CASE("columns of a gradient are summed in blocks, and blocks to the gradien
       exec.run(columns, columns.groups());
       std::vector<float> bias(static_cast<std::size_t>(entries), -777.0F);
       float const scale = 0.25F;
-      sum_bias_gradient<float> const all{{sums.data(), {blocks, entries}}, &scale, bias};
+      sum_bias_gradient<float> const all{{sums.data(), {blocks, entries}}, &scale, bias, false};
       exec.run(all, all.groups());
+      std::vector<float> const written = bias;
+      std::vector<float> added(bias.size());
+      for (std::size_t i = 0; i < added.size(); ++i) {
+        bias[i] = added[i] = some_number(9, static_cast<std::int64_t>(i));
+        added[i] += written[i];
+      }
+      sum_bias_gradient<float> const more{{sums.data(), {blocks, entries}}, &scale, bias, true};
+      exec.run(more, more.groups());
+      CHECK(bias == added);
       int wrong = 0;
       for (std::int64_t entry = 0; entry < entries; ++entry) {
         double expected = 0;
         for (std::int64_t token = 0; token < tokens; ++token) {
           expected += 0.25 * static_cast<double>(load(gradient[static_cast<std::size_t>(token * entries + entry)]));
         }
-        wrong += std::fabs(static_cast<double>(bias[static_cast<std::size_t>(entry)]) - expected) <= 1e-4 ? 0 : 1;
+        wrong += std::fabs(static_cast<double>(written[static_cast<std::size_t>(entry)]) - expected) <= 1e-4 ? 0 : 1;
       }
       CHECK(wrong == 0);
     }

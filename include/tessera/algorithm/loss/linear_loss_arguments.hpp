@@ -112,6 +112,9 @@ struct linear_loss_arguments {
     check_matrix("hidden states", out.hidden, shape.tokens, shape.channels);
     check_matrix("classifier", out.classifier, shape.vocabulary, shape.channels);
     check_length(back, "gradients of the bias", out.bias, shape.vocabulary, "entries of the vocabulary");
+    check_accumulates<Gradient>("hidden", out.accumulate_hidden);
+    check_accumulates<Gradient>("classifier", out.accumulate_classifier);
+    check_accumulates<Gradient>("bias", out.accumulate_bias);
     check<value_error>(options.workspace_budget >= 0, back, ": the budget of the workspace is ",
                        options.workspace_budget, " bytes but must not be negative");
   }
@@ -182,6 +185,13 @@ struct linear_loss_arguments {
                          ": dimension ", dimension, " of the gradient of the ", what, " has ", matrix.extent(dimension),
                          " elements with a stride of 0");
     }
+  }
+
+  /// Sums of many small gradients would be lost in fewer bits than those of fp32.
+  template <class Gradient>
+  static void check_accumulates(char const* what, bool accumulates) {
+    check<value_error>(std::is_same_v<Gradient, float> || !accumulates, back, ": accumulate_", what,
+                       " is true, which needs gradients of 32 bits (float), but they have ", 8 * sizeof(Gradient));
   }
 
   /// Throws if a list that is not null has another length than `length`, or a stride of 0 where the call writes to it.

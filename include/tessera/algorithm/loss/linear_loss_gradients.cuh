@@ -110,12 +110,12 @@ struct warpgroup_loss_gradients {
 
   static bool is_writable(matrix_view<gradient_type> target) { return target.data == nullptr || can_map(target); }
 
-  /// Enqueues the ordering of entries by their marks. Clears the classifier's gradient first: rows that no part writes
-  /// are zeros.
+  /// Enqueues the ordering of entries by their marks. Clears the classifier's gradient first, unless it accumulates:
+  /// rows that no part writes are zeros.
   void order_entries() const {
     auto const& regions = call.regions;
     auto const& space = call.space;
-    if (call.out.classifier.data != nullptr) {
+    if (call.out.classifier.data != nullptr && !call.out.accumulate_classifier) {
       exec.clear(array_view<gradient_type>(call.out.classifier.data, call.shape.vocabulary * call.shape.channels));
     }
     loss_mark_reader const marks = mark_reader();
@@ -278,8 +278,9 @@ struct warpgroup_loss_gradients {
                            is_ordered ? maps.gathered_of_products : classifier,
                            schedule,
                            range,
-                           {call.out.classifier, is_ordered ? space[regions.entry_of].data : nullptr, scale},
-                           {call.out.hidden, regions.remains_of(space, call.shape), scale},
+                           {call.out.classifier, is_ordered ? space[regions.entry_of].data : nullptr, scale,
+                            call.out.accumulate_classifier},
+                           {call.out.hidden, regions.remains_of(space, call.shape), scale, call.out.accumulate_hidden},
                            space[regions.factors]};
     exec.run(program, blocks);
   }

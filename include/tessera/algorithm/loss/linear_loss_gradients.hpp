@@ -17,7 +17,6 @@
 #include <tessera/exec/workspace.hpp>
 #include <tessera/map/identity_logits.hpp>
 #include <tessera/program/gemm/gemm_tiles.hpp>
-#include <tessera/program/gemm/store_sums.hpp>
 #include <tessera/program/loss/gradient_products.hpp>
 #include <tessera/program/loss/logit_gradient.hpp>
 #include <tessera/program/loss/logits.hpp>
@@ -72,11 +71,11 @@ void add_to_hidden(Exec const& exec, Call const& call, loss_gradient_part<typena
   }
   std::int64_t const width = part.gradient.extent(1);
   matrix_view<value_type const> const classifier = rows_of(call.logits.classifier.matrix, part.first, width);
-  program const product{
-      {part.gradient, part.kept_for_hidden, Call::blocks::block_rows, Call::blocks::block_columns},
-      {classifier.transposed()},
-      {target, call.regions.remains_of(call.space, call.shape), call.tokens.order,
-       call.space[call.regions.late_scale].data, part.first == 0, part.first + width == call.shape.vocabulary}};
+  program const product{{part.gradient, part.kept_for_hidden, Call::blocks::block_rows, Call::blocks::block_columns},
+                        {classifier.transposed()},
+                        {target, call.regions.remains_of(call.space, call.shape), call.tokens.order,
+                         call.space[call.regions.late_scale].data, part.first == 0,
+                         part.first + width == call.shape.vocabulary, call.out.accumulate_hidden}};
   exec.run(product, product.tiles());
 }
 
@@ -85,15 +84,15 @@ void write_classifier(Exec const& exec, Call const& call, loss_gradient_part<typ
                       matrix_view<Gradient> target) {
   using value_type = typename Call::value_type;
   using program = gemm_tiles<typename Call::layout::operand_name, filtered<value_type>, gathered_columns<value_type>,
-                             store_sums<Gradient, scaled_by_memory>>;
+                             write_entries<Gradient>>;
   if (target.data == nullptr || target.is_empty()) {
     return;
   }
-  program const product{
-      {part.gradient.transposed(), part.kept_for_classifier.transposed(), Call::blocks::block_columns,
-       Call::blocks::block_rows},
-      {call.hidden, call.tokens.order},
-      {rows_of(target, part.first, part.gradient.extent(1)), {call.space[call.regions.late_scale].data}}};
+  program const product{{part.gradient.transposed(), part.kept_for_classifier.transposed(), Call::blocks::block_columns,
+                         Call::blocks::block_rows},
+                        {call.hidden, call.tokens.order},
+                        {rows_of(target, part.first, part.gradient.extent(1)), call.space[call.regions.late_scale].data,
+                         call.out.accumulate_classifier}};
   exec.run(product, product.tiles());
 }
 
@@ -119,7 +118,7 @@ void run_portably(Exec const& exec, loss_gradient_call<Regions, Map> const& call
   using call_type = loss_gradient_call<Regions, Map>;
   if (call.out.hidden.data != nullptr) {
     clear_unlabelled<typename Regions::gradient_type> const clear{
-        call.tokens.row_of, call.space[call.regions.late_scale].data, call.out.hidden};
+        call.tokens.row_of, call.space[call.regions.late_scale].data, call.out.hidden, call.out.accumulate_hidden};
     exec.run(clear, clear.groups());
   }
   for (std::int64_t first = 0; first < call.shape.vocabulary; first += call.regions.entries) {

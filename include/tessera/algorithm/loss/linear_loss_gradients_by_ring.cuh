@@ -162,14 +162,15 @@ struct ring_loss_gradients {
     matrix_view<value_type const> gradient = part.gradient;
     gradient.extents[1] = divide_up(gradient.extent(1), std::int64_t{8}) * 8;  // with zeros, see row_boxes
     float const* const scale = space[call.regions.late_scale].data;
-    multiply const program{{gradient},
-                           {call.hidden},
-                           {classifier_of(part)},
-                           schedule,
-                           range,
-                           {call.out.classifier, nullptr, scale},
-                           {call.out.hidden, call.regions.remains_of(space, call.shape), scale},
-                           space[call.regions.factors]};
+    multiply const program{
+        {gradient},
+        {call.hidden},
+        {classifier_of(part)},
+        schedule,
+        range,
+        {call.out.classifier, nullptr, scale, call.out.accumulate_classifier},
+        {call.out.hidden, call.regions.remains_of(space, call.shape), scale, call.out.accumulate_hidden},
+        space[call.regions.factors]};
     exec.run(program, min(workers(), std::int64_t{2} * schedule.count()));
   }
 

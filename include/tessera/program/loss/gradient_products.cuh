@@ -10,9 +10,10 @@
 /// rows of C and E across the depth. Both blocks need the rows of C and E, and each loads every other half of a box for
 /// both. Only blocks of G that the lists name (block_lists.hpp) are multiplied.
 ///
-/// Sums are fp32. Rows of the classifier's gradient are written once. Gradients of hidden states are added up in fp32
-/// from part to part: where they are stored in 16 bits, the upper half of the fp32 bits stays in the result and the
-/// lower half in the workspace, until the last part rounds them.
+/// Sums are fp32. Rows of the classifier's gradient are written once, or added once to what they hold. Gradients of
+/// hidden states are added up in fp32 from part to part: where they are stored in 16 bits, the upper half of the fp32
+/// bits stays in the result and the lower half in the workspace, until the last part rounds them. See
+/// detail/gradient_rows.cuh.
 ///
 /// Cost: 4 * 128 * 128 * channels operations for each kept block of G. A thread block loads 28 KiB through L2 for 3.1e6
 /// of them.
@@ -219,13 +220,13 @@ struct loss_gradient_products {
     std::int32_t const channel = item.channel_tile * channels;
     std::int32_t const row = item.panel * rows + first_row;
     if (!item.is_hidden) {
-      if (item.panel * rows < range.width()) {
+      if (item.panel * rows < range.width() && (item.count > 0 || to_classifier.takes_nothing())) {
 #pragma unroll
         for (int half = 0; half < halves; ++half) {
           to_classifier(range, sums[half], row + half * box, channel, staging);
         }
       }
-    } else if (item.count > 0 || range.is_first() || range.is_last()) {
+    } else if (item.count > 0 || to_hidden.takes_nothing(range)) {
 #pragma unroll
       for (int half = 0; half < halves; ++half) {
         to_hidden(range, tokens, sums[half], row + half * box, channel, staging);

@@ -136,17 +136,34 @@ struct scale_loss_gradients {
   }
 };
 
-/// A map of sums (concepts/sum_map.hpp): multiplies them by a number that is in memory.
-struct scaled_by_memory {
-  float const* scale;  ///< the number
+namespace detail {
 
-  /// The value that is stored for a sum.
-  TESSERA_FN constexpr float operator()(float sum, std::int64_t, std::int64_t) const { return sum * *scale; }
+/// Writes a gradient, or adds it to what is there, in fp32.
+template <class Gradient>
+TESSERA_FN void write_gradient(Gradient& target, float gradient, bool accumulates) {
+  target = store<Gradient>(accumulates ? static_cast<float>(load(target)) + gradient : gradient);
+}
+
+}  // namespace detail
+
+/// The epilogue of gemm_tiles for the classifier's gradient: multiplies sums by a number that is in memory, and writes
+/// them or adds them to what the target holds. Each row is written once.
+template <class Gradient>
+struct write_entries {
+  matrix_view<Gradient> target;  ///< entries of a part x channels
+  float const* scale;            ///< the last factor of all gradients
+  bool accumulates;              ///< whether to add to what the target holds
+
+  /// Takes the finished sum of a row and a channel.
+  TESSERA_FN void operator()(std::int64_t row, std::int64_t channel, float sum) const {
+    detail::write_gradient(target(row, channel), sum * *scale, accumulates);
+  }
 };
 
 /// The epilogue of gemm_tiles for gradients of hidden states: adds a part's product to the sums of the parts before it,
 /// and rounds the sums after the last part. Between parts the sums are fp32. They lie in the target, or, where that has
-/// 16 bits, their upper halves in the target and their lower halves in `remains`.
+/// 16 bits, their upper halves in the target and their lower halves in `remains`. A gradient that accumulates has no
+/// sums between parts: each part's product is multiplied by the last factor and added to what the target holds.
 template <class Gradient>
 struct accumulate_tokens {
   matrix_view<Gradient> target;        ///< tokens x channels
@@ -155,11 +172,16 @@ struct accumulate_tokens {
   float const* scale;                  ///< the last factor of all gradients
   bool is_first_part;                  ///< whether there are no sums yet
   bool is_last_part;                   ///< whether sums become results, rounded
+  bool accumulates;                    ///< whether to add to what the target held before the first part
 
   /// Takes the finished sum of a row and a channel.
   TESSERA_FN void operator()(std::int64_t row, std::int64_t channel, float sum) const {
     std::int64_t const token = order[row];
     if (token < 0) {
+      return;
+    }
+    if (accumulates) {
+      detail::write_gradient(target(token, channel), sum * *scale, true);
       return;
     }
     float const total = is_first_part ? sum : sum + before(token, channel);
@@ -190,7 +212,8 @@ struct accumulate_tokens {
   }
 };
 
-/// Clears the gradients of tokens without a label: zeros, or NaN where the last factor is NaN.
+/// Clears the gradients of tokens without a label: zeros, or NaN where the last factor is NaN. Those that accumulate
+/// stay as they are, but for that NaN.
 template <class Gradient>
 struct clear_unlabelled {
   static constexpr int lanes = 128;
@@ -199,12 +222,13 @@ struct clear_unlabelled {
   array_view<std::int64_t const> row_of;  ///< the row of each token; negative: it has no label
   float const* scale;                     ///< the last factor of all gradients
   matrix_view<Gradient> target;           ///< tokens x channels
+  bool accumulates;                       ///< whether the target holds a gradient already
 
   TESSERA_FN constexpr std::int64_t groups() const { return target.extent(0); }
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    if (row_of[which] >= 0) {
+    if (row_of[which] >= 0 || (accumulates && !is_nan(*scale))) {
       return;
     }
     for (int lane : group) {
@@ -246,7 +270,8 @@ struct sum_gradient_columns {
   }
 };
 
-/// Makes the gradient of the bias: sums over tiles, from the first to the last row of tiles.
+/// Makes the gradient of the bias: sums over tiles, from the first to the last row of tiles. Writes them, or adds them
+/// to what the target holds.
 template <class Gradient>
 struct sum_bias_gradient {
   static constexpr int lanes = 256;
@@ -255,6 +280,7 @@ struct sum_bias_gradient {
   matrix_view<float const> column_sums;  ///< rows of tiles x entries
   float const* scale;                    ///< the last factor of all gradients
   array_view<Gradient> target;           ///< the bias's gradient
+  bool accumulates;                      ///< whether to add to what the target holds
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(target.size(), std::int64_t{lanes}); }
 
@@ -267,7 +293,7 @@ struct sum_bias_gradient {
         for (std::int64_t tile = 0; tile < column_sums.extent(0); ++tile) {
           sum += column_sums(tile, entry);
         }
-        target[entry] = store<Gradient>(sum * *scale);
+        detail::write_gradient(target[entry], sum * *scale, accumulates);
       }
     }
   }

@@ -8,8 +8,8 @@
 /// stages with 64 numbers of the depth each (tile/cuda/sm_80/swizzled_ring.cuh): G as its rows lie, or across, and rows
 /// of C and E across the depth.
 ///
-/// Sums are fp32. Rows of the classifier's gradient are written once. Gradients of hidden states are added up in fp32
-/// from part to part: see detail/gradient_rows.cuh.
+/// Sums are fp32. Rows of the classifier's gradient are written once, or added once to what they hold. Gradients of
+/// hidden states are added up in fp32 from part to part: see detail/gradient_rows.cuh.
 ///
 /// Cost: 4 * 128 * 128 * channels operations for each kept block of G. A thread block loads 32 KiB through L2 for 2.1e6
 /// of them.
@@ -175,7 +175,7 @@ struct gradient_ring {
   /// Writes a tile's sums, 16 rows of a warp at a time.
   __device__ __forceinline__ void write(group_type const& group, scratch_type& scratch, work_item const& item,
                                         typename mma::sum_tile& sums) const {
-    if (item.is_hidden && item.count == 0 && !range.is_first() && !range.is_last()) {
+    if (item.count == 0 && !(item.is_hidden ? to_hidden.takes_nothing(range) : to_classifier.takes_nothing())) {
       return;
     }
     auto const place = registers::of(group);

@@ -19,7 +19,8 @@ void write_bias(Exec const& exec, Call const& call, loss_gradient_part<typename 
                 array_view<Gradient> target) {
   if (target.data != nullptr) {
     array_view<Gradient> const some(&target[part.first], {part.gradient.extent(1)}, {target.stride(0)});
-    sum_bias_gradient<Gradient> const sum{part.column_sums, call.space[call.regions.late_scale].data, some};
+    sum_bias_gradient<Gradient> const sum{part.column_sums, call.space[call.regions.late_scale].data, some,
+                                          call.out.accumulate_bias};
     exec.run(sum, sum.groups());
   }
 }

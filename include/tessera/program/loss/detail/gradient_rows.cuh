@@ -11,6 +11,7 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/program/loss/block_lists.hpp>
 #include <tessera/program/loss/token_factors.hpp>
@@ -163,6 +164,27 @@ struct split_floats {
   }
 };
 
+/// Adds the floats that a part of a row holds.
+__device__ __forceinline__ void add_floats(row_part<float> const& part, float (&values)[channels_of_lane]) {
+  uint4 words[4];
+  part.read(words);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    values[4 * i] += bit_cast<float>(words[i].x);
+    values[4 * i + 1] += bit_cast<float>(words[i].y);
+    values[4 * i + 2] += bit_cast<float>(words[i].z);
+    values[4 * i + 3] += bit_cast<float>(words[i].w);
+  }
+}
+
+/// Multiplies the values of a lane.
+__device__ __forceinline__ void scale_values(float (&values)[channels_of_lane], float factor) {
+#pragma unroll
+  for (float& value : values) {
+    value *= factor;
+  }
+}
+
 /// Calls f with std::integral_constant<int, Box> for each Box of the sequence.
 template <class F, int... Box>
 __device__ __forceinline__ void each_box(F const& f, std::integer_sequence<int, Box...>) {
@@ -171,12 +193,16 @@ __device__ __forceinline__ void each_box(F const& f, std::integer_sequence<int, 
 
 }  // namespace detail
 
-/// Writes rows of the classifier's gradient, each once.
+/// Writes rows of the classifier's gradient, each once, or adds them to what they hold.
 template <class Gradient>
 struct write_classifier_rows {
   matrix_view<Gradient> target;  ///< vocabulary x channels; rows begin at multiples of 16 bytes
   std::int32_t const* order;     ///< the entry in each slot of the backward pass; null: entries are in their own order
   float const* scale;            ///< the last factor of all gradients
+  bool accumulates;              ///< whether to add to what the target holds; only for float
+
+  /// Whether sums of no products must be written: unless they are added, where they are not NaN.
+  __device__ __forceinline__ bool takes_nothing() const { return !adds() || is_nan(*scale); }
 
   template <int Registers>
   __device__ __forceinline__ void operator()(loss_part_range const& range, float const (&sums)[Registers],
@@ -195,25 +221,40 @@ struct write_classifier_rows {
       std::int32_t const first = channel + decltype(box)::value * 32 + mine.channel;
       auto const count = static_cast<std::int32_t>(target.extent(1)) - first;
       if (is_there && count > 0) {
-#pragma unroll
-        for (float& value : values) {
-          value *= factor;
+        detail::row_part<Gradient> const part{&target(entry, first), count};
+        detail::scale_values(values, factor);
+        if constexpr (std::is_same_v<Gradient, float>) {
+          if (adds()) {
+            detail::add_floats(part, values);
+          }
         }
         uint4 words[detail::row_part<Gradient>::words];
         detail::pack<Gradient>(values, words);
-        detail::row_part<Gradient>{&target(entry, first), count}.write(words);
+        part.write(words);
       }
     };
     detail::each_box(write_box, std::make_integer_sequence<int, detail::staged_boxes<Registers>>{});
   }
+
+ private:
+  __device__ __forceinline__ bool adds() const { return std::is_same_v<Gradient, float> && accumulates; }
 };
 
-/// Adds the sums of a part to the gradients of hidden states, and rounds them after the last part.
+/// Adds the sums of a part to the gradients of hidden states, and rounds them after the last part. Gradients that
+/// accumulate are added to what the target held before the first part: each part's sums are multiplied by the last
+/// factor first, and tokens without a label keep what they had.
 template <class Gradient>
 struct add_hidden_rows {
   matrix_view<Gradient> target;        ///< tokens x channels; rows begin at multiples of 16 bytes
   matrix_view<std::uint16_t> remains;  ///< tokens x channels, rounded up to 8: lower halves; not used for float
   float const* scale;                  ///< the last factor of all gradients
+  bool accumulates;                    ///< whether to add to what the target holds; only for float
+
+  /// Whether sums of no products must be written: in the first and the last part; where they are added, if they are
+  /// NaN.
+  __device__ __forceinline__ bool takes_nothing(loss_part_range const& range) const {
+    return adds() ? is_nan(*scale) : range.is_first() || range.is_last();
+  }
 
   template <int Registers>
   __device__ __forceinline__ void operator()(loss_part_range const& range,
@@ -222,16 +263,20 @@ struct add_hidden_rows {
                                              sum_staging& staging) const {
     detail::lane_coordinate const mine = detail::lane_coordinate::mine();
     std::int64_t const token = row + mine.row;
-    bool const is_there = token < tokens.size();
+    float const factor = adds() || range.is_last() ? *scale : 1.0F;
+    bool const is_kept = adds() && token < tokens.size() && tokens[token].label < 0 && !is_nan(factor);
+    bool const is_there = token < tokens.size() && !is_kept;
     bool const is_cleared = is_there && range.is_last() && tokens[token].label < 0;
-    float const factor = range.is_last() ? *scale : 1.0F;
     auto const add_box = [&](auto box) {
       float values[detail::channels_of_lane];
       detail::stage_sums<decltype(box)::value>(sums, staging, values);
       std::int32_t const first = channel + decltype(box)::value * 32 + mine.channel;
       auto const count = static_cast<std::int32_t>(target.extent(1)) - first;
       if (is_there && count > 0) {
-        if (!range.is_first()) {
+        if (adds()) {
+          detail::scale_values(values, factor);
+        }
+        if (adds() || !range.is_first()) {
           add_before(values, token, first, count);
         }
         write(range, values, token, first, count, factor, is_cleared);
@@ -242,20 +287,13 @@ struct add_hidden_rows {
 
  private:
   static constexpr bool is_float = std::is_same_v<Gradient, float>;
+  __device__ __forceinline__ bool adds() const { return is_float && accumulates; }
 
   __device__ __forceinline__ void add_before(float (&values)[detail::channels_of_lane], std::int64_t token,
                                              std::int32_t channel, std::int32_t count) const {
     detail::row_part<Gradient> const part{&target(token, channel), count};
     if constexpr (is_float) {
-      uint4 words[4];
-      part.read(words);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        values[4 * i] += bit_cast<float>(words[i].x);
-        values[4 * i + 1] += bit_cast<float>(words[i].y);
-        values[4 * i + 2] += bit_cast<float>(words[i].z);
-        values[4 * i + 3] += bit_cast<float>(words[i].w);
-      }
+      detail::add_floats(part, values);
     } else {
       detail::split_floats before;
       part.read(before.upper);
@@ -276,7 +314,7 @@ struct add_hidden_rows {
         return;
       }
     }
-    if (range.is_last()) {
+    if (range.is_last() && !adds()) {
 #pragma unroll
       for (float& value : values) {
         value = (is_cleared ? 0.0F : value) * factor;
