@@ -147,6 +147,29 @@ TEST_CASE("gradients on a GPU add up over parts of the vocabulary", "[cuda]") {
   check_on_device<exact_cross_entropy_of<float16>, float16>(halves, narrow, 1e-3);
 }
 
+TEST_CASE("gradients are added to old ones on a GPU, whatever the extents and the programs", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (auto const& extents : {std::vector<std::int64_t>{0, 90, 16},
+                              {1, 1, 8},
+                              {7, 129, 64},
+                              {127, 255, 7},
+                              {128, 256, 72},
+                              {129, 257, 191},
+                              {255, 191, 192},
+                              {256, 192, 200},
+                              {257, 193, 63},
+                              {513, 1000, 400}}) {
+    auto const problem = make_loss_problem<bfloat16>(extents[0], extents[1], extents[2], true);
+    check_added_on_device<loss_of_bf16>(problem, 3e-3, true);
+    check_added_on_device<loss_of_bf16>(problem, 3e-3, false);
+  }
+  for (std::int64_t const channels : {136, 63}) {
+    auto in_parts = make_loss_problem<bfloat16>(700, 3000, channels, true);
+    in_parts.options.workspace_budget = std::int64_t{3} << 20;
+    check_added_on_device<loss_of_bf16>(in_parts, 3e-3);
+  }
+}
+
 TEST_CASE("with memory for all softmaxes a backward pass on a GPU makes no logits again, and is as exact", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   constexpr std::int64_t mebibyte = std::int64_t{1} << 20;

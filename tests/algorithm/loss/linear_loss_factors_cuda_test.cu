@@ -83,3 +83,20 @@ TEST_CASE("the filter of fp16 on a GPU keeps what is 2^-15 or more", "[cuda]") {
   CHECK(relative_distance(found.hidden, expected.hidden) < 1e-3);
   CHECK(relative_distance(found.classifier, expected.classifier) < 1e-3);
 }
+
+TEST_CASE("gradients in fp16 of any size are added to old ones on a GPU", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (std::int64_t const channels : {72, 63}) {  // by wgmma, portably
+    for (std::int64_t const budget : {std::int64_t{1} << 20, std::int64_t{0}, std::int64_t{64} << 20}) {
+      auto problem = make_loss_problem<float16>(300, 3000, channels, true);
+      problem.options.workspace_budget = budget;  // parts, a whole, softmaxes kept
+      for (float const size : {1e-30F, 1e-8F, 1.0F, 1e7F, 1e25F}) {
+        CAPTURE(channels, budget, size);
+        problem.options.reduction = loss_reduction::sum;
+        check_added_on_device<half_loss>(problem, 8e-4, true, {{size}, {}, {}});
+        problem.options.reduction = loss_reduction::none;
+        check_added_on_device<half_loss>(problem, 2e-3, true, {factors_of(300, size, 12), {}, {}});
+      }
+    }
+  }
+}

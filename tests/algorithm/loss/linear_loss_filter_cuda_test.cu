@@ -43,6 +43,9 @@ void check_nothing_is_lost(loss_problem<bfloat16> problem) {
 double number(double value) {
   return value;
 }
+double number(float value) {
+  return static_cast<double>(value);
+}
 double number(bfloat16 value) {
   return as_double(value);
 }
@@ -186,5 +189,73 @@ TEST_CASE("a filtered pass on a GPU repeats bit for bit", "[cuda]") {
     auto const again = run_on_device<cut_cross_entropy, bfloat16>(exec, problem, false);
     CHECK(std::memcmp(again.hidden.data(), first.hidden.data(), 2 * first.hidden.size()) == 0);
     CHECK(std::memcmp(again.classifier.data(), first.classifier.data(), 2 * first.classifier.size()) == 0);
+  }
+}
+
+TEST_CASE("filtered gradients are added to old ones on a GPU, in whatever order entries are taken", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  tessera::cuda const exec;
+  for (std::int64_t const budget : {std::int64_t{0}, 2 * mebibyte}) {
+    auto problem = peaked_problem(400, 3000, 64);
+    problem.options.workspace_budget = budget;
+    problem.options.hidden_threshold = problem.options.classifier_threshold = 1e-20F;  // leaves out nothing
+    check_added_on_device<cut_cross_entropy>(problem, rounded, false);
+    check_added_on_device<cut_cross_entropy>(problem, rounded, true);
+    problem.options.hidden_threshold = problem.options.classifier_threshold = 0.125F;
+    auto const old = old_gradients_for(reference_gradient(problem));
+    auto const written = run_on_device<cut_cross_entropy, float>(exec, problem, false);
+    auto const add = [&] {
+      return run_on_device<cut_cross_entropy, float>(exec, problem, false, {}, identity_logits{}, &old);
+    };
+    auto const found = add();
+    auto const again = add();
+    CHECK(std::memcmp(again.hidden.data(), found.hidden.data(), 4 * found.hidden.size()) == 0);
+    CHECK(std::memcmp(again.classifier.data(), found.classifier.data(), 4 * found.classifier.size()) == 0);
+    auto const sum = added_to(old, doubles_of_results(written));
+    CHECK(relative_distance(found.hidden, sum.hidden) <= 1e-6);
+    CHECK(relative_distance(found.classifier, sum.classifier) <= 1e-6);
+    CHECK(changed_without_label(problem, found.hidden, old.hidden) == 0);
+    std::int64_t empty = 0;
+    std::int64_t wrong = 0;
+    for (std::size_t row = 0; row < 3000; ++row) {
+      bool const is_empty = length_of_row(written.classifier, row, 64) == 0;
+      empty += is_empty ? 1 : 0;
+      for (std::size_t i = row * 64; is_empty && i < (row + 1) * 64; ++i) {
+        wrong += to_bits(found.classifier[i]) == to_bits(old.classifier[i]) ? 0 : 1;
+      }
+    }
+    CHECK(wrong == 0);
+    if (is_hopper()) {
+      CHECK(empty > 0);
+    }
+    problem.options.hidden_threshold = problem.options.classifier_threshold = infinity;  // leaves out everything
+    auto const nothing = add();
+    CHECK(std::memcmp(nothing.hidden.data(), old.hidden.data(), 4 * old.hidden.size()) == 0);
+    CHECK(std::memcmp(nothing.classifier.data(), old.classifier.data(), 4 * old.classifier.size()) == 0);
+  }
+}
+
+TEST_CASE("a NaN in an old gradient stays where it is on a GPU", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  tessera::cuda const exec;
+  auto problem = peaked_problem(300, 1000, 64);
+  problem.labels[7] = 3;
+  problem.labels[8] = -100;
+  for (bool const with_bias : {false, true}) {
+    auto old = old_gradients_for(reference_gradient(problem));
+    auto const sum = run_on_device<cut_cross_entropy, float>(exec, problem, with_bias, {}, identity_logits{}, &old);
+    old.hidden[7 * 64 + 5] = old.hidden[8 * 64 + 6] = old.classifier[3 * 64 + 1] = NAN;
+    auto const found = run_on_device<cut_cross_entropy, float>(exec, problem, with_bias, {}, identity_logits{}, &old);
+    auto const wrong = [](std::vector<float> const& with, std::vector<float> const& without,
+                          std::vector<float> const& before) {
+      std::int64_t count = 0;
+      for (std::size_t i = 0; i < with.size(); ++i) {
+        bool const is_right = std::isnan(before[i]) ? std::isnan(with[i]) : to_bits(with[i]) == to_bits(without[i]);
+        count += is_right ? 0 : 1;
+      }
+      return count;
+    };
+    CHECK(wrong(found.hidden, sum.hidden, old.hidden) == 0);
+    CHECK(wrong(found.classifier, sum.classifier, old.classifier) == 0);
   }
 }

@@ -85,6 +85,47 @@ TEST_CASE("class weights count on a GPU, by rings and by the executor's own choi
   }
 }
 
+TEST_CASE("rings add gradients to old ones", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (auto const& extents : {std::vector<std::int64_t>{1, 1, 8},
+                              {7, 129, 64},
+                              {127, 128, 72},
+                              {129, 255, 56},
+                              {300, 1000, 200},
+                              {513, 2, 8}}) {
+    auto const p = make_loss_problem<bfloat16>(extents[0], extents[1], extents[2], true);
+    check_added_on_device<loss_of_bf16>(p, rounded, true, {}, strict_executor());
+  }
+  auto in_parts = make_loss_problem<bfloat16>(260, 3001, 136, true);
+  in_parts.options.workspace_budget = std::int64_t{1} << 20;
+  check_added_on_device<loss_of_bf16>(in_parts, rounded, true, {}, strict_executor());
+  check_added_on_device<loss_of_bf16>(in_parts, rounded, false, {}, strict_executor());
+}
+
+TEST_CASE("rings that add filtered gradients keep what has none, and repeat bit for bit", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  auto p = make_loss_problem<bfloat16>(700, 3000, 136);
+  p.options.workspace_budget = std::int64_t{3} << 20;
+  p.options.hidden_threshold = p.options.classifier_threshold = 0.1F;
+  auto const old = old_gradients_for(reference_gradient(p));
+  auto const run = [&] {
+    return run_on_device<cut_cross_entropy, float>(strict_executor(), p, false, {}, identity_logits{}, &old);
+  };
+  auto const written = run_on_device<cut_cross_entropy, float>(strict_executor(), p, false);
+  auto const first = run();
+  auto const again = run();
+  CHECK(std::memcmp(again.hidden.data(), first.hidden.data(), 4 * first.hidden.size()) == 0);
+  CHECK(std::memcmp(again.classifier.data(), first.classifier.data(), 4 * first.classifier.size()) == 0);
+  CHECK(changed_without_label(p, first.hidden, old.hidden) == 0);
+  auto const sum = added_to(old, doubles_of_results(written));
+  CHECK(relative_distance(first.hidden, sum.hidden) <= 1e-6);
+  CHECK(relative_distance(first.classifier, sum.classifier) <= 1e-6);
+  p.options.hidden_threshold = p.options.classifier_threshold = infinity;  // leaves out everything
+  auto const nothing = run();
+  CHECK(std::memcmp(nothing.hidden.data(), old.hidden.data(), 4 * old.hidden.size()) == 0);
+  CHECK(std::memcmp(nothing.classifier.data(), old.classifier.data(), 4 * old.classifier.size()) == 0);
+}
+
 TEST_CASE("rings multiply no hidden states of tokens without a label", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   auto p = make_loss_problem<bfloat16>(300, 700, 64);

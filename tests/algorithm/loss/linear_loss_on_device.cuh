@@ -67,10 +67,11 @@ struct device_results {
 };
 
 /// Without a gradient of the bias a filtered pass may take the vocabulary in another order. Exec: a basic_cuda, whose
-/// list of architectures chooses programs.
+/// list of architectures chooses programs. Gradients are added to `old` ones, where there are some.
 template <class Loss, class Gradient, class Exec, class T, class Label, class Map = tessera::identity_logits>
 device_results<Gradient> run_on_device(Exec const& runner, loss_problem<T, Label> const& p, bool with_bias = true,
-                                       upstream_samples const& upstream = {}, Map const& map = {}) {
+                                       upstream_samples const& upstream = {}, Map const& map = {},
+                                       gradient_results<Gradient> const* old = nullptr) {
   tessera::cuda const exec;
   device_problem<T, Label> const in(exec, p);
   bool const is_reduced = p.options.reduction != tessera::loss_reduction::none;
@@ -88,9 +89,17 @@ device_results<Gradient> run_on_device(Exec const& runner, loss_problem<T, Label
                 {.loss = loss.view(), .log_sum_exp = lse.view(), .log_probability = log_probability.view()}, space);
   tessera::linear_loss_gradients<Gradient> const out{{hidden.data(), {p.tokens, p.channels}},
                                                      {classifier.data(), {p.vocabulary, p.channels}},
-                                                     with_bias ? bias.view() : tessera::array_view<Gradient>{}};
-  exec.copy(std::vector<Gradient>(static_cast<std::size_t>(hidden.size()), poison), hidden);
-  exec.copy(std::vector<Gradient>(static_cast<std::size_t>(classifier.size()), poison), classifier);
+                                                     with_bias ? bias.view() : tessera::array_view<Gradient>{},
+                                                     old != nullptr,
+                                                     old != nullptr,
+                                                     old != nullptr};
+  auto const fill = [&](tessera::buffer<Gradient>& values, std::vector<Gradient> gradient_results<Gradient>::*of_old) {
+    exec.copy(old != nullptr ? old->*of_old : std::vector<Gradient>(static_cast<std::size_t>(values.size()), poison),
+              values);
+  };
+  fill(hidden, &gradient_results<Gradient>::hidden);
+  fill(classifier, &gradient_results<Gradient>::classifier);
+  fill(bias, &gradient_results<Gradient>::bias);
   tessera::buffer<float> const by_loss = to_device(exec, upstream.loss);
   tessera::buffer<float> const by_lse = to_device(exec, upstream.log_sum_exp);
   tessera::buffer<float> const by_entropy = to_device(exec, upstream.entropy);
@@ -129,6 +138,30 @@ void check_on_device(loss_problem<T, Label> const& p, double tolerance, double g
   CHECK(relative_distance(found.hidden, expected.hidden) <= gradient_tolerance);
   CHECK(relative_distance(found.classifier, expected.classifier) <= gradient_tolerance);
   CHECK(relative_distance(found.bias, expected.bias) <= 2 * gradient_tolerance);  // sums of what is rounded
+}
+
+/// Gradients that a run has left, in double.
+inline gradient_reference doubles_of_results(device_results<float> const& found) {
+  return {doubles_of(found.hidden), doubles_of(found.classifier), doubles_of(found.bias)};
+}
+
+/// Adds gradients to old ones on the device.
+template <class Loss, class Exec = tessera::cuda, class T, class Label>
+void check_added_on_device(loss_problem<T, Label> const& p, double tolerance, bool with_bias = true,
+                           upstream_samples const& upstream = {}, Exec const& exec = {}) {
+  CAPTURE(p.tokens, p.vocabulary, p.channels, with_bias);
+  auto const expected = reference_gradient(p, upstream);
+  auto const old = old_gradients_for(expected);
+  auto const found = run_on_device<Loss, float>(exec, p, with_bias, upstream, tessera::identity_logits{}, &old);
+  auto const sum = added_to(old, expected);
+  CHECK(relative_distance(found.hidden, sum.hidden) <= tolerance);
+  CHECK(relative_distance(found.classifier, sum.classifier) <= tolerance);
+  CHECK(changed_without_label(p, found.hidden, old.hidden) == 0);
+  if (with_bias) {
+    CHECK(relative_distance(found.bias, sum.bias) <= 2 * tolerance);
+  } else {
+    CHECK(found.bias == old.bias);
+  }
 }
 
 }  // namespace tessera_test

@@ -24,3 +24,10 @@ TEST_CASE("the loss of fp16, tf32 and fp32, and other reducers, work on a GPU", 
   problem.options.smoothing = 0.1F;
   check_on_device<exact_cross_entropy_of<bfloat16, loss_statistics>, bfloat16>(problem, narrow, rounded);
 }
+
+TEST_CASE("gradients of fp32 and tf32 are added to old ones on a GPU", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  check_added_on_device<exact_cross_entropy_of<float>>(make_loss_problem<float>(200, 300, 64, true), narrow);
+  check_added_on_device<exact_cross_entropy_of<float>>(make_loss_problem<float>(130, 129, 33), narrow);
+  check_added_on_device<exact_cross_entropy_of<tf32>>(make_loss_problem<float>(200, 300, 64), 1e-2);
+}

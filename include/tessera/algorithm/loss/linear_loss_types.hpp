@@ -107,17 +107,18 @@ struct linear_loss_outputs {
 /// The gradients that the backward pass writes; null where none is wanted. Gradient: float, or the type of the inputs.
 ///
 /// A gradient that accumulates is added in fp32 to what its view holds, as training over micro batches does; the others
-/// overwrite what is there. That of hidden states is added part by part of the vocabulary, the others at once, always in
-/// the same order, so that results repeat bit for bit. Where nothing has a gradient, as for tokens without a label, the
-/// old values stay, and so does each NaN among them. Where backward() refuses the forward pass in the workspace, all
-/// that would be overwritten with NaN becomes NaN. Cost: no more memory, and a read of the old values for each part. A
-/// gradient that is null is not wanted, whether it accumulates or not.
+/// overwrite what is there. That of hidden states is added part by part of the vocabulary, the others at once, always
+/// in the same order, so that results repeat bit for bit. Where nothing has a gradient, as for tokens without a label,
+/// the old values stay, and so does each NaN among them. Where backward() refuses the forward pass in the workspace,
+/// all that would be overwritten with NaN becomes NaN. Cost: no more memory, and a read of the old values for each
+/// part. A gradient that is null is not wanted, whether it accumulates or not.
 template <Scalar Gradient>
 struct linear_loss_gradients {
   matrix_view<Gradient> hidden = {};      ///< tokens x channels; zeros for tokens without a label
   matrix_view<Gradient> classifier = {};  ///< vocabulary x channels
   array_view<Gradient> bias = {};         ///< a value for each entry of the vocabulary
-  bool accumulate_hidden = false;  ///< whether to add to what `hidden` holds; Gradient is float then, or value_error
+  /// Whether to add to what `hidden` holds; backward() throws value_error then unless Gradient is float.
+  bool accumulate_hidden = false;
   bool accumulate_classifier = false;  ///< the same for `classifier`
   bool accumulate_bias = false;        ///< the same for `bias`
 };
