@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Distillation of a linear classifier: how far a student's distributions are from those of a teacher that is given by
+/// its own hidden states and classifier, with the student's gradients. Neither's logits are ever in memory as a whole.
+///
+///     #include <tessera/algorithm/loss/linear_distillation.hpp>
+///     #include <tessera/map/reverse_kl.hpp>
+///
+///     using loss = tessera::linear_distillation<tessera::bfloat16, tessera::reverse_kl>;
+///     auto const plan = loss::plan_backward(exec, {tokens, vocabulary, channels, teacher_channels});
+///     tessera::buffer<std::byte> memory(exec, plan.bytes());
+///     tessera::workspace const space(plan, memory);
+///     loss::inputs const inputs{hidden, classifier, teacher_hidden, teacher_classifier};
+///     loss::forward(exec, inputs, {}, {.loss = value}, space);
+///     loss::backward(exec, inputs, {}, {}, {hidden_gradient, classifier_gradient}, space);
+///     exec.wait();
+///
+/// For token i with the student's hidden state e_i and classifier rows c_j, and the teacher's f_i and d_j:
+///
+///     a_ij   = cap(e_i . c_j) / temperature                   q_i = softmax of a_i
+///     b_ij   = teacher's cap(f_i . d_j) / temperature         p_i = softmax of b_i
+///     D_i    = sum_j value(log p_ij, log q_ij)                of the Divergence
+///     loss   = weight_i D_i for each token, their sum, or that / the sum of weights; 0 where that is 0
+///     G_ij   = upstream weight_i (s_ij - q_ij sum_k s_ik) * slope of the cap / temperature
+///     hidden gradient = G C        classifier gradient = G^T E
+///
+/// Divergences: forward_kl, reverse_kl, jensen_shannon, or a user's own (map/divergence.hpp). With a cross-entropy
+/// beside it, call linear_loss, too, and give one of them the other's weight.
+///
+/// Cost: products of tokens x vocabulary x channels: two in the forward pass (four where the Divergence is no mean of
+/// log-ratios) and four in the backward pass, of which two make the logits again; a gradient that is null costs none.
+/// Beside the products each part's logits are written and read once in fp32 and gradients by logits twice in 16 bits:
+/// 16 bytes of each token and entry in the forward pass, 24 in the backward pass. Products are those of
+/// algorithm/gemm/linear.hpp, with its speed on each architecture.
+///
+/// Precision: logits, log-sum-exps and divergences are fp32, sums over tokens double. G is rounded to the type of the
+/// operands, after all tokens' factors were divided by the largest; gradients are summed in fp32 and rounded once.
+///
+/// NaN and infinity: a NaN or an infinity among a token's logits makes its divergence and its gradients NaN. With
+/// reverse_kl an entry that the teacher gives no probability, not even one below fp32, makes them infinite or NaN.
+/// Hidden states of tokens of weight 0 must be finite: the classifier's gradient multiplies them by 0.
+///
+/// Errors: shape_error and value_error, which name the function and show both values. If the workspace of a backward()
+/// does not hold a forward() of the same extents, reduction, options and inputs, gradients are NaN and exec.wait()
+/// throws a value_error that says which differs. Extents and strides are any. No call waits, allocates or reads from
+/// the device, so that each can be captured in a CUDA graph. Results are the same bits each time on one device.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/algorithm/gemm/linear.hpp>
+#include <tessera/algorithm/gemm/materialize.hpp>
+#include <tessera/algorithm/loss/linear_distillation_regions.hpp>
+#include <tessera/algorithm/loss/linear_distillation_types.hpp>
+#include <tessera/algorithm/loss/linear_loss_regions.hpp>
+#include <tessera/algorithm/loss/linear_loss_types.hpp>
+#include <tessera/concepts/executor.hpp>
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/core/mix_bits.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/exec/check_reach.hpp>
+#include <tessera/exec/program_name.hpp>
+#include <tessera/exec/status_calls.hpp>
+#include <tessera/exec/workspace.hpp>
+#include <tessera/map/divergence.hpp>
+#include <tessera/map/forward_kl.hpp>
+#include <tessera/map/scaled_sum.hpp>
+#include <tessera/program/loss/divergence_gradient.hpp>
+#include <tessera/program/loss/logit_pairs.hpp>
+#include <tessera/program/loss/logits.hpp>
+#include <tessera/program/loss/stamp.hpp>
+#include <tessera/tile/source/dense.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Operand: bfloat16, float16, float or tf32, the type of products. D: how far the student is from the teacher.
+template <class Operand, Divergence D = forward_kl>
+struct linear_distillation {
+  using value_type = typename gemm_operand<Operand>::value_type;
+  /// The inputs of a call.
+  using inputs = distillation_inputs<value_type, D>;
+
+  /// The workspace of forward() alone. Throws shape_error or value_error for extents or options that no call takes.
+  template <Executor Exec>
+  static workspace_plan plan_forward(Exec const&, distillation_shape const& shape,
+                                     distillation_options const& options = {}) {
+    check_call(where, shape, options);
+    regions<float> const all(where, shape, options);
+    workspace_plan plan(where);
+    plan.template add<std::byte>("the forward pass", all.forward_bytes);
+    return plan;
+  }
+  /// The workspace that forward() and then backward() share; both must have these options. Gradient: see
+  /// linear_loss_gradients.
+  template <class Gradient = value_type, Executor Exec>
+  static workspace_plan plan_backward(Exec const&, distillation_shape const& shape,
+                                      distillation_options const& options = {}) {
+    check_call(back, shape, options);
+    return regions<Gradient>(back, shape, options).plan;
+  }
+
+  /// Enqueues the loss, in a workspace of plan_forward() or plan_backward().
+  template <Executor Exec>
+  static void forward(Exec const& exec, inputs const& in, distillation_options const& options,
+                      distillation_outputs const& out, workspace const& space) {
+    distillation_shape const shape = check_inputs(exec, where, in, options, space);
+    bool const is_reduced = options.reduction != loss_reduction::none;
+    check_memory(where, "losses", out.loss);
+    check<shape_error>(out.loss.size() == (is_reduced ? 1 : shape.tokens), where, ": the loss has ", out.loss.size(),
+                       " elements but needs ", is_reduced ? 1 : shape.tokens);
+    check_list(where, "divergences", out.divergence, shape.tokens);
+    check_reach(exec, where, "losses", out.loss, "divergences", out.divergence);
+    regions<float> const at(where, shape, options, workspace_plan::record::sizes);
+    space.check_room(where, at.forward_bytes, shape.tokens, " tokens and ", shape.vocabulary, " entries");
+    reduce_parts(exec, in, options, at, space);
+    finish_distillation const finish{
+        space[at.rows], in.weights,     is_reduced,     options.reduction == loss_reduction::mean,
+        out.loss,       out.divergence, space[at.scale]};
+    exec.run(finish, 1);
+    stamps const of = stamps_of(shape, options);
+    exec.run(stamp_loss<value_type, std::int64_t>{of.student, student_samples(in), space[at.stamp]}, 1);
+    exec.run(stamp_loss<value_type, std::int64_t>{of.teacher, teacher_samples(in), space[at.teacher_stamp]}, 1);
+  }
+
+  /// Enqueues the student's gradients, after forward() with the same inputs, options and workspace; it may be called
+  /// again. `upstream`: the gradient of the final result by the loss, one element or one for each token; null: ones.
+  /// There is no bias. Throws shape_error or value_error.
+  template <Executor Exec, class Gradient = value_type>
+  static void backward(Exec const& exec, inputs const& in, distillation_options const& options,
+                       array_view<float const> upstream, linear_loss_gradients<Gradient> const& out,
+                       workspace const& space) {
+    static_assert(std::is_same_v<Gradient, float> || std::is_same_v<Gradient, value_type>,
+                  "tessera: gradients of distillation are float or of the type of its inputs");
+    distillation_shape const shape = check_inputs(exec, back, in, options, space);
+    check_gradients(exec, shape, options, upstream, out);
+    regions<Gradient> const at(back, shape, options, workspace_plan::record::sizes);
+    space.check_room(back, at.plan.bytes(), shape.tokens, " tokens and ", shape.vocabulary, " entries");
+    prepare(exec, in, options, upstream, at, space);
+    matrix_view<float> const sums = hidden_sums(out, at, space);
+    if (out.classifier.data != nullptr) {
+      turn(exec, in.hidden, space[at.turned_hidden], at.padded_tokens);
+    }
+    for (std::int64_t first = 0; first < shape.vocabulary; first += at.entries) {
+      make_logits(exec, in, options, at, space, first);
+      differentiate_divergence<D, value_type> const differentiate{in.divergence,
+                                                                  scaling_of(options.softcap, options),
+                                                                  at.of_part(space, at.student, first),
+                                                                  at.of_part(space, at.teacher, first),
+                                                                  space[at.rows],
+                                                                  space[at.factors],
+                                                                  at.gradient_of_part(space, first),
+                                                                  at.turned_of_part(space, first)};
+      exec.run(differentiate, differentiate.groups());
+      add_to_hidden(exec, in, at, space, first, sums, out.accumulate_hidden);
+      write_classifier(exec, at, space, first, out);
+    }
+    if constexpr (regions<Gradient>::has_hidden_sums) {
+      if (out.hidden.data != nullptr) {
+        round_matrix<Gradient> const round{sums, out.hidden};
+        exec.run(round, round.groups());
+      }
+    }
+  }
+
+ private:
+  static constexpr char const* where = "linear_distillation.forward";
+  static constexpr char const* back = "linear_distillation.backward";
+  static constexpr mean_log_ratio ratio = detail::ratio_of<D>;
+  template <class Gradient>
+  using regions = detail::distillation_regions<value_type, Gradient>;
+  using layer = linear<Operand>;
+
+  static logit_scaling<value_type> scaling_of(float cap, distillation_options const& options) {
+    return {{}, cap, 1.0F / options.temperature};
+  }
+
+  /// Enqueues the logits of the part that begins with `first`.
+  template <class Exec, class Regions>
+  static void make_logits(Exec const& exec, inputs const& in, distillation_options const& options, Regions const& at,
+                          workspace const& space, std::int64_t first) {
+    std::int64_t const width = at.width(first);
+    make_logits_of(exec, in.hidden, detail::rows_of(in.classifier, first, width), scaling_of(options.softcap, options),
+                   at.of_part(space, at.student, first));
+    make_logits_of(exec, in.teacher_hidden, detail::rows_of(in.teacher_classifier, first, width),
+                   scaling_of(options.teacher_softcap, options), at.of_part(space, at.teacher, first));
+  }
+  /// Logits that nothing bends have a product of their own, in which sums are only multiplied.
+  template <class Exec>
+  static void make_logits_of(Exec const& exec, matrix_view<value_type const> hidden,
+                             matrix_view<value_type const> classifier, logit_scaling<value_type> const& scaling,
+                             matrix_view<float> logits) {
+    if (scaling.only_multiplies()) {
+      layer::forward(exec, hidden, classifier, scaled_sum{scaling.inverse_temperature}, logits);
+    } else {
+      layer::forward(exec, hidden, classifier, scaled_logits<value_type>{scaling}, logits);
+    }
+  }
+
+  /// Enqueues log-sum-exps and divergences of all tokens.
+  template <class Exec, class Regions>
+  static void reduce_parts(Exec const& exec, inputs const& in, distillation_options const& options, Regions const& at,
+                           workspace const& space) {
+    for (std::int64_t first = 0; first < at.shape.vocabulary; first += at.entries) {
+      make_logits(exec, in, options, at, space, first);
+      reduce_logit_pairs<ratio> const reduction{at.of_part(space, at.student, first),
+                                                at.of_part(space, at.teacher, first), space[at.states], first == 0};
+      exec.run(reduction, reduction.groups());
+    }
+    finish_logit_pairs<ratio> const finish{space[at.states], space[at.rows]};
+    exec.run(finish, finish.groups());
+    if constexpr (ratio == mean_log_ratio::none) {
+      for (std::int64_t first = 0; first < at.shape.vocabulary; first += at.entries) {
+        if (at.entries < at.shape.vocabulary) {  // else the logits are still there
+          make_logits(exec, in, options, at, space, first);
+        }
+        add_divergences<D> const add{in.divergence, at.of_part(space, at.student, first),
+                                     at.of_part(space, at.teacher, first), space[at.rows]};
+        exec.run(add, add.groups());
+      }
+    }
+  }
+
+  /// Enqueues the comparison of stamps and the factors of tokens.
+  template <class Exec, class Regions>
+  static void prepare(Exec const& exec, inputs const& in, distillation_options const& options,
+                      array_view<float const> upstream, Regions const& at, workspace const& space) {
+    stamps const of = stamps_of(at.shape, options);
+    array_view<float> const verdicts = space[at.verdicts];
+    status_word* const status = status_of(exec, {back});
+    loss_token_list const none{{}, {}, {}, space[at.count]};
+    check_loss_stamp<value_type, std::int64_t> const of_student{
+        of.student, student_samples(in), {space[at.stamp], none, space[at.is_marked], {}}, {&verdicts[0], 1}, status};
+    exec.run(of_student, 1);
+    check_loss_stamp<value_type, std::int64_t> const of_teacher{
+        of.teacher,
+        teacher_samples(in),
+        {space[at.teacher_stamp], none, space[at.is_marked], {}},
+        {&verdicts[1], 1},
+        status};
+    exec.run(of_teacher, 1);
+    exec.run(prepare_divergence_gradients{in.weights, upstream, options.reduction != loss_reduction::none,
+                                          space[at.scale], verdicts, space[at.factors], space[at.late_scale]},
+             1);
+  }
+
+  /// Enqueues the transposed matrix, in rows of `length` elements, zeros behind the last.
+  template <class Exec>
+  static void turn(Exec const& exec, matrix_view<value_type const> matrix, array_view<value_type> memory,
+                   std::int64_t length) {
+    std::int64_t const rows = matrix.extent(1);
+    if (matrix.extent(0) < length) {
+      exec.clear(array_view<value_type>(memory.data, rows * length));
+    }
+    materialize(exec, dense<value_type>{matrix.transposed()},
+                matrix_view<value_type>(memory.data, {rows, matrix.extent(0)}, {length, 1}));
+  }
+
+  /// Where the hidden states' gradient is summed.
+  template <class Gradient>
+  static matrix_view<float> hidden_sums(linear_loss_gradients<Gradient> const& out, regions<Gradient> const& at,
+                                        workspace const& space) {
+    if constexpr (regions<Gradient>::has_hidden_sums) {
+      return out.hidden.data == nullptr
+                 ? matrix_view<float>{}
+                 : matrix_view<float>(space[at.hidden_sums].data, {at.shape.tokens, at.shape.channels});
+    } else {
+      return out.hidden;
+    }
+  }
+
+  template <class Exec, class Gradient>
+  static void add_to_hidden(Exec const& exec, inputs const& in, regions<Gradient> const& at, workspace const& space,
+                            std::int64_t first, matrix_view<float> sums, bool accumulates) {
+    if (sums.data == nullptr) {
+      return;
+    }
+    matrix_view<value_type const> const gradient = at.gradient_of_part(space, first);
+    turn(exec, detail::rows_of(in.classifier, first, at.width(first)), space[at.turned_classifier], gradient.extent(1));
+    matrix_view<value_type const> const turned(space[at.turned_classifier].data,
+                                               {at.shape.channels, gradient.extent(1)});
+    bool const is_added = first > 0 || accumulates;
+    matrix_view<float const> const before = is_added ? matrix_view<float const>(sums) : matrix_view<float const>{};
+    layer::forward(exec, gradient, turned, scaled_and_added{space[at.late_scale].data, before}, sums);
+  }
+
+  template <class Exec, class Gradient>
+  static void write_classifier(Exec const& exec, regions<Gradient> const& at, workspace const& space,
+                               std::int64_t first, linear_loss_gradients<Gradient> const& out) {
+    if (out.classifier.data == nullptr) {
+      return;
+    }
+    matrix_view<value_type const> const gradient = at.turned_of_part(space, first);
+    matrix_view<value_type const> const hidden(space[at.turned_hidden].data, {at.shape.channels, at.padded_tokens});
+    matrix_view<Gradient> const rows = detail::rows_of(out.classifier, first, at.width(first));
+    matrix_view<float const> before;
+    if constexpr (std::is_same_v<Gradient, float>) {
+      before = out.accumulate_classifier ? matrix_view<float const>(rows) : before;
+    }
+    layer::forward(exec, gradient, hidden, scaled_and_added{space[at.late_scale].data, before}, rows);
+  }
+
+  /// The stamps of a forward pass, of which the teacher has one for its own inputs.
+  struct stamps {
+    loss_stamp student;
+    loss_stamp teacher;
+  };
+  static stamps stamps_of(distillation_shape const& shape, distillation_options const& options) {
+    loss_stamp stamp;
+    stamp.set(loss_stamp::tokens, shape.tokens).set(loss_stamp::entries, shape.vocabulary);
+    stamp.set(loss_stamp::channels, shape.channels);
+    stamp.set(loss_stamp::reduction, static_cast<std::int64_t>(options.reduction));
+    stamp.add(loss_stamp::options, options.temperature, options.softcap);
+    stamp.add(loss_stamp::options, options.teacher_softcap, 0.0F);
+    for (char const letter : detail::text_with_name<D>()) {
+      stamp.add(loss_stamp::plan, std::int64_t{letter});
+    }
+    loss_stamp of_teacher = stamp;
+    return {stamp, of_teacher.set(loss_stamp::channels, shape.teacher_channels)};
+  }
+  using samples = loss_input_samples<value_type, std::int64_t>;
+  static samples student_samples(inputs const& in) { return {in.hidden, in.classifier, {}, {}, in.weights}; }
+  static samples teacher_samples(inputs const& in) { return {in.teacher_hidden, in.teacher_classifier, {}, {}, {}}; }
+
+  static void check_call(char const* function, distillation_shape const& shape, distillation_options const& options) {
+    check<shape_error>(shape.tokens >= 0 && shape.vocabulary > 0 && shape.channels > 0 && shape.teacher_channels > 0,
+                       function, ": there are ", shape.tokens, " tokens, ", shape.vocabulary, " entries, ",
+                       shape.channels, " channels and ", shape.teacher_channels,
+                       " of the teacher, but tokens must not be negative and the others not below 1");
+    check<value_error>(options.temperature > 0.0F && options.temperature < infinity, function, ": the temperature is ",
+                       options.temperature, " but must be positive and finite");
+    check<value_error>(options.softcap >= 0.0F && options.softcap < infinity, function, ": the softcap is ",
+                       options.softcap, " but must be finite and not negative");
+    check<value_error>(options.teacher_softcap >= 0.0F && options.teacher_softcap < infinity, function,
+                       ": the teacher's softcap is ", options.teacher_softcap, " but must be finite and not negative");
+    check<value_error>(options.workspace_budget >= 0, function, ": the budget of the workspace is ",
+                       options.workspace_budget, " bytes but must not be negative");
+  }
+
+  /// Throws for inputs that do not fit together, or lie where programs do not read them; returns the extents.
+  template <class Exec>
+  static distillation_shape check_inputs(Exec const& exec, char const* function, inputs const& in,
+                                         distillation_options const& options, workspace const& space) {
+    distillation_shape const shape{in.hidden.extent(0), in.classifier.extent(0), in.hidden.extent(1),
+                                   in.teacher_hidden.extent(1)};
+    check_call(function, shape, options);
+    check<shape_error>(in.classifier.extent(1) == shape.channels, function, ": the hidden states have ", shape.channels,
+                       " channels but the classifier has ", in.classifier.extent(1));
+    check<shape_error>(in.teacher_classifier.extent(1) == shape.teacher_channels, function,
+                       ": the teacher's hidden states have ", shape.teacher_channels,
+                       " channels but its classifier has ", in.teacher_classifier.extent(1));
+    check<shape_error>(in.teacher_hidden.extent(0) == shape.tokens, function, ": the student has ", shape.tokens,
+                       " tokens but the teacher has ", in.teacher_hidden.extent(0));
+    check<shape_error>(in.teacher_classifier.extent(0) == shape.vocabulary, function, ": the student has ",
+                       shape.vocabulary, " entries but the teacher has ", in.teacher_classifier.extent(0));
+    check_memory(function, "hidden states", in.hidden);
+    check_memory(function, "rows of the classifier", in.classifier);
+    check_memory(function, "the teacher's hidden states", in.teacher_hidden);
+    check_memory(function, "rows of the teacher's classifier", in.teacher_classifier);
+    check_list(function, "weights", in.weights, shape.tokens);
+    if constexpr (requires { in.divergence.check_values(function); }) {
+      in.divergence.check_values(function);
+    }
+    check_reach(exec, function, "hidden states", in.hidden, "rows of the classifier", in.classifier,
+                "the teacher's hidden states", in.teacher_hidden, "rows of the teacher's classifier",
+                in.teacher_classifier, "weights", in.weights, "bytes of the workspace", space);
+    return shape;
+  }
+  template <class Exec, class Gradient>
+  static void check_gradients(Exec const& exec, distillation_shape const& shape, distillation_options const& options,
+                              array_view<float const> upstream, linear_loss_gradients<Gradient> const& out) {
+    check_list(back, "upstream gradients", upstream, options.reduction == loss_reduction::none ? shape.tokens : 1);
+    check_matrix("hidden states", out.hidden, shape.tokens, shape.channels);
+    check_matrix("classifier", out.classifier, shape.vocabulary, shape.channels);
+    check<value_error>(out.bias.data == nullptr, back, ": there are ", out.bias.size(),
+                       " gradients of a bias but 0 biases");
+    constexpr bool is_float = std::is_same_v<Gradient, float>;
+    check<value_error>(is_float || !(out.accumulate_hidden || out.accumulate_classifier), back,
+                       ": gradients are to be accumulated, which needs 32 bits (float), but they have ",
+                       8 * sizeof(Gradient));
+    check_reach(exec, back, "upstream gradients", upstream, "gradients of hidden states", out.hidden,
+                "gradients of the classifier", out.classifier);
+  }
+  template <class T>
+  static void check_list(char const* function, char const* what, array_view<T> list, std::int64_t needed) {
+    check_memory(function, what, list);
+    check<shape_error>(list.data == nullptr || list.size() == needed, function, ": there are ", list.size(), " ", what,
+                       " but there must be ", needed);
+  }
+  template <class Gradient>
+  static void check_matrix(char const* what, matrix_view<Gradient> matrix, std::int64_t rows, std::int64_t columns) {
+    check_memory(back, what, matrix);
+    if (matrix.data != nullptr) {
+      check<shape_error>(matrix.extent(0) == rows && matrix.extent(1) == columns, back, ": the gradient of the ", what,
+                         " is ", matrix.extent(0), " x ", matrix.extent(1), " but must be ", rows, " x ", columns);
+      check_apart(back, what, matrix);
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

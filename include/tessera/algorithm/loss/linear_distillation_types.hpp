@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The types of calls of algorithm/loss/linear_distillation.hpp: extents, options, inputs and outputs.
+///
+///     distillation_options options;
+///     options.temperature = 2.0F;
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/algorithm/loss/linear_loss_types.hpp>
+#include <tessera/concepts/scalar.hpp>
+#include <tessera/map/divergence.hpp>
+#include <tessera/map/forward_kl.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// The extents of a problem.
+struct distillation_shape {
+  std::int64_t tokens;            ///< rows of hidden states
+  std::int64_t vocabulary;        ///< rows of both classifiers
+  std::int64_t channels;          ///< numbers of a hidden state of the student
+  std::int64_t teacher_channels;  ///< numbers of a hidden state of the teacher
+};
+
+/// The options of a call.
+struct distillation_options {
+  loss_reduction reduction = loss_reduction::mean;  ///< how the losses of tokens are reduced
+  /// Logits of both are divided by it, after the caps. Losses are not multiplied by its square, as some are.
+  float temperature = 1.0F;
+  float softcap = 0.0F;          ///< the student's logits become softcap * tanh(logit / softcap); 0: no softcap
+  float teacher_softcap = 0.0F;  ///< the same for the teacher's
+  /// The most bytes of the workspace that hold logits and gradients of a part of the vocabulary; 0: 384 MiB. A part has
+  /// at least 128 entries.
+  std::int64_t workspace_budget = 0;
+};
+
+/// The inputs of a call.
+template <Scalar T, Divergence D = forward_kl>
+struct distillation_inputs {
+  matrix_view<T const> hidden;              ///< tokens x channels, of the student
+  matrix_view<T const> classifier;          ///< vocabulary x channels, of the student
+  matrix_view<T const> teacher_hidden;      ///< tokens x teacher_channels
+  matrix_view<T const> teacher_classifier;  ///< vocabulary x teacher_channels
+  array_view<float const> weights = {};     ///< a value for each token, or null for ones; 0: the token does not count
+  [[no_unique_address]] D divergence = {};  ///< how far the student is from the teacher
+};
+
+/// The outputs of the forward pass.
+struct distillation_outputs {
+  array_view<float> loss;             ///< one element, or one for each token with loss_reduction::none
+  array_view<float> divergence = {};  ///< for each token, its divergence without its weight, in nats; or null
+};
+
+}  // namespace v0
+}  // namespace tessera

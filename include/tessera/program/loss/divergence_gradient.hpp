@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Programs of distillation's gradients: `prepare_divergence_gradients` makes the factors of tokens,
+/// `differentiate_divergence` turns logits into gradients by sums, once row after row and once transposed, for the two
+/// products that follow, and `scaled_and_added` is what happens to the sums of these.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/concepts/group.hpp>
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/map/divergence.hpp>
+#include <tessera/program/loss/logit_pairs.hpp>
+#include <tessera/program/loss/logits.hpp>
+#include <tessera/program/loss/tokens.hpp>
+#include <tessera/tile/per_lane.hpp>
+#include <tessera/tile/row_chunks.hpp>
+#include <tessera/tile/staged_tile.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Makes the factors of tokens. Run with one group. All are divided by one number, so that the largest is 64: gradients
+/// by logits then fill the range of fp16, and sums of products are multiplied by the number again.
+struct prepare_divergence_gradients {
+  static constexpr int lanes = 1024;
+  static constexpr float largest_factor = 64.0F;  ///< what the largest factor becomes
+  struct scratch_type {};
+
+  array_view<float const> weights;   ///< a value for each token, or null for ones
+  array_view<float const> upstream;  ///< of the reduced loss, or of each token's; null: ones
+  bool is_reduced;                   ///< whether the losses of tokens are reduced to one
+  array_view<float const> scale;     ///< one element: finish_distillation::scale
+  array_view<float const> verdicts;  ///< 1 for each stamp that is right, else NaN
+  array_view<float> factors;         ///< the result, one for each token
+  array_view<float> late_scale;      ///< the result, one element, by which sums of products are multiplied
+
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type&) const {
+    per_lane<float, G> top;
+    for (int lane : group) {
+      top[lane] = 0.0F;
+      for (std::int64_t token = lane; token < factors.size(); token += lanes) {
+        top[lane] = maximum(top[lane], absolute(factor_of(token)));
+      }
+    }
+    float const largest = maximum(group, top);
+    float const divisor = largest > 0.0F && largest < infinity ? largest / largest_factor : 1.0F;
+    for (int lane : group) {
+      for (std::int64_t token = lane; token < factors.size(); token += lanes) {
+        factors[token] = factor_of(token) / divisor;
+      }
+      if (is_first(lane)) {
+        late_scale[0] = divisor;
+        for (std::int64_t i = 0; i < verdicts.size(); ++i) {
+          late_scale[0] *= verdicts[i];
+        }
+      }
+    }
+  }
+
+ private:
+  TESSERA_FN float factor_of(std::int64_t token) const {
+    float const given = upstream.data != nullptr ? upstream[is_reduced ? 0 : token] : 1.0F;
+    float const weight = weights.data != nullptr ? weights[token] : 1.0F;
+    return weight == 0.0F ? 0.0F : (is_reduced ? scale[0] : 1.0F) * given * weight;
+  }
+};
+
+/// Turns the logits of a part into gradients by the sums that became the student's logits, times the factors of tokens.
+/// A token with a factor of 0 has gradients of 0, whatever its logits are. T: the type of the products' operands.
+template <Divergence D, class T>
+struct differentiate_divergence {
+  static constexpr int lanes = 256;
+  static constexpr int edge = 64;  ///< tokens and entries of a tile
+  struct scratch_type {
+    T tile[edge][edge + 4 / static_cast<int>(sizeof(T))];  ///< rows begin a bank further on
+  };
+
+  D divergence;
+  logit_scaling<T> scaling;               ///< how sums became the student's logits
+  matrix_view<float const> student;       ///< tokens x entries of the part
+  matrix_view<float const> teacher;       ///< tokens x entries of the part
+  array_view<divergence_row const> rows;  ///< one for each token
+  array_view<float const> factors;        ///< one for each token
+  matrix_view<T> gradient;  ///< the result: tokens x entries, whose number is rounded up; zeros beyond the part
+  matrix_view<T> turned;    ///< the result: entries x tokens, whose number is rounded up; zeros beyond the tokens
+
+  /// How many tiles are beside each other.
+  TESSERA_FN constexpr std::int64_t across() const { return divide_up(gradient.extent(1), std::int64_t{edge}); }
+  TESSERA_FN constexpr std::int64_t groups() const {
+    return across() * divide_up(turned.extent(1), std::int64_t{edge});
+  }
+
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
+    std::int64_t const first_token = which / across() * edge;
+    std::int64_t const first_entry = which % across() * edge;
+    row_chunks<T> const to{gradient};
+    row_chunks<T> const to_turned{turned};
+    for (int lane : group) {
+      for (int i = lane; i < edge * in_row; i += lanes) {
+        int const row = i / in_row;
+        int const column = i % in_row * size;
+        tile_chunk<T> const found = by_sums(first_token + row, first_entry + column);
+        for (int k = 0; k < size; ++k) {
+          scratch.tile[row][column + k] = found.values[k];
+        }
+        if (first_token + row < gradient.extent(0)) {
+          to.store(first_token + row, first_entry + column, found);
+        }
+      }
+    }
+    group.sync();
+    for (int lane : group) {
+      for (int i = lane; i < edge * in_row; i += lanes) {
+        int const entry = i / in_row;
+        int const token = i % in_row * size;
+        if (first_entry + entry < turned.extent(0)) {
+          tile_chunk<T> found;
+          for (int k = 0; k < size; ++k) {
+            found.values[k] = scratch.tile[token + k][entry];
+          }
+          to_turned.store(first_entry + entry, first_token + token, found);
+        }
+      }
+    }
+  }
+
+ private:
+  static constexpr int size = tile_chunk<T>::size;  ///< elements of a chunk of 16 bytes
+  static constexpr int in_row = edge / size;        ///< chunks of a row of a tile
+
+  /// The gradients of a chunk of entries; zeros beyond the part and the tokens.
+  TESSERA_FN tile_chunk<T> by_sums(std::int64_t token, std::int64_t entry) const {
+    tile_chunk<T> found{};
+    if (token >= student.extent(0) || factors[token] == 0.0F) {
+      return found;
+    }
+    divergence_row const row = rows[token];
+    float const factor = factors[token];
+    row_chunks<float const> const of_student{student};
+    row_chunks<float const> const of_teacher{teacher};
+    constexpr int quad = tile_chunk<float>::size;
+    for (int first = 0; first < size; first += quad) {
+      auto const s = of_student.load(token, entry + first);
+      auto const t = of_teacher.load(token, entry + first);
+      for (int k = 0; k < quad; ++k) {
+        float const log_q = s.values[k] - row.student;
+        float const slope = divergence.slope(t.values[k] - row.teacher, log_q);
+        float const by_logit = factor * (slope - exp(log_q) * row.slope_sum);
+        bool const is_there = entry + first + k < student.extent(1);
+        found.values[first + k] = store<T>(is_there ? by_logit * scaling.slope(s.values[k]) : 0.0F);
+      }
+    }
+    return found;
+  }
+};
+
+/// A map of sums (concepts/sum_map.hpp): multiplies them by a number that is in memory, and adds what was there before.
+struct scaled_and_added {
+  float const* scale;               ///< the number
+  matrix_view<float const> before;  ///< rows x columns, or null for zeros
+
+  /// Names the views that it reads, for check_reach_of().
+  template <class Use>
+  constexpr void each_view(Use const& use) const {
+    use("sums to be added", before);
+  }
+  /// The value that is stored for a sum.
+  TESSERA_FN constexpr float operator()(float sum, std::int64_t row, std::int64_t column) const {
+    return before.data != nullptr ? sum * *scale + before(row, column) : sum * *scale;
+  }
+};
+
+/// Rounds sums of a matrix to its type of storage. A group takes a row.
+template <class T>
+struct round_matrix {
+  static constexpr int lanes = 128;
+  struct scratch_type {};
+
+  matrix_view<float const> from;  ///< rows x columns
+  matrix_view<T> to;              ///< rows x columns
+
+  TESSERA_FN constexpr std::int64_t groups() const { return to.extent(0); }
+
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t row, scratch_type&) const {
+    for (int lane : group) {
+      for (std::int64_t column = lane; column < to.extent(1); column += lanes) {
+        to(row, column) = store<T>(from(row, column));
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Programs that reduce the logits of a student and of its teacher, which are in memory for a part of the vocabulary:
+/// `reduce_logit_pairs` finds both log-sum-exps and, of divergences that are a mean of log-ratios, the divergence;
+/// `add_divergences` sums the values of others, once log-sum-exps are known; `finish_distillation` makes the loss.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/concepts/group.hpp>
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/map/divergence.hpp>
+#include <tessera/program/loss/logits.hpp>
+#include <tessera/program/loss/tokens.hpp>
+#include <tessera/reduce/log_sum_exp.hpp>
+#include <tessera/tile/per_lane.hpp>
+#include <tessera/tile/row_chunks.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// The map of sums (concepts/sum_map.hpp) that makes logits of them.
+template <class T>
+struct scaled_logits {
+  logit_scaling<T> scaling;  ///< without a bias
+
+  /// The logit of a sum.
+  TESSERA_FN float operator()(float sum, std::int64_t, std::int64_t column) const { return scaling(sum, column); }
+};
+
+/// What is known of a token's logits after some parts of the vocabulary.
+struct logit_pair_state {
+  scaled_exponentials<float> student;  ///< of the student's logits
+  scaled_exponentials<float> teacher;  ///< of the teacher's logits
+  /// The sum of a side's exponentials, relative to its largest logit, times by how much its logits exceed the other's.
+  float weighted;
+};
+
+/// What a token's gradients depend on.
+struct divergence_row {
+  float student;    ///< log-sum-exp of the student's logits
+  float teacher;    ///< log-sum-exp of the teacher's logits
+  float value;      ///< the divergence
+  float slope_sum;  ///< the sum of slopes
+};
+
+/// The Reducer of pairs of logits, with the sum that the Ratio of a divergence needs.
+template <mean_log_ratio Ratio>
+struct logit_pair_reducer {
+  using state_type = logit_pair_state;
+  /// Logits of an entry.
+  struct input_type {
+    float student;
+    float teacher;
+  };
+
+  TESSERA_FN constexpr state_type identity() const { return {{-infinity, 0.0F}, {-infinity, 0.0F}, 0.0F}; }
+  TESSERA_FN void push(state_type& state, input_type pair) const {
+    input_type const one[1] = {pair};
+    push_some(state, one);
+  }
+  TESSERA_FN void merge(state_type& into, state_type const& other) const {
+    state_type const before = into;
+    lse_reducer<float>{}.merge(into.student, other.student);
+    lse_reducer<float>{}.merge(into.teacher, other.teacher);
+    into.weighted = before.weighted * power::of_state(before, into) + other.weighted * power::of_state(other, into);
+  }
+  /// Pushes a few pairs, whose sums become relative to the largest logits only once.
+  template <int Count>
+  TESSERA_FN void push_some(state_type& state, input_type const (&pairs)[Count]) const {
+    state_type const before = state;
+    for (int i = 0; i < Count; ++i) {
+      state.student.largest = maximum(state.student.largest, pairs[i].student);
+      state.teacher.largest = maximum(state.teacher.largest, pairs[i].teacher);
+    }
+    state.student.scaled *= power::relative(before.student.largest, state.student.largest);
+    state.teacher.scaled *= power::relative(before.teacher.largest, state.teacher.largest);
+    state.weighted *= power::of_state(before, state);
+    for (int i = 0; i < Count; ++i) {
+      float const of_student = power::relative(pairs[i].student, state.student.largest);
+      float const of_teacher = power::relative(pairs[i].teacher, state.teacher.largest);
+      state.student.scaled += of_student;
+      state.teacher.scaled += of_teacher;
+      float const apart = pairs[i].teacher - pairs[i].student;
+      if constexpr (Ratio == mean_log_ratio::teacher) {
+        state.weighted += of_teacher == 0.0F ? 0.0F : of_teacher * apart;
+      } else if constexpr (Ratio == mean_log_ratio::student) {
+        state.weighted -= of_student == 0.0F ? 0.0F : of_student * apart;
+      }
+    }
+  }
+
+ private:
+  struct power {
+    TESSERA_FN static float relative(float value, float largest) {
+      return detail::relative_power<detail::natural_power>(value, largest);
+    }
+    /// What the weighted sum of a state is multiplied by to be relative to another's largest logits.
+    TESSERA_FN static float of_state(state_type const& state, state_type const& other) {
+      return Ratio == mean_log_ratio::student ? relative(state.student.largest, other.student.largest)
+                                              : relative(state.teacher.largest, other.teacher.largest);
+    }
+  };
+};
+
+/// Reduces the rows of a part and adds them to the states of tokens. A group takes a token.
+template <mean_log_ratio Ratio>
+struct reduce_logit_pairs {
+  static constexpr int lanes = 128;
+  struct scratch_type {};
+
+  matrix_view<float const> student;     ///< tokens x entries of the part
+  matrix_view<float const> teacher;     ///< tokens x entries of the part
+  array_view<logit_pair_state> states;  ///< one for each token
+  bool is_first_part;                   ///< whether states have nothing yet
+
+  TESSERA_FN constexpr std::int64_t groups() const { return states.size(); }
+
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t token, scratch_type&) const {
+    per_lane<logit_pair_state, G> own;
+    for (int lane : group) {
+      own[lane] = reducer{}.identity();
+      push_row(own[lane], token, lane * size);
+    }
+    logit_pair_state const total = merged(group, own);
+    for (int lane : group) {
+      if (is_first(lane)) {
+        if (is_first_part) {
+          states[token] = total;
+        } else {
+          reducer{}.merge(states[token], total);
+        }
+      }
+    }
+  }
+
+ private:
+  using reducer = logit_pair_reducer<Ratio>;
+  using pair = typename reducer::input_type;
+  /// Sums of lanes that are relative to the same largest logits.
+  struct sums {
+    float student;
+    float teacher;
+    float weighted;
+    TESSERA_FN friend constexpr sums operator+(sums const& a, sums const& b) {
+      return {a.student + b.student, a.teacher + b.teacher, a.weighted + b.weighted};
+    }
+  };
+
+  /// The states of all lanes together. The largest logits are found first, so that no step of the sums has a power.
+  template <Group G>
+  TESSERA_FN static logit_pair_state merged(G const& group, per_lane<logit_pair_state, G> const& own) {
+    per_lane<float, G> student;
+    per_lane<float, G> teacher;
+    for (int lane : group) {
+      student[lane] = own[lane].student.largest;
+      teacher[lane] = own[lane].teacher.largest;
+    }
+    logit_pair_state total{{maximum(group, student), 0.0F}, {maximum(group, teacher), 0.0F}, 0.0F};
+    per_lane<sums, G> scaled;
+    for (int lane : group) {
+      logit_pair_state state = total;
+      reducer{}.merge(state, own[lane]);
+      scaled[lane] = {state.student.scaled, state.teacher.scaled, state.weighted};
+    }
+    sums const of_all = reduce(group, scaled, detail::plus{});
+    total.student.scaled = of_all.student;
+    total.teacher.scaled = of_all.teacher;
+    total.weighted = of_all.weighted;
+    return total;
+  }
+  static constexpr int size = row_chunks<float const>::size;
+
+  /// Pushes a lane's pairs of a row, from a column on.
+  TESSERA_FN void push_row(logit_pair_state& state, std::int64_t token, std::int64_t column) const {
+    row_chunks<float const> const s{student};
+    row_chunks<float const> const t{teacher};
+    std::int64_t const end = student.extent(1);
+    for (; column + size <= end; column += lanes * size) {
+      auto const of_s = s.load(token, column);
+      auto const of_t = t.load(token, column);
+      pair pairs[size];
+      for (int i = 0; i < size; ++i) {
+        pairs[i] = {of_s.values[i], of_t.values[i]};
+      }
+      reducer{}.push_some(state, pairs);
+    }
+    for (; column < end; ++column) {  // at most one lane has the rest of the row
+      reducer{}.push(state, {student(token, column), teacher(token, column)});
+    }
+  }
+};
+
+/// Makes rows of the states of tokens, after the last part. Where there is no mean of log-ratios, values and sums of
+/// slopes begin at 0, and add_divergences adds to them.
+template <mean_log_ratio Ratio>
+struct finish_logit_pairs {
+  static constexpr int lanes = 256;
+  struct scratch_type {};
+
+  array_view<logit_pair_state const> states;  ///< one for each token
+  array_view<divergence_row> rows;            ///< the result, one for each token
+
+  TESSERA_FN constexpr std::int64_t groups() const { return divide_up(rows.size(), std::int64_t{lanes}); }
+
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
+    for (int lane : group) {
+      std::int64_t const token = which * lanes + lane;
+      if (token < rows.size()) {
+        rows[token] = row_of(states[token]);
+      }
+    }
+  }
+
+ private:
+  TESSERA_FN static divergence_row row_of(logit_pair_state const& state) {
+    // Differences first: largest logits may be far above the divergence.
+    float const apart =
+        (state.student.largest - state.teacher.largest) + (log(state.student.scaled) - log(state.teacher.scaled));
+    divergence_row row{lse_reducer<float>{}.value(state.student), lse_reducer<float>{}.value(state.teacher), 0.0F,
+                       0.0F};
+    if constexpr (Ratio == mean_log_ratio::teacher) {
+      row.value = state.weighted / state.teacher.scaled + apart;
+      row.slope_sum = -1.0F;
+    } else if constexpr (Ratio == mean_log_ratio::student) {
+      row.value = state.weighted / state.student.scaled - apart;
+      row.slope_sum = row.value + 1.0F;
+    }
+    return row;
+  }
+};
+
+/// Adds the values and slopes of a part's entries to the rows of tokens. A group takes a token.
+template <Divergence D>
+struct add_divergences {
+  static constexpr int lanes = 256;
+  struct scratch_type {};
+
+  D divergence;
+  matrix_view<float const> student;  ///< tokens x entries of the part
+  matrix_view<float const> teacher;  ///< tokens x entries of the part
+  array_view<divergence_row> rows;   ///< one for each token
+
+  TESSERA_FN constexpr std::int64_t groups() const { return rows.size(); }
+
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t token, scratch_type&) const {
+    divergence_row const row = rows[token];
+    per_lane<float, G> values;
+    per_lane<float, G> slopes;
+    for (int lane : group) {
+      values[lane] = slopes[lane] = 0.0F;
+      for (std::int64_t j = lane; j < student.extent(1); j += lanes) {
+        float const log_p = teacher(token, j) - row.teacher;
+        float const log_q = student(token, j) - row.student;
+        values[lane] += divergence.value(log_p, log_q);
+        slopes[lane] += divergence.slope(log_p, log_q);
+      }
+    }
+    float const value = sum(group, values);
+    float const slope = sum(group, slopes);
+    group.sync();  // all lanes have read the row
+    for (int lane : group) {
+      if (is_first(lane)) {
+        rows[token].value += value;
+        rows[token].slope_sum += slope;
+      }
+    }
+  }
+};
+
+/// Makes the loss of the rows of tokens, and the scale of gradients. Run with one group. Sums over tokens are in
+/// double, in an order that depends on the number of tokens alone. Tokens of weight 0 do not count, whatever their rows
+/// hold.
+struct finish_distillation {
+  static constexpr int lanes = 256;
+  struct scratch_type {};
+
+  array_view<divergence_row const> rows;  ///< one for each token
+  array_view<float const> weights;        ///< a value for each token, or null for ones
+  bool is_reduced;                        ///< whether there is one loss, else one for each token
+  bool is_mean;                           ///< whether that loss is the mean by weight
+  array_view<float> loss;                 ///< the result
+  array_view<float> divergence;           ///< a value for each token, or null
+  array_view<float> scale;                ///< one element: 1 / total weight for a mean, else 1
+
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type&) const {
+    per_lane<double, G> losses;
+    per_lane<double, G> of_weights;
+    for (int lane : group) {
+      losses[lane] = of_weights[lane] = 0.0;
+      for (std::int64_t token = lane; token < rows.size(); token += lanes) {
+        float const weight = weights.data != nullptr ? weights[token] : 1.0F;
+        float const own = weight == 0.0F ? 0.0F : weight * rows[token].value;
+        losses[lane] += static_cast<double>(own);
+        of_weights[lane] += static_cast<double>(weight);
+        if (!is_reduced) {
+          loss[token] = own;
+        }
+        detail::write_if_asked(divergence, token, rows[token].value);
+      }
+    }
+    double const total = sum(group, losses);
+    double const weight = sum(group, of_weights);
+    double const factor = !is_mean ? 1.0 : weight != 0.0 ? 1.0 / weight : 0.0;
+    for (int lane : group) {
+      if (is_first(lane)) {
+        scale[0] = static_cast<float>(factor);
+        if (is_reduced) {
+          loss[0] = static_cast<float>(is_mean && weight == 0.0 ? 0.0 : total * factor);
+        }
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

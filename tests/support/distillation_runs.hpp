@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Distillation by the formulas, in double, with all logits in memory, and by tessera on any executor.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <tessera/algorithm/loss/linear_distillation.hpp>
+#include <tessera/exec/buffer.hpp>
+#include <tessera/testing/generators.hpp>
+
+#include "support/loss_gradient_reference.hpp"
+
+namespace tessera_test {
+
+/// A divergence of two distributions in double.
+enum class divergence_kind { forward, reverse, jensen_shannon };
+
+/// Inputs of distillation, in vectors.
+template <class T>
+struct distillation_problem {
+  tessera::distillation_shape shape;
+  std::vector<T> hidden = {};
+  std::vector<T> classifier = {};
+  std::vector<T> teacher_hidden = {};
+  std::vector<T> teacher_classifier = {};
+  std::vector<float> weights = {};   ///< may be empty
+  std::vector<float> upstream = {};  ///< may be empty
+  tessera::distillation_options options = {};
+};
+
+/// Makes a problem with logits of a spread of about 2.
+template <class T>
+distillation_problem<T> make_distillation_problem(tessera::distillation_shape const& shape, bool with_weights = false) {
+  distillation_problem<T> p{shape};
+  auto const samples = [](std::int64_t rows, std::int64_t columns, std::uint64_t seed, double sigma) {
+    std::vector<T> values(static_cast<std::size_t>(rows * columns));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = tessera::store<T>(tessera::testing::gauss{sigma}.value(seed, i));
+    }
+    return values;
+  };
+  double const narrow = 2.0 / std::sqrt(static_cast<double>(shape.channels));
+  double const of_teacher = 2.0 / std::sqrt(static_cast<double>(shape.teacher_channels));
+  p.hidden = samples(shape.tokens, shape.channels, 21, 1.0);
+  p.classifier = samples(shape.vocabulary, shape.channels, 22, narrow);
+  p.teacher_hidden = samples(shape.tokens, shape.teacher_channels, 23, 1.0);
+  p.teacher_classifier = samples(shape.vocabulary, shape.teacher_channels, 24, of_teacher);
+  for (std::int64_t i = 0; with_weights && i < shape.tokens; ++i) {
+    float const weight = tessera::testing::uniform{0.0, 2.0}.value(25, static_cast<std::uint64_t>(i));
+    p.weights.push_back(i % 5 == 3 ? 0.0F : weight);
+  }
+  return p;
+}
+
+/// What distillation is, in double.
+struct distillation_reference {
+  double loss = 0;                 ///< where it is reduced
+  std::vector<double> divergence;  ///< of each token
+  std::vector<double> hidden;      ///< gradient
+  std::vector<double> classifier;  ///< gradient
+};
+
+namespace detail {
+
+/// Logits of a token, and their slopes by the sums.
+template <class T>
+std::vector<double> distillation_logits(std::vector<T> const& hidden, std::vector<T> const& classifier,
+                                        std::int64_t token, std::int64_t channels, double cap, double temperature,
+                                        std::vector<double>* slopes) {
+  std::vector<double> logits;
+  std::int64_t const entries = static_cast<std::int64_t>(classifier.size()) / channels;
+  for (std::int64_t j = 0; j < entries; ++j) {
+    double sum = 0;
+    for (std::int64_t i = 0; i < channels; ++i) {
+      sum += as_double(hidden[static_cast<std::size_t>(token * channels + i)]) *
+             as_double(classifier[static_cast<std::size_t>(j * channels + i)]);
+    }
+    double const bent = cap > 0 ? std::tanh(sum / cap) : 0;
+    logits.push_back((cap > 0 ? cap * bent : sum) / temperature);
+    if (slopes != nullptr) {
+      slopes->push_back((1 - bent * bent) / temperature);
+    }
+  }
+  return logits;
+}
+
+inline void to_log_probabilities(std::vector<double>& logits) {
+  double largest = -HUGE_VAL;
+  double sum = 0;
+  for (double const logit : logits) {
+    largest = std::fmax(largest, logit);
+  }
+  for (double const logit : logits) {
+    sum += std::exp(logit - largest);
+  }
+  for (double& logit : logits) {
+    logit -= largest + std::log(sum);
+  }
+}
+
+/// The divergence of a row, and its gradient by the student's logits, by closed forms.
+inline double divergence_of_row(divergence_kind kind, double beta, std::vector<double> const& log_p,
+                                std::vector<double> const& log_q, std::vector<double>& gradient) {
+  double value = 0;
+  double mean = 0;
+  std::vector<double> log_m;
+  for (std::size_t j = 0; j < log_p.size(); ++j) {
+    double const p = std::exp(log_p[j]);
+    double const q = std::exp(log_q[j]);
+    log_m.push_back(std::log(beta * p + (1 - beta) * q));
+    value += kind == divergence_kind::forward ? p * (log_p[j] - log_q[j])
+             : kind == divergence_kind::reverse
+                 ? q * (log_q[j] - log_p[j])
+                 : beta * p * (log_p[j] - log_m[j]) + (1 - beta) * q * (log_q[j] - log_m[j]);
+    mean += q * (log_q[j] - log_m[j]);
+  }
+  for (std::size_t j = 0; j < log_p.size(); ++j) {
+    double const q = std::exp(log_q[j]);
+    gradient.push_back(kind == divergence_kind::forward   ? q - std::exp(log_p[j])
+                       : kind == divergence_kind::reverse ? q * (log_q[j] - log_p[j] - value)
+                                                          : (1 - beta) * q * (log_q[j] - log_m[j] - mean));
+  }
+  return value;
+}
+
+}  // namespace detail
+
+/// Everything by the formulas. `beta`: of jensen_shannon.
+template <class T>
+distillation_reference reference_distillation(distillation_problem<T> const& p, divergence_kind kind,
+                                              double beta = 0.5) {
+  distillation_reference result{0, {}, std::vector<double>(p.hidden.size()), std::vector<double>(p.classifier.size())};
+  double weights = 0;
+  for (std::int64_t i = 0; i < p.shape.tokens; ++i) {
+    weights += p.weights.empty() ? 1.0 : static_cast<double>(p.weights[static_cast<std::size_t>(i)]);
+  }
+  auto const& o = p.options;
+  bool const is_mean = o.reduction == tessera::loss_reduction::mean;
+  double const scale = !is_mean ? 1.0 : weights != 0 ? 1 / weights : 0;
+  for (std::int64_t i = 0; i < p.shape.tokens; ++i) {
+    std::vector<double> slopes;
+    std::vector<double> gradient;
+    auto log_q =
+        detail::distillation_logits(p.hidden, p.classifier, i, p.shape.channels, static_cast<double>(o.softcap),
+                                    static_cast<double>(o.temperature), &slopes);
+    auto log_p = detail::distillation_logits(p.teacher_hidden, p.teacher_classifier, i, p.shape.teacher_channels,
+                                             static_cast<double>(o.teacher_softcap), static_cast<double>(o.temperature),
+                                             nullptr);
+    detail::to_log_probabilities(log_q);
+    detail::to_log_probabilities(log_p);
+    result.divergence.push_back(detail::divergence_of_row(kind, beta, log_p, log_q, gradient));
+    auto const at = static_cast<std::size_t>(i);
+    double const weight = p.weights.empty() ? 1.0 : static_cast<double>(p.weights[at]);
+    bool const is_single = o.reduction != tessera::loss_reduction::none;
+    double const upstream = p.upstream.empty() ? 1.0 : static_cast<double>(p.upstream[is_single ? 0 : at]);
+    result.loss += scale * weight * result.divergence.back();
+    for (std::int64_t j = 0; j < p.shape.vocabulary; ++j) {
+      double const by_sum =
+          scale * weight * upstream * gradient[static_cast<std::size_t>(j)] * slopes[static_cast<std::size_t>(j)];
+      for (std::int64_t c = 0; c < p.shape.channels; ++c) {
+        auto const of_hidden = static_cast<std::size_t>(i * p.shape.channels + c);
+        auto const of_classifier = static_cast<std::size_t>(j * p.shape.channels + c);
+        result.hidden[of_hidden] += by_sum * as_double(p.classifier[of_classifier]);
+        result.classifier[of_classifier] += by_sum * as_double(p.hidden[of_hidden]);
+      }
+    }
+  }
+  return result;
+}
+
+/// Results of an executor, on the host.
+template <class Gradient>
+struct distillation_results {
+  std::vector<float> loss;
+  std::vector<float> divergence;
+  std::vector<Gradient> hidden;
+  std::vector<Gradient> classifier;
+};
+
+/// Runs both passes with everything in the executor's memory, gradients filled with NaN before. `times`: how often the
+/// backward pass runs, adding to what is there but the first time.
+template <class Loss, class Gradient, class Exec, class T>
+distillation_results<Gradient> run_distillation(Exec const& exec, distillation_problem<T> const& p,
+                                                typename Loss::inputs const& with = {}, int times = 1) {
+  auto const given = [&](auto const& values) {
+    tessera::buffer<typename std::decay_t<decltype(values)>::value_type> memory(
+        exec, static_cast<std::int64_t>(values.size()));
+    exec.copy(values, memory);
+    return memory;
+  };
+  auto const& s = p.shape;
+  auto const hidden = given(p.hidden);
+  auto const classifier = given(p.classifier);
+  auto const teacher_hidden = given(p.teacher_hidden);
+  auto const teacher_classifier = given(p.teacher_classifier);
+  auto const weights = given(p.weights);
+  auto const upstream = given(p.upstream);
+  auto const losses = static_cast<std::size_t>(p.options.reduction == tessera::loss_reduction::none ? s.tokens : 1);
+  distillation_results<Gradient> found{std::vector<float>(losses, NAN),
+                                       std::vector<float>(static_cast<std::size_t>(s.tokens), NAN),
+                                       std::vector<Gradient>(p.hidden.size(), tessera::store<Gradient>(NAN)),
+                                       std::vector<Gradient>(p.classifier.size(), tessera::store<Gradient>(NAN))};
+  auto loss = given(found.loss);
+  auto divergence = given(found.divergence);
+  auto by_hidden = given(found.hidden);
+  auto by_classifier = given(found.classifier);
+  typename Loss::inputs in{{hidden.data(), {s.tokens, s.channels}},
+                           {classifier.data(), {s.vocabulary, s.channels}},
+                           {teacher_hidden.data(), {s.tokens, s.teacher_channels}},
+                           {teacher_classifier.data(), {s.vocabulary, s.teacher_channels}}};
+  in.divergence = with.divergence;
+  if (!p.weights.empty()) {
+    in.weights = weights.view();
+  }
+  auto const plan = Loss::template plan_backward<Gradient>(exec, s, p.options);
+  tessera::buffer<std::byte> memory(exec, plan.bytes());
+  exec.copy(std::vector<std::byte>(static_cast<std::size_t>(plan.bytes()), std::byte{0xff}), memory);
+  tessera::workspace const space(plan, memory);
+  Loss::forward(exec, in, p.options, {loss.view(), divergence.view()}, space);
+  tessera::linear_loss_gradients<Gradient> out{{by_hidden.data(), {s.tokens, s.channels}},
+                                               {by_classifier.data(), {s.vocabulary, s.channels}}};
+  for (int i = 0; i < times; ++i) {
+    Loss::backward(exec, in, p.options, p.upstream.empty() ? tessera::array_view<float const>{} : upstream.view(), out,
+                   space);
+    out.accumulate_hidden = out.accumulate_classifier = true;
+  }
+  exec.copy(loss, found.loss);
+  exec.copy(divergence, found.divergence);
+  exec.copy(by_hidden, found.hidden);
+  exec.copy(by_classifier, found.classifier);
+  exec.wait();
+  return found;
+}
+
+/// The largest error of losses and divergences, relative to 1 or the value.
+template <class Gradient, class T>
+double worst_divergence(distillation_problem<T> const& p, distillation_results<Gradient> const& found,
+                        distillation_reference const& expected) {
+  double worst = 0;
+  auto const add = [&](float value, double wanted) {
+    double const apart = std::fabs(static_cast<double>(value) - wanted) / (1 + std::fabs(wanted));
+    worst = std::isnan(worst) || apart <= worst ? worst : apart;
+  };
+  bool const is_single = p.options.reduction != tessera::loss_reduction::none;
+  for (std::size_t i = 0; i < expected.divergence.size(); ++i) {
+    add(found.divergence[i], expected.divergence[i]);
+    if (!is_single) {
+      add(found.loss[i], expected.divergence[i] * (p.weights.empty() ? 1.0 : static_cast<double>(p.weights[i])));
+    }
+  }
+  if (is_single) {
+    add(found.loss[0], expected.loss);
+  }
+  return worst;
+}
+
+}  // namespace tessera_test
