@@ -154,3 +154,28 @@ macro(tessera_strict_warnings)
       "$<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:-Werror=all-warnings;-Xcompiler=${tessera_forwarded_warnings}>")
   endif()
 endmacro()
+
+# The target tessera_nccl, for our own tests of comm/nccl.cuh, where there are nccl.h and the library, which are no part
+# of the toolkit.  TESSERA_NCCL_INCLUDE_DIR and TESSERA_NCCL_LIBRARY say where, if it is nowhere usual.
+function(tessera_find_nccl)
+  if(TESSERA_HAVE_CUDA)
+    find_path(TESSERA_NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+    find_library(TESSERA_NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS "${CUDAToolkit_LIBRARY_DIR}")
+    mark_as_advanced(TESSERA_NCCL_INCLUDE_DIR TESSERA_NCCL_LIBRARY)
+    if(TESSERA_NCCL_INCLUDE_DIR AND TESSERA_NCCL_LIBRARY)
+      add_library(tessera_nccl INTERFACE)
+      target_include_directories(tessera_nccl SYSTEM INTERFACE "${TESSERA_NCCL_INCLUDE_DIR}")
+      target_link_libraries(tessera_nccl INTERFACE "${TESSERA_NCCL_LIBRARY}")
+    else()
+      message(STATUS "tessera: comm/nccl.cuh is neither compiled nor tested: there is no nccl.h or no libnccl "
+        "(TESSERA_NCCL_INCLUDE_DIR, TESSERA_NCCL_LIBRARY)")
+    endif()
+  endif()
+endfunction()
+
+# Lets a target find nccl.h, and links nothing: that comm/nccl.cuh needs no library where nobody uses it is seen so.
+function(tessera_use_nccl_header target)
+  if(TARGET tessera_nccl)
+    target_include_directories(${target} SYSTEM PRIVATE "${TESSERA_NCCL_INCLUDE_DIR}")
+  endif()
+endfunction()

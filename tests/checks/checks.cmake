@@ -99,6 +99,7 @@ if(TESSERA_CHECK_HEADERS)
       CONTENT "int one();\nint other();\nint main() { return one() + other(); }\n")
     add_library(tessera_linkage_cuda_object OBJECT "${folder}/one.cu")
     target_link_libraries(tessera_linkage_cuda_object PRIVATE tessera::cuda)
+    tessera_use_nccl_header(tessera_linkage_cuda_object)
     set_target_properties(tessera_linkage_cuda_object PROPERTIES CUDA_ARCHITECTURES 90a-real)
     add_custom_command(OUTPUT "${folder}/other.o"
       COMMAND "${CMAKE_OBJCOPY}" --redefine-sym _Z3onev=_Z5otherv "$<TARGET_OBJECTS:tessera_linkage_cuda_object>"

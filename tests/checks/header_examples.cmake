@@ -101,6 +101,7 @@ function(tessera_check_pieces where scope includes)
     add_library(tessera_pieces_${scope} OBJECT "${source}")
     target_include_directories(tessera_pieces_${scope} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
     target_link_libraries(tessera_pieces_${scope} PRIVATE tessera::cuda)
+    tessera_use_nccl_header(tessera_pieces_${scope})
     target_compile_options(tessera_pieces_${scope} PRIVATE
       "$<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:-diag-suppress=177,550>")
     list(GET CMAKE_CUDA_ARCHITECTURES -1 one_architecture)

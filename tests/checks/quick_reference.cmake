@@ -13,17 +13,19 @@ set(page "${docs}/quick_reference.md")
 
 set(primitives quantize reduce map merge select entropy project)
 set(families attention gemm loss offloaded_cache paged_cache subspace weights)
-set(folders . concepts ${primitives} view core exec tile tile/source tile/codes tile/serial tile/cuda tile/cuda/sm_80
-  tile/cuda/sm_90)
+set(folders . concepts concepts/comm ${primitives} view core exec comm tile tile/source tile/codes tile/serial tile/cuda
+  tile/cuda/sm_80 tile/cuda/sm_90)
 foreach(layer algorithm program tuning)
   foreach(family IN LISTS families)
     list(APPEND folders ${layer}/${family})
   endforeach()
 endforeach()
-list(APPEND folders testing testing/laws)
+list(APPEND folders testing testing/laws testing/laws/comm testing/laws/map)
 
 set(title_. "The papers' methods, configuration and version")
 set(title_concepts "Concepts: what a type must have, and the laws it keeps")
+set(title_concepts/comm "Concepts of communication")
+set(title_comm "Communication between ranks")
 set(title_quantize "Quantizers")
 set(title_reduce "Reducers")
 set(title_map "Maps: functions that sums, logits, scores and heads go through")
@@ -55,6 +57,8 @@ foreach(family IN LISTS families)
 endforeach()
 set(title_testing "For tests: data, references, the adversary")
 set(title_testing/laws "For tests: the laws of concepts")
+set(title_testing/laws/comm "For tests: the laws of communicators")
+set(title_testing/laws/map "For tests: the laws of divergences")
 
 # The first sentence of a header's comment; TEXT begins with its licence.
 function(first_sentence text result)
@@ -144,7 +148,7 @@ foreach(folder IN LISTS folders)
 endforeach()
 
 # No header lies where nobody looks.
-foreach(folder concepts ${primitives} view core exec tile algorithm program tuning testing)
+foreach(folder concepts ${primitives} view core exec comm tile algorithm program tuning testing)
   file(GLOB_RECURSE headers "${INCLUDE}/tessera/${folder}/*.hpp" "${INCLUDE}/tessera/${folder}/*.cuh")
   foreach(header IN LISTS headers)
     if(NOT header MATCHES "/detail/[^/]+$" AND NOT header IN_LIST listed)

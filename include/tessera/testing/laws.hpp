@@ -10,8 +10,11 @@
 /// EntropyCoder, too, has `check_stream_laws`; a ScaleQuantizer and a ScoreQuantizer, which are Quantizers, have
 /// `check_scale_laws` and `check_score_laws`; a RowTile, which is a TileMma, `check_row_laws` and
 /// `check_operand_law`; what works on memory has `check_program_laws`, `check_map_laws` and
-/// `check_epilogue_laws`; an AttentionSoftmax has `check_softmax_laws`, a LogitMap `check_logit_map_laws`. An empty
-/// report means that no counterexample was found among the inputs given, so give unpleasant ones.
+/// `check_epilogue_laws`; an AttentionSoftmax has `check_softmax_laws`, a LogitMap `check_logit_map_laws`, a
+/// Divergence `check_divergence_laws`. An empty report means that no counterexample was found among the inputs given,
+/// so give unpleasant ones. The laws of a
+/// Communicator, which runs on several ranks at once, are in testing/laws/comm/communicator.hpp, which this does not
+/// include.
 #pragma once
 
 #include <tessera/testing/laws/attention_quantizer.hpp>
@@ -20,6 +23,7 @@
 #include <tessera/testing/laws/entropy_coder.hpp>
 #include <tessera/testing/laws/law_report.hpp>
 #include <tessera/testing/laws/logit_map.hpp>
+#include <tessera/testing/laws/map/divergence.hpp>
 #include <tessera/testing/laws/merger.hpp>
 #include <tessera/testing/laws/program.hpp>
 #include <tessera/testing/laws/projector.hpp>

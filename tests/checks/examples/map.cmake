@@ -4,6 +4,7 @@ set(given_attention "${given_executor}, tessera::attention_inputs<tessera::bfloa
   tessera::attention_options const& options, tessera::attention_outputs<tessera::bfloat16> const& outputs, \
   tessera::workspace const& space")
 tessera_check_pieces(ON_HOST map "${pieces}\n#include \"checks/examples/concepts.hpp\"\n\
+#include <tessera/algorithm/loss/linear_distillation.hpp>\n\
 #include <tessera/algorithm/gemm/linear.hpp>\n#include <tessera/map/add_bias.hpp>"
   map/add_bias.hpp "${given_layer}, tessera::array_view<float const> bias"
   map/add_matrix.hpp "${given_layer}, ${given_matrix} residual"
@@ -12,6 +13,7 @@ tessera_check_pieces(ON_HOST map "${pieces}\n#include \"checks/examples/concepts
   map/chained.hpp "${given_layer}, tessera::array_view<float const> bias"
   map/dense_bias.hpp "${given_attention}, tessera::bfloat16 const* data, std::int64_t batch, std::int64_t heads, \
     std::int64_t queries, std::int64_t keys"
+  map/divergence.hpp ""
   map/from_column.hpp "tessera::array_view<float const> bias"
   map/linear_bias.hpp "${given_attention}, tessera::array_view<float const> slopes"
   map/listed_tiles.hpp "${given_attention}, std::int32_t const* counts, std::int32_t const* tiles, std::int64_t batch, \

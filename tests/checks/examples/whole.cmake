@@ -21,6 +21,12 @@ tessera_check_pieces(WITH_NVCC shadow_kv "" shadow_kv.hpp:2
   "std::int64_t query_heads, std::int64_t key_heads, std::int64_t channels")
 tessera_check_example(algorithm/attention/attention.hpp "${cpu_memory}, ${attention}"
   "${cpu_includes}using namespace tessera;\n")
+tessera_check_example(algorithm/loss/linear_distillation.hpp
+  "tessera::cpu const& exec, std::int64_t tokens, std::int64_t vocabulary, std::int64_t channels, \
+  std::int64_t teacher_channels, ${given_matrix} hidden, ${given_matrix} classifier, ${given_matrix} teacher_hidden, \
+  ${given_matrix} teacher_classifier, tessera::array_view<float> value, ${given_result} hidden_gradient, \
+  ${given_result} classifier_gradient"
+  "${cpu_includes}#include <tessera/core/bfloat16.hpp>\n")
 tessera_check_example(algorithm/loss/linear_loss.hpp
   "${cpu_memory}, ${loss}, tessera::linear_loss_options const& options"
   "${cpu_includes}using namespace tessera;\n")
