@@ -18,60 +18,23 @@
 #include "support/catch.hpp"
 #include "support/cuda.hpp"
 #include "support/message_of.hpp"
+#include "support/nccl_ranks.cuh"
 
 using namespace tessera;
 using tessera_test::contains;
 using tessera_test::cuda_ok;
+using tessera_test::device_count;
 using tessera_test::message_of;
+using tessera_test::nccl_communicators;
+using tessera_test::own_stream;
 
 static_assert(Communicator<nccl, cuda>);
 
 namespace nccl_cuda_test {
 
-void nccl_ok(ncclResult_t result) {
-  if (result != ncclSuccess) {
-    throw std::runtime_error(std::string("NCCL: ") + ncclGetErrorString(result));
-  }
-}
-
-/// Communicators of the first devices, which end with it.
-class communicators {
- public:
-  explicit communicators(int devices) : comms_(static_cast<std::size_t>(devices)) {
-    nccl_ok(ncclCommInitAll(comms_.data(), devices, nullptr));
-  }
-  communicators(communicators const&) = delete;
-  communicators& operator=(communicators const&) = delete;
-  ~communicators() {
-    for (ncclComm_t comm : comms_) {
-      static_cast<void>(ncclCommDestroy(comm));
-    }
-  }
-  [[nodiscard]] ncclComm_t operator[](int rank) const { return comms_[static_cast<std::size_t>(rank)]; }
-
- private:
-  std::vector<ncclComm_t> comms_;
-};
-
-/// A stream of the current device, which ends with it.
-struct own_stream {
-  cudaStream_t stream = nullptr;
-
-  own_stream() { cuda_ok(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)); }
-  own_stream(own_stream const&) = delete;
-  own_stream& operator=(own_stream const&) = delete;
-  ~own_stream() { static_cast<void>(cudaStreamDestroy(stream)); }
-};
-
-int device_count() {
-  int count = 0;
-  cuda_ok(cudaGetDeviceCount(&count));
-  return count;
-}
-
 /// What the laws say on each of `count` devices, or what a rank threw.
 std::vector<std::string> broken_laws(int count) {
-  communicators const comms(count);
+  nccl_communicators const comms(count);
   std::vector<std::string> said(static_cast<std::size_t>(count));
   std::vector<std::thread> workers;
   for (int rank = 0; rank < count; ++rank) {
@@ -120,7 +83,7 @@ TEST_CASE("communicators of NCCL on several devices keep the laws", "[cuda]") {
 TEST_CASE("nccl refuses what is wrong before it enqueues anything", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   CHECK(message_of([] { static_cast<void>(nccl(nullptr)); }) == "nccl: the ncclComm_t is null");
-  communicators const comms(1);
+  nccl_communicators const comms(1);
   nccl ranks(comms[0]);
   cuda const exec{};
   buffer<float> list(exec, 4);
@@ -147,7 +110,7 @@ TEST_CASE("nccl refuses what is wrong before it enqueues anything", "[cuda]") {
 
 TEST_CASE("on a dry executor nccl enqueues nothing and asks for no memory", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  communicators const comms(1);
+  nccl_communicators const comms(1);
   nccl ranks(comms[0]);
   cuda const exec{};
   cuda const dry{.options = {.is_dry = true}};
@@ -169,7 +132,7 @@ TEST_CASE("on a dry executor nccl enqueues nothing and asks for no memory", "[cu
 
 TEST_CASE("calls of nccl are captured in a CUDA graph", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  communicators const comms(1);
+  nccl_communicators const comms(1);
   own_stream const stream;
   cuda const exec{.stream = stream.stream};
   nccl ranks(comms[0]);

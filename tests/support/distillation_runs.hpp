@@ -63,8 +63,6 @@ struct distillation_reference {
   std::vector<double> classifier;  ///< gradient
 };
 
-namespace detail {
-
 /// Logits of a token, and their slopes by the sums.
 template <class T>
 std::vector<double> distillation_logits(std::vector<T> const& hidden, std::vector<T> const& classifier,
@@ -126,8 +124,6 @@ inline double divergence_of_row(divergence_kind kind, double beta, std::vector<d
   return value;
 }
 
-}  // namespace detail
-
 /// Everything by the formulas. `beta`: of jensen_shannon.
 template <class T>
 distillation_reference reference_distillation(distillation_problem<T> const& p, divergence_kind kind,
@@ -143,15 +139,14 @@ distillation_reference reference_distillation(distillation_problem<T> const& p, 
   for (std::int64_t i = 0; i < p.shape.tokens; ++i) {
     std::vector<double> slopes;
     std::vector<double> gradient;
-    auto log_q =
-        detail::distillation_logits(p.hidden, p.classifier, i, p.shape.channels, static_cast<double>(o.softcap),
-                                    static_cast<double>(o.temperature), &slopes);
-    auto log_p = detail::distillation_logits(p.teacher_hidden, p.teacher_classifier, i, p.shape.teacher_channels,
-                                             static_cast<double>(o.teacher_softcap), static_cast<double>(o.temperature),
-                                             nullptr);
-    detail::to_log_probabilities(log_q);
-    detail::to_log_probabilities(log_p);
-    result.divergence.push_back(detail::divergence_of_row(kind, beta, log_p, log_q, gradient));
+    auto log_q = distillation_logits(p.hidden, p.classifier, i, p.shape.channels, static_cast<double>(o.softcap),
+                                     static_cast<double>(o.temperature), &slopes);
+    auto log_p =
+        distillation_logits(p.teacher_hidden, p.teacher_classifier, i, p.shape.teacher_channels,
+                            static_cast<double>(o.teacher_softcap), static_cast<double>(o.temperature), nullptr);
+    to_log_probabilities(log_q);
+    to_log_probabilities(log_p);
+    result.divergence.push_back(divergence_of_row(kind, beta, log_p, log_q, gradient));
     auto const at = static_cast<std::size_t>(i);
     double const weight = p.weights.empty() ? 1.0 : static_cast<double>(p.weights[at]);
     bool const is_single = o.reduction != tessera::loss_reduction::none;

@@ -30,6 +30,12 @@ tessera_check_example(algorithm/loss/linear_distillation.hpp
 tessera_check_example(algorithm/loss/linear_loss.hpp
   "${cpu_memory}, ${loss}, tessera::linear_loss_options const& options"
   "${cpu_includes}using namespace tessera;\n")
+tessera_check_example(algorithm/loss/vocabulary_parallel.hpp
+  "tessera::cpu const& exec, std::int64_t tokens, std::int64_t own_entries, std::int64_t first_entry, \
+  std::int64_t vocabulary, std::int64_t channels, ${given_matrix} hidden, ${given_matrix} own_rows, \
+  tessera::array_view<std::int64_t const> labels, tessera::array_view<float> value, ${given_result} hidden_gradient, \
+  ${given_result} own_gradient"
+  "${cpu_includes}")
 tessera_check_example(algorithm/paged_cache/cross_layer_cache.hpp
   "${cpu_memory}, int layer, std::int64_t n, \
   tessera::cache_extents const& extents, tessera::cache_sequences const& sequences, \

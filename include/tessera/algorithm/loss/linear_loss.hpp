@@ -34,6 +34,7 @@
 #include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/map/identity_logits.hpp>
+#include <tessera/program/loss/detail/rank_rows.hpp>
 #include <tessera/program/loss/end_loss_forward.hpp>
 #include <tessera/program/loss/entry_marks.hpp>
 #include <tessera/program/loss/finish_loss.hpp>
@@ -248,6 +249,18 @@ struct linear_loss {
         loss_gradient_call<gradient_regions<Gradient>, Map>{
             shape, logits_of(in, options, tokens), in.hidden, tokens, options.smoothing,
             upstream.entropy.data != nullptr, thresholds_of(options), out, regions, space, status_of(exec, {back})});
+  }
+
+  /// Enqueues, after forward(), other log-sum-exps and entropies for backward() than those that forward() has found:
+  /// those of all logits, where this classifier is a part of another. One for each token with a label, in their order.
+  template <Executor Exec>
+  static void replace_softmaxes(Exec const& exec, linear_loss_shape const& shape, linear_loss_options const& options,
+                                array_view<float const> log_sum_exp, array_view<float const> entropy,
+                                workspace const& space) {
+    mark_regions const regions = regions_of_forward(shape, kept_entries(exec, shape, options));
+    detail::copy_rows const copy{space[regions.count], log_sum_exp, entropy, space[regions.row_lse],
+                                 space[regions.row_entropy]};
+    exec.run(copy, copy.groups());
   }
 
   /// Refuses calls of forward() with arguments that it does not take, and says at compile time what it takes.

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Programs of a loss whose classifier is spread over ranks: labels as a rank's own loss takes them, what ranks tell
+/// each other of the rows of their tokens, and upstream gradients for their own parts.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/concepts/group.hpp>
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/program/loss/finish_loss.hpp>
+#include <tessera/program/loss/gradient_products.hpp>
+#include <tessera/program/loss/tokens.hpp>
+#include <tessera/reduce/arg_max.hpp>
+#include <tessera/reduce/logit_reducer.hpp>
+#include <tessera/reduce/paired.hpp>
+#include <tessera/tile/per_lane.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+namespace detail {
+
+/// A rank's rows of the classifier.
+struct rank_entries {
+  std::int64_t first;  ///< the entry of the vocabulary that is its first row
+  std::int64_t count;  ///< how many rows it has
+
+  /// Whether an entry of the vocabulary is one of them.
+  [[nodiscard]] TESSERA_FN constexpr bool contain(std::int64_t entry) const {
+    return entry >= first && entry < first + count;
+  }
+};
+
+/// Makes the labels of a rank's own loss. A label that another rank has becomes entry 0, which then has no gradient of
+/// its own; a token without a label keeps none.
+struct localize_labels {
+  static constexpr int lanes = 256;
+  static constexpr std::int32_t none = -100;  ///< the label of tokens without one
+  struct scratch_type {};
+
+  loss_token_list tokens;
+  rank_entries entries;
+  array_view<std::int32_t> labels;  ///< the result, one for each token
+
+  TESSERA_FN constexpr std::int64_t groups() const { return divide_up(labels.size(), std::int64_t{lanes}); }
+
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
+    for (int lane : group) {
+      std::int64_t const token = which * lanes + lane;
+      if (token < labels.size()) {
+        std::int64_t const row = tokens.row_of[token];
+        labels[token] = row < 0 ? none : local(tokens.labels[row]);
+      }
+    }
+  }
+
+ private:
+  TESSERA_FN constexpr std::int32_t local(std::int32_t label) const {
+    return entries.contain(label) ? static_cast<std::int32_t>(label - entries.first) : 0;
+  }
+};
+
+/// What a rank tells the others of a row.
+template <class State>
+struct rank_row {
+  State state;   ///< of the Reducer, over the rank's own entries
+  float target;  ///< the label's logit; minus infinity where another rank has the label
+};
+
+/// The RowFinish that keeps states in the order of rows.
+template <class State>
+struct keep_rank_states {
+  array_view<rank_row<State>> rows;  ///< one for each row
+
+  /// Names the views that it reads, for check_reach_of().
+  template <class Use>
+  constexpr void each_view(Use const& use) const {
+    use("rows of ranks", rows);
+  }
+  /// Writes the state of a row.
+  TESSERA_FN void operator()(std::int64_t row, std::int64_t, State const& state) const { rows[row].state = state; }
+};
+
+/// Makes entries of the whole vocabulary of those that a state has counted from its rank's first one.
+template <class R>
+TESSERA_FN void count_from(std::int64_t first, typename R::state_type& state) {
+  if constexpr (std::is_same_v<R, arg_max_reducer<float>>) {
+    state.index += state.index < 0 ? 0 : static_cast<std::int32_t>(first);
+  } else if constexpr (requires { typename R::first_type; }) {
+    count_from<typename R::first_type>(first, state.first);
+    count_from<typename R::second_type>(first, state.second);
+  }
+}
+
+/// Adds to rows what their states do not say.
+template <LogitReducer R>
+struct complete_rank_rows {
+  static constexpr int lanes = 256;
+  struct scratch_type {};
+  using row_type = rank_row<typename R::state_type>;
+
+  loss_token_list tokens;
+  rank_entries entries;
+  array_view<float const> log_probability;  ///< of each token's label, among the rank's own entries
+  array_view<row_type> rows;                ///< one for each token; those of rows without a token become neutral
+
+  TESSERA_FN constexpr std::int64_t groups() const { return divide_up(rows.size(), std::int64_t{lanes}); }
+
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
+    for (int lane : group) {
+      std::int64_t const row = which * lanes + lane;
+      if (row < tokens.count[0]) {
+        auto& own = rows[row];
+        softmax_reading const softmax = read_softmax(R{}, own.state);
+        bool const has_label = entries.contain(tokens.labels[row]);
+        own.target = has_label ? softmax.largest + (log_probability[tokens.order[row]] + softmax.above) : -infinity;
+        count_from<R>(entries.first, own.state);
+      } else if (row < rows.size()) {
+        rows[row] = {R{}.identity(), -infinity};  // so that no bits of memory that nobody wrote are sent
+      }
+    }
+  }
+};
+
+/// Takes apart what all ranks have told.
+template <class State>
+struct split_rank_rows {
+  static constexpr int lanes = 256;
+  struct scratch_type {};
+
+  matrix_view<rank_row<State> const> rows;  ///< ranks x rows
+  matrix_view<State> states;                ///< the result: ranks x rows
+  array_view<float> targets;                ///< the result: the label's logit of each row
+
+  TESSERA_FN constexpr std::int64_t groups() const { return divide_up(targets.size(), std::int64_t{lanes}); }
+
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
+    for (int lane : group) {
+      std::int64_t const row = which * lanes + lane;
+      if (row < targets.size()) {
+        float target = -infinity;
+        for (std::int64_t rank = 0; rank < rows.extent(0); ++rank) {
+          states(rank, row) = rows(rank, row).state;
+          target = rows(rank, row).target != -infinity ? rows(rank, row).target : target;
+        }
+        targets[row] = target;
+      }
+    }
+  }
+};
+
+/// Makes the upstream gradients of a rank's own losses. With S the softmax over all ranks' entries, which the rank's
+/// own backward pass has from the log-sum-exps of all, and g, h, k of the whole loss:
+///
+///     G = g (S - q) + h S - k ...      for a rank with the label
+///     G = (g + h) S - k ...            for the others: of their own losses, nothing
+struct prepare_rank_gradients {
+  static constexpr int lanes = 256;
+  struct scratch_type {};
+
+  loss_token_list tokens;
+  rank_entries entries;
+  loss_token_weights weights;
+  array_view<float const> row_lse;  ///< log-sum-exps of rows, of all ranks' entries
+  loss_upstream upstream;
+  float z_factor;
+  bool is_reduced;
+  array_view<float const> mean_scale;  ///< one element: finish_loss::scale
+  array_view<float const> verdict;     ///< one element: 1, or NaN after another forward pass
+  array_view<float> by_loss;           ///< the result, one for each token
+  array_view<float> by_log_sum_exp;    ///< the result, one for each token
+  std::uint64_t* own_stamp;            ///< of the rank's own forward pass, which is forgotten if the verdict is NaN
+
+  TESSERA_FN constexpr std::int64_t groups() const {
+    return max(divide_up(by_loss.size(), std::int64_t{lanes}), std::int64_t{1});
+  }
+
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
+    float const common =
+        verdict[0] * (!is_reduced ? 1.0F : mean_scale[0] * (upstream.loss.data != nullptr ? upstream.loss[0] : 1.0F));
+    for (int lane : group) {
+      std::int64_t const row = which * lanes + lane;
+      if (row == 0 && is_nan(verdict[0])) {
+        own_stamp[0] = 0;
+      }
+      if (row < tokens.count[0]) {
+        std::int64_t const token = tokens.order[row];
+        bool const has_label = entries.contain(tokens.labels[row]);
+        float const own = !is_reduced && upstream.loss.data != nullptr ? upstream.loss[token] : 1.0F;
+        float const g = common * weights.of(token, tokens.labels[row]) * own;
+        float const by_lse = upstream.log_sum_exp.data != nullptr ? upstream.log_sum_exp[token] : 0.0F;
+        by_loss[token] = has_label ? g : 0.0F;
+        by_log_sum_exp[token] = (has_label ? 0.0F : g) + by_lse + g * 2.0F * z_factor * row_lse[row];
+      }
+    }
+  }
+};
+
+/// Copies the values of rows.
+struct copy_rows {
+  static constexpr int lanes = 256;
+  struct scratch_type {};
+
+  array_view<std::int64_t const> count;  ///< one element: how many rows there are
+  array_view<float const> log_sum_exp;
+  array_view<float const> entropy;
+  array_view<float> row_lse;
+  array_view<float> row_entropy;
+
+  TESSERA_FN constexpr std::int64_t groups() const { return divide_up(row_lse.size(), std::int64_t{lanes}); }
+
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
+    for (int lane : group) {
+      std::int64_t const row = which * lanes + lane;
+      if (row < count[0]) {
+        row_lse[row] = log_sum_exp[row];
+        row_entropy[row] = entropy[row];
+      }
+    }
+  }
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Communicators of NCCL for tests, one for each of the first devices.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <nccl.h>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "support/cuda.hpp"
+
+namespace tessera_test {
+
+inline void nccl_ok(ncclResult_t result) {
+  if (result != ncclSuccess) {
+    throw std::runtime_error(std::string("NCCL: ") + ncclGetErrorString(result));
+  }
+}
+
+/// Communicators of the first devices, which end with it.
+class nccl_communicators {
+ public:
+  explicit nccl_communicators(int devices) : comms_(static_cast<std::size_t>(devices)) {
+    nccl_ok(ncclCommInitAll(comms_.data(), devices, nullptr));
+  }
+  nccl_communicators(nccl_communicators const&) = delete;
+  nccl_communicators& operator=(nccl_communicators const&) = delete;
+  ~nccl_communicators() {
+    for (ncclComm_t comm : comms_) {
+      static_cast<void>(ncclCommDestroy(comm));
+    }
+  }
+  [[nodiscard]] ncclComm_t operator[](int rank) const { return comms_[static_cast<std::size_t>(rank)]; }
+
+ private:
+  std::vector<ncclComm_t> comms_;
+};
+
+/// A stream of the current device, which ends with it.
+struct own_stream {
+  cudaStream_t stream = nullptr;
+
+  own_stream() { cuda_ok(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)); }
+  own_stream(own_stream const&) = delete;
+  own_stream& operator=(own_stream const&) = delete;
+  ~own_stream() { static_cast<void>(cudaStreamDestroy(stream)); }
+};
+
+inline int device_count() {
+  int count = 0;
+  cuda_ok(cudaGetDeviceCount(&count));
+  return count;
+}
+
+}  // namespace tessera_test
