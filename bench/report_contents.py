@@ -182,6 +182,13 @@ FIGURES_OF_FILE = {
         "ci.cold.minutes": ("value", "minutes", ["house/ci"]),
         "house.concepts_unused": ("value", "unused", ["house/concepts"]),
         "house.headers_in_largest_folder": ("value", "headers", ["house/folders"])},
+    # The rate of distillation's products over that of the exact loss's, in turns.
+    "linear_distillation.json": {"cce.distill.over_exact": ("value", "over_exact", [
+        "linear_distillation/forward_kl/forward_backward/bf16/spread/8192x256000x2304"])},
+    # The time of a GPU's half alone over that of its part; of the classifier whose ratios are lower.
+    "vocabulary_parallel.json": {f"parallel.loss.{key}_efficiency": ("value", "efficiency", [
+        f"vocabulary_parallel/{operation}_exact/bf16/spread/2gpus/8192x128256x4096"])
+        for key, operation in [("forward", "forward"), ("both", "forward_backward")]},
     "loss_reducers.json": {"swap.loss_statistics": ("value", "vs_plain", [
         "cut_cross_entropy/reducers/statistics/forward_backward_exact/bf16/spread/8192x128256x4096"])},
     "minicache.json": minicache_figures(),

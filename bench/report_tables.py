@@ -6,6 +6,7 @@ that belong together have one label up to a colon, and after it what differs.
 """
 from dataclasses import dataclass
 
+import report_losses
 import report_sm_80
 from report_contents import CLASSIFIERS, LENGTHS, PEER, PEER_TBPS, floor, number
 
@@ -46,6 +47,10 @@ COLUMNS = {
     "time, µs": lambda name, c: number(1e3 * c["ms"] if "ms" in c else None, 0),
     "cuBLAS's time to write the logits, ms": lambda name, c: number(c.get("cublas_logits_ms"), 1),
     "time without these further outputs, ms": lambda name, c: number(c.get("plain_ms"), 1),
+    "exact cross-entropy of the student, ms": lambda name, c: number(c.get("exact_ms"), 1),
+    "speed of products relative to that": lambda name, c: percent(c.get("over_exact")),
+    "half of the vocabulary on one GPU, ms": lambda name, c: number(c.get("alone_ms"), 1),
+    "efficiency": lambda name, c: percent(c.get("efficiency"), 1),
     "extra memory, MiB": lambda name, c: number(c.get("extra_MiB"), 1),
     "speedup over attention in bf16": lambda name, c: number(c.get("speedup")),
     "blocks that the filter keeps": lambda name, c: percent(c.get("kept")),
@@ -345,7 +350,7 @@ TABLES = {
     "attention-errors": attention_errors_table(),
     "attention-more": more_attention(),
     "attention-exchanges": exchanges_table(),
-    **{name: Table(*parts) for name, parts in report_sm_80.TABLES.items()},
+    **{name: Table(*parts) for name, parts in {**report_sm_80.TABLES, **report_losses.TABLES}.items()},
     "attention-decoding": decoding_table(),
     "minicache": minicache_table(),
     "caches": caches_table(),

@@ -18,6 +18,7 @@ except ModuleNotFoundError:
 else:
     import attention
     import attention_problem
+    import distillation
     import losses
     import measuring
     import run
@@ -100,6 +101,19 @@ class PeersTest(unittest.TestCase):
         problem = losses.Problem("real", "256x512x576")
         self.assertLess(problem.exact_loss, float(tensors["loss_all_rows"].mean()))
         self.assertGreater(problem.exact_loss, 0.5 * float(tensors["loss_all_rows"].mean()))
+
+    def test_divergences_are_those_of_their_definitions_in_double(self):
+        problem = distillation.Problem("30x50x16")
+        own, other = (torch.log_softmax(hidden.detach().double() @ classifier.detach().double().T, -1)
+                      for hidden, classifier in [(problem.hidden, problem.classifier),
+                                                 (problem.teacher_hidden, problem.teacher_classifier)])
+        mixed = torch.log((own.exp() + other.exp()) / 2)
+        expected = {"forward_kl": (other.exp() * (other - own)).sum(-1).mean(),
+                    "jensen_shannon": (other.exp() * (other - mixed) + own.exp() * (own - mixed)).sum(-1).mean() / 2}
+        for kind in distillation.KINDS:
+            self.assertAlmostEqual(problem.exact[kind], float(expected[kind]), places=5)
+            found = float(distillation.torch_eager(kind)(*problem.operands()).detach())
+            self.assertLess(abs(found - problem.exact[kind]), 1e-2 * problem.exact[kind])
 
     def test_every_implementation_is_measured_and_a_missing_one_gives_its_reason(self):
         self.assertEqual(losses.MEASURED["zipf"], list(losses.IMPLEMENTATIONS))

@@ -63,6 +63,7 @@ class threads {
     return made;
   }
 
+  /// Takes over the rank of another handle.
   threads(threads&& other) noexcept = default;
   threads(threads const&) = delete;
   threads& operator=(threads const&) = delete;

@@ -12,6 +12,7 @@ inline namespace v0 {
 
 /// KL(p || q), p being the teacher's distribution: the student is to have all that the teacher has.
 struct forward_kl {
+  /// It is the mean of log-ratios by the teacher's probabilities.
   static constexpr mean_log_ratio ratio = mean_log_ratio::teacher;
 
   /// p (log p - log q); 0 where p is 0.

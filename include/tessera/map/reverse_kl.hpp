@@ -12,6 +12,7 @@ inline namespace v0 {
 
 /// KL(q || p), q being the student's distribution: the student is to have nothing that the teacher has not.
 struct reverse_kl {
+  /// It is the mean of log-ratios by the student's probabilities.
   static constexpr mean_log_ratio ratio = mean_log_ratio::student;
 
   /// q (log q - log p); 0 where q is 0.

@@ -135,6 +135,7 @@ struct rank_loss_regions {
 template <class Loss>
 struct vocabulary_parallel;
 
+/// The loss of a linear_loss whose classifier is spread over ranks.
 template <class Tile, LogitReducer Statistics, class Filter, LogitMap Map>
 struct vocabulary_parallel<linear_loss<Tile, Statistics, Filter, Map>> {
   static_assert(std::is_same_v<Statistics, loss_reducer<Statistics>>,

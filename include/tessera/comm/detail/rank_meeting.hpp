@@ -96,10 +96,10 @@ class rank_meeting {
     check<shape_error>(verdict_.empty(), function, ": ", verdict_);
   }
 
-  /// Puts a message into the queue; never waits.
+  /// Puts a message into the queue; never waits. One of a rank that is out of step goes to nobody.
   void post(int from, int to, rank_message_pointer const& message, std::uint64_t round) {
     std::unique_lock const lock(mutex_);
-    if (round == round_) {
+    if (round == round_ && !is_out(from)) {
       queue(from, to).push_back(message);
       changed_.notify_all();
     }

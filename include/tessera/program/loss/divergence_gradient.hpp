@@ -81,7 +81,7 @@ struct differentiate_divergence {
     T tile[edge][edge + 4 / static_cast<int>(sizeof(T))];  ///< rows begin a bank further on
   };
 
-  D divergence;
+  D divergence;                           ///< of the teacher's and the student's distributions
   logit_scaling<T> scaling;               ///< how sums became the student's logits
   matrix_view<float const> student;       ///< tokens x entries of the part
   matrix_view<float const> teacher;       ///< tokens x entries of the part

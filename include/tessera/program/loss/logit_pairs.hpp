@@ -53,8 +53,8 @@ struct logit_pair_reducer {
   using state_type = logit_pair_state;
   /// Logits of an entry.
   struct input_type {
-    float student;
-    float teacher;
+    float student;  ///< the student's logit
+    float teacher;  ///< the teacher's logit
   };
 
   TESSERA_FN constexpr state_type identity() const { return {{-infinity, 0.0F}, {-infinity, 0.0F}, 0.0F}; }
@@ -241,7 +241,7 @@ struct add_divergences {
   static constexpr int lanes = 256;
   struct scratch_type {};
 
-  D divergence;
+  D divergence;                      ///< of the teacher's and the student's distributions
   matrix_view<float const> student;  ///< tokens x entries of the part
   matrix_view<float const> teacher;  ///< tokens x entries of the part
   array_view<divergence_row> rows;   ///< one for each token
