@@ -81,7 +81,8 @@ TEMPLATE_TEST_CASE("distillation takes every option, in several parts, on every 
   }
 }
 
-TEST_CASE("gradients of distillation from 16-bit inputs are rounded once on the way and once at the end", "[host][threads]") {
+TEST_CASE("gradients of distillation from 16-bit inputs are rounded once on the way and once at the end",
+          "[host][threads]") {
   cpu const exec{.threads = 2};
   auto const p = full_problem<bfloat16>({70, 301, 24, 40}, loss_reduction::mean);
   check_distillation<forward_kl, bfloat16>(exec, p, 4e-3);
