@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A loss whose classifier is spread over ranks is that of the whole classifier, for 1, 2, 3 and 8 ranks.
+// A loss whose classifier is spread over ranks is that of the whole classifier, for 1, 2, 3, 8 and 64 ranks.
 #include <atomic>
 #include <cmath>
 #include <cstddef>
@@ -43,7 +43,8 @@ struct rank_results {
 
 /// The first entry of a rank, of parts of different sizes, each at least 1.
 std::int64_t first_of(int rank, int ranks, std::int64_t vocabulary) {
-  return rank == ranks ? vocabulary : vocabulary * rank * (rank + 1) / (ranks * (ranks + 1)) + (rank > 0 ? 1 : 0);
+  // Each has one entry, and of the others later ranks have more.
+  return rank + (vocabulary - ranks) * rank * (rank + 1) / (std::int64_t{ranks} * (ranks + 1));
 }
 
 template <class T>
@@ -169,6 +170,11 @@ TEST_CASE("a loss on ranks is that of the whole classifier, in extents around it
       check_on_ranks<small_loss<float>, float>(count, cpu{.threads = 1}, p, 3e-6);
     }
   }
+}
+
+TEST_CASE("a loss on 64 ranks is that of the whole classifier", "[host][threads]") {
+  auto const p = full_problem<float>(17, 200, 8);
+  check_on_ranks<small_loss<float>, float>(64, cpu{.threads = 1}, p, 4e-6);
 }
 
 TEST_CASE("ranks take every option of the loss but smoothing, with upstream gradients of every output",
