@@ -253,6 +253,38 @@ TEST_CASE("gradients on ranks are added to those in fp32 that are there, once", 
   }
 }
 
+TEST_CASE("a finish gets the states of all ranks' entries together", "[host][threads]") {
+  auto const p = make_loss_problem<float>(30, 90, 8);
+  loss_reference const expected = reference_loss(p);
+  using own = small_loss<float, loss_statistics>;
+  using state = loss_statistics::state_type;
+  std::vector<std::vector<state>> states(3, std::vector<state>(30));
+  testing::on_ranks(3, [&](threads& ranks) {
+    cpu const exec{.threads = 1};
+    vocabulary_part const part{first_of(ranks.rank(), 3, 90), 90};
+    auto const of_rank = own_problem(p, part, first_of(ranks.rank() + 1, 3, 90));
+    using loss = vocabulary_parallel<own>;
+    auto const plan = loss::plan_forward(exec, 3, {30, of_rank.vocabulary, 8});
+    buffer<std::byte> memory(exec, plan.bytes());
+    std::vector<float> value(1);
+    loss::forward(exec, ranks, of_rank.inputs(), part, {}, {value}, workspace(plan, memory),
+                  keep_states<state>{states[static_cast<std::size_t>(ranks.rank())]});
+    exec.wait();
+  });
+  for (auto const& of_rank : states) {
+    int wrong = 0;
+    for (std::size_t i = 0; i < 30; ++i) {
+      token_reference const& token = expected.tokens[i];
+      double const lse = static_cast<double>(read_softmax(loss_statistics{}, of_rank[i]).largest) +
+                         static_cast<double>(read_softmax(loss_statistics{}, of_rank[i]).above);
+      bool const is_right = std::fabs(lse - token.log_sum_exp) <= 1e-5 &&
+                            state_of<arg_max_reducer<float>>(loss_statistics{}, of_rank[i]).index == token.prediction;
+      wrong += token.label < 0 || is_right ? 0 : 1;
+    }
+    CHECK(wrong == 0);
+  }
+}
+
 TEST_CASE("a bad label is an error on every rank, and makes the loss NaN", "[host][threads]") {
   auto p = make_loss_problem<float>(20, 40, 8);
   p.labels[6] = 40;
