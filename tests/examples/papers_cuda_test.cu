@@ -7,6 +7,8 @@
 #include "../../examples/papers/float8_attention_trial.hpp"
 #include "../../examples/papers/group_scaled_linear_trial.hpp"
 #include "../../examples/papers/kivi_decode_trial.hpp"
+#include "../../examples/papers/policy_gradient_loss_trial.hpp"
+#include "../../examples/papers/preference_loss_trial.hpp"
 #include "../../examples/papers/quest_selection_trial.hpp"
 #include "../../examples/papers/softmax_top_k_trial.hpp"
 #include "../../examples/papers/weight_only_linear_trial.hpp"
@@ -38,6 +40,10 @@ TEST_CASE("the programs of papers are right on a GPU whatever the extents", "[cu
   check_on_gpu<quest_selection_trial>({{1, 1, 1}, {1, 17, 1}, {2, 63, 128}, {3, 5000, 70}});
   check_on_gpu<group_scaled_linear_trial>({{1, 1, 1}, {7, 128, 128}, {65, 129, 257}, {129, 256, 512}});
   check_on_gpu<distillation_loss_trial>({{1, 1, 1}, {2, 7, 3}, {3, 513, 65}, {9, 4096, 128}});
+  check_on_gpu<policy_gradient_loss_trial>(
+      {{1, 1, 0, 1, 1}, {3, 4, 2, 1, 3}, {2, 130, 1, 129, 65}, {4, 90, 20, 1000, 128}});
+  check_on_gpu<preference_loss_trial>(
+      {{{1, 1, 0, 1, 1}}, {{3, 4, 2, 1, 3}}, {{1, 300, 1, 129, 65}}, {{2, 90, 20, 1000, 128}}});
   check_on_gpu<softmax_top_k_trial>({{1, 1}, {7, 8}, {2, 7}, {3, 8193}, {2, 40000}});
   check_on_gpu<float8_attention_trial>({{1, 1, 16}, {1, 129, 64}, {2, 600, 128}});
 }

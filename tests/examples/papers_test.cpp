@@ -12,6 +12,8 @@
 #include "../../examples/papers/float8_attention_trial.hpp"
 #include "../../examples/papers/group_scaled_linear_trial.hpp"
 #include "../../examples/papers/kivi_decode_trial.hpp"
+#include "../../examples/papers/policy_gradient_loss_trial.hpp"
+#include "../../examples/papers/preference_loss_trial.hpp"
 #include "../../examples/papers/quest_selection_trial.hpp"
 #include "../../examples/papers/softmax_top_k_trial.hpp"
 #include "../../examples/papers/weight_only_linear_trial.hpp"
@@ -41,6 +43,10 @@ TEST_CASE("the programs of papers are right whatever the extents", "[host][threa
   check_trial<quest_selection_trial>(exec, {{1, 1, 1}, {1, 17, 1}, {2, 63, 128}, {1, 1030, 4}});
   check_trial<group_scaled_linear_trial>(exec, {{1, 1, 1}, {7, 128, 128}, {65, 129, 257}});
   check_trial<distillation_loss_trial>(exec, {{1, 1, 1}, {2, 7, 3}, {3, 513, 65}});
+  check_trial<policy_gradient_loss_trial>(exec,
+                                          {{1, 1, 0, 1, 1}, {3, 4, 2, 1, 3}, {4, 9, 3, 7, 4}, {2, 130, 1, 129, 65}});
+  check_trial<preference_loss_trial>(exec,
+                                     {{{1, 1, 0, 1, 1}}, {{3, 4, 2, 1, 3}}, {{4, 9, 3, 7, 4}}, {{1, 300, 1, 129, 65}}});
   check_trial<softmax_top_k_trial>(exec, {{1, 1}, {7, 8}, {2, 7}, {3, 8193}});
   check_trial<float8_attention_trial>(exec, {{1, 1, 16}, {1, 129, 64}});
 }
@@ -53,7 +59,26 @@ TEST_CASE("the programs of papers keep the rules for programs", "[host]") {
   check_trial<quest_selection_trial>(exec, {{2, 150, 3}});
   check_trial<group_scaled_linear_trial>(exec, {{3, 129, 130}});
   check_trial<distillation_loss_trial>(exec, {{2, 600, 9}});
+  check_trial<policy_gradient_loss_trial>(exec, {{2, 9, 3, 300, 9}});
+  check_trial<preference_loss_trial>(exec, {{{2, 9, 1, 300, 9}}});
   check_trial<softmax_top_k_trial>(exec, {{2, 300}});
+}
+
+TEST_CASE("policy gradients and preferences are right whatever is optimised", "[host]") {
+  using namespace tessera_examples;
+  cpu const exec{.threads = 1};
+  for (policy_objective const& objective :
+       {policy_objective{}, policy_objective{.is_by_sequence = false}, policy_objective{.kl_factor = 0.5F},
+        policy_objective{.clip_low = 0.1F, .clip_high = 0.4F, .entropy_factor = 0.5F, .is_by_sequence = false}}) {
+    CAPTURE(objective.clip_low, objective.kl_factor, objective.entropy_factor, objective.is_by_sequence);
+    auto const found = policy_gradient_loss_trial::run(exec, {3, 20, 4, 300, 16}, objective);
+    CHECK(found.error <= policy_gradient_loss_trial::bound);
+  }
+  for (preference_objective const& objective :
+       {preference_objective{.beta = 2.0F}, preference_objective{.beta = 0.3F, .smoothing = 0.1F}}) {
+    CAPTURE(objective.beta, objective.smoothing);
+    CHECK(preference_loss_trial::run(exec, {{3, 20, 4, 300, 16}}, objective).error <= preference_loss_trial::bound);
+  }
 }
 
 TEST_CASE("KIVI with 4 bits is right, and codes are of whole groups", "[host]") {
