@@ -7,6 +7,9 @@
 ///         largest[token] = state.value;
 ///       }
 ///     };
+///
+/// A finish may have two functions for the host, which calls ask before they enqueue anything: each_view(), which names
+/// its views for check_reach_of(), and check_tokens(), for check_finish().
 #pragma once
 
 #include <cstdint>
@@ -29,6 +32,16 @@ concept RowFinish =
         || because<"a finish of rows is called with the state of the loss's Reducer: "
                    "void operator()(std::int64_t row, std::int64_t token, state_type const& state) const">);
 // clang-format on
+
+/// Lets a finish refuse a call of so many tokens, so that it writes nothing outside of its views: calls its
+/// check_tokens(char const* function, std::int64_t tokens) const, which throws shape_error, if it has one.
+template <class F>
+inline void check_finish([[maybe_unused]] char const* function, [[maybe_unused]] std::int64_t tokens,
+                         [[maybe_unused]] F const& finish) {
+  if constexpr (requires { finish.check_tokens(function, tokens); }) {
+    finish.check_tokens(function, tokens);
+  }
+}
 
 /// The finish that keeps nothing of a state.
 struct keep_no_state {

@@ -14,12 +14,14 @@
 #include <tessera/cut_cross_entropy.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cpu.hpp>
+#include <tessera/reduce/write_top_entries.hpp>
 #include <tessera/testing/adversary.hpp>
 #include <tessera/testing/on_ranks.hpp>
 
 #include "support/catch.hpp"
 #include "support/loss_gradient_reference.hpp"
 #include "support/message_of.hpp"
+#include "support/top_entries.hpp"
 
 using namespace tessera;
 using namespace tessera_test;
@@ -370,4 +372,37 @@ TEST_CASE("ranks refuse what does not fit together, with both values", "[host]")
   CHECK(message_of([&] {
           loss::forward(exec, ranks, in, {0, 40}, {}, {value}, space);
         }) == "vocabulary_parallel.forward: there are 39 weights of classes but 40 entries of the vocabulary");
+}
+
+TEST_CASE("the likeliest entries of all ranks are entries of the whole vocabulary", "[host][threads]") {
+  constexpr int k = 6;  // more than the first ranks have
+  using finish = write_top_entries<k>;
+  using loss = vocabulary_parallel<small_loss<float, finish::reducer>>;
+  cpu const exec{.threads = 1};
+  auto problem = make_loss_problem<float>(9, 40, 12, true);
+  for (bool const are_exact : {false, true}) {
+    if (are_exact) {
+      round_operands(problem);
+    }
+    for (int const count : {1, 3, 8}) {
+      CAPTURE(count, are_exact);
+      std::vector<top_results> all(static_cast<std::size_t>(count), top_results(problem.tokens, k));
+      testing::on_ranks(count, [&](threads& ranks) {
+        std::int64_t const first = first_of(ranks.rank(), count, problem.vocabulary);
+        std::int64_t const end = first_of(ranks.rank() + 1, count, problem.vocabulary);
+        auto const own = own_problem(problem, {first, problem.vocabulary}, end);
+        auto const plan = loss::plan_forward(exec, count, {own.tokens, own.vocabulary, own.channels});
+        buffer<std::byte> memory(exec, plan.bytes());
+        top_results& found = all[static_cast<std::size_t>(ranks.rank())];
+        loss_results results(own.tokens);
+        loss::forward(exec, ranks, own.inputs(), {first, problem.vocabulary}, {}, results.outputs<finish::reducer>(),
+                      workspace(plan, memory),
+                      finish{{found.entries.data(), {9, k}}, {found.log_probabilities.data(), {9, k}}});
+        exec.wait();
+      });
+      for (top_results const& found : all) {
+        CHECK(wrong_top_entries(problem, found, k, 1e-5, are_exact) == 0);
+      }
+    }
+  }
 }

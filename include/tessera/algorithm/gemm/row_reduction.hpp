@@ -61,6 +61,7 @@ requires(std::is_same_v<typename R::input_type, indexed_value<float>> ||
     auto const states = add_states(planned, rows, columns);
     space.check_room(where, planned.bytes(), rows, " rows of ", columns, " columns");
     check_reach(exec, where, "values", values, "bytes of the workspace", space);
+    check_finish(where, rows, finish);
     check_reach_of(exec, where, finish);
     if (rows == 0) {
       return;

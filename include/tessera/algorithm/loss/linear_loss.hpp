@@ -144,6 +144,7 @@ struct linear_loss {
     arguments::check_room(where, space, regions.forward_bytes(), shape);
     arguments::check_input_places(exec, where, in, space);
     arguments::check_output_places(exec, out);
+    check_finish(where, shape.tokens, finish);
     check_reach_of(exec, where, finish);
     loss_token_list const tokens = regions.token_list(space);
     bool const is_reduced = options.reduction != loss_reduction::none;

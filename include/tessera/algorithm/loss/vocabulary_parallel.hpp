@@ -26,8 +26,9 @@
 /// Options are those of linear_loss, but labels are not smoothed. Weights of tokens and of classes, outputs and
 /// upstream gradients are of all tokens and of the whole vocabulary, and the same on each rank, as are the hidden
 /// states. A bias, a LogitMap and a RowFinish's states have a rank's own entries, counted from its first one, but for
-/// predictions, which are entries of the vocabulary. A filter leaves out what it would for one rank, or less. The
-/// hidden states' gradient is contiguous. Where it accumulates, the ranks' old gradients are the same.
+/// those of arg_max_reducer and largest_entries_reducer, which are entries of the vocabulary. A filter leaves out what
+/// it would for one rank, or less. The hidden states' gradient is contiguous. Where it accumulates, the ranks' old
+/// gradients are the same.
 ///
 /// Memory: that of the loss over the rank's entries, and for each token (1 + 2 * ranks) states and a few words.
 /// Traffic: ranks * tokens * (sizeof(state) + 4) bytes, and the hidden states' gradient. Errors: as linear_loss, with
@@ -176,6 +177,7 @@ struct vocabulary_parallel<linear_loss<Tile, Statistics, Filter, Map>> {
     linear_loss_shape const shape = check_call(exec, where, in, part, options, space);
     arguments::check_outputs(shape, options, out);
     arguments::check_output_places(exec, out);
+    check_finish(where, shape.tokens, finish);
     check_reach_of(exec, where, finish);
     regions const at = regions_in(where, ranks.size(), shape, space);
     loss_token_list const tokens = at.token_list(space);

@@ -14,6 +14,7 @@
 #include <tessera/program/loss/gradient_products.hpp>
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/reduce/arg_max.hpp>
+#include <tessera/reduce/largest_entries.hpp>
 #include <tessera/reduce/logit_reducer.hpp>
 #include <tessera/reduce/paired.hpp>
 #include <tessera/tile/per_lane.hpp>
@@ -86,11 +87,21 @@ struct keep_rank_states {
   TESSERA_FN void operator()(std::int64_t row, std::int64_t, State const& state) const { rows[row].state = state; }
 };
 
+/// How many entries a Reducer keeps, if it is a largest_entries_reducer; else 0.
+template <class R>
+inline constexpr int kept_entries_of = 0;
+template <int K>
+inline constexpr int kept_entries_of<largest_entries_reducer<K>> = K;
+
 /// Makes entries of the whole vocabulary of those that a state has counted from its rank's first one.
 template <class R>
 TESSERA_FN void count_from(std::int64_t first, typename R::state_type& state) {
   if constexpr (std::is_same_v<R, arg_max_reducer<float>>) {
     state.index += state.index < 0 ? 0 : static_cast<std::int32_t>(first);
+  } else if constexpr (kept_entries_of<R> > 0) {
+    for (auto& entry : state.of) {
+      entry.index += entry.index < 0 ? 0 : static_cast<std::int32_t>(first);
+    }
   } else if constexpr (requires { typename R::first_type; }) {
     count_from<typename R::first_type>(first, state.first);
     count_from<typename R::second_type>(first, state.second);
