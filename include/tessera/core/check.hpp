@@ -133,6 +133,7 @@ inline std::string status_message(status_word word, char const* function, char c
     case status_code::bad_sequence:
     case status_code::repeated_sequence:
     case status_code::unknown_sequence:
+    case status_code::bad_entry:
       throw value_error(message);
     case status_code::capacity_exceeded:
     case status_code::full_tail:

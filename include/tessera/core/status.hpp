@@ -49,6 +49,8 @@ enum class status_code : std::uint8_t {
   repeated_sequence = 33,  ///< two steps are of the same sequence; the detail is the sequence and the other step
   unknown_sequence = 34,   ///< a step is of a sequence that was never begun, or that has another cache's lengths
   full_sequence = 35,      ///< a step is of a sequence that has no room for a token
+  /// A chosen entry that is none of the vocabulary; the detail is the entry and the vocabulary.
+  bad_entry = 36,
   first_user_code = 128,
 };
 
@@ -168,6 +170,8 @@ namespace detail {
       return "step {position} is of sequence {value} of {limit}, which was never begun in this cache";
     case status_code::full_sequence:
       return "the sequence of step {position} has {value} tokens and room for no more than {limit}";
+    case status_code::bad_entry:
+      return "entry {value} at position {position} of the chosen ones is none of {limit}";
     default:
       return "a program reported a code of its own";
   }

@@ -6,6 +6,7 @@ tessera_check_pieces(ON_HOST reduce "#include \"checks/examples/reduce.hpp\"\n#i
   reduce/attention_softmax.hpp "tessera::online_softmax<float> const& softmax, std::vector<row_piece> const& pieces, \
     float scale, bool is_first_tile, float total"
   reduce/entropy.hpp ""
+  reduce/largest_entries.hpp "std::vector<float> const& scores"
   reduce/log_sum_exp.hpp ""
   reduce/logit_reducer.hpp ""
   reduce/maximum.hpp "std::vector<float> const& values"

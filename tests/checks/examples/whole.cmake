@@ -21,6 +21,11 @@ tessera_check_pieces(WITH_NVCC shadow_kv "" shadow_kv.hpp:2
   "std::int64_t query_heads, std::int64_t key_heads, std::int64_t channels")
 tessera_check_example(algorithm/attention/attention.hpp "${cpu_memory}, ${attention}"
   "${cpu_includes}using namespace tessera;\n")
+tessera_check_example(algorithm/loss/chosen_log_probabilities.hpp
+  "tessera::cpu const& exec, ${given_matrix} hidden, ${given_matrix} classifier, \
+  tessera::matrix_view<std::int32_t const> entries, tessera::array_view<float const> log_sum_exp, \
+  tessera::matrix_view<float> log_probabilities"
+  "#include <tessera/exec/cpu.hpp>\n")
 tessera_check_example(algorithm/loss/linear_distillation.hpp
   "tessera::cpu const& exec, std::int64_t tokens, std::int64_t vocabulary, std::int64_t channels, \
   std::int64_t teacher_channels, ${given_matrix} hidden, ${given_matrix} classifier, ${given_matrix} teacher_hidden, \
@@ -43,3 +48,5 @@ tessera_check_example(algorithm/paged_cache/cross_layer_cache.hpp
   ${given_heads} v1, ${given_heads} k, ${given_heads} v, ${given_heads} q, \
   tessera::head_view<tessera::bfloat16> result, tessera::workspace const& attention_space"
   "${cpu_includes}using namespace tessera;\n")
+tessera_check_example(reduce/write_top_entries.hpp
+  "${loss}, tessera::matrix_view<std::int32_t> entries, tessera::matrix_view<float> log_probabilities")
