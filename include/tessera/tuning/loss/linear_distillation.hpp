@@ -17,14 +17,20 @@ inline namespace v0 {
 /// of tokens x channels and one of entries x channels. The number chosen is that for which the clusters of 132
 /// multiprocessors are busiest in the last waves; elsewhere it is a number like others.
 ///
-/// H200, 8192 tokens, 256000 x 2304, ms of the launches of a part of 2560 entries by ncu, forward_kl, bf16:
+/// H200, 8192 tokens, 256000 x 2304, forward_kl, bf16: ms of a part's launches by ncu, at a higher clock than a whole
+/// call has. With parts of 3584 entries 14 rows of tiles of entries times 9 of channels are 1.9 waves; with 2560, 1.4.
 ///
-///     logits, of one side      0.190   with a map that may bend them, tanh; 5 waves of 66 clusters
-///     reduction of pairs       0.096   by single floats, read twice
-///     gradient by logits       0.167   by single elements
-///     classifier, transposed   0.019
-///     hidden gradient          0.190   0.155 where there is nothing to add to
-///     classifier's gradient    0.177   1.4 waves, and so 2
+///     part                     2560, at first                   3584, as it is
+///     logits, of one side      0.190 (a map with a tanh)        0.185 (a multiplication, 730 TFLOP/s)
+///     reduction of pairs       0.096 (floats, read twice)       0.092 (16 bytes at a time; 2.6 TB/s)
+///     gradient by logits       0.167 (single elements)          0.116 (16 bytes at a time; 2.9 TB/s)
+///     classifier, transposed   0.019                            0.024
+///     hidden gradient          0.190                            0.235; where there is nothing to add to, 0.203
+///     classifier's gradient    0.177                            0.182
+///     both passes, whole call  155 ms                           119 to 121 ms
+///
+/// A reduction by 256 lanes that merged states at each step of the group's tree had 0.202 for 3584 entries, nearly all
+/// of it after the last logit was read: lanes find the largest logits together first.
 TESSERA_FN constexpr std::int64_t distillation_part_entries(std::int64_t tokens, std::int64_t channels,
                                                             std::int64_t most) {
   constexpr std::int64_t step = 128;
