@@ -185,6 +185,9 @@ FIGURES_OF_FILE = {
     # The rate of distillation's products over that of the exact loss's, in turns.
     "linear_distillation.json": {"cce.distill.over_exact": ("value", "over_exact", [
         "linear_distillation/forward_kl/forward_backward/bf16/spread/8192x256000x2304"])},
+    # The time of the exact loss over that of log-probabilities and entropies with gradients, the lower of two.
+    "loss_tokens.json": {"cce.logprob_entropy.over_exact": ("value", "over_exact", [
+        "cut_cross_entropy/log_probabilities_and_entropies/forward_backward_exact/bf16/spread/8192x256000x2304"])},
     # The time of a GPU's half alone over that of its part; of the classifier whose ratios are lower.
     "vocabulary_parallel.json": {f"parallel.loss.{key}_efficiency": ("value", "efficiency", [
         f"vocabulary_parallel/{operation}_exact/bf16/spread/2gpus/8192x128256x4096"])

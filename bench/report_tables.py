@@ -47,7 +47,7 @@ COLUMNS = {
     "time, µs": lambda name, c: number(1e3 * c["ms"] if "ms" in c else None, 0),
     "cuBLAS's time to write the logits, ms": lambda name, c: number(c.get("cublas_logits_ms"), 1),
     "time without these further outputs, ms": lambda name, c: number(c.get("plain_ms"), 1),
-    "exact cross-entropy of the student, ms": lambda name, c: number(c.get("exact_ms"), 1),
+    "the exact cross-entropy alone, ms": lambda name, c: number(c.get("exact_ms"), 1),
     "speed of products relative to that": lambda name, c: percent(c.get("over_exact")),
     "half of the vocabulary on one GPU, ms": lambda name, c: number(c.get("alone_ms"), 1),
     "efficiency": lambda name, c: percent(c.get("efficiency"), 1),
