@@ -57,6 +57,7 @@ class threads {
     check<value_error>(ranks >= 1, "threads.make: there are ", ranks, " ranks but must be 1 or more");
     auto const meeting = std::make_shared<detail::rank_meeting>(ranks);
     std::vector<threads> made;
+    made.reserve(static_cast<std::size_t>(ranks));
     for (int rank = 0; rank < ranks; ++rank) {
       made.push_back(threads(meeting, rank));
     }
@@ -319,6 +320,7 @@ class threads {
   std::exception_ptr receive_all(std::vector<receiving> left, std::uint64_t round) {
     std::exception_ptr first;
     std::vector<int> from;
+    from.reserve(left.size());
     for (receiving const& one : left) {
       from.push_back(one.from);
     }

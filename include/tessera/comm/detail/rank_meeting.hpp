@@ -112,7 +112,7 @@ class rank_meeting {
     wait_for_change(lock, to, {.kind = awaited::message, .round = round, .peers = &from});
     for (std::size_t i = 0; i < from.size() && round == round_; ++i) {
       if (auto& messages = queue(from[i], to); !messages.empty() && !is_out(to)) {
-        rank_arrival const came{.which = i, .message = messages.front()};
+        rank_arrival came{.which = i, .message = messages.front()};
         messages.pop_front();
         came.message->is_taken = true;
         return came;

@@ -31,6 +31,7 @@ inline std::vector<float> log_softmax(std::vector<double> const& logits) {
     sum += std::exp(logit - largest);
   }
   std::vector<float> found;
+  found.reserve(logits.size());
   for (double const logit : logits) {
     found.push_back(static_cast<float>(logit - largest - std::log(sum)));
   }
