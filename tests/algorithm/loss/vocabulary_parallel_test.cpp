@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A loss whose classifier is spread over ranks is that of the whole classifier, for 1, 2, 3, 8 and 64 ranks.
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -134,7 +134,9 @@ void check_on_ranks(int count, Exec const& exec, loss_problem<T> const& p, doubl
     CHECK(found.count[0] == expected.count);
     CHECK(found.loss == all[0].values.loss);
     CHECK(found.log_sum_exp == all[0].values.log_sum_exp);
-    CHECK(std::memcmp(own.hidden.data(), all[0].hidden.data(), own.hidden.size() * sizeof(Gradient)) == 0);
+    CHECK(std::equal(own.hidden.begin(), own.hidden.end(), all[0].hidden.begin(), [](Gradient a, Gradient b) {
+      return scalar_traits<Gradient>::to_bits(a) == scalar_traits<Gradient>::to_bits(b);
+    }));
     CHECK(relative_distance(own.hidden, gradient.hidden) <= tolerance);
     classifier.insert(classifier.end(), own.classifier.begin(), own.classifier.end());
     bias.insert(bias.end(), own.bias.begin(), own.bias.end());
