@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "several_gpus.md"
 MIB = 1 << 20
 STATE = 12        # bytes that a rank tells of a token: the largest logit, the sum, the label's logit
-OF_TOKEN = 77     # bytes of the workspace for a token beside the rank's own loss and what ranks tell
+KEPT = STATE + 8  # bytes of the workspace for a token and a rank: what it tells, and its state alone
 MODELS = {"Gemma 2 2B": (8192, 256000, 2304), "Llama 3 8B": (8192, 128256, 4096)}
 NETWORKS = {"NVLink": None, "InfiniBand": 45.0}  # GB/s of a GPU; None: as measured
 MOST_BY_NVLINK = 72
@@ -73,8 +73,8 @@ class Fit:
 
 
 def of_tokens(tokens, gpus):
-    """MiB of the workspace for tokens, beside the rank's own loss."""
-    return tokens * (OF_TOKEN + STATE + 2 * gpus * STATE) / MIB
+    """MiB of the workspace that grow with the number of ranks."""
+    return tokens * gpus * KEPT / MIB
 
 
 def memory(fit, name, gpus):

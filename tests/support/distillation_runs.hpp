@@ -5,12 +5,16 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include <tessera/algorithm/loss/linear_distillation.hpp>
 #include <tessera/exec/buffer.hpp>
+#include <tessera/map/forward_kl.hpp>
+#include <tessera/map/reverse_kl.hpp>
 #include <tessera/testing/generators.hpp>
 
+#include "support/catch.hpp"
 #include "support/loss_gradient_reference.hpp"
 
 namespace tessera_test {
@@ -250,6 +254,23 @@ double worst_divergence(distillation_problem<T> const& p, distillation_results<G
     add(found.loss[0], expected.loss);
   }
   return worst;
+}
+
+/// The kind of a divergence of the library.
+template <class D>
+constexpr divergence_kind kind_of = std::is_same_v<D, tessera::forward_kl>   ? divergence_kind::forward
+                                    : std::is_same_v<D, tessera::reverse_kl> ? divergence_kind::reverse
+                                                                             : divergence_kind::jensen_shannon;
+
+/// Compares both passes with the formulas.
+template <class D, class Gradient, class T, class Exec>
+void check_distillation(Exec const& exec, distillation_problem<T> const& p, double tolerance) {
+  CAPTURE(p.shape.tokens, p.shape.vocabulary, p.shape.channels, p.shape.teacher_channels);
+  auto const found = run_distillation<tessera::linear_distillation<T, D>, Gradient>(exec, p);
+  auto const expected = reference_distillation(p, kind_of<D>);
+  CHECK(worst_divergence(p, found, expected) <= 1e-5);
+  CHECK(relative_distance(found.hidden, expected.hidden) <= tolerance);
+  CHECK(relative_distance(found.classifier, expected.classifier) <= tolerance);
 }
 
 }  // namespace tessera_test

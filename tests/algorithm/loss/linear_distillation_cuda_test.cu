@@ -33,21 +33,6 @@ struct squared_distance {
   }
 };
 
-template <class D>
-constexpr divergence_kind kind_of = std::is_same_v<D, forward_kl>   ? divergence_kind::forward
-                                    : std::is_same_v<D, reverse_kl> ? divergence_kind::reverse
-                                                                    : divergence_kind::jensen_shannon;
-
-template <class D, class Gradient, class T>
-void check_distillation(cuda const& exec, distillation_problem<T> const& p, double tolerance) {
-  CAPTURE(p.shape.tokens, p.shape.vocabulary, p.shape.channels, p.shape.teacher_channels);
-  auto const found = run_distillation<linear_distillation<T, D>, Gradient>(exec, p);
-  auto const expected = reference_distillation(p, kind_of<D>);
-  CHECK(worst_divergence(p, found, expected) <= 1e-5);
-  CHECK(relative_distance(found.hidden, expected.hidden) <= tolerance);
-  CHECK(relative_distance(found.classifier, expected.classifier) <= tolerance);
-}
-
 cuda strict_executor() {
   cuda exec;
   exec.options.refuses_slower_programs = true;

@@ -368,6 +368,10 @@ TEST_CASE("ranks refuse what does not fit together, with both values", "[host]")
         }) ==
         "vocabulary_parallel.backward: the gradient of the hidden states has strides of 16 and 1 but must be "
         "contiguous, with 8 and 1");
+  std::vector<float> const short_list(19);
+  CHECK(message_of([&] {
+          small_loss<float>::replace_softmaxes(exec, {20, 40, 8}, {}, short_list, short_list, space);
+        }) == "linear_loss.replace_softmaxes: there are 19 log-sum-exps and 19 entropies but 20 tokens");
   auto in = p.inputs();
   std::vector<float> const classes(39, 1.0F);
   in.class_weights = classes;

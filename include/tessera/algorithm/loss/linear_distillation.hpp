@@ -35,14 +35,16 @@
 /// Precision: logits, log-sum-exps and divergences are fp32, sums over tokens double. G is rounded to the type of the
 /// operands, after all tokens' factors were divided by the largest; gradients are summed in fp32 and rounded once.
 ///
-/// NaN and infinity: a NaN or an infinity among a token's logits makes its divergence and its gradients NaN. With
-/// reverse_kl an entry that the teacher gives no probability, not even one below fp32, makes them infinite or NaN.
-/// Hidden states of tokens of weight 0 must be finite: the classifier's gradient multiplies them by 0.
+/// NaN and infinity: a NaN or a plus infinity among a token's logits makes its divergence and its gradients NaN. A
+/// logit of minus infinity is an entry without probability: forward_kl is infinite where only the teacher has one,
+/// reverse_kl where only the student has. Hidden states of tokens of weight 0 must be finite: the classifier's gradient
+/// multiplies them by 0.
 ///
 /// Errors: shape_error and value_error, which name the function and show both values. If the workspace of a backward()
 /// does not hold a forward() of the same extents, reduction, options and inputs, gradients are NaN and exec.wait()
-/// throws a value_error that says which differs. Extents and strides are any. No call waits, allocates or reads from
-/// the device, so that each can be captured in a CUDA graph. Results are the same bits each time on one device.
+/// throws a value_error that says which differs; of a Divergence the type is compared, and no value. Extents and
+/// strides are any. No call waits, allocates or reads from the device, so that each can be captured in a CUDA graph.
+/// Results are the same bits each time on one device.
 #pragma once
 
 #include <cstdint>

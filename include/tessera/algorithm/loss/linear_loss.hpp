@@ -253,12 +253,19 @@ struct linear_loss {
   }
 
   /// Enqueues, after forward(), other log-sum-exps and entropies for backward() than those that forward() has found:
-  /// those of all logits, where this classifier is a part of another. One for each token with a label, in their order.
+  /// those of all logits, where this classifier is a part of another. Lists of an element for each token, of which the
+  /// first are of the tokens with a label, in their order. Throws shape_error for other lists or too small a workspace.
   template <Executor Exec>
   static void replace_softmaxes(Exec const& exec, linear_loss_shape const& shape, linear_loss_options const& options,
                                 array_view<float const> log_sum_exp, array_view<float const> entropy,
                                 workspace const& space) {
+    constexpr char const* function = "linear_loss.replace_softmaxes";
+    check<shape_error>(log_sum_exp.size() == shape.tokens && entropy.size() == shape.tokens, function, ": there are ",
+                       log_sum_exp.size(), " log-sum-exps and ", entropy.size(), " entropies but ", shape.tokens,
+                       " tokens");
+    check_reach(exec, function, "log-sum-exps", log_sum_exp, "entropies", entropy, "bytes of the workspace", space);
     mark_regions const regions = regions_of_forward(shape, kept_entries(exec, shape, options));
+    arguments::check_room(function, space, regions.forward_bytes(), shape);
     detail::copy_rows const copy{space[regions.count], log_sum_exp, entropy, space[regions.row_lse],
                                  space[regions.row_entropy]};
     exec.run(copy, copy.groups());
