@@ -258,16 +258,17 @@ double worst_divergence(distillation_problem<T> const& p, distillation_results<G
 
 /// The kind of a divergence of the library.
 template <class D>
-constexpr divergence_kind kind_of = std::is_same_v<D, tessera::forward_kl>   ? divergence_kind::forward
-                                    : std::is_same_v<D, tessera::reverse_kl> ? divergence_kind::reverse
-                                                                             : divergence_kind::jensen_shannon;
+constexpr divergence_kind divergence_kind_of =
+    std::is_same_v<D, tessera::forward_kl>   ? divergence_kind::forward
+    : std::is_same_v<D, tessera::reverse_kl> ? divergence_kind::reverse
+                                             : divergence_kind::jensen_shannon;
 
 /// Compares both passes with the formulas.
 template <class D, class Gradient, class T, class Exec>
 void check_distillation(Exec const& exec, distillation_problem<T> const& p, double tolerance) {
   CAPTURE(p.shape.tokens, p.shape.vocabulary, p.shape.channels, p.shape.teacher_channels);
   auto const found = run_distillation<tessera::linear_distillation<T, D>, Gradient>(exec, p);
-  auto const expected = reference_distillation(p, kind_of<D>);
+  auto const expected = reference_distillation(p, divergence_kind_of<D>);
   CHECK(worst_divergence(p, found, expected) <= 1e-5);
   CHECK(relative_distance(found.hidden, expected.hidden) <= tolerance);
   CHECK(relative_distance(found.classifier, expected.classifier) <= tolerance);
