@@ -40,13 +40,21 @@ constexpr cudaDataType_t cublas_type() {
   }
 }
 
+/// Which operands of a product lie across its depth, as their transposes: inputs as depth x tokens, weights as depth x
+/// columns.
+struct operands_across {
+  bool inputs = false;
+  bool weights = false;
+};
+
 /// One product. 8-bit floats are multiplied with fast accumulation, which tensor cores do without further work.
 template <class Operand, class Output>
 class cublas_linear {
  public:
   using value_type = typename tessera::gemm_operand<Operand>::value_type;
 
-  cublas_linear(device_memory& memory, std::int64_t tokens, std::int64_t columns, std::int64_t depth)
+  cublas_linear(device_memory& memory, std::int64_t tokens, std::int64_t columns, std::int64_t depth,
+                operands_across across = {})
       : workspace_(memory, workspace_bytes) {
     constexpr bool is_integer = std::is_integral_v<Operand>;
     constexpr cublasComputeType_t compute = is_integer                               ? CUBLAS_COMPUTE_32I
@@ -56,13 +64,13 @@ class cublas_linear {
     check(cublasLtMatmulDescCreate(&product_, compute, is_integer ? CUDA_R_32I : CUDA_R_32F),
           "cublasLtMatmulDescCreate");
     // cuBLAS is column-major: its A is W with rows as columns, its result the transpose of ours.
-    set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
-    set(CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_TRANSA, across.weights ? CUBLAS_OP_N : CUBLAS_OP_T);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, across.inputs ? CUBLAS_OP_T : CUBLAS_OP_N);
     if constexpr (!is_integer && sizeof(value_type) == 1) {
       set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{1});
     }
-    layout(weights_, cublas_type<value_type>(), depth, columns);
-    layout(inputs_, cublas_type<value_type>(), depth, tokens);
+    layout(weights_, cublas_type<value_type>(), across.weights ? columns : depth, across.weights ? depth : columns);
+    layout(inputs_, cublas_type<value_type>(), across.inputs ? tokens : depth, across.inputs ? depth : tokens);
     layout(outputs_, cublas_type<Output>(), columns, tokens);
   }
   cublas_linear(cublas_linear const&) = delete;

@@ -162,6 +162,11 @@ struct linear_loss {
     kept_softmaxes<value_type> const kept =
         regions.has_softmaxes(space) ? regions.kept_in(space, shape) : kept_softmaxes<value_type>{};
     loss_tiles_results reduced{0, {}, false};
+    if (kept.are_wanted()) {
+      choose_references<value_type> const choose{
+          tokens, {in.hidden}, {in.classifier}, tiles.logits.scaling, kept.shared_references, kept.is_uneven};
+      exec.run(choose, choose.groups());
+    }
     if (shape.tokens > 0) {
       run(exec, logit_reduction<Tile, reducer_type, Map>{tiles, marks, kept, &reduced});
     }

@@ -23,6 +23,7 @@
 #include <tessera/program/loss/logit_gradient.cuh>
 #include <tessera/program/loss/token_factors.hpp>
 #include <tessera/tile/cuda/gemm_tile.cuh>
+#include <tessera/tile/row_chunks.hpp>
 #include <tessera/tuning/gemm/linear.hpp>
 #include <tessera/tuning/loss/linear_loss.hpp>
 
@@ -77,7 +78,7 @@ struct warpgroup_loss_gradients {
     exec.run(prepare, prepare.groups());
     operand_maps const maps = map_operands();
     if (regions.kept > 0) {
-      differentiate_kept(maps);
+      use_softmaxes(maps);
     }
     for (std::int64_t first = regions.kept; first < call.shape.vocabulary; first += regions.entries) {
       run_part(regions.part(space, call.shape, first), maps);
@@ -143,21 +144,25 @@ struct warpgroup_loss_gradients {
   }
 
   /// Enqueues the part whose softmaxes forward() has kept: its gradient by the logits needs no product.
-  void differentiate_kept(operand_maps const& maps) const {
+  void use_softmaxes(operand_maps maps) const {
     auto const& regions = call.regions;
     auto const& space = call.space;
     part_type const part = regions.kept_part(space, call.shape);
     kept_softmaxes<value_type> const kept = regions.kept_in(space, call.shape);
-    differentiate_softmaxes<value_type> const differentiate{kept,
-                                                            space[regions.factors],
-                                                            call.tokens.row_of,
-                                                            space[regions.targets],
-                                                            call.logits.scaling,
-                                                            part.kept_for_hidden,
-                                                            part.kept_for_classifier,
-                                                            call.status};
-    exec.run(differentiate, differentiate.groups());
+    auto const scaled = regions.scaled_hidden_of(space, call.shape);
+    prepare_softmaxes<value_type> const prepare{kept,
+                                                space[regions.factors],
+                                                call.tokens.row_of,
+                                                space[regions.targets],
+                                                call.logits.scaling,
+                                                {call.hidden},
+                                                {scaled},
+                                                part.kept_for_hidden,
+                                                part.kept_for_classifier,
+                                                call.status};
+    exec.run(prepare, prepare.groups());
     exec.run(set_softmaxes{kept.state, kept.none}, 1);
+    maps.hidden_of_products = make_tensor_map(where, scaled, product_box);
     use_part(range_of(0), part, maps);
   }
 
@@ -190,11 +195,9 @@ struct warpgroup_loss_gradients {
     auto const& regions = call.regions;
     auto const& space = call.space;
     if (call.out.bias.data != nullptr) {
-      sum_gradient_columns<value_type> const sum{part.gradient, part.column_sums};
-      exec.run(sum, sum.groups());
-      write_bias(exec, call, part, call.out.bias);
+      sum_columns(part);
     }
-    loss_product_schedule const schedule{
+    loss_product_schedule schedule{
         space[regions.list_counts].data,
         space[regions.lists].data,
         call.out.classifier.data != nullptr ? panels(part.gradient.extent(1)) : 0,
@@ -204,6 +207,10 @@ struct warpgroup_loss_gradients {
         static_cast<std::int32_t>(regions.entry_blocks()),
         product_policy.band,
     };
+    if (is_kept(part)) {
+      schedule.turns_of_hidden =
+          static_cast<std::int32_t>(divide_up(part.gradient.extent(1), std::int64_t{128}) / regions.token_blocks);
+    }
     list_loss_blocks const lists{range,
                                  schedule,
                                  space[regions.list_counts],
@@ -217,6 +224,28 @@ struct warpgroup_loss_gradients {
       exec.run(lists, lists.groups());
     }
     add_products(range, part, schedule, maps);
+  }
+
+  /// Whether a part is the one whose softmaxes are kept.
+  [[nodiscard]] bool is_kept(part_type const& part) const { return part.first < call.regions.kept; }
+
+  /// Enqueues the sums of a part's columns for the gradient of the bias, for as many entries at a time as there is
+  /// memory for.
+  void sum_columns(part_type const& part) const {
+    auto const& regions = call.regions;
+    for (std::int64_t first = 0; first < part.gradient.extent(1); first += regions.entries) {
+      std::int64_t const width = min(regions.entries, part.gradient.extent(1) - first);
+      part_type some = part;
+      some.first += first;
+      some.gradient = {&part.gradient(0, first), {part.gradient.extent(0), width}, {part.gradient.stride(0), 1}};
+      some.column_sums = regions.column_sums_of(call.space, width);
+      sum_gradient_columns<value_type> sum{some.gradient, some.column_sums, {}};
+      if (is_kept(part)) {
+        sum.factors = call.space[regions.factors];
+      }
+      exec.run(sum, sum.groups());
+      write_bias(exec, call, some, call.out.bias);
+    }
   }
 
   static std::int32_t panels(std::int64_t extent) {
@@ -272,16 +301,17 @@ struct warpgroup_loss_gradients {
     constexpr box_shape box{multiply::box, multiply::box};
     tensor_map const classifier = make_tensor_map(where, classifier_of(part), product_box);
     float const* const scale = space[regions.late_scale].data;
-    multiply const program{make_tensor_map(where, part.gradient, box),
-                           maps.hidden_of_products,
-                           classifier,
-                           is_ordered ? maps.gathered_of_products : classifier,
-                           schedule,
-                           range,
-                           {call.out.classifier, is_ordered ? space[regions.entry_of].data : nullptr, scale,
-                            call.out.accumulate_classifier},
-                           {call.out.hidden, regions.remains_of(space, call.shape), scale, call.out.accumulate_hidden},
-                           space[regions.factors]};
+    multiply const program{
+        make_tensor_map(where, part.gradient, box),
+        maps.hidden_of_products,
+        classifier,
+        is_ordered ? maps.gathered_of_products : classifier,
+        schedule,
+        range,
+        {call.out.classifier, is_ordered ? space[regions.entry_of].data : nullptr, scale,
+         call.out.accumulate_classifier},
+        {call.out.hidden, regions.remains_of(space, call.shape), scale, call.out.accumulate_hidden, is_kept(part)},
+        space[regions.factors]};
     exec.run(program, blocks);
   }
 };

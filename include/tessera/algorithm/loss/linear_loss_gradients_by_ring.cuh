@@ -108,7 +108,7 @@ struct ring_loss_gradients {
     auto const& space = call.space;
     make(range, part);
     if (call.out.bias.data != nullptr) {
-      sum_gradient_columns<value_type> const sum{part.gradient, part.column_sums};
+      sum_gradient_columns<value_type> const sum{part.gradient, part.column_sums, {}};
       exec.run(sum, sum.groups());
       write_bias(exec, call, part, call.out.bias);
     }
@@ -169,7 +169,7 @@ struct ring_loss_gradients {
         schedule,
         range,
         {call.out.classifier, nullptr, scale, call.out.accumulate_classifier},
-        {call.out.hidden, call.regions.remains_of(space, call.shape), scale, call.out.accumulate_hidden},
+        {call.out.hidden, call.regions.remains_of(space, call.shape), scale, call.out.accumulate_hidden, false},
         space[call.regions.factors]};
     exec.run(program, min(workers(), std::int64_t{2} * schedule.count()));
   }

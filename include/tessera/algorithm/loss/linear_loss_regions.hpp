@@ -167,6 +167,8 @@ struct loss_mark_regions : loss_regions<Tile, Statistics> {
   std::int64_t kept_stride;  ///< elements from the softmaxes of one token to those of the next
   region<value_type> softmaxes;
   region<float> references;  ///< what kept softmaxes are relative to (kept_softmaxes)
+  region<float> shared_references;
+  region<std::int32_t> is_uneven;
   region<std::int32_t> softmax_state;
 
   explicit loss_mark_regions(char const* where, linear_loss_shape const& shape, std::int64_t kept_entries = 0,
@@ -186,6 +188,8 @@ struct loss_mark_regions : loss_regions<Tile, Statistics> {
             "references of softmaxes",
             checked_multiply(where, divide_up(kept_entries, std::int64_t{kept_softmaxes<value_type>::tile_entries}),
                              shape.tokens))),
+        shared_references(this->plan.template add<float>("references that tiles share", kept > 0 ? shape.tokens : 0)),
+        is_uneven(this->plan.template add<std::int32_t>("whether they do not", kept > 0 ? shape.tokens : 0)),
         softmax_state(this->plan.template add<std::int32_t>("whether there are softmaxes", kept > 0 ? 1 : 0)) {}
 
   /// Bytes that the forward pass needs by itself.
@@ -214,13 +218,16 @@ struct loss_mark_regions : loss_regions<Tile, Statistics> {
     std::int64_t const tiles = divide_up(kept, std::int64_t{kept_softmaxes<value_type>::tile_entries});
     return {{space[softmaxes].data, {shape.tokens, kept}, {kept_stride, 1}},
             {space[references].data, {tiles, shape.tokens}},
+            space[shared_references],
+            space[is_uneven],
             space[softmax_state]};
   }
 };
 
 /// How a backward pass cuts the vocabulary into parts: the entries whose softmaxes are kept, if any, are one part;
 /// further parts have the entries whose logits are made again. Programs that do not use kept softmaxes make all logits
-/// again, in the softmaxes' place where those of all entries are kept.
+/// again, in the softmaxes' place where those of all entries are kept, with lower halves of sums in the place of scaled
+/// hidden states.
 template <class Tile, LogitReducer Statistics, class Filter, class Gradient>
 struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
   using base = loss_mark_regions<Tile, Statistics>;
@@ -245,7 +252,8 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
   region<loss_row_gradient> rows;
   region<float> largest_factors;
   region<float> late_scale;
-  region<std::uint16_t> remains;  ///< lower halves of sums of hidden gradients
+  region<typename layout::value_type> scaled_hidden;  ///< hidden states that kept softmaxes are multiplied with
+  region<std::uint16_t> remains;                      ///< lower halves of sums of hidden gradients
   region<typename layout::value_type> gradient;
   region<std::uint8_t> kept_for_hidden;
   region<std::uint8_t> kept_for_classifier;
@@ -302,6 +310,14 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
   loss_leavings leavings(workspace const& space) const {
     return {space[this->stamp], this->token_list(space), space[this->is_marked], space[this->softmax_state]};
   }
+  /// The sums of so many columns of a part, at most `entries`.
+  matrix_view<float> column_sums_of(workspace const& space, std::int64_t columns) const {
+    return {space[column_sums].data, {row_tiles, columns}, {entries, 1}};
+  }
+  matrix_view<typename layout::value_type> scaled_hidden_of(workspace const& space,
+                                                            linear_loss_shape const& shape) const {
+    return {space[scaled_hidden].data, {shape.tokens, shape.channels}, {remains_stride(shape), 1}};
+  }
   matrix_view<std::uint16_t> remains_of(workspace const& space, linear_loss_shape const& shape) const {
     return {space[remains].data, {shape.tokens, shape.channels}, {remains_stride(shape), 1}};
   }
@@ -323,9 +339,6 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
   static constexpr bool has_remains = !std::is_same_v<Gradient, float>;  // float results hold whole sums
 
   std::int64_t widest() const { return max(entries, this->kept_stride); }
-  static std::int64_t whole(linear_loss_shape const& shape) {
-    return divide_up(shape.vocabulary, tile_columns) * tile_columns;
-  }
 
   loss_gradient_part<typename layout::value_type> part_of(workspace const& space, std::int64_t first,
                                                           matrix_view<typename layout::value_type> values) const {
@@ -334,7 +347,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
             values,
             {space[kept_for_hidden].data, {row_blocks, across}},
             {space[kept_for_classifier].data, {row_blocks, across}},
-            {space[column_sums].data, {row_tiles, values.extent(1)}, {values.stride(0), 1}}};
+            column_sums_of(space, min(values.extent(1), entries))};
   }
 
   loss_gradient_regions(char const* where, linear_loss_shape const& shape, workspace_plan::record record, bool orders,
@@ -349,17 +362,23 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
             "largest factors of gradients",
             has_narrow_gradient ? divide_up(shape.tokens, std::int64_t{prepare_loss_gradients::lanes}) : 0)),
         late_scale(this->plan.template add<float>("late factor of gradients", 1)),
-        remains(this->plan.template add<std::uint16_t>(
-            "lower halves of hidden gradients", has_remains && parts + (kept_entries > 0 ? 1 : 0) > 1
-                                                    ? checked_multiply(where, shape.tokens, remains_stride(shape))
-                                                    : 0)),
+        scaled_hidden(this->plan.template add<typename layout::value_type>(
+            "scaled hidden states",
+            kept_entries > 0 ? checked_multiply(where, shape.tokens, remains_stride(shape)) : 0)),
+        remains(keeps_all(shape) && kept_entries > 0
+                    ? region<std::uint16_t>{scaled_hidden.offset, has_remains ? scaled_hidden.count : 0}
+                    : this->plan.template add<std::uint16_t>(
+                          "lower halves of hidden gradients",
+                          has_remains && parts + (kept_entries > 0 ? 1 : 0) > 1
+                              ? checked_multiply(where, shape.tokens, remains_stride(shape))
+                              : 0)),
         gradient(this->plan.template add<typename layout::value_type>(
             "gradient of a part of the logits", keeps_all(shape) ? 0 : checked_multiply(where, shape.tokens, entries))),
         kept_for_hidden(this->plan.template add<std::uint8_t>(
             "blocks kept for hidden states", checked_multiply(where, row_blocks, widest() / program::block_columns))),
         kept_for_classifier(this->plan.template add<std::uint8_t>(
             "blocks kept for the classifier", checked_multiply(where, row_blocks, widest() / program::block_columns))),
-        column_sums(this->plan.template add<float>("column sums", checked_multiply(where, row_tiles, widest()))),
+        column_sums(this->plan.template add<float>("column sums", checked_multiply(where, row_tiles, entries))),
         factors(this->plan.template add<loss_token_factors>("factors of tokens", shape.tokens)),
         unclean(this->plan.template add<std::uint8_t>("blocks of tokens to be cleaned", this->token_blocks)),
         list_counts(this->plan.template add<std::int32_t>("lengths of lists", hidden_panels(shape) + entry_panels())),
@@ -402,6 +421,9 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
                                    count * tile_columns)
           .plan.bytes();
     };
+    if (kept_entries > 0 && kept_entries == shape.vocabulary) {
+      return entries_within(where, shape, orders, 0, 0);  // of programs that make logits again all the same
+    }
     std::int64_t const most = budget == 0 ? usual_budget : budget;
     std::int64_t const least = min(bytes(1), bytes(tiles));
     check<value_error>(budget == 0 || least <= budget, where, ": the workspace needs at least ", least,
@@ -424,10 +446,10 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
     auto const bytes = [&](std::int64_t count, std::int64_t entry_count) {
       return loss_gradient_regions(where, shape, workspace_plan::record::sizes, false, count, entry_count).plan.bytes();
     };
-    if (bytes(shape.vocabulary, whole(shape)) <= budget) {
+    std::int64_t const usual = entries_within(where, shape, false, 0, 0);
+    if (bytes(shape.vocabulary, usual) <= budget) {
       return shape.vocabulary;
     }
-    std::int64_t const usual = entries_within(where, shape, false, 0, 0);
     std::int64_t const most = (shape.vocabulary - 1) / step;
     if (most == 0 || bytes(step, usual) > budget) {
       return 0;

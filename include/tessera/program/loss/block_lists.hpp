@@ -69,7 +69,9 @@ struct loss_product_item {
   std::int32_t const* list;   ///< the blocks, as loss_list_entry packs them
 };
 
-/// The schedule of both products: all their tiles, those of the classifier first, which sum over more blocks.
+/// The schedule of both products: all their tiles. Those of the classifier come first where lists are short. Where the
+/// lists of hidden states are long and full (`turns_of_hidden` is not 0), their tiles come first, so that what is left of
+/// their last turn is filled with tiles of the classifier: workers without a tile in that turn take so many of these.
 struct loss_product_schedule {
   /// Length * 2 of each list, + 1 if it is unclean: lists of the classifier's panels, then of hidden states' panels.
   std::int32_t const* counts;
@@ -80,22 +82,36 @@ struct loss_product_schedule {
   std::int32_t token_blocks;       ///< blocks of 128 tokens
   std::int32_t entry_blocks;       ///< blocks of 128 entries in the part
   std::int32_t band;               ///< channel tiles that are computed together for all panels
+  /// How many tiles of the classifier take as long as one of hidden states, where these come first; else 0.
+  std::int32_t turns_of_hidden = 0;
 
   [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const {
     return (classifier_panels + hidden_panels) * channel_tiles;
+  }
+  /// How many turns all workers have; in some a worker may have nothing to do.
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t turns(std::int32_t workers) const {
+    if (turns_of_hidden == 0) {
+      return divide_up(count(), workers);
+    }
+    std::int32_t const before = turns_of_hidden * (workers - hidden_tiles() % workers);
+    std::int32_t const together = divide_up(max(classifier_panels * channel_tiles - before, 0), workers);
+    return hidden_tiles() / workers + max(turns_of_hidden, 1) + together;
   }
   /// The work item of a worker in a turn. Every other turn goes backwards through the workers, so that the worker with
   /// the longest item of one turn gets the shortest of the next.
   [[nodiscard]] TESSERA_FN constexpr loss_product_item at(std::int32_t turn, std::int32_t worker,
                                                           std::int32_t workers) const {
-    std::int32_t const index = turn * workers + (turn % 2 == 0 ? worker : workers - 1 - worker);
+    bool const is_hidden_first = turns_of_hidden > 0;
+    std::int32_t const in_turn = turn % 2 == 0 ? worker : workers - 1 - worker;
+    std::int32_t const index = is_hidden_first ? index_after_hidden(turn, worker, workers) : turn * workers + in_turn;
     if (index >= count()) {
       return {false, -1, 0, 0, false, nullptr};
     }
     std::int32_t const of_classifier = classifier_panels * channel_tiles;
-    bool const is_hidden = index >= of_classifier;
+    bool const is_hidden = is_hidden_first ? index < hidden_tiles() : index >= of_classifier;
+    std::int32_t const before = is_hidden == is_hidden_first ? 0 : is_hidden ? of_classifier : hidden_tiles();
     tile_order const order{channel_tiles, is_hidden ? hidden_panels : classifier_panels, band};
-    tile_coordinate const tile = order.at(is_hidden ? index - of_classifier : index);
+    tile_coordinate const tile = order.at(index - before);
     std::int32_t const panel = tile.column;
     std::int32_t const list = is_hidden ? classifier_panels + panel : panel;
     std::int32_t const count = counts[list];
@@ -106,6 +122,28 @@ struct loss_product_schedule {
   [[nodiscard]] TESSERA_FN constexpr std::int64_t first_of(bool is_hidden, std::int32_t panel) const {
     return is_hidden ? std::int64_t{classifier_panels} * token_blocks + std::int64_t{panel} * entry_blocks
                      : std::int64_t{panel} * token_blocks;
+  }
+
+ private:
+  TESSERA_FN constexpr std::int32_t hidden_tiles() const { return hidden_panels * channel_tiles; }
+
+  /// The index of a worker's tile in a turn, where tiles of hidden states come first. Workers that take tiles in the same
+  /// turn take neighbours.
+  TESSERA_FN constexpr std::int32_t index_after_hidden(std::int32_t turn, std::int32_t worker,
+                                                       std::int32_t workers) const {
+    std::int32_t const whole = hidden_tiles() / workers;
+    std::int32_t const rest = hidden_tiles() % workers;
+    bool const has_more = worker < rest;
+    if (turn < whole || (turn == whole && has_more)) {
+      return turn * workers + worker;
+    }
+    std::int32_t const after = turn - whole - (has_more ? 1 : 0);
+    std::int32_t const early = turns_of_hidden;
+    if (!has_more && after < early) {
+      return hidden_tiles() + after * (workers - rest) + worker - rest;
+    }
+    std::int32_t const together = has_more ? after : after - early;
+    return hidden_tiles() + early * (workers - rest) + together * workers + worker;
   }
 };
 

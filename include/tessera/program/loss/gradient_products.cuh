@@ -3,8 +3,8 @@
 /// of the classifier (G^T E), both in one persistent kernel for sm_90a. It is the second half of linear_loss's backward
 /// pass, after gemm_pingpong has made G.
 ///
-/// Clusters of two thread blocks compute tiles of 256 x 192 sums, one after the other: first those of the classifier,
-/// summed over the tokens, then those of hidden states, summed over the entries of the part. As in gemm_pingpong
+/// Clusters of two thread blocks compute tiles of 256 x 192 sums, one after the other: those of the
+/// classifier, summed over the tokens, and those of hidden states, summed over the entries of the part. As in gemm_pingpong
 /// (ping-pong) each of a block's two consumer warpgroups has tiles of its own, 128 x 192 sums in its registers, and one
 /// multiplies while the other writes. TMA loads all operands as boxes of 64 columns: G as its rows lie, or across, and
 /// rows of C and E across the depth. Both blocks need the rows of C and E, and each loads every other half of a box for
@@ -128,7 +128,7 @@ struct loss_gradient_products {
   }
   /// How many work items each worker takes; the last one may not exist.
   __device__ __forceinline__ std::int32_t turns() const {
-    return divide_up(schedule.count(), static_cast<std::int32_t>(blocks_in_grid()) / 2);
+    return schedule.turns(static_cast<std::int32_t>(blocks_in_grid()) / 2);
   }
   __device__ __forceinline__ std::int32_t k_tiles_at(std::int32_t turn, std::int32_t worker) const {
     return turn < turns() ? 2 * item_at(turn, worker).count : 0;

@@ -12,6 +12,7 @@
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/program/loss/logit_gradient.hpp>
+#include <tessera/program/loss/token_factors.hpp>
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/tile/per_lane.hpp>
 #include <tessera/view/array_view.hpp>
@@ -246,8 +247,9 @@ struct sum_gradient_columns {
   static constexpr int rows = 128;  ///< tokens that a group adds up
   struct scratch_type {};
 
-  matrix_view<T const> gradient;   ///< tokens x entries
-  matrix_view<float> column_sums;  ///< rows of blocks x entries
+  matrix_view<T const> gradient;                 ///< tokens x entries
+  matrix_view<float> column_sums;                ///< rows of blocks x entries
+  array_view<loss_token_factors const> factors;  ///< null, or where rows still lack loss_token_factors::by_kept
 
   /// How many groups cover the entries.
   TESSERA_FN constexpr std::int64_t across() const { return divide_up(gradient.extent(1), std::int64_t{lanes}); }
@@ -261,7 +263,8 @@ struct sum_gradient_columns {
       std::int64_t const entry = which % across() * lanes + lane;
       float sum = 0.0F;
       for (std::int64_t token = block * rows; token < last && entry < gradient.extent(1); ++token) {
-        sum += static_cast<float>(load(gradient(token, entry)));
+        auto const value = static_cast<float>(load(gradient(token, entry)));
+        sum = factors.data == nullptr ? sum + value : multiply_add(value, factors[token].by_kept, sum);
       }
       if (entry < gradient.extent(1)) {
         column_sums(block, entry) = sum;

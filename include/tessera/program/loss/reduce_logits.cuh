@@ -111,7 +111,7 @@ struct reduce_loss_rows {
     }
     if constexpr (RowWarps == 1 && sizeof(T) == 2 && leaves_logits<Map>) {
       if (softmaxes.are_wanted()) {
-        keep_exponentials(sums, largest, coordinate);
+        keep_exponentials(sums, largest, coordinate, scratch);
       }
     }
   }
@@ -396,29 +396,43 @@ struct reduce_loss_rows {
   /// multiplies.
   template <int Registers>
   __device__ __forceinline__ void keep_exponentials(float const (&sums)[Registers], float const (&largest)[2],
-                                                    box_coordinate coordinate) const {
+                                                    box_coordinate coordinate, scratch_type const& scratch) const {
     static_assert(2 * Registers == kept_softmaxes<T>::tile_entries);
     if (coordinate.column >= softmaxes.values.extent(1)) {
       return;
     }
-    auto const lane = static_cast<std::int32_t>(thread_index() % 32);
     float const factor = scaling.inverse_temperature * log2_e;
+    if (scaling.cap > 0.0F) {
+      float const bend = fast_reciprocal(scaling.cap);
+      keep_values(sums, largest, coordinate, scratch, [&](float sum, float reference) {
+        float const bent = sum * bend;
+        return fast_exp2(multiply_add(sum, factor, -reference)) * multiply_add(-bent, bent, 1.0F);
+      });
+    } else {
+      keep_values(sums, largest, coordinate, scratch,
+                  [&](float sum, float reference) { return fast_exp2(multiply_add(sum, factor, -reference)); });
+    }
+  }
+  /// Keeps what `value` makes of each sum and its row's reference.
+  template <int Registers, class Value>
+  __device__ __forceinline__ void keep_values(float const (&sums)[Registers], float const (&largest)[2],
+                                              box_coordinate coordinate, scratch_type const& scratch,
+                                              Value const& value) const {
+    auto const lane = static_cast<std::int32_t>(thread_index() % 32);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       std::int32_t const token = coordinate.row + lane / 4 + 8 * half;
       bool const is_there = token < softmaxes.values.extent(0);
-      float const reference = reference_of_row(largest[half], factor);
-      if (is_there && lane % 4 == 0) {
-        softmaxes.references(coordinate.column / kept_softmaxes<T>::tile_entries, token) = largest[half] * factor;
-      }
+      bool const has_label = scratch.of_row[lane / 4 + 8 * half].label >= 0;
+      float const reference = is_there ? keep_reference(largest[half], coordinate.column, token) : 0.0F;
 #pragma unroll
       for (int group = 0; group < groups<Registers>; ++group) {
         std::uint32_t words[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           int const at = group * group_columns / 2 + 4 * i + 2 * half;
-          words[i] = pack_pair<T>(fast_exp2(multiply_add(sums[at], factor, -reference)),
-                                  fast_exp2(multiply_add(sums[at + 1], factor, -reference)));
+          std::uint32_t const pair = pack_pair<T>(value(sums[at], reference), value(sums[at + 1], reference));
+          words[i] = has_label ? pair : 0U;
         }
         transpose_of_four(words);
         std::int32_t const column = coordinate.column + group * group_columns + 8 * (lane % 4);
@@ -428,6 +442,24 @@ struct reduce_loss_rows {
         }
       }
     }
+  }
+  /// The reference of a token in a tile, which it writes: the one that the token's tiles share, or the tile's own.
+  __device__ __forceinline__ float keep_reference(float largest, std::int32_t column, std::int32_t token) const {
+    float const steepness = scaling.inverse_temperature * log2_e;
+    bool const is_first = thread_index() % 4 == 0;
+    float shared = 0.0F;
+    bool is_shared = false;
+    if constexpr (kept_softmaxes<T>::shares_references) {
+      shared = softmaxes.shared_references[token];
+      is_shared = multiply_add(largest, steepness, -shared) <= kept_softmaxes<T>::most_above;
+    }
+    if (is_first) {
+      softmaxes.references(column / kept_softmaxes<T>::tile_entries, token) = is_shared ? shared : largest * steepness;
+      if (!is_shared) {
+        softmaxes.is_uneven[token] = 1;
+      }
+    }
+    return is_shared ? shared : reference_of_row(largest, steepness);
   }
   /// Transposes words among each four lanes: word i of lane j becomes word j of lane i.
   __device__ __forceinline__ static void transpose_of_four(std::uint32_t (&words)[4]) {

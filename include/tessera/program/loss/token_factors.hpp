@@ -29,7 +29,8 @@ struct alignas(16) loss_token_factors {
   std::int32_t label;  ///< the label's slot in the backward pass; -1: no label, no gradient
   float by_entropy;    ///< k
   float entropy;       ///< entropy of the token's softmax, in nats
-  float unused[2];     ///< padding to 32 bytes
+  float by_kept;       ///< the factor of the token's sums of kept softmaxes (kept_softmaxes.hpp)
+  float unused;        ///< padding to 32 bytes
 };
 
 /// Makes the factors of all tokens, and notes that no block is kept yet. Run with a group for each block of 128 tokens.
@@ -85,7 +86,7 @@ struct make_loss_factors {
  private:
   TESSERA_FN loss_token_factors of_token(std::int64_t row) const {
     if (row < 0) {
-      return {0.0F, 0.0F, 0.0F, -1, 0.0F, 0.0F, {}};
+      return {0.0F, 0.0F, 0.0F, -1, 0.0F, 0.0F, 1.0F, {}};
     }
     loss_row_gradient const from = rows[row];
     std::int32_t const label = list.labels[row];
@@ -95,6 +96,7 @@ struct make_loss_factors {
             slot_of != nullptr ? slot_of[label] : label,
             from.by_entropy,
             from.entropy,
+            1.0F,
             {}};
   }
 };

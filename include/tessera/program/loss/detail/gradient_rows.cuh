@@ -249,6 +249,7 @@ struct add_hidden_rows {
   matrix_view<std::uint16_t> remains;  ///< tokens x channels, rounded up to 8: lower halves; not used for float
   float const* scale;                  ///< the last factor of all gradients
   bool accumulates;                    ///< whether to add to what the target holds; only for float
+  bool is_of_softmaxes;                ///< whether sums still lack the factors loss_token_factors::by_kept
 
   /// Whether sums of no products must be written: in the first and the last part; where they are added, if they are
   /// NaN.
@@ -267,12 +268,16 @@ struct add_hidden_rows {
     bool const is_kept = adds() && token < tokens.size() && tokens[token].label < 0 && !is_nan(factor);
     bool const is_there = token < tokens.size() && !is_kept;
     bool const is_cleared = is_there && range.is_last() && tokens[token].label < 0;
+    float const of_token = is_of_softmaxes && is_there ? tokens[token].by_kept : 1.0F;
     auto const add_box = [&](auto box) {
       float values[detail::channels_of_lane];
       detail::stage_sums<decltype(box)::value>(sums, staging, values);
       std::int32_t const first = channel + decltype(box)::value * 32 + mine.channel;
       auto const count = static_cast<std::int32_t>(target.extent(1)) - first;
       if (is_there && count > 0) {
+        if (is_of_softmaxes) {
+          detail::scale_values(values, of_token);
+        }
         if (adds()) {
           detail::scale_values(values, factor);
         }
