@@ -2,7 +2,8 @@
 /// Measures both passes of the exact cross-entropy against the products that they cannot do without.
 ///
 /// With memory for the softmaxes (`4GiB`) these are three: the logits, and their gradient with the classifier and with
-/// hidden states. In `160MiB` the logits are made twice, and so there are four. `ms` is the median of both passes in
+/// hidden states. In `160MiB`, and in `10MiB` with gradients in fp32, the logits are made twice, and so there are four.
+/// `ms` is the median of both passes in
 /// turns with those products by cuBLAS, `products_ms`, each by the fastest of the algorithms that it proposes, of the
 /// same hidden states and classifier and of the same gradient by the logits in bf16. `over_products` is the first over
 /// the second. `forward_ms` and `backward_ms` are medians of the passes in turns with each other. `extra_MiB` is what the
@@ -90,6 +91,8 @@ loss_problem& problem_of(loss_data data, linear_loss_shape const& shape) {
   return *last;
 }
 
+/// Gradient: the type of both gradients. cuBLAS's are always bf16.
+template <class Gradient>
 void measure(benchmark::State& state, loss_data data, linear_loss_shape const& shape, std::int64_t budget) {
   using loss = exact_cross_entropy;
   loss_problem& problem = problem_of(data, shape);
@@ -98,9 +101,12 @@ void measure(benchmark::State& state, loss_data data, linear_loss_shape const& s
   bench::device_array<bfloat16> const hidden(problem.memory(), static_cast<std::size_t>(problem.hidden().size()));
   bench::device_array<bfloat16> const classifier(problem.memory(),
                                                  static_cast<std::size_t>(problem.classifier().size()));
-  linear_loss_gradients<bfloat16> const out{{hidden.data(), {shape.tokens, shape.channels}},
-                                            {classifier.data(), {shape.vocabulary, shape.channels}}};
-  auto const plan = loss::plan_backward(exec, shape, options);
+  bench::device_array<Gradient> const own_hidden(problem.memory(), static_cast<std::size_t>(problem.hidden().size()));
+  bench::device_array<Gradient> const own_classifier(problem.memory(),
+                                                     static_cast<std::size_t>(problem.classifier().size()));
+  linear_loss_gradients<Gradient> const out{{own_hidden.data(), {shape.tokens, shape.channels}},
+                                            {own_classifier.data(), {shape.vocabulary, shape.channels}}};
+  auto const plan = loss::plan_backward<Gradient>(exec, shape, options);
   buffer<std::byte> memory(exec, plan.bytes());
   workspace const space(plan, memory);
   buffer<float> value(exec, 1);
@@ -113,7 +119,7 @@ void measure(benchmark::State& state, loss_data data, linear_loss_shape const& s
   forward();
   products peer(problem);
   peer.prepare(log_sum_exps.data(), hidden.data(), classifier.data());
-  int const times_logits = budget > 0 ? 1 : 2;
+  int const times_logits = plan.bytes() > problem.operations() / static_cast<double>(shape.channels) ? 1 : 2;
   bench::race both{};
   bench::race passes{};
   for (auto _ : state) {
@@ -144,9 +150,11 @@ void add_shape(linear_loss_shape const& shape) {
   for (loss_data const data : {loss_data::spread, loss_data::zipf}) {
     std::string const end = "/bf16/" + bench::name_of(data) + "/" + size;
     bench::add_cuda("exact_cross_entropy/forward_backward/160MiB" + end,
-                    [=](benchmark::State& state) { measure(state, data, shape, 0); });
+                    [=](benchmark::State& state) { measure<bfloat16>(state, data, shape, 0); });
+    bench::add_cuda("exact_cross_entropy/forward_backward/10MiB" + end,
+                    [=](benchmark::State& state) { measure<float>(state, data, shape, std::int64_t{10} << 20); });
     bench::add_cuda("exact_cross_entropy/forward_backward/4GiB" + end,
-                    [=](benchmark::State& state) { measure(state, data, shape, std::int64_t{4} << 30); });
+                    [=](benchmark::State& state) { measure<bfloat16>(state, data, shape, std::int64_t{4} << 30); });
   }
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -432,4 +433,23 @@ TEST_CASE("a loss on a GPU repeats bit for bit, also from a graph", "[cuda]") {
     cuda_ok(cudaGraphDestroy(graph));
   }
   cuda_ok(cudaStreamDestroy(stream));
+}
+
+TEST_CASE("where memory is short, fp32 gradients are made of some tokens after the others on a GPU", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (std::int64_t const tokens : {1100, 1280}) {
+    for (bool const with_all : {false, true}) {
+      auto problem = make_loss_problem<bfloat16>(tokens, 3000, 72, with_all);
+      problem.options.workspace_budget = std::int64_t{2} << 20;
+      auto const plan = exact_cross_entropy::plan_backward<float>(tessera::cuda{}, {tokens, 3000, 72}, problem.options);
+      auto const part = std::find_if(plan.entries().begin(), plan.entries().end(), [](auto const& region) {
+        return region.name == "gradient of a part of the logits";
+      });
+      REQUIRE(part != plan.entries().end());
+      CHECK(choose_loss_chunk(tokens, 72, part->bytes / (2 * tokens)).tokens < tokens);
+      check_on_device<exact_cross_entropy, float>(problem, 1e-5, 4e-3);
+      check_added_on_device<exact_cross_entropy>(problem, 4e-3, true);
+      check_added_on_device<exact_cross_entropy>(problem, 4e-3, false);
+    }
+  }
 }

@@ -58,6 +58,59 @@ TEST_CASE("where no entropy can have a gradient softmaxes are kept on a GPU, wha
   check_on_device<exact_cross_entropy_of<bfloat16, large>, bfloat16>(problem, 1e-5, 4e-3);
 }
 
+TEST_CASE("kept softmaxes make gradients wherever labels lie among the logits of their token", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  if (!is_hopper()) {
+    TESSERA_SKIP("no device of sm_90, whose program alone keeps softmaxes");
+  }
+  for (float const softcap : {0.0F, 30.0F}) {
+    CAPTURE(softcap);
+    auto problem = make_loss_problem<bfloat16>(300, 2000, 72, true);
+    for (std::size_t token = 0; token < 300; token += 3) {
+      float const factor = token % 2 == 0 ? 40.0F : 0.0F;  // logits of deviation 80, or equal ones
+      for (std::size_t i = token * 72; i < token * 72 + 72; ++i) {
+        problem.hidden[i] = store<bfloat16>(factor * load(problem.hidden[i]));
+      }
+    }
+    loss_reference const known = reference_loss(problem);
+    for (std::size_t token = 0; token < 300; token += 4) {
+      if (problem.labels[token] >= 0) {
+        problem.labels[token] = known.tokens[token].prediction;
+      }
+    }
+    problem.weights[8] = 0.0F;
+    problem.options.softcap = softcap;
+    problem.options.workspace_budget = std::int64_t{64} << 20;
+    problem.options.reduction = loss_reduction::sum;
+    CHECK(keeps_softmaxes_of(problem));
+    check_on_device<exact_cross_entropy, bfloat16>(problem, 1e-5, 4e-3);
+    check_on_device<exact_cross_entropy, float>(problem, 1e-5, 4e-3);
+    check_added_on_device<exact_cross_entropy>(problem, 4e-3, true);
+  }
+}
+
+TEST_CASE("tokens without a label leave nothing of their hidden states in gradients of kept softmaxes", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  if (!is_hopper()) {
+    TESSERA_SKIP("no device of sm_90, whose program alone keeps softmaxes");
+  }
+  auto problem = make_loss_problem<bfloat16>(300, 2000, 64);
+  problem.options.workspace_budget = std::int64_t{64} << 20;
+  auto strange = problem;
+  for (std::size_t token = 0; token < 300; ++token) {
+    if (problem.labels[token] < 0) {
+      strange.hidden[token * 64 + token % 64] = store<bfloat16>(token % 2 == 0 ? NAN : INFINITY);
+      strange.hidden[token * 64 + (token + 1) % 64] = store<bfloat16>(3e38F);
+    }
+  }
+  tessera::cuda const exec;
+  auto const plain = doubles_of_results(run_on_device<exact_cross_entropy, float>(exec, problem));
+  auto const found = run_on_device<exact_cross_entropy, float>(exec, strange);
+  CHECK(relative_distance(found.hidden, plain.hidden) <= 1e-6);
+  CHECK(relative_distance(found.classifier, plain.classifier) <= 1e-4);  // hidden states' roundings may differ
+  CHECK(relative_distance(found.bias, plain.bias) <= 1e-6);
+}
+
 TEST_CASE("gradients of kept softmaxes take class weights, and are added to old ones", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   if (!is_hopper()) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include <tessera/exec/cpu.hpp>
@@ -164,4 +165,43 @@ TEST_CASE("a part's range knows what is left of it", "[host]") {
   std::int64_t const none = 0;
   CHECK_FALSE(loss_part_range{0, 256, 1000, &none}.is_beyond());
   CHECK(loss_part_range{0, 256, 1000, &none}.is_last());
+}
+
+TEST_CASE("tiles with longer sums come first, each tile once, and all workers end together", "[host]") {
+  struct problem {
+    std::int32_t classifier_panels;
+    std::int32_t hidden_panels;
+    std::int32_t channel_tiles;
+    std::int32_t ratio;
+    bool is_hidden_first;
+  };
+  constexpr std::int32_t workers = 66;
+  for (problem const& p : {problem{1000, 32, 12, 31, true}, problem{501, 32, 22, 15, true},
+                           problem{3, 16, 12, 5, false}, problem{3, 16, 22, 5, false}, problem{0, 32, 12, 7, true},
+                           problem{66, 0, 1, 3, false}, problem{1, 66, 1, 2, true}, problem{1, 2, 1, 1, false}}) {
+    CAPTURE(p.classifier_panels, p.hidden_panels, p.channel_tiles);
+    std::vector<std::int32_t> const counts(static_cast<std::size_t>(p.classifier_panels + p.hidden_panels), 2);
+    std::vector<std::int32_t> const lists(1);
+    loss_product_schedule const schedule{
+        counts.data(), lists.data(),     p.classifier_panels, p.hidden_panels, p.channel_tiles, 1, 1, 8,
+        p.ratio,       p.is_hidden_first};
+    std::vector<int> visits(static_cast<std::size_t>(schedule.count()));
+    std::vector<std::int64_t> lengths(workers);
+    for (std::int32_t turn = 0; turn < schedule.turns(workers); ++turn) {
+      for (std::int32_t worker = 0; worker < workers; ++worker) {
+        loss_product_item const item = schedule.at(turn, worker, workers);
+        if (item.panel >= 0) {
+          std::int32_t const row = item.is_hidden ? p.classifier_panels + item.panel : item.panel;
+          ++visits[static_cast<std::size_t>(row * p.channel_tiles + item.channel_tile)];
+          lengths[static_cast<std::size_t>(worker)] += item.is_hidden == p.is_hidden_first ? p.ratio : 1;
+        }
+      }
+    }
+    CHECK(std::all_of(visits.begin(), visits.end(), [](int count) { return count == 1; }));
+    std::int64_t const sum = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+    std::int64_t const longest = *std::max_element(lengths.begin(), lengths.end());
+    std::int64_t const shorter = (p.is_hidden_first ? p.classifier_panels : p.hidden_panels) * p.channel_tiles;
+    CHECK(longest <= (shorter >= workers * p.ratio ? divide_up(sum, std::int64_t{workers}) + 1
+                                                   : divide_up(sum, std::int64_t{workers}) + p.ratio));
+  }
 }

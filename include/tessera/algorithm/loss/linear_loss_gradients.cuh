@@ -64,7 +64,65 @@ struct warpgroup_loss_gradients {
         exec.template lacks<multiply>());
   }
 
+  /// Enqueues all launches: for all tokens together, or where memory is short for some of them after the others.
   void run() const {
+    loss_chunk const chunk = chunk_of_call();
+    if (chunk.tokens >= call.shape.tokens || !run_chunks(chunk)) {
+      run_tokens();
+    }
+  }
+
+ private:
+  using part_type = loss_gradient_part<value_type>;
+  using regions_type = std::remove_cvref_t<decltype(call.regions)>;
+
+  /// All tokens, unless gradients are fp32, so that those of the classifier can be added up, and nothing is left out.
+  [[nodiscard]] loss_chunk chunk_of_call() const {
+    loss_chunk const all{call.shape.tokens, call.regions.entries};
+    bool const can_add = std::is_same_v<gradient_type, float> && call.regions.kept == 0 && !leaves_out();
+    return can_add ? choose_loss_chunk(all.tokens, call.shape.channels, all.entries) : all;
+  }
+  [[nodiscard]] bool leaves_out() const { return call.thresholds.hidden > 0 || call.thresholds.classifier > 0; }
+
+  /// Enqueues the launches for some tokens after the others; returns false where regions have no room for them.
+  [[nodiscard]] bool run_chunks(loss_chunk const& chunk) const {
+    linear_loss_shape some = call.shape;
+    some.tokens = chunk.tokens;
+    if (!call.regions.narrowed(where, some, chunk.entries)) {
+      return false;
+    }
+    for (std::int64_t first = 0; first < call.shape.tokens; first += chunk.tokens) {
+      some.tokens = min(chunk.tokens, call.shape.tokens - first);
+      run_chunk(first, some, *call.regions.narrowed(where, some, chunk.entries));
+    }
+    return true;
+  }
+  /// Enqueues the launches for the tokens from `first` on. Gradients of the classifier and the bias are added to those of
+  /// the tokens before.
+  void run_chunk(std::int64_t first, linear_loss_shape const& some, regions_type const& regions) const {
+    linear_loss_gradients<gradient_type> out = call.out;
+    if (out.hidden.data != nullptr) {
+      out.hidden = rows_of(out.hidden, first, some.tokens);
+    }
+    out.accumulate_classifier = out.accumulate_classifier || first > 0;
+    out.accumulate_bias = out.accumulate_bias || first > 0;
+    loss_token_list tokens = call.tokens;
+    tokens.row_of = {&tokens.row_of[first], some.tokens};
+    Call const chunk{some,
+                     call.logits,
+                     rows_of(call.hidden, first, some.tokens),
+                     tokens,
+                     call.smoothing,
+                     call.has_entropies,
+                     call.thresholds,
+                     out,
+                     regions,
+                     call.space,
+                     call.status};
+    warpgroup_loss_gradients{exec, chunk, blocks, false}.run_tokens();
+  }
+
+  void run_tokens() const {
     auto const& regions = call.regions;
     auto const& space = call.space;
     if (is_ordered) {
@@ -84,9 +142,6 @@ struct warpgroup_loss_gradients {
       run_part(regions.part(space, call.shape, first), maps);
     }
   }
-
- private:
-  using part_type = loss_gradient_part<value_type>;
 
   static constexpr box_shape made_box{make_gradient::b_box_rows, make_gradient::depth};
   static constexpr box_shape product_box{multiply::shared_rows, multiply::box};
@@ -207,10 +262,7 @@ struct warpgroup_loss_gradients {
         static_cast<std::int32_t>(regions.entry_blocks()),
         product_policy.band,
     };
-    if (is_kept(part)) {
-      schedule.turns_of_hidden =
-          static_cast<std::int32_t>(divide_up(part.gradient.extent(1), std::int64_t{128}) / regions.token_blocks);
-    }
+    order_by_length(part, schedule);
     list_loss_blocks const lists{range,
                                  schedule,
                                  space[regions.list_counts],
@@ -219,11 +271,22 @@ struct warpgroup_loss_gradients {
                                  part.kept_for_classifier,
                                  space[regions.unclean]};
     // Where nothing is left out, all whole parts have the same lists.
-    bool const leaves_out = call.thresholds.hidden > 0 || call.thresholds.classifier > 0;
-    if (leaves_out || part.first <= regions.kept || part.gradient.extent(1) != regions.entries) {
+    if (leaves_out() || part.first <= regions.kept || part.gradient.extent(1) != regions.entries) {
       exec.run(lists, lists.groups());
     }
     add_products(range, part, schedule, maps);
+  }
+
+  /// Lets the tiles with the longer sums come first, where nothing is left out and some are much longer.
+  void order_by_length(part_type const& part, loss_product_schedule& schedule) const {
+    std::int64_t const of_classifier = call.regions.token_blocks;
+    std::int64_t const of_hidden = divide_up(part.gradient.extent(1), std::int64_t{128});
+    std::int64_t const shorter = max(min(of_classifier, of_hidden), std::int64_t{1});
+    std::int64_t const ratio = max(of_classifier, of_hidden) / shorter;
+    if (!leaves_out() && ratio > 1) {
+      schedule.turns_of_long = static_cast<std::int32_t>(ratio);
+      schedule.is_hidden_first = of_hidden > of_classifier;
+    }
   }
 
   /// Whether a part is the one whose softmaxes are kept.

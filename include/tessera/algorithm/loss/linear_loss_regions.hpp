@@ -8,6 +8,7 @@
 #include <optional>
 #include <type_traits>
 
+#include <tessera/algorithm/loss/detail/remembered_regions.hpp>
 #include <tessera/algorithm/loss/linear_loss_types.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/bits.hpp>
@@ -39,60 +40,6 @@ template <class T>
 matrix_view<T> rows_of(matrix_view<T> matrix, std::int64_t first, std::int64_t count) {
   return {&matrix(first, 0), {count, matrix.extent(1)}, {matrix.stride(0), matrix.stride(1)}};
 }
-
-/// The parameters of the search for the number of entries in a part.
-struct loss_part_search {
-  linear_loss_shape shape;
-  std::int64_t kept;    ///< entries whose softmaxes are kept
-  std::int64_t budget;  ///< bytes that the workspace may have
-  bool orders;          ///< whether entries are taken in another order
-
-  /// Whether all members are equal.
-  friend bool operator==(loss_part_search const& a, loss_part_search const& b) {
-    return a.shape.tokens == b.shape.tokens && a.shape.vocabulary == b.shape.vocabulary &&
-           a.shape.channels == b.shape.channels && a.kept == b.kept && a.budget == b.budget && a.orders == b.orders;
-  }
-};
-
-/// The result of a thread's last search. Both passes of all steps of a training loop repeat it, and it plans a
-/// workspace a dozen times.
-struct remembered_search {
-  loss_part_search of = {};
-  std::int64_t found = -1;  ///< -1: there was no search
-
-  /// The result of `search`, a function of `what` alone.
-  template <class Search>
-  std::int64_t get(loss_part_search const& what, Search const& search) {
-    if (found < 0 || !(of == what)) {
-      found = -1;  // stays, where the search throws
-      std::int64_t const result = search();
-      of = what;
-      found = result;
-    }
-    return found;
-  }
-};
-
-/// The regions of a thread's last call, as they follow from `what` and the type alone. Without it planning
-/// is nearly half of what a call does on the host beside its launches, and all steps of a training loop repeat it.
-template <class Regions>
-class remembered_regions {
- public:
-  /// A copy of the regions that `plan()` makes for `what`, so that calls made within this call change nothing of it.
-  template <class Plan>
-  Regions get(loss_part_search const& what, Plan const& plan) {
-    if (!found_ || !(of_ == what)) {
-      found_.reset();  // stays so, where the plan throws
-      found_.emplace(plan());
-      of_ = what;
-    }
-    return *found_;
-  }
-
- private:
-  loss_part_search of_ = {};
-  std::optional<Regions> found_;
-};
 
 /// The regions that a forward pass needs and a backward pass reads again. The stamp is first, so that a backward pass
 /// finds it whatever the extents were.
@@ -320,6 +267,34 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
   }
   matrix_view<std::uint16_t> remains_of(workspace const& space, linear_loss_shape const& shape) const {
     return {space[remains].data, {shape.tokens, shape.channels}, {remains_stride(shape), 1}};
+  }
+
+  /// The same memory for parts of fewer tokens and more entries; nothing where some region is too small for that.
+  std::optional<loss_gradient_regions> narrowed(char const* where, linear_loss_shape const& some,
+                                                std::int64_t entry_count) const {
+    loss_gradient_regions const planned(where, some, workspace_plan::record::sizes, false, 0, entry_count);
+    loss_gradient_regions made = *this;
+    made.token_blocks = planned.token_blocks;
+    made.entries = planned.entries;
+    made.parts = planned.parts;
+    made.row_blocks = planned.row_blocks;
+    made.row_tiles = planned.row_tiles;
+    bool fits = true;
+    auto const take = [&](auto member) {
+      fits = fits && (planned.*member).count <= (made.*member).count;
+      (made.*member).count = (planned.*member).count;
+    };
+    take(&loss_gradient_regions::gradient);
+    take(&loss_gradient_regions::kept_for_hidden);
+    take(&loss_gradient_regions::kept_for_classifier);
+    take(&loss_gradient_regions::column_sums);
+    take(&loss_gradient_regions::factors);
+    take(&loss_gradient_regions::unclean);
+    take(&loss_gradient_regions::list_counts);
+    take(&loss_gradient_regions::lists);
+    take(&loss_gradient_regions::tiles);
+    take(&loss_gradient_regions::tile_count);
+    return fits ? std::optional(made) : std::nullopt;
   }
 
   static std::int64_t remains_stride(linear_loss_shape const& shape) {

@@ -69,9 +69,9 @@ struct loss_product_item {
   std::int32_t const* list;   ///< the blocks, as loss_list_entry packs them
 };
 
-/// The schedule of both products: all their tiles. Those of the classifier come first where lists are short. Where the
-/// lists of hidden states are long and full (`turns_of_hidden` is not 0), their tiles come first, so that what is left of
-/// their last turn is filled with tiles of the classifier: workers without a tile in that turn take so many of these.
+/// The schedule of both products: all their tiles, those of the classifier first. Where all lists of a product are as
+/// long, and longer than the other's (`turns_of_long` is not 0), that product's tiles come first, and workers without one
+/// in its last turn take that many more tiles of the other.
 struct loss_product_schedule {
   /// Length * 2 of each list, + 1 if it is unclean: lists of the classifier's panels, then of hidden states' panels.
   std::int32_t const* counts;
@@ -82,36 +82,35 @@ struct loss_product_schedule {
   std::int32_t token_blocks;       ///< blocks of 128 tokens
   std::int32_t entry_blocks;       ///< blocks of 128 entries in the part
   std::int32_t band;               ///< channel tiles that are computed together for all panels
-  /// How many tiles of the classifier take as long as one of hidden states, where these come first; else 0.
-  std::int32_t turns_of_hidden = 0;
+  /// How many tiles of the shorter lists take as long as one of the longer; 0: lists have any lengths.
+  std::int32_t turns_of_long = 0;
+  bool is_hidden_first = false;  ///< whether the tiles of hidden states come first, else those of the classifier
 
   [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const {
     return (classifier_panels + hidden_panels) * channel_tiles;
   }
   /// How many turns all workers have; in some a worker may have nothing to do.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t turns(std::int32_t workers) const {
-    if (turns_of_hidden == 0) {
+    if (turns_of_long == 0) {
       return divide_up(count(), workers);
     }
-    std::int32_t const before = turns_of_hidden * (workers - hidden_tiles() % workers);
-    std::int32_t const together = divide_up(max(classifier_panels * channel_tiles - before, 0), workers);
-    return hidden_tiles() / workers + max(turns_of_hidden, 1) + together;
+    std::int32_t const early = turns_of_long * (workers - first_tiles() % workers);
+    std::int32_t const together = divide_up(max(count() - first_tiles() - early, 0), workers);
+    return first_tiles() / workers + max(turns_of_long, 1) + together;
   }
   /// The work item of a worker in a turn. Every other turn goes backwards through the workers, so that the worker with
   /// the longest item of one turn gets the shortest of the next.
   [[nodiscard]] TESSERA_FN constexpr loss_product_item at(std::int32_t turn, std::int32_t worker,
                                                           std::int32_t workers) const {
-    bool const is_hidden_first = turns_of_hidden > 0;
     std::int32_t const in_turn = turn % 2 == 0 ? worker : workers - 1 - worker;
-    std::int32_t const index = is_hidden_first ? index_after_hidden(turn, worker, workers) : turn * workers + in_turn;
+    std::int32_t const index = turns_of_long > 0 ? index_by_length(turn, worker, workers) : turn * workers + in_turn;
     if (index >= count()) {
       return {false, -1, 0, 0, false, nullptr};
     }
-    std::int32_t const of_classifier = classifier_panels * channel_tiles;
-    bool const is_hidden = is_hidden_first ? index < hidden_tiles() : index >= of_classifier;
-    std::int32_t const before = is_hidden == is_hidden_first ? 0 : is_hidden ? of_classifier : hidden_tiles();
+    bool const is_first = index < first_tiles();
+    bool const is_hidden = is_first == is_hidden_first;
     tile_order const order{channel_tiles, is_hidden ? hidden_panels : classifier_panels, band};
-    tile_coordinate const tile = order.at(index - before);
+    tile_coordinate const tile = order.at(is_first ? index : index - first_tiles());
     std::int32_t const panel = tile.column;
     std::int32_t const list = is_hidden ? classifier_panels + panel : panel;
     std::int32_t const count = counts[list];
@@ -125,25 +124,26 @@ struct loss_product_schedule {
   }
 
  private:
-  TESSERA_FN constexpr std::int32_t hidden_tiles() const { return hidden_panels * channel_tiles; }
+  TESSERA_FN constexpr std::int32_t first_tiles() const {
+    return (is_hidden_first ? hidden_panels : classifier_panels) * channel_tiles;
+  }
 
-  /// The index of a worker's tile in a turn, where tiles of hidden states come first. Workers that take tiles in the same
-  /// turn take neighbours.
-  TESSERA_FN constexpr std::int32_t index_after_hidden(std::int32_t turn, std::int32_t worker,
-                                                       std::int32_t workers) const {
-    std::int32_t const whole = hidden_tiles() / workers;
-    std::int32_t const rest = hidden_tiles() % workers;
+  /// The index of a worker's tile in a turn, where the longer lists come first. Workers that take tiles in the same turn
+  /// take neighbours.
+  TESSERA_FN constexpr std::int32_t index_by_length(std::int32_t turn, std::int32_t worker,
+                                                    std::int32_t workers) const {
+    std::int32_t const whole = first_tiles() / workers;
+    std::int32_t const rest = first_tiles() % workers;
     bool const has_more = worker < rest;
     if (turn < whole || (turn == whole && has_more)) {
       return turn * workers + worker;
     }
     std::int32_t const after = turn - whole - (has_more ? 1 : 0);
-    std::int32_t const early = turns_of_hidden;
-    if (!has_more && after < early) {
-      return hidden_tiles() + after * (workers - rest) + worker - rest;
+    if (!has_more && after < turns_of_long) {
+      return first_tiles() + after * (workers - rest) + worker - rest;
     }
-    std::int32_t const together = has_more ? after : after - early;
-    return hidden_tiles() + early * (workers - rest) + together * workers + worker;
+    std::int32_t const together = has_more ? after : after - turns_of_long;
+    return first_tiles() + turns_of_long * (workers - rest) + together * workers + worker;
   }
 };
 

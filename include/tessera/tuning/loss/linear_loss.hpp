@@ -127,6 +127,47 @@ struct loss_part_costs {
   }
 };
 
+/// How many tokens and entries a part of the backward pass on sm_90a has, where memory is short.
+struct loss_chunk {
+  std::int64_t tokens;   ///< all, or a multiple of 256
+  std::int64_t entries;  ///< all that there is memory for, or a multiple of 256
+};
+
+/// Chooses loss_chunk for memory of `entries` for each token, where gradients are fp32: few entries of all tokens make
+/// few tiles of the classifier, and all tokens' gradients pass through memory with each part. A part costs the turns of
+/// its tiles, or what its sums need to come and go, and its launches. Half of the tokens with 768 entries are 64 tiles
+/// for 66 clusters.
+[[nodiscard]] constexpr loss_chunk choose_loss_chunk(std::int64_t tokens, std::int64_t channels, std::int64_t entries) {
+  constexpr std::int64_t enough = 2048;  // entries with which parts are taken of all tokens
+  constexpr double launches = 40;        // in steps of a tile of 256 x 192 over 64 of the depth
+  constexpr double step_bytes = 2.5e6;   // that memory moves in a step
+  constexpr double epilogue = 6;         // steps
+  constexpr std::int64_t clusters = loss_part_costs::clusters;
+  auto const cost = [&](loss_chunk const& chunk) {
+    std::int64_t const across = divide_up(channels, std::int64_t{192});
+    std::int64_t const rows = divide_up(chunk.tokens, std::int64_t{256});
+    std::int64_t const panels = divide_up(chunk.entries, std::int64_t{256});
+    auto const turns = static_cast<double>(divide_up(rows * divide_up(chunk.entries, std::int64_t{192}), clusters));
+    auto const of_classifier = static_cast<double>(chunk.tokens) / 64 + epilogue;
+    auto const of_hidden = static_cast<double>(chunk.entries) / 64 + epilogue;
+    double const added = static_cast<double>(across) / static_cast<double>(clusters) *
+                             (static_cast<double>(panels) * of_classifier + static_cast<double>(rows) * of_hidden) +
+                         (of_classifier < of_hidden ? of_classifier : of_hidden);
+    double const moved = static_cast<double>((chunk.tokens + chunk.entries) * channels * 8) / step_bytes;
+    return (turns * (static_cast<double>(channels) / 64 + epilogue) + (added > moved ? added : moved) + launches) /
+           static_cast<double>(chunk.tokens * chunk.entries);
+  };
+  loss_chunk best{tokens, entries};
+  for (std::int64_t parts = 2; parts <= 8 && entries < enough; parts *= 2) {
+    std::int64_t const fewer = divide_up(tokens, parts * 256) * 256;
+    for (std::int64_t some = tokens * entries / fewer / 256 * 256; some > entries; some -= 256) {
+      loss_chunk const tried{fewer, some};
+      best = fewer < tokens && cost(tried) < cost(best) ? tried : best;
+    }
+  }
+  return best;
+}
+
 /// How many entries a part of the backward pass by gemm_ring and gradient_ring has: a multiple of 128, at most `most`,
 /// for which most workers are busy at the end of each launch. Tiles have 128 rows and `columns` columns. A tile's
 /// epilogue is counted as 6 steps of 64 of the depth, and a part's launches as 8.
