@@ -79,7 +79,7 @@ struct loss_gradient_products {
   loss_product_schedule schedule;
   loss_part_range range;
   write_classifier_rows<Gradient> to_classifier;  ///< where sums of the classifier go
-  add_hidden_rows<Gradient> to_hidden;            ///< where sums of hidden states go
+  add_hidden_rows<Gradient, true> to_hidden;      ///< where sums of hidden states go
   array_view<loss_token_factors const> tokens;
 
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t block,

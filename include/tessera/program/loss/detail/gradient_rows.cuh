@@ -17,6 +17,7 @@
 #include <tessera/program/loss/token_factors.hpp>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/shared_access.cuh>
+#include <tessera/tile/cuda/sm_90/add_to_memory.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/view/array_view.hpp>
@@ -177,6 +178,14 @@ __device__ __forceinline__ void add_floats(row_part<float> const& part, float (&
   }
 }
 
+/// Adds the values of a lane to 16 neighbouring floats.
+__device__ __forceinline__ void add_floats_in_memory(float const (&values)[channels_of_lane], float* at) {
+#pragma unroll
+  for (int i = 0; i < channels_of_lane; i += 4) {
+    add_to_memory(at + i, float4{values[i], values[i + 1], values[i + 2], values[i + 3]});
+  }
+}
+
 /// Multiplies the values of a lane.
 __device__ __forceinline__ void scale_values(float (&values)[channels_of_lane], float factor) {
 #pragma unroll
@@ -242,8 +251,9 @@ struct write_classifier_rows {
 
 /// Adds the sums of a part to the gradients of hidden states, and rounds them after the last part. Gradients that
 /// accumulate are added to what the target held before the first part: each part's sums are multiplied by the last
-/// factor first, and tokens without a label keep what they had.
-template <class Gradient>
+/// factor first, and tokens without a label keep what they had. AddsInMemory: whether sums are added to floats without
+/// reading them where they need nothing else, which takes sm_90 (add_to_memory.cuh).
+template <class Gradient, bool AddsInMemory = false>
 struct add_hidden_rows {
   matrix_view<Gradient> target;        ///< tokens x channels; rows begin at multiples of 16 bytes
   matrix_view<std::uint16_t> remains;  ///< tokens x channels, rounded up to 8: lower halves; not used for float
@@ -281,7 +291,14 @@ struct add_hidden_rows {
         if (adds()) {
           detail::scale_values(values, factor);
         }
-        if (adds() || !range.is_first()) {
+        bool const has_before = adds() || !range.is_first();
+        if constexpr (is_float && AddsInMemory) {
+          if (has_before && (adds() || !range.is_last()) && count >= detail::channels_of_lane) {
+            detail::add_floats_in_memory(values, &target(token, first));
+            return;
+          }
+        }
+        if (has_before) {
           add_before(values, token, first, count);
         }
         write(range, values, token, first, count, factor, is_cleared);
