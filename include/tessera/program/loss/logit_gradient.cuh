@@ -98,12 +98,14 @@ struct write_loss_gradient {
     take_labels(sums, part);
     if constexpr (!leaves_logits<Map>) {
       differentiate_specially(sums, part, scratch);
-    } else if (scaling.cap > 0.0F || smoothing != 0.0F || has_entropies || is_far(part)) {
+    } else if (scaling.cap > 0.0F || smoothing != 0.0F || is_far(part)) {
       differentiate_specially(sums, part, scratch);
+    } else if (has_entropies) {
+      differentiate<true, true>(sums, part, scratch);
     } else if (thresholds.hidden > 0.0F || thresholds.classifier > 0.0F) {
-      differentiate<true>(sums, part, scratch);
+      differentiate<true, false>(sums, part, scratch);
     } else {
-      differentiate<false>(sums, part, scratch);
+      differentiate<false, false>(sums, part, scratch);
     }
   }
 
@@ -213,15 +215,37 @@ struct write_loss_gradient {
     }
   }
 
+  /// The token of a lane's row; null where there is none.
+  __device__ __forceinline__ loss_token_factors const* token_of(tile_part const& part, int half) const {
+    std::int32_t const token = part.coordinate.row + static_cast<std::int32_t>(thread_index() % 32 / 4) + 8 * half;
+    return part.rows[half].label < 0 ? nullptr : &tokens[token];
+  }
+  /// The gradients of a row are softmax * (factor - by_logarithm * log2 softmax) where entropies have gradients.
+  struct row_slopes {
+    float factor;
+    float by_logarithm;
+  };
+  template <bool Entropies>
+  __device__ __forceinline__ row_slopes slopes_of(tile_part const& part, int half) const {
+    constexpr float log_2 = 0.6931471806F;
+    row_slopes slopes{part.rows[half].by_softmax * scaling.inverse_temperature, 0.0F};
+    if constexpr (Entropies) {
+      if (loss_token_factors const* const token = token_of(part, half)) {
+        float const by_entropy = token->by_entropy * scaling.inverse_temperature;
+        slopes = {slopes.factor - by_entropy * token->entropy, by_entropy * log_2};
+      }
+    }
+    return slopes;
+  }
+
   /// Makes and writes the gradients of a tile, which take softmaxes alone, a box of 64 columns at a time. Filtered:
-  /// also finds the largest softmax of each block.
-  template <bool Filtered, int Registers>
+  /// also finds the largest softmax of each block. Entropies: tokens have gradients by their entropies, too.
+  template <bool Filtered, bool Entropies, int Registers>
   __device__ __forceinline__ void differentiate(float const (&sums)[Registers], tile_part const& part,
                                                 scratch_type& scratch) const {
     float const steepness = scaling.inverse_temperature * log2_e;
     float const shift[2] = {part.rows[0].log_sum_exp * log2_e, part.rows[1].log_sum_exp * log2_e};
-    float const factor[2] = {part.rows[0].by_softmax * scaling.inverse_temperature,
-                             part.rows[1].by_softmax * scaling.inverse_temperature};
+    row_slopes const slopes[2] = {slopes_of<Entropies>(part, 0), slopes_of<Entropies>(part, 1)};
 #pragma unroll
     for (int box = 0; box < Registers / 32; ++box) {
       float largest = 0.0F;
@@ -229,13 +253,19 @@ struct write_loss_gradient {
 #pragma unroll
       for (int i = 0; i < 16; ++i) {
         int const half = i % 2;
-        float softmaxes[2];
+        float gradients[2];
 #pragma unroll
         for (int side = 0; side < 2; ++side) {
-          softmaxes[side] = fast_exp2(sums[32 * box + 2 * i + side] * steepness - shift[half]);
-          largest = Filtered ? maximum_or_nan(largest, softmaxes[side]) : largest;
+          float const exponent = sums[32 * box + 2 * i + side] * steepness - shift[half];
+          float const softmax = fast_exp2(exponent);
+          largest = Filtered ? maximum_or_nan(largest, softmax) : largest;
+          float factor = slopes[half].factor;
+          if constexpr (Entropies) {  // at least -1024, where softmaxes are 0, so that no product is one of infinity
+            factor = __fmaf_rn(-slopes[half].by_logarithm, fmaxf(exponent, -1024.0F), factor);
+          }
+          gradients[side] = softmax * factor;
         }
-        words[i] = pack_pair<T>(softmaxes[0] * factor[half], softmaxes[1] * factor[half]);
+        words[i] = pack_pair<T>(gradients[0], gradients[1]);
       }
       std::uint32_t const shared = target.open_box(scratch, box);
 #pragma unroll
@@ -345,8 +375,7 @@ struct write_loss_gradient {
     apart = is_used ? absolute(softmax - wanted) : 0.0F;
     float gradient = row.by_softmax * softmax - row.by_loss * wanted;
     if (has_entropies && is_used) {
-      loss_token_factors const& token =
-          tokens[part.coordinate.row + static_cast<std::int32_t>(thread_index() % 32 / 4) + 8 * half];
+      loss_token_factors const& token = *token_of(part, half);
       gradient -= softmax == 0.0F ? 0.0F : token.by_entropy * softmax * (log_softmax + token.entropy);
     }
     float const slope =
