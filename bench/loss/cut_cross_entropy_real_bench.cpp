@@ -5,11 +5,14 @@
 ///     python3 tests/data/make_data.py smollm2 --large DIR --tokens 8192
 ///     TESSERA_TEST_DATA=DIR tessera_bench --benchmark_filter=^cut_cross_entropy/on_cpu
 ///
+/// On the CPU a filtered backward pass takes entries in the order of the vocabulary; in rows `ordered` they have been
+/// brought into the order in which the one on sm_90a takes them (program/loss/entry_order.hpp), so that the same blocks
+/// are left out as there, or more: there a block is multiplied if the one beside it is kept.
+///
 /// `kept` is the part of blocks (of `block_rows` tokens x `block_columns` entries) with an element at or over
-/// `threshold`, found from all logits, with entries in the order of the vocabulary; `kept_ordered` is that part with
-/// entries ordered by how many blocks of tokens they matter to, and `kept_in_classes` with entries in the order in
-/// which the backward pass on sm_90a takes them (program/loss/entry_order.hpp). Errors are lengths of differences of
-/// bf16 gradients from exact ones in fp32, which are themselves compared with double for some tokens and entries.
+/// `threshold`, found from all logits; it is `kept_ordered` in rows `ordered`, and `kept_by_use` is that part with
+/// entries ordered by exactly how many blocks of tokens they matter to. Errors are lengths of differences of bf16
+/// gradients from exact ones in fp32, which are themselves compared with double for some tokens and entries.
 /// `rows_without` is the part of the classifier's rows whose gradient is zero though the exact one is not. `ms` is the
 /// time of one call of both passes.
 #include <algorithm>
@@ -22,15 +25,14 @@
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <tessera/cut_cross_entropy.hpp>
 #include <tessera/exec/buffer.hpp>
-#include <tessera/program/loss/entry_order.hpp>
 
-#include "support/cpu.hpp"
+#include "../../examples/support/entries_in_order.hpp"
+#include "support/harness.hpp"
 #include "support/host_loss_problem.hpp"
 #include "support/kept_blocks.hpp"
 
@@ -89,43 +91,14 @@ double relative_distance(std::span<T const> found, std::span<Expected const> exp
   return std::sqrt(apart / length);
 }
 
-/// The entries in the order in which a filtered backward pass on sm_90a takes them, by its own programs.
-std::vector<std::size_t> in_classes(cpu const& exec, std::vector<unsigned char> const& matters,
-                                    std::int64_t vocabulary) {
-  std::int64_t const blocks = std::ssize(matters) / vocabulary;
-  std::int64_t const words = divide_up(vocabulary, std::int64_t{32});
-  std::vector<std::uint32_t> live(static_cast<std::size_t>(blocks * words));
-  for (std::int64_t i = 0; i < blocks * vocabulary; ++i) {
-    if (matters[static_cast<std::size_t>(i)] != 0) {
-      std::int64_t const entry = i % vocabulary;
-      live[static_cast<std::size_t>(i / vocabulary * words + entry / 32)] |= 1U << entry % 32;
-    }
-  }
-  std::int32_t const is_marked = 1;
-  std::vector<std::int32_t> entry_of(static_cast<std::size_t>(vocabulary));
-  std::vector<std::int32_t> slot_of(entry_of.size());
-  std::vector<std::uint8_t> class_of(entry_of.size());
-  std::vector<std::int32_t> counts(
-      static_cast<std::size_t>(loss_entry_order::classes * loss_entry_order::groups(vocabulary)));
-  std::int64_t alive = 0;
-  std::int32_t dead_blocks = 0;
-  std::int32_t own_order = 0;
-  loss_entry_order const order{entry_of, slot_of, class_of, counts, {&alive, 1}, {&dead_blocks, 1}, {&own_order, 1}};
-  class_entries const classify{{{live.data(), {blocks, words}}, {&is_marked, 1}}, order};
-  exec.run(classify, classify.groups());
-  scatter_entries const scatter{order};
-  exec.run(scatter, scatter.groups());
-  exec.wait();
-  return {entry_of.begin(), entry_of.end()};
-}
-
 /// What all softmaxes say about the blocks.
 struct survey {
-  double kept;
-  double kept_ordered;
-  double kept_in_classes;
-  double worst_total = 0;  ///< largest |1 - sum of a token's softmax|
-  double loss = 0;         ///< mean over tokens
+  double kept;                      ///< part of the blocks, with entries in the vocabulary's own order
+  double kept_ordered;              ///< the same with entries in `order`
+  double kept_by_use;               ///< the same in falling order of the number of blocks that entries matter to
+  std::vector<std::int32_t> order;  ///< the entries in the order of sm_90a
+  double worst_total = 0;           ///< largest |1 - sum of a token's softmax|
+  double loss = 0;                  ///< mean over tokens
 };
 
 survey survey_softmax(host_loss_problem const& problem, std::vector<float> const& log_sum_exps) {
@@ -153,8 +126,9 @@ survey survey_softmax(host_loss_problem const& problem, std::vector<float> const
   auto const part = [&](std::vector<std::size_t> const& entries) {
     return bench::kept_blocks(matters, entries, filter::columns);
   };
-  survey result{part(bench::in_own_order(vocabulary)), part(bench::by_use(matters, vocabulary)),
-                part(in_classes(problem.exec, matters, shape.vocabulary))};
+  std::vector<std::int32_t> order = tessera_examples::entries_in_order(problem.exec, matters, shape.vocabulary);
+  survey result{part(bench::in_own_order(vocabulary)), part({order.begin(), order.end()}),
+                part(bench::by_use(matters, vocabulary)), std::move(order)};
   result.loss = loss / static_cast<double>(shape.tokens);
   for (double const total : totals) {
     double const apart = std::abs(1 - total);
@@ -278,38 +252,53 @@ known_problem& problem_of(std::string const& name, Make const& make) {
 }
 
 /// The part of the classifier's rows whose gradient is zero though the exact one is not.
-double rows_without_gradient(host_gradients<bfloat16> const& found, host_gradients<float> const& exact,
-                             linear_loss_shape const& shape) {
-  auto const channels = static_cast<std::ptrdiff_t>(shape.channels);
+double rows_without_gradient(std::vector<bfloat16> const& found, std::vector<float> const& exact, std::size_t rows) {
+  auto const channels = static_cast<std::ptrdiff_t>(exact.size() / rows);
   std::int64_t count = 0;
-  for (std::ptrdiff_t row = 0; row < shape.vocabulary; ++row) {
-    auto const at = found.classifier.begin() + row * channels;
-    auto const expected = exact.classifier.begin() + row * channels;
+  for (std::ptrdiff_t row = 0; row < static_cast<std::ptrdiff_t>(rows); ++row) {
+    auto const at = found.begin() + row * channels;
+    auto const expected = exact.begin() + row * channels;
     bool const is_zero = std::all_of(at, at + channels, [](bfloat16 x) { return load(x) == 0.0F; });
     bool const has_any = std::any_of(expected, expected + channels, [](float x) { return x != 0.0F; });
     count += is_zero && has_any ? 1 : 0;
   }
-  return static_cast<double>(count) / static_cast<double>(shape.vocabulary);
+  return static_cast<double>(count) / static_cast<double>(rows);
 }
 
-template <class Loss>
-void measure(benchmark::State& state, known_problem const& known, linear_loss_options const& options) {
-  constexpr bool is_exact = std::is_same_v<Loss, exact_cross_entropy>;
-  host_loss_problem const& problem = known.problem;
+/// What a row measures.
+struct filter_choice {
+  std::string operation;        ///< in the name
+  linear_loss_options options;  ///< the thresholds
+  bool is_ordered = false;      ///< whether entries are in the order of sm_90a
+};
+
+host_loss_problem in_order(host_loss_problem const& problem, std::vector<std::int32_t> const& order) {
+  return {problem.name, problem.shape, problem.hidden, tessera_examples::rows_in_order(problem.classifier, order),
+          tessera_examples::labels_in_order(problem.labels, tessera_examples::slots_of(order))};
+}
+
+void measure(benchmark::State& state, known_problem const& known, filter_choice const& choice) {
+  using loss = cut_cross_entropy;
+  bool const is_whole = choice.options.classifier_threshold == 0;
+  bool const is_exact = is_whole && choice.options.hidden_threshold == 0;
+  host_loss_problem const problem = choice.is_ordered ? in_order(known.problem, known.softmax.order) : known.problem;
   host_gradients<bfloat16> gradients(problem);
-  auto const plan = Loss::plan_backward(problem.exec, problem.shape, options);
+  auto const plan = loss::plan_backward(problem.exec, problem.shape, choice.options);
   buffer<std::byte> memory(problem.exec, plan.bytes());
   float value = 0;
   double seconds = 0;
   for (auto _ : state) {
-    seconds = run_passes<Loss>(problem, options, {.loss = {&value, 1}}, gradients, workspace(plan, memory));
+    seconds = run_passes<loss>(problem, choice.options, {.loss = {&value, 1}}, gradients, workspace(plan, memory));
     state.SetIterationTime(seconds);
+  }
+  if (choice.is_ordered) {
+    gradients.classifier =
+        tessera_examples::rows_in_order(gradients.classifier, tessera_examples::slots_of(known.softmax.order));
   }
   double const hidden_error = relative_distance<bfloat16, float>(gradients.hidden, known.exact.hidden);
   double const classifier_error = relative_distance<bfloat16, float>(gradients.classifier, known.exact.classifier);
   require_at_most(hidden_error, is_exact ? 5e-3 : 1, "the error of hidden gradients");
-  require_at_most(classifier_error, is_exact || options.classifier_threshold == 0 ? 5e-3 : 1,
-                  "the error of classifier gradients");
+  require_at_most(classifier_error, is_whole ? 5e-3 : 1, "the error of classifier gradients");
   require_at_most(std::abs(known.softmax.loss - static_cast<double>(value)), 1e-4 * known.softmax.loss,
                   "the error of the loss");
   state.counters["ms"] = 1e3 * seconds;
@@ -318,46 +307,46 @@ void measure(benchmark::State& state, known_problem const& known, linear_loss_op
   state.counters["vocabulary"] = static_cast<double>(problem.shape.vocabulary);
   state.counters["channels"] = static_cast<double>(problem.shape.channels);
   state.counters["extra_MiB"] = static_cast<double>(plan.bytes()) / (1 << 20);
-  state.counters["kept"] = is_exact ? 1 : known.softmax.kept;
-  state.counters["kept_ordered"] = is_exact ? 1 : known.softmax.kept_ordered;
-  state.counters["kept_in_classes"] = is_exact ? 1 : known.softmax.kept_in_classes;
+  if (choice.is_ordered) {
+    state.counters["kept_ordered"] = known.softmax.kept_ordered;
+    state.counters["kept_by_use"] = known.softmax.kept_by_use;
+  } else {
+    state.counters["kept"] = is_exact ? 1 : known.softmax.kept;
+  }
   state.counters["threshold"] = is_exact ? 0 : filter::threshold;
   state.counters["block_rows"] = filter::rows;
   state.counters["block_columns"] = filter::columns;
   state.counters["hidden_error"] = hidden_error;
   state.counters["classifier_error"] = classifier_error;
-  state.counters["rows_without"] = rows_without_gradient(gradients, known.exact, problem.shape);
+  state.counters["rows_without"] =
+      rows_without_gradient(gradients.classifier, known.exact.classifier, known.softmax.order.size());
 }
 
-/// Adds the filtered loss, that with the whole gradient of the classifier, and the exact one.
 template <class Make>
-void add_losses(std::string const& data, Make const& make) {
-  auto const add = [&](std::string const& operation, auto const& measure_it) {
-    bench::add("cut_cross_entropy/on_cpu/" + operation + "/bf16/" + data,
-               [=](benchmark::State& state) { measure_it(state, problem_of(data, [&] { return make(data); })); })
+void add_losses(std::string const& data, std::vector<filter_choice> const& choices, Make const& make) {
+  for (filter_choice const& choice : choices) {
+    bench::add("cut_cross_entropy/on_cpu/" + choice.operation + "/bf16/" + data,
+               [=](benchmark::State& state) { measure(state, problem_of(data, [&] { return make(data); }), choice); })
         ->Iterations(1)
         ->Repetitions(1);
-  };
-  add("forward_backward",
-      [](benchmark::State& state, known_problem const& known) { measure<cut_cross_entropy>(state, known, {}); });
-  add("forward_backward_full_classifier", [](benchmark::State& state, known_problem const& known) {
-    measure<cut_cross_entropy>(state, known, {.classifier_threshold = 0});
-  });
-  add("forward_backward_exact",
-      [](benchmark::State& state, known_problem const& known) { measure<exact_cross_entropy>(state, known, {}); });
+  }
 }
 
 bench::registration const registered([] {
+  filter_choice const plain{"forward_backward", {}};
+  filter_choice const ordered{"forward_backward_ordered", {}, true};
+  filter_choice const full_classifier{"forward_backward_full_classifier", {.classifier_threshold = 0}};
+  filter_choice const exact{"forward_backward_exact", {.hidden_threshold = 0, .classifier_threshold = 0}};
   if (bench::only_starts()) {
-    add_losses("smollm2/any",
+    add_losses("smollm2/any", {plain, ordered, full_classifier, exact},
                [](std::string const& data) { return bench::real_loss_problem(data, bench::smollm2_classifier()); });
-    add_losses("zipf/200x1000x64", [](std::string const& data) {
+    add_losses("zipf/200x1000x64", {plain, ordered}, [](std::string const& data) {
       return bench::zipf_loss_problem(data, {200, 1000, 64});
     });
     return;
   }
-  add_losses("smollm2/whole", whole_smollm2);
-  add_losses("zipf/8192x49152x576", [](std::string const& data) {
+  add_losses("smollm2/whole", {plain, ordered, full_classifier, exact}, whole_smollm2);
+  add_losses("zipf/8192x49152x576", {plain, ordered}, [](std::string const& data) {
     return bench::zipf_loss_problem(data, {8192, 49152, 576});
   });
 });
