@@ -37,4 +37,34 @@ def tokens_table():
         for name, size in CLASSIFIERS.values()])
 
 
-TABLES = {"distillation": distillation_table(), "loss-tokens": tokens_table(), "vocabulary-parallel": parallel_table()}
+def filter_table():
+    """What the filter keeps and changes on real data, and beside it on synthetic ones."""
+    real, cpu = "smollm2/whole", "cut_cross_entropy/on_cpu"
+    zipf = "zipf/8192x49152x576"
+    return ("loss and gradients of 8192 tokens by a filter of 128 x 128 blocks at 2^-12", [
+        "vocabulary entries", "blocks that the filter keeps", "the same with entries ordered by use",
+        "relative error of the hidden states' gradient", "relative error of the classifier's gradient",
+        "rows of the classifier that lose all of their gradient"], [
+        ("SmolLM2's text and whole classifier, entries ordered by use",
+         f"{cpu}/forward_backward_ordered/bf16/{real}"),
+        ("the same in their own order", f"{cpu}/forward_backward/bf16/{real}"),
+        ("the same, the classifier's gradient whole", f"{cpu}/forward_backward_full_classifier/bf16/{real}"),
+        ("the same, exact", f"{cpu}/forward_backward_exact/bf16/{real}"),
+        ("zipf data of the same extents, entries ordered by use", f"{cpu}/forward_backward_ordered/bf16/{zipf}"),
+        ("the same in their own order", f"{cpu}/forward_backward/bf16/{zipf}"),
+        *((f"zipf data of {name}'s extents, on a GPU, entries ordered by use",
+           f"cut_cross_entropy/forward_backward/bf16/zipf/{size}") for name, size in CLASSIFIERS.values())])
+
+
+def fine_tuning_table():
+    return ("fine-tuning of SmolLM2's whole classifier and an adapter", [
+        "held-out loss before", "held-out loss after", "rows of the classifier that never move",
+        "distance of the classifier from the exact training's", "distance of the adapter from the exact training's",
+        "processor seconds a step"], [
+        (label, f"fine_tuning/{name}/smollm2/49152x576") for label, name in [
+            ("exact gradients", "exact"), ("both gradients filtered", "filtered"),
+            ("the hidden states' gradient filtered, the classifier's whole", "full_classifier")]])
+
+
+TABLES = {"distillation": distillation_table(), "loss-filter": filter_table(), "loss-fine-tuning": fine_tuning_table(),
+          "loss-tokens": tokens_table(), "vocabulary-parallel": parallel_table()}
