@@ -8,7 +8,8 @@
 
 Every figure is the median over a benchmark's repetitions. Nothing is typed by hand but another implementation's rates
 (PEER_TBPS): to show another figure, add it to report_contents.py (summary.json, plots), to report_curves.py (plots of
-curves), to report_tables.py, or for the README's first page to report_overview.py. A figure of AWAITED that has no result is null, and is reported as missing.
+curves), to report_tables.py, or for the README's first page to report_overview.py. A figure of AWAITED that has no
+result is null, and is reported as missing.
 Needs Python 3.9 and nothing else.
 """
 import argparse

@@ -13,7 +13,8 @@ import report
 import report_curves
 from report_curves import Curves, Panel, ticks
 
-CURVES = Curves("Losses", [("a", "some/a"), ("b", "some/b")], [Panel("all", "loss"), Panel("few", "held", "at")], "steps")
+CURVES = Curves("Losses", [("a", "some/a"), ("b", "some/b")],
+                [Panel("all", "loss"), Panel("few", "held", "at")], "steps")
 
 
 def results(**of_b):

@@ -345,7 +345,7 @@ bench::registration const registered([] {
     });
     return;
   }
-  add_losses("smollm2/whole", {plain, ordered, full_classifier, exact}, whole_smollm2);
+  add_losses("smollm2/whole", {plain, ordered, full_classifier, exact}, &whole_smollm2);
   add_losses("zipf/8192x49152x576", {plain, ordered}, [](std::string const& data) {
     return bench::zipf_loss_problem(data, {8192, 49152, 576});
   });
