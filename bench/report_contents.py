@@ -192,8 +192,7 @@ FIGURES_OF_FILE = {
     "vocabulary_parallel.json": {f"parallel.loss.{key}_efficiency": ("value", "efficiency", [
         f"vocabulary_parallel/{operation}_exact/bf16/spread/2gpus/8192x128256x4096"])
         for key, operation in [("forward", "forward"), ("both", "forward_backward")]},
-    # What the filter keeps and changes on a real classifier: with entries in the order of the pass on GPUs, and in their
-    # own.
+    # What the filter keeps and changes on a real classifier, with entries in the order of GPUs, and in their own.
     "loss_real.json": {f"cce.real.{key}": ("value", counter, [f"cut_cross_entropy/on_cpu/{passes}/bf16/smollm2/whole"])
                        for passes, suffix in [("forward_backward_ordered", ""), ("forward_backward", "_own_order")]
                        for key, counter in [(f"blocks_kept{suffix}", f"kept{'' if suffix else '_ordered'}"),

@@ -86,9 +86,9 @@ struct filter_choice {
   float hidden = 0;
   float classifier = 0;
 
-  /// Whether a backward pass on sm_90a takes entries in the order of how many tokens they matter to. On the CPU it never
-  /// does, so that the rows are brought into that order here: the same blocks are left out as there, or more, because
-  /// there a block is multiplied if the one beside it is kept.
+  /// Whether a backward pass on sm_90a takes entries in the order of how many tokens they matter to. On the CPU it
+  /// never does, so that the rows are brought into that order here: the same blocks are left out as there, or more,
+  /// because there a block is multiplied if the one beside it is kept.
   [[nodiscard]] bool is_ordered() const { return std::min(hidden, classifier) > 0; }
 };
 
