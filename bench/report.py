@@ -36,7 +36,7 @@ class Refused(Exception):
 
 SUFFIX = re.compile(r"/(iterations|repeats|threads|min_time|min_warmup_time):[^/]+$|/(manual|real|process)_time$")
 NOT_COUNTERS = {"family_index", "per_family_instance_index", "repetitions", "repetition_index", "threads", "iterations",
-                "real_time", "cpu_time"}
+                "real_time"}
 NAMES_THE_MACHINE = ("host_name", "load_avg")
 PEER_PACKAGES = {"cudnn_frontend": "cuDNN frontend", "cut_cross_entropy": "cut-cross-entropy",
                  "cutlass_dsl": "CuTe DSL", "flash_attention_3": "fa3-fwd", "flash_attention_4": "flash-attn-4",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// fine_tuning: what the filter of gradients does to a short fine-tuning of a real model's classifier, as curves of
+/// What the filter of gradients does to a short fine-tuning of a real model's classifier, as curves of
 /// losses with exact gradients, with both gradients
 /// filtered, and with the classifier's kept whole.
 #include <cmath>
@@ -26,8 +26,8 @@ namespace {
 constexpr char const* help_text =
     R"(Trains SmolLM2's classifier, and a linear adapter before it, on a text's hidden states, three times.
 
-  fine_tuning                      a few steps on the excerpt of tests/data, with a filter as coarse as that is small
-  fine_tuning --data FOLDER        the whole classifier, with the paper's filter
+  example_fine_tuning              a few steps on the excerpt of tests/data, with a filter as coarse as that is small
+  example_fine_tuning --data FOLDER   the whole classifier, with the paper's filter
 
   --data FOLDER   where python3 tests/data/make_data.py smollm2 --large FOLDER --tokens 8192 has been
   --steps N       steps of each training
