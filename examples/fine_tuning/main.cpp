@@ -152,7 +152,7 @@ void run(std::vector<std::string> const& words) {
     file.close();
     require(exit_code::unwritable, !file.fail(), given.out, ": cannot be written");
   }
-  check_trainings(curves, given.data.empty() ? excerpt_bound : HUGE_VAL);
+  check_trainings(data, given.plan, curves, given.data.empty() ? excerpt_bound : HUGE_VAL);
 }
 
 }  // namespace

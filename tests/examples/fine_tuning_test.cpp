@@ -171,7 +171,7 @@ TEST_CASE("fine-tuning on real hidden states lowers the loss, filtered or not", 
   std::vector<loss_curve> const curves =
       trainings<excerpt_loss>(data, excerpt_plan(), excerpt_threshold, [&](int, loss_curve const&) { ++steps; });
   CHECK(steps == 3 * excerpt_plan().steps);
-  CHECK(message_of([&] { check_trainings(curves, excerpt_bound); }).empty());
+  CHECK(message_of([&] { check_trainings(data, excerpt_plan(), curves, excerpt_bound); }).empty());
   CHECK(curves[0].training.back() < 0.7 * curves[0].training.front());
   // The filter must leave something out, and a part of the classifier where both gradients are filtered.
   CHECK(largest_difference(curves[1], curves[0]) > 1e-4);
@@ -179,7 +179,25 @@ TEST_CASE("fine-tuning on real hidden states lowers the loss, filtered or not", 
   CHECK(curves[0].rows_not_moved == 0);
   CHECK(curves[1].rows_not_moved > 0.1);
   CHECK(curves[2].rows_not_moved == 0);
-  CHECK_THAT(message_of([&] { check_trainings(curves, 1e-5); }), contains("from that with exact gradients"));
+  CHECK_THAT(message_of([&] { check_trainings(data, excerpt_plan(), curves, 1e-5); }),
+             contains("from that with exact gradients"));
+}
+
+TEST_CASE("a training that raises losses is refused", "[host]") {
+  classifier_problem const data = random_problem(10, 2, 1);
+  training_plan const plan{.steps = 5, .batch = 4, .held_out = 2};
+  loss_curve curve;
+  curve.name = "some";
+  curve.training = {3, 2, 2.5, 1, 2};  // two batches; the last steps of each lower the loss by 1
+  CHECK(gain_of(curve, 2) == 1);
+  CHECK(message_of([&] { check_trainings(data, plan, {curve}, 0); }).empty());
+  curve.training = {3, 2, 2.5, 2.5, 3.25};
+  CHECK(gain_of(curve, 2) == -0.375);
+  CHECK_THAT(message_of([&] { check_trainings(data, plan, {curve}, 0); }), contains("must lower it"));
+  curve.training = {3, std::nan(""), 2.5, std::nan(""), 2};
+  CHECK_THAT(message_of([&] { check_trainings(data, plan, {curve}, 0); }), contains("must lower it"));
+  curve.training = {3, 4};
+  CHECK(gain_of(curve, 2) == 0);  // no batch came twice
 }
 
 TEST_CASE("batches follow each other in the text and never reach what is held out", "[host]") {
