@@ -65,7 +65,8 @@ def gpu_rows():
 def filter_beside_zipf_table():
     """The rows for the first page."""
     cpu = "cut_cross_entropy/on_cpu/forward_backward"
-    return ("data of 8192 tokens", ["vocabulary entries", "blocks that the filter keeps, entries ordered by use", *CHANGED], [
+    return ("data of 8192 tokens", [
+        "vocabulary entries", "blocks that the filter keeps, entries ordered by use", *CHANGED], [
         ("SmolLM2's text and classifier", f"{cpu}_ordered/bf16/{FILTERED_REAL}"),
         ("synthetic zipf data of the same extents", f"{cpu}_ordered/bf16/{FILTERED_ZIPF}"),
         *((label.split(",")[0].replace("zipf", "synthetic zipf"), name) for label, name in gpu_rows())])
