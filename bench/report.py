@@ -7,20 +7,22 @@
     report.py --adopt build/*.json  first copy new results, without fields that name their machine
 
 Every figure is the median over a benchmark's repetitions. Nothing is typed by hand but another implementation's rates
-(PEER_TBPS): to show another figure, add it to report_contents.py (summary.json, plots), to report_tables.py, or for the
-README's first page to report_overview.py. A figure of AWAITED that has no result is null, and is reported as missing.
+(PEER_TBPS): to show another figure, add it to report_contents.py (summary.json, plots), to report_curves.py (plots of
+curves), to report_tables.py, or for the README's first page to report_overview.py. A figure of AWAITED that has no
+result is null, and is reported as missing.
 Needs Python 3.9 and nothing else.
 """
 import argparse
 import json
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from xml.sax.saxutils import escape
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import report_curves
 import report_overview
 from report_contents import AWAITED, CHARTS, FIGURES, FIGURES_OF_FILE, PAGES, number
 from report_tables import BESIDE_PEERS, COLUMNS, IMPLEMENTATIONS, TABLES
@@ -34,7 +36,7 @@ class Refused(Exception):
 
 SUFFIX = re.compile(r"/(iterations|repeats|threads|min_time|min_warmup_time):[^/]+$|/(manual|real|process)_time$")
 NOT_COUNTERS = {"family_index", "per_family_instance_index", "repetitions", "repetition_index", "threads", "iterations",
-                "real_time", "cpu_time"}
+                "real_time"}
 NAMES_THE_MACHINE = ("host_name", "load_avg")
 PEER_PACKAGES = {"cudnn_frontend": "cuDNN frontend", "cut_cross_entropy": "cut-cross-entropy",
                  "cutlass_dsl": "CuTe DSL", "flash_attention_3": "fa3-fwd", "flash_attention_4": "flash-attn-4",
@@ -55,6 +57,7 @@ class Result:
     counters: dict  # medians
     error: str      # empty for a good result
     context: dict
+    series: dict = field(default_factory=dict)  # lists of numbers, of the first repetition
 
 
 def read_file(path):
@@ -67,7 +70,14 @@ def read_file(path):
     groups = {}
     for row in rows:
         groups.setdefault(plain_name(row.get("run_name", row["name"])), []).append(row)
-    return {name: Result(medians(group), first_error(group), context) for name, group in groups.items()}
+    return {name: Result(medians(group), first_error(group), context, series_of(group[0]))
+            for name, group in groups.items()}
+
+
+def series_of(row):
+    """The lists of numbers in a row, as curves are."""
+    return {key: value for key, value in row.items()
+            if isinstance(value, list) and value and all(isinstance(each, (int, float)) for each in value)}
 
 
 def first_error(rows):
@@ -178,7 +188,7 @@ def rows_with_results(table, results):
 
 def described(context, on_cpu):
     """Where and when a result was measured."""
-    if on_cpu:
+    if on_cpu or "gpu" not in context:
         parts = [context.get("cpu"), context.get("compiler")]
     else:
         parts = [context.get("gpu"), "driver " + context.get("driver", "unknown"),
@@ -334,6 +344,10 @@ def outputs(root, allow_missing):
             written[page] = with_tables(page.name, page.read_text(encoding="utf-8"), results)
     for name, chart in CHARTS.items():
         drawing = svg(chart, results)
+        if drawing is not None:
+            written[folder / name] = drawing
+    for name, curves in report_curves.CURVES.items():
+        drawing = report_curves.svg(curves, results)
         if drawing is not None:
             written[folder / name] = drawing
     return written

@@ -192,6 +192,16 @@ FIGURES_OF_FILE = {
     "vocabulary_parallel.json": {f"parallel.loss.{key}_efficiency": ("value", "efficiency", [
         f"vocabulary_parallel/{operation}_exact/bf16/spread/2gpus/8192x128256x4096"])
         for key, operation in [("forward", "forward"), ("both", "forward_backward")]},
+    # What the filter keeps and changes on a real classifier, with entries in the order of GPUs, and in their own.
+    "loss_real.json": {f"cce.real.{key}": ("value", counter, [f"cut_cross_entropy/on_cpu/{passes}/bf16/smollm2/whole"])
+                       for passes, suffix in [("forward_backward_ordered", ""), ("forward_backward", "_own_order")]
+                       for key, counter in [(f"blocks_kept{suffix}", f"kept{'' if suffix else '_ordered'}"),
+                                            (f"hidden_error{suffix}", "hidden_error"),
+                                            (f"classifier_error{suffix}", "classifier_error")]},
+    # How far a fine-tuning with filtered gradients ends from one with exact ones: nats of tokens that were held out.
+    "loss_fine_tuning.json": {f"cce.fine_tuning.{name}.held_out_loss": (
+        "value", "last_held_out_loss", [f"fine_tuning/{name}/smollm2/49152x576"])
+        for name in ["exact", "filtered", "full_classifier"]},
     "loss_reducers.json": {"swap.loss_statistics": ("value", "vs_plain", [
         "cut_cross_entropy/reducers/statistics/forward_backward_exact/bf16/spread/8192x128256x4096"])},
     "minicache.json": minicache_figures(),

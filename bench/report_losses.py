@@ -37,4 +37,51 @@ def tokens_table():
         for name, size in CLASSIFIERS.values()])
 
 
-TABLES = {"distillation": distillation_table(), "loss-tokens": tokens_table(), "vocabulary-parallel": parallel_table()}
+FILTERED_REAL, FILTERED_ZIPF = "smollm2/whole", "zipf/8192x49152x576"
+KEPT = ["blocks that the filter keeps", "the same with entries ordered by use"]
+CHANGED = ["relative error of the hidden states' gradient", "relative error of the classifier's gradient",
+           "rows of the classifier that lose all of their gradient"]
+
+
+def filter_table():
+    """What the filter keeps and changes on real data, and beside it on synthetic ones."""
+    cpu = "cut_cross_entropy/on_cpu/forward_backward"
+    return ("loss and gradients of 8192 tokens, blocks of 128 x 128 below 2^-12 left out", [
+        "vocabulary entries", *KEPT, *CHANGED, "processor time, s"], [
+        ("SmolLM2, entries ordered by use", f"{cpu}_ordered/bf16/{FILTERED_REAL}"),
+        ("SmolLM2, entries in their own order", f"{cpu}/bf16/{FILTERED_REAL}"),
+        ("the same, the classifier's gradient whole", f"{cpu}_full_classifier/bf16/{FILTERED_REAL}"),
+        ("SmolLM2, exact", f"{cpu}_exact/bf16/{FILTERED_REAL}"),
+        ("zipf data of these extents, entries ordered by use", f"{cpu}_ordered/bf16/{FILTERED_ZIPF}"),
+        ("the same, entries in their own order", f"{cpu}/bf16/{FILTERED_ZIPF}"),
+        *gpu_rows()])
+
+
+def gpu_rows():
+    return [(f"zipf data of {name}'s extents on a GPU, entries ordered by use",
+             f"cut_cross_entropy/forward_backward/bf16/zipf/{size}") for name, size in CLASSIFIERS.values()]
+
+
+def filter_beside_zipf_table():
+    """The rows for the first page."""
+    cpu = "cut_cross_entropy/on_cpu/forward_backward"
+    return ("data of 8192 tokens", [
+        "vocabulary entries", "blocks that the filter keeps, entries ordered by use", *CHANGED], [
+        ("SmolLM2's text and classifier", f"{cpu}_ordered/bf16/{FILTERED_REAL}"),
+        ("synthetic zipf data of the same extents", f"{cpu}_ordered/bf16/{FILTERED_ZIPF}"),
+        *((label.split(",")[0].replace("zipf", "synthetic zipf"), name) for label, name in gpu_rows())])
+
+
+def fine_tuning_table():
+    return ("fine-tuning of SmolLM2's whole classifier and an adapter", [
+        "held-out loss before", "held-out loss after", "rows of the classifier that never move",
+        "distance of the classifier from the exact training's", "distance of the adapter from the exact training's",
+        "processor seconds a step"], [
+        (label, f"fine_tuning/{name}/smollm2/49152x576") for label, name in [
+            ("exact gradients", "exact"), ("both gradients filtered", "filtered"),
+            ("the hidden states' gradient filtered, the classifier's whole", "full_classifier")]])
+
+
+TABLES = {"distillation": distillation_table(), "loss-filter": filter_table(),
+          "loss-filter-beside-zipf": filter_beside_zipf_table(), "loss-fine-tuning": fine_tuning_table(),
+          "loss-tokens": tokens_table(), "vocabulary-parallel": parallel_table()}

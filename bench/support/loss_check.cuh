@@ -7,11 +7,11 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "kept_blocks.hpp"
 #include "loss_problem.cuh"
 
 namespace bench {
@@ -58,37 +58,6 @@ std::vector<T> download(device_array<T> const& array, device_memory& memory) {
   return values;
 }
 
-/// The part of blocks with a column that matters, if entries are taken in order `entries`.
-inline double kept_blocks(std::vector<unsigned char> const& matters, std::vector<std::size_t> const& entries,
-                          std::size_t columns) {
-  std::size_t kept = 0;
-  std::size_t blocks = 0;
-  for (std::size_t row = 0; row < matters.size(); row += entries.size()) {
-    for (std::size_t first = 0; first < entries.size(); first += columns, ++blocks) {
-      std::size_t const last = std::min(first + columns, entries.size());
-      for (std::size_t i = first; i < last; ++i) {
-        if (matters[row + entries[i]] != 0) {
-          ++kept;
-          break;
-        }
-      }
-    }
-  }
-  return static_cast<double>(kept) / static_cast<double>(blocks);
-}
-
-/// The entries, in falling order of the number of blocks of tokens that they matter to.
-inline std::vector<std::size_t> by_use(std::vector<unsigned char> const& matters, std::size_t vocabulary) {
-  std::vector<std::size_t> uses(vocabulary);
-  for (std::size_t i = 0; i < matters.size(); ++i) {
-    uses[i % vocabulary] += matters[i];
-  }
-  std::vector<std::size_t> entries(vocabulary);
-  std::iota(entries.begin(), entries.end(), std::size_t{0});
-  std::stable_sort(entries.begin(), entries.end(), [&](std::size_t a, std::size_t b) { return uses[a] > uses[b]; });
-  return entries;
-}
-
 /// The comparison of log-sum-exps that the loss found with all logits.
 struct softmax_survey {
   double kept;  ///< part of the blocks in which |softmax - [label]| reaches the threshold
@@ -122,9 +91,7 @@ softmax_survey survey(loss_problem& problem, float const* log_sum_exps) {
   std::vector<unsigned char> const found = download(matters, problem.memory());
   double const loss = of_tokens.back() / static_cast<double>(shape.tokens);
   of_tokens.pop_back();
-  std::vector<std::size_t> own_order(vocabulary);
-  std::iota(own_order.begin(), own_order.end(), std::size_t{0});
-  softmax_survey result{kept_blocks(found, own_order, Filter::columns),
+  softmax_survey result{kept_blocks(found, in_own_order(vocabulary), Filter::columns),
                         kept_blocks(found, by_use(found, vocabulary), Filter::columns), 0, loss};
   for (double const sum : of_tokens) {
     double const apart = std::abs(1 - sum);

@@ -11,9 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <numeric>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <tessera/algorithm/gemm/linear.cuh>
@@ -23,6 +21,7 @@
 
 #include "real_weights.hpp"
 #include "streaming.cuh"
+#include "zipf_ranks.hpp"
 
 namespace bench {
 
@@ -86,16 +85,6 @@ __global__ void take_labels(unsigned long long const* best, Label* labels, std::
   }
 }
 
-/// The numbers 1 ... count in random order.
-inline std::vector<std::int32_t> random_ranks(std::int64_t count, std::uint64_t seed) {
-  std::vector<std::int32_t> ranks(static_cast<std::size_t>(count));
-  std::iota(ranks.begin(), ranks.end(), 1);
-  for (std::size_t i = ranks.size(); i > 1; --i) {
-    std::swap(ranks[i - 1], ranks[tessera::testing::hash(seed, i) % i]);
-  }
-  return ranks;
-}
-
 class loss_problem {
  public:
   loss_problem(loss_data data, tessera::linear_loss_shape const& shape) : data_(data), shape_(shape) {
@@ -151,17 +140,13 @@ class loss_problem {
   enum seeds : std::uint64_t { hidden_seed = 1, classifier_seed, rank_seed, label_seed };
 
   void make_operands() {
-    double const deviation = data_ == loss_data::flat ? 1.0 : data_ == loss_data::spread ? 2.4 : 1.5;
+    double const deviation = data_ == loss_data::flat ? 1.0 : data_ == loss_data::spread ? 2.4 : zipf_deviation;
     fill(hidden_, tessera::testing::gauss{}, hidden_seed, memory_.stream());
     fill(classifier_, tessera::testing::gauss{.sigma = deviation / std::sqrt(static_cast<double>(shape_.channels))},
          classifier_seed, memory_.stream());
     if (data_ == loss_data::zipf) {
-      std::vector<float> by_rank;
-      for (std::int32_t const rank : random_ranks(shape_.vocabulary, rank_seed)) {
-        by_rank.push_back(-0.3F * std::log(static_cast<float>(rank)));
-      }
-      set_channel(hidden_, shape_.tokens, std::vector<float>(static_cast<std::size_t>(shape_.tokens), 4.0F));
-      set_channel(classifier_, shape_.vocabulary, by_rank);
+      set_channel(hidden_, shape_.tokens, std::vector<float>(static_cast<std::size_t>(shape_.tokens), zipf_hidden));
+      set_channel(classifier_, shape_.vocabulary, zipf_channel(shape_.vocabulary, rank_seed));
     }
   }
 

@@ -27,14 +27,17 @@ struct classifier_problem {
   std::vector<std::int32_t> labels;
 };
 
-/// Reads smollm2_classifier.safetensors. Throws a failure where tensors do not fit together.
+/// Reads smollm2_classifier.safetensors: the excerpt of tests/data, or what make_data.py --large writes, the whole
+/// classifier and the hidden states of all tokens. Throws a failure where tensors do not fit together.
 inline classifier_problem read_classifier(std::string const& path) {
   input_file const file(path);
   safetensors_reader const model(file, path);
+  bool const is_whole = std::any_of(model.tensors().begin(), model.tensors().end(),
+                                    [](tensor_entry const& tensor) { return tensor.name == "classifier"; });
   classifier_problem problem;
   problem.hidden = elements_of<tessera::bfloat16>(model, path, "hidden", "BF16");
-  problem.classifier = elements_of<tessera::bfloat16>(model, path, "classifier_rows", "BF16");
-  problem.labels = elements_of<std::int32_t>(model, path, "next_token_rows", "I32");
+  problem.classifier = elements_of<tessera::bfloat16>(model, path, is_whole ? "classifier" : "classifier_rows", "BF16");
+  problem.labels = elements_of<std::int32_t>(model, path, is_whole ? "next_token_ids" : "next_token_rows", "I32");
   problem.tokens = problem.labels.size();
   problem.channels = problem.hidden.size() / problem.tokens;
   problem.vocabulary = problem.classifier.size() / std::max(problem.channels, std::size_t{1});
