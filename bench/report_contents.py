@@ -185,6 +185,13 @@ FIGURES_OF_FILE = {
     # The rate of distillation's products over that of the exact loss's, in turns.
     "linear_distillation.json": {"cce.distill.over_exact": ("value", "over_exact", [
         "linear_distillation/forward_kl/forward_backward/bf16/spread/8192x256000x2304"])},
+    # The time of both passes over that of the products that they need, by cuBLAS, and what little memory costs.
+    "exact_cross_entropy.json": {f"cce.{model}.{key}": ("value", counter, [
+        f"exact_cross_entropy/forward_backward/{memory}/bf16/spread/{size}"])
+        for model, (_, size) in CLASSIFIERS.items()
+        for key, counter, memory in [("exact_4gib.over_products", "over_products", "4GiB"),
+                                     ("exact.over_products", "over_products", "160MiB"),
+                                     ("exact_10mib.ms", "ms", "10MiB"), ("exact_10mib.extra_mib", "extra_MiB", "10MiB")]},
     # The time of the exact loss over that of log-probabilities and entropies with gradients, the lower of two.
     "loss_tokens.json": {"cce.logprob_entropy.over_exact": ("value", "over_exact", [
         "cut_cross_entropy/log_probabilities_and_entropies/forward_backward_exact/bf16/spread/8192x256000x2304"])},

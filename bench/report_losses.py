@@ -82,6 +82,17 @@ def fine_tuning_table():
             ("the hidden states' gradient filtered, the classifier's whole", "full_classifier")]])
 
 
-TABLES = {"distillation": distillation_table(), "loss-filter": filter_table(),
+def products_table():
+    """The exact loss beside what it must multiply."""
+    return ("exact loss and gradients, 8192 tokens", [
+        "time, ms", "its products alone by cuBLAS, ms", "time relative to those", "extra memory, MiB"], [
+        (f"{name}, {data}: {how}", f"exact_cross_entropy/forward_backward/{memory}/bf16/{data}/{size}")
+        for name, size in CLASSIFIERS.values() for data in ["zipf", "spread"]
+        for memory, how in [("4GiB", "with memory for the softmaxes, 3 products"), ("160MiB", "usual memory, 4 products"),
+                            ("10MiB", "little memory, gradients in fp32, 4 products")]])
+
+
+TABLES = {"loss-products": products_table(),
+          "distillation": distillation_table(), "loss-filter": filter_table(),
           "loss-filter-beside-zipf": filter_beside_zipf_table(), "loss-fine-tuning": fine_tuning_table(),
           "loss-tokens": tokens_table(), "vocabulary-parallel": parallel_table()}

@@ -49,6 +49,8 @@ COLUMNS = {
     "time without these further outputs, ms": lambda name, c: number(c.get("plain_ms"), 1),
     "the exact cross-entropy alone, ms": lambda name, c: number(c.get("exact_ms"), 1),
     "speed of products relative to that": lambda name, c: percent(c.get("over_exact")),
+    "its products alone by cuBLAS, ms": lambda name, c: number(c.get("products_ms"), 1),
+    "time relative to those": lambda name, c: number(c.get("over_products"), 2),
     "half of the vocabulary on one GPU, ms": lambda name, c: number(c.get("alone_ms"), 1),
     "efficiency": lambda name, c: percent(c.get("efficiency"), 1),
     "extra memory, MiB": lambda name, c: number(c.get("extra_MiB"), 1),

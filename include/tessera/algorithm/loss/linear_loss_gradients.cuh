@@ -79,7 +79,9 @@ struct warpgroup_loss_gradients {
   /// All tokens, unless gradients are fp32, so that those of the classifier can be added up, and nothing is left out.
   [[nodiscard]] loss_chunk chunk_of_call() const {
     loss_chunk const all{call.shape.tokens, call.regions.entries};
-    bool const can_add = std::is_same_v<gradient_type, float> && call.regions.kept == 0 && !leaves_out();
+    // A map knows tokens by their numbers among all.
+    bool const can_add = std::is_same_v<gradient_type, float> && leaves_logits<typename Call::map_type> &&
+                         call.regions.kept == 0 && !leaves_out();
     return can_add ? choose_loss_chunk(all.tokens, call.shape.channels, all.entries) : all;
   }
   [[nodiscard]] bool leaves_out() const { return call.thresholds.hidden > 0 || call.thresholds.classifier > 0; }
@@ -374,7 +376,8 @@ struct warpgroup_loss_gradients {
         {call.out.classifier, is_ordered ? space[regions.entry_of].data : nullptr, scale,
          call.out.accumulate_classifier},
         {call.out.hidden, regions.remains_of(space, call.shape), scale, call.out.accumulate_hidden, is_kept(part)},
-        space[regions.factors]};
+        space[regions.factors],
+        (call.shape.channels - 1) % multiply::channels < multiply::few_channels};
     exec.run(program, blocks);
   }
 };
