@@ -6,7 +6,6 @@
 #include <limits>
 #include <vector>
 
-
 #include "algorithm/loss/soft_target_loss_on_device.cuh"
 #include "support/loss_maps.hpp"
 
@@ -67,6 +66,20 @@ TEST_CASE("soft targets go through several parts of a vocabulary and kept softma
     p.base.options.z_factor = 1e-2F;
     check_targets_on_device<exact_cross_entropy, float>(strict_executor(), p, rounded, true,
                                                         upstream_of_targets(260, true, false));
+  }
+}
+
+TEST_CASE("targets whose weights add up to 0 have gradients on a GPU, also with kept softmaxes", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (std::int64_t const budget : {std::int64_t{0}, std::int64_t{64} << 20}) {
+    auto p = make_target_problem<bfloat16>(300, 1000, 72, 2);
+    p.base.options.workspace_budget = budget;
+    p.base.options.reduction = loss_reduction::none;
+    for (std::size_t i = 0; i < p.entries.size(); ++i) {
+      p.entries[i] = p.entries[i] < 0 ? static_cast<std::int32_t>(i) : p.entries[i];
+      p.entry_weights[i] = i / 2 % 3 == 0 ? 0.4F : i % 2 == 0 ? 0.5F : -0.5F;
+    }
+    check_targets_on_device<exact_cross_entropy, float>(strict_executor(), p, rounded);
   }
 }
 

@@ -217,7 +217,8 @@ struct warpgroup_loss_gradients {
                                                 {scaled},
                                                 part.kept_for_hidden,
                                                 part.kept_for_classifier,
-                                                call.status};
+                                                call.status,
+                                                !Call::targets_type::are_labels};
     exec.run(prepare, prepare.groups());
     exec.run(set_softmaxes{kept.state, kept.none}, 1);
     maps.hidden_of_products = make_tensor_map(where, scaled, product_box);
@@ -253,7 +254,8 @@ struct warpgroup_loss_gradients {
     auto const& regions = call.regions;
     auto const& space = call.space;
     if constexpr (!Call::targets_type::are_labels) {
-      call.targets.correct(exec, call, range, part, is_ordered ? space[regions.slot_of].data : nullptr);
+      call.targets.correct(exec, call, range, part, is_ordered ? space[regions.slot_of].data : nullptr,
+                           is_kept(part) ? space[regions.factors].data : nullptr);
     }
     if (call.out.bias.data != nullptr) {
       sum_columns(part);

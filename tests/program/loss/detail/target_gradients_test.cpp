@@ -77,7 +77,8 @@ std::vector<float> samples(std::int64_t count, std::uint64_t seed, double least,
 /// Runs write_target_gradients for a part of 256 slots that begins with `first`, of entries in a turned order, of which
 /// the first `alive` have gradients; returns how many elements and blocks are not what they must be.
 template <class Exec>
-int wrong_gradients(Exec const& exec, target_samples const& t, std::int64_t first, std::int64_t alive, bool is_turned) {
+int wrong_gradients(Exec const& exec, target_samples const& t, std::int64_t first, std::int64_t alive, bool is_turned,
+                    bool is_kept = false) {
   using map_type = tessera_test::curved;
   float const smoothing = 0.125F;
   float const late_scale = 4.0F;
@@ -96,6 +97,10 @@ int wrong_gradients(Exec const& exec, target_samples const& t, std::int64_t firs
     auto const number = static_cast<float>(row % 5);
     rows.push_back({2.0F + 0.25F * number, 1.5F, 0.5F - number, 0.125F * number, 0.0625F * number});
   }
+  std::vector<loss_token_factors> of_kept;
+  for (std::int64_t token = 0; token < t.tokens; ++token) {
+    of_kept.push_back({0.0F, 0.0F, 0.0F, 0, 0.0F, 0.0F, static_cast<float>(1 + token % 4), 0.0F});
+  }
   std::int64_t const width = std::min<std::int64_t>(256, target_samples::vocabulary - first);
   float const before = -77.0F;
   std::vector<float> gradient(static_cast<std::size_t>(t.tokens * width), before);
@@ -113,6 +118,7 @@ int wrong_gradients(Exec const& exec, target_samples const& t, std::int64_t firs
       smoothing,
       {first, 256, target_samples::vocabulary, &alive},
       is_turned ? slot_of.data() : nullptr,
+      is_kept ? of_kept.data() : nullptr,
       {gradient.data(), {t.tokens, width}},
       {for_hidden.data(), {blocks, 2}},
       {for_classifier.data(), {blocks, 2}}};
@@ -143,7 +149,8 @@ int wrong_gradients(Exec const& exec, target_samples const& t, std::int64_t firs
           static_cast<double>(factors.by_log_sum_exp) * softmax -
           static_cast<double>(factors.by_entropy) * softmax * (log_softmax + static_cast<double>(factors.entropy)) -
           static_cast<double>(by_target[static_cast<std::size_t>(token)]) / 4.0 * 0.875 * weight;
-      double const expected = by_logit * 2.0 * map.slope(logit, token, entry);
+      double const expected =
+          by_logit * 2.0 * map.slope(logit, token, entry) / (is_kept ? static_cast<double>(1 + token % 4) : 1.0);
       wrong += std::fabs(static_cast<double>(found) - expected) <= 2e-6 * (1 + std::fabs(expected)) ? 0 : 1;
     }
   }
@@ -165,6 +172,7 @@ TEST_CASE("gradients of targets replace those of a part, in any order of entries
       for (std::int64_t const first : {0, 256, 512}) {
         CHECK(wrong_gradients(cpu{.threads = 1}, t, first, target_samples::vocabulary, false) == 0);
         CHECK(wrong_gradients(testing::adversary{.seed = 2}, t, first, 300, true) == 0);
+        CHECK(wrong_gradients(cpu{.threads = 1}, t, first, target_samples::vocabulary, false, true) == 0);
       }
     }
   }

@@ -23,6 +23,7 @@
 #include <tessera/program/loss/logit_gradient.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/stamp.hpp>
+#include <tessera/program/loss/token_factors.hpp>
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/tile/per_lane.hpp>
 #include <tessera/view/array_view.hpp>
@@ -189,6 +190,7 @@ struct write_target_gradients {
   float smoothing;
   loss_part_range range;
   std::int32_t const* slot_of;                    ///< the slot of each entry in the backward pass; null: its number
+  loss_token_factors const* of_kept;              ///< for kept softmaxes: by_kept, which divides gradients; else null
   matrix_view<T> gradient;                        ///< tokens x entries of the part
   matrix_view<std::uint8_t> kept_for_hidden;      ///< blocks of 128 tokens x blocks of 128 entries
   matrix_view<std::uint8_t> kept_for_classifier;  ///< blocks of 128 tokens x blocks of 128 entries
@@ -208,7 +210,8 @@ struct write_target_gradients {
         std::int64_t const entry = targets.weighted(token, place);
         std::int64_t const at = entry < 0 ? -1 : (slot_of != nullptr ? slot_of[entry] : entry) - range.first;
         if (at >= 0 && at < width && is_first_place(token, place, entry)) {
-          gradient(token, at) = store<T>(gradient_of(token, place, entry, factors));
+          float const value = gradient_of(token, place, entry, factors);
+          gradient(token, at) = store<T>(of_kept != nullptr ? value / of_kept[token].by_kept : value);
           kept_for_hidden(token / 128, at / 128) = 1;
           kept_for_classifier(token / 128, at / 128) = 1;
         }
@@ -286,10 +289,12 @@ struct entry_targets {
     mark_target_entries<Entry> const entries{marks, targets, tokens.row_of};
     exec.run(entries, entries.groups());
   }
-  /// Enqueues the gradients of targets in a part that a fast program has made. Call: a loss_gradient_call.
+  /// Enqueues the gradients of targets in a part that a fast program has made. Call: a loss_gradient_call. `of_kept`:
+  /// the factors of tokens where the part holds kept softmaxes, else null.
   template <Executor Exec, class Call>
   void correct(Exec const& exec, Call const& call, loss_part_range const& range,
-               loss_gradient_part<typename Call::value_type> const& part, std::int32_t const* slot_of) const {
+               loss_gradient_part<typename Call::value_type> const& part, std::int32_t const* slot_of,
+               loss_token_factors const* of_kept) const {
     write_target_gradients<typename Call::value_type, Entry, Map> const write{targets,
                                                                               logits,
                                                                               call.logits.scaling,
@@ -300,6 +305,7 @@ struct entry_targets {
                                                                               call.smoothing,
                                                                               range,
                                                                               slot_of,
+                                                                              of_kept,
                                                                               part.gradient,
                                                                               part.kept_for_hidden,
                                                                               part.kept_for_classifier};
