@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The loss of a linear classifier whose targets are entries with weights, and its gradients, by the formulas in double.
+/// The loss of a linear classifier with soft targets, and its gradients, by the formulas in double.
 #pragma once
 
 #include <cmath>

@@ -20,8 +20,9 @@
 ///     loss_i = weight_i sum_k p_ik ((1 - smoothing) (lse_i - A_ix_ik) + smoothing (lse_i - mean_j A_ij)
 ///                                   + z_factor lse_i^2)
 ///     loss   = sum_i loss_i, or that / sum_i weight_i over tokens with an entry; 0 where that is 0
-///     G_ij   = u_i (sum_k p_ik S_ij - p_ij) * slope, where p_ij is the sum of p_ik with x_ik = j; further terms as there
+///     G_ij   = (u_i (sum_k p_ik S_ij - p_ij) + ...) * slope       p_ij: the sum of p_ik with x_ik = j
 ///
+/// G has the further terms of cut_cross_entropy.hpp: those of options, and of upstream gradients of lse and entropies.
 /// So a loss is the weighted sum of those that a token would have with each of its entries as its label, and one entry
 /// of weight 1 is a label. Weights need not add up to 1, nor be positive. A mean is PyTorch's of cross_entropy with
 /// probabilities: weights of entries do not count in what it is divided by.

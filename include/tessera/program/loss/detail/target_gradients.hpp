@@ -2,7 +2,8 @@
 /// Gradients of a loss whose targets are entries with weights. With S the softmax, W_i the sum of a token's weights and
 /// u_i its upstream gradient, the gradient by a logit is u_i (W_i S_ij - w_ij): that of a loss of labels with the
 /// weight W_i, but at the entries of targets. There `write_target_gradients` replaces, in a part that a fast program
-/// has made, one element for each entry, from the entry's own logit in fp32; the portable program asks `wanted_entries`.
+/// has made, one element for each entry, from the entry's own logit in fp32. The portable program asks
+/// `wanted_entries`.
 #pragma once
 
 #include <cstdint>
