@@ -109,6 +109,7 @@ namespace detail {
 /// The workspace of a soft_target_loss: what it knows of targets, then the loss of labels.
 struct soft_target_regions {
   workspace_plan plan;
+  region<std::uint64_t> stamp;
   region<std::int32_t> labels;
   region<float> masses;
   region<float> logits;
@@ -122,6 +123,7 @@ struct soft_target_regions {
   soft_target_regions(char const* where, soft_target_shape const& shape, std::int64_t own_bytes,
                       workspace_plan::record record)
       : plan(where, record),
+        stamp(plan.add<std::uint64_t>("which the targets were", 1)),
         labels(plan.add<std::int32_t>("heaviest entries", shape.tokens)),
         masses(plan.add<float>("weights of tokens times those of entries", shape.tokens)),
         logits(plan.add<float>("logits of entries", checked_multiply(where, shape.tokens, shape.entries))),
@@ -212,7 +214,7 @@ struct soft_target_loss<linear_loss<Tile, Statistics, Filter, Map>> {
     exec.run(detail::finish_target_losses{space[at.sums], options.reduction == loss_reduction::mean,
                                           is_reduced ? out.loss : array_view<float>{}, space[at.scale]},
              1);
-    mix_stamp(exec, in, options, at, space, false);
+    stamp(exec, in, options, at, space, false);
   }
 
   /// Enqueues the gradients of a loss, after forward() with the same inputs, options and workspace: see
@@ -228,13 +230,12 @@ struct soft_target_loss<linear_loss<Tile, Statistics, Filter, Map>> {
     run_groups(exec,
                detail::prepare_target_gradients{in.weights, upstream.loss, options.reduction != loss_reduction::none,
                                                 space[at.scale], space[at.by_loss], space[at.by_target]});
-    mix_stamp(exec, in, options, at, space, true);
+    stamp(exec, in, options, at, space, true);
     detail::entry_targets<Entry, Map> const targets{
         targets_of(in, options), {in.map, at.logit_matrix(space, shape)}, space[at.by_target]};
     label_loss::backward(exec, own_inputs(in, at, space), own_options(back, shape, options),
                          {space[at.by_loss], upstream.log_sum_exp, upstream.entropy}, out, own_space(at, space),
                          targets);
-    mix_stamp(exec, in, options, at, space, false);
   }
 
  private:
@@ -287,7 +288,8 @@ struct soft_target_loss<linear_loss<Tile, Statistics, Filter, Map>> {
   /// The regions of a workspace, of which the loss of labels has all that is left.
   static regions regions_in(char const* function, soft_target_shape const& shape, workspace const& space) {
     std::int64_t const before = regions(function, shape, 0, only_sizes).plan.bytes();
-    space.check_room(function, before, shape.tokens, " tokens with ", shape.entries, " entries each");
+    std::int64_t const least = before + static_cast<std::int64_t>(loss_stamp::size * sizeof(std::uint64_t));
+    space.check_room(function, least, shape.tokens, " tokens with ", shape.entries, " entries each");
     return regions(function, shape, space.bytes() - before, only_sizes);
   }
   /// The memory of the loss of labels, which checks that it is large enough.
@@ -297,17 +299,21 @@ struct soft_target_loss<linear_loss<Tile, Statistics, Filter, Map>> {
     return {plan, array_view<std::byte>(space[at.own].data, plan.bytes())};
   }
 
-  /// Enqueues the mixing of targets into the stamp of the loss of labels, at the start of its memory, or out of it.
+  /// Enqueues the writing of the stamp of targets, or its comparison with theirs. The stamp of the loss of labels is at
+  /// the start of its memory.
   template <class Exec, class Entry>
-  static void mix_stamp(Exec const& exec, inputs<Entry> const& in, linear_loss_options const& options,
-                        regions const& at, workspace const& space, bool takes_out) {
-    std::uint64_t number = static_cast<std::uint64_t>(options.reduction);
+  static void stamp(Exec const& exec, inputs<Entry> const& in, linear_loss_options const& options, regions const& at,
+                    workspace const& space, bool compares) {
+    auto number = static_cast<std::uint64_t>(options.reduction);
     for (std::int64_t const value :
          {options.ignore_index, in.entries.extent(1), static_cast<std::int64_t>(sizeof(Entry))}) {
       number = mix_bits(number, static_cast<std::uint64_t>(value));
     }
-    array_view<std::uint64_t> const stamp(reinterpret_cast<std::uint64_t*>(space[at.own].data), loss_stamp::size);
-    exec.run(detail::mix_target_stamp<Entry>{targets_of(in, options), in.weights, number, takes_out, stamp}, 1);
+    array_view<std::uint64_t> of_labels;
+    if (compares) {
+      of_labels = {reinterpret_cast<std::uint64_t*>(space[at.own].data), loss_stamp::size};
+    }
+    exec.run(detail::stamp_targets<Entry>{targets_of(in, options), in.weights, number, space[at.stamp], of_labels}, 1);
   }
 
   static void check_call(char const* function, soft_target_shape const& shape, linear_loss_options const& options) {

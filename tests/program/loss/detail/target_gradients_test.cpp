@@ -225,29 +225,37 @@ TEST_CASE("bounds are raised for tokens whose weights have both signs", "[host]"
   CHECK(largest[0] == 10.5F);  // 0.5 and 2 * (3 + 2)
 }
 
-TEST_CASE("samples of targets are mixed into a stamp, and come out again", "[host]") {
+TEST_CASE("a stamp of targets spoils that of labels where they are others", "[host]") {
   target_samples t(40, 3);
-  std::vector<std::uint64_t> stamp = {1, 2, 3, 4, 5, 6, 7, 8};
-  auto const before = stamp;
+  std::vector<float> of_tokens(40, 1.0F);
+  std::vector<std::uint64_t> own = {99};
+  std::vector<std::uint64_t> const before = {1, 2, 3, 4, 5, 6, 7, 8};
+  std::vector<std::uint64_t> of_labels = before;
   cpu const exec{.threads = 1};
-  auto const mix = [&](std::uint64_t options, bool takes_out) {
-    exec.run(detail::mix_target_stamp<std::int32_t>{t.rows(), {}, options, takes_out, stamp}, 1);
+  auto const is_spoilt = [&](std::uint64_t options) {
+    of_labels = before;
+    exec.run(detail::stamp_targets<std::int32_t>{t.rows(), of_tokens, options, own, of_labels}, 1);
     exec.wait();
+    std::vector<std::uint64_t> spoilt = before;
+    ++spoilt[loss_stamp::inputs];
+    CHECK((of_labels == before || of_labels == spoilt));
+    return of_labels == spoilt;
   };
-  mix(17, false);
-  auto const mixed = stamp;
-  CHECK(mixed != before);
-  mix(17, true);
-  CHECK(stamp == before);
-  mix(18, false);
-  CHECK(stamp != mixed);
-  mix(18, true);
+  CHECK(is_spoilt(17));  // nothing was written
+  exec.run(detail::stamp_targets<std::int32_t>{t.rows(), of_tokens, 17, own, {}}, 1);
+  exec.wait();
+  CHECK(!is_spoilt(17));
+  CHECK(!is_spoilt(17));
+  CHECK(is_spoilt(18));
   t.entries[50] += 1;
-  mix(17, false);
-  CHECK(stamp != mixed);
-  mix(17, true);
+  CHECK(is_spoilt(17));
   t.entries[50] -= 1;
-  t.weights[50] += 1.0F;
-  mix(17, false);
-  CHECK(stamp != mixed);
+  float const weight = t.weights[50];
+  t.weights[50] = weight + 1.0F;
+  CHECK(is_spoilt(17));
+  t.weights[50] = weight;
+  of_tokens[7] = 2.0F;
+  CHECK(is_spoilt(17));
+  of_tokens[7] = 1.0F;
+  CHECK(!is_spoilt(17));
 }

@@ -62,18 +62,18 @@ struct prepare_target_gradients {
   }
 };
 
-/// Mixes samples of targets into the stamp of a loss of labels, or takes them out again, which restores a stamp that
-/// had the same ones. Run with one group.
+/// Writes a hash of samples of targets, or compares it with one that was written: where they differ, it changes the stamp
+/// of the loss of labels, which then refuses its inputs (check_loss_stamp). Run with one group.
 template <class Entry>
-struct mix_target_stamp {
+struct stamp_targets {
   static constexpr int lanes = loss_input_samples<float, std::int32_t>::lanes;
   struct scratch_type {};
 
   target_rows<Entry> targets;
-  array_view<float const> weights;  ///< weights of tokens, or null
-  std::uint64_t options;            ///< a hash of what the loss of labels does not know
-  bool takes_out;                   ///< whether samples are taken out
-  array_view<std::uint64_t> stamp;  ///< loss_stamp::size words
+  array_view<float const> weights;      ///< weights of tokens, or null
+  std::uint64_t options;                ///< a hash of what the loss of labels does not know
+  array_view<std::uint64_t> own;        ///< one element: the hash
+  array_view<std::uint64_t> of_labels;  ///< loss_stamp::size words; null: the hash is written
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type&) const {
@@ -82,8 +82,10 @@ struct mix_target_stamp {
     std::uint64_t const entries = of_entries.number(group);
     std::uint64_t const number = mix_bits(mix_bits(options, entries), of_weights.number(group));
     for (int lane : group) {
-      if (lane == 0) {
-        stamp[loss_stamp::inputs] += takes_out ? ~number + 1 : number;
+      if (lane == 0 && of_labels.data == nullptr) {
+        own[0] = number;
+      } else if (lane == 0 && own[0] != number) {
+        of_labels[loss_stamp::inputs] += 1;
       }
     }
   }
