@@ -69,6 +69,20 @@ TEST_CASE("soft targets go through several parts of a vocabulary and kept softma
   }
 }
 
+TEST_CASE("soft targets are the same on a GPU where gradients are made of some tokens after the others", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  auto p = make_target_problem<bfloat16>(8192, 8000, 512, 8);
+  auto const whole = run_targets_on_device<exact_cross_entropy, float>(strict_executor(), p);
+  // 8 MiB, for which choose_loss_chunk() takes 4096 tokens at a time, beside what is known of targets.
+  p.base.options.workspace_budget = (std::int64_t{8} << 20) + 8192 * 13 * 4 + 4096;
+  auto const found = run_targets_on_device<exact_cross_entropy, float>(strict_executor(), p);
+  CHECK(found.message == "");
+  CHECK(same_bits(found.values.loss, whole.values.loss));
+  CHECK(relative_distance(found.gradients.hidden, doubles_of(whole.gradients.hidden)) <= rounded);
+  CHECK(relative_distance(found.gradients.classifier, doubles_of(whole.gradients.classifier)) <= rounded);
+  CHECK(relative_distance(found.gradients.bias, doubles_of(whole.gradients.bias)) <= rounded);
+}
+
 TEST_CASE("targets whose weights add up to 0 have gradients on a GPU, also with kept softmaxes", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   for (std::int64_t const budget : {std::int64_t{0}, std::int64_t{64} << 20}) {

@@ -118,7 +118,8 @@ struct warpgroup_loss_gradients {
                      out,
                      regions,
                      call.space,
-                     call.status};
+                     call.status,
+                     call.targets.from(first)};
     warpgroup_loss_gradients{exec, chunk, blocks, false}.run_tokens();
   }
 

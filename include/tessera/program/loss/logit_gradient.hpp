@@ -63,6 +63,8 @@ struct label_targets {
 
   /// What the portable program asks, given the number that the factors of rows were divided by.
   [[nodiscard]] constexpr label_targets wanted(float const*) const { return {}; }
+  /// The targets of a call for the tokens from a number on.
+  [[nodiscard]] constexpr label_targets from(std::int64_t) const { return {}; }
 };
 
 /// Makes gradients by logits. Filter has the extents of a block, which divide those of the tile, as gradient_filter

@@ -78,7 +78,7 @@ std::vector<float> samples(std::int64_t count, std::uint64_t seed, double least,
 /// the first `alive` have gradients; returns how many elements and blocks are not what they must be.
 template <class Exec>
 int wrong_gradients(Exec const& exec, target_samples const& t, std::int64_t first, std::int64_t alive, bool is_turned,
-                    bool is_kept = false) {
+                    bool is_kept = false, std::int64_t from = 0) {
   using map_type = tessera_test::curved;
   float const smoothing = 0.125F;
   float const late_scale = 4.0F;
@@ -112,14 +112,15 @@ int wrong_gradients(Exec const& exec, target_samples const& t, std::int64_t firs
       {map_type{}, {scaled.data(), {t.tokens, t.k}}},
       {{}, 0.0F, 2.0F},
       by_target,
+      from,
       &late_scale,
-      t.row_of,
+      array_view<std::int64_t const>(t.row_of.data() + from, t.tokens - from),
       rows,
       smoothing,
       {first, 256, target_samples::vocabulary, &alive},
       is_turned ? slot_of.data() : nullptr,
-      is_kept ? of_kept.data() : nullptr,
-      {gradient.data(), {t.tokens, width}},
+      is_kept ? of_kept.data() + from : nullptr,
+      {gradient.data() + from * width, {t.tokens - from, width}},
       {for_hidden.data(), {blocks, 2}},
       {for_classifier.data(), {blocks, 2}}};
   exec.run(program, program.groups());
@@ -133,11 +134,11 @@ int wrong_gradients(Exec const& exec, target_samples const& t, std::int64_t firs
       std::int64_t const entry = is_turned ? target_samples::vocabulary - 1 - slot : slot;
       float const found = gradient[static_cast<std::size_t>(token * width + at)];
       auto const [weight, is_there] = t.wanted(token, entry);
-      if (row < 0 || !is_there || slot >= alive) {
+      if (token < from || row < 0 || !is_there || slot >= alive) {
         wrong += found == before ? 0 : 1;
         continue;
       }
-      kept.insert({token / 128, at / 128});
+      kept.insert({(token - from) / 128, at / 128});
       auto const& factors = rows[static_cast<std::size_t>(row)];
       auto const map = tessera_test::in_double(map_type{});
       auto const logit = static_cast<double>(by_entry[static_cast<std::size_t>(entry)]);
@@ -173,6 +174,7 @@ TEST_CASE("gradients of targets replace those of a part, in any order of entries
         CHECK(wrong_gradients(cpu{.threads = 1}, t, first, target_samples::vocabulary, false) == 0);
         CHECK(wrong_gradients(testing::adversary{.seed = 2}, t, first, 300, true) == 0);
         CHECK(wrong_gradients(cpu{.threads = 1}, t, first, target_samples::vocabulary, false, true) == 0);
+        CHECK(wrong_gradients(cpu{.threads = 1}, t, first, target_samples::vocabulary, false, true, tokens / 3) == 0);
       }
     }
   }

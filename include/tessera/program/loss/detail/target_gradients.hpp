@@ -186,9 +186,10 @@ struct write_target_gradients {
   target_rows<Entry> targets;
   target_logits<Map> logits;
   logit_scaling<T> scaling;
-  array_view<float const> by_target;  ///< of prepare_target_gradients
-  float const* late_scale;            ///< the number that the factors of rows were divided by
-  array_view<std::int64_t const> row_of;
+  array_view<float const> by_target;         ///< of prepare_target_gradients
+  std::int64_t first_token;                  ///< the token that is the part's first one
+  float const* late_scale;                   ///< the number that the factors of rows were divided by
+  array_view<std::int64_t const> row_of;     ///< of the part's tokens
   array_view<loss_row_gradient const> rows;  ///< the factors of rows
   float smoothing;
   loss_part_range range;
@@ -201,8 +202,9 @@ struct write_target_gradients {
   TESSERA_FN constexpr std::int64_t groups() const { return gradient.extent(0); }
 
   template <Group G>
-  TESSERA_FN void operator()(G const& group, std::int64_t token, scratch_type&) const {
-    std::int64_t const row = row_of[token];
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
+    std::int64_t const row = row_of[which];
+    std::int64_t const token = first_token + which;
     if (row < 0) {
       return;
     }
@@ -214,9 +216,9 @@ struct write_target_gradients {
         std::int64_t const at = entry < 0 ? -1 : (slot_of != nullptr ? slot_of[entry] : entry) - range.first;
         if (at >= 0 && at < width && is_first_place(token, place, entry)) {
           float const value = gradient_of(token, place, entry, factors);
-          gradient(token, at) = store<T>(of_kept != nullptr ? value / of_kept[token].by_kept : value);
-          kept_for_hidden(token / 128, at / 128) = 1;
-          kept_for_classifier(token / 128, at / 128) = 1;
+          gradient(which, at) = store<T>(of_kept != nullptr ? value / of_kept[which].by_kept : value);
+          kept_for_hidden(which / 128, at / 128) = 1;
+          kept_for_classifier(which / 128, at / 128) = 1;
         }
       }
     }
@@ -277,6 +279,12 @@ struct entry_targets {
   target_rows<Entry> targets;
   target_logits<Map> logits;
   array_view<float const> by_target;  ///< of prepare_target_gradients
+  std::int64_t first_token = 0;       ///< the token that is the call's first one
+
+  /// The targets of a call for the tokens from `token` on.
+  [[nodiscard]] entry_targets from(std::int64_t token) const {
+    return {targets, logits, by_target, first_token + token};
+  }
 
   [[nodiscard]] wanted_type wanted(float const* late_scale) const { return {targets, by_target, late_scale}; }
 
@@ -302,6 +310,7 @@ struct entry_targets {
                                                                               logits,
                                                                               call.logits.scaling,
                                                                               by_target,
+                                                                              first_token,
                                                                               call.space[call.regions.late_scale].data,
                                                                               call.tokens.row_of,
                                                                               call.space[call.regions.rows],
