@@ -62,8 +62,8 @@ struct prepare_target_gradients {
   }
 };
 
-/// Writes a hash of samples of targets, or compares it with one that was written: where they differ, it changes the stamp
-/// of the loss of labels, which then refuses its inputs (check_loss_stamp). Run with one group.
+/// Writes a hash of samples of targets, or compares it with one that was written: where they differ, it changes the
+/// stamp of the loss of labels, which then refuses its inputs (check_loss_stamp). Run with one group.
 template <class Entry>
 struct stamp_targets {
   static constexpr int lanes = loss_input_samples<float, std::int32_t>::lanes;
