@@ -35,6 +35,12 @@ tessera_check_example(algorithm/loss/linear_distillation.hpp
 tessera_check_example(algorithm/loss/linear_loss.hpp
   "${cpu_memory}, ${loss}, tessera::linear_loss_options const& options"
   "${cpu_includes}using namespace tessera;\n")
+tessera_check_example(algorithm/loss/soft_target_loss.hpp
+  "tessera::cpu const& exec, std::int64_t tokens, std::int64_t vocabulary, std::int64_t channels, \
+  ${given_matrix} hidden, ${given_matrix} classifier, tessera::matrix_view<std::int32_t const> entries, \
+  tessera::matrix_view<float const> entry_weights, tessera::array_view<float> value, ${given_result} hidden_gradient, \
+  ${given_result} classifier_gradient"
+  "${cpu_includes}")
 tessera_check_example(algorithm/loss/vocabulary_parallel.hpp
   "tessera::cpu const& exec, std::int64_t tokens, std::int64_t own_entries, std::int64_t first_entry, \
   std::int64_t vocabulary, std::int64_t channels, ${given_matrix} hidden, ${given_matrix} own_rows, \

@@ -215,11 +215,11 @@ struct linear_loss {
   /// workspace_budget): if there were any, forward() must run again before the next backward(). If the workspace holds
   /// another forward() or none, or its softmaxes are used up, gradients are NaN and exec.wait() throws value_error
   /// (program/loss/stamp.hpp); then forward() must run again. `upstream`: gradients of the final result by the outputs
-  /// of forward().
-  template <Executor Exec, class Label = std::int64_t, class Gradient = value_type>
+  /// of forward(). `targets`: what soft_target_loss gives, whose tokens want more than a label.
+  template <Executor Exec, class Label = std::int64_t, class Gradient = value_type, class Targets = label_targets>
   static void backward(Exec const& exec, inputs<Label> const& in, linear_loss_options const& options,
                        loss_upstream const& upstream, linear_loss_gradients<Gradient> const& out,
-                       workspace const& space) {
+                       workspace const& space, Targets const& targets = {}) {
     static_assert(std::is_same_v<Gradient, float> || std::is_same_v<Gradient, value_type>,
                   "tessera: gradients of a loss are float or of the type of its inputs");
     linear_loss_shape const shape = arguments::check_inputs(back, in, options);
@@ -246,15 +246,18 @@ struct linear_loss {
                                          space[regions.rows],
                                          is_narrow ? space[regions.largest_factors] : array_view<float>{}};
     exec.run(prepare, prepare.groups());
+    if constexpr (is_narrow && !Targets::are_labels) {
+      targets.raise_bounds(exec, tokens, prepare.largest);
+    }
     if constexpr (is_narrow) {
       scale_loss_gradients const scale{tokens.count, prepare.largest, in.map.steepest() / options.temperature,
                                        prepare.rows, late_scale};
       exec.run(scale, scale.groups());
     }
-    run(exec,
-        loss_gradient_call<gradient_regions<Gradient>, Map>{
-            shape, logits_of(in, options, tokens), in.hidden, tokens, options.smoothing,
-            upstream.entropy.data != nullptr, thresholds_of(options), out, regions, space, status_of(exec, {back})});
+    run(exec, loss_gradient_call<gradient_regions<Gradient>, Map, Targets>{
+                  shape, logits_of(in, options, tokens), in.hidden, tokens, options.smoothing,
+                  upstream.entropy.data != nullptr, thresholds_of(options), out, regions, space,
+                  status_of(exec, {back}), targets});
   }
 
   /// Enqueues, after forward(), other log-sum-exps and entropies for backward() than those that forward() has found:

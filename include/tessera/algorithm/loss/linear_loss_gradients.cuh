@@ -120,7 +120,8 @@ struct warpgroup_loss_gradients {
                      out,
                      regions,
                      call.space,
-                     call.status};
+                     call.status,
+                     call.targets.from(first)};
     warpgroup_loss_gradients{exec, chunk, blocks, false}.run_tokens();
   }
 
@@ -182,6 +183,9 @@ struct warpgroup_loss_gradients {
                                  space[regions.in_order]};
     mark_labels const labels{marks, call.tokens};
     exec.run(labels, labels.groups());
+    if constexpr (!Call::targets_type::are_labels) {
+      call.targets.mark(exec, marks, call.tokens);
+    }
     class_entries const classes{marks, order};
     exec.run(classes, classes.groups());
     scatter_entries const entries{order};
@@ -216,7 +220,8 @@ struct warpgroup_loss_gradients {
                                                 {scaled},
                                                 part.kept_for_hidden,
                                                 part.kept_for_classifier,
-                                                call.status};
+                                                call.status,
+                                                !Call::targets_type::are_labels};
     exec.run(prepare, prepare.groups());
     exec.run(set_softmaxes{kept.state, kept.none}, 1);
     maps.hidden_of_products = make_tensor_map(where, scaled, product_box);
@@ -251,6 +256,10 @@ struct warpgroup_loss_gradients {
   void use_part(loss_part_range const& range, part_type const& part, operand_maps const& maps) const {
     auto const& regions = call.regions;
     auto const& space = call.space;
+    if constexpr (!Call::targets_type::are_labels) {
+      call.targets.correct(exec, call, range, part, is_ordered ? space[regions.slot_of].data : nullptr,
+                           is_kept(part) ? space[regions.factors].data : nullptr);
+    }
     if (call.out.bias.data != nullptr) {
       sum_columns(part);
     }
@@ -439,8 +448,8 @@ struct loss_gradient_model {
 };
 
 /// The programs that CUDA devices have for this call.
-template <class Architectures, class Regions, LogitMap Map>
-struct models_for<basic_cuda<Architectures>, loss_gradient_call<Regions, Map>> {
+template <class Architectures, class Regions, LogitMap Map, class Targets>
+struct models_for<basic_cuda<Architectures>, loss_gradient_call<Regions, Map, Targets>> {
   /// The list of models.
   using type = model_list<loss_gradient_model, loss_gradient_by_ring_model>;
 };

@@ -30,8 +30,9 @@ namespace tessera {
 inline namespace v0 {
 
 /// A call of run() for the gradients, once prepare_loss_gradients has written the factors of rows.
-/// Regions: the detail::loss_gradient_regions of a loss and a type of gradients.
-template <class Regions, LogitMap Map = identity_logits>
+/// Regions: the detail::loss_gradient_regions of a loss and a type of gradients. Targets: label_targets, or
+/// detail::entry_targets.
+template <class Regions, LogitMap Map = identity_logits, class Targets = label_targets>
 struct loss_gradient_call {
   /// The type that gradients are stored as.
   using gradient_type = typename Regions::gradient_type;
@@ -41,7 +42,10 @@ struct loss_gradient_call {
   /// The map that logits go through.
   using map_type = Map;
   /// The program that makes gradients by logits.
-  using blocks = loss_gradient_tiles<typename Regions::tile, typename Regions::filter, Map>;
+  using blocks =
+      loss_gradient_tiles<typename Regions::tile, typename Regions::filter, Map, typename Targets::wanted_type>;
+  /// What tokens want.
+  using targets_type = Targets;
   static constexpr char const* function = "linear_loss.backward";
 
   linear_loss_shape shape;                          ///< extents of the problem
@@ -55,6 +59,7 @@ struct loss_gradient_call {
   Regions const& regions;                           ///< regions of the workspace
   workspace const& space;                           ///< made by plan_backward()
   status_word* status;                              ///< reports missing kept softmaxes; may be null
+  Targets targets = {};                             ///< what tokens want
 };
 
 namespace detail {
@@ -113,9 +118,9 @@ constexpr bool keeps_softmaxes(Exec const&, std::type_identity<Blocks>) {
 }
 
 /// Enqueues the gradients of a loss by the portable programs; run() (exec/run.hpp) may have faster ones.
-template <Executor Exec, class Regions, LogitMap Map>
-void run_portably(Exec const& exec, loss_gradient_call<Regions, Map> const& call) {
-  using call_type = loss_gradient_call<Regions, Map>;
+template <Executor Exec, class Regions, LogitMap Map, class Targets>
+void run_portably(Exec const& exec, loss_gradient_call<Regions, Map, Targets> const& call) {
+  using call_type = loss_gradient_call<Regions, Map, Targets>;
   if (call.out.hidden.data != nullptr) {
     clear_unlabelled<typename Regions::gradient_type> const clear{
         call.tokens.row_of, call.space[call.regions.late_scale].data, call.out.hidden, call.out.accumulate_hidden};
@@ -123,8 +128,13 @@ void run_portably(Exec const& exec, loss_gradient_call<Regions, Map> const& call
   }
   for (std::int64_t first = 0; first < call.shape.vocabulary; first += call.regions.entries) {
     auto const part = call.regions.part(call.space, call.shape, first);
-    typename call_type::blocks const tiles{call.logits,    call.tokens,     call.space[call.regions.rows],
-                                           call.smoothing, call.thresholds, part};
+    typename call_type::blocks const tiles{call.logits,
+                                           call.tokens,
+                                           call.space[call.regions.rows],
+                                           call.smoothing,
+                                           call.thresholds,
+                                           part,
+                                           call.targets.wanted(call.space[call.regions.late_scale].data)};
     exec.run(tiles, tiles.groups());
     detail::add_to_hidden(exec, call, part, call.out.hidden);
     detail::write_classifier(exec, call, part, call.out.classifier);

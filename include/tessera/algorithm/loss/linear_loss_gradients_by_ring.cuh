@@ -107,6 +107,9 @@ struct ring_loss_gradients {
     auto const& regions = call.regions;
     auto const& space = call.space;
     make(range, part);
+    if constexpr (!Call::targets_type::are_labels) {
+      call.targets.correct(exec, call, range, part, nullptr, nullptr);
+    }
     if (call.out.bias.data != nullptr) {
       sum_gradient_columns<value_type> const sum{part.gradient, part.column_sums, {}};
       exec.run(sum, sum.groups());

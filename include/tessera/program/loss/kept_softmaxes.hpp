@@ -167,6 +167,7 @@ struct prepare_softmaxes {
   matrix_view<std::uint8_t> kept_for_hidden;      ///< blocks of 128 tokens x blocks of 128 entries
   matrix_view<std::uint8_t> kept_for_classifier;  ///< blocks of 128 tokens x blocks of 128 entries
   status_word* status;
+  bool has_others = false;  ///< whether tokens may have gradients by other entries, too, which are written later
 
   TESSERA_FN constexpr std::int64_t groups() const { return kept.values.extent(0); }
 
@@ -221,7 +222,7 @@ struct prepare_softmaxes {
     float const factor = factors.by_softmax * exp2(power) * scaling.inverse_temperature;
     float const gradient = of_label(token, factors);
     float const of_kept = gradient / factor;
-    bool const is_nothing = factor == 0.0F && gradient == 0.0F && factors.by_softmax == 0.0F;
+    bool const is_nothing = factor == 0.0F && gradient == 0.0F && factors.by_softmax == 0.0F && !has_others;
     bool const is_in_range = absolute(factor) >= least && absolute(factor) <= most && absolute(of_kept) <= most;
     return {kept.is_uneven[token] == 0 && (is_nothing || is_in_range), factor, of_kept};
   }

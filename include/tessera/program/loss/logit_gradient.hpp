@@ -54,9 +54,22 @@ struct loss_gradient_part {
   matrix_view<float> column_sums;                 ///< rows of tiles x entries, or null
 };
 
+/// Targets of tokens that are their labels. Those of a soft_target_loss are entries with weights, which have more
+/// functions, and are asked where are_labels is false.
+struct label_targets {
+  static constexpr bool are_labels = true;  ///< whether a token's label is all that it wants
+  /// What the portable program asks.
+  using wanted_type = label_targets;
+
+  /// What the portable program asks, given the number that the factors of rows were divided by.
+  [[nodiscard]] constexpr label_targets wanted(float const*) const { return {}; }
+  /// The targets of a call for the tokens from a number on.
+  [[nodiscard]] constexpr label_targets from(std::int64_t) const { return {}; }
+};
+
 /// Makes gradients by logits. Filter has the extents of a block, which divide those of the tile, as gradient_filter
-/// does.
-template <class Tile, class Filter, LogitMap Map = identity_logits>
+/// does. Targets: label_targets, or detail::wanted_entries; then the labels of tokens are not looked at.
+template <class Tile, class Filter, LogitMap Map = identity_logits, class Targets = label_targets>
 struct loss_gradient_tiles {
   using layout = loss_tile<Tile>;
   using value_type = typename layout::value_type;
@@ -80,6 +93,7 @@ struct loss_gradient_tiles {
   float smoothing;
   gradient_thresholds thresholds;
   loss_gradient_part<value_type> part;  ///< where gradients go
+  Targets targets = {};                 ///< what tokens want
 
   /// How many tiles cover the entries of the part.
   TESSERA_FN constexpr std::int64_t column_tiles() const {
@@ -120,6 +134,16 @@ struct loss_gradient_tiles {
     return static_cast<int>(min(part.gradient.extent(1) - first_column, std::int64_t{layout::columns}));
   }
 
+  /// Which of the entries of a lane's part of a row the targets name, from entry `first` on.
+  TESSERA_FN std::uint64_t wanted_among([[maybe_unused]] std::int64_t row, [[maybe_unused]] std::int64_t first) const {
+    if constexpr (Targets::are_labels) {
+      return 0;
+    } else {
+      static_assert(layout::part_columns <= 64, "tessera: a lane differentiates at most 64 entries of a row");
+      return targets.among(tokens.order[row], first, layout::part_columns);
+    }
+  }
+
   /// Turns the logits of a lane's part of a row into gradients.
   template <Group G>
   TESSERA_FN void differentiate(G const& group, int lane, std::int64_t first_row, std::int64_t first_column,
@@ -128,7 +152,9 @@ struct loss_gradient_tiles {
     int const first = lane / layout::rows * layout::part_columns;
     int const last = min(first + layout::part_columns, width(first_column));
     loss_row_gradient const factors = rows[first_row + row];
-    std::int64_t const label = tokens.labels[first_row + row] - part.first - first_column;
+    std::int64_t const label =
+        Targets::are_labels ? tokens.labels[first_row + row] - part.first - first_column : std::int64_t{-1};
+    [[maybe_unused]] std::uint64_t const wanted = wanted_among(first_row + row, part.first + first_column + first);
     float const spread = smoothing / static_cast<float>(logits.classifier.rows());
     std::uint32_t for_hidden = 0;
     std::uint32_t for_classifier = 0;
@@ -139,8 +165,14 @@ struct loss_gradient_tiles {
       float const softmax = exp(log_softmax);
       float const apart = softmax - (column == label ? 1.0F - smoothing + spread : spread);
       float const information = softmax == 0.0F ? 0.0F : softmax * (log_softmax + factors.entropy);
-      float const by_logit =
-          factors.by_loss * apart + factors.by_log_sum_exp * softmax - factors.by_entropy * information;
+      float by_logit = factors.by_loss * apart + factors.by_log_sum_exp * softmax - factors.by_entropy * information;
+      if constexpr (!Targets::are_labels) {
+        if ((wanted >> (column - first) & 1U) != 0) {
+          by_logit -= (1.0F - smoothing) * targets.pull(tokens.order[first_row + row], entry);
+          ++for_hidden;
+          ++for_classifier;
+        }
+      }
       scratch.tile.logit(row, column) = by_logit * logits.slope(scaled, first_row + row, entry);
       for_hidden += absolute(apart) < thresholds.hidden ? 0U : 1U;
       for_classifier += absolute(apart) < thresholds.classifier ? 0U : 1U;

@@ -54,7 +54,7 @@ struct write_chosen_log_probabilities {
   row_chunks<T const> hidden;            ///< tokens x channels
   row_chunks<T const> classifier;        ///< vocabulary x channels
   matrix_view<Entry const> entries;      ///< tokens x K; negative: none
-  array_view<float const> log_sum_exp;   ///< one for each token
+  array_view<float const> log_sum_exp;   ///< one for each token, or null for zeros
   [[no_unique_address]] Map map;         ///< not last, where nvcc 13.0 miscounts sizes
   logit_scaling<T> scaling;              ///< from sums to the map's arguments
   matrix_view<float> log_probabilities;  ///< the result, tokens x K
@@ -170,7 +170,7 @@ struct write_chosen_log_probabilities {
     if constexpr (!leaves_logits<Map>) {
       logit = logit == -infinity ? logit : map(logit, token, row);
     }
-    return logit - log_sum_exp[token];
+    return log_sum_exp.data != nullptr ? logit - log_sum_exp[token] : logit;
   }
 };
 
