@@ -282,7 +282,8 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
     detail::check_communicated(where, "own list", own, is_dry);
     detail::check_communicated(where, "list of all ranks", all, is_dry);
     detail::check_parts(where, own, "own list", all, ranks.size());
-    check_reach(exec, where, "own list", own, "list of all ranks", all, "bytes of the workspace", space);
+    check_reach(exec, where, "weights of the own list", own, "weights of all ranks", all, "bytes of the workspace",
+                space);
     return layout_type::of(where, own.size(), options);
   }
 };

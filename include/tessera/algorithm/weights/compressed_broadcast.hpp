@@ -253,7 +253,7 @@ struct compressed_broadcast : private detail::compressed_collective<Codec> {
                        " ranks");
     detail::check_side(where, exec, wire);
     detail::check_communicated(where, "list", list, detail::options_of(exec).is_dry);
-    check_reach(exec, where, "list", list, "bytes of the workspace", space);
+    check_reach(exec, where, "weights", list, "bytes of the workspace", space);
     return layout_type::of(where, list.size(), options);
   }
 };

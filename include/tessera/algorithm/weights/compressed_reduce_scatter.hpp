@@ -316,7 +316,8 @@ struct compressed_reduce_scatter : private detail::compressed_collective<Codec> 
     detail::check_communicated(where, "list of all parts", all, is_dry);
     detail::check_communicated(where, "own part", part, is_dry);
     detail::check_parts(where, part, "own part", all, ranks.size());
-    check_reach(exec, where, "list of all parts", all, "own part", part, "bytes of the workspace", space);
+    check_reach(exec, where, "values of all parts", all, "values of the own part", part, "bytes of the workspace",
+                space);
     return layout_type::of(where, part.size(), options);
   }
 };

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <exception>
 #include <iterator>
+#include <type_traits>
 #include <vector>
 
 #include <tessera/algorithm/weights/detail/message_layout.hpp>
@@ -158,7 +159,7 @@ struct compressed_collective {
   /// Throws shape_error on all ranks where their lists have different sizes, if that costs no wait for a stream.
   template <Executor Exec, class Ranks>
   static void compare_counts(char const* function, Exec const& exec, Ranks& ranks, std::int64_t count) {
-    if constexpr (requires { requires Exec::stream == nullptr; }) {
+    if constexpr (requires { typename std::bool_constant<Exec::stream == nullptr>; }) {
       if (!options_of(exec).is_dry && ranks.size() > 1) {
         std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks.size()));
         ranks.all_gather(exec, array_view<std::int64_t const>(&count, 1),
