@@ -33,6 +33,11 @@ inline tessera::compressed_collective_options small_messages() {
   return options;
 }
 
+/// The share of a list's bytes that a rank sent.
+inline double sent_share(tessera::compressed_traffic const& traffic) {
+  return static_cast<double>(traffic.sent) / static_cast<double>(traffic.weights);
+}
+
 /// A block for a workspace, at a multiple of 256 bytes and filled with rubbish, whose ends must stay as they are.
 class guarded_block {
  public:
@@ -57,8 +62,8 @@ class guarded_block {
   std::int64_t first_;
 };
 
-/// A rank of `threads` that changes the bytes which it receives: damage(message, from, bytes) is called for each list of
-/// bytes that another rank sent, where messages are counted from 0 and a collective is one message.
+/// A rank of `threads` that changes the bytes which it receives: damage(message, from, bytes) is called for each list
+/// of bytes that another rank sent, where messages are counted from 0 and a collective is one message.
 class damaging_ranks {
  public:
   using damage_type = std::function<void(int message, int from, tessera::array_view<std::byte> bytes)>;

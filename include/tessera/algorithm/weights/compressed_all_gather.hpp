@@ -15,8 +15,8 @@
 ///
 /// Messages go on the side queue `wire`, in this order: the head as it is, then the body of each chunk
 /// (compressed_collective_types.hpp), each by one all_gather of the communicator, while the executor encodes the next
-/// chunks. When half of the bodies are sent the host has the sizes of all streams, and enqueues decoding each chunk when
-/// its body is there. Only where a rank's stream is longer than its body are tails exchanged, by grouped sends. A
+/// chunks. When half of the bodies are sent the host has the sizes of all streams, and enqueues decoding each chunk
+/// when its body is there. Only where a rank's stream is longer than its body are tails exchanged, by grouped sends. A
 /// wire that goes first gets room on the GPU beside the encoder. It must be of this executor, and of no other call at
 /// the same time.
 ///
@@ -51,7 +51,6 @@
 #include <tessera/algorithm/weights/compressed_weights.hpp>
 #include <tessera/algorithm/weights/detail/chunk_calls.hpp>
 #include <tessera/algorithm/weights/detail/message_layout.hpp>
-#include <tessera/comm/detail/rank_elements.hpp>
 #include <tessera/concepts/comm/communicator.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/core/check.hpp>
@@ -279,9 +278,9 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
                                 compressed_collective_options const& options, workspace const& space) {
     bool const is_dry = detail::options_of(exec).is_dry;
     detail::check_side(where, exec, wire);
-    detail::check_communicated(where, "own list", own, is_dry);
-    detail::check_communicated(where, "list of all ranks", all, is_dry);
-    detail::check_parts(where, own, "own list", all, ranks.size());
+    detail::check_list(where, "own list", own, is_dry);
+    detail::check_list(where, "list of all ranks", all, is_dry);
+    detail::check_parts_of_ranks(where, "own list", own.size(), all.size(), ranks.size());
     check_reach(exec, where, "weights of the own list", own, "weights of all ranks", all, "bytes of the workspace",
                 space);
     return layout_type::of(where, own.size(), options);

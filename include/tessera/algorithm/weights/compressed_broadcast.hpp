@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `compressed_broadcast`: gives every rank the weights of one of them, which travel as streams of a lossless codec, for
-/// two thirds of the bytes.
+/// `compressed_broadcast`: gives every rank the weights of one of them, which travel as streams of a lossless codec,
+/// for two thirds of the bytes.
 ///
 ///     #include <tessera/algorithm/weights/compressed_broadcast.hpp>
 ///     #include <tessera/comm/loopback.hpp>
@@ -15,9 +15,9 @@
 ///
 /// Ranks form a chain that begins with the root. Each hands on what it gets, as it got it, so that a list takes the
 /// time of one transfer and that of one message for each further rank. Messages are the head and the bodies of chunks
-/// (compressed_collective_types.hpp), in this order, on the side queue `wire`; at the same time root encodes what comes
-/// next. When the table of sizes has come, each rank enqueues decoding the chunks that it gets. Tails, where streams are
-/// longer than their bodies, go through the chain in the end.
+/// (compressed_collective_types.hpp), in this order, on the side queue `wire`; at the same time root encodes what
+/// comes next. When the table of sizes has come, each rank enqueues decoding the chunks that it gets. Tails, where
+/// streams are longer than their bodies, go through the chain in the end.
 ///
 /// `exchange()` is called by all ranks, with lists of one size, the same root and the same options. `list` is read on
 /// root and written on all others. Lists too small to gain go through the chain as they are. The call waits once on the
@@ -43,7 +43,6 @@
 #include <tessera/algorithm/weights/compressed_weights.hpp>
 #include <tessera/algorithm/weights/detail/chunk_calls.hpp>
 #include <tessera/algorithm/weights/detail/message_layout.hpp>
-#include <tessera/comm/detail/rank_elements.hpp>
 #include <tessera/concepts/comm/communicator.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/core/check.hpp>
@@ -143,7 +142,7 @@ struct compressed_broadcast : private detail::compressed_collective<Codec> {
       std::int64_t const heads = layout.head > 0 ? 1 : 0;
       std::vector<array_view<std::byte>> messages;
       if (heads > 0) {
-        messages.push_back(detail::writable_bytes_of(list.slice(0, 0, layout.head)));
+        messages.push_back({reinterpret_cast<std::byte*>(list.data), layout.head * layout_type::weight_bytes});
       }
       for (std::int64_t which = 0; which < layout.chunks; ++which) {
         messages.push_back(layout.body(space[at.sender], which));
@@ -252,7 +251,7 @@ struct compressed_broadcast : private detail::compressed_collective<Codec> {
     check<value_error>(root >= 0 && root < ranks.size(), where, ": root is ", root, " but there are ", ranks.size(),
                        " ranks");
     detail::check_side(where, exec, wire);
-    detail::check_communicated(where, "list", list, detail::options_of(exec).is_dry);
+    detail::check_list(where, "list", list, detail::options_of(exec).is_dry);
     check_reach(exec, where, "weights", list, "bytes of the workspace", space);
     return layout_type::of(where, list.size(), options);
   }

@@ -5,10 +5,10 @@
 ///     tessera::compressed_collective_options options;
 ///     options.head_bytes = std::int64_t{2} << 20;                    // where encoding takes less than the wire
 ///
-/// A list is sent in three parts. The *head* goes as it is, so that the wire is not idle while the rest is encoded. The
-/// rest is cut into *chunks*, each encoded into a stream of its own. What is sent first of a stream is its *body*, whose
-/// size follows from the number of weights alone, so that nobody waits for sizes to send it; one of the bodies brings
-/// the sizes of all streams. Of a stream that is longer than its body the *tail* follows in the end.
+/// A list is sent in three parts. The *head* goes as it is, so that the wire is not idle while the rest is encoded.
+/// The rest is cut into *chunks*, each encoded into a stream of its own. What is sent first of a stream is its *body*,
+/// whose size follows from the number of weights alone, so that nobody waits for sizes to send it; one of the bodies
+/// brings the sizes of all streams. Of a stream that is longer than its body the *tail* follows in the end.
 #pragma once
 
 #include <cstdint>

@@ -16,15 +16,16 @@
 /// Rank r's part of `all` begins at r times the part's size. Each rank sends each other one its part, by grouped sends
 /// on the side queue `wire`: the head as it is, then the body of each chunk (compressed_collective_types.hpp), while
 /// the executor encodes the next chunks. When half of the bodies are there the host has the sizes of all streams that
-/// the rank sends and gets. Chunks are then decoded and added as their bodies come. Tails, where streams are longer than
-/// their bodies, are exchanged in the end, and all chunks are added after that. `part` may be this rank's part of `all`.
+/// the rank sends and gets. Chunks are then decoded and added as their bodies come. Tails, where streams are longer
+/// than their bodies, are exchanged in the end, and all chunks are added after that. `part` may be this rank's part of
+/// `all`.
 ///
 /// A sum is ((x0 + x1) + x2) + ... in the order of the ranks, in float, and rounded once: the bits of a communicator
 /// that reduces in rank order, the same in every run and on every executor. NCCL, which adds bf16 in an order of its
-/// own and rounds at every step in a ring, gives other ones.
+/// own and may round after each addition, may give other ones.
 ///
-/// `exchange()` is called by all ranks, with lists of one size and the same options. Parts too small to gain are sent as
-/// they are. The call waits once on the host, for the tables of sizes (a few KiB), and cannot be captured in a CUDA
+/// `exchange()` is called by all ranks, with lists of one size and the same options. Parts too small to gain are sent
+/// as they are. The call waits once on the host, for the tables of sizes (a few KiB), and cannot be captured in a CUDA
 /// graph.
 ///
 /// Errors: shape_error and value_error for arguments, before anything is sent, and for lists of different sizes as
@@ -49,10 +50,11 @@
 #include <tessera/algorithm/weights/compressed_weights.hpp>
 #include <tessera/algorithm/weights/detail/chunk_calls.hpp>
 #include <tessera/algorithm/weights/detail/message_layout.hpp>
-#include <tessera/comm/detail/rank_elements.hpp>
 #include <tessera/concepts/comm/communicator.hpp>
 #include <tessera/concepts/executor.hpp>
+#include <tessera/core/bfloat16.hpp>
 #include <tessera/core/check.hpp>
+#include <tessera/core/float16.hpp>
 #include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/execution_options.hpp>
 #include <tessera/exec/side_queue.hpp>
@@ -68,7 +70,9 @@ inline namespace v0 {
 template <class Codec>
 struct compressed_reduce_scatter : private detail::compressed_collective<Codec> {
   using value_type = typename Codec::value_type;
-  static_assert(detail::is_reduced_by_ranks<value_type>, "tessera: ranks reduce no elements of this type");
+  static_assert(std::is_same_v<value_type, bfloat16> || std::is_same_v<value_type, float16> ||
+                    std::is_same_v<value_type, float>,
+                "tessera: ranks add values of bfloat16, float16 and float");
   /// The marks that the side queue needs.
   static constexpr int side_marks = detail::message_layout<Codec>::most_chunks + 1;
 
@@ -80,8 +84,8 @@ struct compressed_reduce_scatter : private detail::compressed_collective<Codec> 
     return regions(exec, ranks, layout_type::of(where, count, options)).plan;
   }
 
-  /// Adds the lists of all ranks, of one size, and gives each rank its part; see above. What is returned is of a message
-  /// to one other rank, the one with the most bytes.
+  /// Adds the lists of all ranks, of one size, and gives each rank its part; see above. What is returned is of a
+  /// message to one other rank, the one with the most bytes.
   template <Executor Exec, Communicator<Exec> Ranks>
   static compressed_traffic exchange(Exec const& exec, side_queue<Exec> const& wire, Ranks& ranks,
                                      array_view<value_type const> all, array_view<value_type> part,
@@ -313,9 +317,9 @@ struct compressed_reduce_scatter : private detail::compressed_collective<Codec> 
                                 compressed_collective_options const& options, workspace const& space) {
     bool const is_dry = detail::options_of(exec).is_dry;
     detail::check_side(where, exec, wire);
-    detail::check_communicated(where, "list of all parts", all, is_dry);
-    detail::check_communicated(where, "own part", part, is_dry);
-    detail::check_parts(where, part, "own part", all, ranks.size());
+    detail::check_list(where, "list of all parts", all, is_dry);
+    detail::check_list(where, "own part", part, is_dry);
+    detail::check_parts_of_ranks(where, "own part", part.size(), all.size(), ranks.size());
     check_reach(exec, where, "values of all parts", all, "values of the own part", part, "bytes of the workspace",
                 space);
     return layout_type::of(where, part.size(), options);

@@ -139,6 +139,24 @@ struct chunk_calls {
   }
 };
 
+/// Throws for lists that are not contiguous or, unless nothing runs, have no memory.
+template <class T>
+void check_list(char const* function, char const* what, array_view<T> const& list, bool is_dry) {
+  check<shape_error>(list.is_contiguous(), function, ": the ", what, " has a stride of ", list.stride(0),
+                     " but must have a stride of 1");
+  check<shape_error>(list.size() >= 0, function, ": the ", what, " has ", list.size(), " elements");
+  check<value_error>(list.data != nullptr || list.size() == 0 || is_dry, function, ": the ", what,
+                     " has no memory but ", list.size(), " elements");
+}
+
+/// Throws for lists that cannot be a rank's part and that of all ranks.
+inline void check_parts_of_ranks(char const* function, char const* what, std::int64_t part, std::int64_t whole,
+                                 std::int64_t ranks) {
+  std::int64_t const needed = checked_multiply(function, part, ranks);
+  check<shape_error>(whole == needed, function, ": the ", what, " has ", part, " elements for each of ", ranks,
+                     " ranks, which is ", needed, ", but the list for all has ", whole);
+}
+
 /// What every compressed collective has of its codec.
 template <class Codec>
 struct compressed_collective {
