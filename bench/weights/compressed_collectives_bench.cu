@@ -206,6 +206,13 @@ bench::registration const registered([] {
     add("reduce_scatter", &reduce, size, {}, "default");
     add("broadcast", &broadcast, size, {}, "default");
   }
+  for (std::int64_t const size : {1, 4, 16}) {  // where it begins to gain
+    compressed_collective_options options;
+    options.smallest_bytes = 0;
+    add("all_gather", &gather, size, options, "smallest0");
+    add("reduce_scatter", &reduce, size, options, "smallest0");
+    add("broadcast", &broadcast, size, options, "smallest0");
+  }
   for (std::int64_t const size : {64, 1024}) {  // what the defaults were chosen among
     for (std::int64_t const head : {0, 4, 16}) {
       for (std::int64_t const chunk : {8, 16, 32}) {

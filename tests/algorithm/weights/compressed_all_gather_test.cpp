@@ -146,6 +146,17 @@ TEST_CASE("compressed_all_gather gives all ranks the bits of all lists", "[host]
   }
 }
 
+TEST_CASE("compressed_all_gather takes as many chunks as there may be", "[host][threads]") {
+  auto const layout = detail::message_layout<neuzip>::of("test", 278528, small_messages());
+  REQUIRE(layout.chunks == detail::message_layout<neuzip>::most_chunks);
+  REQUIRE(layout.largest_group() == 19);  // after 1, 3 and 9
+  check_gathered<neuzip>(2, 0, 278528, small_messages());
+  check_gathered<neuzip>(2, 0, 278529, small_messages());
+  auto const longer = detail::message_layout<neuzip>::of("test", std::int64_t{1} << 35, small_messages());
+  CHECK(longer.chunks <= detail::message_layout<neuzip>::most_chunks);
+  CHECK(longer.first_of(longer.chunks - 1) + longer.weights_of(longer.chunks - 1) == std::int64_t{1} << 35);
+}
+
 TEST_CASE("compressed_all_gather takes all lossless codecs and types", "[host][threads]") {
   for (std::int64_t const count : {7, 2049, 70001}) {
     check_gathered<neuzip_of<float16>>(3, 1, count, small_messages());

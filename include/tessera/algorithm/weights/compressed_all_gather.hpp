@@ -15,10 +15,10 @@
 ///
 /// Messages go on the side queue `wire`, in this order: the head as it is, then the body of each chunk
 /// (compressed_collective_types.hpp), each by one all_gather of the communicator, while the executor encodes the next
-/// chunks. When half of the bodies are sent the host has the sizes of all streams, and enqueues decoding each chunk
-/// when its body is there. Only where a rank's stream is longer than its body are tails exchanged, by grouped sends. A
-/// wire that goes first gets room on the GPU beside the encoder. It must be of this executor, and of no other call at
-/// the same time.
+/// chunks, in few calls for ever more of them. When half of the bodies are there the host has the sizes of all streams
+/// and enqueues decoding these chunks in one call, and each later one when its body comes. Only where a rank's stream
+/// is longer than its body are tails exchanged, by grouped sends. A wire that goes first gets room on the GPU beside
+/// the encoder. It must be of this executor, and of no other call at the same time.
 ///
 /// `exchange()` is called by all ranks, with lists of one size and the same options; `own` may be this rank's part of
 /// `all`. Lists too small to gain are gathered by the communicator alone, as are those of one rank. Determinism: bits
@@ -138,7 +138,8 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
                                            checked_multiply(where, all, layout.chunks == 0 ? 0 : layout.slot_bytes(0)));
       sizes = plan.template add<std::int64_t>("sizes of streams", checked_multiply(where, all, layout.chunks));
       encode = plan.template add<std::byte>("encoding", is_plain ? 0 : chunks::encode_bytes(exec, layout, 1));
-      decode = plan.template add<std::byte>("decoding", is_plain ? 0 : chunks::decode_bytes(exec, layout, ranks - 1));
+      decode = plan.template add<std::byte>(
+          "decoding", is_plain ? 0 : chunks::decode_bytes(exec, layout, (ranks - 1) * (layout.table_chunk() + 1)));
     }
   };
 
@@ -161,10 +162,9 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
       }
       std::int64_t encoded = 0;
       for (std::int64_t which = 0; which < layout.chunks; ++which) {
-        std::int64_t const needed = which == layout.table_chunk() ? layout.chunks : which + 1;
-        for (; encoded < needed; ++encoded) {
-          chunks::encode(exec, {chunks::source_of(layout, encoded, own, space[at.sender])}, space[at.encode]);
-        }
+        chunks::encode_until(exec, layout, which, encoded, space[at.encode], [&](std::int64_t next, auto& sources) {
+          sources.push_back(chunks::source_of(layout, next, own, space[at.sender]));
+        });
         wire.follow();
         array_view<std::byte const> const body = layout.body(space[at.sender], which);
         ranks.all_gather(wire.executor(), body, bodies_of(which));
@@ -200,22 +200,36 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
         }
       });
       std::vector<std::int64_t> left;
+      std::vector<typename Codec::target> ready;
       for (std::int64_t which = 0; which < layout.chunks; ++which) {
         wire.join(static_cast<int>(which));
-        bool has_tails = false;
-        for (std::int64_t rank = 0; rank < ranks.size(); ++rank) {
-          has_tails = has_tails || layout.tail_bytes(which, sizes(rank, which)) > 0;
-        }
-        if (has_tails) {
+        if (has_tails(which, sizes)) {
           left.push_back(which);
         } else {
-          decode(which, sizes, [&](std::int64_t rank) { return stream_of(rank, which); });
+          add_targets(
+              which, sizes, [&](std::int64_t rank) { return stream_of(rank, which); }, ready);
+        }
+        if (which >= layout.table_chunk()) {  // the bodies before it were there already
+          chunks::decode(exec, ready, space[at.decode]);
+          ready.clear();
         }
       }
       for (std::int64_t const which : left) {
         receive_tails(which, sizes);
-        decode(which, sizes, [&](std::int64_t rank) { return whole_of(rank); });
+        add_targets(
+            which, sizes, [&](std::int64_t rank) { return whole_of(rank); }, ready);
+        chunks::decode(exec, ready, space[at.decode]);
+        ready.clear();
       }
+    }
+
+    [[nodiscard]] bool has_tails(std::int64_t which, detail::stream_sizes const& sizes) const {
+      for (std::int64_t rank = 0; rank < ranks.size(); ++rank) {
+        if (layout.tail_bytes(which, sizes(rank, which)) > 0) {
+          return true;
+        }
+      }
+      return false;
     }
 
     /// Puts what came first of a chunk's streams, and what follows, behind each other.
@@ -240,10 +254,10 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
       }
     }
 
-    /// Enqueues decoding a chunk of all other ranks.
+    /// Adds the decoding of a chunk of all other ranks.
     template <class StreamOf>
-    void decode(std::int64_t which, detail::stream_sizes const& sizes, StreamOf const& stream_of_rank) const {
-      std::vector<typename Codec::target> targets;
+    void add_targets(std::int64_t which, detail::stream_sizes const& sizes, StreamOf const& stream_of_rank,
+                     std::vector<typename Codec::target>& targets) const {
       for (std::int64_t rank = 0; rank < ranks.size(); ++rank) {
         if (rank != ranks.rank()) {
           array_view<value_type> const list = all.slice(0, rank * layout.count, layout.count);
@@ -251,7 +265,6 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
                              layout.chunk_of(list, which)});
         }
       }
-      chunks::decode(exec, targets, space[at.decode]);
     }
 
     /// The bodies of a chunk, rank by rank.

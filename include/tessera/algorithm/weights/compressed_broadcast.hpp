@@ -121,7 +121,8 @@ struct compressed_broadcast : private detail::compressed_collective<Codec> {
       sender = plan.template add<std::byte>("root's streams", is_alone ? 0 : layout.sender_bytes());
       sizes = plan.template add<std::int64_t>("sizes of streams", is_alone ? 0 : layout.chunks);
       encode = plan.template add<std::byte>("encoding", is_alone ? 0 : chunks::encode_bytes(exec, layout, 1));
-      decode = plan.template add<std::byte>("decoding", is_alone ? 0 : chunks::decode_bytes(exec, layout, 1));
+      decode = plan.template add<std::byte>(
+          "decoding", is_alone ? 0 : chunks::decode_bytes(exec, layout, layout.table_chunk() + 1));
     }
   };
 
@@ -149,10 +150,11 @@ struct compressed_broadcast : private detail::compressed_collective<Codec> {
       }
       std::int64_t encoded = 0;
       auto const before = [&](std::int64_t message) {
-        std::int64_t const which = message - heads;
-        std::int64_t const needed = which == layout.table_chunk() ? layout.chunks : which + 1;
-        for (; encoded < needed && ranks.rank() == root; ++encoded) {
-          chunks::encode(exec, {chunks::source_of(layout, encoded, list, space[at.sender])}, space[at.encode]);
+        if (ranks.rank() == root && message >= heads) {
+          chunks::encode_until(exec, layout, message - heads, encoded, space[at.encode],
+                               [&](std::int64_t next, auto& sources) {
+                                 sources.push_back(chunks::source_of(layout, next, list, space[at.sender]));
+                               });
         }
         if (ranks.rank() == root) {
           wire.follow();
@@ -190,26 +192,31 @@ struct compressed_broadcast : private detail::compressed_collective<Codec> {
       });
       std::vector<std::int64_t> left;
       std::vector<array_view<std::byte>> tails;
+      std::vector<typename Codec::target> ready;
       for (std::int64_t which = 0; which < layout.chunks; ++which) {
         if (layout.tail_bytes(which, sizes(0, which)) > 0) {
           left.push_back(which);
           tails.push_back(layout.tail(space[at.sender], which, sizes(0, which)));
-        } else if (ranks.rank() != root) {
+        } else {
+          ready.push_back(target_of(which, sizes));
+        }
+        if (ranks.rank() != root && which >= layout.table_chunk()) {  // the bodies before it were there already
           wire.join(static_cast<int>(which));
-          decode(which, sizes);
+          chunks::decode(exec, ready, space[at.decode]);
+          ready.clear();
         }
       }
       wire.join(all_sent);
       hand_on(
           exec, tails, [](std::int64_t) {},
-          [&](std::int64_t message) { decode(left[static_cast<std::size_t>(message)], sizes); });
+          [&](std::int64_t message) {
+            chunks::decode(exec, {target_of(left[static_cast<std::size_t>(message)], sizes)}, space[at.decode]);
+          });
     }
 
-    /// Enqueues decoding a chunk, on all ranks but root.
-    void decode(std::int64_t which, detail::stream_sizes const& sizes) const {
+    [[nodiscard]] typename Codec::target target_of(std::int64_t which, detail::stream_sizes const& sizes) const {
       array_view<std::byte const> const stream = layout.slot(space[at.sender], which);
-      chunks::decode(exec, {{layout.spec_of(which), stream.slice(0, 0, sizes(0, which)), layout.chunk_of(list, which)}},
-                     space[at.decode]);
+      return {layout.spec_of(which), stream.slice(0, 0, sizes(0, which)), layout.chunk_of(list, which)};
     }
 
     /// Enqueues sending messages from rank to rank. A rank hands a message on while it gets the next one.

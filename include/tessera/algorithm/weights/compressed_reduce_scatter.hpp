@@ -173,10 +173,11 @@ struct compressed_reduce_scatter : private detail::compressed_collective<Codec> 
       }
       std::int64_t encoded = 0;
       for (std::int64_t which = 0; which < layout.chunks; ++which) {
-        std::int64_t const needed = which == layout.table_chunk() ? layout.chunks : which + 1;
-        for (; encoded < needed; ++encoded) {
-          encode(encoded);
-        }
+        chunks::encode_until(exec, layout, which, encoded, space[at.encode], [&](std::int64_t next, auto& sources) {
+          for (std::int64_t other = 0; other < others(); ++other) {
+            sources.push_back(chunks::source_of(layout, next, part_of(rank_of(other)), sent(other)));
+          }
+        });
         wire.follow();
         exchange_each([&](int rank, std::int64_t other) {
           ranks.send(wire.executor(), array_view<std::byte const>(layout.body(sent(other), which)), rank);
@@ -260,13 +261,6 @@ struct compressed_reduce_scatter : private detail::compressed_collective<Codec> 
       });
     }
 
-    void encode(std::int64_t which) const {
-      std::vector<typename Codec::source> sources;
-      for (std::int64_t other = 0; other < others(); ++other) {
-        sources.push_back(chunks::source_of(layout, which, part_of(rank_of(other)), sent(other)));
-      }
-      chunks::encode(exec, sources, space[at.encode]);
-    }
     void decode(std::int64_t which, detail::stream_sizes const& sizes) const {
       std::vector<typename Codec::target> targets;
       std::int64_t const count = layout.weights_of(which);

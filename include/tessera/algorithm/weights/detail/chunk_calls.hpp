@@ -92,19 +92,20 @@ struct chunk_calls {
   using source_type = typename Codec::source;
   using target_type = typename Codec::target;
 
-  /// Bytes of workspace for encoding a chunk of so many lists.
+  /// Bytes of workspace for encoding groups of chunks of so many lists.
   template <Executor Exec>
   static std::int64_t encode_bytes(Exec const& exec, layout_type const& layout, std::int64_t lists) {
     return most_of(layout, [&](weight_stream_spec const& spec) {
-      std::vector<source_type> const sources(static_cast<std::size_t>(lists), source_type{spec, {}, {}, {}});
+      std::vector<source_type> const sources(static_cast<std::size_t>(lists * layout.largest_group()),
+                                             source_type{spec, {}, {}, {}});
       return Codec::plan_encode(exec, view_of(sources)).bytes();
     });
   }
-  /// Bytes of workspace for decoding a chunk of so many lists.
+  /// Bytes of workspace for decoding so many chunks at a time.
   template <Executor Exec>
-  static std::int64_t decode_bytes(Exec const& exec, layout_type const& layout, std::int64_t lists) {
+  static std::int64_t decode_bytes(Exec const& exec, layout_type const& layout, std::int64_t streams) {
     return most_of(layout, [&](weight_stream_spec const& spec) {
-      std::vector<target_type> const targets(static_cast<std::size_t>(lists), target_type{spec, {}, {}});
+      std::vector<target_type> const targets(static_cast<std::size_t>(streams), target_type{spec, {}, {}});
       return Codec::plan_decode(exec, view_of(targets)).bytes();
     });
   }
@@ -115,10 +116,20 @@ struct chunk_calls {
     return {layout.spec_of(which), layout.chunk_of(list, which), layout.slot(sender, which),
             layout.size_of(sender, which)};
   }
-  /// Enqueues the encoding of chunks.
-  template <Executor Exec>
-  static void encode(Exec const& exec, std::vector<source_type> const& sources, array_view<std::byte> memory) {
-    Codec::encode(exec, view_of(sources), workspace(Codec::plan_encode(exec, view_of(sources)), memory));
+  /// Enqueues the encoding of chunks until a chunk's body can be sent, that of the table with all sizes. `encoded`: the
+  /// chunks that have been encoded already. add(which, sources) adds the encodings of a chunk.
+  template <Executor Exec, class Add>
+  static void encode_until(Exec const& exec, layout_type const& layout, std::int64_t which, std::int64_t& encoded,
+                           array_view<std::byte> memory, Add const& add) {
+    std::int64_t const needed = which == layout.table_chunk() ? layout.chunks : which + 1;
+    while (encoded < needed) {
+      std::vector<source_type> sources;
+      std::int64_t const end = encoded + layout.group_from(encoded);
+      for (; encoded < end; ++encoded) {
+        add(encoded, sources);
+      }
+      Codec::encode(exec, view_of(sources), workspace(Codec::plan_encode(exec, view_of(sources)), memory));
+    }
   }
   /// Enqueues the decoding of chunks.
   template <Executor Exec>
