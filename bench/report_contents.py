@@ -192,6 +192,11 @@ FIGURES_OF_FILE = {
     "vocabulary_parallel.json": {f"parallel.loss.{key}_efficiency": ("value", "efficiency", [
         f"vocabulary_parallel/{operation}_exact/bf16/spread/2gpus/8192x128256x4096"])
         for key, operation in [("forward", "forward"), ("both", "forward_backward")]},
+    # The time of NCCL's all_gather over that of the compressed one, the lowest of lists of 64 MiB and more.
+    "compressed_collectives.json": {f"parallel.allgather.{wire}_over_nccl": ("smallest", "over_nccl", [
+        f"compressed_collectives/all_gather/bf16/gauss/{wire}/2gpus/{size}/{options}"
+        for size in ["64MiB", "256MiB", "1GiB"]])
+        for wire, options in [("nvlink", "default"), ("pcie", "for_slow_wires")]},
     "loss_reducers.json": {"swap.loss_statistics": ("value", "vs_plain", [
         "cut_cross_entropy/reducers/statistics/forward_backward_exact/bf16/spread/8192x128256x4096"])},
     "minicache.json": minicache_figures(),

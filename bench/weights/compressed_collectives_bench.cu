@@ -4,7 +4,7 @@
 /// `ms` is the median of calls on the slower GPU, in turns with those of NCCL (`nccl_ms`), and `over_nccl` the second
 /// over the first. `GBps` counts the bytes of the weights that a GPU gets from the other one. `sent` is the share of a
 /// list's bytes that was sent, `needed` what bodies of the right size would have been. Names end with what the options
-/// are: `head<MiB>_chunk<MiB>`; `default` has those of the library. What is gathered is compared with NCCL's, bit for
+/// are: `default` and `for_slow_wires` of the library, or `head<MiB>_chunk<MiB>`. What is gathered is compared with NCCL's, bit for
 /// bit. With NCCL_P2P_DISABLE=1 in the environment names say `pcie`, else `nvlink`: the GPUs of one host then exchange
 /// through its memory, at the rate of PCIe. With less than two GPUs there is nothing to measure.
 #include <algorithm>
@@ -16,6 +16,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <tessera/algorithm/weights/compressed_all_gather.hpp>
@@ -201,17 +202,18 @@ bench::registration const registered([] {
                         text + "/" + end,
                     [=](benchmark::State& state) { measure(state, run, size * mebibyte, options); });
   };
+  compressed_collective_options of_any_size;
+  of_any_size.smallest_bytes = 0;  // to see where it begins to gain
   for (std::int64_t const size : {1, 16, 64, 256, 1024}) {
-    add("all_gather", &gather, size, {}, "default");
-    add("reduce_scatter", &reduce, size, {}, "default");
-    add("broadcast", &broadcast, size, {}, "default");
-  }
-  for (std::int64_t const size : {1, 4, 16}) {  // where it begins to gain
-    compressed_collective_options options;
-    options.smallest_bytes = 0;
-    add("all_gather", &gather, size, options, "smallest0");
-    add("reduce_scatter", &reduce, size, options, "smallest0");
-    add("broadcast", &broadcast, size, options, "smallest0");
+    for (auto const& [name, run] : {std::pair<char const*, rank_run>{"all_gather", &gather},
+                                    {"reduce_scatter", &reduce},
+                                    {"broadcast", &broadcast}}) {
+      add(name, run, size, {}, "default");
+      add(name, run, size, compressed_collective_options::for_slow_wires(), "for_slow_wires");
+      if (size <= 16) {
+        add(name, run, size, of_any_size, "of_any_size");
+      }
+    }
   }
   for (std::int64_t const size : {64, 1024}) {  // what the defaults were chosen among
     for (std::int64_t const head : {0, 4, 16}) {

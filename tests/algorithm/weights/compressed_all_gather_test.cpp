@@ -202,6 +202,12 @@ TEST_CASE("compressed_all_gather sends what its options say", "[host][threads]")
   CHECK(sent_share(mixed[0].traffic) < 0.79);
   CHECK(mixed[1].traffic.sent > mixed[1].traffic.weights);
   CHECK(sent_share(mixed[1].traffic) < 1.04);
+  auto slow = compressed_collective_options::for_slow_wires();
+  CHECK(gathered<neuzip>(easy, slow)[0].traffic.sent == usual.traffic.weights);
+  slow.smallest_bytes = 1 << 18;
+  auto const of_slow = gathered<neuzip>(easy, slow);
+  CHECK(same_bits(of_slow[1].all, joined(easy)));
+  CHECK(sent_share(of_slow[1].traffic) < 0.79);
   auto const plain = gathered<neuzip>(easy, {})[0];
   CHECK(same_bits(plain.all, joined(easy)));
   CHECK(plain.traffic.sent == plain.traffic.weights);  // fewer bytes than smallest_bytes
