@@ -4,9 +4,9 @@
 /// `ms` is the median of calls on the slower GPU, in turns with those of NCCL (`nccl_ms`), and `over_nccl` the second
 /// over the first. `GBps` counts the bytes of the weights that a GPU gets from the other one. `sent` is the share of a
 /// list's bytes that was sent, `needed` what bodies of the right size would have been. Names end with what the options
-/// are: `default` and `for_slow_wires` of the library, or `head<MiB>_chunk<MiB>`. What is gathered is compared with NCCL's, bit for
-/// bit. With NCCL_P2P_DISABLE=1 in the environment names say `pcie`, else `nvlink`: the GPUs of one host then exchange
-/// through its memory, at the rate of PCIe. With less than two GPUs there is nothing to measure.
+/// are: `default` and `for_slow_wires` of the library, or `head<MiB>_chunk<MiB>`. What comes is compared with what NCCL
+/// brings, bit for bit. With NCCL_P2P_DISABLE=1 in the environment names say `pcie`, else `nvlink`: the GPUs of one
+/// host then exchange through its memory, at the rate of PCIe. With less than two GPUs there is nothing to measure.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

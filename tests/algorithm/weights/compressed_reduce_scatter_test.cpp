@@ -310,4 +310,11 @@ TEST_CASE("programs of collectives keep the rules of programs", "[host]") {
   detail::gather_tables const gather{{tables.data(), {2, 3}, {5, 1}}, gathered};
   exec.run(gather, gather.groups());
   CHECK(gathered == std::vector<std::int64_t>{1, 2, 3, 6, 7, 8});
+  std::vector<std::int64_t> sealed{1, 2, 0, 9, 3, 4, 0};
+  detail::seal_tables const seal{{sealed.data(), {2, 3}, {4, 1}}};
+  exec.run(seal, seal.groups());
+  CHECK(sealed[2] == detail::seal_of(sealed.data(), 2));
+  CHECK(sealed[6] == detail::seal_of(sealed.data() + 4, 2));
+  CHECK(sealed[2] != sealed[6]);
+  CHECK(sealed[3] == 9);
 }

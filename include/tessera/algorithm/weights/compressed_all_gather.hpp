@@ -30,7 +30,7 @@
 /// leaves the others to its Communicator. Where lists have different sizes all ranks throw shape_error with both, if
 /// the executor has no stream. On a GPU nobody waits to ask: messages of different sizes are the communicator's (NCCL
 /// may wait for ever), others are refused as damaged. A damaged message is refused by the ranks that get it, and
-/// nothing is written outside of `all`: a table with impossible sizes throws corrupt_data at once, and a stream is
+/// nothing is written outside of `all`: a table of sizes throws corrupt_data at once, and a stream is
 /// reported by wait() of the executor, as by compressed_weights::decode, with zeros for its corrupt blocks. What
 /// earlier programs reported is thrown when everything is enqueued.
 ///
@@ -137,7 +137,7 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
       received = plan.template add<std::byte>("bodies of all ranks", checked_multiply(where, all, bodies));
       whole = plan.template add<std::byte>("bodies and tails of a chunk",
                                            checked_multiply(where, all, layout.chunks == 0 ? 0 : layout.slot_bytes(0)));
-      sizes = plan.template add<std::int64_t>("sizes of streams", checked_multiply(where, all, layout.chunks));
+      sizes = plan.template add<std::int64_t>("sizes of streams", checked_multiply(where, all, layout.table_numbers()));
       encode = plan.template add<std::byte>("encoding", is_plain ? 0 : chunks::encode_bytes(exec, layout, 1));
       decode = plan.template add<std::byte>(
           "decoding", is_plain ? 0 : chunks::decode_bytes(exec, layout, (ranks - 1) * (layout.table_chunk() + 1)));
@@ -161,11 +161,13 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
       if (layout.head > 0) {
         ranks.all_gather(wire.executor(), own.slice(0, 0, layout.head), space[at.heads]);
       }
+      auto const table = layout.tables(space[at.sender].data + layout.table_of(), 1, 0);
       std::int64_t encoded = 0;
       for (std::int64_t which = 0; which < layout.chunks; ++which) {
-        chunks::encode_until(exec, layout, which, encoded, space[at.encode], [&](std::int64_t next, auto& sources) {
-          sources.push_back(chunks::source_of(layout, next, own, space[at.sender]));
-        });
+        chunks::encode_until(exec, layout, which, encoded, space[at.encode], table,
+                             [&](std::int64_t next, auto& sources) {
+                               sources.push_back(chunks::source_of(layout, next, own, space[at.sender]));
+                             });
         wire.follow();
         array_view<std::byte const> const body = layout.body(space[at.sender], which);
         ranks.all_gather(wire.executor(), body, bodies_of(which));
@@ -188,16 +190,16 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
       }
       std::int64_t const which = layout.table_chunk();
       wire.join(static_cast<int>(which));
-      auto const* const tables = reinterpret_cast<std::int64_t const*>(bodies_of(which).data);
-      std::int64_t const stride = layout.body_bytes(which) / std::int64_t{sizeof(std::int64_t)};
-      detail::copy_sizes(exec, {tables, {ranks.size(), layout.chunks}, {stride, 1}}, space[at.sizes], sizes);
+      std::byte const* const first = bodies_of(which).data;
+      detail::copy_tables(exec, layout.tables(first, ranks.size(), layout.body_bytes(which)), space[at.sizes]);
+      sizes.read(exec, space[at.sizes]);
     }
 
     /// Enqueues decoding, and the exchange of tails.
     void receive(detail::stream_sizes const& sizes) const {
       ranks.grouped([&] {  // so that others learn, where the communicator tells them, that this rank goes on no more
-        for (std::int64_t i = 0; i < ranks.size() * layout.chunks; ++i) {
-          layout.check_size(where, i / layout.chunks, i % layout.chunks, sizes(i / layout.chunks, i % layout.chunks));
+        for (std::int64_t rank = 0; rank < ranks.size(); ++rank) {
+          sizes.check_table(where, layout, rank, rank);
         }
       });
       std::vector<std::int64_t> left;

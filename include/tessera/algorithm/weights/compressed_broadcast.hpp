@@ -26,7 +26,7 @@
 ///
 /// Errors: shape_error and value_error for arguments, before anything is sent, and for lists of different sizes as
 /// compressed_all_gather says. A damaged message is refused by the ranks that get it, and by those after them: a table
-/// with impossible sizes throws corrupt_data at once, and a stream is reported by wait() of the executor, as by
+/// of sizes throws corrupt_data at once, and a stream is reported by wait() of the executor, as by
 /// compressed_weights::decode, with zeros for its corrupt blocks. Nothing is written outside of `list`. What earlier
 /// programs reported is thrown when everything is enqueued.
 ///
@@ -119,7 +119,7 @@ struct compressed_broadcast : private detail::compressed_collective<Codec> {
     regions(Exec const& exec, std::int64_t ranks, layout_type const& layout) {
       bool const is_alone = ranks == 1;
       sender = plan.template add<std::byte>("root's streams", is_alone ? 0 : layout.sender_bytes());
-      sizes = plan.template add<std::int64_t>("sizes of streams", is_alone ? 0 : layout.chunks);
+      sizes = plan.template add<std::int64_t>("sizes of streams", is_alone ? 0 : layout.table_numbers());
       encode = plan.template add<std::byte>("encoding", is_alone ? 0 : chunks::encode_bytes(exec, layout, 1));
       decode = plan.template add<std::byte>(
           "decoding", is_alone ? 0 : chunks::decode_bytes(exec, layout, layout.table_chunk() + 1));
@@ -148,10 +148,11 @@ struct compressed_broadcast : private detail::compressed_collective<Codec> {
       for (std::int64_t which = 0; which < layout.chunks; ++which) {
         messages.push_back(layout.body(space[at.sender], which));
       }
+      auto const table = layout.tables(space[at.sender].data + layout.table_of(), 1, 0);
       std::int64_t encoded = 0;
       auto const before = [&](std::int64_t message) {
         if (ranks.rank() == root && message >= heads) {
-          chunks::encode_until(exec, layout, message - heads, encoded, space[at.encode],
+          chunks::encode_until(exec, layout, message - heads, encoded, space[at.encode], table,
                                [&](std::int64_t next, auto& sources) {
                                  sources.push_back(chunks::source_of(layout, next, list, space[at.sender]));
                                });
@@ -178,17 +179,15 @@ struct compressed_broadcast : private detail::compressed_collective<Codec> {
       if (ranks.rank() != root) {
         wire.join(static_cast<int>(layout.table_chunk()));
       }
-      array_view<std::byte> const sender = space[at.sender];
-      auto const* const table = reinterpret_cast<std::int64_t const*>(sender.data + layout.table_of());
-      detail::copy_sizes(exec, {table, {1, layout.chunks}}, space[at.sizes], sizes);
+      std::byte const* const first = space[at.sender].data + layout.table_of();
+      detail::copy_tables(exec, layout.tables(first, 1, 0), space[at.sizes]);
+      sizes.read(exec, space[at.sizes]);
     }
 
     /// Enqueues decoding, and the chain of tails.
     void receive(detail::stream_sizes const& sizes) const {
       ranks.grouped([&] {  // so that others learn, where the communicator tells them, that this rank goes on no more
-        for (std::int64_t which = 0; which < layout.chunks; ++which) {
-          layout.check_size(where, root, which, sizes(0, which));
-        }
+        sizes.check_table(where, layout, 0, root);
       });
       std::vector<std::int64_t> left;
       std::vector<array_view<std::byte>> tails;

@@ -29,7 +29,7 @@
 /// graph.
 ///
 /// Errors: shape_error and value_error for arguments, before anything is sent, and for lists of different sizes as
-/// compressed_all_gather says. A damaged message is refused by the rank that gets it: a table with impossible sizes
+/// compressed_all_gather says. A damaged message is refused by the rank that gets it: a table of sizes
 /// throws corrupt_data at once, and a stream is reported by wait() of the executor, as by compressed_weights::decode,
 /// with zeros in the place of its corrupt blocks. Nothing is written outside of `part`. What earlier programs reported
 /// is thrown when everything is enqueued.
@@ -141,7 +141,8 @@ struct compressed_reduce_scatter : private detail::compressed_collective<Codec> 
       received = plan.template add<std::byte>("streams of other ranks", streams);
       heads = plan.template add<value_type>("heads of other ranks", checked_multiply(where, others, layout.head));
       decoded = plan.template add<value_type>("decoded chunks", checked_multiply(where, others, layout.chunk));
-      sizes = plan.template add<std::int64_t>("sizes of streams", checked_multiply(where, 2 * others, layout.chunks));
+      sizes = plan.template add<std::int64_t>("sizes of streams",
+                                              checked_multiply(where, 2 * others, layout.table_numbers()));
       encode = plan.template add<std::byte>("encoding", others == 0 ? 0 : chunks::encode_bytes(exec, layout, others));
       decode = plan.template add<std::byte>("decoding", others == 0 ? 0 : chunks::decode_bytes(exec, layout, others));
     }
@@ -171,13 +172,15 @@ struct compressed_reduce_scatter : private detail::compressed_collective<Codec> 
         });
         wire.mark(head_sent);
       }
+      auto const tables = layout.tables(space[at.sent].data + layout.table_of(), others(), layout.sender_bytes());
       std::int64_t encoded = 0;
       for (std::int64_t which = 0; which < layout.chunks; ++which) {
-        chunks::encode_until(exec, layout, which, encoded, space[at.encode], [&](std::int64_t next, auto& sources) {
-          for (std::int64_t other = 0; other < others(); ++other) {
-            sources.push_back(chunks::source_of(layout, next, part_of(rank_of(other)), sent(other)));
-          }
-        });
+        chunks::encode_until(
+            exec, layout, which, encoded, space[at.encode], tables, [&](std::int64_t next, auto& sources) {
+              for (std::int64_t other = 0; other < others(); ++other) {
+                sources.push_back(chunks::source_of(layout, next, part_of(rank_of(other)), sent(other)));
+              }
+            });
         wire.follow();
         exchange_each([&](int rank, std::int64_t other) {
           ranks.send(wire.executor(), array_view<std::byte const>(layout.body(sent(other), which)), rank);
@@ -194,25 +197,20 @@ struct compressed_reduce_scatter : private detail::compressed_collective<Codec> 
     /// Enqueues reading the sizes of streams: those that are sent, then those that come.
     void read(detail::stream_sizes& sizes) const {
       wire.join(static_cast<int>(layout.table_chunk()));
-      std::int64_t const stride = layout.sender_bytes() / std::int64_t{sizeof(std::int64_t)};
-      std::int64_t const count = others() * layout.chunks;
+      std::int64_t const count = others() * layout.table_numbers();
       for (int is_received = 0; is_received < 2; ++is_received) {
         std::byte const* const first = space[is_received != 0 ? at.received : at.sent].data + layout.table_of();
-        detail::gather_tables const gather{
-            {reinterpret_cast<std::int64_t const*>(first), {others(), layout.chunks}, {stride, 1}},
-            space[at.sizes].slice(0, is_received * count, count)};
-        exec.run(gather, gather.groups());
+        detail::copy_tables(exec, layout.tables(first, others(), layout.sender_bytes()),
+                            space[at.sizes].slice(0, is_received * count, count));
       }
-      exec.copy(array_view<std::int64_t const>(space[at.sizes]), sizes.list());
+      sizes.read(exec, space[at.sizes]);
     }
 
     /// Enqueues the exchange of tails, decoding and adding.
     void receive(detail::stream_sizes const& sizes) const {
       ranks.grouped([&] {  // so that others learn, where the communicator tells them, that this rank goes on no more
-        for (std::int64_t i = 0; i < 2 * others() * layout.chunks; ++i) {
-          std::int64_t const other = i / layout.chunks;
-          layout.check_size(where, other < others() ? ranks.rank() : rank_of(other - others()), i % layout.chunks,
-                            sizes(other, i % layout.chunks));
+        for (std::int64_t table = 0; table < 2 * others(); ++table) {
+          sizes.check_table(where, layout, table, table < others() ? ranks.rank() : rank_of(table - others()));
         }
       });
       if (has_tails(sizes)) {

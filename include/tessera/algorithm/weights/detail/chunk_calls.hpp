@@ -25,36 +25,55 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Sizes of the streams of ranks, on the host.
+/// Tables of the sizes of streams, on the host.
 class stream_sizes {
  public:
-  /// Of `ranks` ranks, each as small as a stream can be, until they are read.
+  /// `tables` tables, with streams as small as they can be, until they are read.
   template <class Codec>
-  stream_sizes(message_layout<Codec> const& layout, std::int64_t ranks) : chunks_(layout.chunks) {
-    sizes_.reserve(static_cast<std::size_t>(ranks * chunks_));
-    for (std::int64_t i = 0; i < ranks * chunks_; ++i) {
-      sizes_.push_back(layout.spec_of(i % chunks_).smallest_bytes());
+  stream_sizes(message_layout<Codec> const& layout, std::int64_t tables) : chunks_(layout.chunks) {
+    numbers_.reserve(static_cast<std::size_t>(tables * layout.table_numbers()));
+    for (std::int64_t table = 0; table < tables; ++table) {
+      for (std::int64_t which = 0; which < chunks_; ++which) {
+        numbers_.push_back(layout.spec_of(which).smallest_bytes());
+      }
+      numbers_.push_back(seal_of(numbers_.data() + std::ssize(numbers_) - chunks_, chunks_));
     }
   }
-  /// The list of all sizes, rank by rank.
-  [[nodiscard]] array_view<std::int64_t> list() { return {sizes_.data(), std::ssize(sizes_)}; }
-  /// The size of a rank's stream of a chunk.
-  [[nodiscard]] std::int64_t operator()(std::int64_t rank, std::int64_t chunk) const {
-    return sizes_[static_cast<std::size_t>(rank * chunks_ + chunk)];
+  /// The size of a stream.
+  [[nodiscard]] std::int64_t operator()(std::int64_t table, std::int64_t which) const { return table_of(table)[which]; }
+
+  /// Enqueues reading all tables; `gathered` has room for them on the device.
+  template <Executor Exec>
+  void read(Exec const& exec, array_view<std::int64_t const> gathered) {
+    exec.copy(gathered, array_view<std::int64_t>(numbers_.data(), std::ssize(numbers_)));
+  }
+  /// Throws corrupt_data for a rank's table that is not what was sent.
+  template <class Codec>
+  void check_table(char const* function, message_layout<Codec> const& layout, std::int64_t table,
+                   std::int64_t rank) const {
+    for (std::int64_t which = 0; which < chunks_; ++which) {
+      layout.check_size(function, rank, which, (*this)(table, which));
+    }
+    std::int64_t const wanted = seal_of(table_of(table), chunks_);
+    std::int64_t const found = table_of(table)[chunks_];
+    check<corrupt_data>(found == wanted, function, ": the sizes of the streams of rank ", rank, " have the checksum ",
+                        wanted, ", but its message says ", found);
   }
 
  private:
+  [[nodiscard]] std::int64_t const* table_of(std::int64_t table) const {
+    return numbers_.data() + table * (chunks_ + 1);
+  }
+
   std::int64_t chunks_;
-  std::vector<std::int64_t> sizes_;
+  std::vector<std::int64_t> numbers_;
 };
 
-/// Enqueues copying tables, ranks x chunks, to the sizes on the host; `gathered` has room for them on the device.
+/// Enqueues copying tables next to each other.
 template <Executor Exec>
-void copy_sizes(Exec const& exec, matrix_view<std::int64_t const> tables, array_view<std::int64_t> gathered,
-                stream_sizes& sizes) {
+void copy_tables(Exec const& exec, matrix_view<std::int64_t const> const& tables, array_view<std::int64_t> gathered) {
   gather_tables const gather{tables, gathered};
   exec.run(gather, gather.groups());
-  exec.copy(array_view<std::int64_t const>(gathered), sizes.list());
 }
 
 /// Waits for the executor. What earlier programs reported is returned, to be thrown when the call has done its part for
@@ -116,11 +135,11 @@ struct chunk_calls {
     return {layout.spec_of(which), layout.chunk_of(list, which), layout.slot(sender, which),
             layout.size_of(sender, which)};
   }
-  /// Enqueues the encoding of chunks until a chunk's body can be sent, that of the table with all sizes. `encoded`: the
+  /// Enqueues the encoding of chunks until a chunk's body can be sent, and with it the tables, sealed. `encoded`: the
   /// chunks that have been encoded already. add(which, sources) adds the encodings of a chunk.
   template <Executor Exec, class Add>
   static void encode_until(Exec const& exec, layout_type const& layout, std::int64_t which, std::int64_t& encoded,
-                           array_view<std::byte> memory, Add const& add) {
+                           array_view<std::byte> memory, matrix_view<std::int64_t> const& tables, Add const& add) {
     std::int64_t const needed = which == layout.table_chunk() ? layout.chunks : which + 1;
     while (encoded < needed) {
       std::vector<source_type> sources;
@@ -129,6 +148,10 @@ struct chunk_calls {
         add(encoded, sources);
       }
       Codec::encode(exec, view_of(sources), workspace(Codec::plan_encode(exec, view_of(sources)), memory));
+    }
+    if (which == layout.table_chunk()) {
+      seal_tables const seal{tables};
+      exec.run(seal, seal.groups());
     }
   }
   /// Enqueues the decoding of chunks.

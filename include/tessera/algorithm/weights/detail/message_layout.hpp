@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include <tessera/algorithm/weights/compressed_collective_types.hpp>
 #include <tessera/algorithm/weights/weight_codec_specs.hpp>
@@ -18,6 +19,7 @@
 #include <tessera/core/precision.hpp>
 #include <tessera/entropy/weight_stream.hpp>
 #include <tessera/view/array_view.hpp>
+#include <tessera/view/matrix_view.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -110,8 +112,10 @@ struct message_layout {
   /// that came before are decoded in one call with this one.
   [[nodiscard]] std::int64_t table_chunk() const { return chunks / 2; }
   [[nodiscard]] std::int64_t table_bytes() const {
-    return align_up(chunks * std::int64_t{sizeof(std::int64_t)}, alignment);
+    return align_up(table_numbers() * std::int64_t{sizeof(std::int64_t)}, alignment);
   }
+  /// The sizes of all streams, and their seal.
+  [[nodiscard]] std::int64_t table_numbers() const { return chunks + 1; }
   /// Bytes of the table if the chunk's body brings it, else 0.
   [[nodiscard]] std::int64_t table_before(std::int64_t which) const {
     return which == table_chunk() ? table_bytes() : 0;
@@ -143,6 +147,14 @@ struct message_layout {
   /// The element of the table that has the size of a chunk's stream.
   [[nodiscard]] array_view<std::int64_t> size_of(array_view<std::byte> sender, std::int64_t which) const {
     return {reinterpret_cast<std::int64_t*>(sender.data + table_of()) + which, 1};
+  }
+
+  /// The tables of `senders` senders, `stride` bytes from each other; `first` is that of the first one.
+  template <class Byte>
+  [[nodiscard]] auto tables(Byte* first, std::int64_t senders, std::int64_t stride) const {
+    using number = std::conditional_t<std::is_const_v<Byte>, std::int64_t const, std::int64_t>;
+    return matrix_view<number>(reinterpret_cast<number*>(first), {senders, table_numbers()},
+                               {stride / std::int64_t{sizeof(number)}, 1});
   }
 
   /// Throws corrupt_data where a rank's stream cannot have this size.

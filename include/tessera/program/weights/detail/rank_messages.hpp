@@ -17,21 +17,51 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
+/// What stands behind a table's sizes, so that a damaged table is not believed.
+TESSERA_FN constexpr std::int64_t seal_of(std::int64_t const* sizes, std::int64_t count) {
+  std::uint64_t mixed = static_cast<std::uint64_t>(count);
+  for (std::int64_t i = 0; i < count; ++i) {
+    mixed = (mixed ^ static_cast<std::uint64_t>(sizes[i])) * 0x9e3779b97f4a7c15U;
+    mixed ^= mixed >> 29;
+  }
+  return static_cast<std::int64_t>(mixed);
+}
+
+/// Writes the seals of tables, one group for each.
+struct seal_tables {
+  static constexpr int lanes = 32;
+  struct scratch_type {};
+
+  matrix_view<std::int64_t> tables;  ///< tables x (sizes and their seal), with any stride between tables
+
+  TESSERA_FN constexpr std::int64_t groups() const { return tables.extent(0); }
+
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
+    std::int64_t const count = tables.extent(1) - 1;
+    for (int lane : group) {
+      if (lane == 0) {
+        tables(which, count) = seal_of(&tables(which, 0), count);
+      }
+    }
+  }
+};
+
 /// Copies tables of sizes that lie apart from each other next to each other, one group for each.
 struct gather_tables {
   static constexpr int lanes = 32;
   struct scratch_type {};
 
-  matrix_view<std::int64_t const> tables;  ///< ranks x chunks, with any stride between ranks
-  array_view<std::int64_t> target;         ///< ranks * chunks
+  matrix_view<std::int64_t const> tables;  ///< tables x numbers, with any stride between tables
+  array_view<std::int64_t> target;         ///< as many numbers
 
   TESSERA_FN constexpr std::int64_t groups() const { return tables.extent(0); }
 
   template <Group G>
-  TESSERA_FN void operator()(G const& group, std::int64_t rank, scratch_type&) const {
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     for (int lane : group) {
       for (std::int64_t i = lane; i < tables.extent(1); i += lanes) {
-        target[rank * tables.extent(1) + i] = tables(rank, i);
+        target[which * tables.extent(1) + i] = tables(which, i);
       }
     }
   }
