@@ -30,9 +30,9 @@
 /// leaves the others to its Communicator. Where lists have different sizes all ranks throw shape_error with both, if
 /// the executor has no stream. On a GPU nobody waits to ask: messages of different sizes are the communicator's (NCCL
 /// may wait for ever), others are refused as damaged. A damaged message is refused by the ranks that get it, and
-/// nothing is written outside of `all`: a table of sizes throws corrupt_data at once, and a stream is
-/// reported by wait() of the executor, as by compressed_weights::decode, with zeros for its corrupt blocks. What
-/// earlier programs reported is thrown when everything is enqueued.
+/// nothing is written outside of `all`: a table of sizes throws corrupt_data at once, and a stream is reported by
+/// wait() of the executor, as by compressed_weights::decode, with zeros for its corrupt blocks. What earlier programs
+/// reported is thrown when everything is enqueued.
 ///
 /// Model: a rank sends head + (list - head) * body_bits / bits, so that with bf16's 11 bits, no tails and the
 /// communicator's own rate at this size the call is at most 16 / 11 = 1.45 times as fast as all_gather: 1.38 times for

@@ -29,10 +29,10 @@
 /// graph.
 ///
 /// Errors: shape_error and value_error for arguments, before anything is sent, and for lists of different sizes as
-/// compressed_all_gather says. A damaged message is refused by the rank that gets it: a table of sizes
-/// throws corrupt_data at once, and a stream is reported by wait() of the executor, as by compressed_weights::decode,
-/// with zeros in the place of its corrupt blocks. Nothing is written outside of `part`. What earlier programs reported
-/// is thrown when everything is enqueued.
+/// compressed_all_gather says. A damaged message is refused by the rank that gets it: a table of sizes throws
+/// corrupt_data at once, and a stream is reported by wait() of the executor, as by compressed_weights::decode, with
+/// zeros in the place of its corrupt blocks. Nothing is written outside of `part`. What earlier programs reported is
+/// thrown when everything is enqueued.
 ///
 /// Model: a rank sends (ranks - 1) * (head + (part - head) * body_bits / bits), 11/16 of a long list of bf16, as in
 /// compressed_all_gather; decoding and adding read and write each part's weights twice more. Not measured yet.
