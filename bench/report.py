@@ -148,7 +148,10 @@ def figure(results, key, meaning):
             values.append(results[name].counters[counter])
     if problems and not (how == "largest of any" and values):
         raise Refused(problems[0])
-    result = values[0] / values[1] if how == "ratio" else max(values)  # a "value" is the largest of a single one
+    if how == "ratio":
+        result = values[0] / values[1]
+    else:
+        result = min(values) if how == "smallest" else max(values)  # a "value" is the largest of a single one
     return float(f"{result:.5g}")
 
 

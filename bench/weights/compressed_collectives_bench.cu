@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Measures collectives of compressed weights against NCCL's own, on two GPUs: all_gather, reduce_scatter, broadcast.
+///
+/// `ms` is the median of calls on the slower GPU, in turns with those of NCCL (`nccl_ms`), and `over_nccl` the second
+/// over the first. `GBps` counts the bytes of the weights that a GPU gets from the other one. `sent` is the share of a
+/// list's bytes that was sent, `needed` what bodies of the right size would have been. Names end with what the options
+/// are: `default` and `for_slow_wires` of the library, or `head<MiB>_chunk<MiB>`. What comes is compared with what NCCL
+/// brings, bit for bit. With NCCL_P2P_DISABLE=1 in the environment names say `pcie`, else `nvlink`: the GPUs of one
+/// host then exchange through its memory, at the rate of PCIe. With less than two GPUs there is nothing to measure.
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <nccl.h>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tessera/algorithm/weights/compressed_all_gather.hpp>
+#include <tessera/algorithm/weights/compressed_broadcast.hpp>
+#include <tessera/algorithm/weights/compressed_reduce_scatter.hpp>
+#include <tessera/comm/nccl.cuh>
+#include <tessera/exec/buffer.hpp>
+#include <tessera/neuzip.hpp>
+#include <tessera/testing/generators.hpp>
+
+#include "support/codecs.cuh"
+#include "support/cuda.cuh"
+#include "support/verify.cuh"
+
+namespace {
+
+using namespace tessera;
+
+constexpr int gpus = 2;
+constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
+
+/// What a GPU measures.
+struct measurement {
+  bench::race seconds{};
+  compressed_traffic traffic;
+  double extra_bytes = 0;
+  std::string thrown;
+};
+
+/// A rank's executor, lists and communicator.
+struct rank_problem {
+  bench::device_memory memory;
+  cuda exec;
+  nccl ranks;
+  std::int64_t count;
+  compressed_collective_options options;
+
+  rank_problem(ncclComm_t comm, std::int64_t bytes, compressed_collective_options const& given)
+      : exec{.stream = memory.stream()}, ranks(comm), count(bytes / std::int64_t{sizeof(bfloat16)}), options(given) {}
+
+  /// N(0, 0.02), others on each rank.
+  void fill(buffer<bfloat16>& list, std::uint64_t seed) const {
+    bench::fill(list.data(), static_cast<std::size_t>(list.size()), testing::gauss{.sigma = 0.02},
+                seed + static_cast<std::uint64_t>(ranks.rank()), exec.stream);
+  }
+  void check_same(buffer<bfloat16> const& found, buffer<bfloat16> const& wanted) {
+    bench::require_same_bytes(found.data(), wanted.data(), static_cast<std::size_t>(found.size()) * sizeof(bfloat16),
+                              memory, "what came and what NCCL sends");
+  }
+};
+
+/// Runs a collective in turns with NCCL's: ours(wire, space), which says what it sent, and theirs().
+template <class Collective, class Ours, class Theirs>
+void race(rank_problem& problem, measurement& found, Ours const& ours, Theirs const& theirs) {
+  side_queue<cuda> const wire(problem.exec, Collective::side_marks, true);
+  workspace_plan const plan = Collective::plan(problem.exec, gpus, problem.count, problem.options);
+  buffer<std::byte> memory(problem.exec, plan.bytes());
+  workspace const space(plan, memory);
+  found.extra_bytes = static_cast<double>(plan.bytes());
+  found.traffic = ours(wire, space);
+  theirs();
+  problem.exec.wait();
+  found.seconds = bench::alternate(
+      problem.exec.stream, [&] { static_cast<void>(ours(wire, space)); }, theirs);
+  problem.exec.wait();
+  problem.ranks.check_now();
+}
+
+void gather(rank_problem& p, measurement& found) {
+  using collective = compressed_all_gather<neuzip>;
+  buffer<bfloat16> own(p.exec, p.count);
+  buffer<bfloat16> all(p.exec, gpus * p.count);
+  buffer<bfloat16> of_nccl(p.exec, gpus * p.count);
+  p.fill(own, 1);
+  race<collective>(
+      p, found,
+      [&](auto const& wire, workspace const& space) {
+        return collective::exchange(p.exec, wire, p.ranks, own.view(), all.view(), p.options, space);
+      },
+      [&] { p.ranks.all_gather(p.exec, array_view<bfloat16 const>(own.view()), of_nccl.view()); });
+  p.check_same(all, of_nccl);
+}
+
+void reduce(rank_problem& p, measurement& found) {
+  using collective = compressed_reduce_scatter<neuzip>;
+  buffer<bfloat16> all(p.exec, gpus * p.count);
+  buffer<bfloat16> part(p.exec, p.count);
+  buffer<bfloat16> of_nccl(p.exec, p.count);
+  p.fill(all, 1);
+  race<collective>(
+      p, found,
+      [&](auto const& wire, workspace const& space) {
+        return collective::exchange(p.exec, wire, p.ranks, all.view(), part.view(), p.options, space);
+      },
+      [&] {
+        p.ranks.reduce_scatter(p.exec, array_view<bfloat16 const>(all.view()), rank_reduction::sum, of_nccl.view());
+      });
+  p.check_same(part, of_nccl);  // with two ranks there is one order and one rounding
+}
+
+void broadcast(rank_problem& p, measurement& found) {
+  using collective = compressed_broadcast<neuzip>;
+  buffer<bfloat16> list(p.exec, p.count);
+  buffer<bfloat16> of_nccl(p.exec, p.count);
+  p.fill(list, 1);
+  p.fill(of_nccl, 1);
+  race<collective>(
+      p, found,
+      [&](auto const& wire, workspace const& space) {
+        return collective::exchange(p.exec, wire, p.ranks, 0, list.view(), p.options, space);
+      },
+      [&] {  // with two ranks a broadcast is one message
+        if (p.ranks.rank() == 0) {
+          p.ranks.send(p.exec, array_view<bfloat16 const>(of_nccl.view()), 1);
+        } else {
+          p.ranks.receive(p.exec, 0, of_nccl.view());
+        }
+      });
+  p.check_same(list, of_nccl);
+}
+
+using rank_run = void (*)(rank_problem&, measurement&);
+
+void measure(benchmark::State& state, rank_run run, std::int64_t bytes, compressed_collective_options const& options) {
+  std::vector<ncclComm_t> comms(gpus);
+  if (ncclCommInitAll(comms.data(), gpus, nullptr) != ncclSuccess) {
+    throw std::runtime_error("ncclCommInitAll failed");
+  }
+  std::vector<measurement> found(gpus);
+  for (auto _ : state) {
+    std::vector<std::thread> workers;
+    for (std::size_t rank = 0; rank < gpus; ++rank) {
+      workers.emplace_back([&, rank] {
+        try {
+          bench::check(cudaSetDevice(static_cast<int>(rank)), "cudaSetDevice");
+          rank_problem problem(comms[rank], bytes, options);
+          run(problem, found[rank]);
+        } catch (std::exception const& thrown) {
+          found[rank].thrown = thrown.what();
+        }
+      });
+    }
+    for (std::thread& worker : workers) {
+      worker.join();
+    }
+    state.SetIterationTime(std::max(found[0].seconds.ours, found[1].seconds.ours));
+  }
+  for (ncclComm_t const comm : comms) {
+    static_cast<void>(ncclCommDestroy(comm));
+  }
+  bench::check(cudaSetDevice(0), "cudaSetDevice");
+  for (measurement const& of_rank : found) {
+    if (!of_rank.thrown.empty()) {
+      throw std::runtime_error(of_rank.thrown);
+    }
+  }
+  double const ours = std::max(found[0].seconds.ours, found[1].seconds.ours);
+  double const theirs = std::max(found[0].seconds.peer, found[1].seconds.peer);
+  auto const share = [&](std::int64_t part) {
+    return static_cast<double>(part) / static_cast<double>(found[0].traffic.weights);
+  };
+  state.counters["ms"] = 1e3 * ours;
+  state.counters["nccl_ms"] = 1e3 * theirs;
+  state.counters["over_nccl"] = theirs / ours;
+  state.counters["GBps"] = static_cast<double>(bytes) / ours * 1e-9;
+  state.counters["nccl_GBps"] = static_cast<double>(bytes) / theirs * 1e-9;
+  state.counters["sent"] = share(found[0].traffic.sent);
+  state.counters["needed"] = share(found[0].traffic.needed);
+  state.counters["extra_MiB"] = found[0].extra_bytes / static_cast<double>(mebibyte);
+}
+
+bench::registration const registered([] {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < gpus) {
+    return;
+  }
+  char const* const without_peers = std::getenv("NCCL_P2P_DISABLE");
+  std::string const wire = without_peers != nullptr && without_peers[0] == '1' ? "pcie" : "nvlink";
+  auto const add = [&](std::string const& name, rank_run run, std::int64_t size,
+                       compressed_collective_options const& options, std::string const& end) {
+    std::string const text = size < 1024 ? std::to_string(size) + "MiB" : std::to_string(size / 1024) + "GiB";
+    bench::add_cuda("compressed_collectives/" + name + "/bf16/gauss/" + wire + "/" + std::to_string(gpus) + "gpus/" +
+                        text + "/" + end,
+                    [=](benchmark::State& state) { measure(state, run, size * mebibyte, options); });
+  };
+  compressed_collective_options of_any_size;
+  of_any_size.smallest_bytes = 0;  // to see where it begins to gain
+  for (std::int64_t const size : {1, 16, 64, 256, 1024}) {
+    for (auto const& [name, run] : {std::pair<char const*, rank_run>{"all_gather", &gather},
+                                    {"reduce_scatter", &reduce},
+                                    {"broadcast", &broadcast}}) {
+      add(name, run, size, {}, "default");
+      add(name, run, size, compressed_collective_options::for_slow_wires(), "for_slow_wires");
+      if (size <= 16) {
+        add(name, run, size, of_any_size, "of_any_size");
+      }
+    }
+  }
+  for (std::int64_t const size : {64, 1024}) {  // what the defaults were chosen among
+    for (std::int64_t const head : {0, 4, 16}) {
+      for (std::int64_t const chunk : {8, 16, 32}) {
+        compressed_collective_options options;
+        options.head_bytes = head * mebibyte;
+        options.chunk_bytes = chunk * mebibyte;
+        add("all_gather", &gather, size, options, "head" + std::to_string(head) + "_chunk" + std::to_string(chunk));
+      }
+    }
+  }
+});
+
+}  // namespace

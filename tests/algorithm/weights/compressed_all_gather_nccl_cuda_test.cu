@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Compressed collectives over NCCL, all three in one source, since what takes long to compile is the codec. One GPU is
+// one rank; several are several, where they are there.
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <tessera/algorithm/weights/compressed_all_gather.hpp>
+#include <tessera/algorithm/weights/compressed_broadcast.hpp>
+#include <tessera/algorithm/weights/compressed_reduce_scatter.hpp>
+#include <tessera/comm/nccl.cuh>
+#include <tessera/exec/buffer.hpp>
+#include <tessera/exec/cuda.cuh>
+#include <tessera/neuzip.hpp>
+
+#include "algorithm/weights/weight_samples.hpp"
+#include "support/catch.hpp"
+#include "support/collective_runs.hpp"
+#include "support/cuda.hpp"
+#include "support/nccl_ranks.cuh"
+
+using namespace tessera;
+using namespace tessera_test;
+
+namespace {
+
+using weights = weight_array<bfloat16>;
+
+/// Calls run(exec, ranks) in a thread for each of the first devices; what each threw.
+std::vector<std::string> on_devices(int count, std::function<void(cuda const&, nccl&)> const& run) {
+  nccl_communicators const comms(count);
+  std::vector<std::string> thrown(static_cast<std::size_t>(count));
+  std::vector<std::thread> workers;
+  for (int rank = 0; rank < count; ++rank) {
+    workers.emplace_back([&, rank] {
+      try {
+        cuda_ok(cudaSetDevice(rank));
+        own_stream const stream;
+        cuda exec{.stream = stream.stream};
+        exec.options.refuses_slower_programs = true;
+        nccl ranks(comms[rank]);
+        run(exec, ranks);
+        ranks.check_now();
+      } catch (std::exception const& error) {
+        thrown[static_cast<std::size_t>(rank)] = error.what();
+      }
+    });
+  }
+  for (std::thread& worker : workers) {
+    worker.join();
+  }
+  return thrown;
+}
+
+buffer<bfloat16> to_device(cuda const& exec, weights const& list) {
+  buffer<bfloat16> copy(exec, list.count());
+  exec.copy(list.view(), copy);
+  exec.wait();
+  return copy;
+}
+weights to_host(cuda const& exec, array_view<bfloat16 const> list) {
+  weights copy(list.size());
+  exec.copy(list, copy.view());
+  exec.wait();
+  return copy;
+}
+
+/// Runs a collective twice in one workspace: run(wire, space, root).
+template <class Collective, class Run>
+void run_twice(cuda const& exec, nccl& ranks, std::int64_t count, compressed_collective_options const& options,
+               Run const& run) {
+  side_queue<cuda> const wire(exec, Collective::side_marks, true);
+  workspace_plan const plan = Collective::plan(exec, ranks.size(), count, options);
+  buffer<std::byte> memory(exec, plan.bytes());
+  for (int time = 0; time < 2; ++time) {
+    run(wire, workspace(plan, memory), time % ranks.size());
+  }
+  exec.wait();
+}
+
+void gather(cuda const& exec, nccl& ranks, std::int64_t count, compressed_collective_options const& options) {
+  auto const own = to_device(exec, weights_of_rank<bfloat16>(ranks.rank(), 1, count));
+  buffer<bfloat16> all(exec, ranks.size() * count);
+  using collective = compressed_all_gather<neuzip>;
+  run_twice<collective>(exec, ranks, count, options, [&](auto const& wire, workspace const& space, int) {
+    exec.clear(all);
+    collective::exchange(exec, wire, ranks, own.view(), all.view(), options, space);
+  });
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    auto const found = to_host(exec, all.view().slice(0, rank * count, count));
+    check<value_error>(found == weights_of_rank<bfloat16>(rank, 1, count), "the list of rank ", rank, " of ", count,
+                       " weights is another one");
+  }
+}
+
+void broadcast(cuda const& exec, nccl& ranks, std::int64_t count, compressed_collective_options const& options) {
+  using collective = compressed_broadcast<neuzip>;
+  auto const list = to_device(exec, weights_of_rank<bfloat16>(ranks.rank(), 1, count));
+  buffer<bfloat16> given(exec, count);
+  run_twice<collective>(exec, ranks, count, options, [&](auto const& wire, workspace const& space, int root) {
+    exec.copy(list, given);
+    collective::exchange(exec, wire, ranks, root, given.view(), options, space);
+    check<value_error>(to_host(exec, given.view()) == weights_of_rank<bfloat16>(root, 1, count), "the list of root ",
+                       root, " of ", count, " weights is another one");
+  });
+}
+
+void reduce(cuda const& exec, nccl& ranks, std::int64_t count, compressed_collective_options const& options) {
+  using collective = compressed_reduce_scatter<neuzip>;
+  auto const list_of = [&](int rank) {
+    return weights(weight_kind::gauss, 9 + static_cast<std::uint64_t>(rank), ranks.size() * count);
+  };
+  auto const all = to_device(exec, list_of(ranks.rank()));
+  buffer<bfloat16> part(exec, count);
+  run_twice<collective>(exec, ranks, count, options, [&](auto const& wire, workspace const& space, int) {
+    collective::exchange(exec, wire, ranks, all.view(), part.view(), options, space);
+  });
+  std::vector<float> sums(static_cast<std::size_t>(count));
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    auto const list = list_of(rank);
+    for (std::int64_t i = 0; i < count; ++i) {
+      float const next = load(list[ranks.rank() * count + i]);
+      float& sum = sums[static_cast<std::size_t>(i)];
+      sum = rank == 0 ? next : sum + next;
+    }
+  }
+  auto const found = to_host(exec, part.view());
+  for (std::int64_t i = 0; i < count; ++i) {
+    check<value_error>(found[i].bits == store<bfloat16>(sums[static_cast<std::size_t>(i)]).bits, "sum ", i, " of ",
+                       count, " is ", load(found[i]), " but must be ", sums[static_cast<std::size_t>(i)]);
+  }
+}
+
+/// What goes wrong on each of `count` devices, with lists of many sizes.
+std::vector<std::string> run_all(int count) {
+  return on_devices(count, [](cuda const& exec, nccl& ranks) {
+    auto tails = small_messages();
+    tails.body_bits = 10.0F;
+    tails.checksums = true;
+    for (auto const& options : {small_messages(), tails, compressed_collective_options{}}) {
+      for (std::int64_t const weights : {0, 1, 7, 2048, 8193, 65536, 300007, 5000003}) {
+        gather(exec, ranks, weights, options);
+        broadcast(exec, ranks, weights, options);
+        reduce(exec, ranks, weights, options);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+TEST_CASE("compressed collectives over NCCL with one rank give its lists", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  CHECK(run_all(1) == std::vector<std::string>(1));
+}
+
+TEST_CASE("compressed collectives over NCCL on several devices give all lists", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  int const devices = device_count();
+  if (devices < 2) {
+    TESSERA_SKIP("NCCL between devices wants two, and there is one");
+  }
+  CHECK(run_all(2) == std::vector<std::string>(2));
+  if (devices > 2) {
+    CHECK(run_all(devices) == std::vector<std::string>(static_cast<std::size_t>(devices)));
+  }
+}

@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <tessera/algorithm/weights/compressed_all_gather.hpp>
+#include <tessera/algorithm/weights/inspect_weight_stream.hpp>
+#include <tessera/comm/loopback.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/entropy/tans_coder.hpp>
+#include <tessera/exec/cpu.hpp>
+#include <tessera/exec/explain.hpp>
+#include <tessera/neuzip.hpp>
+#include <tessera/testing/on_ranks.hpp>
+
+#include "support/catch.hpp"
+#include "support/codecs.hpp"
+#include "support/collective_runs.hpp"
+#include "support/message_of.hpp"
+
+using namespace tessera;
+using namespace tessera_test;
+using tessera::testing::on_ranks;
+
+namespace compressed_all_gather_test {
+
+static_assert(Communicator<damaging_ranks, cpu>);
+
+/// What a rank has found.
+template <class T>
+struct found_by_rank {
+  std::vector<T> all;
+  compressed_traffic traffic;
+  bool is_sound = false;
+};
+
+template <class T>
+bool same_bits(std::vector<T> const& a, std::vector<T> const& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
+
+/// The lists of all ranks behind each other.
+template <class T>
+std::vector<T> joined(std::vector<weight_array<T>> const& lists) {
+  std::vector<T> all;
+  for (auto const& list : lists) {
+    all.insert(all.end(), list.data(), list.data() + list.size());
+  }
+  return all;
+}
+
+template <class T>
+std::vector<weight_array<T>> lists_of(int ranks, std::uint64_t seed, std::int64_t count) {
+  std::vector<weight_array<T>> lists;
+  for (int rank = 0; rank < ranks; ++rank) {
+    lists.push_back(weights_of_rank<T>(rank, seed, count));
+  }
+  return lists;
+}
+
+template <class Codec>
+using found_list = std::vector<found_by_rank<typename Codec::value_type>>;
+
+/// What all ranks get of these lists. In place, a rank's list is its part of the result.
+template <class Codec>
+found_list<Codec> gathered(std::vector<weight_array<typename Codec::value_type>> const& lists,
+                           compressed_collective_options const& options, bool is_in_place = false) {
+  using collective = compressed_all_gather<Codec>;
+  using type = typename Codec::value_type;
+  auto const count = static_cast<int>(lists.size());
+  found_list<Codec> found(lists.size());
+  on_ranks(count, [&](threads& ranks) {
+    auto const rank = static_cast<std::size_t>(ranks.rank());
+    std::int64_t const size = lists[rank].count();
+    found[rank].all.assign(lists.size() * static_cast<std::size_t>(size), from_bits<type>(0x55));
+    array_view<type> const all = found[rank].all;
+    array_view<type const> own = lists[rank].view();
+    if (is_in_place) {
+      std::copy(own.data, own.data + size, all.data + ranks.rank() * size);
+      own = all.slice(0, ranks.rank() * size, size);
+    }
+    found[rank].is_sound = with_collective_space<collective>(
+        [&](cpu const& exec) { return collective::plan(exec, ranks.size(), size, options); },
+        [&](cpu const& exec, side_queue<cpu> const& wire, workspace const& space) {
+          found[rank].traffic = collective::exchange(exec, wire, ranks, own, all, options, space);
+          exec.wait();
+        });
+  });
+  return found;
+}
+
+template <class Codec>
+void check_gathered(int ranks, std::uint64_t seed, std::int64_t count, compressed_collective_options const& options,
+                    bool is_in_place = false) {
+  INFO(ranks << " ranks, seed " << seed << ", " << count << " weights");
+  auto const lists = lists_of<typename Codec::value_type>(ranks, seed, count);
+  auto const wanted = joined(lists);
+  for (auto const& of_rank : gathered<Codec>(lists, options, is_in_place)) {
+    CHECK(same_bits(of_rank.all, wanted));
+    CHECK(of_rank.is_sound);
+    CHECK(of_rank.traffic.weights == count * static_cast<std::int64_t>(sizeof(typename Codec::value_type)));
+  }
+}
+
+/// What the ranks of two say, and get, when rank 1 receives damaged messages.
+struct damaged_run {
+  std::string said[2];
+  std::vector<bfloat16> all[2];
+  bool is_sound[2] = {};
+};
+
+damaged_run run_damaged(std::vector<weight_array<bfloat16>> const& lists, compressed_collective_options const& options,
+                        damaging_ranks::damage_type const& damage) {
+  using collective = compressed_all_gather<neuzip>;
+  damaged_run run;
+  on_ranks(2, [&](threads& sound_ranks) {
+    int const rank = sound_ranks.rank();
+    auto const& own = lists[static_cast<std::size_t>(rank)];
+    damaging_ranks ranks(
+        sound_ranks, rank == 1 ? damage : [](int, int, array_view<std::byte>) {});
+    run.all[rank].assign(2 * own.size(), from_bits<bfloat16>(0x55));
+    run.is_sound[rank] = with_collective_space<collective>(
+        [&](cpu const& exec) { return collective::plan(exec, 2, own.count(), options); },
+        [&](cpu const& exec, side_queue<cpu> const& wire, workspace const& space) {
+          run.said[rank] = message_of([&] {
+            collective::exchange(exec, wire, ranks, own.view(), run.all[rank], options, space);
+            exec.wait();
+          });
+        });
+  });
+  return run;
+}
+
+}  // namespace compressed_all_gather_test
+
+using namespace compressed_all_gather_test;
+
+TEST_CASE("compressed_all_gather gives all ranks the bits of all lists", "[host][threads]") {
+  int const ranks = GENERATE(1, 2, 3, 8);
+  std::uint64_t seed = 0;
+  for (std::int64_t const count : {0, 1, 7, 2047, 2048, 8191, 8192, 8193, 65536, 100003}) {
+    check_gathered<neuzip>(ranks, seed++, count, small_messages());
+  }
+}
+
+TEST_CASE("compressed_all_gather takes as many chunks as there may be", "[host][threads]") {
+  auto const layout = detail::message_layout<neuzip>::of("test", 278528, small_messages());
+  REQUIRE(layout.chunks == detail::message_layout<neuzip>::most_chunks);
+  REQUIRE(layout.largest_group() == 19);  // after 1, 3 and 9
+  check_gathered<neuzip>(2, 0, 278528, small_messages());
+  check_gathered<neuzip>(2, 0, 278529, small_messages());
+  auto const longer = detail::message_layout<neuzip>::of("test", std::int64_t{1} << 35, small_messages());
+  CHECK(longer.chunks <= detail::message_layout<neuzip>::most_chunks);
+  CHECK(longer.first_of(longer.chunks - 1) + longer.weights_of(longer.chunks - 1) == std::int64_t{1} << 35);
+}
+
+TEST_CASE("compressed_all_gather takes all lossless codecs and types", "[host][threads]") {
+  for (std::int64_t const count : {7, 2049, 70001}) {
+    check_gathered<neuzip_of<float16>>(3, 1, count, small_messages());
+    check_gathered<neuzip_of<float>>(3, 2, count, small_messages());
+    check_gathered<neuzip_of<float8_e4m3>>(3, 3, count, small_messages());
+    check_gathered<neuzip_fixed<bfloat16>>(3, 4, count, small_messages());
+    check_gathered<compressed_weights<exponent_split<bfloat16>, tans_coder, keep_mantissa<7>>>(3, 5, count,
+                                                                                               small_messages());
+  }
+}
+
+TEST_CASE("compressed_all_gather takes a part of its target as the own list", "[host][threads]") {
+  check_gathered<neuzip>(3, 0, 100003, small_messages(), true);
+  check_gathered<neuzip>(2, 0, 100003, {}, true);
+}
+
+TEST_CASE("compressed_all_gather sends what its options say", "[host][threads]") {
+  constexpr std::int64_t count = 150001;
+  std::vector<weight_array<bfloat16>> easy;
+  std::vector<weight_array<bfloat16>> hard;
+  for (std::uint64_t rank = 0; rank < 2; ++rank) {
+    easy.emplace_back(weight_kind::gauss, rank, count);
+    hard.emplace_back(rank == 0 ? weight_kind::gauss : weight_kind::random_bits, rank, count);
+  }
+  auto options = small_messages();
+  auto const usual = gathered<neuzip>(easy, options)[0];
+  CHECK(same_bits(usual.all, joined(easy)));
+  CHECK(sent_share(usual.traffic) < 0.79);
+  CHECK(usual.traffic.needed < usual.traffic.sent);
+  CHECK(3 * usual.traffic.needed > 2 * usual.traffic.weights);
+  options.body_bits = 9.0F;  // nothing fits: all chunks have tails
+  auto const tails = gathered<neuzip>(easy, options);
+  CHECK(same_bits(tails[0].all, joined(easy)));
+  CHECK(same_bits(tails[1].all, joined(easy)));
+  CHECK(tails[0].traffic.needed == usual.traffic.needed);
+  CHECK(tails[0].traffic.sent == tails[0].traffic.needed + 256);  // and the table of sizes
+  options.body_bits = 16.0F;
+  CHECK(gathered<neuzip>(easy, options)[1].traffic.sent > usual.traffic.weights);
+  options.body_bits = 0;
+  auto const mixed = gathered<neuzip>(hard, options);
+  CHECK(same_bits(mixed[0].all, joined(hard)));
+  CHECK(same_bits(mixed[1].all, joined(hard)));
+  CHECK(sent_share(mixed[0].traffic) < 0.79);
+  CHECK(mixed[1].traffic.sent > mixed[1].traffic.weights);
+  CHECK(sent_share(mixed[1].traffic) < 1.04);
+  auto slow = compressed_collective_options::for_slow_wires();
+  CHECK(gathered<neuzip>(easy, slow)[0].traffic.sent == usual.traffic.weights);
+  slow.smallest_bytes = 1 << 18;
+  auto const of_slow = gathered<neuzip>(easy, slow);
+  CHECK(same_bits(of_slow[1].all, joined(easy)));
+  CHECK(sent_share(of_slow[1].traffic) < 0.79);
+  auto const plain = gathered<neuzip>(easy, {})[0];
+  CHECK(same_bits(plain.all, joined(easy)));
+  CHECK(plain.traffic.sent == plain.traffic.weights);  // fewer bytes than smallest_bytes
+}
+
+TEST_CASE("with checksums compressed_all_gather refuses any damage, on the rank that received it", "[host][threads]") {
+  constexpr std::int64_t count = 40001;
+  auto const lists = lists_of<bfloat16>(2, 0, count);
+  auto options = small_messages();
+  options.checksums = true;
+  detail::message_layout<neuzip> const layout = detail::message_layout<neuzip>::of("test", count, options);
+  REQUIRE(layout.chunks == 5);
+  REQUIRE(layout.head == 0);
+  auto const sound = run_damaged(lists, options, [](int, int, array_view<std::byte>) {});
+  CHECK(sound.said[0].empty());
+  CHECK(sound.said[1].empty());
+  CHECK(same_bits(sound.all[1], joined(lists)));
+  int in_padding = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    auto const chunk = static_cast<std::int64_t>(seed % 5);
+    auto const random = testing::hash(seed, 1);
+    std::int64_t const first = layout.table_before(chunk);
+    std::int64_t const stream =
+        neuzip::encode(cpu{.threads = 1}, layout.chunk_of(lists[0].view(), chunk), {.checksums = true}).size();
+    std::int64_t const place = first + static_cast<std::int64_t>(random % static_cast<std::uint64_t>(stream));
+    auto const run = run_damaged(lists, options, [&](int message, int, array_view<std::byte> bytes) {
+      if (message == chunk) {
+        bytes[place] ^= static_cast<std::byte>(1U << (random >> 61));
+      }
+    });
+    INFO("chunk " << chunk << ", byte " << place - first << " of " << stream << ": " << run.said[1]);
+    CHECK(run.said[0].empty());
+    CHECK(same_bits(run.all[0], joined(lists)));
+    auto const wanted = joined(lists);
+    bool const is_padding = run.said[1].empty();  // between sections there are bytes that say nothing
+    if (is_padding) {
+      ++in_padding;
+      CHECK(same_bits(run.all[1], wanted));
+    } else {
+      CHECK_THAT(run.said[1], contains("compressed_weights.decode: "));
+    }
+    CHECK(run.is_sound[1]);
+    bool others_are_right = true;
+    for (std::int64_t i = 0; i < 2 * count; ++i) {
+      bool const is_damaged = i >= layout.first_of(chunk) && i < layout.first_of(chunk) + layout.weights_of(chunk);
+      auto const at = static_cast<std::size_t>(i);
+      others_are_right = others_are_right && (is_damaged || run.all[1][at].bits == wanted[at].bits);
+    }
+    CHECK(others_are_right);
+  }
+  CHECK(in_padding < 5);
+}
+
+TEST_CASE("without checksums compressed_all_gather refuses headers and tables that are wrong", "[host][threads]") {
+  constexpr std::int64_t count = 40001;
+  auto const lists = lists_of<bfloat16>(2, 0, count);
+  auto const options = small_messages();
+  auto const layout = detail::message_layout<neuzip>::of("test", count, options);
+  REQUIRE(layout.chunks == 4);
+  REQUIRE(layout.head == 8192);
+  REQUIRE(layout.table_chunk() == 2);
+  for (std::int64_t byte = 0; byte < 64; ++byte) {
+    auto const run = run_damaged(lists, options, [&](int message, int, array_view<std::byte> bytes) {
+      if (message == 1) {
+        bytes[byte] ^= std::byte{0x10};
+      }
+    });
+    CHECK_THAT(run.said[1], contains("compressed_weights.decode: the header contradicts itself (code "));
+    CHECK(run.said[0].empty());
+    CHECK(run.is_sound[1]);
+  }
+  for (std::int64_t const size : {std::int64_t{-1}, std::int64_t{0}, std::int64_t{8000}, std::int64_t{1} << 40}) {
+    auto const run = run_damaged(lists, options, [&](int message, int, array_view<std::byte> bytes) {
+      if (message == 2) {
+        std::memcpy(bytes.data + 8, &size, sizeof size);
+      }
+    });
+    CHECK_THAT(run.said[1], contains("compressed_all_gather.exchange: chunk 1 of rank 0 has " + std::to_string(size) +
+                                     " bytes, as the rank's message says, but can have from "));
+    CHECK(run.said[0].empty());
+    CHECK(same_bits(run.all[0], joined(lists)));
+    CHECK(run.is_sound[1]);
+  }
+  for (std::int64_t const more : {-16, 16, 16000}) {  // possible, but not what was sent: one has a tail, or is cut
+    auto const run = run_damaged(lists, options, [&](int message, int, array_view<std::byte> bytes) {
+      if (message == 2) {
+        std::int64_t size = 0;
+        std::memcpy(&size, bytes.data, sizeof size);
+        size += more;
+        std::memcpy(bytes.data, &size, sizeof size);
+      }
+    });
+    CHECK_THAT(run.said[1], contains("compressed_all_gather.exchange: "));
+    CHECK(run.said[0].empty());
+    CHECK(run.is_sound[1]);
+    if (more != 16000) {
+      CHECK_THAT(run.said[1], contains("the sizes of the streams of rank 0 have the checksum "));
+    }
+  }
+}
+
+TEST_CASE("where tails are damaged compressed_all_gather says so", "[host][threads]") {
+  auto const lists = lists_of<bfloat16>(2, 0, 40001);
+  auto options = small_messages();
+  options.body_bits = 9.0F;
+  options.checksums = true;
+  int tails = 0;
+  auto const run = run_damaged(lists, options, [&](int message, int, array_view<std::byte> bytes) {
+    if (message >= 5) {  // after the bodies of five chunks
+      ++tails;
+      bytes[bytes.size() / 2] ^= std::byte{1};
+    }
+  });
+  CHECK(tails == 5);
+  CHECK_THAT(run.said[1], contains("compressed_weights.decode: "));
+  CHECK(run.said[0].empty());
+  CHECK(run.is_sound[1]);
+}
+
+TEST_CASE("what programs reported before compressed_all_gather is thrown after it", "[host][threads]") {
+  using collective = compressed_all_gather<neuzip>;
+  auto const lists = lists_of<bfloat16>(2, 0, 40001);
+  std::vector<bfloat16> all[2];
+  std::string said[2];
+  on_ranks(2, [&](threads& ranks) {
+    int const rank = ranks.rank();
+    all[rank].resize(2 * 40001);
+    with_collective_space<collective>(
+        [&](cpu const& exec) { return collective::plan(exec, 2, 40001, small_messages()); },
+        [&](cpu const& exec, side_queue<cpu> const& wire, workspace const& space) {
+          if (rank == 1) {
+            detail::report_on_host(exec.status({"earlier_call", "thing"}), status_code::bad_value, 17);
+          }
+          said[rank] = message_of([&] {
+            collective::exchange(exec, wire, ranks, lists[static_cast<std::size_t>(rank)].view(), all[rank],
+                                 small_messages(), space);
+          });
+          exec.wait();
+        });
+  });
+  CHECK(said[0].empty());
+  CHECK_THAT(said[1], contains("earlier_call: a value is outside of what is accepted"));
+  CHECK(same_bits(all[0], joined(lists)));
+  CHECK(same_bits(all[1], joined(lists)));
+}
+
+TEST_CASE("compressed_all_gather refuses what does not fit", "[host]") {
+  using collective = compressed_all_gather<neuzip>;
+  cpu const exec{.threads = 1};
+  side_queue<cpu> const wire(exec, collective::side_marks, true);
+  loopback ranks;
+  workspace_plan const plan = collective::plan(exec, 1, 8);
+  guarded_block block(plan.bytes());
+  workspace const space(plan, block.view());
+  std::vector<bfloat16> list(16);
+  array_view<bfloat16> const whole = list;
+  auto const said = [&](array_view<bfloat16 const> own, array_view<bfloat16> all,
+                        compressed_collective_options const& options = {}) {
+    return message_of([&] { collective::exchange(exec, wire, ranks, own, all, options, space); });
+  };
+  CHECK(said(whole.slice(0, 0, 8), whole) ==
+        "compressed_all_gather.exchange: the own list has 8 elements for each of 1 ranks, which is 8, but the list for "
+        "all has 16");
+  CHECK(said({list.data(), {8}, {2}}, whole.slice(0, 0, 8)) ==
+        "compressed_all_gather.exchange: the own list has a stride of 2 but must have a stride of 1");
+  CHECK(said({nullptr, 8}, whole.slice(0, 0, 8)) ==
+        "compressed_all_gather.exchange: the own list has no memory but 8 elements");
+  CHECK(said(whole, whole, {.head_bytes = -1}) ==
+        "compressed_all_gather.exchange: head_bytes is -1 but must be at least 0");
+  CHECK(said(whole, whole, {.chunk_bytes = 0}) ==
+        "compressed_all_gather.exchange: chunk_bytes is 0 but must be at least 1");
+  CHECK(said(whole, whole, {.smallest_bytes = -4}) ==
+        "compressed_all_gather.exchange: smallest_bytes is -4 but must be at least 0");
+  CHECK_THAT(said(whole, whole, {.body_bits = 17.0F}),
+             contains("body_bits is 17.000000 but must be at least 0 and at most 16"));
+  CHECK_THAT(said(whole, whole, {.body_bits = NAN}), contains("body_bits is nan but must be at least 0"));
+  CHECK_THAT(message_of([&] { static_cast<void>(collective::plan(exec, 0, 8)); }),
+             contains("compressed_all_gather.exchange: there are 0 ranks but must be 1 or more"));
+  CHECK_THAT(message_of([&] { static_cast<void>(collective::plan(exec, 2, -8)); }),
+             contains("compressed_all_gather.exchange: the number of weights is -8 but must be at least 0"));
+  CHECK_THAT(message_of([&] { static_cast<void>(collective::plan(exec, 2, (std::int64_t{1} << 35) + 1)); }),
+             contains("the number of weights is 34359738369 but must be at least 0 and at most 34359738368"));
+}
+
+TEST_CASE("compressed_all_gather says which workspace is too small", "[host][threads]") {
+  using collective = compressed_all_gather<neuzip>;
+  auto const lists = lists_of<bfloat16>(2, 0, 40001);
+  std::string said[2];
+  on_ranks(2, [&](threads& ranks) {
+    int const rank = ranks.rank();
+    std::vector<bfloat16> all(2 * 40001);
+    with_collective_space<collective>(
+        [&](cpu const& exec) { return collective::plan(exec, 2, 20000, small_messages()); },
+        [&](cpu const& exec, side_queue<cpu> const& wire, workspace const& space) {
+          said[rank] = message_of([&] {
+            collective::exchange(exec, wire, ranks, lists[static_cast<std::size_t>(rank)].view(), all, small_messages(),
+                                 space);
+          });
+        });
+  });
+  CHECK_THAT(said[0], contains("compressed_all_gather.exchange: the workspace is of a plan of "));
+  CHECK_THAT(said[0], contains(" bytes but 2 ranks with 40001 weights need "));
+  CHECK(said[1] == said[0]);
+}
+
+TEST_CASE("where ranks give lists of different sizes all of them learn it", "[host][threads]") {
+  using collective = compressed_all_gather<neuzip>;
+  for (std::int64_t const other : {0, 7, 30000, 40000, 40002}) {
+    std::string said[2];
+    on_ranks(2, [&](threads& ranks) {
+      int const rank = ranks.rank();
+      weight_array<bfloat16> const own(weight_kind::gauss, 1, rank == 0 ? 40001 : other);
+      std::vector<bfloat16> all(2 * own.size());
+      with_collective_space<collective>(
+          [&](cpu const& exec) { return collective::plan(exec, 2, own.count(), small_messages()); },
+          [&](cpu const& exec, side_queue<cpu> const& wire, workspace const& space) {
+            said[rank] =
+                message_of([&] { collective::exchange(exec, wire, ranks, own.view(), all, small_messages(), space); });
+          });
+    });
+    INFO(other << ": " << said[0] << " | " << said[1]);
+    CHECK(said[0] ==
+          "compressed_all_gather.exchange: rank 0 gives 40001 weights but rank 1 gives " + std::to_string(other));
+    CHECK(said[1] == said[0]);
+  }
+}
+
+TEST_CASE("explain() of compressed_all_gather exchanges nothing", "[host]") {
+  using collective = compressed_all_gather<neuzip>;
+  cpu const exec{.threads = 1};
+  on_ranks(2, [&](threads& ranks) {
+    if (ranks.rank() == 1) {
+      return;  // and is not missed
+    }
+    std::vector<bfloat16> own(40001);
+    std::vector<bfloat16> all(2 * 40001, from_bits<bfloat16>(0x55));
+    workspace_plan const plan = collective::plan(exec, 2, 40001, small_messages());
+    guarded_block block(plan.bytes());
+    workspace const space(plan, block.view());
+    CHECK(explain(exec, [&](auto const& dry) {
+            side_queue<cpu> const wire(dry, collective::side_marks, true);
+            collective::exchange(dry, wire, ranks, own, all, small_messages(), space);
+          }).is_fast());
+    CHECK(all.back().bits == 0x55);
+  });
+}
