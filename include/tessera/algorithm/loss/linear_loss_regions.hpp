@@ -61,11 +61,12 @@ struct loss_regions {
   region<loss_sums> sums;
   region<typename Statistics::state_type> states;
 
-  /// `record`: workspace_plan::record::entries for a plan that users see, else record::sizes.
+  /// `record`: workspace_plan::record::entries for a plan that users see, else record::sizes. `least_splits`: room for
+  /// states of each row.
   loss_regions(char const* where, linear_loss_shape const& shape,
-               workspace_plan::record record = workspace_plan::record::entries)
+               workspace_plan::record record = workspace_plan::record::entries, std::int64_t least_splits = 0)
       : plan(where, record),
-        splits(splits_of(shape)),
+        splits(max(splits_of(shape), least_splits)),
         stamp(plan.add<std::uint64_t>("what the forward pass was", loss_stamp::size)),
         order(plan.add<std::int64_t>("tokens with a label", shape.tokens)),
         row_of(plan.add<std::int64_t>("rows of tokens", shape.tokens)),
@@ -120,7 +121,7 @@ struct loss_mark_regions : loss_regions<Tile, Statistics> {
 
   explicit loss_mark_regions(char const* where, linear_loss_shape const& shape, std::int64_t kept_entries = 0,
                              workspace_plan::record record = workspace_plan::record::entries)
-      : base(where, shape, record),
+      : base(where, shape, record, kept_entries > 0 ? loss_band_tuning::splits : 0),
         token_blocks(divide_up(shape.tokens, std::int64_t{loss_marks::block_tokens})),
         words(divide_up(shape.vocabulary, std::int64_t{32})),
         live(this->plan.template add<std::uint32_t>("marks of entries", checked_multiply(where, token_blocks, words))),
