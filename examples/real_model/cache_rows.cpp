@@ -21,13 +21,15 @@ method_result result_of(exact_run const& exact, compressed_prompt const& prompt,
           .exact_bytes = exact.prompt.bytes()};
 }
 
-std::function<void(int)> part_steps(progress_report& report) {
-  return [&report](int part) { report.step("compressing part " + std::to_string(part + 1)); };
+compressed_prompt compressed(exact_run const& exact, kept_prompt const& prompt, parts_type const& parts,
+                             progress_report& report) {
+  report.step("compressing the prompt");
+  return compress_prompt(exact.exec(), prompt, parts);
 }
 
 method_row cache_row(std::string name, std::string what, parts_type parts) {
   return {std::move(name), std::move(what), "cache", [parts = std::move(parts)](auto const& exact, auto& report) {
-            return result_of(exact, compress_prompt(exact.exec(), exact.prompt, parts, part_steps(report)), report);
+            return result_of(exact, compressed(exact, exact.prompt, parts, report), report);
           }};
 }
 
@@ -36,8 +38,7 @@ method_row aligned_row(int layers, int first) {
           [=](exact_run const& exact, progress_report& report) {
             pair_alignments const fitted = fit_alignments(exact.net, exact.other, first, report);
             kept_prompt const aligned = align_prompt(exact.prompt, fitted);
-            compressed_prompt prompt =
-                compress_prompt(exact.exec(), aligned, merged_layers(layers, first), part_steps(report));
+            compressed_prompt prompt = compressed(exact, aligned, merged_layers(layers, first), report);
             undo_alignment(prompt.restored, fitted, exact.net.rotary());
             return result_of(exact, prompt, report);
           }};

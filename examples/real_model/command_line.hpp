@@ -2,7 +2,9 @@
 /// The command line of real_model.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <system_error>
@@ -18,16 +20,21 @@ with each of its methods switched on; prints what that does to the model on a te
 
   real_model [options]                   the table: every method against the exact model
   real_model --prompt TEXT [options]     continues a text with the likeliest tokens
+  real_model --check [options]           compares the model with the tensors of tests/data
+  real_model --made-up [options]         tests the table on a small model of random weights, which
+                                         needs no files
 
-  --rows NAME,NAME,...   only these rows: 8bit, 4bit, k4v2, merged16, shadow_32_chunks, sage_int8,
-                         weights3, ...; all rows by default. With --prompt: one of exact, 4bit,
-                         sage_int8, ... (exact by default)
+  --rows NAME,NAME,...   only these rows: exact, 8bit, 4bit, k4v2, merged16, shadow_32_chunks,
+                         sage_int8, weights3, ...; all rows by default
+  --method NAME          with --prompt: exact (the default), 8bit, 4bit, 3bit, 2bit, k4v2, merged,
+                         shadow_all_chunks, shadow_32_chunks, shadow_8_chunks, sage_int8, sage_int4
   --folder DIR           where make_model.py has put its files (build/real_model by default)
   --text FILE            the text (esther.txt of the folder by default)
   --other-text FILE      the text that aligned merging is fitted to (acts.txt by default)
   --prompt-tokens N      tokens that are compressed (1536 by default, a multiple of 64)
   --later-tokens N       tokens after them, which are predicted (511 by default)
-  --json FILE            writes the figures to a file, too
+  --json FILE            writes the figures to a file, too, as Google Benchmark does
+  --commit NAME          the commit that the file of figures names
   --tokens N             with --prompt: how many tokens follow (48 by default)
   --threads N            threads of the CPU; all by default
   --help
@@ -36,14 +43,18 @@ Exit codes: 0: success; 1: wrong usage; 2: a file cannot be read; 3: a file is n
 4: a file cannot be written.
 )";
 
+enum class command_kind { table, help, check, made_up };
+
 struct command_line {
-  bool help = false;
+  command_kind command = command_kind::table;
   std::vector<std::string> rows;
   std::string folder = REAL_MODEL_FOLDER;
   std::string text;
   std::string other_text;
   std::string json;
-  std::string prompt;
+  std::string commit = "unknown";
+  std::string prompt;  ///< if not empty, it is continued in place of the table
+  std::string method = "exact";
   std::int64_t prompt_tokens = 1536;
   std::int64_t later_tokens = 511;
   std::int64_t tokens = 48;
@@ -84,6 +95,10 @@ inline void take(command_line& line, std::string const& option, std::string cons
     line.other_text = value;
   } else if (option == "--json") {
     line.json = value;
+  } else if (option == "--commit") {
+    line.commit = value;
+  } else if (option == "--method") {
+    line.method = value;
   } else if (option == "--prompt") {
     line.prompt = value;
   } else if (option == "--prompt-tokens") {
@@ -104,9 +119,14 @@ inline void take(command_line& line, std::string const& option, std::string cons
 inline command_line parse_command_line(std::vector<std::string> const& words) {
   command_line line;
   for (std::size_t i = 0; i < words.size(); ++i) {
+    bool const is_check = words[i] == "--check";
     if (words[i] == "--help") {
-      line.help = true;
+      line.command = command_kind::help;
       return line;
+    }
+    if (is_check || words[i] == "--made-up") {
+      line.command = is_check ? command_kind::check : command_kind::made_up;
+      continue;
     }
     require(exit_code::usage, i + 1 < words.size(), words[i], ": a value must follow");
     detail::take(line, words[i], words[i + 1]);

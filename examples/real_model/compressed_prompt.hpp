@@ -5,10 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <numeric>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include <tessera/exec/buffer.hpp>
@@ -42,11 +39,23 @@ inline std::vector<tessera::cache_layers> merged_layers(int layers, int first) {
   return parts;
 }
 
+/// Appends a prompt to all parts of a cache, with keys after their rotation.
+inline void append_prompt(tessera::cpu const& exec, tessera::minicache const& cache, kept_prompt const& prompt,
+                          tessera::cache_sequences const& sequence, tessera::workspace const& space) {
+  std::size_t layer = 0;
+  for (int part = 0; part < cache.parts(); ++part) {
+    tessera::cache_inputs<bfloat16> inputs;
+    for (int side = 0; side < cache.layers_of(part).layers; ++side, ++layer) {
+      inputs.keys[side] = prompt.layers[layer].rotated_keys.view();
+      inputs.values[side] = prompt.layers[layer].values.view();
+    }
+    cache.append(exec, part, inputs, sequence, {.tokens = prompt.tokens()}, space);
+  }
+}
+
 /// Puts a prompt into a cache without a window, so that every page of 64 tokens is compressed, and takes it out again.
-/// Keys are kept after their rotation. `step(part)` is called before each part.
 inline compressed_prompt compress_prompt(tessera::cpu const& exec, kept_prompt const& prompt,
-                                         std::vector<tessera::cache_layers> const& parts,
-                                         std::function<void(int)> const& step) {
+                                         std::vector<tessera::cache_layers> const& parts) {
   std::int64_t const tokens = prompt.tokens();
   auto const shape = prompt.layers.front().values.view();
   std::int64_t const blocks = tessera::divide_up(tokens, std::int64_t{64});
@@ -65,21 +74,11 @@ inline compressed_prompt compress_prompt(tessera::cpu const& exec, kept_prompt c
       .blocks = {table.data(), {1, blocks}}, .lengths = {&length, 1}, .pages = {&pages, 1}, .count = 1};
   auto const plan = cache.plan_append(exec, {1, tokens});
   tessera::buffer<std::byte> memory(exec, plan.bytes());
-  int layer = 0;
-  for (int part = 0; part < cache.parts(); ++part) {
-    step(part);
-    tessera::cache_inputs<bfloat16> inputs;
-    for (int side = 0; side < cache.layers_of(part).layers; ++side, ++layer) {
-      kept_layer const& from = prompt.layers[static_cast<std::size_t>(layer)];
-      inputs.keys[side] = from.rotated_keys.view();
-      inputs.values[side] = from.values.view();
-    }
-    cache.append(exec, part, inputs, sequence, {.tokens = tokens}, tessera::workspace(plan, memory));
-  }
+  append_prompt(exec, cache, prompt, sequence, tessera::workspace(plan, memory));
   cache.advance(exec, sequence, {&pages, 1}, tokens);
 
   compressed_prompt result{prompt, cache.wait_for_statistics(exec, sequence).used()};
-  for (layer = 0; layer < cache.layers(); ++layer) {
+  for (int layer = 0; layer < cache.layers(); ++layer) {
     kept_layer& to = result.restored.layers[static_cast<std::size_t>(layer)];
     cache.restore(exec, layer, sequence, to.rotated_keys.view(), to.values.view());
   }

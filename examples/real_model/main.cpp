@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// real_model: what each method does to a whole language model. See README.md and command_line.hpp.
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include <tessera/algorithm/attention/dense_attention.hpp>
 
 #include "../support/run_example.hpp"
+#include "checks.hpp"
 #include "command_line.hpp"
+#include "continue_text.hpp"
 #include "files.hpp"
+#include "made_up_model.hpp"
 #include "results.hpp"
 #include "rows.hpp"
+#include "text_memory.hpp"
 
 namespace tessera_examples {
 namespace {
@@ -58,7 +62,17 @@ std::vector<method_row> chosen_rows(std::vector<method_row> rows, std::vector<st
   return rows;
 }
 
-void make_table(command_line const& line, model_files const& files) {
+std::vector<measured_row> measure_all(exact_run const& exact, std::vector<method_row> const& rows) {
+  std::vector<measured_row> measured;
+  for (method_row const& row : rows) {
+    measured.push_back(measure(exact, row));
+    print_row(measured.back());
+  }
+  return measured;
+}
+
+void make_table(command_line const& line) {
+  model_files const files = read_files(line.folder);
   transformer const net(tessera::cpu{.threads = line.threads}, files.model);
   std::vector<method_row> const rows = chosen_rows(all_rows(net.extents().layers), line.rows);
   std::int64_t const count = line.prompt_tokens + line.later_tokens;
@@ -67,24 +81,54 @@ void make_table(command_line const& line, model_files const& files) {
   exact_run const exact =
       run_exactly(net, files.tokens_of(text, count + 1), line.prompt_tokens, files.tokens_of(other, count));
   print_titles(text, exact);
-  std::vector<measured_row> measured;
-  for (method_row const& row : rows) {
-    measured.push_back(measure(exact, row));
-    print_row(measured.back());
-  }
+  std::vector<measured_row> const measured = measure_all(exact, rows);
   if (!line.json.empty()) {
-    write_results(line.json, exact, measured);
+    write_results(line.json, line.commit, exact, measured);
   }
+}
+
+/// The table of a small model of random weights, and requirements on its figures.
+void check_table(command_line const& line) {
+  constexpr std::int64_t prompt = 256;
+  constexpr std::int64_t later = 63;
+  language_model const model = made_up_model(6);
+  transformer const net(tessera::cpu{.threads = line.threads}, model);
+  exact_run const exact = run_exactly(net, made_up_tokens(model, prompt + later + 1, 2), prompt,
+                                      made_up_tokens(model, prompt + later, 3));
+  print_titles("a made-up text", exact);
+  check_rows(measure_all(exact, all_rows(net.extents().layers)));
+}
+
+void check_model(command_line const& line) {
+  model_files const files = read_files(line.folder);
+  check_real_model(files, transformer(tessera::cpu{.threads = line.threads}, files.model), REAL_MODEL_DATA);
+}
+
+void continue_prompt(command_line const& line) {
+  model_files const files = read_files(line.folder);
+  make_memory const memory = memory_of_method(line.method, files.model.extents.layers);
+  transformer const net(tessera::cpu{.threads = line.threads}, files.model);
+  std::vector<std::int32_t> const prompt = files.words.encode(line.prompt);
+  wrapped_output output;
+  output.put(line.prompt);
+  continue_text(net, prompt, line.tokens, memory,
+                [&](std::int32_t token) { output.put(files.words.decode({token})); });
+  output.finish();
 }
 
 void run(std::vector<std::string> const& words) {
   command_line const line = parse_command_line(words);
-  if (line.help) {
+  if (line.command == command_kind::help) {
     std::fputs(help_text, stdout);
-    return;
+  } else if (line.command == command_kind::check) {
+    check_model(line);
+  } else if (line.command == command_kind::made_up) {
+    check_table(line);
+  } else if (!line.prompt.empty()) {
+    continue_prompt(line);
+  } else {
+    make_table(line);
   }
-  model_files const files = read_files(line.folder);
-  make_table(line, files);
 }
 
 }  // namespace

@@ -75,6 +75,9 @@ struct measured_row {
   double agreement = 0;   ///< part of the tokens whose likeliest next token is the exact model's
   double divergence = 0;  ///< nats a token
   double seconds = 0;
+
+  /// How many times larger the same is in 16 bits.
+  [[nodiscard]] double ratio() const { return static_cast<double>(exact_bytes) / static_cast<double>(bytes); }
 };
 
 /// Attention that says which layer it is at.
