@@ -37,12 +37,12 @@ inline own_matrix<bfloat16> tokens_of(head_view<bfloat16 const> heads) {
   return matrix;
 }
 
-/// Fits to the keys, before their rotation, and the values of a text.
+/// Fits pairs of neighbours from layer `first` on to the keys, before their rotation, and the values of a text.
 inline pair_alignments fit_alignments(transformer const& net, std::span<std::int32_t const> text, int first,
                                       progress_report& report) {
   kept_prompt kept;
-  static_cast<void>(net.forward(
-      text, 0, with_progress(report, net.extents().layers, attention_that_keeps(net.exec(), kept))));
+  static_cast<void>(
+      net.forward(text, 0, with_progress(report, net.extents().layers, attention_that_keeps(net.exec(), kept))));
   std::int64_t const width = net.extents().key_heads * net.extents().head_channels;
   pair_alignments pairs;
   for (int layer = first; layer + 1 < net.extents().layers; layer += 2) {
@@ -63,15 +63,15 @@ inline pair_alignments fit_alignments(transformer const& net, std::span<std::int
 
 /// A prompt as a cache of aligned pairs keeps it: in pairs keys are not rotated by the position (they stand where
 /// rotated ones do), and keys and values of the second layers are aligned.
-inline kept_prompt align_prompt(kept_prompt prompt, pair_alignments const& pairs) {
+inline kept_prompt align_prompt(kept_prompt prompt, std::span<pair_alignment const> pairs) {
   for (pair_alignment const& pair : pairs) {
     kept_layer& one = prompt.layers[static_cast<std::size_t>(pair.first)];
     kept_layer& other = prompt.layers[static_cast<std::size_t>(pair.first) + 1];
     one.rotated_keys = one.keys;
     own_matrix<bfloat16> keys = tokens_of(other.keys.view());
     own_matrix<bfloat16> values = tokens_of(other.values.view());
-    pair.keys.align<bfloat16>(keys.view(), keys.view());
-    pair.values.align<bfloat16>(values.view(), values.view());
+    pair.keys.align(keys.view(), keys.view());
+    pair.values.align(values.view(), values.view());
     other.rotated_keys.put(0, heads_of(keys, other.keys.view().extent(1)));
     other.values.put(0, heads_of(values, other.keys.view().extent(1)));
   }
@@ -79,14 +79,15 @@ inline kept_prompt align_prompt(kept_prompt prompt, pair_alignments const& pairs
 }
 
 /// Turns what the cache restored back, and rotates keys by their positions.
-inline void undo_alignment(kept_prompt& prompt, pair_alignments const& pairs, tessera::rotary_embedding const& rotary) {
+inline void undo_alignment(kept_prompt& prompt, std::span<pair_alignment const> pairs,
+                           tessera::rotary_embedding const& rotary) {
   for (pair_alignment const& pair : pairs) {
     kept_layer& one = prompt.layers[static_cast<std::size_t>(pair.first)];
     kept_layer& other = prompt.layers[static_cast<std::size_t>(pair.first) + 1];
     own_matrix<bfloat16> keys = tokens_of(other.rotated_keys.view());
     own_matrix<bfloat16> values = tokens_of(other.values.view());
-    pair.keys.restore<bfloat16>(keys.view(), keys.view());
-    pair.values.restore<bfloat16>(values.view(), values.view());
+    pair.keys.restore(keys.view(), keys.view());
+    pair.values.restore(values.view(), values.view());
     other.keys.put(0, heads_of(keys, other.keys.view().extent(1)));
     other.values.put(0, heads_of(values, other.keys.view().extent(1)));
     one.keys = one.rotated_keys;

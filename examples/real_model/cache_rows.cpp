@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Caches with 8 to 2 bits, and MiniCache's merged layers, as they are and aligned before they are merged.
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,9 +20,8 @@ namespace {
 using parts_type = std::vector<tessera::cache_layers>;
 
 method_result result_of(exact_run const& exact, compressed_prompt const& prompt, progress_report& report) {
-  return {.hidden = continued(exact, prompt.restored, report),
-          .bytes = prompt.bytes,
-          .exact_bytes = exact.prompt.bytes()};
+  return {
+      .hidden = continued(exact, prompt.restored, report), .bytes = prompt.bytes, .exact_bytes = exact.prompt.bytes()};
 }
 
 compressed_prompt compressed(exact_run const& exact, kept_prompt const& prompt, parts_type const& parts,
@@ -33,13 +36,19 @@ method_row cache_row(std::string name, std::string what, parts_type parts) {
           }};
 }
 
-method_row aligned_row(int layers, int first) {
+/// Alignments of all pairs, which are fitted when the first row needs them.
+using shared_alignments = std::shared_ptr<pair_alignments>;
+
+method_row aligned_row(int layers, int first, int first_pair, shared_alignments const& all) {
   return {"merged" + std::to_string(first) + "_aligned", "aligned, merged from layer " + std::to_string(first), "cache",
           [=](exact_run const& exact, progress_report& report) {
-            pair_alignments const fitted = fit_alignments(exact.net, exact.other, first, report);
-            kept_prompt const aligned = align_prompt(exact.prompt, fitted);
+            if (all->empty()) {
+              *all = fit_alignments(exact.net, exact.other, first_pair, report);
+            }
+            auto const pairs = std::span(std::as_const(*all)).subspan(static_cast<std::size_t>(first - first_pair) / 2);
+            kept_prompt const aligned = align_prompt(exact.prompt, pairs);
             compressed_prompt prompt = compressed(exact, aligned, merged_layers(layers, first), report);
-            undo_alignment(prompt.restored, fitted, exact.net.rotary());
+            undo_alignment(prompt.restored, pairs, exact.net.rotary());
             return result_of(exact, prompt, report);
           }};
 }
@@ -53,14 +62,14 @@ std::vector<method_row> cache_rows(int layers) {
     rows.push_back(cache_row(number + "bit", number + " bits", single_layers(layers, bits, bits)));
   }
   rows.push_back(cache_row("k4v2", "keys 4 bits, values 2", single_layers(layers, 4, 2)));
-  for (int const apart : {14, 6, 2}) {
-    int const first = layers - apart;
-    if (first < 0) {
-      continue;
+  int const first_pair = std::max(layers - 14, layers % 2);
+  auto const alignments = std::make_shared<pair_alignments>();
+  for (int const first : {layers - 14, layers - 6, layers - 2}) {
+    if (first >= first_pair) {
+      std::string const number = std::to_string(first);
+      rows.push_back(cache_row("merged" + number, "merged from layer " + number, merged_layers(layers, first)));
+      rows.push_back(aligned_row(layers, first, first_pair, alignments));
     }
-    std::string const number = std::to_string(first);
-    rows.push_back(cache_row("merged" + number, "merged from layer " + number, merged_layers(layers, first)));
-    rows.push_back(aligned_row(layers, first));
   }
   return rows;
 }

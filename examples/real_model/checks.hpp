@@ -101,8 +101,8 @@ inline void check_real_model(model_files const& files, transformer const& net, s
   input_file const file(path);
   safetensors_reader const tensors(file, path);
   auto const tokens = elements_of<std::int32_t>(tensors, path, "token_ids", "I32");
-  require(exit_code::unsound, files.tokens_of(data + "/pride_and_prejudice_1.txt", std::ssize(tokens)) == tokens,
-          path, ": the tokenizer has other tokens for the text");
+  require(exit_code::unsound, files.tokens_of(data + "/pride_and_prejudice_1.txt", std::ssize(tokens)) == tokens, path,
+          ": the tokenizer has other tokens for the text");
   std::printf("%zu tokens of the text are those of tests/data.\n", tokens.size());
   progress_report report("check");
   kept_prompt kept;
@@ -116,7 +116,8 @@ inline void check_real_model(model_files const& files, transformer const& net, s
     std::size_t const token = scores.losses.size() - expected.size() + i;
     apart += std::fabs(static_cast<double>(scores.losses[token]) - static_cast<double>(expected[i]));
   }
-  check_near("mean difference of losses from those in double, nats", apart / static_cast<double>(expected.size()), 0.02);
+  check_near("mean difference of losses from those in double, nats", apart / static_cast<double>(expected.size()),
+             0.02);
   check_near("difference of the perplexity from 17.44", std::fabs(scores.perplexity() - 17.44), 0.1);
 }
 

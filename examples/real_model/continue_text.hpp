@@ -87,8 +87,7 @@ inline void continue_text(transformer const& net, std::span<std::int32_t const> 
   for (std::int64_t step = 0; step < count; ++step) {
     std::int32_t const token = likeliest_next(net, hidden);
     made(token);
-    hidden = net.forward({&token, 1}, std::ssize(prompt) + step,
-                         [&](layer_heads const& in) { memory->attend(in); });
+    hidden = net.forward({&token, 1}, std::ssize(prompt) + step, [&](layer_heads const& in) { memory->attend(in); });
     memory->end_token();
   }
 }

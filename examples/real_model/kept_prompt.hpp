@@ -76,12 +76,8 @@ struct kept_prompt {
 template <class Method>
 void attend_by(tessera::cpu const& exec, head_view<bfloat16 const> queries, head_view<bfloat16 const> keys,
                head_view<bfloat16 const> values, head_view<bfloat16> result) {
-  tessera::attention_shape const shape{1,
-                                       queries.extent(1),
-                                       keys.extent(1),
-                                       queries.extent(2),
-                                       keys.extent(2),
-                                       keys.extent(3)};
+  tessera::attention_shape const shape{
+      1, queries.extent(1), keys.extent(1), queries.extent(2), keys.extent(2), keys.extent(3)};
   auto const plan = Method::plan_forward(exec, shape);
   tessera::buffer<std::byte> memory(exec, plan.bytes());
   Method::forward(exec, tessera::attention_inputs<bfloat16>{queries, keys, values}, {.is_causal = true},

@@ -47,7 +47,7 @@ struct model_extents {
   std::int64_t key_heads = 0;      ///< key heads
   std::int64_t head_channels = 0;  ///< channels of a head
   std::int64_t vocabulary = 0;
-  std::int64_t context = 0;        ///< the most tokens of a text
+  std::int64_t context = 0;  ///< the most tokens of a text
   double rope_theta = 0;
   float norm_epsilon = 0;
 };
@@ -96,8 +96,9 @@ class model_reader {
   [[nodiscard]] weight_matrix matrix(std::string const& name, std::int64_t rows, std::int64_t columns) const {
     tensor_entry const& found = entry(name);
     std::vector<std::int64_t> const& shape = found.shape;
-    bool const fits = found.dtype == "BF16" && (shape.size() == 2 ? shape[0] == rows && shape[1] == columns
-                                                                  : shape.size() == 1 && rows == 1 && shape[0] == columns);
+    bool const fits =
+        found.dtype == "BF16" && (shape.size() == 2 ? shape[0] == rows && shape[1] == columns
+                                                    : shape.size() == 1 && rows == 1 && shape[0] == columns);
     require(exit_code::unsound, fits, path_, ": tensor ", shown(name), " must be BF16 of ", rows, " x ", columns);
     return {rows, columns, file_.elements<tessera::bfloat16>(found)};
   }
@@ -149,14 +150,10 @@ inline layer_weights read_layer(model_reader const& file, model_extents const& n
   auto const matrix = [&](char const* name, std::int64_t rows, std::int64_t columns) {
     return file.matrix(prefix + name + ".weight", rows, columns);
   };
-  return {matrix("input_layernorm", 1, n.channels),
-          matrix("self_attn.q_proj", n.channels, n.channels),
-          matrix("self_attn.k_proj", keys, n.channels),
-          matrix("self_attn.v_proj", keys, n.channels),
-          matrix("self_attn.o_proj", n.channels, n.channels),
-          matrix("post_attention_layernorm", 1, n.channels),
-          matrix("mlp.gate_proj", inner, n.channels),
-          matrix("mlp.up_proj", inner, n.channels),
+  return {matrix("input_layernorm", 1, n.channels),           matrix("self_attn.q_proj", n.channels, n.channels),
+          matrix("self_attn.k_proj", keys, n.channels),       matrix("self_attn.v_proj", keys, n.channels),
+          matrix("self_attn.o_proj", n.channels, n.channels), matrix("post_attention_layernorm", 1, n.channels),
+          matrix("mlp.gate_proj", inner, n.channels),         matrix("mlp.up_proj", inner, n.channels),
           matrix("mlp.down_proj", n.channels, inner)};
 }
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 #include <tessera/algorithm/attention/dense_attention.hpp>
@@ -53,7 +55,8 @@ std::vector<method_row> all_rows(int layers) {
 /// The rows of these names; all if there are none.
 std::vector<method_row> chosen_rows(std::vector<method_row> rows, std::vector<std::string> const& names) {
   for (std::string const& name : names) {
-    bool const is_there = std::any_of(rows.begin(), rows.end(), [&](method_row const& row) { return row.name == name; });
+    bool const is_there =
+        std::any_of(rows.begin(), rows.end(), [&](method_row const& row) { return row.name == name; });
     require(exit_code::usage, is_there, "there is no row ", shown(name));
   }
   std::erase_if(rows, [&](method_row const& row) {
@@ -91,10 +94,10 @@ void make_table(command_line const& line) {
 void check_table(command_line const& line) {
   constexpr std::int64_t prompt = 256;
   constexpr std::int64_t later = 63;
-  language_model const model = made_up_model(6);
+  language_model const model = made_up_model(2);
   transformer const net(tessera::cpu{.threads = line.threads}, model);
-  exact_run const exact = run_exactly(net, made_up_tokens(model, prompt + later + 1, 2), prompt,
-                                      made_up_tokens(model, prompt + later, 3));
+  exact_run const exact =
+      run_exactly(net, made_up_tokens(model, prompt + later + 1, 2), prompt, made_up_tokens(model, prompt + later, 3));
   print_titles("a made-up text", exact);
   check_rows(measure_all(exact, all_rows(net.extents().layers)));
 }
@@ -111,8 +114,17 @@ void continue_prompt(command_line const& line) {
   std::vector<std::int32_t> const prompt = files.words.encode(line.prompt);
   wrapped_output output;
   output.put(line.prompt);
-  continue_text(net, prompt, line.tokens, memory,
-                [&](std::int32_t token) { output.put(files.words.decode({token})); });
+  std::optional<progress_report> report;
+  if (::isatty(STDOUT_FILENO) == 0) {
+    report.emplace("continuing");  // on a terminal the text itself is the progress
+  }
+  std::int64_t made = 0;
+  continue_text(net, prompt, line.tokens, memory, [&](std::int32_t token) {
+    output.put(files.words.decode({token}));
+    if (report) {
+      report->step(tessera::join(++made, " of ", line.tokens, " tokens"));
+    }
+  });
   output.finish();
 }
 

@@ -50,8 +50,8 @@ struct exact_run {
 struct method_result {
   hidden_states hidden;
   std::int64_t bytes = 0;
-  std::int64_t exact_bytes = 0;            ///< of the same in 16 bits
-  std::int64_t host_bytes = 0;             ///< further bytes in memory of the host, where a GPU would have the others
+  std::int64_t exact_bytes = 0;  ///< of the same in 16 bits
+  std::int64_t host_bytes = 0;   ///< further bytes in memory of the host, where a GPU would have the others
   std::shared_ptr<language_model const> changed = {};  ///< whose classifier belongs to `hidden`; null: the exact one
 };
 

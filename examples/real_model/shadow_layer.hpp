@@ -19,8 +19,8 @@ namespace tessera_examples {
 class shadow_layer {
  public:
   /// The paper's method with its rank, and four outliers: its 48 would be a quarter of a text as short as these.
-  using method = tessera::offloaded_cache<tessera::low_rank<160>, tessera::coded_landmark_selector<8>,
-                                          tessera::keep_outliers<4>>;
+  using method =
+      tessera::offloaded_cache<tessera::low_rank<160>, tessera::coded_landmark_selector<8>, tessera::keep_outliers<4>>;
   using plan_type = method::plan_type<bfloat16>;
 
   /// The transformer must outlive the cache.

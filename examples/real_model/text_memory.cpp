@@ -131,13 +131,13 @@ class shadow_memory final : public text_memory {
 
 template <class Method>
 make_memory exactly() {
-  return [](transformer const& net, std::int64_t tokens) { return std::make_unique<exact_memory<Method>>(net, tokens); };
+  return
+      [](transformer const& net, std::int64_t tokens) { return std::make_unique<exact_memory<Method>>(net, tokens); };
 }
 
 make_memory cached(std::vector<tessera::cache_layers> parts) {
-  return [=](transformer const& net, std::int64_t tokens) {
-    return std::make_unique<cached_memory>(net, tokens, parts);
-  };
+  return
+      [=](transformer const& net, std::int64_t tokens) { return std::make_unique<cached_memory>(net, tokens, parts); };
 }
 
 make_memory shadowed(std::int64_t chunks) {

@@ -62,8 +62,8 @@ inline double divergence_from(tessera::cpu const& exec, language_model const& ex
                               language_model const& changed, hidden_states const& hidden) {
   using divergence = tessera::linear_distillation<bfloat16, tessera::forward_kl>;
   tessera::distillation_options const options{.workspace_budget = 64 << 20};
-  auto const plan =
-      divergence::plan_forward(exec, {hidden.rows, changed.embedding.rows, hidden.columns, exact_hidden.columns}, options);
+  auto const plan = divergence::plan_forward(
+      exec, {hidden.rows, changed.embedding.rows, hidden.columns, exact_hidden.columns}, options);
   tessera::buffer<std::byte> memory(exec, plan.bytes());
   float mean = 0;
   divergence::forward(exec, {hidden.view(), changed.embedding.view(), exact_hidden.view(), exact.embedding.view()},

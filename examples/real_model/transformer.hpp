@@ -154,8 +154,7 @@ class transformer {
   }
   /// states += inputs weights^T
   void add_product(own_matrix<bfloat16> const& inputs, weight_matrix const& weights, own_matrix<float>& states) const {
-    layer_type::forward(exec_, inputs.view(), weights.view(), tessera::add_matrix<float>{states.view()},
-                        states.view());
+    layer_type::forward(exec_, inputs.view(), weights.view(), tessera::add_matrix<float>{states.view()}, states.view());
   }
 
   void add_attention(int layer, std::int64_t first, layer_weights const& weights, attention_of_layer const& attend,

@@ -25,6 +25,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -53,15 +54,17 @@ class aligned_merger {
 
   /// Adds samples: tokens x channels of both layers. Throws shape_error unless they fit together, and value_error for
   /// values that are not finite.
-  template <Scalar T>
-  void add(matrix_view<T const> first, matrix_view<T const> second) {
+  template <class T, class U>
+  requires(Scalar<std::remove_const_t<T>>&& std::is_same_v<std::remove_const_t<T>, std::remove_const_t<U>>) void add(
+      matrix_view<T> first, matrix_view<U> second) {
     constexpr char const* where = "aligned_merger.add";
     check_channels(where, "first vectors", first);
     check_channels(where, "second vectors", second);
     check<shape_error>(first.extent(0) == second.extent(0), where, ": there are ", first.extent(0),
                        " first vectors but ", second.extent(0), " second ones");
+    samples_ += first.extent(0);
     for (std::int64_t token = 0; token < first.extent(0); ++token) {
-      add_products(where, token, first, second);
+      add_products<std::remove_const_t<T>>(where, token, first, second);
     }
   }
 
@@ -71,8 +74,8 @@ class aligned_merger {
     for (double const product : products_) {
       largest = std::max(largest, std::fabs(product));
     }
-    check<value_error>(largest > 0, "aligned_merger.fit: the largest product of samples is ", largest,
-                       " but must be more than ", 0);
+    check<value_error>(largest > 0, "aligned_merger.fit: there are ", samples_,
+                       " samples, and 0 of their products are not zero but at least ", 1, " must be");
     std::vector<double> scaled = products_;
     for (double& product : scaled) {
       product /= largest;
@@ -88,14 +91,14 @@ class aligned_merger {
   /// aligned = second R, tokens x channels, rounded to T. Both may be the same matrix. Throws shape_error unless they
   /// fit together.
   template <Scalar T>
-  void align(matrix_view<T const> second, matrix_view<T> aligned) const {
-    apply("aligned_merger.align", rotation(), second, aligned);
+  void align(matrix_view<std::type_identity_t<T> const> second, matrix_view<T> aligned) const {
+    apply<T>("aligned_merger.align", rotation(), second, aligned);
   }
   /// second = aligned R^T, tokens x channels, rounded to T. Both may be the same matrix. Throws shape_error unless they
   /// fit together.
   template <Scalar T>
-  void restore(matrix_view<T const> aligned, matrix_view<T> second) const {
-    apply("aligned_merger.restore", rotation().transposed(), aligned, second);
+  void restore(matrix_view<std::type_identity_t<T> const> aligned, matrix_view<T> second) const {
+    apply<T>("aligned_merger.restore", rotation().transposed(), aligned, second);
   }
 
  private:
@@ -103,7 +106,7 @@ class aligned_merger {
     return static_cast<std::size_t>(row * channels_ + column);
   }
   template <class T>
-  void check_channels(char const* where, char const* what, matrix_view<T> const& matrix) const {
+  void check_channels(char const* where, char const* what, matrix_view<T> matrix) const {
     check<shape_error>(matrix.extent(1) == channels_, where, ": the ", what, " have ", matrix.extent(1),
                        " channels but the merger has ", channels_);
     check_memory(where, what, matrix);
@@ -219,6 +222,7 @@ class aligned_merger {
   }
 
   std::int64_t channels_;
+  std::int64_t samples_ = 0;
   std::vector<double> products_;  ///< the sum of y^T x
   std::vector<double> rotation_;
 };
