@@ -29,6 +29,15 @@ inline std::string cpu_name() {
   return "unknown processor";
 }
 
+/// The compiler of this program.
+inline std::string compiler_name() {
+#if defined(__clang__)
+  return tessera::join("clang ", __clang_major__);
+#else
+  return tessera::join("gcc ", __GNUC__);
+#endif
+}
+
 inline void print_titles(std::string const& text, exact_run const& exact) {
   std::size_t const name = text.rfind('/') + 1;
   std::printf("%s: %lld tokens are compressed, the next %lld predicted by %d layers.\n\n", text.c_str() + name,
@@ -79,6 +88,7 @@ inline void write_results(std::string const& path, std::string const& commit, ex
                                     {{"date", date},
                                      {"executable", "real_model"},
                                      {"cpu", cpu_name()},
+                                     {"compiler", compiler_name()},
                                      {"commit", commit},
                                      {"model", "SmolLM2-135M-Instruct"},
                                      {"prompt_tokens", exact.prompt_tokens},
