@@ -22,6 +22,7 @@ from xml.sax.saxutils import escape
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import report_overview
+import report_real_model
 from report_contents import AWAITED, CHARTS, FIGURES, FIGURES_OF_FILE, PAGES, number
 from report_tables import BESIDE_PEERS, COLUMNS, IMPLEMENTATIONS, TABLES
 
@@ -336,6 +337,9 @@ def outputs(root, allow_missing):
         drawing = svg(chart, results)
         if drawing is not None:
             written[folder / name] = drawing
+    drawing = report_real_model.svg(results, STYLE)
+    if drawing is not None:
+        written[folder / report_real_model.PLOT] = drawing
     return written
 
 

