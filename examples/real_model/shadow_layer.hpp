@@ -18,9 +18,7 @@ namespace tessera_examples {
 
 class shadow_layer {
  public:
-  /// The paper's method with its rank, and four outliers: its 48 would be a quarter of a text as short as these.
-  using method =
-      tessera::offloaded_cache<tessera::low_rank<160>, tessera::coded_landmark_selector<8>, tessera::keep_outliers<4>>;
+  using method = tessera::shadow_kv;
   using plan_type = method::plan_type<bfloat16>;
 
   /// The transformer must outlive the cache.
@@ -70,12 +68,10 @@ class shadow_layer {
 /// The plan of a layer's cache for so many tokens, of which each step reads so many chunks.
 inline shadow_layer::plan_type plan_shadow_layer(transformer const& net, std::int64_t tokens, std::int64_t chunks) {
   model_extents const& n = net.extents();
-  tessera::offload_options options;
-  options.ring = 32;
-  tessera::coded_landmark_selector<8> selector;
+  shadow_layer::method::selector_type selector;
   selector.chunks = chunks;
-  return shadow_layer::method::plan<bfloat16>(net.exec(), {n.query_heads, n.key_heads, n.head_channels, {tokens}},
-                                              options, selector);
+  return shadow_layer::method::plan<bfloat16>(net.exec(), {n.query_heads, n.key_heads, n.head_channels, {tokens}}, {},
+                                              selector);
 }
 
 }  // namespace tessera_examples

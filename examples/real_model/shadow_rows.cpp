@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// ShadowKV in all layers: keys in 160 of 192 directions, values in memory of the host, and attention over some chunks.
+/// ShadowKV in all layers with the paper's parameters: keys in 160 of 192 directions, values in memory of the host,
+/// attention over some chunks of 8 tokens and, in each head, 48 that are kept exactly.
 #include <cstddef>
 #include <cstdint>
 #include <string>
