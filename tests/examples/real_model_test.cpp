@@ -26,7 +26,7 @@ namespace {
 /// A vocabulary of all bytes and some words.
 tokenizer small_tokenizer() {
   std::string tokens;
-  for (std::string const& letter : detail::letters_of_bytes()) {
+  for (std::string const& letter : tessera_examples::detail::letters_of_bytes()) {
     tokens += letter + "\n";
   }
   tokens += "th\nthe\n\u0120t\n\u0120the\nes\n'\nre";
@@ -35,7 +35,7 @@ tokenizer small_tokenizer() {
 
 std::vector<std::string> words_of(std::string const& text) {
   std::vector<std::string> words;
-  detail::word_cutter cutter(text);
+  tessera_examples::detail::word_cutter cutter(text);
   for (std::string_view word = cutter.next(); !word.empty(); word = cutter.next()) {
     words.emplace_back(word);
   }
