@@ -93,7 +93,7 @@ void make_table(command_line const& line) {
 /// The table of a small model of random weights, and requirements on its figures.
 void check_table(command_line const& line) {
   constexpr std::int64_t prompt = 704;  // more chunks than the outliers and the selected ones of ShadowKV
-  constexpr std::int64_t later = 63;
+  constexpr std::int64_t later = 31;
   language_model const model = made_up_model(2);
   transformer const net(tessera::cpu{.threads = line.threads}, model);
   exact_run const exact =
