@@ -43,7 +43,7 @@ TITLE = "SmolLM2-135M: distance from the exact model against bytes (further left
 COLOURS = {"cache": "#2f6fbe", "MiniCache": "#bc4c00", "aligned first": "#1a7f37", "ShadowKV": "#8250df",
            "SageAttention2": "#9a6700", "NeuZip": "#cf222e"}
 # Where a point's label is, so that labels of neighbours do not meet: to the right, pixels down, and what lies there.
-PLACES = {"cache": (-9, 4, "end"), "aligned first": (0, -9, "middle"), "SageAttention2": (0, -9, "middle")}
+PLACES = {"cache": (-9, 4, "end"), "aligned first": (0, -9, "middle"), "SageAttention2": (0, 18, "middle")}
 LEFT, TOP, WIDTH, HEIGHT = 70, 70, 560, 380
 LEAST_DIVERGENCE = 1e-5  # what is nearer is exact but for rounding
 
