@@ -24,6 +24,7 @@ from xml.sax.saxutils import escape
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import report_curves
 import report_overview
+import report_real_model
 from report_contents import AWAITED, CHARTS, FIGURES, FIGURES_OF_FILE, PAGES, number
 from report_tables import BESIDE_PEERS, COLUMNS, IMPLEMENTATIONS, TABLES
 
@@ -353,6 +354,9 @@ def outputs(root, allow_missing):
         drawing = report_curves.svg(curves, results)
         if drawing is not None:
             written[folder / name] = drawing
+    drawing = report_real_model.svg(results, STYLE)
+    if drawing is not None:
+        written[folder / report_real_model.PLOT] = drawing
     return written
 
 

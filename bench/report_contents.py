@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass, field
 
+import report_real_model
+
 
 def floor(counters):
     """The rate of the benchmark's bytes if its traffic ran at the speed of a copy."""
@@ -217,6 +219,7 @@ FIGURES_OF_FILE = {
     "loss_reducers.json": {"swap.loss_statistics": ("value", "vs_plain", [
         "cut_cross_entropy/reducers/statistics/forward_backward_exact/bf16/spread/8192x128256x4096"])},
     "minicache.json": minicache_figures(),
+    "real_model.json": report_real_model.FIGURES,
     "shadow_kv.json": {
         "shadow.decode.host.hit60.speedup": ("value", "speedup", ["shadow/decode/host/hit60/128k"]),
         "shadow.decode.fp8.hit60.speedup": ("value", "speedup", ["shadow/decode/fp8/hit60/128k"]),

@@ -7,6 +7,7 @@ that belong together have one label up to a colon, and after it what differs.
 from dataclasses import dataclass
 
 import report_losses
+import report_real_model
 import report_sm_80
 from report_contents import CLASSIFIERS, LENGTHS, PEER, PEER_TBPS, floor, number
 
@@ -72,6 +73,12 @@ COLUMNS = {
     "cosine similarity": lambda name, c: number(c.get("cosine"), 5),
     "cache on the GPU, MiB": lambda name, c: number(c.get("cache_MiB"), 0),
     "cache on the host, MiB": lambda name, c: number(c.get("host_MiB"), 0),
+    "size, MB": lambda name, c: number(c.get("MB"), 1),
+    "values on the host, MB": lambda name, c: number(c.get("host_MB") or None, 1),
+    "times smaller than in 16 bits": lambda name, c: number(c.get("ratio")),
+    "perplexity": lambda name, c: number(c.get("perplexity")),
+    "same likeliest next token": lambda name, c: percent(c.get("agreement"), 1),
+    "KL divergence, nats a token": lambda name, c: number(c.get("divergence"), 4),
 }
 
 
@@ -450,6 +457,7 @@ TABLES = {
         "relative error of the classifier's gradient"], [
         (f"forward and backward, filtered: {CPP}", "cut_cross_entropy/forward_backward/bf16/smollm2/all"),
     ]),
+    "real-model": Table("SmolLM2-135M", report_real_model.TABLE_COLUMNS, report_real_model.TABLE_ROWS, on_cpu=True),
     "machine": Table("access to device memory", ["TB/s"], [
         ("copy by the CUDA runtime, bytes read and written", "machine/copy/memcpy/2GiB"),
         ("copy by a kernel of this repository, bytes read and written", "machine/copy/kernel/2GiB"),

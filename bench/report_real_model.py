@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The part of report.py for a whole model: the table of examples/real_model, its figures, and a plot of quality against
+bytes."""
+import math
+from xml.sax.saxutils import escape
+
+# label: a kind, which has a colour in the plot, and after the colon what differs
+ROWS = [
+    ("exact: cache in bf16", "exact"),
+    ("cache: 8 bits", "8bit"),
+    ("cache: 4 bits", "4bit"),
+    ("cache: 3 bits", "3bit"),
+    ("cache: 2 bits", "2bit"),
+    ("cache: keys 4 bits, values 2", "k4v2"),
+    ("MiniCache: 4 bits, merged from layer 16", "merged16"),
+    ("MiniCache: 4 bits, merged from layer 24", "merged24"),
+    ("MiniCache: 4 bits, merged from layer 28", "merged28"),
+    ("aligned first: 4 bits, merged from layer 16", "merged16_aligned"),
+    ("aligned first: 4 bits, merged from layer 24", "merged24_aligned"),
+    ("aligned first: 4 bits, merged from layer 28", "merged28_aligned"),
+    ("ShadowKV: rank 160, all chunks", "shadow_all_chunks"),
+    ("ShadowKV: rank 160, 32 chunks of 8 tokens", "shadow_32_chunks"),
+    ("ShadowKV: rank 160, 8 chunks of 8 tokens", "shadow_8_chunks"),
+    ("SageAttention2: INT8", "sage_int8"),
+    ("SageAttention2: INT4", "sage_int4"),
+    ("NeuZip: all 7 bits of mantissas", "weights7"),
+    ("NeuZip: 3 bits of mantissas", "weights3"),
+    ("NeuZip: 1 bit of mantissas", "weights1"),
+    ("NeuZip: 0 bits of mantissas", "weights0"),
+]
+PREFIX = "real_model/"
+TABLE_ROWS = [(label, PREFIX + name) for label, name in ROWS]
+TABLE_COLUMNS = ["size, MB", "values on the host, MB", "times smaller than in 16 bits", "perplexity",
+                 "same likeliest next token", "KL divergence, nats a token"]
+FIGURES = {
+    **{f"real.ppl.{name}": ("value", "perplexity", [PREFIX + name])
+       for name in ["exact", "4bit", "k4v2", "merged16_aligned", "shadow_32_chunks"]},
+    "real.agreement.4bit": ("value", "agreement", [PREFIX + "4bit"]),
+}
+
+PLOT = "real_model.svg"
+TITLE = "SmolLM2-135M: distance from the exact model against bytes (further left and down is better)"
+COLOURS = {"cache": "#2f6fbe", "MiniCache": "#bc4c00", "aligned first": "#1a7f37", "ShadowKV": "#8250df",
+           "SageAttention2": "#9a6700", "NeuZip": "#cf222e"}
+# Where a point's label is, so that labels of neighbours do not meet: to the right, pixels down, and what lies there.
+PLACES = {"cache": (-9, 4, "end"), "aligned first": (0, -9, "middle"), "SageAttention2": (0, 18, "middle")}
+LEFT, TOP, WIDTH, HEIGHT = 70, 70, 560, 380
+LEAST_DIVERGENCE = 1e-5  # what is nearer is exact but for rounding
+
+
+def points(results):
+    """(kind, what differs, part of the bytes, divergence) of rows that can be drawn."""
+    found = []
+    for label, name in TABLE_ROWS:
+        if name not in results or results[name].error:
+            continue
+        counters = results[name].counters
+        kind, what = label.split(": ")
+        if kind in COLOURS and counters["divergence"] >= LEAST_DIVERGENCE:
+            found.append((kind, what, 1 / counters["ratio"], counters["divergence"]))
+    return found
+
+
+def svg(results, style):
+    """The plot, or None without points. Divergences are on a logarithmic scale."""
+    drawn = points(results)
+    if not drawn:
+        return None
+    widest = max(1.0, max(part for _, _, part, _ in drawn))
+    first = math.floor(math.log10(min(d for *_, d in drawn)))
+    last = math.ceil(math.log10(max(d for *_, d in drawn)))
+    last = max(last, first + 1)
+
+    def x(part):
+        return LEFT + WIDTH * part / widest
+
+    def y(divergence):
+        return TOP + HEIGHT * (last - math.log10(divergence)) / (last - first)
+
+    full_width, full_height = LEFT + WIDTH + 200, TOP + HEIGHT + 60
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{full_width}" height="{full_height}" '
+           f'viewBox="0 0 {full_width} {full_height}" role="img">',
+           f"<title>{escape(TITLE)}</title>", f"<style>{style}</style>",
+           f'<text class="title" x="8" y="22">{escape(TITLE)}</text>']
+    out += legend()
+    for exponent in range(first, last + 1):
+        at = y(10.0**exponent)
+        out.append(f'<line class="axis" stroke-dasharray="2 4" x1="{LEFT}" y1="{at:.1f}" x2="{LEFT + WIDTH}" '
+                   f'y2="{at:.1f}"/>')
+        out.append(f'<text x="{LEFT - 8}" y="{at + 4:.1f}" text-anchor="end">{10.0**exponent:g}</text>')
+    for percent in range(0, int(100 * widest) + 1, 20):
+        out.append(f'<text x="{x(percent / 100):.1f}" y="{TOP + HEIGHT + 20}" text-anchor="middle">{percent} %</text>')
+    out.append(f'<line class="axis" x1="{LEFT}" y1="{TOP}" x2="{LEFT}" y2="{TOP + HEIGHT}"/>')
+    out.append(f'<line class="axis" x1="{LEFT}" y1="{TOP + HEIGHT}" x2="{LEFT + WIDTH}" y2="{TOP + HEIGHT}"/>')
+    out.append(f'<text x="{LEFT + WIDTH / 2:.0f}" y="{TOP + HEIGHT + 44}" text-anchor="middle">'
+               "bytes of cache, codes or weights, of those in 16 bits</text>")
+    out.append(f'<text x="8" y="{TOP - 12}">KL divergence, nats a token</text>')
+    for kind, what, part, divergence in drawn:
+        out.append(f'<circle cx="{x(part):.1f}" cy="{y(divergence):.1f}" r="5" fill="{COLOURS[kind]}"/>')
+        across, down, anchor = PLACES.get(kind, (9, 4, "start"))
+        out.append(f'<text x="{x(part) + across:.1f}" y="{y(divergence) + down:.1f}" text-anchor="{anchor}">'
+                   f"{escape(short(what))}</text>")
+    return "\n".join(out + ["</svg>"]) + "\n"
+
+
+def short(what):
+    """A label that fits beside a point."""
+    for long, brief in [("4 bits, merged from layer ", "L"), ("rank 160, ", ""), (" of 8 tokens", ""),
+                        ("keys 4 bits, values 2", "K4V2"), (" of mantissas", "")]:
+        what = what.replace(long, brief)
+    return what
+
+
+def legend():
+    out, at = [], LEFT + 150
+    for kind, colour in COLOURS.items():
+        out.append(f'<circle cx="{at}" cy="{TOP - 28}" r="5" fill="{colour}"/>')
+        out.append(f'<text x="{at + 9}" y="{TOP - 24}">{escape(kind)}</text>')
+        at += 30 + 8 * len(kind)
+    return out
