@@ -385,8 +385,7 @@ struct warpgroup_loss_gradients {
         {call.out.classifier, is_ordered ? space[regions.entry_of].data : nullptr, scale,
          call.out.accumulate_classifier},
         {call.out.hidden, regions.remains_of(space, call.shape), scale, call.out.accumulate_hidden, is_kept(part)},
-        space[regions.factors],
-        (call.shape.channels - 1) % multiply::channels < multiply::few_channels};
+        space[regions.factors]};
     exec.run(program, blocks);
   }
 };

@@ -99,12 +99,10 @@ struct loss_product_schedule {
     return first_tiles() / workers + max(turns_of_long, 1) + together;
   }
   /// The work item of a worker in a turn. Every other turn goes backwards through the workers, so that the worker with
-  /// the longest item of one turn gets the shortest of the next, and turns begin with one worker after the other, so that
-  /// all of them take some of the narrow tiles at the end of the channels.
+  /// the longest item of one turn gets the shortest of the next.
   [[nodiscard]] TESSERA_FN constexpr loss_product_item at(std::int32_t turn, std::int32_t worker,
                                                           std::int32_t workers) const {
-    std::int32_t const turned = (worker + turn / 2) % workers;
-    std::int32_t const in_turn = turn % 2 == 0 ? turned : workers - 1 - turned;
+    std::int32_t const in_turn = turn % 2 == 0 ? worker : workers - 1 - worker;
     std::int32_t const index = turns_of_long > 0 ? index_by_length(turn, worker, workers) : turn * workers + in_turn;
     if (index >= count()) {
       return {false, -1, 0, 0, false, nullptr};
@@ -131,21 +129,21 @@ struct loss_product_schedule {
   }
 
   /// The index of a worker's tile in a turn, where the longer lists come first. Workers that take tiles in the same turn
-  /// take neighbours, from one worker on after the other.
+  /// take neighbours.
   TESSERA_FN constexpr std::int32_t index_by_length(std::int32_t turn, std::int32_t worker,
                                                     std::int32_t workers) const {
     std::int32_t const whole = first_tiles() / workers;
     std::int32_t const rest = first_tiles() % workers;
     bool const has_more = worker < rest;
     if (turn < whole || (turn == whole && has_more)) {
-      return turn * workers + (turn < whole ? (worker + turn) % workers : worker);
+      return turn * workers + worker;
     }
     std::int32_t const after = turn - whole - (has_more ? 1 : 0);
     if (!has_more && after < turns_of_long) {
       return first_tiles() + after * (workers - rest) + worker - rest;
     }
     std::int32_t const together = has_more ? after : after - turns_of_long;
-    return first_tiles() + turns_of_long * (workers - rest) + together * workers + (worker + together) % workers;
+    return first_tiles() + turns_of_long * (workers - rest) + together * workers + worker;
   }
 };
 

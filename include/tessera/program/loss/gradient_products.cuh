@@ -61,9 +61,6 @@ struct loss_gradient_products {
   static constexpr int channels = Policy.columns;  ///< channels of a tile
   static constexpr int halves = 2;                 ///< halves of a block's tile, each with instructions of its own
   static constexpr int boxes = channels / box;     ///< boxes across a tile
-  /// Where the last tile has at most so many channels, no others are loaded and multiplied there. With 4096 channels,
-  /// which 21 1/3 tiles cover, that saves 3 % of the products.
-  static constexpr int few_channels = box;
 
   struct scratch_type {
     /// Boxes of G.
@@ -84,7 +81,6 @@ struct loss_gradient_products {
   write_classifier_rows<Gradient> to_classifier;  ///< where sums of the classifier go
   add_hidden_rows<Gradient, true> to_hidden;      ///< where sums of hidden states go
   array_view<loss_token_factors const> tokens;
-  bool is_last_narrow;  ///< whether the last tile along the channels has at most few_channels
 
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t block,
                                              scratch_type& scratch) const {
@@ -112,6 +108,7 @@ struct loss_gradient_products {
 
  private:
   using state_type = pipeline_state<Policy.stages>;
+  using sums_type = float[halves][channels / 2];
   static constexpr operand_order along = operand_order::along_depth;
   static constexpr operand_order across = operand_order::across_depth;
 
@@ -132,9 +129,6 @@ struct loss_gradient_products {
   /// How many work items each worker takes; the last one may not exist.
   __device__ __forceinline__ std::int32_t turns() const {
     return schedule.turns(static_cast<std::int32_t>(blocks_in_grid()) / 2);
-  }
-  __device__ __forceinline__ bool is_narrow(loss_product_item const& item) const {
-    return is_last_narrow && item.channel_tile == schedule.channel_tiles - 1;
   }
   __device__ __forceinline__ std::int32_t k_tiles_at(std::int32_t turn, std::int32_t worker) const {
     return turn < turns() ? 2 * item_at(turn, worker).count : 0;
@@ -161,31 +155,30 @@ struct loss_gradient_products {
                                               std::int32_t own, state_type& state) const {
     std::int32_t const first = item.panel * rows + own * halves * box;
     std::int32_t const channel = item.channel_tile * channels;
-    int const wanted = is_narrow(item) ? few_channels / box : boxes;
     for (std::int32_t k_tile = 0; k_tile < 2 * item.count; ++k_tile) {
       std::int32_t const k = (loss_list_entry::block(item.list[k_tile / 2]) * 2 + k_tile % 2) * box;
-      load_stage<IsHidden>(scratch, b, first, channel, k, own, state, wanted);
+      load_stage<IsHidden>(scratch, b, first, channel, k, own, state.stage, state.phase);
       state.advance();
     }
   }
 
-  /// Loads a pipeline stage: 64 tokens, or 64 entries, that begin with number k, and so many boxes of channels.
+  /// Loads a pipeline stage: 64 tokens, or 64 entries, that begin with number k.
   template <bool IsHidden>
   __device__ __forceinline__ void load_stage(scratch_type& scratch, tensor_map const& b, std::int32_t first,
-                                             std::int32_t channel, std::int32_t k, std::int32_t own,
-                                             state_type const& state, int wanted) const {
+                                             std::int32_t channel, std::int32_t k, std::int32_t own, int stage,
+                                             unsigned phase) const {
     constexpr std::uint16_t everyone = 3;
     constexpr int shared_bytes = shared_rows * 128;
-    int const stage = state.stage;
     shared_barrier& full = scratch.ring.full[stage];
-    scratch.ring.empty[stage].wait(state.phase ^ 1);
-    full.arrive_and_expect((halves + wanted) * box_bytes);
+    scratch.ring.empty[stage].wait(phase ^ 1);
+    full.arrive_and_expect((halves + boxes) * box_bytes);
 #pragma unroll
     for (int i = 0; i < halves; ++i) {
       box_coordinate const at = IsHidden ? box_coordinate{k, first + i * box} : box_coordinate{first + i * box, k};
       load_box(scratch.a[stage][i], gradient, full, at);
     }
-    for (int i = 0; i < wanted; ++i) {
+#pragma unroll
+    for (int i = 0; i < boxes; ++i) {
       load_box_for_cluster(scratch.b[stage][i] + own * shared_bytes, b, full,
                            {channel + i * box, k + own * shared_rows}, everyone);
     }
@@ -197,48 +190,33 @@ struct loss_gradient_products {
     std::int32_t const count = turns();
     state_type state;
     unsigned turn_phase = consumer == 0 ? 1 : 0;  // the first consumer's first turn has come
+    sums_type sums;
     if (consumer == 1) {
       state.skip(k_tiles_at(0, worker));
     }
     for (std::int32_t turn = consumer; turn < count; turn += 2) {
       loss_product_item const item = same_for_warp(item_at(turn, worker));
-      std::int32_t const next = k_tiles_at(turn + 1, worker);
       scratch.turn[consumer].wait(turn_phase);
       turn_phase ^= 1;
       state.agree();
-      std::int32_t const first_row = own * halves * box + warp * 16;
-      if (is_narrow(item)) {
-        make_tile<few_channels / 2>(scratch, item, consumer, state, next, first_row);
+      if (item.count == 0) {
+        give_turn(scratch, consumer);
+        clear(sums);
+      } else if (item.is_hidden) {
+        multiply_tile<along>(scratch, item, consumer, state, sums);
       } else {
-        make_tile<channels / 2>(scratch, item, consumer, state, next, first_row);
+        multiply_tile<across>(scratch, item, consumer, state, sums);
+      }
+      state.skip(k_tiles_at(turn + 1, worker));
+      if (item.panel >= 0) {
+        write(item, sums, own * halves * box + warp * 16, scratch.of_warp[consumer][warp]);
       }
     }
   }
 
-  /// Multiplies a tile and writes it. `next`: the k-tiles of the other consumer's next tile. `first_row`: the warp's
-  /// first row in the tile.
-  template <int Registers>
-  __device__ __forceinline__ void make_tile(scratch_type& scratch, loss_product_item const& item, int consumer,
-                                            state_type& state, std::int32_t next, std::int32_t first_row) const {
-    float sums[halves][Registers];
-    if (item.count == 0) {
-      give_turn(scratch, consumer);
-      clear(sums);
-    } else if (item.is_hidden) {
-      multiply_stages<along>(scratch, item, consumer, state, sums);
-    } else {
-      multiply_stages<across>(scratch, item, consumer, state, sums);
-    }
-    state.skip(next);
-    if (item.panel >= 0) {
-      write(item, sums, first_row, scratch.of_warp[consumer][first_row / 16 % 4]);
-    }
-  }
-
   /// Writes a warp's sums. `first_row`: the warp's first row in the tile.
-  template <int Registers>
-  __device__ __forceinline__ void write(loss_product_item const& item, float const (&sums)[halves][Registers],
-                                        std::int32_t first_row, sum_staging& staging) const {
+  __device__ __forceinline__ void write(loss_product_item const& item, sums_type const& sums, std::int32_t first_row,
+                                        sum_staging& staging) const {
     std::int32_t const channel = item.channel_tile * channels;
     std::int32_t const row = item.panel * rows + first_row;
     if (!item.is_hidden) {
@@ -269,9 +247,9 @@ struct loss_gradient_products {
   /// Multiplies the stages of a tile. Order: how G's elements lie, as seen from the depth. One stage is multiplied
   /// while the next is awaited, and a stage is released when the next one's multiplications have begun. When the last
   /// stage is loaded it is the other warpgroup's turn.
-  template <operand_order Order, int Registers>
-  __device__ __forceinline__ void multiply_stages(scratch_type& scratch, loss_product_item const& item, int consumer,
-                                                  state_type& state, float (&sums)[halves][Registers]) const {
+  template <operand_order Order>
+  __device__ __forceinline__ void multiply_tile(scratch_type& scratch, loss_product_item const& item, int consumer,
+                                                state_type& state, sums_type& sums) const {
     std::int32_t const k_tiles = 2 * item.count;
     pin(sums);
     int before = state.stage;
@@ -306,10 +284,10 @@ struct loss_gradient_products {
   }
 
   /// Starts to multiply the stage at `state` and advances it. Without `add` the old sums count as zero.
-  template <operand_order Order, int Registers>
-  __device__ __forceinline__ static void multiply_stage(scratch_type& scratch, state_type& state,
-                                                        float (&sums)[halves][Registers], bool add) {
-    using mma = warpgroup_mma<T, 2 * Registers, Order, operand_order::across_depth>;
+  template <operand_order Order>
+  __device__ __forceinline__ static void multiply_stage(scratch_type& scratch, state_type& state, sums_type& sums,
+                                                        bool add) {
+    using mma = warpgroup_mma<T, channels, Order, operand_order::across_depth>;
     constexpr int rows_of_depth = 16 * 128;  // bytes: a multiplication takes 16 rows of a box
     std::uint32_t const a_address =
         detail::plain_shared_address(scratch.a) + static_cast<std::uint32_t>(state.stage * halves * box_bytes);
@@ -358,18 +336,16 @@ struct loss_gradient_products {
       scratch.turn[1 - consumer].arrive();
     }
   }
-  template <int Registers>
-  __device__ __forceinline__ static void pin(float (&sums)[halves][Registers]) {
+  __device__ __forceinline__ static void pin(sums_type& sums) {
 #pragma unroll
     for (int half = 0; half < halves; ++half) {
       pin_registers(sums[half]);
     }
   }
-  template <int Registers>
-  __device__ __forceinline__ static void clear(float (&sums)[halves][Registers]) {
+  __device__ __forceinline__ static void clear(sums_type& sums) {
 #pragma unroll
-    for (int i = 0; i < halves * Registers; ++i) {
-      sums[i / Registers][i % Registers] = 0.0F;
+    for (int i = 0; i < channels; ++i) {
+      sums[i / (channels / 2)][i % (channels / 2)] = 0.0F;
     }
   }
 

@@ -221,10 +221,12 @@ struct prepare_softmaxes {
     float const power = multiply_add(-factors.log_sum_exp, log2_e, kept.shared_references[token]);
     float const factor = factors.by_softmax * exp2(power) * scaling.inverse_temperature;
     float const gradient = of_label(token, factors);
-    float const of_kept = gradient / factor;
+    auto const of_kept = static_cast<float>(load(store<T>(gradient / factor)));
     bool const is_nothing = factor == 0.0F && gradient == 0.0F && factors.by_softmax == 0.0F && !has_others;
     bool const is_in_range = absolute(factor) >= least && absolute(factor) <= most && absolute(of_kept) <= most;
-    return {kept.is_uneven[token] == 0 && (is_nothing || is_in_range), factor, of_kept};
+    // The factor takes what rounding the label's value leaves, since most of a token's gradient is at its label.
+    float const whole = of_kept != 0.0F ? gradient / of_kept : factor;
+    return {kept.is_uneven[token] == 0 && (is_nothing || is_in_range), is_nothing ? 0.0F : whole, of_kept};
   }
 
   /// Writes a lane's part of a token's hidden state times `factor`; zeros for 0, whatever the hidden state holds.

@@ -98,13 +98,13 @@ constexpr gemm_ring_policy loss_ring_policy(int row_bytes) {
 /// How the forward pass on sm_90a walks the rows of hidden states where it keeps softmaxes. Writing them drives hidden
 /// states out of L2, unless it walks through fewer at a time.
 ///
-/// H200, bf16, 8192 tokens, both passes with all softmaxes kept, in ms, with 1, 2 and 4 bands: V 256000, D 2304: 44.3,
-/// 43.8, 43.9; V 128256, D 4096: 40.0, 39.4, 39.5. ncu counts 25.8 GB read from memory with one band, 20.6 GB of a pass
-/// that writes nothing.
+/// H200, bf16, 8192 tokens, both passes with all softmaxes kept, in ms: V 256000, D 2304, with 1, 3 and 6 bands: 44.3, 43.8,
+/// 43.9; V 128256, D 4096, with 1, 3 and 4 bands: 40.0, 39.4, 39.5. ncu counts 25.8 GB read from memory with one band, 20.6 GB of a
+/// pass that writes nothing.
 struct loss_band_tuning {
-  static constexpr std::int64_t splits = 10;  ///< states of a row in two bands: 8, and 2 of tails
+  static constexpr std::int64_t splits = 15;  ///< states of a row in three bands: 13 or 12, and 2 of tails
   static constexpr std::int64_t most_bytes = std::int64_t{24} << 20;  ///< of hidden states in one band
-  /// The fewest bands for hidden states of so many bytes.
+  /// The fewest bands for hidden states of so many bytes; row_schedule takes one more where that leaves shorter tails.
   [[nodiscard]] static constexpr std::int32_t bands(std::int64_t bytes) { return bytes > most_bytes ? 2 : 1; }
 };
 
