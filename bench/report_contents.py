@@ -193,7 +193,8 @@ FIGURES_OF_FILE = {
         for model, (_, size) in CLASSIFIERS.items()
         for key, counter, memory in [("exact_4gib.over_products", "over_products", "4GiB"),
                                      ("exact.over_products", "over_products", "160MiB"),
-                                     ("exact_10mib.ms", "ms", "10MiB"), ("exact_10mib.extra_mib", "extra_MiB", "10MiB")]},
+                                     ("exact_10mib.ms", "ms", "10MiB"),
+                                     ("exact_10mib.extra_mib", "extra_MiB", "10MiB")]},
     # The time of the exact loss over that of log-probabilities and entropies with gradients, the lower of two.
     "loss_tokens.json": {"cce.logprob_entropy.over_exact": ("value", "over_exact", [
         "cut_cross_entropy/log_probabilities_and_entropies/forward_backward_exact/bf16/spread/8192x256000x2304"])},

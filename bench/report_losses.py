@@ -88,7 +88,8 @@ def products_table():
         "time, ms", "its products alone by cuBLAS, ms", "time relative to those", "extra memory, MiB"], [
         (f"{name}, {data}: {how}", f"exact_cross_entropy/forward_backward/{memory}/bf16/{data}/{size}")
         for name, size in CLASSIFIERS.values() for data in ["zipf", "spread"]
-        for memory, how in [("4GiB", "with memory for the softmaxes, 3 products"), ("160MiB", "usual memory, 4 products"),
+        for memory, how in [("4GiB", "with memory for the softmaxes, 3 products"),
+                            ("160MiB", "usual memory, 4 products"),
                             ("10MiB", "little memory, gradients in fp32, 4 products")]])
 
 

@@ -6,8 +6,8 @@
 /// `ms` is the median of both passes in
 /// turns with those products by cuBLAS, `products_ms`, each by the fastest of the algorithms that it proposes, of the
 /// same hidden states and classifier and of the same gradient by the logits in bf16. `over_products` is the first over
-/// the second. `forward_ms` and `backward_ms` are medians of the passes in turns with each other. `extra_MiB` is what the
-/// plan says.
+/// the second. `forward_ms` and `backward_ms` are medians of the passes in turns with each other. `extra_MiB` is what
+/// the plan says.
 #include <algorithm>
 #include <cstdint>
 #include <memory>

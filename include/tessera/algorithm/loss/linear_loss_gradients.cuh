@@ -99,8 +99,8 @@ struct warpgroup_loss_gradients {
     }
     return true;
   }
-  /// Enqueues the launches for the tokens from `first` on. Gradients of the classifier and the bias are added to those of
-  /// the tokens before.
+  /// Enqueues the launches for the tokens from `first` on. Gradients of the classifier and the bias are added to those
+  /// of the tokens before.
   void run_chunk(std::int64_t first, linear_loss_shape const& some, regions_type const& regions) const {
     linear_loss_gradients<gradient_type> out = call.out;
     if (out.hidden.data != nullptr) {

@@ -70,8 +70,8 @@ struct loss_product_item {
 };
 
 /// The schedule of both products: all their tiles, those of the classifier first. Where all lists of a product are as
-/// long, and longer than the other's (`turns_of_long` is not 0), that product's tiles come first, and workers without one
-/// in its last turn take that many more tiles of the other.
+/// long, and longer than the other's (`turns_of_long` is not 0), that product's tiles come first, and workers without
+/// one in its last turn take that many more tiles of the other.
 struct loss_product_schedule {
   /// Length * 2 of each list, + 1 if it is unclean: lists of the classifier's panels, then of hidden states' panels.
   std::int32_t const* counts;
@@ -128,8 +128,8 @@ struct loss_product_schedule {
     return (is_hidden_first ? hidden_panels : classifier_panels) * channel_tiles;
   }
 
-  /// The index of a worker's tile in a turn, where the longer lists come first. Workers that take tiles in the same turn
-  /// take neighbours.
+  /// The index of a worker's tile in a turn, where the longer lists come first. Workers that take tiles in the same
+  /// turn take neighbours.
   TESSERA_FN constexpr std::int32_t index_by_length(std::int32_t turn, std::int32_t worker,
                                                     std::int32_t workers) const {
     std::int32_t const whole = first_tiles() / workers;

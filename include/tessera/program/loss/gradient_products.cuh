@@ -4,11 +4,11 @@
 /// pass, after gemm_pingpong has made G.
 ///
 /// Clusters of two thread blocks compute tiles of 256 x 192 sums, one after the other: those of the
-/// classifier, summed over the tokens, and those of hidden states, summed over the entries of the part. As in gemm_pingpong
-/// (ping-pong) each of a block's two consumer warpgroups has tiles of its own, 128 x 192 sums in its registers, and one
-/// multiplies while the other writes. TMA loads all operands as boxes of 64 columns: G as its rows lie, or across, and
-/// rows of C and E across the depth. Both blocks need the rows of C and E, and each loads every other half of a box for
-/// both. Only blocks of G that the lists name (block_lists.hpp) are multiplied.
+/// classifier, summed over the tokens, and those of hidden states, summed over the entries of the part. As in
+/// gemm_pingpong (ping-pong) each of a block's two consumer warpgroups has tiles of its own, 128 x 192 sums in its
+/// registers, and one multiplies while the other writes. TMA loads all operands as boxes of 64 columns: G as its rows
+/// lie, or across, and rows of C and E across the depth. Both blocks need the rows of C and E, and each loads every
+/// other half of a box for both. Only blocks of G that the lists name (block_lists.hpp) are multiplied.
 ///
 /// Sums are fp32. Rows of the classifier's gradient are written once, or added once to what they hold. Gradients of
 /// hidden states are added up in fp32 from part to part: where they are stored in 16 bits, the upper half of the fp32

@@ -4,17 +4,18 @@
 /// exponentials of a token are relative to. `prepare_softmaxes` makes of them what the backward pass multiplies, and
 /// `set_softmaxes` notes whether there are any.
 ///
-/// The gradient by the logits G of a token t (loss/logit_gradient.hpp) is, except at its label, its exponentials P times
-/// one factor, and so the products with it need no G:
+/// The gradient by the logits G of a token t (loss/logit_gradient.hpp) is, except at its label, its exponentials P
+/// times one factor, and so the products with it need no G:
 ///
 ///     G(t, v) = a(t) P(t, v),   a(t) = (g + h) 2^(reference(t) - log2(e) lse(t))
 ///     gradient of hidden states = a(t) (P C)(t)               a factor of the rows of sums
 ///     gradient of the classifier = P^T (a E)                  a factor of the rows of hidden states
 ///
-/// At the label P becomes what G is there, divided by a(t). That takes types with the exponents of a float, and a
-/// reference that is at most 64 below the largest logit, in units of log 2: it is the label's logit, which is within 64
-/// of it unless the model gives the label less than 2^-64. Tokens of which that is not true, and all tokens of types
-/// with fewer exponents, have a reference for each 192 entries, their largest logit, and become gradients in place.
+/// At the label P becomes what G is there, divided by a(t), and a(t) takes what rounding that leaves. It takes types
+/// with the exponents of a float, and a reference that is at most 64 below the largest logit, in units of log 2: it is
+/// the label's logit, which is within 64 of it unless the model gives the label less than 2^-64. Tokens of which that
+/// is not true, and all tokens of types with fewer exponents, have a reference for each 192 entries, their largest
+/// logit, and become gradients in place.
 #pragma once
 
 #include <cstdint>
@@ -134,10 +135,11 @@ struct set_softmaxes {
   }
 };
 
-/// Makes of kept softmaxes what the backward pass multiplies; run with a group for each token. A token whose tiles share
-/// a reference gets its factor a(t) and its hidden state times a(t), and the value of its label is replaced. Other
-/// tokens' values become gradients by logits in place, and their factor is 1. It takes no smoothing and no gradients of
-/// entropies, with which the gradient of an entry whose exponential is 0 would not be 0. It keeps all blocks.
+/// Makes of kept softmaxes what the backward pass multiplies; run with a group for each token. A token whose tiles
+/// share a reference gets its factor a(t) and its hidden state times a(t), and the value of its label is replaced.
+/// Other tokens' values become gradients by logits in place, and their factor is 1. It takes no smoothing and no
+/// gradients of entropies, with which the gradient of an entry whose exponential is 0 would not be 0. It keeps all
+/// blocks.
 ///
 /// Where there are no softmaxes, gradients become NaN and the status word says other_forward at position `used_up`.
 ///
@@ -147,8 +149,8 @@ template <class T>
 struct prepare_softmaxes {
   static constexpr int lanes = 256;
   /// Thread blocks that wait on multiprocessors before their turn slow the backward pass down: with `true`, and without
-  /// shared references, both passes of 8192 tokens took 54.2 ms in place of 52.0 for 256000 x 2304, and 47.1 in place of
-  /// 43.9 for 128256 x 4096 (H200, a workspace of 4 GiB).
+  /// shared references, both passes of 8192 tokens took 54.2 ms in place of 52.0 for 256000 x 2304, and 47.1 in place
+  /// of 43.9 for 128256 x 4096 (H200, a workspace of 4 GiB).
   static constexpr bool starts_early = false;
   static constexpr int together = 16 / static_cast<int>(sizeof(T));  ///< entries that a lane takes at a time
   struct scratch_type {};

@@ -98,9 +98,9 @@ constexpr gemm_ring_policy loss_ring_policy(int row_bytes) {
 /// How the forward pass on sm_90a walks the rows of hidden states where it keeps softmaxes. Writing them drives hidden
 /// states out of L2, unless it walks through fewer at a time.
 ///
-/// H200, bf16, 8192 tokens, both passes with all softmaxes kept, in ms: V 256000, D 2304, with 1, 3 and 6 bands: 44.3, 43.8,
-/// 43.9; V 128256, D 4096, with 1, 3 and 4 bands: 40.0, 39.4, 39.5. ncu counts 25.8 GB read from memory with one band, 20.6 GB of a
-/// pass that writes nothing.
+/// H200, bf16, 8192 tokens, both passes with all softmaxes kept, in ms: V 256000, D 2304, with 1, 3 and 6 bands: 44.3,
+/// 43.8, 43.9; V 128256, D 4096, with 1, 3 and 4 bands: 40.0, 39.4, 39.5. ncu counts 25.8 GB read from memory with one
+/// band, 20.6 GB of a pass that writes nothing.
 struct loss_band_tuning {
   static constexpr std::int64_t splits = 15;  ///< states of a row in three bands: 13 or 12, and 2 of tails
   static constexpr std::int64_t most_bytes = std::int64_t{24} << 20;  ///< of hidden states in one band
@@ -115,9 +115,11 @@ struct loss_band_tuning {
 /// parts and 47.9 ms with one: a part costs about 80 us beyond its work.
 ///
 /// With all softmaxes kept by the forward pass (program/loss/kept_softmaxes.hpp) instead of logits made again, both
-/// passes take 48.9 ms; V 128256, D 4096: 54.0 ms without and 42.0 ms with kept softmaxes. The forward pass takes 2.2
-/// ms longer for the 4.2 GB that it writes, whether rows or boxes of them lie together. Turning them into gradients
-/// takes 3.9 ms, 8.4 GB at 2.2 TB/s (5.4 ms with groups of 4096 entries, which come and go).
+/// passes took 48.9 ms, and 42.0 in place of 54.0 with V 128256, D 4096, when they became gradients in place: 3.9 ms for
+/// 8.4 GB. Multiplied as they are, in turns with the same products by cuBLAS, which take 44.4 and 38.9: 44.3 and 40.0,
+/// with loss_band_tuning 43.8 and 39.4. The forward pass takes 1.4 ms longer for the 4.2 GB that it writes, whether rows
+/// or boxes of them lie together; a narrower last tile of 4096 channels, of which 64 are left, gained nothing, since the
+/// same workers take all of them; turning the workers' order from turn to turn made the backward pass 3 ms longer.
 struct loss_part_costs {
   static constexpr std::int64_t clusters = 66;         ///< clusters of two blocks that an H200 runs at a time
   static constexpr std::int64_t launches = 200 * 192;  ///< what a part's launches cost, in the unit of cost()
