@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The tables of losses that are made of several, as report_tables.py takes them: the heading of labels, columns, and
-pairs of a label and a benchmark."""
+"""The tables of losses that are made of several, and those of several GPUs, as report_tables.py takes them: the heading
+of labels, columns, and pairs of a label and a benchmark."""
 from report_contents import CLASSIFIERS
 
 
@@ -93,7 +93,17 @@ def products_table():
                             ("10MiB", "little memory, gradients in fp32, 4 products")]])
 
 
-TABLES = {"loss-products": products_table(),
+def collectives_table():
+    """Collectives of compressed weights, with the options that each wire is meant to have."""
+    return ("bf16 weights, two GPUs, bytes of each of them", [
+        "time, ms", "NCCL's own, ms", "speed relative to NCCL's", "extra memory, MiB"], [
+        (f"{collective}, {wire}, {size}",
+         f"compressed_collectives/{collective}/bf16/gauss/{name}/2gpus/{size}/{options}")
+        for wire, name, options in [("without peer access", "pcie", "for_slow_wires"), ("NVLink", "nvlink", "default")]
+        for collective in ["all_gather", "broadcast", "reduce_scatter"] for size in ["64MiB", "256MiB", "1GiB"]])
+
+
+TABLES = {"compressed-collectives": collectives_table(), "loss-products": products_table(),
           "distillation": distillation_table(), "loss-filter": filter_table(),
           "loss-filter-beside-zipf": filter_beside_zipf_table(), "loss-fine-tuning": fine_tuning_table(),
           "loss-tokens": tokens_table(), "vocabulary-parallel": parallel_table()}

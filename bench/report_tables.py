@@ -52,6 +52,8 @@ COLUMNS = {
     "speed of products relative to that": lambda name, c: percent(c.get("over_exact")),
     "its products alone by cuBLAS, ms": lambda name, c: number(c.get("products_ms"), 1),
     "time relative to those": lambda name, c: number(c.get("over_products"), 2),
+    "NCCL's own, ms": lambda name, c: number(c.get("nccl_ms"), 2),
+    "speed relative to NCCL's": lambda name, c: percent(c.get("over_nccl")),
     "half of the vocabulary on one GPU, ms": lambda name, c: number(c.get("alone_ms"), 1),
     "efficiency": lambda name, c: percent(c.get("efficiency"), 1),
     "extra memory, MiB": lambda name, c: number(c.get("extra_MiB"), 1),

@@ -31,7 +31,8 @@
 /// programs reported is thrown when everything is enqueued.
 ///
 /// Model: a rank sends head + (list - head) * body_bits / bits, 11/16 of a long list of bf16, as in
-/// compressed_all_gather. Not measured yet. Workspace: one list, and what one chunk needs to be encoded and decoded.
+/// compressed_all_gather. Measured on two H200, over NCCL's own broadcast: 1.29 to 1.37 without peer access, 0.88 and
+/// less over NVLink. Workspace: one list, and what one chunk needs to be encoded and decoded.
 #pragma once
 
 #include <cstddef>

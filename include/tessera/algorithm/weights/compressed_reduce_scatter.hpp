@@ -35,9 +35,9 @@
 /// thrown when everything is enqueued.
 ///
 /// Model: a rank sends (ranks - 1) * (head + (part - head) * body_bits / bits), 11/16 of a long list of bf16, as in
-/// compressed_all_gather; decoding and adding read and write each part's weights twice more. Not measured yet.
-/// Workspace: one's own streams and those of the others (2 * (ranks - 1) parts), the heads, and one chunk of every
-/// other rank.
+/// compressed_all_gather; decoding and adding read and write each part's weights twice more. Measured on two H200, over
+/// NCCL's own reduce_scatter: 1.19 to 1.31 without peer access, 0.54 and less over NVLink. Workspace: one's own streams
+/// and those of the others (2 * (ranks - 1) parts), the heads, and one chunk of every other rank.
 #pragma once
 
 #include <cstddef>
