@@ -115,11 +115,12 @@ struct loss_band_tuning {
 /// parts and 47.9 ms with one: a part costs about 80 us beyond its work.
 ///
 /// With all softmaxes kept by the forward pass (program/loss/kept_softmaxes.hpp) instead of logits made again, both
-/// passes took 48.9 ms, and 42.0 in place of 54.0 with V 128256, D 4096, when they became gradients in place: 3.9 ms for
-/// 8.4 GB. Multiplied as they are, in turns with the same products by cuBLAS, which take 44.4 and 38.9: 44.3 and 40.0,
-/// with loss_band_tuning 43.8 and 39.4. The forward pass takes 1.4 ms longer for the 4.2 GB that it writes, whether rows
-/// or boxes of them lie together; a narrower last tile of 4096 channels, of which 64 are left, gained nothing, since the
-/// same workers take all of them; turning the workers' order from turn to turn made the backward pass 3 ms longer.
+/// passes took 48.9 ms, and 42.0 in place of 54.0 with V 128256, D 4096, when they became gradients in place: 3.9 ms
+/// for 8.4 GB. Multiplied as they are, in turns with the same products by cuBLAS, which take 44.4 and 38.9: 44.3 and
+/// 40.0, with loss_band_tuning 43.8 and 39.4. The forward pass takes 1.4 ms longer for the 4.2 GB that it writes,
+/// whether rows or boxes of them lie together; a narrower last tile of 4096 channels, of which 64 are left, gained
+/// nothing, since the same workers take all of them; turning the workers' order from turn to turn made the backward
+/// pass 3 ms longer.
 struct loss_part_costs {
   static constexpr std::int64_t clusters = 66;         ///< clusters of two blocks that an H200 runs at a time
   static constexpr std::int64_t launches = 200 * 192;  ///< what a part's launches cost, in the unit of cost()
