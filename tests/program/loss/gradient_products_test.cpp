@@ -285,8 +285,8 @@ TEST_CASE("columns of a gradient are summed in blocks, and blocks to the gradien
       }
       std::int64_t const blocks = (tokens + 127) / 128;
       std::vector<float> sums(static_cast<std::size_t>(blocks * entries), -777.0F);
-      sum_gradient_columns<bfloat16> const columns{{gradient.data(), {tokens, entries}},
-                                                   {sums.data(), {blocks, entries}}};
+      sum_gradient_columns<bfloat16> const columns{
+          {gradient.data(), {tokens, entries}}, {sums.data(), {blocks, entries}}, {}};
       exec.run(columns, columns.groups());
       std::vector<float> bias(static_cast<std::size_t>(entries), -777.0F);
       float const scale = 0.25F;
