@@ -53,17 +53,18 @@ struct with_list {
   }
 };
 
-/// Numbers in memory for linear layers.
+/// Numbers in memory for linear layers, at fixed distances: addresses in any places may share a slot of what a thread
+/// remembers, once in a few hundred runs.
 struct layer_operands {
-  std::vector<float> inputs = std::vector<float>(12);
-  std::vector<float> weights = std::vector<float>(20);
-  std::vector<float> bias = std::vector<float>(5);
-  std::vector<float> outputs = std::vector<float>(15);
+  std::array<float, 12> inputs{};
+  std::array<float, 20> weights{};
+  std::array<float, 5> bias{};
+  std::array<float, 15> outputs{};
 
   template <class Exec>
   void multiply(Exec const& exec) {
     linear<float>::forward(exec, view<float const, 2>(inputs.data(), {3, 4}),
-                           view<float const, 2>(weights.data(), {5, 4}), view<float const, 1>(bias),
+                           view<float const, 2>(weights.data(), {5, 4}), view<float const, 1>(bias.data(), 5),
                            view<float, 2>(outputs.data(), {3, 5}));
   }
 };
