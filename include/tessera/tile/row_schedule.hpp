@@ -51,30 +51,27 @@ struct row_bands {
 struct row_schedule {
   static constexpr std::int32_t samples = 8;  ///< first positions of a row, with columns from all over it
 
-  std::int32_t rows;             ///< of the matrix, in tiles
-  std::int32_t columns;          ///< of the matrix, in tiles
-  std::int32_t k_tiles;          ///< k-tiles of the depth
-  std::int32_t workers;          ///< workers that take items at the same time
-  std::int32_t most_states;      ///< the most splits that a row may have
-  std::int32_t first_position;   ///< the first position of each row that is to be done
-  std::int32_t positions;        ///< positions of each row that are to be done
-  row_bands kinds[2];            ///< the bands; those of the second kind have one row less
-  std::int32_t items;            ///< work items of all workers
-  std::int32_t least_bands = 1;  ///< the fewest bands that rows are walked through in
+  std::int32_t rows;            ///< of the matrix, in tiles
+  std::int32_t columns;         ///< of the matrix, in tiles
+  std::int32_t k_tiles;         ///< k-tiles of the depth
+  std::int32_t workers;         ///< workers that take items at the same time
+  std::int32_t most_states;     ///< the most splits that a row may have
+  std::int32_t first_position;  ///< the first position of each row that is to be done
+  std::int32_t positions;       ///< positions of each row that are to be done
+  row_bands kinds[2];           ///< the bands; those of the second kind have one row less
+  std::int32_t items;           ///< work items of all workers
 
-  /// The schedule of all tiles of a matrix of rows x columns tiles, for at most so many workers and splits of a row, in
-  /// at least so many bands.
+  /// The schedule of all tiles of a matrix of rows x columns tiles, for at most so many workers and splits of a row.
   [[nodiscard]] static constexpr row_schedule make(std::int32_t rows, std::int32_t columns, std::int32_t k_tiles,
-                                                   std::int32_t most_workers, std::int32_t most_states = 0x7fffffff,
-                                                   std::int32_t least_bands = 1) {
-    row_schedule const made{rows, columns, k_tiles, most_workers, most_states, 0, 0, {}, 0, least_bands};
+                                                   std::int32_t most_workers, std::int32_t most_states = 0x7fffffff) {
+    row_schedule const made{rows, columns, k_tiles, most_workers, most_states, 0, 0, {}, 0};
     return made.of_positions(0, columns);
   }
 
   /// This schedule restricted to the positions from `first` to `end` - 1 of all rows.
   [[nodiscard]] constexpr row_schedule of_positions(std::int32_t first, std::int32_t end) const {
     constexpr std::int32_t more_bands = 3;
-    std::int32_t const fewest = clamp(least_bands, max(divide_up(rows, workers), 1), max(rows, 1));
+    std::int32_t const fewest = max(divide_up(rows, workers), 1);
     row_schedule best = in_bands(fewest, first, end);
     for (std::int32_t count = fewest + 1; count <= min(fewest + more_bands, rows); ++count) {
       row_schedule const made = in_bands(count, first, end);

@@ -11,6 +11,7 @@
 #include <tessera/exec/buffer.hpp>
 #include <tessera/reduce/log_sum_exp.hpp>
 #include <tessera/tile/gemm_tile.hpp>
+#include <tessera/tuning/loss/linear_loss.hpp>
 
 #include "support/catch.hpp"
 
@@ -266,4 +267,22 @@ TEST_CASE("what is cleared together are whole regions that lie next to each othe
   CHECK(blocks.offset + blocks.count == found.kept_for_classifier.offset + found.kept_for_classifier.count);
   CHECK(found.kept_for_classifier.offset - (found.kept_for_hidden.offset + found.kept_for_hidden.count) <
         workspace_plan::alignment);
+}
+
+TEST_CASE("regions of little memory have room for the parts that are chosen for it", "[host]") {
+  using wide = gemm_tile<bfloat16, shape<128, 128, 16>>;
+  using exact = detail::loss_gradient_regions<wide, lse_reducer<float>, gradient_filter<0, 128, 128>, float>;
+  for (linear_loss_shape const& s : {linear_loss_shape{8192, 256000, 2304}, linear_loss_shape{8192, 128256, 4096}}) {
+    exact const all("test", s, {.workspace_budget = std::int64_t{10} << 20}, false, 0);
+    loss_chunk const chunk = choose_loss_chunk(s.tokens, s.channels, all.entries);
+    REQUIRE(chunk.tokens < s.tokens);
+    linear_loss_shape const some{chunk.tokens, s.vocabulary, s.channels};
+    auto const narrow = all.narrowed("test", some, chunk.entries);
+    REQUIRE(narrow.has_value());
+    CHECK(narrow->entries == chunk.entries);
+    CHECK(narrow->parts == divide_up(s.vocabulary, chunk.entries));
+    CHECK(narrow->gradient.offset == all.gradient.offset);
+    CHECK(narrow->factors.count == chunk.tokens);
+    CHECK(!all.narrowed("test", some, chunk.entries + 128));  // for whose gradients there is no room
+  }
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include <tessera/testing/laws/tuning.hpp>
+#include <tessera/tile/row_schedule.hpp>
 #include <tessera/tuning/loss/linear_loss.hpp>
 
 #include "support/catch.hpp"
@@ -94,4 +95,34 @@ TEST_CASE("a part of the vocabulary for rings fills launches, and is not much sm
   }
   // 53 rows of entries make 2106 tiles of products, 8 for each of 264 workers less 6, and 3392 of logits, 13 less 40.
   CHECK(ring_part_entries(8192, 2304, 6912, 128, 264) == 6784);
+}
+
+TEST_CASE("passes that keep softmaxes walk through hidden states in three bands", "[host]") {
+  for (std::int32_t const columns : {1334, 668}) {
+    row_schedule const usual = row_schedule::make(32, columns, 36, 132, 8);
+    CHECK(usual.kinds[0].count + usual.kinds[1].count == 1);
+    row_schedule const banded = row_schedule::make(32, columns, 36, 132, most_states_with_softmaxes);
+    CHECK(banded.kinds[0].count + banded.kinds[1].count == 3);
+    CHECK(banded.states() == most_states_with_softmaxes);
+    CHECK(banded.steps() * 100 <= usual.steps() * 101);
+  }
+}
+
+TEST_CASE("where memory is short a part has fewer tokens and more entries", "[host]") {
+  auto const chosen = [](std::int64_t tokens, std::int64_t channels, std::int64_t entries) {
+    loss_chunk const chunk = choose_loss_chunk(tokens, channels, entries);
+    CHECK(chunk.tokens * chunk.entries <= tokens * entries);
+    return chunk;
+  };
+  loss_chunk const half = chosen(8192, 2304, 256);
+  CHECK(half.tokens == 4096);
+  CHECK(half.entries == 512);
+  loss_chunk const eighth = chosen(8192, 4096, 384);
+  CHECK(eighth.tokens == 1024);
+  CHECK(eighth.entries == 3072);
+  CHECK(chosen(8192, 2304, 6912).tokens == 8192);  // with the usual memory
+  for (std::int64_t const tokens : {1, 7, 255, 256, 257, 513}) {
+    loss_chunk const few = chosen(tokens, 64, 128);
+    CHECK((few.tokens == tokens || (few.tokens % 256 == 0 && few.tokens < tokens)));
+  }
 }

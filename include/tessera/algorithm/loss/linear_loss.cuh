@@ -110,8 +110,7 @@ loss_tiles_results run_warpgroup_loss(basic_cuda<Architectures> const& exec, Cal
   auto const room = static_cast<std::int32_t>(min(portable.states.extent(0), std::int64_t{0x7fffffff}));
   row_schedule const schedule = row_schedule::make(
       tiles_of(hidden.extent(0), Kernel::rows), tiles_of(classifier.extent(0), Kernel::columns),
-      tiles_of(hidden.extent(1), Kernel::depth), 2 * max(multiprocessors / Kernel::blocks_per_cluster, 1), room,
-      call.kept.are_wanted() ? loss_band_tuning::bands(hidden.size() * std::int64_t{sizeof(*hidden.data)}) : 1);
+      tiles_of(hidden.extent(1), Kernel::depth), 2 * max(multiprocessors / Kernel::blocks_per_cluster, 1), room);
   loss_launches const launches(schedule, marks.are_wanted());
   auto states = portable.states;
   states.extents[0] = launches.states();

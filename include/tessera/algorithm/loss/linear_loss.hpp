@@ -162,7 +162,7 @@ struct linear_loss {
     kept_softmaxes<value_type> const kept =
         regions.has_softmaxes(space) ? regions.kept_in(space, shape) : kept_softmaxes<value_type>{};
     loss_tiles_results reduced{0, {}, false};
-    if (kept.are_wanted()) {
+    if (kept.shares_references && kept.are_wanted()) {
       choose_references<value_type> const choose{
           tokens, {in.hidden}, {in.classifier}, tiles.logits.scaling, kept.shared_references, kept.is_uneven};
       exec.run(choose, choose.groups());

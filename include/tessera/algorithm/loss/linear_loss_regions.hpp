@@ -121,7 +121,7 @@ struct loss_mark_regions : loss_regions<Tile, Statistics> {
 
   explicit loss_mark_regions(char const* where, linear_loss_shape const& shape, std::int64_t kept_entries = 0,
                              workspace_plan::record record = workspace_plan::record::entries)
-      : base(where, shape, record, kept_entries > 0 ? loss_band_tuning::splits : 0),
+      : base(where, shape, record, kept_entries > 0 ? most_states_with_softmaxes : 0),
         token_blocks(divide_up(shape.tokens, std::int64_t{loss_marks::block_tokens})),
         words(divide_up(shape.vocabulary, std::int64_t{32})),
         live(this->plan.template add<std::uint32_t>("marks of entries", checked_multiply(where, token_blocks, words))),

@@ -39,7 +39,8 @@
 /// lists of 64 MiB with a head of 8 MiB, 1.44 with one of 1 MiB; with bodies of 10.67 bits and no head 1.50. To this
 /// come the decoding of the last chunk and what a message costs by itself, for one message more than there are chunks.
 /// Measured on two H200, over NCCL's own all_gather: without peer access (24 GB/s) 1.30 for 64 MiB of each rank, 1.35
-/// for 256 MiB, 1.41 for 1 GiB; over NVLink 0.64 to 0.74, since encoding and decoding take longer than what they save.
+/// for 256 MiB, 1.41 for 1 GiB; over NVLink 0.64 to 0.74, where it does not
+/// pay.
 /// Workspace: room for one's own streams (as much as the list), for everyone's heads and bodies (ranks * 11/16 of it),
 /// and for one chunk of everyone.
 #pragma once

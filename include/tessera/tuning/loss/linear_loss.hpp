@@ -95,18 +95,14 @@ constexpr gemm_ring_policy loss_ring_policy(int row_bytes) {
   return policy;
 }
 
-/// How the forward pass on sm_90a walks the rows of hidden states where it keeps softmaxes. Writing them drives hidden
-/// states out of L2, unless it walks through fewer at a time.
+/// How many states a row may have in the forward pass on sm_90a where it keeps softmaxes: so many that row_schedule
+/// walks 32 rows of tiles in three bands (13 or 12 splits, and 2 of tails), not in one. Writing softmaxes drives hidden
+/// states out of L2, unless the pass walks through fewer at a time.
 ///
-/// H200, bf16, 8192 tokens, both passes with all softmaxes kept, in ms: V 256000, D 2304, with 1, 3 and 6 bands: 44.3,
-/// 43.8, 43.9; V 128256, D 4096, with 1, 3 and 4 bands: 40.0, 39.4, 39.5. ncu counts 25.8 GB read from memory with one
-/// band, 20.6 GB of a pass that writes nothing.
-struct loss_band_tuning {
-  static constexpr std::int64_t splits = 15;  ///< states of a row in three bands: 13 or 12, and 2 of tails
-  static constexpr std::int64_t most_bytes = std::int64_t{24} << 20;  ///< of hidden states in one band
-  /// The fewest bands for hidden states of so many bytes; row_schedule takes one more where that leaves shorter tails.
-  [[nodiscard]] static constexpr std::int32_t bands(std::int64_t bytes) { return bytes > most_bytes ? 2 : 1; }
-};
+/// H200, bf16, 8192 tokens, both passes with all softmaxes kept, in ms, in one run: V 256000, D 2304, with 1, 3 and 6
+/// bands: 44.3, 43.8, 43.9; V 128256, D 4096, with 1, 3 and 4 bands: 40.0, 39.4, 39.5. In another run 44.3 and 39.3
+/// with 3. ncu counts 25.8 GB read from memory with one band, 20.6 GB of a pass that writes nothing.
+inline constexpr std::int64_t most_states_with_softmaxes = 15;
 
 /// The cost model by which a part of the backward pass gets its number of vocabulary entries. Programs for sm_90a
 /// compute whole tiles, as many at a time as there are clusters, and the last tiles leave clusters idle. On an H200,
@@ -117,7 +113,7 @@ struct loss_band_tuning {
 /// With all softmaxes kept by the forward pass (program/loss/kept_softmaxes.hpp) instead of logits made again, both
 /// passes took 48.9 ms, and 42.0 in place of 54.0 with V 128256, D 4096, when they became gradients in place: 3.9 ms
 /// for 8.4 GB. Multiplied as they are, in turns with the same products by cuBLAS, which take 44.4 and 38.9: 44.3 and
-/// 40.0, with loss_band_tuning 43.8 and 39.4. The forward pass takes 1.4 ms longer for the 4.2 GB that it writes,
+/// 40.0, in three bands 43.8 and 39.4. The forward pass takes 1.4 ms longer for the 4.2 GB that it writes,
 /// whether rows or boxes of them lie together; a narrower last tile of 4096 channels, of which 64 are left, gained
 /// nothing, since the same workers take all of them; turning the workers' order from turn to turn made the backward
 /// pass 3 ms longer.
@@ -151,8 +147,11 @@ struct loss_chunk {
 
 /// Chooses loss_chunk for memory of `entries` for each token, where gradients are fp32: few entries of all tokens make
 /// few tiles of the classifier, and all tokens' gradients pass through memory with each part. A part costs the turns of
-/// its tiles, or what its sums need to come and go, and its launches. Half of the tokens with 768 entries are 64 tiles
-/// for 66 clusters.
+/// its tiles, or what its sums need to come and go, and its launches.
+///
+/// H200, bf16, 8192 tokens, 10 MiB, both passes in ms: V 256000, D 2304, 187 with 256 entries of all tokens, 128 with
+/// 512 of 4096 tokens; V 128256, D 4096, 106 with 384 entries, 76 with 3072 of 1024 tokens. The memory of marks, which
+/// exact passes do not use, is 2.4 and 1.5 MiB of it.
 [[nodiscard]] constexpr loss_chunk choose_loss_chunk(std::int64_t tokens, std::int64_t channels, std::int64_t entries) {
   constexpr std::int64_t enough = 2048;  // entries with which parts are taken of all tokens
   constexpr double launches = 40;        // in steps of a tile of 256 x 192 over 64 of the depth
@@ -176,9 +175,12 @@ struct loss_chunk {
   loss_chunk best{tokens, entries};
   for (std::int64_t parts = 2; parts <= 8 && entries < enough; parts *= 2) {
     std::int64_t const fewer = divide_up(tokens, parts * 256) * 256;
+    if (fewer >= tokens) {
+      return best;
+    }
     for (std::int64_t some = tokens * entries / fewer / 256 * 256; some > entries; some -= 256) {
       loss_chunk const tried{fewer, some};
-      best = fewer < tokens && cost(tried) < cost(best) ? tried : best;
+      best = cost(tried) < cost(best) ? tried : best;
     }
   }
   return best;
