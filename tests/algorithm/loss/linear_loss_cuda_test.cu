@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tessera/cut_cross_entropy.hpp>
@@ -14,6 +15,7 @@
 
 using namespace tessera;
 using namespace tessera_test;
+using tessera::detail::loss_entry_use;
 
 namespace {
 
@@ -41,9 +43,10 @@ struct marks_found {
 };
 
 template <class Loss>
-marks_found find_marks(tessera::cuda const& exec, loss_problem<bfloat16, std::int64_t> const& p) {
+marks_found find_marks(tessera::cuda const& exec, loss_problem<bfloat16, std::int64_t> const& p,
+                       loss_entry_use use = loss_entry_use::marked) {
   linear_loss_shape const shape{p.tokens, p.vocabulary, p.channels};
-  tessera::detail::loss_mark_regions<loss_gemm_tile<bfloat16>, lse_reducer<float>> const layout("test", shape);
+  tessera::detail::loss_mark_regions<loss_gemm_tile<bfloat16>, lse_reducer<float>> const layout("test", shape, use);
   device_problem<bfloat16, std::int64_t> const in(exec, p);
   auto const plan = Loss::plan_backward(exec, shape, p.options);
   buffer<std::byte> memory(exec, plan.bytes());
@@ -371,9 +374,9 @@ TEST_CASE("a forward pass leaves no marks where nothing may be left out or the p
   }
   tessera::cuda const exec;
   auto problem = make_loss_problem<bfloat16>(200, 300, 64);
-  CHECK(!find_marks<exact_cross_entropy>(exec, problem).is_marked);
+  CHECK(!find_marks<exact_cross_entropy>(exec, problem, loss_entry_use::all).is_marked);
   problem.options.classifier_threshold = 0.0F;
-  CHECK(!find_marks<cut_cross_entropy>(exec, problem).is_marked);
+  CHECK(!find_marks<cut_cross_entropy>(exec, problem, loss_entry_use::all).is_marked);
   problem.options.classifier_threshold = 0.25F;
   CHECK(find_marks<cut_cross_entropy>(exec, problem).is_marked);
   CHECK(!find_marks<cut_cross_entropy>(exec, make_loss_problem<bfloat16>(200, 300, 63)).is_marked);
@@ -437,10 +440,10 @@ TEST_CASE("a loss on a GPU repeats bit for bit, also from a graph", "[cuda]") {
 
 TEST_CASE("where memory is short, fp32 gradients are made of some tokens after the others on a GPU", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  for (std::int64_t const tokens : {1100, 1280}) {
+  for (auto const [tokens, budget] : {std::pair<std::int64_t, std::int64_t>{1100, 1 << 20}, {1280, 2 << 20}}) {
     for (bool const with_all : {false, true}) {
       auto problem = make_loss_problem<bfloat16>(tokens, 3000, 72, with_all);
-      problem.options.workspace_budget = std::int64_t{2} << 20;
+      problem.options.workspace_budget = budget;
       auto const plan = exact_cross_entropy::plan_backward<float>(tessera::cuda{}, {tokens, 3000, 72}, problem.options);
       auto const part = std::find_if(plan.entries().begin(), plan.entries().end(), [](auto const& region) {
         return region.name == "gradient of a part of the logits";

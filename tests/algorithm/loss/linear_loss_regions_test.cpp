@@ -16,6 +16,7 @@
 #include "support/catch.hpp"
 
 using namespace tessera;
+using tessera::detail::loss_entry_use;
 using tessera_test::contains;
 
 namespace {
@@ -27,8 +28,9 @@ template <class Gradient>
 using regions_of = detail::loss_gradient_regions<tile, lse_reducer<float>, gradient_filter<12, 64, 64>, Gradient>;
 using regions = regions_of<float>;
 
-regions within(linear_loss_shape const& s, std::int64_t budget, std::int64_t kept = 0, bool orders = false) {
-  return regions("test", s, {.workspace_budget = budget}, orders, kept);
+regions within(linear_loss_shape const& s, std::int64_t budget, std::int64_t kept = 0,
+               loss_entry_use use = loss_entry_use::marked) {
+  return regions("test", s, {.workspace_budget = budget}, use, kept);
 }
 
 std::int64_t bytes_of(workspace_plan const& plan, std::string const& name) {
@@ -72,7 +74,7 @@ TEST_CASE("regions of a forward pass come first in those of both", "[host]") {
 TEST_CASE("softmaxes are kept in whole tiles, or not at all", "[host]") {
   linear_loss_shape const s{100, 5000, 64};
   for (auto [kept, stride] : {std::pair<std::int64_t, std::int64_t>{0, 0}, {1, 64}, {64, 64}, {65, 128}, {768, 768}}) {
-    mark_regions const found("test", s, kept);
+    mark_regions const found("test", s, loss_entry_use::all, kept);
     CAPTURE(kept);
     CHECK(found.kept_stride == stride);
     CHECK(bytes_of(found.plan, "softmaxes") == 100 * stride * 2);
@@ -128,7 +130,10 @@ TEST_CASE("a budget that nothing fits is named, with what would", "[host]") {
 
 TEST_CASE("as many softmaxes are kept as fit, in steps of 768, or all", "[host]") {
   linear_loss_shape const s{200, 10000, 64};
-  std::int64_t const usual = within(s, 0).plan.bytes();
+  auto const with = [&](std::int64_t budget, std::int64_t kept) {
+    return within(s, budget, kept, loss_entry_use::all).plan.bytes();
+  };
+  std::int64_t const usual = with(0, 0);
   CHECK(regions::kept_within("test", s, 0) == 0);
   CHECK(regions::kept_within("test", s, usual) == 0);
   CHECK(regions::kept_within("test", s, std::int64_t{1} << 40) == 10000);
@@ -138,7 +143,7 @@ TEST_CASE("as many softmaxes are kept as fit, in steps of 768, or all", "[host]"
     CAPTURE(budget, kept);
     REQUIRE((kept % 768 == 0 || kept == 10000));
     REQUIRE(kept >= last);
-    REQUIRE((kept == 0 || within(s, budget, kept).plan.bytes() <= budget));
+    REQUIRE((kept == 0 || with(budget, kept) <= budget));
     last = kept;
   }
   CHECK(last > 768);
@@ -155,15 +160,28 @@ TEST_CASE("lower halves of sums are kept where results are narrower and come in 
   std::int64_t const whole = within(s, std::int64_t{1} << 40).plan.bytes();
   linear_loss_options const all{.workspace_budget = std::int64_t{1} << 40};
   linear_loss_options const half{.workspace_budget = whole / 2};
-  CHECK(remains(regions_of<float>("test", s, half, false, 0)) == 0);
-  CHECK(remains(regions_of<bfloat16>("test", s, all, false, 0)) == 0);
-  CHECK(remains(regions_of<bfloat16>("test", s, half, false, 0)) == 1000 * 72 * 2);
+  CHECK(remains(regions_of<float>("test", s, half, loss_entry_use::marked, 0)) == 0);
+  CHECK(remains(regions_of<bfloat16>("test", s, all, loss_entry_use::marked, 0)) == 0);
+  CHECK(remains(regions_of<bfloat16>("test", s, half, loss_entry_use::marked, 0)) == 1000 * 72 * 2);
+}
+
+TEST_CASE("marks and bounds take memory where something may be left out", "[host]") {
+  linear_loss_shape const s{300, 1000, 64};
+  std::vector<std::string> const names{"marks of entries", "bounds of log-sum-exps", "known parts of log-sum-exps"};
+  regions const marked = within(s, 0);
+  regions const all = within(s, 0, 0, loss_entry_use::all);
+  CHECK(bytes_of(marked.plan, names[0]) == 3 * 32 * 4);
+  for (std::string const& name : names) {
+    CHECK(bytes_of(marked.plan, name) > 0);
+    CHECK(bytes_of(all.plan, name) == 0);
+  }
+  CHECK(bytes_of(all.plan, "whether there are marks") == 4);  // the note stays, for those who ask
 }
 
 TEST_CASE("an order of entries takes memory where it is asked for", "[host]") {
   linear_loss_shape const s{300, 1000, 64};
   regions const plain = within(s, 0);
-  regions const ordered = within(s, 0, 0, true);
+  regions const ordered = within(s, 0, 0, loss_entry_use::ordered);
   CHECK(bytes_of(plain.plan, "order of entries") == 0);
   CHECK(bytes_of(ordered.plan, "order of entries") == 4000);
   CHECK(bytes_of(ordered.plan, "rows of a part of the classifier") == ordered.entries * 64 * 2);
@@ -173,7 +191,7 @@ TEST_CASE("sizes of a loss that do not fit 63 bits are not taken for smaller one
   std::int64_t const huge = std::int64_t{1} << 40;
   CHECK_THROWS_AS(forward_regions("test", {std::int64_t{1} << 62, 5, 64}), shape_error);
   CHECK_THROWS_AS(mark_regions("test", {huge, huge, 64}), shape_error);
-  CHECK_THROWS_AS(mark_regions("test", {huge, 1000, 64}, huge), shape_error);
+  CHECK_THROWS_AS(mark_regions("test", {huge, 1000, 64}, loss_entry_use::all, huge), shape_error);
 }
 
 TEST_CASE("a search gives what it gave, whatever was searched for, found or refused in between", "[host][threads]") {
@@ -181,19 +199,20 @@ TEST_CASE("a search gives what it gave, whatever was searched for, found or refu
     linear_loss_shape shape;
     std::int64_t budget;
     std::int64_t kept;
-    bool orders;
+    loss_entry_use use;
   };
   linear_loss_shape const s{1000, 30001, 72};
   std::int64_t const half = within(s, std::int64_t{1} << 40).plan.bytes() / 2;
   // Each differs from the first in one thing.
-  search const searches[] = {{s, half, 0, false},
-                             {{1001, 30001, 72}, half, 0, false},
-                             {{1000, 30002, 72}, half, 0, false},
-                             {{1000, 30001, 80}, half, 0, false},
-                             {s, half + (half >> 2), 0, false},
-                             {s, half, 768, false},
-                             {s, half, 0, true}};
-  auto const run = [](search const& of) { return within(of.shape, of.budget, of.kept, of.orders).plan.bytes(); };
+  search const searches[] = {{s, half, 0, loss_entry_use::marked},
+                             {{1001, 30001, 72}, half, 0, loss_entry_use::marked},
+                             {{1000, 30002, 72}, half, 0, loss_entry_use::marked},
+                             {{1000, 30001, 80}, half, 0, loss_entry_use::marked},
+                             {s, half + (half >> 2), 0, loss_entry_use::marked},
+                             {s, half, 768, loss_entry_use::marked},
+                             {s, half, 0, loss_entry_use::ordered},
+                             {s, half, 0, loss_entry_use::all}};
+  auto const run = [](search const& of) { return within(of.shape, of.budget, of.kept, of.use).plan.bytes(); };
   auto const kept = [](search const& of) { return regions::kept_within("test", of.shape, 8 * of.budget); };
   for (search const& one : searches) {
     std::int64_t found = 0;
@@ -220,16 +239,16 @@ TEST_CASE("a search gives what it gave, whatever was searched for, found or refu
 TEST_CASE("regions that a thread remembers are those of the call, also after other calls", "[host]") {
   linear_loss_shape const s{1000, 30001, 72};
   std::int64_t const half = within(s, std::int64_t{1} << 40).plan.bytes() / 2;
-  detail::loss_part_search const searches[] = {{s, 0, half, false},   {{1001, 30001, 72}, 0, half, false},
-                                               {s, 768, half, false}, {s, 0, half + (half >> 2), false},
-                                               {s, 0, half, true},    {{1000, 30002, 72}, 0, half, false},
-                                               {s, 0, 1, false}};
+  detail::loss_part_search const searches[] = {
+      {s, 0, half, loss_entry_use::marked},   {{1001, 30001, 72}, 0, half, loss_entry_use::marked},
+      {s, 768, half, loss_entry_use::marked}, {s, 0, half + (half >> 2), loss_entry_use::marked},
+      {s, 0, half, loss_entry_use::ordered},  {{1000, 30002, 72}, 0, half, loss_entry_use::marked},
+      {s, 0, half, loss_entry_use::all},      {s, 0, 1, loss_entry_use::marked}};
   detail::remembered_regions<regions> last;
   int planned = 0;
   auto const fresh = [&](detail::loss_part_search const& of) {
     ++planned;
-    return regions("test", of.shape, {.workspace_budget = of.budget}, of.orders, of.kept,
-                   workspace_plan::record::sizes);
+    return regions("test", of.shape, {.workspace_budget = of.budget}, of.use, of.kept, workspace_plan::record::sizes);
   };
   for (detail::loss_part_search const& one : searches) {
     for (detail::loss_part_search const& other : searches) {
@@ -273,7 +292,7 @@ TEST_CASE("regions of little memory have room for the parts that are chosen for 
   using wide = gemm_tile<bfloat16, shape<128, 128, 16>>;
   using exact = detail::loss_gradient_regions<wide, lse_reducer<float>, gradient_filter<0, 128, 128>, float>;
   for (linear_loss_shape const& s : {linear_loss_shape{8192, 256000, 2304}, linear_loss_shape{8192, 128256, 4096}}) {
-    exact const all("test", s, {.workspace_budget = std::int64_t{10} << 20}, false, 0);
+    exact const all("test", s, {.workspace_budget = std::int64_t{10} << 20}, loss_entry_use::all, 0);
     loss_chunk const chunk = choose_loss_chunk(s.tokens, s.channels, all.entries);
     REQUIRE(chunk.tokens < s.tokens);
     linear_loss_shape const some{chunk.tokens, s.vocabulary, s.channels};
@@ -283,6 +302,8 @@ TEST_CASE("regions of little memory have room for the parts that are chosen for 
     CHECK(narrow->parts == divide_up(s.vocabulary, chunk.entries));
     CHECK(narrow->gradient.offset == all.gradient.offset);
     CHECK(narrow->factors.count == chunk.tokens);
-    CHECK(!all.narrowed("test", some, chunk.entries + 128));  // for whose gradients there is no room
+    std::int64_t const most = all.entries * s.tokens / chunk.tokens;
+    CHECK(all.narrowed("test", some, most).has_value());
+    CHECK(!all.narrowed("test", some, most + 128));  // for whose gradients there is no room
   }
 }

@@ -73,7 +73,7 @@ TEST_CASE("soft targets are the same on a GPU where gradients are made of some t
   TESSERA_NEEDS_CUDA();
   auto p = make_target_problem<bfloat16>(8192, 8000, 512, 8);
   auto const whole = run_targets_on_device<exact_cross_entropy, float>(strict_executor(), p);
-  // 8 MiB, for which choose_loss_chunk() takes 4096 tokens at a time, beside what is known of targets.
+  // 8 MiB, for which choose_loss_chunk() takes 2048 tokens at a time, beside what is known of targets.
   p.base.options.workspace_budget = (std::int64_t{8} << 20) + 8192 * 13 * 4 + 4096;
   auto const found = run_targets_on_device<exact_cross_entropy, float>(strict_executor(), p);
   CHECK(found.message == "");

@@ -114,12 +114,12 @@ TEST_CASE("where memory is short a part has fewer tokens and more entries", "[ho
     CHECK(chunk.tokens * chunk.entries <= tokens * entries);
     return chunk;
   };
-  loss_chunk const half = chosen(8192, 2304, 256);
-  CHECK(half.tokens == 4096);
-  CHECK(half.entries == 512);
-  loss_chunk const eighth = chosen(8192, 4096, 384);
-  CHECK(eighth.tokens == 1024);
-  CHECK(eighth.entries == 3072);
+  loss_chunk const quarter = chosen(8192, 2304, 512);  // what 10 MiB have room for
+  CHECK(quarter.tokens == 2048);
+  CHECK(quarter.entries == 2048);
+  loss_chunk const narrower = chosen(8192, 4096, 512);
+  CHECK(narrower.tokens == 2048);
+  CHECK(narrower.entries == 1536);                 // whose tiles of logits are one turn of all clusters
   CHECK(chosen(8192, 2304, 6912).tokens == 8192);  // with the usual memory
   for (std::int64_t const tokens : {1, 7, 255, 256, 257, 513}) {
     loss_chunk const few = chosen(tokens, 64, 128);

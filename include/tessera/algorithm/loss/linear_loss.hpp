@@ -140,7 +140,8 @@ struct linear_loss {
                       linear_loss_outputs const& out, workspace const& space, Finish const& finish = {}) {
     linear_loss_shape const shape = arguments::check_inputs(where, in, options);
     arguments::check_outputs(shape, options, out);
-    mark_regions const regions = regions_of_forward(shape, kept_entries(exec, shape, options));
+    mark_regions const regions =
+        regions_of_forward(shape, entry_use(exec, options), kept_entries(exec, shape, options));
     arguments::check_room(where, space, regions.forward_bytes(), shape);
     arguments::check_input_places(exec, where, in, space);
     arguments::check_output_places(exec, out);
@@ -190,7 +191,7 @@ struct linear_loss {
     bool const is_mean = options.reduction == loss_reduction::mean;
     loss_total_outputs const totals{is_reduced ? out.loss : array_view<float>{}, out.accuracy, out.labelled_count};
     loss_stamp const stamp =
-        stamp_of(shape, options, regions.has_marks(space), kept.are_wanted() ? kept.values.extent(1) : 0);
+        stamp_of(shape, options, regions.is_for_both(space), kept.are_wanted() ? kept.values.extent(1) : 0);
     end_loss_forward<value_type, Label> const end{
         {space[regions.sums], tokens.count, space[regions.poison], is_mean, totals, space[regions.scale]},
         {stamp, samples_of(in), space[regions.stamp]},
@@ -205,7 +206,7 @@ struct linear_loss {
                                       linear_loss_options const& options = {}) {
     arguments::check_extents(back, shape);
     arguments::check_options(back, shape, options);
-    return gradient_regions<Gradient>(back, shape, options, orders_entries_for(exec, options),
+    return gradient_regions<Gradient>(back, shape, options, entry_use(exec, options),
                                       kept_entries(exec, shape, options))
         .plan;
   }
@@ -224,8 +225,8 @@ struct linear_loss {
                   "tessera: gradients of a loss are float or of the type of its inputs");
     linear_loss_shape const shape = arguments::check_inputs(back, in, options);
     arguments::check_gradients(shape, options, upstream, out);
-    gradient_regions<Gradient> const regions = regions_of_backward<Gradient>(
-        shape, options, orders_entries_for(exec, options), kept_entries(exec, shape, options));
+    gradient_regions<Gradient> const regions =
+        regions_of_backward<Gradient>(shape, options, entry_use(exec, options), kept_entries(exec, shape, options));
     arguments::check_room(back, space, regions.plan.bytes(), shape);
     arguments::check_input_places(exec, back, in, space);
     arguments::check_gradient_places(exec, upstream, out);
@@ -272,7 +273,8 @@ struct linear_loss {
                        log_sum_exp.size(), " log-sum-exps and ", entropy.size(), " entropies but ", shape.tokens,
                        " tokens");
     check_reach(exec, function, "log-sum-exps", log_sum_exp, "entropies", entropy, "bytes of the workspace", space);
-    mark_regions const regions = regions_of_forward(shape, kept_entries(exec, shape, options));
+    mark_regions const regions =
+        regions_of_forward(shape, entry_use(exec, options), kept_entries(exec, shape, options));
     arguments::check_room(function, space, regions.forward_bytes(), shape);
     detail::copy_rows const copy{space[regions.count], log_sum_exp, entropy, space[regions.row_lse],
                                  space[regions.row_entropy]};
@@ -339,18 +341,19 @@ struct linear_loss {
   static constexpr char const* where = "linear_loss.forward";
   static constexpr char const* back = "linear_loss.backward";
 
-  static mark_regions regions_of_forward(linear_loss_shape const& shape, std::int64_t kept) {
+  static mark_regions regions_of_forward(linear_loss_shape const& shape, detail::loss_entry_use use,
+                                         std::int64_t kept) {
     thread_local detail::remembered_regions<mark_regions> last;
-    return last.get({shape, kept, 0, false},
-                    [&] { return mark_regions(where, shape, kept, workspace_plan::record::sizes); });
+    return last.get({shape, kept, 0, use},
+                    [&] { return mark_regions(where, shape, use, kept, workspace_plan::record::sizes); });
   }
   template <class Gradient>
   static gradient_regions<Gradient> regions_of_backward(linear_loss_shape const& shape,
-                                                        linear_loss_options const& options, bool orders,
+                                                        linear_loss_options const& options, detail::loss_entry_use use,
                                                         std::int64_t kept) {
     thread_local detail::remembered_regions<gradient_regions<Gradient>> last;
-    return last.get({shape, kept, options.workspace_budget, orders}, [&] {
-      return gradient_regions<Gradient>(back, shape, options, orders, kept, workspace_plan::record::sizes);
+    return last.get({shape, kept, options.workspace_budget, use}, [&] {
+      return gradient_regions<Gradient>(back, shape, options, use, kept, workspace_plan::record::sizes);
     });
   }
 
@@ -359,11 +362,15 @@ struct linear_loss {
             options.classifier_threshold < 0 ? Filter::threshold : options.classifier_threshold};
   }
 
+  /// Whether something may be left out of gradients, and the executor takes entries in another order then.
   template <Executor Exec>
-  static bool orders_entries_for(Exec const& exec, linear_loss_options const& options) {
+  static detail::loss_entry_use entry_use(Exec const& exec, linear_loss_options const& options) {
     gradient_thresholds const thresholds = thresholds_of(options);
-    return min(thresholds.hidden, thresholds.classifier) > 0 &&
-           orders_entries(exec, std::type_identity<loss_gradient_tiles<Tile, Filter>>{});
+    if (min(thresholds.hidden, thresholds.classifier) <= 0) {
+      return detail::loss_entry_use::all;
+    }
+    bool const orders = orders_entries(exec, std::type_identity<loss_gradient_tiles<Tile, Filter>>{});
+    return orders ? detail::loss_entry_use::ordered : detail::loss_entry_use::marked;
   }
 
   /// The number of entries whose softmaxes a forward pass keeps. It keeps some only if nothing is left out, labels are
@@ -384,7 +391,7 @@ struct linear_loss {
   template <Executor Exec>
   static loss_marks marks_of(Exec const& exec, mark_regions const& regions, linear_loss_shape const& shape,
                              linear_loss_options const& options, workspace const& space) {
-    if (!regions.has_marks(space)) {
+    if (!regions.is_for_both(space)) {
       return {};
     }
     gradient_thresholds const thresholds = thresholds_of(options);

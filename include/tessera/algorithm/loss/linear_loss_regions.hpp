@@ -119,16 +119,18 @@ struct loss_mark_regions : loss_regions<Tile, Statistics> {
   region<std::int32_t> is_uneven;
   region<std::int32_t> softmax_state;
 
-  explicit loss_mark_regions(char const* where, linear_loss_shape const& shape, std::int64_t kept_entries = 0,
+  /// `use`: whether a backward pass may leave something out, and so uses marks and the bounds that make them.
+  explicit loss_mark_regions(char const* where, linear_loss_shape const& shape,
+                             loss_entry_use use = loss_entry_use::marked, std::int64_t kept_entries = 0,
                              workspace_plan::record record = workspace_plan::record::entries)
       : base(where, shape, record, kept_entries > 0 ? most_states_with_softmaxes : 0),
         token_blocks(divide_up(shape.tokens, std::int64_t{loss_marks::block_tokens})),
-        words(divide_up(shape.vocabulary, std::int64_t{32})),
+        words(use != loss_entry_use::all ? divide_up(shape.vocabulary, std::int64_t{32}) : 0),
         live(this->plan.template add<std::uint32_t>("marks of entries", checked_multiply(where, token_blocks, words))),
         is_marked(this->plan.template add<std::int32_t>("whether there are marks", 1)),
-        bounds(this->plan.template add<loss_bound>("bounds of log-sum-exps",
-                                                   checked_multiply(where, this->splits, shape.tokens))),
-        known(this->plan.template add<known_loss>("known parts of log-sum-exps", shape.tokens)),
+        bounds(this->plan.template add<loss_bound>(
+            "bounds of log-sum-exps", words > 0 ? checked_multiply(where, this->splits, shape.tokens) : 0)),
+        known(this->plan.template add<known_loss>("known parts of log-sum-exps", words > 0 ? shape.tokens : 0)),
         kept(kept_entries),
         kept_stride(divide_up(kept_entries, std::int64_t{base::layout::columns}) * base::layout::columns),
         softmaxes(this->plan.template add<value_type>("softmaxes", checked_multiply(where, shape.tokens, kept_stride))),
@@ -147,8 +149,8 @@ struct loss_mark_regions : loss_regions<Tile, Statistics> {
     constexpr auto size = static_cast<std::int64_t>(sizeof(std::uint32_t));
     return {live.offset, (is_marked.offset - live.offset) / size + is_marked.count};
   }
-  /// Whether a workspace has room for marks, too.
-  bool has_marks(workspace const& space) const { return space.bytes() >= softmaxes.offset; }
+  /// Whether a workspace is one of both passes: it has room for marks, too, or for the note that there are none.
+  bool is_for_both(workspace const& space) const { return space.bytes() >= softmaxes.offset; }
   /// Whether a workspace has room for the softmaxes that are kept, too.
   bool has_softmaxes(workspace const& space) const { return kept > 0 && space.bytes() >= this->plan.bytes(); }
 
@@ -223,17 +225,17 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
   region<std::uint8_t> alive_blocks;
   region<typename layout::value_type> gathered;
 
-  /// `orders`: whether the executor takes the entries of a filtered pass in another order.
+  /// `use`: whether something may be left out, and the executor takes entries in another order then.
   loss_gradient_regions(char const* where, linear_loss_shape const& shape, linear_loss_options const& options,
-                        bool orders, std::int64_t kept_entries,
+                        loss_entry_use use, std::int64_t kept_entries,
                         workspace_plan::record record = workspace_plan::record::entries)
-      : loss_gradient_regions(where, shape, record, orders, kept_entries,
-                              entries_within(where, shape, orders, kept_entries, options.workspace_budget)) {}
+      : loss_gradient_regions(where, shape, record, use, kept_entries,
+                              entries_within(where, shape, use, kept_entries, options.workspace_budget)) {}
 
   /// The number of entries whose softmaxes fit into the budget: all, or whole tiles beside the usual workspace.
   static std::int64_t kept_within(char const* where, linear_loss_shape const& shape, std::int64_t budget) {
     thread_local remembered_search last;
-    return last.get({shape, 0, budget, false}, [&] { return search_kept(where, shape, budget); });
+    return last.get({shape, 0, budget, loss_entry_use::all}, [&] { return search_kept(where, shape, budget); });
   }
 
   bool keeps_all(linear_loss_shape const& shape) const { return this->kept == shape.vocabulary; }
@@ -273,7 +275,8 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
   /// The same memory for parts of fewer tokens and more entries; nothing where some region is too small for that.
   std::optional<loss_gradient_regions> narrowed(char const* where, linear_loss_shape const& some,
                                                 std::int64_t entry_count) const {
-    loss_gradient_regions const planned(where, some, workspace_plan::record::sizes, false, 0, entry_count);
+    loss_gradient_regions const planned(where, some, workspace_plan::record::sizes, loss_entry_use::all, 0,
+                                        entry_count);
     loss_gradient_regions made = *this;
     made.token_blocks = planned.token_blocks;
     made.entries = planned.entries;
@@ -312,6 +315,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
   std::int64_t entry_panels() const { return divide_up(widest(), std::int64_t{256}); }
 
  private:
+  static constexpr auto ordered = loss_entry_use::ordered;
   static constexpr bool has_remains = !std::is_same_v<Gradient, float>;  // float results hold whole sums
 
   std::int64_t widest() const { return max(entries, this->kept_stride); }
@@ -326,9 +330,9 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
             column_sums_of(space, min(values.extent(1), entries))};
   }
 
-  loss_gradient_regions(char const* where, linear_loss_shape const& shape, workspace_plan::record record, bool orders,
-                        std::int64_t kept_entries, std::int64_t entry_count)
-      : base(where, shape, kept_entries, record),
+  loss_gradient_regions(char const* where, linear_loss_shape const& shape, workspace_plan::record record,
+                        loss_entry_use use, std::int64_t kept_entries, std::int64_t entry_count)
+      : base(where, shape, use, kept_entries, record),
         entries(entry_count),
         parts(divide_up(shape.vocabulary - kept_entries, entry_count)),
         row_blocks(divide_up(shape.tokens, std::int64_t{layout::rows}) * (layout::rows / program::block_rows)),
@@ -364,41 +368,43 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
         tiles(this->plan.template add<tile_coordinate>(
             "lists of tiles", checked_multiply(where, parts, hidden_panels(shape), tiles_across()))),
         tile_count(this->plan.template add<std::int32_t>("lengths of the lists of tiles", parts)),
-        entry_of(this->plan.template add<std::int32_t>("order of entries", orders ? shape.vocabulary : 0)),
-        slot_of(this->plan.template add<std::int32_t>("slots of entries", orders ? shape.vocabulary : 0)),
-        class_of(this->plan.template add<std::uint8_t>("classes of entries", orders ? shape.vocabulary : 0)),
+        entry_of(this->plan.template add<std::int32_t>("order of entries", use == ordered ? shape.vocabulary : 0)),
+        slot_of(this->plan.template add<std::int32_t>("slots of entries", use == ordered ? shape.vocabulary : 0)),
+        class_of(this->plan.template add<std::uint8_t>("classes of entries", use == ordered ? shape.vocabulary : 0)),
         class_counts(this->plan.template add<std::int32_t>(
-            "sizes of classes", orders ? loss_entry_order::classes * loss_entry_order::groups(shape.vocabulary) : 0)),
-        alive(this->plan.template add<std::int64_t>("entries with gradients", orders ? 1 : 0)),
-        dead_blocks(this->plan.template add<std::int32_t>("how many blocks have none", orders ? 1 : 0)),
-        in_order(this->plan.template add<std::int32_t>("whether entries keep their order", orders ? 1 : 0)),
+            "sizes of classes",
+            use == ordered ? loss_entry_order::classes * loss_entry_order::groups(shape.vocabulary) : 0)),
+        alive(this->plan.template add<std::int64_t>("entries with gradients", use == ordered ? 1 : 0)),
+        dead_blocks(this->plan.template add<std::int32_t>("how many blocks have none", use == ordered ? 1 : 0)),
+        in_order(this->plan.template add<std::int32_t>("whether entries keep their order", use == ordered ? 1 : 0)),
         alive_blocks(this->plan.template add<std::uint8_t>(
-            "blocks with gradients", orders ? checked_multiply(where, this->token_blocks, slot_blocks(shape)) : 0)),
+            "blocks with gradients",
+            use == ordered ? checked_multiply(where, this->token_blocks, slot_blocks(shape)) : 0)),
         gathered(this->plan.template add<typename layout::value_type>(
-            "rows of a part of the classifier", orders ? checked_multiply(where, entries, remains_stride(shape)) : 0)) {
-  }
+            "rows of a part of the classifier",
+            use == ordered ? checked_multiply(where, entries, remains_stride(shape)) : 0)) {}
 
   /// The number of entries of a part that fits into the budget. Without a budget: into 160 MiB, or as many as make 32
   /// MiB of gradient.
-  static std::int64_t entries_within(char const* where, linear_loss_shape const& shape, bool orders,
+  static std::int64_t entries_within(char const* where, linear_loss_shape const& shape, loss_entry_use use,
                                      std::int64_t kept_entries, std::int64_t budget) {
     thread_local remembered_search last;
-    return last.get({shape, kept_entries, budget, orders},
-                    [&] { return search_entries(where, shape, orders, kept_entries, budget); });
+    return last.get({shape, kept_entries, budget, use},
+                    [&] { return search_entries(where, shape, use, kept_entries, budget); });
   }
 
-  static std::int64_t search_entries(char const* where, linear_loss_shape const& shape, bool orders,
+  static std::int64_t search_entries(char const* where, linear_loss_shape const& shape, loss_entry_use use,
                                      std::int64_t kept_entries, std::int64_t budget) {
     constexpr std::int64_t usual_budget = std::int64_t{160} << 20;
     constexpr std::int64_t least_gradient = std::int64_t{32} << 20;
     std::int64_t const tiles = divide_up(shape.vocabulary, tile_columns);
     auto const bytes = [&](std::int64_t count) {
-      return loss_gradient_regions(where, shape, workspace_plan::record::sizes, orders, kept_entries,
-                                   count * tile_columns)
+      return loss_gradient_regions(where, shape, workspace_plan::record::sizes, use, kept_entries, count * tile_columns)
           .plan.bytes();
     };
     if (kept_entries > 0 && kept_entries == shape.vocabulary) {
-      return entries_within(where, shape, orders, 0, 0);  // of programs that make logits again all the same
+      return entries_within(where, shape, loss_entry_use::all, 0,
+                            0);  // of programs that make logits again all the same
     }
     std::int64_t const most = budget == 0 ? usual_budget : budget;
     std::int64_t const least = min(bytes(1), bytes(tiles));
@@ -420,9 +426,10 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
   static std::int64_t search_kept(char const* where, linear_loss_shape const& shape, std::int64_t budget) {
     constexpr std::int64_t step = 768;  // whole tiles of 128, 192 and 256
     auto const bytes = [&](std::int64_t count, std::int64_t entry_count) {
-      return loss_gradient_regions(where, shape, workspace_plan::record::sizes, false, count, entry_count).plan.bytes();
+      return loss_gradient_regions(where, shape, workspace_plan::record::sizes, loss_entry_use::all, count, entry_count)
+          .plan.bytes();
     };
-    std::int64_t const usual = entries_within(where, shape, false, 0, 0);
+    std::int64_t const usual = entries_within(where, shape, loss_entry_use::all, 0, 0);
     if (bytes(shape.vocabulary, usual) <= budget) {
       return shape.vocabulary;
     }

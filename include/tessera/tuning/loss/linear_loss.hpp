@@ -147,14 +147,18 @@ struct loss_chunk {
 
 /// Chooses loss_chunk for memory of `entries` for each token, where gradients are fp32: few entries of all tokens make
 /// few tiles of the classifier, and all tokens' gradients pass through memory with each part. A part costs the turns of
-/// its tiles, or what its sums need to come and go, and its launches.
+/// its tiles, or what its sums need to come and go, and its launches; the last tile of products is a long one.
 ///
-/// H200, bf16, 8192 tokens, 10 MiB, both passes in ms: V 256000, D 2304, 187 with 256 entries of all tokens, 128 with
-/// 512 of 4096 tokens; V 128256, D 4096, 106 with 384 entries, 76 with 3072 of 1024 tokens. The memory of marks, which
-/// exact passes do not use, is 2.4 and 1.5 MiB of it.
+/// H200, bf16, 8192 tokens, 10 MiB, both passes in ms, in one run:
+///
+///     tokens x entries   2048 x 2048   1792   1536   4096 x 1024   1024 x 4096   3072
+///     V 256000, D 2304          85.5   90.5   91.9          91.6          94.0   95.6
+///     V 128256, D 4096          73.3    --    73.8           --           77.9   76.1
+///
+/// A part of 2048 x 2048 takes 135 us and 228 us: 430 and 450 TFLOP/s. Tiles of logits fill 1.33 turns of the clusters.
 [[nodiscard]] constexpr loss_chunk choose_loss_chunk(std::int64_t tokens, std::int64_t channels, std::int64_t entries) {
   constexpr std::int64_t enough = 2048;  // entries with which parts are taken of all tokens
-  constexpr double launches = 40;        // in steps of a tile of 256 x 192 over 64 of the depth
+  constexpr double launches = 50;        // in steps of a tile of 256 x 192 over 64 of the depth
   constexpr double step_bytes = 2.5e6;   // that memory moves in a step
   constexpr double epilogue = 6;         // steps
   constexpr std::int64_t clusters = loss_part_costs::clusters;
@@ -167,7 +171,7 @@ struct loss_chunk {
     auto const of_hidden = static_cast<double>(chunk.entries) / 64 + epilogue;
     double const added = static_cast<double>(across) / static_cast<double>(clusters) *
                              (static_cast<double>(panels) * of_classifier + static_cast<double>(rows) * of_hidden) +
-                         (of_classifier < of_hidden ? of_classifier : of_hidden);
+                         (of_classifier < of_hidden ? of_hidden : of_classifier);
     double const moved = static_cast<double>((chunk.tokens + chunk.entries) * channels * 8) / step_bytes;
     return (turns * (static_cast<double>(channels) / 64 + epilogue) + (added > moved ? added : moved) + launches) /
            static_cast<double>(chunk.tokens * chunk.entries);

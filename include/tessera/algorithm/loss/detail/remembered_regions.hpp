@@ -13,17 +13,21 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
+/// What a backward pass knows of the vocabulary's entries beforehand: nothing, since all of them are used; marks of
+/// those that may matter; or marks, by which the executor takes entries in another order.
+enum class loss_entry_use { all, marked, ordered };
+
 /// The parameters of the search for the number of entries in a part.
 struct loss_part_search {
   linear_loss_shape shape;
   std::int64_t kept;    ///< entries whose softmaxes are kept
   std::int64_t budget;  ///< bytes that the workspace may have
-  bool orders;          ///< whether entries are taken in another order
+  loss_entry_use use;   ///< which memory there is for entries that may matter
 
   /// Whether all members are equal.
   friend bool operator==(loss_part_search const& a, loss_part_search const& b) {
     return a.shape.tokens == b.shape.tokens && a.shape.vocabulary == b.shape.vocabulary &&
-           a.shape.channels == b.shape.channels && a.kept == b.kept && a.budget == b.budget && a.orders == b.orders;
+           a.shape.channels == b.shape.channels && a.kept == b.kept && a.budget == b.budget && a.use == b.use;
   }
 };
 
