@@ -293,7 +293,7 @@ TEST_CASE("regions of little memory have room for the parts that are chosen for 
   using exact = detail::loss_gradient_regions<wide, lse_reducer<float>, gradient_filter<0, 128, 128>, float>;
   for (linear_loss_shape const& s : {linear_loss_shape{8192, 256000, 2304}, linear_loss_shape{8192, 128256, 4096}}) {
     exact const all("test", s, {.workspace_budget = std::int64_t{10} << 20}, loss_entry_use::all, 0);
-    loss_chunk const chunk = choose_loss_chunk(s.tokens, s.channels, all.entries);
+    loss_chunk const chunk = choose_loss_chunk(s.tokens, s.vocabulary, s.channels, all.entries);
     REQUIRE(chunk.tokens < s.tokens);
     linear_loss_shape const some{chunk.tokens, s.vocabulary, s.channels};
     auto const narrow = all.narrowed("test", some, chunk.entries);

@@ -109,8 +109,9 @@ TEST_CASE("passes that keep softmaxes walk through hidden states in three bands"
 }
 
 TEST_CASE("where memory is short a part has fewer tokens and more entries", "[host]") {
-  auto const chosen = [](std::int64_t tokens, std::int64_t channels, std::int64_t entries) {
-    loss_chunk const chunk = choose_loss_chunk(tokens, channels, entries);
+  auto const chosen = [](std::int64_t tokens, std::int64_t channels, std::int64_t entries,
+                         std::int64_t vocabulary = 128256) {
+    loss_chunk const chunk = choose_loss_chunk(tokens, vocabulary, channels, entries);
     CHECK(chunk.tokens * chunk.entries <= tokens * entries);
     return chunk;
   };
@@ -119,8 +120,10 @@ TEST_CASE("where memory is short a part has fewer tokens and more entries", "[ho
   CHECK(quarter.entries == 2048);
   loss_chunk const narrower = chosen(8192, 4096, 512);
   CHECK(narrower.tokens == 2048);
-  CHECK(narrower.entries == 1536);                 // whose tiles of logits are one turn of all clusters
-  CHECK(chosen(8192, 2304, 6912).tokens == 8192);  // with the usual memory
+  CHECK(narrower.entries == 1536);                       // whose tiles of logits are one turn of all clusters
+  CHECK(chosen(8192, 2304, 6912).tokens == 8192);        // with the usual memory
+  CHECK(chosen(8192, 2304, 512, 512).tokens == 8192);    // all of a vocabulary
+  CHECK(chosen(8192, 2304, 512, 1000).entries <= 1024);  // and no more than that
   for (std::int64_t const tokens : {1, 7, 255, 256, 257, 513}) {
     loss_chunk const few = chosen(tokens, 64, 128);
     CHECK((few.tokens == tokens || (few.tokens % 256 == 0 && few.tokens < tokens)));

@@ -11,6 +11,8 @@
 #include <tessera/algorithm/loss/linear_loss_gradients_by_ring.cuh>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/logit_map.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/check.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/policy_of.hpp>
 #include <tessera/exec/refusal.hpp>
@@ -67,7 +69,9 @@ struct warpgroup_loss_gradients {
   /// Enqueues all launches: for all tokens together, or where memory is short for some of them after the others.
   void run() const {
     loss_chunk const chunk = chunk_of_call();
-    if (chunk.tokens >= call.shape.tokens || !run_chunks(chunk)) {
+    if (chunk.tokens < call.shape.tokens) {
+      run_chunks(chunk);
+    } else {
       run_tokens();
     }
   }
@@ -82,22 +86,31 @@ struct warpgroup_loss_gradients {
     // A map knows tokens by their numbers among all.
     bool const can_add = std::is_same_v<gradient_type, float> && leaves_logits<typename Call::map_type> &&
                          call.regions.kept == 0 && !leaves_out();
-    return can_add ? choose_loss_chunk(all.tokens, call.shape.channels, all.entries) : all;
+    if (!can_add) {
+      return all;
+    }
+    loss_chunk chunk = choose_loss_chunk(all.tokens, call.shape.vocabulary, call.shape.channels, all.entries);
+    auto const fits = [&] { return call.regions.narrowed(where, shape_of(chunk.tokens), chunk.entries).has_value(); };
+    while (chunk.entries > all.entries && !fits()) {
+      chunk.entries -= 256;  // its lists and sums of columns take a little more memory than parts of all tokens do
+    }
+    return chunk.entries > all.entries ? chunk : all;
+  }
+  [[nodiscard]] linear_loss_shape shape_of(std::int64_t tokens) const {
+    return {tokens, call.shape.vocabulary, call.shape.channels};
   }
   [[nodiscard]] bool leaves_out() const { return call.thresholds.hidden > 0 || call.thresholds.classifier > 0; }
 
-  /// Enqueues the launches for some tokens after the others; returns false where regions have no room for them.
-  [[nodiscard]] bool run_chunks(loss_chunk const& chunk) const {
-    linear_loss_shape some = call.shape;
-    some.tokens = chunk.tokens;
-    if (!call.regions.narrowed(where, some, chunk.entries)) {
-      return false;
-    }
+  /// Enqueues the launches for some tokens after the others, in the memory of parts of all tokens.
+  void run_chunks(loss_chunk const& chunk) const {
     for (std::int64_t first = 0; first < call.shape.tokens; first += chunk.tokens) {
-      some.tokens = min(chunk.tokens, call.shape.tokens - first);
-      run_chunk(first, some, *call.regions.narrowed(where, some, chunk.entries));
+      linear_loss_shape const some = shape_of(min(chunk.tokens, call.shape.tokens - first));
+      auto const regions = call.regions.narrowed(where, some, chunk.entries);
+      check<value_error>(regions.has_value(), where, ": parts of ", some.tokens, " tokens and ", chunk.entries,
+                         " entries have no room in the memory of parts of ", call.shape.tokens, " and ",
+                         call.regions.entries);
+      run_chunk(first, some, *regions);
     }
-    return true;
   }
   /// Enqueues the launches for the tokens from `first` on. Gradients of the classifier and the bias are added to those
   /// of the tokens before.

@@ -145,7 +145,7 @@ struct loss_chunk {
   std::int64_t entries;  ///< all that there is memory for, or a multiple of 256
 };
 
-/// Chooses loss_chunk for memory of `entries` for each token, where gradients are fp32: few entries of all tokens make
+/// Chooses loss_chunk for memory of `entries` of the vocabulary for each token, where gradients are fp32: few entries of all tokens make
 /// few tiles of the classifier, and all tokens' gradients pass through memory with each part. A part costs the turns of
 /// its tiles, or what its sums need to come and go, and its launches; the last tile of products is a long one.
 ///
@@ -156,7 +156,8 @@ struct loss_chunk {
 ///     V 128256, D 4096          73.3    --    73.8           --           77.9   76.1
 ///
 /// A part of 2048 x 2048 takes 135 us and 228 us: 430 and 450 TFLOP/s. Tiles of logits fill 1.33 turns of the clusters.
-[[nodiscard]] constexpr loss_chunk choose_loss_chunk(std::int64_t tokens, std::int64_t channels, std::int64_t entries) {
+[[nodiscard]] constexpr loss_chunk choose_loss_chunk(std::int64_t tokens, std::int64_t vocabulary,
+                                                     std::int64_t channels, std::int64_t entries) {
   constexpr std::int64_t enough = 2048;  // entries with which parts are taken of all tokens
   constexpr double launches = 50;        // in steps of a tile of 256 x 192 over 64 of the depth
   constexpr double step_bytes = 2.5e6;   // that memory moves in a step
@@ -176,13 +177,14 @@ struct loss_chunk {
     return (turns * (static_cast<double>(channels) / 64 + epilogue) + (added > moved ? added : moved) + launches) /
            static_cast<double>(chunk.tokens * chunk.entries);
   };
+  std::int64_t const all_entries = divide_up(vocabulary, std::int64_t{256}) * 256;
   loss_chunk best{tokens, entries};
-  for (std::int64_t parts = 2; parts <= 8 && entries < enough; parts *= 2) {
+  for (std::int64_t parts = 2; parts <= 8 && entries < min(enough, vocabulary); parts *= 2) {
     std::int64_t const fewer = divide_up(tokens, parts * 256) * 256;
     if (fewer >= tokens) {
       return best;
     }
-    for (std::int64_t some = tokens * entries / fewer / 256 * 256; some > entries; some -= 256) {
+    for (std::int64_t some = min(tokens * entries / fewer / 256 * 256, all_entries); some > entries; some -= 256) {
       loss_chunk const tried{fewer, some};
       best = cost(tried) < cost(best) ? tried : best;
     }
