@@ -72,7 +72,7 @@ commit=$(git rev-parse HEAD)
 
 # archive COMMIT PREFIX [PATH...]: on the standard output. Files are in the order of their names, of the commit's time
 # and of root; nothing that a user has configured changes them. The whole tree gives the bytes of GitHub's own archive
-# of the tag, as long as that is made in the same way.
+# of the tag, which begins with the repository's name, as long as that is made in the same way.
 archive() {
   GIT_ATTR_NOSYSTEM=1 git -c core.autocrlf=false -c core.eol=lf -c core.attributesFile=/dev/null -c tar.umask=0002 \
     archive --format=tar --prefix="$2/" "$1" "${@:3}" | gzip -n -6
@@ -84,12 +84,13 @@ sum_of() {
 
 # The library alone: what is installed, and CMake's files that install it.
 headers=(CMakeLists.txt CMakePresets.json LICENSE NOTICE README.md CHANGELOG.md cmake include)
-archive "$commit" "$name" >"$output/$name.tar.gz"
+whole=${repository#*/}-$version
+archive "$commit" "$whole" >"$output/$name.tar.gz"
 archive "$commit" "$name" "${headers[@]}" >"$output/$name-headers.tar.gz"
 
 # The list of all files with their checksums and licences, in the JSON of SPDX 2.3.
 sbom() {
-  local tree=$work/$name created
+  local tree=$work/$whole created
   tar -xzf "$output/$name.tar.gz" -C "$work"
   created=$(TZ=UTC0 git show -s --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ "$commit")
   (cd "$tree" && find . -type f | sort | tee "$work/files" | tr '\n' '\0' | xargs -0 sha1sum) >"$work/sha1"
@@ -119,7 +120,7 @@ registries() {
     sed -i -E "s#OWNER/tessera#$repository#; s#^( *- )OWNER\$#\1${repository%/*}#; s#0{64}#$sha256#; \
       s#SHA512 0\$#SHA512 $sha512#" "$file"
   done
-  ! grep -rnE 'OWNER|0{64}|SHA512 0$' "$1" || refuse "something in cmake/registries is not filled in"
+  ! grep -rnwE 'OWNER|0{64}|SHA512 0' "$1" || refuse "something in cmake/registries is not filled in"
 }
 mkdir "$output/registries"
 registries "$output/registries"
@@ -141,7 +142,7 @@ else
   git -c gpg.format=ssh -c user.signingKey="$key" tag --sign --message="tessera $version" "$tag" "$commit"
   signature=SHA256SUMS.sig
 fi
-archive "$tag" "$name" | cmp - "$output/$name.tar.gz" || refuse "the tag's archive differs from the commit's"
+archive "$tag" "$whole" | cmp - "$output/$name.tar.gz" || refuse "the tag's archive differs from the commit's"
 echo "release: $name is in $output and tagged $tag. What is left:
   git push origin $tag
   upload $name.tar.gz, $name-headers.tar.gz, $name.spdx.json, SHA256SUMS and $signature

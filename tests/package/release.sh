@@ -86,6 +86,10 @@ expect_refusal 'there is no option --force' --force
 expect_refusal '"someone" is none' --repository someone --dry-run
 expect_refusal 'is not empty' --dry-run --output one
 expect_refusal 'a dry run signs nothing' --dry-run --gpg someone
+tree/cmake/release.sh --repository owners-OWNER2/other.name --dry-run --output other_name >log
+grep -rqF 'owners-OWNER2/other.name/releases/download' other_name/registries &&
+  tar -tzf "other_name/$name.tar.gz" >names && grep -qxF "other.name-$version/LICENSE" names ||
+  fail "a repository of another name is not followed"
 touch tree/new
 expect_refusal '?? new' --dry-run
 rm tree/new
