@@ -43,7 +43,7 @@ class TesseraRecipe(ConanFile):
     default_options = {"with_cuda": False}
     options_description = {"with_cuda": "Insist on a CUDA Toolkit that tessera::cuda can use; the package is the same"}
     exports_sources = ("CMakeLists.txt", "LICENSE", "NOTICE", "include/*", "cmake/*.cmake", "cmake/*.in",
-                       "!cmake/ports/*")
+                       "!cmake/ports/*", "!cmake/registries/*")
     no_copy_source = True
     test_package_folder = "tests/package"
     # What CUDA and the compilers must be at least; the README says the same.

@@ -55,6 +55,27 @@ function(tessera_define_cuda_target target base)
   endif()
 endfunction()
 
+# Makes tessera::cuda in a user's project, which has tessera::tessera. tessera_CUDA_FOUND says whether there was a
+# toolkit for it.
+macro(tessera_import_cuda_target)
+  set(tessera_CUDA_FOUND FALSE)
+  tessera_find_cuda_toolkit(${TESSERA_CUDA_MINIMUM} QUIET)
+  if(CUDAToolkit_FOUND)
+    tessera_find_cccl()
+  endif()
+  if(TARGET CCCL::CCCL)
+    set(tessera_CUDA_FOUND TRUE)
+    if(CMAKE_CUDA_COMPILER_LOADED)
+      tessera_polyfill_cuda20()
+    endif()
+    if(NOT TARGET tessera::cuda)
+      add_library(tessera::cuda INTERFACE IMPORTED)
+      tessera_define_cuda_target(tessera::cuda tessera::tessera)
+      tessera_check_cuda_architectures(tessera::cuda)
+    endif()
+  endif()
+endmacro()
+
 # A host project's architectures are checked before anything is compiled for them: below 80 nothing compiles, and 90
 # without the "a" has no wgmma. TESSERA_ACCEPT_SM_90 says that the latter is meant, here and to the compiler.
 function(tessera_check_cuda_architectures target)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Where the version has to be repeated it is that of include/tessera/version.hpp: in the vcpkg port, and in what the
-# README and the examples ask find_package and Conan for.
+# Where the version has to be repeated it is that of include/tessera/version.hpp: in the vcpkg ports, in the recipes for
+# registries, at the top of the changelog, and in what pages and examples ask CMake and Conan for.
 #
 #   cmake -D INCLUDE=<the repository> -P versions.cmake
 cmake_minimum_required(VERSION 3.24...3.31)
@@ -33,15 +33,35 @@ function(expect_everywhere expected pattern)
   set(problems ${problems} PARENT_SCOPE)
 endfunction()
 
-file(READ "${INCLUDE}/cmake/ports/tessera/vcpkg.json" port)
-string(JSON port_version ERROR_VARIABLE error GET "${port}" version)
-if(NOT port_version STREQUAL version)
-  message("cmake/ports/tessera/vcpkg.json: says ${port_version}, but the version is ${version} (JSON error: ${error})")
+set(registries cmake/registries)
+foreach(port cmake/ports/tessera ${registries}/vcpkg/ports/tessera)
+  file(READ "${INCLUDE}/${port}/vcpkg.json" manifest)
+  string(JSON port_version ERROR_VARIABLE error GET "${manifest}" version)
+  if(NOT port_version STREQUAL version)
+    message("${port}/vcpkg.json: says ${port_version}, but the version is ${version} (JSON error: ${error})")
+    math(EXPR problems "${problems} + 1")
+  endif()
+endforeach()
+expect_everywhere("${series}" "find_package\\(tessera ([0-9.]+)"
+  README.md docs/install.md examples/support/find_tessera.cmake tests/package/CMakeLists.txt)
+expect_everywhere("${series}" "FIND_PACKAGE_ARGS ([0-9.]+)" docs/install.md)
+expect_everywhere("${version}" "tessera/([0-9]+[0-9.]*)" README.md docs/install.md)
+expect_everywhere("${version}" "/tessera@([0-9.]+)" docs/install.md)
+expect_everywhere("${version}" "/download/v([0-9.]+)/"
+  docs/install.md ${registries}/conan-center/recipes/tessera/all/conandata.yml)
+expect_everywhere("${version}" "/tessera-([0-9]+\\.[0-9.]*[0-9])[^0-9]"
+  docs/install.md ${registries}/conan-center/recipes/tessera/all/conandata.yml)
+expect_everywhere("${version}" "\n  \"([0-9.]+)\":"
+  ${registries}/conan-center/recipes/tessera/config.yml ${registries}/conan-center/recipes/tessera/all/conandata.yml)
+expect_everywhere("${version}" "\n  version: \"([0-9.]+)\"" ${registries}/conda-forge/recipes/tessera/recipe.yaml)
+
+# Older sections have older versions.
+file(STRINGS "${INCLUDE}/CHANGELOG.md" sections REGEX "^## ")
+list(POP_FRONT sections section)
+if(NOT section MATCHES "^## ${version}, ")
+  message("CHANGELOG.md: begins with \"${section}\", but the version is ${version}")
   math(EXPR problems "${problems} + 1")
 endif()
-expect_everywhere("${series}" "find_package\\(tessera ([0-9.]+)"
-  README.md examples/support/find_tessera.cmake tests/package/CMakeLists.txt)
-expect_everywhere("${version}" "tessera/([0-9]+[0-9.]*)" README.md)
 
 if(problems GREATER 0)
   message(FATAL_ERROR "${problems} places differ from include/tessera/version.hpp")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# The recipe in the hands of Conan as PyPI has it, in an environment of its own and without remote recipes.  Ends with
-# 77 when PyPI cannot be reached.
+# Both recipes, that at the top and that for Conan Center, in the hands of Conan as PyPI has it, in an environment of
+# its own and without remote recipes.  Ends with 77 when PyPI cannot be reached.
 #
 #   conan.sh REPOSITORY WORK_FOLDER
 set -euo pipefail
@@ -61,4 +61,27 @@ expect_refusal 'tessera needs gcc 12 or later, not 11' install --requires="$refe
   -s compiler=gcc -s compiler.version=11 -s compiler.cppstd=17
 CUDACXX=/nowhere/nvcc expect_refusal 'with_cuda needs nvcc 12.8 or later, not None' install --requires="$reference" \
   -of "$work/test" -o 'tessera/*:with_cuda=True'
-echo "conan: the recipe makes one package, which works"
+
+# The recipe for Conan Center, with the archive of a release as release.sh makes it, but of the tree as it is.
+version=${reference#tessera/}
+registries=$work/registries
+rm -rf "$registries" "$work/tree"
+cp -R cmake/registries/conan-center/recipes/tessera "$registries"
+mkdir -p "$work/tree/tessera-$version"
+cp -R CMakeLists.txt CMakePresets.json LICENSE NOTICE README.md CHANGELOG.md cmake include "$work/tree/tessera-$version"
+tar -czf "$work/headers.tar.gz" -C "$work/tree" "tessera-$version"
+sum=$(sha256sum "$work/headers.tar.gz" | cut -d ' ' -f 1)
+sed -i -E "s#url: .*#url: \"file://$work/headers.tar.gz\"#; s#0{64}#$sum#" "$registries/all/conandata.yml"
+conan create "$registries/all" --version "$version" --build=missing -s compiler.cppstd=20 -s build_type=Debug \
+  -c tools.cmake.cmaketoolchain:generator=Ninja -c tools.cmake.cmake_layout:test_folder="$work/center_test"
+package=$(conan cache path "$reference:da39a3ee5e6b4b0d3255bfef95601890afd80709" 2>"$work/log")  # the id of no settings
+diff -r include "$package/include" || fail "the package for Conan Center has other headers"
+[ -s "$package/licenses/LICENSE" ] || fail "the package for Conan Center has no licence"
+found=$(find "$package" -iname '*config*.cmake' -o -iname '*targets.cmake' -o -name '*.pc')
+[ -z "$found" ] || fail "Conan makes these files, so Conan Center takes none: $found"
+for refused in 'lower than the required C++ standard (20) -s compiler.cppstd=17' 'not for Windows -s os=Windows'; do
+  # shellcheck disable=SC2086 # a list of arguments
+  expect_refusal "${refused%% -s*}" install --requires="$reference" -of "$work/test" -s compiler.cppstd=20 \
+    -s ${refused##* -s }
+done
+echo "conan: each recipe makes one package, which works"

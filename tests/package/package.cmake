@@ -112,6 +112,26 @@ if(CMAKE_VERSION VERSION_GREATER_EQUAL 3.25)
     LABELS package TIMEOUT 300)
 endif()
 
+# Of CPM.cmake, which no distribution has, a file may be named, of a release.
+set(TESSERA_CPM "" CACHE FILEPATH "CPM.cmake, to test the project in docs/install.md that uses it")
+mark_as_advanced(TESSERA_CPM)
+if(UNIX)
+  add_test(NAME "package: the ways of docs/install.md work as they stand there"
+    COMMAND "${CMAKE_COMMAND}" -D "SOURCE=${PROJECT_SOURCE_DIR}" -D "STAGE=${stage}"
+      -D "WORK=${package_work}/install_page" -D "GENERATOR=${CMAKE_GENERATOR}" -D "CXX=${CMAKE_CXX_COMPILER}"
+      -D "NVCC=${nvcc}" -D "COMPILERS=${compilers}" -D "PKG_CONFIG=${pkg_config}" -D "CPM=${TESSERA_CPM}"
+      -P "${package}/install_page.cmake")
+  set_tests_properties("package: the ways of docs/install.md work as they stand there" PROPERTIES
+    LABELS package TIMEOUT 300 FIXTURES_REQUIRED installed)
+endif()
+
+if(TESSERA_BASH)
+  add_test(NAME "package: a release is the same for everyone, and is refused where something is amiss"
+    COMMAND "${TESSERA_BASH}" "${package}/release.sh" "${PROJECT_SOURCE_DIR}" "${package_work}/release")
+  set_tests_properties("package: a release is the same for everyone, and is refused where something is amiss" PROPERTIES
+    LABELS package TIMEOUT 300 SKIP_REGULAR_EXPRESSION "\\[tessera:skipped\\]")
+endif()
+
 # An example is a project of its own as well.  Built host only here, whatever it would find, and as it comes: the
 # consumer above covers CUDA for less time, and the build tree the optimised program.  A copy is built, so that nothing
 # but the installed tree and the examples' own folders can be what it uses.  The example that compiles quickest is built
