@@ -7,9 +7,9 @@
     report.py --adopt build/*.json  first copy new results, without fields that name their machine
 
 Every figure is the median over a benchmark's repetitions. Nothing is typed by hand but another implementation's rates
-(PEER_TBPS): to show another figure, add it to report_contents.py (summary.json), to report_charts.py (plots of bars), to
-report_curves.py (plots of curves), to report_tables.py, or for the README's first page to report_overview.py. A figure of AWAITED that has no
-result is null, and is reported as missing.
+(PEER_TBPS): to show another figure, add it to report_contents.py (summary.json), to report_charts.py (plots of bars),
+to report_curves.py (plots of curves), to report_tables.py, or for the README's table to report_overview.py. A figure of
+AWAITED that has no result is null, and is reported as missing.
 Needs Python 3.9 and nothing else.
 """
 import argparse

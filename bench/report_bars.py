@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Plots of bars, as report.py draws them: rows in groups, a group for each case, and panels beside each other, one for
-each quantity. A library has one colour in all plots, and this one the strongest. Titles say what was found, with figures
-from the results. report_charts.py has the contents.
+each quantity. A library has one colour in all plots, and this one the strongest. Titles say what was found, with
+figures from the results. report_charts.py has the contents.
 
 Colours are those of Okabe and Ito, which colour-blind people can tell apart, or of their lightness; every bar has its
 label and its figure beside it, so that no plot needs them. Plots have a background of their own: they are read on light

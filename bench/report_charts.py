@@ -58,7 +58,7 @@ def loss_title(results):
 
 
 LOSS = Bars(loss_title, [
-    "8192 tokens in bf16 on one H200; vocabularies as unequally frequent as words. Memory: beyond inputs and gradients.",
+    "8192 tokens in bf16 on one H200; entries are as unequally frequent as words. Memory: beyond inputs and gradients.",
     "\"Filtered\" leaves out small parts of gradients, as in the paper: that changes them by 9 to 15 % on these data."],
     [Group(f"{name}'s classifier: {int(size.split('x')[1]):,} entries, {size.split('x')[2]} channels", loss_bars(size))
      for name, size in CLASSIFIERS.values()],

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The contents of report.py's reports: the figures of summary.json. report_tables.py has the tables, report_charts.py the
-plots."""
+"""The contents of report.py's reports: the figures of summary.json. report_tables.py has the tables, report_charts.py
+the plots."""
 import report_real_model
 
 

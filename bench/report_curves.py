@@ -106,10 +106,11 @@ def svg(curves, results):
     left, top, width, height, between = 60, 90, 330, 220, 70
     whole = left + (width + between) * len(curves.panels) - between + 20
     tall = top + height + 84
+    finding = curves.finding(results) if curves.finding else curves.title
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{whole}" height="{tall}" viewBox="0 0 {whole} {tall}" '
            'role="img">', f"<title>{escape(curves.title)}</title>", f"<style>{STYLE}</style>",
            f'<rect class="page" width="{whole}" height="{tall}" rx="6"/>',
-           f'<text class="title" x="8" y="22">{escape(curves.finding(results) if curves.finding else curves.title)}</text>',
+           f'<text class="title" x="8" y="22">{escape(finding)}</text>',
            f'<text x="8" y="42">{escape(curves.title)}</text>']
     for i, panel in enumerate(curves.panels):
         out += draw_panel(panel, rows, (left + i * (width + between), top, width, height), curves.abscissa)

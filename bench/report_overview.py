@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The parts of report.py that stand beside other implementations: the README's table of a figure for each kind of
-algorithm, and for docs/measured.md a table for each in which this library and its peers have the same columns. Below each
-of these, sentences say where others are better.
+algorithm, and for docs/measured.md a table for each in which this library and its peers have the same columns. Below
+each of these, sentences say where others are better.
 
 A cell whose benchmark has no result says `not measured`; the reason is below the table, where it is known.
 """
@@ -258,8 +258,8 @@ def caches():
     found = []
     for title, note, size, ours in [
             ("A decoding step of one layer from Python: 16 sequences of 4K tokens, 32 heads of 128 channels.",
-             "The data are synthetic; [the guide](guide.md#caches-that-fit) has what merging costs on a real model. The "
-             "memory is that of two layers, and the error is relative to attention in double precision to the "
+             "The data are synthetic; [the guide](guide.md#caches-that-fit) has what merging costs on a real model. "
+             "The memory is that of two layers, and the error is relative to attention in double precision to the "
              "original keys and values.", "16x4k",
              [Row("tessera's MiniCache, layers merged in pairs", "tessera", operation="minicache_pair"),
               Row("tessera's MiniCache, each layer by itself", "tessera", operation="minicache_single")]),

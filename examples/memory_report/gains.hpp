@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The report's last lines: what each algorithm gained on these data, and what it cost. Where it gained nothing, or lost
-/// what it was to keep, its line says so, in red on a terminal.
+/// The report's last lines: what each algorithm gained on these data, and what it cost. Where it gained nothing, or
+/// lost what it was to keep, its line says so, in red on a terminal.
 #pragma once
 
 #include <algorithm>
@@ -51,8 +51,8 @@ inline gain_line gain_of(loss_report const& report) {
   loss_row const& row = report.rows.back();  // exact
   double const gain = detail::ratio_of(row.dense_bytes, row.bytes);
   return {"Cut Cross-Entropy", gain > least_gain,
-          fixed(gain, 1) + "x less memory for loss and gradients, off by " + percent_text(row.hidden_error) +
-              "; takes " + fixed(row.milliseconds / row.dense_milliseconds, 2) + "x the dense time"};
+          fixed(gain, 1) + "x less memory with gradients, off by " + percent_text(row.hidden_error) + "; " +
+              fixed(row.milliseconds / row.dense_milliseconds, 2) + "x the dense time"};
 }
 inline gain_line gain_of(attention_report const& report) {
   attention_row const& row = report.rows.front();
@@ -66,8 +66,8 @@ inline gain_line gain_of(minicache_report const& report) {
   minicache_row const& alone = report.rows.front();
   bool const pays = merged.bytes.ratio() > least_gain && merged.mean_error() < most_error;
   return {"MiniCache", pays,
-          fixed(merged.bytes.ratio(), 2) + "x smaller, attention off by " + percent_text(merged.mean_error()) +
-              "; without merging " + fixed(alone.bytes.ratio(), 2) + "x, off by " + percent_text(alone.mean_error())};
+          fixed(merged.bytes.ratio(), 2) + "x smaller, off by " + percent_text(merged.mean_error()) + "; unmerged " +
+              fixed(alone.bytes.ratio(), 2) + "x, off by " + percent_text(alone.mean_error())};
 }
 inline gain_line gain_of(shadow_kv_report const& report) {
   shadow_kv_row const& row = detail::row_that(
@@ -76,8 +76,9 @@ inline gain_line gain_of(shadow_kv_report const& report) {
   double const error = *std::max_element(row.errors.begin(), row.errors.end());
   shadow_kv_plan const& plan = report.plans.front();
   return {"ShadowKV", gain > least_gain && error < most_error,
-          fixed(gain, 2) + "x less device memory at 512 tokens, off by up to " + percent_text(error) +
-              "; at 128K tokens of Llama 3 " + fixed(detail::ratio_of(plan.plain_bytes, plan.device_bytes), 2) + "x"};
+          fixed(gain, 2) + "x smaller at 512 tokens (" +
+              fixed(detail::ratio_of(plan.plain_bytes, plan.device_bytes), 2) + "x at 128K), off by " +
+              percent_text(error)};
 }
 
 inline void print_gains(std::vector<gain_line> const& lines) {

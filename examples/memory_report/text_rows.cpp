@@ -27,7 +27,7 @@
 namespace tessera_examples {
 namespace {
 
-constexpr std::int64_t prompt_tokens = 512;
+constexpr std::int64_t prompt_tokens = 384;
 constexpr std::int64_t window = 64;  // newest tokens that stay in bf16
 constexpr std::size_t columns = 100;
 
@@ -130,9 +130,9 @@ void continue_by_all(transformer const& net, model_files const& files, std::vect
     tokens = score_text(net.exec(), net.model(), hidden, any_labels).predictions;
   }
   report.milliseconds = 1e3 * (progress.seconds() - start) / static_cast<double>(report.tokens);
-  report.rows = {{"in bf16", {}, exact.bytes()},
-                 {"in 4 bits", {}, coded.bytes()},
-                 {"MiniCache: 4 bits, half of the layers merged", {}, merged.bytes()}};
+  report.rows = {{"cache in bf16", {}, exact.bytes()},
+                 {"cache in 4 bits", {}, coded.bytes()},
+                 {"MiniCache, half of the layers merged", {}, merged.bytes()}};
   for (std::size_t row = 0; row < made.size(); ++row) {
     report.rows[row].text = one_line(files.words.decode(made[row]));
     report.rows[row].same =
@@ -156,7 +156,7 @@ text_report measure_text(report_options const& options) {
   transformer const net(tessera::cpu{.threads = options.threads}, files.model);
   std::vector<std::int32_t> const prompt = files.tokens_of(folder + "/esther.txt", prompt_tokens);
   report.prompt_tokens = std::ssize(prompt);
-  report.tokens = options.quick ? 4 : 32;
+  report.tokens = options.quick ? 4 : 28;
   report.prompt_end = one_line(files.words.decode({prompt.end() - 24, prompt.end()}));
   continue_by_all(net, files, prompt, report);
   return report;
@@ -181,12 +181,11 @@ void print(text_report const& report) {
       static_cast<long long>(report.prompt_tokens));
   print_wrapped("..." + report.prompt_end, 4);
   for (text_row const& row : report.rows) {
-    std::string head = "cache " + row.cache + ", " + readable_bytes(row.bytes);
+    std::string head = row.cache + ", " + readable_bytes(row.bytes);
     if (&row != report.rows.data()) {
-      head += ", " + fixed(static_cast<double>(report.rows[0].bytes) / static_cast<double>(row.bytes), 2) +
-              " times smaller; " +
-              (row.same == report.tokens ? "all tokens are the same"
-                                         : "the same for " + std::to_string(row.same) + " tokens");
+      std::string const ratio = fixed(static_cast<double>(report.rows[0].bytes) / static_cast<double>(row.bytes), 2);
+      head += " (" + ratio + "x smaller); " + (row.same == report.tokens ? "all " : "only the first ") +
+              std::to_string(row.same) + " tokens are the same";
     }
     std::printf("  %s:\n", head.c_str());
     print_wrapped(row.text.substr(std::min(row.text.find_first_not_of(' '), row.text.size())), 4);

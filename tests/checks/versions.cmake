@@ -40,8 +40,8 @@ if(NOT port_version STREQUAL version)
   math(EXPR problems "${problems} + 1")
 endif()
 expect_everywhere("${series}" "find_package\\(tessera ([0-9.]+)"
-  README.md examples/support/find_tessera.cmake tests/package/CMakeLists.txt)
-expect_everywhere("${version}" "tessera/([0-9]+[0-9.]*)" README.md)
+  README.md docs/install.md examples/support/find_tessera.cmake tests/package/CMakeLists.txt)
+expect_everywhere("${version}" "tessera/([0-9]+[0-9.]*)" README.md docs/install.md)
 
 if(problems GREATER 0)
   message(FATAL_ERROR "${problems} places differ from include/tessera/version.hpp")
