@@ -184,7 +184,7 @@ loss_report measure_loss(report_options const& options) {
 
 void print(loss_report const& report) {
   text_table table(
-      {"cut cross-entropy", "memory", "dense", "ratio", "ms", "dense ms", "error: loss", "hidden", "classifier"});
+      {"cut cross-entropy", "memory", "dense", "ratio", "ms", "dense ms", "error", "hidden", "classifier"});
   for (loss_row const& row : report.rows) {
     table.add({row.mode, readable_bytes(row.bytes), readable_bytes(row.dense_bytes),
                fixed(static_cast<double>(row.dense_bytes) / static_cast<double>(row.bytes), 1),
@@ -197,7 +197,7 @@ void print(loss_report const& report) {
       "%s. Inputs are bf16, gradients fp32.\n"
       "The logits (%s) are never in memory. Memory is the measured peak beyond inputs and gradients,\n"
       "dense that of the same loss with its logits in memory; the tiles that threads work in are counted\n"
-      "for neither. Errors are relative to double precision.\n\n",
+      "for neither. Errors are relative to double precision: of the loss, and of both gradients.\n\n",
       report.data.c_str(), readable_bytes(report.rows.front().logit_bytes).c_str());
   text_table plans({"8192 tokens, bf16", "logits", "loss", "loss and gradients"});
   for (loss_plan const& plan : report.plans) {

@@ -106,7 +106,7 @@ void print(report_rows const& rows, bool quick) {
   for (report_row const& row : rows) {
     bool const has_bound = row.bound_bits > 0;
     table.add({row.mode, row.setting.substr(0, row.setting.find(',')), readable_bytes(row.bytes_before),
-               readable_bytes(row.bytes_after), fixed(row.ratio(), 3), fixed(row.bits_after(), 3),
+               readable_bytes(row.bytes_after), fixed(row.ratio(), 2), fixed(row.bits_after(), 2),
                has_bound ? fixed(100 * (row.bits_after() / row.bound_bits - 1), 2) + " %" : "-",
                largest_error_text(row.largest_error), speed_text(row.encode_gbps), speed_text(row.decode_gbps)});
   }

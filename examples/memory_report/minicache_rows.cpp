@@ -300,7 +300,7 @@ minicache_report measure_minicache(report_options const& options) {
 }
 
 void print(minicache_report const& report) {
-  text_table parts({"MiniCache", "bf16", "codes", "scales", "norms", "retained", "tokens", "tail", "all", "ratio"});
+  text_table parts({"MiniCache", "bf16", "codes", "scales", "norms", "retained", "share", "tail", "all", "ratio"});
   for (minicache_row const& row : report.rows) {
     minicache_bytes const& bytes = row.bytes;
     parts.add({row.mode, readable_bytes(bytes.plain), readable_bytes(bytes.codes), readable_bytes(bytes.scales),

@@ -132,7 +132,7 @@ void continue_by_all(transformer const& net, model_files const& files, std::vect
   report.milliseconds = 1e3 * (progress.seconds() - start) / static_cast<double>(report.tokens);
   report.rows = {{"cache in bf16", {}, exact.bytes()},
                  {"cache in 4 bits", {}, coded.bytes()},
-                 {"MiniCache, half of the layers merged", {}, merged.bytes()}};
+                 {"MiniCache, half of all layers merged", {}, merged.bytes()}};
   for (std::size_t row = 0; row < made.size(); ++row) {
     report.rows[row].text = one_line(files.words.decode(made[row]));
     report.rows[row].same =
@@ -176,15 +176,14 @@ void print(text_report const& report) {
     std::printf("\n");
     return;
   }
-  std::printf(
-      "SmolLM2-135M, run by examples/real_model's code, continues %lld tokens of the Book of Esther, which end:\n",
-      static_cast<long long>(report.prompt_tokens));
+  std::printf("SmolLM2-135M continues %lld tokens of the Book of Esther by examples/real_model's code; they end:\n",
+              static_cast<long long>(report.prompt_tokens));
   print_wrapped("..." + report.prompt_end, 4);
   for (text_row const& row : report.rows) {
     std::string head = row.cache + ", " + readable_bytes(row.bytes);
     if (&row != report.rows.data()) {
       std::string const ratio = fixed(static_cast<double>(report.rows[0].bytes) / static_cast<double>(row.bytes), 2);
-      head += " (" + ratio + "x smaller); " + (row.same == report.tokens ? "all " : "only the first ") +
+      head += " (" + ratio + "x smaller); " + (row.same == report.tokens ? "all " : "only ") +
               std::to_string(row.same) + " tokens are the same";
     }
     std::printf("  %s:\n", head.c_str());

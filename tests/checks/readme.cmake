@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # The C++ of the README and of some pages compiles as it stands there, with no other header than it includes.  A block
 # with a main() is a program, which must run as well; one below `<!-- excerpt: PATH -->` has lines of that program, and
-# the block of text below it is what that prints; all others are what follows `using namespace tessera`, each a source
-# by itself.
+# what it prints; all others are what follows `using namespace tessera`, each a source by itself.
 set(pages README.md docs/guide.md docs/exchanges.md)
 set(folder "${CMAKE_CURRENT_BINARY_DIR}/readme_sources")
 
@@ -17,17 +16,20 @@ function(tessera_split_includes text includes rest)
   set(${rest} "${text}" PARENT_SCOPE)
 endfunction()
 
-# Complains unless each line of CODE stands in the program PATH, in this order, and its paper's page shows OUTPUT as
-# what it prints (tests/examples/hello.cmake compares that with what it does print).
-function(tessera_check_excerpt path code output)
+# Complains unless each line of CODE stands in the program PATH, in this order, up to lines `// prints: OUTPUT`, which
+# its paper's page shows as well (tests/examples/hello.cmake compares that with what it does print).
+function(tessera_check_excerpt path code)
+  string(FIND "${code}" "// prints: " at)
+  string(SUBSTRING "${code}" ${at} -1 output)
+  string(SUBSTRING "${code}" 0 ${at} code)
+  string(REPLACE "// prints: " "" output "${output}")
   get_filename_component(name "${path}" NAME_WE)
   file(READ "${PROJECT_SOURCE_DIR}/${path}" program)
   file(READ "${PROJECT_SOURCE_DIR}/docs/papers/${name}.md" page)
-  string(FIND "${page}" "\n```text\n${output}\n```\n" at)
+  string(FIND "${page}" "\n```text\n${output}```\n" at)
   if(at EQUAL -1)
     message(FATAL_ERROR "README.md says that ${path} prints what docs/papers/${name}.md does not show:\n${output}")
   endif()
-  string(APPEND code "\n")
   while(NOT code STREQUAL "")
     string(FIND "${code}" "\n" end)
     string(SUBSTRING "${code}" 0 ${end} line)
@@ -61,8 +63,7 @@ foreach(page IN LISTS pages)
     math(EXPR blocks "${blocks} + 1")
     if(before MATCHES "<!-- excerpt: ([a-z_0-9/.]+) -->\n$")
       set(path "${CMAKE_MATCH_1}")
-      string(REGEX MATCH "\n```\n\n```text\n([^`]*)\n```" found "${rest}")
-      tessera_check_excerpt("${path}" "${block}" "${CMAKE_MATCH_1}")
+      tessera_check_excerpt("${path}" "${block}\n")
       math(EXPR excerpts "${excerpts} + 1")
     elseif(block MATCHES "int main\\(")
       math(EXPR programs "${programs} + 1")
