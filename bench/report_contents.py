@@ -87,6 +87,7 @@ def awaited_figures():
         "peer.fa3_fp8.d128.16k.tflops": of_peer("fa3_fp8", "codes", "TFLOPs", "bf16/d128/16k"),
         "peer.sage2.d128.16k.tflops": ("largest of any", "TFLOPs", [f"{who}/forward/bf16/d128/16k"
                                                                     for who in ["sage2", "sage2_warps"]]),
+        "demo.seconds": ("value", "seconds", ["house/demo"]),  # with compiling, by bench/house.py
         "peer.quack.llama.both.ms": of_peer("quack", both, "ms", CLASSIFIERS["llama"][1]),
         "peer.torch_compile.llama.both.ms": of_peer("torch_compile", both, "ms", CLASSIFIERS["llama"][1]),
         "peer.torch_compile.gemma.both.ms": of_peer("torch_compile", both, "ms", CLASSIFIERS["gemma"][1]),
