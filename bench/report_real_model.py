@@ -81,8 +81,8 @@ def finding(results):
     if any(PREFIX + name not in results or results[PREFIX + name].error for name in names):
         return TITLE
     four, merged = (results[PREFIX + name].counters for name in names)
-    return (f"A cache in 4 bits is {four['ratio']:.1f}x smaller and {four['divergence']:.3f} nats off; with merged layers "
-            f"{merged['divergence']:.1f} nats")
+    return (f"A cache in 4 bits is {four['ratio']:.1f}x smaller and {four['divergence']:.3f} nats off; with merged "
+            f"layers {merged['divergence']:.1f} nats")
 
 
 def svg(results):

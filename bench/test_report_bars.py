@@ -24,7 +24,8 @@ def results(**counters):
     return {name.replace("_", "/"): report.Result(values, "", {}) for name, values in counters.items()}
 
 
-ALL = results(tessera_a={"MiB": 1.0, "ms": 5.0}, torch_a={"MiB": 100.0, "ms": 10.0}, torch_b={"MiB": 1000.0, "ms": 20.0})
+ALL = results(tessera_a={"MiB": 1.0, "ms": 5.0}, torch_a={"MiB": 100.0, "ms": 10.0},
+              torch_b={"MiB": 1000.0, "ms": 20.0})
 
 
 def bars_of(drawing):
