@@ -218,7 +218,7 @@ def panel_svg(chart, p, groups, results, place):
     if panel.is_logarithmic:
         bottom = groups[-1][-1][1] + STEP + 12
         out += [f'<text class="small" x="{left + at:.1f}" y="{bottom}" text-anchor="middle">'
-                f"{number(value, 0 if value >= 1 else 1)}</text>" for value, at in grid]
+                f"{number(value, 0) if value >= 1 else f'{value:g}'}</text>" for value, at in grid]
     for bar, y in (row for rows in groups for row in rows):
         value, mark = values[y], marks[y]
         if value is None:
