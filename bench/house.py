@@ -7,7 +7,8 @@
 
 house/concepts: how many concepts constrain nothing (tests/checks/concepts.cmake). house/folders: how many headers the
 largest folder has, detail/ aside (tests/checks/layering.cmake). house/ci: how many minutes .ci/run took, whose last
-lines the log ends with; a run with failures is refused.
+lines the log ends with; a run with failures is refused. house/demo: how many seconds its stage with the demo took,
+compiling included.
 """
 
 import argparse
@@ -45,6 +46,15 @@ def minutes_of_ci(log):
     return int(seconds[-1]) / 60
 
 
+def seconds_of_demo(log):
+    """The seconds that a log of .ci/run says the demo took."""
+    text = log.read_text(encoding="utf-8", errors="replace")
+    seconds = re.findall(r"^demo +\d+ passed +\d+ failed +\d+ skipped +(\d+) s$", text, re.MULTILINE)
+    if not seconds:
+        sys.exit(f"house.py: {log} has no stage with the demo")
+    return int(seconds[-1])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ci-log", type=Path, required=True, metavar="FILE", help="what .ci/run printed")
@@ -54,6 +64,7 @@ def main():
                             check=True).stdout.strip()
     found = {
         "house/ci": {"minutes": round(minutes_of_ci(options.ci_log), 1)},
+        "house/demo": {"seconds": seconds_of_demo(options.ci_log)},
         "house/concepts": {"unused": number_of_check("concepts", r"house\.concepts_unused (\d+)")},
         "house/folders": {"headers": number_of_check("layering", r"house\.headers_in_largest_folder (\d+)")},
     }

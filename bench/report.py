@@ -7,9 +7,9 @@
     report.py --adopt build/*.json  first copy new results, without fields that name their machine
 
 Every figure is the median over a benchmark's repetitions. Nothing is typed by hand but another implementation's rates
-(PEER_TBPS): to show another figure, add it to report_contents.py (summary.json, plots), to report_curves.py (plots of
-curves), to report_tables.py, or for the README's first page to report_overview.py. A figure of AWAITED that has no
-result is null, and is reported as missing.
+(PEER_TBPS): to show another figure, add it to report_contents.py (summary.json), to report_charts.py (plots of bars),
+to report_curves.py (plots of curves), to report_tables.py, or for the README's table to report_overview.py. A figure of
+AWAITED that has no result is null, and is reported as missing.
 Needs Python 3.9 and nothing else.
 """
 import argparse
@@ -19,13 +19,14 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from xml.sax.saxutils import escape
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import report_bars
+import report_charts
 import report_curves
 import report_overview
 import report_real_model
-from report_contents import AWAITED, CHARTS, FIGURES, FIGURES_OF_FILE, PAGES, number
+from report_contents import AWAITED, FIGURES, FIGURES_OF_FILE, PAGES, number
 from report_tables import BESIDE_PEERS, COLUMNS, IMPLEMENTATIONS, TABLES
 
 # --- Reading -----------------------------------------------------------------------------------------------------
@@ -111,6 +112,10 @@ def read_results(folder):
             if name not in results or results[name].error:  # another run may have measured what failed
                 results[name] = result
     return results
+
+
+def is_ours_beside_peers(name):
+    return name.split("/")[0].split("_")[0] == BESIDE_PEERS
 
 
 def is_excused(name, result):
@@ -243,71 +248,6 @@ def with_tables(page, text, results):
     return text
 
 
-# --- Drawing -----------------------------------------------------------------------------------------------------
-
-STYLE = """
-  text { font: 13px system-ui, sans-serif; fill: #1f2328 }
-  .title { font-size: 15px; font-weight: 600 }
-  .bar { fill: #2f6fbe }
-  .other { fill: #afb8c1 }
-  .axis { stroke: #8c959f; stroke-width: 1 }
-  .floor { stroke: #1a7f37; stroke-width: 3 }
-  .reference { stroke: #bc4c00; stroke-width: 3 }
-  @media (prefers-color-scheme: dark) {
-    text { fill: #e6edf3 }
-    .bar { fill: #539bf5 }
-    .other { fill: #636e7b }
-    .axis { stroke: #768390 }
-    .floor { stroke: #57ab5a }
-    .reference { stroke: #f0883e }
-  }
-"""
-
-
-def is_ours_beside_peers(name):
-    return name.split("/")[0].split("_")[0] == BESIDE_PEERS
-
-
-def rows_to_draw(chart, results):
-    rows = [r for r in rows_with_results(TABLES[chart.table], results) if chart.counter in r[2]]
-    if any(is_ours_beside_peers(name) for _, name, _ in rows):  # measured in the process of the others
-        return [r for r in rows if not r[1].startswith(chart.own)]
-    return rows
-
-
-def svg(chart, results):
-    rows = rows_to_draw(chart, results)
-    if not rows:
-        return None
-    marks = [[(style, mark(name, c)) for _, style, mark in chart.marks] for _, name, c in rows]
-    values = [c[chart.counter] for _, _, c in rows] + [v for row in marks for _, v in row if v is not None]
-    left, width, right, top, step, thick = max(250, 14 + 7 * max(len(r[0]) for r in rows)), 400, 80, 44, 28, 18
-    length = chart.scale(values, width)
-    bottom = top + step * len(rows)
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + right}" height="{bottom + 36}" '
-           f'viewBox="0 0 {left + width + right} {bottom + 36}" role="img">',
-           f"<title>{escape(chart.title)}</title>", f"<style>{STYLE}</style>",
-           f'<text class="title" x="8" y="22">{escape(chart.title)}</text>']
-    for i, (label, name, counters) in enumerate(rows):
-        y, value = top + i * step, counters[chart.counter]
-        out.append(f'<text x="{left - 10}" y="{y + 14}" text-anchor="end">{escape(label)}</text>')
-        kind = "bar" if name.startswith(chart.own) or is_ours_beside_peers(name) else "other"
-        out.append(f'<rect class="{kind}" x="{left}" y="{y}" width="{length(value):.1f}" height="{thick}"/>')
-        ends = [value] + [v for _, v in marks[i] if v is not None]
-        out.append(f'<text x="{left + length(max(ends)) + 8:.1f}" y="{y + 14}">{number(value, chart.digits)}</text>')
-        for style, mark in marks[i]:
-            if mark is not None:
-                x = left + length(mark)
-                out.append(f'<line class="{style}" x1="{x:.1f}" y1="{y - 3}" x2="{x:.1f}" y2="{y + thick + 3}"/>')
-    out.append(f'<line class="axis" x1="{left}" y1="{top - 6}" x2="{left}" y2="{bottom - 4}"/>')
-    x = left
-    for label, style, _ in chart.marks:
-        out.append(f'<line class="{style}" x1="{x + 4}" y1="{bottom + 8}" x2="{x + 4}" y2="{bottom + 24}"/>')
-        out.append(f'<text x="{x + 14}" y="{bottom + 21}">{escape(label)}</text>')
-        x += 34 + 8 * len(label)
-    return "\n".join(out + ["</svg>"]) + "\n"
-
-
 # --- Writing -----------------------------------------------------------------------------------------------------
 
 
@@ -346,17 +286,10 @@ def outputs(root, allow_missing):
     for page in [root / name for name in PAGES]:
         if page.exists():
             written[page] = with_tables(page.name, page.read_text(encoding="utf-8"), results)
-    for name, chart in CHARTS.items():
-        drawing = svg(chart, results)
-        if drawing is not None:
-            written[folder / name] = drawing
-    for name, curves in report_curves.CURVES.items():
-        drawing = report_curves.svg(curves, results)
-        if drawing is not None:
-            written[folder / name] = drawing
-    drawing = report_real_model.svg(results, STYLE)
-    if drawing is not None:
-        written[folder / report_real_model.PLOT] = drawing
+    drawings = {name: report_bars.svg(chart, results) for name, chart in report_charts.CHARTS.items()}
+    drawings.update({name: report_curves.svg(curves, results) for name, curves in report_curves.CURVES.items()})
+    drawings[report_real_model.PLOT] = report_real_model.svg(results)
+    written.update({folder / name: drawing for name, drawing in drawings.items() if drawing is not None})
     return written
 
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The contents of report.py's reports: the figures of summary.json, and the plots. report_tables.py has the tables."""
-import math
-from dataclasses import dataclass, field
-
+"""The contents of report.py's reports: the figures of summary.json. report_tables.py has the tables, report_charts.py
+the plots."""
 import report_real_model
 
 
@@ -89,6 +87,7 @@ def awaited_figures():
         "peer.fa3_fp8.d128.16k.tflops": of_peer("fa3_fp8", "codes", "TFLOPs", "bf16/d128/16k"),
         "peer.sage2.d128.16k.tflops": ("largest of any", "TFLOPs", [f"{who}/forward/bf16/d128/16k"
                                                                     for who in ["sage2", "sage2_warps"]]),
+        "demo.seconds": ("value", "seconds", ["house/demo"]),  # with compiling, by bench/house.py
         "peer.quack.llama.both.ms": of_peer("quack", both, "ms", CLASSIFIERS["llama"][1]),
         "peer.torch_compile.llama.both.ms": of_peer("torch_compile", both, "ms", CLASSIFIERS["llama"][1]),
         "peer.torch_compile.gemma.both.ms": of_peer("torch_compile", both, "ms", CLASSIFIERS["gemma"][1]),
@@ -249,47 +248,4 @@ PEER_TBPS = {
 }
 
 # The pages that tables stand in.
-PAGES = ["README.md", "docs/measured.md"]
-
-
-def linear(values, width):
-    """The length of a bar for a value, where the largest value's bar has length `width`."""
-    return lambda value: width * value / max(values)
-
-
-def logarithmic(values, width):
-    """The length of a bar on a logarithmic scale that begins at the power of ten below the smallest value."""
-    first = math.floor(math.log10(min(values)))
-    return lambda value: width * (math.log10(value) - first) / (math.log10(max(values)) - first)
-
-
-@dataclass(frozen=True)
-class Chart:
-    """A bar for each row of a table that has the counter, with marks to compare it with. Where this library was
-    measured beside its peers, those rows take the place of its own programs' rows."""
-    title: str
-    table: str
-    counter: str
-    marks: list = field(default_factory=list)  # tuples of (label, style, function of name and counters)
-    own: str = ""           # the beginning of names of our own benchmarks; others' bars are pale
-    scale: object = linear
-    digits: int = 2
-
-
-CHARTS = {
-    "neuzip.svg": Chart("NeuZip on the GPU: TB/s of uncompressed weights (more is better)", "neuzip", "TBps", [
-        ("limit by memory", "floor", lambda name, c: floor(c)),
-        (PEER, "reference", lambda name, c: PEER_TBPS.get(name)),
-    ]),
-    "neuzip_size.svg": Chart("NeuZip: stored bits per bf16 weight (less is better)", "neuzip-size", "bits_per_weight", [
-        ("entropy bound", "floor", lambda name, c: c.get("entropy_bits")),
-        ("uncompressed", "reference", lambda name, c: 16),
-    ]),
-    "loss_time.svg": Chart("Loss of Gemma 2 2B's classifier: milliseconds (less is better)", "loss-gemma", "ms",
-                           own="cut_cross_entropy/", digits=1),
-    "loss_memory.svg": Chart("Loss of Gemma 2 2B's classifier: MiB of memory beyond inputs and gradients, on a "
-                             "logarithmic scale (less is better)", "loss-gemma", "extra_MiB", own="cut_cross_entropy/",
-                             scale=logarithmic, digits=1),
-    "attention.svg": Chart("Attention with 128 channels: TFLOP/s (more is better)", "attention-drawn", "TFLOPs",
-                           own="attention/", digits=0),
-}
+PAGES = ["README.md", "docs/measured.md", "docs/guide.md", "docs/real_model.md"]

@@ -10,6 +10,7 @@ from report_contents import number
 STYLE = """
   text { font: 13px system-ui, sans-serif; fill: #1f2328 }
   .title { font-size: 15px; font-weight: 600 }
+  .page { fill: #ffffff }
   .axis { stroke: #8c959f; stroke-width: 1 }
   .first, .second, .third { fill: none; stroke-width: 2 }
   .first { stroke: #57606a; stroke-width: 5; stroke-opacity: 0.4 }
@@ -17,6 +18,7 @@ STYLE = """
   .third { stroke: #bc4c00; stroke-dasharray: 5 4 }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3 }
+    .page { fill: #0d1117 }
     .axis { stroke: #768390 }
     .first { stroke: #adbac7 }
     .second { stroke: #539bf5 }
@@ -35,10 +37,16 @@ class Panel:
 
 @dataclass(frozen=True)
 class Curves:
-    title: str
+    title: str  # what is drawn
     lines: list  # pairs of (label, benchmark)
     panels: list
     abscissa: str
+    finding: object = None  # a function of the results that says what they show
+
+
+def fine_tuning_finding(results):
+    last = [results[f"fine_tuning/{name}/{REAL}"].series["held_out_loss"][-1] for name in ["exact", "filtered"]]
+    return f"Fine-tuning with filtered gradients ends {abs(last[1] - last[0]):.3f} nats from the exact one"
 
 
 REAL = "smollm2/49152x576"
@@ -48,7 +56,7 @@ CURVES = {
         ("both gradients filtered", f"fine_tuning/filtered/{REAL}"),
         ("classifier's gradient whole", f"fine_tuning/full_classifier/{REAL}")],
         [Panel("of each step's tokens", "training_loss"),
-         Panel("of tokens held out", "held_out_loss", "held_out_steps")], "steps"),
+         Panel("of tokens held out", "held_out_loss", "held_out_steps")], "steps", fine_tuning_finding),
 }
 
 
@@ -95,12 +103,15 @@ def svg(curves, results):
     rows = [results[name].series for _, name in curves.lines if name in results and not results[name].error]
     if len(rows) < len(curves.lines) or not all(panel.values in row for panel in curves.panels for row in rows):
         return None
-    left, top, width, height, between = 60, 74, 330, 220, 70
+    left, top, width, height, between = 60, 90, 330, 220, 70
     whole = left + (width + between) * len(curves.panels) - between + 20
     tall = top + height + 84
+    finding = curves.finding(results) if curves.finding else curves.title
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{whole}" height="{tall}" viewBox="0 0 {whole} {tall}" '
            'role="img">', f"<title>{escape(curves.title)}</title>", f"<style>{STYLE}</style>",
-           f'<text class="title" x="8" y="22">{escape(curves.title)}</text>']
+           f'<rect class="page" width="{whole}" height="{tall}" rx="6"/>',
+           f'<text class="title" x="8" y="22">{escape(finding)}</text>',
+           f'<text x="8" y="42">{escape(curves.title)}</text>']
     for i, panel in enumerate(curves.panels):
         out += draw_panel(panel, rows, (left + i * (width + between), top, width, height), curves.abscissa)
     x = left

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The part of report.py for the README's first page: one line of figures, and a table for each algorithm in which this
-library and its peers have the same columns. Below each table, sentences say where others are better.
+"""The parts of report.py that stand beside other implementations: the README's table of a figure for each kind of
+algorithm, and for docs/measured.md a table for each in which this library and its peers have the same columns. Below
+each of these, sentences say where others are better.
 
 A cell whose benchmark has no result says `not measured`; the reason is below the table, where it is known.
 """
@@ -257,8 +258,8 @@ def caches():
     found = []
     for title, note, size, ours in [
             ("A decoding step of one layer from Python: 16 sequences of 4K tokens, 32 heads of 128 channels.",
-             "The data are synthetic; [Caches that fit](#caches-that-fit) has what merging costs on a real model. The "
-             "memory is that of two layers, and the error is relative to attention in double precision to the "
+             "The data are synthetic; [the guide](guide.md#caches-that-fit) has what merging costs on a real model. "
+             "The memory is that of two layers, and the error is relative to attention in double precision to the "
              "original keys and values.", "16x4k",
              [Row("tessera's MiniCache, layers merged in pairs", "tessera", operation="minicache_pair"),
               Row("tessera's MiniCache, each layer by itself", "tessera", operation="minicache_single")]),
@@ -286,31 +287,50 @@ def overviews():
     return [weights(), losses(), attention(), *caches()]
 
 
-# The line of figures: (text with places, [(benchmark, counter, form)]). A part is left out while a figure is missing.
+# Rows of the README's table: what was measured, and for this library and for another a text with places and
+# [(benchmark, counter, form)]. A row is left out while a figure is missing.
 HEADLINE = [
-    ("a bf16 weight takes **{} of 16 bits** and is decoded bit for bit at {} TB/s of decoded weights",
-     [("neuzip/decode/bf16/gauss/512MiB", "bits_per_weight", plain(2)),
-      ("neuzip/decode/bf16/gauss/512MiB", "TBps", plain(2))]),
-    ("the loss over 256,000 vocabulary entries takes **{} MiB** of extra memory and {} ms "
-     "(torch.compile: {} MiB and {} ms)",
-     [(f"{who}/forward/bf16/zipf/{GEMMA}", counter, plain(digits))
-      for who, first in [("cut_cross_entropy", 1), ("torch_compile", 0)]
-      for counter, digits in [("extra_MiB", first), ("ms", 1)]]),
-    ("attention from bf16 to bf16 runs at **{} TFLOP/s**, quantization included (cuDNN in bf16: {})",
-     [(f"{who}/forward/bf16/d128/16k", "TFLOPs", plain(0)) for who in ["attention", "cudnn"]]),
-    ("decoding over the caches of MiniCache and ShadowKV is **{} and {} times** as fast as over caches in bf16",
-     [("minicache/decode/4bit/d128/64x4k", "speedup", plain(2)),
-      ("shadow/decode/host/hit60/128k", "speedup", plain(2))]),
+    ("NeuZip: lossless bf16 weights",
+     ("**{} of 16 bits**, decoded at {} TB/s", [("tessera/decode/bf16/gauss/512MiB", "bits_per_weight", plain(2)),
+                                                ("tessera/decode/bf16/gauss/512MiB", "TBps", plain(2))]),
+     ("nvCOMP's ANS: {} bits, {} TB/s", [("nvcomp_ans/decode/bf16/gauss/512MiB", "bits_per_weight", plain(2)),
+                                         ("nvcomp_ans/decode/bf16/gauss/512MiB", "TBps", plain(2))])),
+    ("Cut Cross-Entropy: loss of 8192 tokens, 256,000 entries",
+     ("**{} MiB** of extra memory, {} ms", [(f"tessera/forward/bf16/zipf/{GEMMA}", "extra_MiB", plain(1)),
+                                            (f"tessera/forward/bf16/zipf/{GEMMA}", "ms", plain(1))]),
+     ("torch.compile: {} MiB, {} ms", [(f"torch_compile/forward/bf16/zipf/{GEMMA}", "extra_MiB", plain(0)),
+                                       (f"torch_compile/forward/bf16/zipf/{GEMMA}", "ms", plain(1))])),
+    ("SageAttention2: bf16 to bf16, 16K tokens of a real layer",
+     ("**{} TFLOP/s**, error {}", [("tessera/forward/bf16/d128/16k/real", "TFLOPs", plain(0)),
+                                   ("tessera/forward/bf16/d128/16k/real", "relative_l1", percent(1))]),
+     ("FlashAttention 3 in bf16: {}, {}; in fp8: {}, {}",
+      [(f"{who}/forward/bf16/d128/16k/real", counter, form) for who in ["fa3", "fa3_fp8"]
+       for counter, form in [("TFLOPs", plain(0)), ("relative_l1", percent(1))]])),
+    ("MiniCache, ShadowKV: a step over 64K and 512K tokens",
+     ("**{} and {} µs**, {} and {} MiB", [(f"tessera/decode/{name}", counter, form) for counter, form in [
+         ("ms", plain(0, 1e3)), ("cache_MiB", plain(0))] for name in ["minicache_single/d128/16x4k",
+                                                                      "shadow_kv/d128/4x128k"]]),
+     ("cuDNN in bf16: {} and {} µs, {} and {} MiB", [(f"cudnn/decode/bf16/d128/{size}", counter, form)
+                                                     for counter, form in [("ms", plain(0, 1e3)),
+                                                                           ("cache_MiB", plain(0))]
+                                                     for size in ["16x4k", "4x128k"]])),
 ]
 
 
+def filled(results, text, figures):
+    """The text with its figures, or None while one is missing."""
+    values = [good(results, name, counter) for name, counter, _ in figures]
+    return None if None in values else text.format(*(form(value) for value, (_, _, form) in zip(values, figures)))
+
+
 def headline(results):
-    parts = []
-    for text, figures in HEADLINE:
-        values = [good(results, name, counter) for name, counter, _ in figures]
-        if None not in values:
-            parts.append(text.format(*(form(value) for value, (_, _, form) in zip(values, figures))))
-    return f"On one NVIDIA H200: {'; '.join(parts)}." if parts else "Not measured yet."
+    lines = []
+    for what, ours, others in HEADLINE:
+        cells = [filled(results, *side) for side in (ours, others)]
+        if None not in cells:
+            lines.append(f"| {what} | {cells[0]} | {cells[1]} |")
+    heading = "| measured from Python on one H200 | tessera | beside it |\n|---|---|---|\n"
+    return heading + "\n".join(lines) if lines else "Not measured yet."
 
 
 def overview(results):

@@ -40,11 +40,25 @@ FIGURES = {
 
 PLOT = "real_model.svg"
 TITLE = "SmolLM2-135M: distance from the exact model against bytes (further left and down is better)"
-COLOURS = {"cache": "#2f6fbe", "MiniCache": "#bc4c00", "aligned first": "#1a7f37", "ShadowKV": "#8250df",
-           "SageAttention2": "#9a6700", "NeuZip": "#cf222e"}
+STYLE = """
+  text { font: 13px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f2328 }
+  .title { font-size: 16px; font-weight: 600 }
+  .small { font-size: 12px; fill: #59636e }
+  .page { fill: #ffffff }
+  .axis { stroke: #8c959f; stroke-width: 1 }
+  @media (prefers-color-scheme: dark) {
+    text { fill: #e6edf3 }
+    .small { fill: #9198a1 }
+    .page { fill: #0d1117 }
+    .axis { stroke: #768390 }
+  }
+"""
+# Of Okabe and Ito, in tones that light and dark pages both bear.
+COLOURS = {"cache": "#2f7fd1", "MiniCache": "#d55e00", "aligned first": "#009e73", "ShadowKV": "#cc79a7",
+           "SageAttention2": "#56a4c9", "NeuZip": "#b58900"}
 # Where a point's label is, so that labels of neighbours do not meet: to the right, pixels down, and what lies there.
 PLACES = {"cache": (-9, 4, "end"), "aligned first": (0, -9, "middle"), "SageAttention2": (0, 18, "middle")}
-LEFT, TOP, WIDTH, HEIGHT = 70, 70, 560, 380
+LEFT, TOP, WIDTH, HEIGHT = 70, 96, 560, 380
 LEAST_DIVERGENCE = 1e-5  # what is nearer is exact but for rounding
 
 
@@ -61,7 +75,17 @@ def points(results):
     return found
 
 
-def svg(results, style):
+def finding(results):
+    """What the plot says, where the rows are there that it takes."""
+    names = ["4bit", "merged16"]
+    if any(PREFIX + name not in results or results[PREFIX + name].error for name in names):
+        return TITLE
+    four, merged = (results[PREFIX + name].counters for name in names)
+    return (f"A cache in 4 bits is {four['ratio']:.1f}x smaller and {four['divergence']:.3f} nats off; with merged "
+            f"layers {merged['divergence']:.1f} nats")
+
+
+def svg(results):
     """The plot, or None without points. Divergences are on a logarithmic scale."""
     drawn = points(results)
     if not drawn:
@@ -80,8 +104,10 @@ def svg(results, style):
     full_width, full_height = LEFT + WIDTH + 200, TOP + HEIGHT + 60
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{full_width}" height="{full_height}" '
            f'viewBox="0 0 {full_width} {full_height}" role="img">',
-           f"<title>{escape(TITLE)}</title>", f"<style>{style}</style>",
-           f'<text class="title" x="8" y="22">{escape(TITLE)}</text>']
+           f"<title>{escape(TITLE)}</title>", f"<style>{STYLE}</style>",
+           f'<rect class="page" width="{full_width}" height="{full_height}" rx="6"/>',
+           f'<text class="title" x="8" y="24">{escape(finding(results))}</text>',
+           f'<text class="small" x="8" y="44">{escape(TITLE)}</text>']
     out += legend()
     for exponent in range(first, last + 1):
         at = y(10.0**exponent)

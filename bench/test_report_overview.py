@@ -39,11 +39,12 @@ class OverviewTest(unittest.TestCase):
 
     def test_the_headline_leaves_out_what_was_not_measured(self):
         self.assertEqual(report_overview.headline({}), "Not measured yet.")
-        some = {f"{who}/forward/bf16/d128/16k": report.Result({"TFLOPs": rate}, "", {})
-                for who, rate in [("attention", 1061.4), ("cudnn", 626.0)]}
-        self.assertEqual(report_overview.headline(some), "On one NVIDIA H200: attention from bf16 to bf16 runs at "
-                         "**1,061 TFLOP/s**, quantization included (cuDNN in bf16: 626).")
-        del some["cudnn/forward/bf16/d128/16k"]
+        some = {f"{who}/forward/bf16/d128/16k/real": report.Result({"TFLOPs": rate, "relative_l1": error}, "", {})
+                for who, rate, error in [("tessera", 1061.4, 0.03), ("fa3", 626.0, 0.0027), ("fa3_fp8", 803.0, 0.072)]}
+        self.assertEqual(report_overview.headline(some).split("\n")[2:], [
+            "| SageAttention2: bf16 to bf16, 16K tokens of a real layer | **1,061 TFLOP/s**, error 3.0 % | "
+            "FlashAttention 3 in bf16: 626, 0.3 %; in fp8: 803, 7.2 % |"])
+        del some["fa3_fp8/forward/bf16/d128/16k/real"]
         self.assertEqual(report_overview.headline(some), "Not measured yet.")
 
 

@@ -25,7 +25,7 @@ def places(drawing):
 
 class RealModelTest(unittest.TestCase):
     def draw(self, results):
-        return report_real_model.svg({f"real_model/{name}": r for name, r in results.items()}, "")
+        return report_real_model.svg({f"real_model/{name}": r for name, r in results.items()})
 
     def test_nothing_is_drawn_without_results(self):
         self.assertIsNone(self.draw({}))

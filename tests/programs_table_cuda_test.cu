@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The tables of what runs, README's and that of docs/architectures.md, made by explain() for devices that need not be
-// there. To write them anew run this test with the environment variable TESSERA_WRITE_README set.
+// The tables of what runs, docs/exchanges.md's and that of docs/architectures.md, made by explain() for devices that
+// need not be there. To write them anew run this test with the environment variable TESSERA_WRITE_TABLES set.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -322,10 +322,10 @@ std::string table_without_wgmma() {
   for (row const& each : rows()) {
     std::string const on_small = programs(each.of(geforce));
     CHECK(on_small == programs(each.of(ada)));
-    std::string what = each.what;  // names that only README has are no code there
+    std::string what = each.what;  // names that only docs/exchanges.md has are no code there
     what.erase(std::remove(what.begin(), what.end(), '`'), what.end());
     if (std::size_t const at = what.find("(above)"); at != std::string::npos) {
-      what.replace(at, 7, "(in README)");
+      what.replace(at, 7, "(in exchanges.md)");
     }
     text += "| " + what + " | " + programs(each.of(ampere)) + " | " + on_small + " |\n";
   }
@@ -343,7 +343,7 @@ void check_page(std::string const& page, std::string const& found) {
   std::size_t const last = text.find(end);
   REQUIRE(first != std::string::npos);
   REQUIRE(last != std::string::npos);
-  if (std::getenv("TESSERA_WRITE_README") != nullptr) {
+  if (std::getenv("TESSERA_WRITE_TABLES") != nullptr) {
     std::ofstream(path) << text.substr(0, first + begin.size()) << found << text.substr(last);
     return;
   }
@@ -356,7 +356,7 @@ TEST_CASE("the tables of programs say what explain() says, without a device", "[
   if (!described_cuda::is_compiled_for<800> || !described_cuda::is_compiled_for<900>) {
     TESSERA_SKIP("this test is not compiled for both sm_80 and sm_90a, of which the tables tell");
   }
-  check_page("README.md", table());
+  check_page("docs/exchanges.md", table());
   check_page("docs/architectures.md", table_without_wgmma());
 }
 

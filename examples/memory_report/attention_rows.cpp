@@ -161,10 +161,10 @@ void print(attention_report const& report) {
   }
   table.print(stdout);
   std::printf(
-      "\nCausal attention of layer 15 of SmolLM2-135M on real text (tests/data), on the CPU: %s.\n"
-      "Keys and values are those in bf16, codes what is kept of them: codes, scales and means (INT4 is of keys; "
-      "values\n"
-      "have e4m3's 8 bits). Errors are relative to double precision.\n\n",
+      "\nCausal attention of layer 15 of SmolLM2-135M on real text (tests/data), on the CPU:\n"
+      "%s. Keys and values are those in bf16, codes what is kept\n"
+      "of them: codes, scales and means (INT4 is of keys; values have e4m3's 8 bits). Errors are relative\n"
+      "to double precision.\n\n",
       report.data.c_str());
   text_table plans({"131072 tokens", "keys and values, bf16", "codes"});
   for (attention_plan const& plan : report.plans) {

@@ -149,7 +149,7 @@ class loss_measurement {
   tessera::buffer<float> classifier_gradient_{exec_, classifier_.size()};
 };
 
-loss_plan plan_of(std::string model, linear_loss_shape const& shape) {
+loss_plan loss_plan_of(std::string model, linear_loss_shape const& shape) {
   cpu const exec;
   return {std::move(model), shape.tokens * shape.vocabulary * std::int64_t{sizeof(bfloat16)},
           cut_cross_entropy::plan_forward(exec, shape).bytes(), cut_cross_entropy::plan_backward(exec, shape).bytes()};
@@ -178,28 +178,27 @@ loss_report measure_loss(report_options const& options) {
   report.rows = {measurement.measure<cut_cross_entropy>("loss", false, {}),
                  measurement.measure<cut_cross_entropy>("loss and gradients", true, small),
                  measurement.measure<exact_cross_entropy>("loss and gradients, exact", true, small)};
-  report.plans = {plan_of("Gemma 2 2B", {8192, 256000, 2304}), plan_of("Llama 3 8B", {8192, 128256, 4096})};
+  report.plans = {loss_plan_of("Gemma 2 2B", {8192, 256000, 2304}), loss_plan_of("Llama 3 8B", {8192, 128256, 4096})};
   return report;
 }
 
 void print(loss_report const& report) {
-  text_table table({"cut cross-entropy", "logits", "memory", "dense", "ratio", "ms", "dense ms", "error: loss",
-                    "hidden", "classifier"});
+  text_table table(
+      {"cut cross-entropy", "memory", "dense", "ratio", "ms", "dense ms", "error", "hidden", "classifier"});
   for (loss_row const& row : report.rows) {
-    table.add({row.mode, readable_bytes(row.logit_bytes), readable_bytes(row.bytes), readable_bytes(row.dense_bytes),
+    table.add({row.mode, readable_bytes(row.bytes), readable_bytes(row.dense_bytes),
                fixed(static_cast<double>(row.dense_bytes) / static_cast<double>(row.bytes), 1),
                fixed(row.milliseconds, 1), fixed(row.dense_milliseconds, 1), small_number(row.loss_error),
                error_text(row.hidden_error), error_text(row.classifier_error)});
   }
   table.print(stdout);
   std::printf(
-      "\nThe classifier of SmolLM2-135M on real hidden states (tests/data), %s.\n"
-      "Inputs are bf16, gradients fp32; on the CPU. The logits are never in memory; memory is the measured peak "
-      "beyond\n"
-      "inputs and gradients, dense that of the same loss with its logits in memory; the tiles that threads work in "
-      "are\n"
-      "counted for neither. Errors are relative to double precision.\n\n",
-      report.data.c_str());
+      "\nThe classifier of SmolLM2-135M on real hidden states (tests/data), on the CPU:\n"
+      "%s. Inputs are bf16, gradients fp32.\n"
+      "The logits (%s) are never in memory. Memory is the measured peak beyond inputs and gradients,\n"
+      "dense that of the same loss with its logits in memory; the tiles that threads work in are counted\n"
+      "for neither. Errors are relative to double precision: of the loss, and of both gradients.\n\n",
+      report.data.c_str(), readable_bytes(report.rows.front().logit_bytes).c_str());
   text_table plans({"8192 tokens, bf16", "logits", "loss", "loss and gradients"});
   for (loss_plan const& plan : report.plans) {
     plans.add({plan.model, readable_bytes(plan.logit_bytes), readable_bytes(plan.forward_bytes),

@@ -19,6 +19,7 @@
 #include "../support/real_layers.hpp"
 #include "../support/text_table.hpp"
 #include "minicache_report.hpp"
+#include "percent_text.hpp"
 #include "seconds_of.hpp"
 
 namespace tessera_examples {
@@ -236,10 +237,6 @@ void add_plans(minicache_report& report) {
   }
 }
 
-std::string percent(double share) {
-  return fixed(100 * share, 1) + " %";
-}
-
 /// Prints how merging compares with single layers, each in the mode that takes the least room.
 void print_verdict(minicache_report const& report) {
   minicache_row const* least[2] = {nullptr, nullptr};
@@ -248,33 +245,33 @@ void print_verdict(minicache_report const& report) {
     known = known == nullptr || row.bytes.all < known->bytes.all ? &row : known;
   }
   auto const& [alone, merged] = least;
-  std::printf("Merging %s here: %s is %s times smaller with errors of %s, %s %s times with %s.\n\n",
+  std::printf("Merging %s here: %s is %s times smaller with errors of %s,\n%s %s times with %s.\n\n",
               merged->mean_error() < alone->mean_error() ? "pays" : "does not pay", merged->mode.c_str(),
-              fixed(merged->bytes.ratio(), 2).c_str(), percent(merged->mean_error()).c_str(), alone->mode.c_str(),
-              fixed(alone->bytes.ratio(), 2).c_str(), percent(alone->mean_error()).c_str());
+              fixed(merged->bytes.ratio(), 2).c_str(), percent_text(merged->mean_error()).c_str(), alone->mode.c_str(),
+              fixed(alone->bytes.ratio(), 2).c_str(), percent_text(alone->mean_error()).c_str());
 }
 
 void print_plans(minicache_report const& report) {
-  text_table table(
-      {report.planned_for, "bf16", "codes", "scales", "norms", "retained", "tail", "all", "ratio", "planned", "ratio"});
+  std::printf("%s, %s in bf16; in MB:\n\n", report.planned_for.c_str(),
+              readable_bytes(report.plans.front().bytes.plain).c_str());
+  text_table table({"kept as", "codes", "scales", "norms", "retained", "tail", "all", "ratio", "planned", "ratio"});
+  auto const megabytes = [](std::int64_t bytes) { return fixed(static_cast<double>(bytes) / 1e6, 2); };
   for (minicache_plan const& plan : report.plans) {
     minicache_bytes const& bytes = plan.bytes;
-    table.add({plan.mode, readable_bytes(bytes.plain), readable_bytes(bytes.codes), readable_bytes(bytes.scales),
-               readable_bytes(bytes.norms), readable_bytes(bytes.retained), readable_bytes(bytes.tail),
-               readable_bytes(bytes.all), fixed(bytes.ratio(), 2), readable_bytes(plan.planned),
+    table.add({plan.mode, megabytes(bytes.codes), megabytes(bytes.scales), megabytes(bytes.norms),
+               megabytes(bytes.retained), megabytes(bytes.tail), megabytes(bytes.all), fixed(bytes.ratio(), 2),
+               megabytes(plan.planned),
                fixed(static_cast<double>(bytes.plain) / static_cast<double>(plan.planned), 2)});
   }
   table.print(stdout);
   constexpr double claimed = 5.02;
   constexpr double code_bits = 4 + 32.0 / 128;  // 128 codes share a scale and a minimum of 16 bits each
   std::printf(
-      "\nBytes of a full sequence of which merged heads retain %s of the tokens, and all memory that is planned for "
-      "it.\n"
-      "The paper claims %s. Codes of 4 bits with a scale and a minimum for each 128 of them, half of the layers "
-      "merged, "
-      "make\n"
-      "%s: with nothing for lengths, for retained tokens and for the newest ones.\n\n",
-      percent(planned_share).c_str(), fixed(claimed, 2).c_str(), fixed(16 / (0.75 * code_bits), 2).c_str());
+      "\nOf a full sequence of which merged heads retain %s of the tokens, and all memory that is planned\n"
+      "for it. The paper claims %s. Codes of 4 bits with a scale and a minimum for each 128 of them, half\n"
+      "of the layers merged, make %s: with nothing for lengths, for retained tokens and for the newest\n"
+      "ones.\n\n",
+      percent_text(planned_share).c_str(), fixed(claimed, 2).c_str(), fixed(16 / (0.75 * code_bits), 2).c_str());
 }
 
 }  // namespace
@@ -303,40 +300,36 @@ minicache_report measure_minicache(report_options const& options) {
 }
 
 void print(minicache_report const& report) {
-  std::vector<std::string> titles{"MiniCache", "bf16", "codes", "scales", "norms", "retained",
-                                  "tokens",    "tail", "all",   "ratio",  "cosine"};
+  text_table parts({"MiniCache", "bf16", "codes", "scales", "norms", "retained", "share", "tail", "all", "ratio"});
+  for (minicache_row const& row : report.rows) {
+    minicache_bytes const& bytes = row.bytes;
+    parts.add({row.mode, readable_bytes(bytes.plain), readable_bytes(bytes.codes), readable_bytes(bytes.scales),
+               readable_bytes(bytes.norms), readable_bytes(bytes.retained), percent_text(row.retained),
+               readable_bytes(bytes.tail), readable_bytes(bytes.all), fixed(bytes.ratio(), 2)});
+  }
+  parts.print(stdout);
+  std::printf("\n");
+  std::vector<std::string> titles{"MiniCache", "ratio", "cosine"};
   for (minicache_pair const& pair : report.pairs) {
     titles.push_back((titles.back() == "cosine" ? "error: " : "") + pair.layers);
   }
   titles.push_back("ms");
   text_table table(titles);
   for (minicache_row const& row : report.rows) {
-    minicache_bytes const& bytes = row.bytes;
-    std::vector<std::string> cells{row.mode,
-                                   readable_bytes(bytes.plain),
-                                   readable_bytes(bytes.codes),
-                                   readable_bytes(bytes.scales),
-                                   readable_bytes(bytes.norms),
-                                   readable_bytes(bytes.retained),
-                                   percent(row.retained),
-                                   readable_bytes(bytes.tail),
-                                   readable_bytes(bytes.all),
-                                   fixed(bytes.ratio(), 2),
-                                   fixed(row.cosine, 3)};
+    std::vector<std::string> cells{row.mode, fixed(row.bytes.ratio(), 2), fixed(row.cosine, 3)};
     for (double const error : row.errors) {
-      cells.push_back(percent(error));
+      cells.push_back(percent_text(error));
     }
     cells.push_back(fixed(row.milliseconds, 1));
     table.add(cells);
   }
   table.print(stdout);
   std::printf(
-      "\nPairs of neighbouring layers of SmolLM2-135M on real text (tests/data), on the CPU: %s,\n"
-      "all in pages; bytes are those of all pairs, headers and counters included. Cosines are those of restored keys "
-      "and\n"
-      "values with the original ones, errors those of attention relative to double precision, by pair; ms is the time "
-      "to\n"
-      "compress a pair. Keys and values of neighbours have cosines of",
+      "\nPairs of neighbouring layers of SmolLM2-135M on real text (tests/data), on the CPU:\n"
+      "%s, all in pages; bytes are those of all pairs, headers and counters\n"
+      "included. Cosines are those of restored keys and values with the original ones, errors those of\n"
+      "attention relative to double precision, by pair; ms is the time to compress a pair. Keys and values\n"
+      "of neighbours have cosines of",
       report.data.c_str());
   for (minicache_pair const& pair : report.pairs) {
     std::printf("%s %s and %s (%s)", &pair == report.pairs.data() ? "" : ",", fixed(pair.key_cosine, 2).c_str(),
@@ -353,10 +346,11 @@ report_rows as_report_rows(minicache_report const& report) {
     rows.push_back({.algorithm = "MiniCache",
                     .data = "SmolLM2",
                     .mode = row.mode,
-                    .setting = "keys and values; attention off by " + percent(row.mean_error()),
+                    .setting = "keys and values; attention off by " + percent_text(row.mean_error()),
                     .elements = row.elements,
                     .bytes_before = row.bytes.plain,
-                    .bytes_after = row.bytes.all});
+                    .bytes_after = row.bytes.all,
+                    .pays = row.mean_error() < most_error});
   }
   return rows;
 }

@@ -10,10 +10,16 @@ namespace tessera_examples {
 
 struct report_options {
   std::string data_folder;
-  int threads = 0;         ///< threads of the CPU; 0 means all
-  bool by_tensor = false;  ///< print a table for each file, too
-  bool quick = false;      ///< take times once, on little data
+  std::string model_folder = {};    ///< where make_model.py of examples/real_model puts its files
+  std::string results_folder = {};  ///< the committed results of benchmarks
+  int threads = 0;                  ///< threads of the CPU; 0 means all
+  bool by_tensor = false;           ///< print a table for each file, too
+  bool quick = false;               ///< take times once, on little data
 };
+
+/// What is smaller by less gains nothing, and what is off by more is no longer the same attention.
+inline constexpr double least_gain = 1.05;
+inline constexpr double most_error = 1.0 / 3;
 
 /// One measurement. Numbers below zero stand for "does not apply" or "not measured".
 struct report_row {
@@ -28,6 +34,7 @@ struct report_row {
   double largest_error = -1;  ///< relative error; 0 means that every bit is the same
   double encode_gbps = -1;    ///< GB of uncompressed data a second
   double decode_gbps = -1;
+  bool pays = true;  ///< false: it keeps too little of what it was to keep
 
   [[nodiscard]] double bits_before() const {
     return 8.0 * static_cast<double>(bytes_before) / static_cast<double>(elements);

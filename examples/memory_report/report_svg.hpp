@@ -49,14 +49,16 @@ inline constexpr char const* svg_style = R"(<style>
   .small { font-size: 11px; fill: #59636e; }
   .before { fill: #d1d9e0; }
   .after { fill: #1a7f64; }
-  .bound { fill: #cf222e; }
+  .lost { fill: #cf222e; }
+  .bound { fill: #1f2328; }
   @media (prefers-color-scheme: dark) {
     svg { background: #0d1117; }
     text { fill: #f0f6fc; }
     .small { fill: #9198a1; }
     .before { fill: #3d444d; }
     .after { fill: #3fb68f; }
-    .bound { fill: #ff7b72; }
+    .lost { fill: #ff7b72; }
+    .bound { fill: #f0f6fc; }
   }
 </style>
 )";
@@ -82,14 +84,15 @@ inline std::string report_svg(report_rows const& rows) {
   svg += detail::svg_text(12, 26, "title", "Memory before and after, bits an element");
   svg += detail::svg_bar(12, 38, 12, 10, "before") + detail::svg_text(30, 47, "small", "before");
   svg += detail::svg_bar(82, 38, 12, 10, "after") + detail::svg_text(100, 47, "small", "after");
-  svg += detail::svg_bar(146, 36, 2, 14, "bound") + detail::svg_text(154, 47, "small", "entropy bound");
+  svg += detail::svg_bar(146, 38, 12, 10, "lost") + detail::svg_text(164, 47, "small", "after, and does not pay");
+  svg += detail::svg_bar(300, 36, 2, 14, "bound") + detail::svg_text(308, 47, "small", "entropy bound");
   double y = top;
   for (report_row const& row : rows) {
     double const scale = width / most_bits;
     svg += detail::svg_text(12, y + 11, "name", row.algorithm + ", " + row.data) +
            detail::svg_text(12, y + 24, "small", row.mode);
     svg += detail::svg_bar(left, y, row.bits_before() * scale, 22, "before");
-    svg += detail::svg_bar(left, y + 4, row.bits_after() * scale, 14, "after");
+    svg += detail::svg_bar(left, y + 4, row.bits_after() * scale, 14, row.pays ? "after" : "lost");
     if (row.bound_bits > 0) {
       svg += detail::svg_bar(left + row.bound_bits * scale - 1, y - 1, 2, 24, "bound");
     }

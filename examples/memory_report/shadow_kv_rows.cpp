@@ -20,6 +20,7 @@
 #include "../support/failure.hpp"
 #include "../support/real_layers.hpp"
 #include "../support/text_table.hpp"
+#include "percent_text.hpp"
 #include "seconds_of.hpp"
 #include "shadow_kv_report.hpp"
 
@@ -215,10 +216,6 @@ shadow_kv_plan plan_of(std::string mode, tessera::offload_shape const& shape) {
 double ratio(std::int64_t before, std::int64_t after) {
   return static_cast<double>(before) / static_cast<double>(after);
 }
-std::string percent(double share) {
-  return fixed(100 * share, 1) + " %";
-}
-
 }  // namespace
 
 shadow_kv_report measure_shadow_kv(report_options const& options) {
@@ -251,8 +248,7 @@ shadow_kv_report measure_shadow_kv(report_options const& options) {
 }
 
 void print(shadow_kv_report const& report) {
-  std::vector<std::string> titles{"ShadowKV", "rank",    "chunks", "bf16",   "device",
-                                  "host",     "at 128K", "tokens", "of all", "captured"};
+  std::vector<std::string> titles{"ShadowKV", "rank", "chunks", "device", "at 128K", "of all", "captured"};
   for (std::string const& layer : report.layers) {
     titles.push_back((titles.back() == "captured" ? "error: " : "") + layer);
   }
@@ -262,31 +258,28 @@ void print(shadow_kv_report const& report) {
     std::vector<std::string> cells{row.selector,
                                    std::to_string(row.rank),
                                    std::to_string(row.chunks),
-                                   readable_bytes(report.plain_bytes),
                                    readable_bytes(row.device_bytes),
-                                   readable_bytes(row.host_bytes),
                                    fixed(ratio(report.long_plain_bytes, row.long_device_bytes), 2),
-                                   fixed(row.attended, 0),
-                                   percent(row.attended / report.tokens),
-                                   percent(row.captured)};
+                                   percent_text(row.attended / report.tokens),
+                                   percent_text(row.captured)};
     for (double const error : row.errors) {
-      cells.push_back(percent(error));
+      cells.push_back(percent_text(error));
     }
     cells.push_back(fixed(row.milliseconds, 2));
     table.add(cells);
   }
   table.print(stdout);
   std::printf(
-      "\nLayers of SmolLM2-135M on real text (tests/data), on the CPU: %s come\n"
-      "one by one. Chunks of 8 tokens are selected by ShadowKV's landmarks, in 8 bits or in bf16, or by Quest's boxes, "
-      "all\n"
-      "else is the same. Device and host are bytes of a layer, with ring, slots and directions, which do not grow; at "
-      "128K:\n"
-      "bf16 to the device's bytes for %lld tokens. Tokens are those that a head attends to, of all, and captured is "
-      "their\n"
-      "share in dense attention; errors are relative to dense attention in double precision, by layer; ms is a step of "
-      "a\nlayer.\n\n",
-      report.data.c_str(), static_cast<long long>(long_context));
+      "\nLayers of SmolLM2-135M on real text (tests/data), on the CPU:\n"
+      "%s come one by one. Chunks of 8 tokens\n"
+      "are selected by ShadowKV's landmarks, in 8 bits or in bf16, or by Quest's boxes, all else is the\n"
+      "same. Device has the bytes of a layer, with ring, slots and directions, which do not grow (%s\n"
+      "are on the host; in bf16 a layer has %s); at 128K: bf16 to the device's bytes for %lld\n"
+      "tokens. Of all is the part of the tokens that a head attends to, and captured their share in dense\n"
+      "attention; errors are relative to dense attention in double precision, by layer; ms is a step of a\n"
+      "layer.\n\n",
+      report.data.c_str(), readable_bytes(report.rows.front().host_bytes).c_str(),
+      readable_bytes(report.plain_bytes).c_str(), static_cast<long long>(long_context));
   text_table plans({report.planned_for, "bf16", "GPU", "ratio", "pinned", "workspace"});
   for (shadow_kv_plan const& plan : report.plans) {
     plans.add({plan.mode, readable_bytes(plan.plain_bytes), readable_bytes(plan.device_bytes),

@@ -12,9 +12,9 @@
 
 #include "../support/failure.hpp"
 #include "../support/input_file.hpp"
+#include "../support/progress_report.hpp"
 #include "../support/safetensors.hpp"
 #include "language_model.hpp"
-#include "progress.hpp"
 #include "tokenizer.hpp"
 
 namespace tessera_examples {

@@ -13,9 +13,10 @@
 
 #include <tessera/exec/cpu.hpp>
 
+#include "../support/progress_report.hpp"
+#include "divergence.hpp"
 #include "kept_prompt.hpp"
 #include "language_model.hpp"
-#include "progress.hpp"
 #include "text_scores.hpp"
 #include "transformer.hpp"
 

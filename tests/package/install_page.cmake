@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # The projects and the compilers' commands of docs/install.md work as they stand there. The first project is built and
 # run; for the others sources are only preprocessed, which finds what they include: the build tree has compiled them.
-# That with CUDA is only configured: readme.cmake builds the README's, which has other names and is otherwise the same.
+# That with CUDA is only configured: readme.cmake builds it.
 # Each program of one file in examples/hello goes through each of the commands.
 #
 #   cmake -D SOURCE=<the repository> -D STAGE=<install prefix> -D WORK=<scratch folder> -D GENERATOR=<generator>

@@ -16,7 +16,8 @@ set_tests_properties("package: archive" PROPERTIES FIXTURES_SETUP archived LABEL
 
 # To look at the compilers takes CMake half a second for C++ and four for CUDA.  Projects begin with what it has found
 # out about the same compilers for this build, which it reads where a project has CMAKE_PLATFORM_INFO_INITIALIZED.  The
-# README's project and its install commands (readme.cmake, readme_install.cmake) begin with nothing, as a user's do.
+# The project of docs/install.md and its install commands (readme.cmake, readme_install.cmake) begin with nothing, as a
+# user's do.
 file(GLOB compilers "${CMAKE_BINARY_DIR}/CMakeFiles/${CMAKE_VERSION}/*.cmake")
 
 # tessera_package_test(NAME FOLDER FIXTURE [OPTIONS ...] [RUN programs...])
@@ -95,20 +96,20 @@ set_tests_properties("package: the installed tree is complete, and the same with
   LABELS package TIMEOUT 300)
 
 if(TESSERA_HAVE_CUDA)
-  add_test(NAME "package: the README's project builds as it stands, and other architectures are warned of"
-    COMMAND "${CMAKE_COMMAND}" -D "README=${PROJECT_SOURCE_DIR}/README.md" -D "STAGE=${stage}"
+  add_test(NAME "package: the page's project builds as it stands, and other architectures are warned of"
+    COMMAND "${CMAKE_COMMAND}" -D "README=${PROJECT_SOURCE_DIR}/docs/install.md" -D "STAGE=${stage}"
       -D "WORK=${package_work}/readme" -D "GENERATOR=${CMAKE_GENERATOR}" -D "CXX=${CMAKE_CXX_COMPILER}"
       -D "NVCC=${nvcc}" -P "${package}/readme.cmake")
-  set_tests_properties("package: the README's project builds as it stands, and other architectures are warned of"
+  set_tests_properties("package: the page's project builds as it stands, and other architectures are warned of"
     PROPERTIES LABELS package TIMEOUT 600 FIXTURES_REQUIRED installed)
 endif()
 
-# What the README says to install by. No generator is named: whichever of make and Ninja is CMake's choice must do.
+# What docs/install.md says to install by. No generator is named: whichever of make and Ninja is CMake's choice must do.
 if(CMAKE_VERSION VERSION_GREATER_EQUAL 3.25)
-  add_test(NAME "package: the README's install commands work with what setup.sh installs"
+  add_test(NAME "package: the install commands of docs/install.md work with what setup.sh installs"
     COMMAND "${CMAKE_COMMAND}" -D "SOURCE=${PROJECT_SOURCE_DIR}" -D "WORK=${package_work}/readme_install"
       -P "${package}/readme_install.cmake")
-  set_tests_properties("package: the README's install commands work with what setup.sh installs" PROPERTIES
+  set_tests_properties("package: the install commands of docs/install.md work with what setup.sh installs" PROPERTIES
     LABELS package TIMEOUT 300)
 endif()
 

@@ -1,29 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# The README's CMake project configures and builds as it stands there, and tessera's package warns of architectures
-# that it has no programs for, or none that use wgmma.
+# The CMake project with CUDA of docs/install.md configures and builds as it stands there, and tessera's package warns of
+# architectures that it has no programs for, or none that use wgmma.
 #
-#   cmake -D README=<README.md> -D STAGE=<install prefix> -D WORK=<scratch folder> -D GENERATOR=<generator>
+#   cmake -D README=<docs/install.md> -D STAGE=<install prefix> -D WORK=<scratch folder> -D GENERATOR=<generator>
 #         -D CXX=<compiler> -D NVCC=<compiler> -P readme.cmake
 cmake_minimum_required(VERSION 3.24...3.31)
 
 file(READ "${README}" text)
-if(NOT text MATCHES "\n```cmake\n(cmake_minimum_required[^`]*)\n```\n")
-  message(FATAL_ERROR "${README} shows no CMake project; this check reads it wrongly")
+if(NOT text MATCHES "\n```cmake\n(cmake_minimum_required[^`]*CMAKE_CUDA_ARCHITECTURES[^`]*)\n```\n")
+  message(FATAL_ERROR "${README} shows no CMake project with CUDA; this check reads it wrongly")
 endif()
 set(project "${CMAKE_MATCH_1}\n")
 file(REMOVE_RECURSE "${WORK}")
 
-# A project with what stands in the README but ARCHITECTURES; sets `said` to what configuring says. All share a build
+# A project with what stands on the page but ARCHITECTURES; sets `said` to what configuring says. All share a build
 # folder, so that CMake looks at the compilers once.
 function(configure architectures)
   string(REPLACE "CMAKE_CUDA_ARCHITECTURES 90a)" "CMAKE_CUDA_ARCHITECTURES ${architectures})" changed "${project}")
   file(WRITE "${WORK}/CMakeLists.txt" "${changed}")
-  file(COPY_FILE "${CMAKE_CURRENT_LIST_DIR}/readme.cu" "${WORK}/main.cu")
+  file(COPY_FILE "${CMAKE_CURRENT_LIST_DIR}/readme.cu" "${WORK}/neuzip.cu")
   execute_process(COMMAND "${CMAKE_COMMAND}" -S "${WORK}" -B "${WORK}/build" -G "${GENERATOR}"
       "-DCMAKE_PREFIX_PATH=${STAGE}" "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_CUDA_COMPILER=${NVCC}" ${ARGN}
     OUTPUT_VARIABLE out ERROR_VARIABLE out RESULT_VARIABLE result)
   if(NOT result EQUAL 0)
-    message(FATAL_ERROR "the README's project does not configure for ${architectures}:\n${out}")
+    message(FATAL_ERROR "the page's project does not configure for ${architectures}:\n${out}")
   endif()
   string(REGEX REPLACE "[ \n]+" " " out "${out}")
   set(said "${out}" PARENT_SCOPE)
@@ -41,7 +41,7 @@ expect("")
 execute_process(COMMAND "${CMAKE_COMMAND}" --build "${WORK}/build" OUTPUT_VARIABLE out ERROR_VARIABLE out
   RESULT_VARIABLE result)
 if(NOT result EQUAL 0 OR out MATCHES "[Ww]arning")
-  message(FATAL_ERROR "the README's project does not build without a word:\n${out}")
+  message(FATAL_ERROR "the page's project does not build without a word:\n${out}")
 endif()
 
 configure("75 80")

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# The README's commands for an install do what they say, with the generator that CMake chooses where none is named.
+# The commands of docs/install.md for an install do what they say, with the generator that CMake chooses where none is
+# named.
 #
 #   cmake -D SOURCE=<the repository> -D WORK=<scratch folder> -P readme_install.cmake
 cmake_minimum_required(VERSION 3.25...3.31)
 
-file(READ "${SOURCE}/README.md" text)
+file(READ "${SOURCE}/docs/install.md" text)
 set(build_folder build/package)
-if(NOT text MATCHES "`cmake (--preset [a-z]+) && cmake (--install ${build_folder} --prefix) <where>`")
-  message(FATAL_ERROR "README.md shows no install of ${build_folder} after a preset; this check reads it wrongly")
+if(NOT text MATCHES "\ncmake (--preset [a-z]+)\ncmake (--install ${build_folder} --prefix) <where>\n")
+  message(FATAL_ERROR "docs/install.md shows no install of ${build_folder} after a preset; this check reads it wrongly")
 endif()
 separate_arguments(configure UNIX_COMMAND "${CMAKE_MATCH_1}")
 string(REPLACE "${build_folder}" "\"${WORK}/build\"" install "${CMAKE_MATCH_2}")
@@ -21,11 +22,11 @@ execute_process(COMMAND "${CMAKE_COMMAND}" ${configure} -B "${WORK}/build" WORKI
 execute_process(COMMAND "${CMAKE_COMMAND}" ${install} "${WORK}/prefix" COMMAND_ERROR_IS_FATAL ANY)
 foreach(file include/tessera/neuzip.hpp include/tessera/version.hpp)
   if(NOT EXISTS "${WORK}/prefix/${file}")
-    message(FATAL_ERROR "the README's commands have not installed ${file}")
+    message(FATAL_ERROR "the page's commands have not installed ${file}")
   endif()
 endforeach()
 file(GLOB_RECURSE configs "${WORK}/prefix/*/tesseraConfig.cmake")
 if(NOT configs)
-  message(FATAL_ERROR "the README's commands have installed nothing that find_package finds")
+  message(FATAL_ERROR "the page's commands have installed nothing that find_package finds")
 endif()
-message("the README's commands have installed tessera")
+message("the page's commands have installed tessera")
