@@ -47,8 +47,9 @@ tessera_status tessera_attention_workspace(tessera_executor const* executor, tes
     auto const in = known_part(inputs, "inputs");
     auto const chosen = attention_options_of(options);
     with_executor(executor, [&](auto const& exec) {
-      with_float_type("queries", in.queries.type,
-                      [&]<class T>(T) { set_bytes(bytes, method::plan_forward(exec, shape_of<T>(in), chosen).bytes()); });
+      with_float_type("queries", in.queries.type, [&]<class T>(T) {
+        set_bytes(bytes, method::plan_forward(exec, shape_of<T>(in), chosen).bytes());
+      });
     });
   });
 }

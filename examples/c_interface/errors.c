@@ -17,8 +17,7 @@ static void refused(int line, tessera_status status, tessera_status expected, ch
     ++failures;
   }
 }
-#define REFUSED(status, function, part, ...) \
-  refused(__LINE__, function(__VA_ARGS__), status, #function, part)
+#define REFUSED(status, function, part, ...) refused(__LINE__, function(__VA_ARGS__), status, #function, part)
 
 static tessera_memory const nothing = {NULL, 0};
 
@@ -143,7 +142,8 @@ static void weights(tessera_executor const* executor) {
           &stream_bytes);
   ((unsigned char*)stream.data)[stream_bytes - 1] ^= 1;
   ((unsigned char*)stream.data)[stream_bytes / 2] ^= 1;
-  need(tessera_weights_decode(executor, &options, stream, &list, space));
+  need(tessera_weights_decode_workspace(executor, &options, 3000, &bytes));
+  need(tessera_weights_decode(executor, &options, stream, &list, block_of(bytes)));
   REFUSED(TESSERA_CORRUPT_DATA, tessera_wait, "compressed_weights.decode", executor);
   need(tessera_wait(executor));  // it is reported once
   ((unsigned char*)stream.data)[0] ^= 1;
@@ -345,6 +345,7 @@ static void shadow_kv(tessera_executor const* executor) {
   tessera_shadow_kv* cache = NULL;
   tessera_tensor heads = tensor_of(TESSERA_BF16, 3, 1, 300, 64, 0);
   tessera_tensor step = tensor_of(TESSERA_BF16, 3, 1, 1, 64, 0);
+  tessera_tensor numbers;
   shape.query_heads = 1;
   shape.key_heads = 1;
   shape.channels = 64;
@@ -380,8 +381,10 @@ static void shadow_kv(tessera_executor const* executor) {
   outputs.result = tensor_of(TESSERA_BF16, 3, 1, 1, 64, 0);
   REFUSED(TESSERA_SHAPE_ERROR, tessera_shadow_kv_decode, "but the plan needs", executor, cache, &step, &step, &step,
           NULL, &outputs, block_of(sizes.decode - 256));
-  need(tessera_shadow_kv_decode(executor, cache, &step, &step, &step, NULL, &outputs, block_of(sizes.decode)));
-  REFUSED(TESSERA_VALUE_ERROR, tessera_wait, "offloaded_cache.decode", executor);  // its sequence was never begun
+  numbers = tensor_of(TESSERA_I32, 1, 1, 0, 0, 0);
+  ((int32_t*)numbers.data)[0] = 5;
+  need(tessera_shadow_kv_decode(executor, cache, &step, &step, &step, &numbers, &outputs, block_of(sizes.decode)));
+  REFUSED(TESSERA_VALUE_ERROR, tessera_wait, "offloaded_cache.decode", executor);  // there is no sequence 5
   need(tessera_shadow_kv_close(cache));
   REFUSED(TESSERA_VALUE_ERROR, tessera_shadow_kv_prefill, "not closed", executor, cache, 0, &heads, &heads,
           block_of(sizes.prefill));
@@ -390,7 +393,8 @@ static void shadow_kv(tessera_executor const* executor) {
 int main(void) {
   tessera_executor executor = cpu_executor(2);
   if (tessera_c_version() != TESSERA_C_VERSION || tessera_has_device(TESSERA_CPU) != 1 || tessera_has_device(9) != 0 ||
-      strcmp(tessera_last_error(), "") != 0 || strcmp(tessera_status_name((tessera_status)99), "an unknown status") != 0) {
+      strcmp(tessera_last_error(), "") != 0 ||
+      strcmp(tessera_status_name((tessera_status)99), "an unknown status") != 0) {
     printf("the library says something else of itself\n");
     return 1;
   }

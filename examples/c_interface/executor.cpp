@@ -61,9 +61,9 @@ void open_in(tessera_executor& to, tessera_memory memory) {
   using state_type = typename memory_type::state_type;
   auto* const at = static_cast<memory_type*>(place_in<memory_type>(memory, "executor's memory"));
   piece<state_type> const room(at->state, sizeof(at->state));
-  new (&at->object) executor_object<Exec>{
-      {executor_mark, to.device},
-      Exec{.memory = nothing, .options = {}, .state = std::allocate_shared<state_type>(room)}};
+  new (&at->object)
+      executor_object<Exec>{{executor_mark, to.device},
+                            Exec{.memory = nothing, .options = {}, .state = std::allocate_shared<state_type>(room)}};
   to.state = &at->object;
 }
 
@@ -110,9 +110,9 @@ char const* tessera_last_error(void) {
 }
 
 char const* tessera_status_name(tessera_status status) {
-  constexpr char const* names[] = {"TESSERA_SUCCESS",     "TESSERA_NULL_POINTER", "TESSERA_WRONG_TYPE",
-                                   "TESSERA_SHAPE_ERROR", "TESSERA_VALUE_ERROR",  "TESSERA_CORRUPT_DATA",
-                                   "TESSERA_DEVICE_ERROR", "TESSERA_NOT_BUILT",   "TESSERA_OUT_OF_MEMORY",
+  constexpr char const* names[] = {"TESSERA_SUCCESS",      "TESSERA_NULL_POINTER", "TESSERA_WRONG_TYPE",
+                                   "TESSERA_SHAPE_ERROR",  "TESSERA_VALUE_ERROR",  "TESSERA_CORRUPT_DATA",
+                                   "TESSERA_DEVICE_ERROR", "TESSERA_NOT_BUILT",    "TESSERA_OUT_OF_MEMORY",
                                    "TESSERA_OTHER_ERROR"};
   auto const number = static_cast<int>(status);
   return number >= 0 && number < static_cast<int>(std::size(names)) ? names[number] : "an unknown status";

@@ -112,8 +112,7 @@ tessera_status tessera_minicache_open(tessera_executor const* executor, tessera_
       tessera::cache_extents const extents = extents_of(given);
       auto const plan = tessera::minicache::plan(exec, extents, options_of(given));
       *cache = new (place) tessera_minicache{
-          {minicache_mark, device},
-          tessera::minicache(exec, extents, options_of(given), workspace_in(plan, memory))};
+          {minicache_mark, device}, tessera::minicache(exec, extents, options_of(given), workspace_in(plan, memory))};
     });
   });
 }
@@ -169,8 +168,7 @@ tessera_status tessera_minicache_append(tessera_executor const* executor, tesser
 
 tessera_status tessera_minicache_write(tessera_executor const* executor, tessera_minicache const* cache,
                                        std::int32_t layer, tessera_tensor const* keys, tessera_tensor const* values,
-                                       tessera_minicache_sequences const* sequences,
-                                       tessera_tensor const* new_tokens) {
+                                       tessera_minicache_sequences const* sequences, tessera_tensor const* new_tokens) {
   return guarded("tessera_minicache_write", [&] {
     require_given(keys, "keys");
     require_given(values, "values");

@@ -12,7 +12,7 @@
 #include "tessera_c.h"
 
 /// Ends the program where a call fails.
-static void need(tessera_status status) {
+static inline void need(tessera_status status) {
   if (status != TESSERA_SUCCESS) {
     fprintf(stderr, "%s: %s\n", tessera_status_name(status), tessera_last_error());
     exit(1);
@@ -20,7 +20,7 @@ static void need(tessera_status status) {
 }
 
 /// A block of zeros that begins at a multiple of 256 bytes, for the rest of the program.
-static tessera_memory block_of(size_t bytes) {
+static inline tessera_memory block_of(size_t bytes) {
   tessera_memory block;
   unsigned char* const raw = (unsigned char*)calloc(1, bytes + 256);
   if (raw == NULL) {
@@ -32,12 +32,12 @@ static tessera_memory block_of(size_t bytes) {
   return block;
 }
 
-static size_t bytes_of_type(int32_t type) {
+static inline size_t bytes_of_type(int32_t type) {
   return type == TESSERA_F32 || type == TESSERA_I32 ? 4 : type == TESSERA_I64 ? 8 : 2;
 }
 
 /// A tensor of zeros, with the elements of the last dimension next to each other.
-static tessera_tensor tensor_of(int32_t type, int32_t rank, int64_t a, int64_t b, int64_t c, int64_t d) {
+static inline tessera_tensor tensor_of(int32_t type, int32_t rank, int64_t a, int64_t b, int64_t c, int64_t d) {
   tessera_tensor tensor = {NULL, 0, 0, {0, 0, 0, 0}, {0, 0, 0, 0}};
   int64_t const extents[4] = {a, b, c, d};
   int64_t stride = 1;
@@ -53,20 +53,20 @@ static tessera_tensor tensor_of(int32_t type, int32_t rank, int64_t a, int64_t b
   return tensor;
 }
 
-static float from_bf16(uint16_t bits) {
+static inline float from_bf16(uint16_t bits) {
   uint32_t const word = (uint32_t)bits << 16;
   float value;
   memcpy(&value, &word, sizeof(value));
   return value;
 }
-static uint16_t to_bf16(float value) {
+static inline uint16_t to_bf16(float value) {
   uint32_t word;
   memcpy(&word, &value, sizeof(word));
   return (uint16_t)((word + 0x7fff + (word >> 16 & 1)) >> 16);  // to the nearest, of two the even one; no NaNs here
 }
 
 /// Random numbers, the same in each run: about normal, with a standard deviation of 1.
-static double random_number(void) {
+static inline double random_number(void) {
   static uint64_t state = 88172645463325252ULL;
   double sum = 0;
   int i = 0;
@@ -79,7 +79,7 @@ static double random_number(void) {
   return sum - 6;
 }
 
-static int64_t count_of(tessera_tensor const* tensor) {
+static inline int64_t count_of(tessera_tensor const* tensor) {
   int64_t count = 1;
   int32_t i = 0;
   for (i = 0; i < tensor->rank; ++i) {
@@ -87,7 +87,7 @@ static int64_t count_of(tessera_tensor const* tensor) {
   }
   return count;
 }
-static void fill_bf16(tessera_tensor const* tensor, double scale) {
+static inline void fill_bf16(tessera_tensor const* tensor, double scale) {
   int64_t i = 0;
   for (i = 0; i < count_of(tensor); ++i) {
     ((uint16_t*)tensor->data)[i] = to_bf16((float)(scale * random_number()));
@@ -95,7 +95,7 @@ static void fill_bf16(tessera_tensor const* tensor, double scale) {
 }
 
 /// An open executor of the CPU.
-static tessera_executor cpu_executor(int32_t threads) {
+static inline tessera_executor cpu_executor(int32_t threads) {
   tessera_executor executor = TESSERA_EXECUTOR_INIT;
   size_t bytes = 0;
   executor.threads = threads;

@@ -82,8 +82,8 @@ tessera::rotary_embedding rotary_of(tessera_shadow_kv_memory const& from) {
   tessera::rotary_embedding made;
   made.within = rotations_in("rotations", from.rotations);
   made.blocks = rotations_in("rotations of blocks", from.block_rotations);
-  made.pairs = from.rotary_pairs == TESSERA_ROTARY_HALVES ? tessera::rotary_pairs::halves
-                                                          : tessera::rotary_pairs::neighbours;
+  made.pairs =
+      from.rotary_pairs == TESSERA_ROTARY_HALVES ? tessera::rotary_pairs::halves : tessera::rotary_pairs::neighbours;
   bool const has_blocks = made.blocks.data != nullptr;
   require(!has_blocks || (made.within.extent(0) == tessera::rotary_embedding::block &&
                           made.within.extent(1) == made.blocks.extent(1)),

@@ -54,10 +54,10 @@ inline void check_layout(char const* name, tessera_tensor const& tensor) {
     require(extent >= 0, TESSERA_SHAPE_ERROR, "dimension ", i, " of the ", name, " has ", extent,
             " elements but must have 0 or more");
     std::int64_t span = 0;
-    bool const fits =
-        stride > -most && !__builtin_mul_overflow(extent == 0 ? 0 : extent - 1, stride < 0 ? -stride : stride, &span) &&
-        !__builtin_add_overflow(reach, span, &reach) && reach < most &&
-        !__builtin_mul_overflow(elements, extent == 0 ? 1 : extent, &elements) && elements < most;
+    bool const fits = stride > -most &&
+                      !__builtin_mul_overflow(extent == 0 ? 0 : extent - 1, stride < 0 ? -stride : stride, &span) &&
+                      !__builtin_add_overflow(reach, span, &reach) && reach < most &&
+                      !__builtin_mul_overflow(elements, extent == 0 ? 1 : extent, &elements) && elements < most;
     require(fits, TESSERA_SHAPE_ERROR, "dimension ", i, " of the ", name, " has ", extent,
             " elements with a stride of ", stride, ", which no memory has");
   }
