@@ -132,7 +132,7 @@ tessera::linear_loss_shape shape_of(tessera_loss_inputs const& inputs) {
   return {hidden.extent(0), classifier.extent(0), hidden.extent(1)};
 }
 
-/// The workspace of both passes. A forward pass takes all of one for both, and may be given one that is its own.
+/// The workspace of both passes.
 template <class T, class Exec>
 tessera::workspace_plan backward_plan(Exec const& exec, tessera::linear_loss_shape const& shape,
                                       tessera::linear_loss_options const& options,
@@ -180,9 +180,9 @@ tessera_status tessera_loss_forward(tessera_executor const* executor, tessera_lo
         // A workspace that is large enough for both passes keeps what the backward pass needs.
         tessera::workspace_plan plan("linear_loss.forward");
         static_cast<void>(plan.add<std::byte>("workspace", bytes_of("workspace", workspace).size() / 256 * 256));
-        require(plan.bytes() >= loss_of<T>::plan_forward(exec, shape, chosen).bytes(), TESSERA_SHAPE_ERROR,
-                "the workspace has ", workspace.bytes, " bytes but the forward pass needs ",
-                loss_of<T>::plan_forward(exec, shape, chosen).bytes());
+        std::int64_t const needed = loss_of<T>::plan_forward(exec, shape, chosen).bytes();
+        require(plan.bytes() >= needed, TESSERA_SHAPE_ERROR, "the workspace has ", workspace.bytes,
+                " bytes but the forward pass needs ", needed);
         loss_of<T>::forward(exec, inputs_of<T, Label>(in), chosen, out, workspace_in(plan, workspace));
       });
     });

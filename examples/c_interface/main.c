@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The five algorithms from C99, on the CPU, each against loops in double. Prints what was found and what is allowed.
+/// The five algorithms from C99, each against loops in double. Prints what was found and what is allowed. On the CPU;
+/// compiled with PROGRAM_USES_CUDA, on a GPU (program.h).
 #include "program.h"
 
 static int failures = 0;
@@ -67,7 +68,7 @@ static void compress_weights(tessera_executor const* executor, int32_t mantissa_
   tessera_tensor const decoded = tensor_of(TESSERA_BF16, 1, count, 0, 0, 0);
   tessera_memory stream;
   size_t bytes = 0;
-  int64_t stream_bytes = 0;
+  tessera_tensor const stream_bytes = tensor_of(TESSERA_I64, 1, 1, 0, 0, 0);
   int64_t found_count = 0;
   int64_t found_bytes = 0;
   int64_t i = 0;
@@ -76,11 +77,11 @@ static void compress_weights(tessera_executor const* executor, int32_t mantissa_
   options.mantissa_bits = mantissa_bits;
   options.checksums = 1;
   need(tessera_weights_largest_bytes(&options, count, &bytes));
-  stream = block_of(bytes);
+  stream = shared_block_of(bytes);
   need(tessera_weights_encode_workspace(executor, &options, count, &bytes));
-  need(tessera_weights_encode(executor, &options, &weights, stream, &stream_bytes, block_of(bytes)));
+  need(tessera_weights_encode(executor, &options, &weights, stream, (int64_t*)stream_bytes.data, block_of(bytes)));
   need(tessera_wait(executor));
-  stream.bytes = (size_t)stream_bytes;
+  stream.bytes = (size_t)((int64_t const*)stream_bytes.data)[0];
   need(tessera_weights_inspect(stream, &found, &found_count, &found_bytes));
   need(tessera_weights_decode_workspace(executor, &found, found_count, &bytes));
   need(tessera_weights_decode(executor, &found, stream, &decoded, block_of(bytes)));
@@ -91,10 +92,10 @@ static void compress_weights(tessera_executor const* executor, int32_t mantissa_
   }
   if (mantissa_bits == -1) {
     at_most("NeuZip: weights with other bits", memcmp(weights.data, decoded.data, (size_t)count * 2), 0);
-    at_most("NeuZip: bits of a weight", 8.0 * (double)stream_bytes / (double)count, 11.1);
+    at_most("NeuZip: bits of a weight", 8.0 * (double)stream.bytes / (double)count, 11.1);
   } else {
     at_most("NeuZip, 3 mantissa bits: largest change of a weight", worst, 0.05883);
-    at_most("NeuZip, 3 mantissa bits: bits of a weight", 8.0 * (double)stream_bytes / (double)count, 7.1);
+    at_most("NeuZip, 3 mantissa bits: bits of a weight", 8.0 * (double)stream.bytes / (double)count, 7.1);
   }
 }
 
@@ -282,7 +283,7 @@ static void keep_pages(tessera_executor const* executor) {
     ((uint16_t*)values[2].data)[i] = to_bf16((float)(0.7 * bf16_at(&values[1], i) + 0.1 * random_number()));
   }
   need(tessera_minicache_bytes(executor, &shape, &object_bytes, &bytes));
-  need(tessera_minicache_open(executor, &shape, block_of(object_bytes), block_of(bytes), &cache));
+  need(tessera_minicache_open(executor, &shape, host_block_of(object_bytes), block_of(bytes), &cache));
   sequences.blocks = tensor_of(TESSERA_I32, 2, 1, BLOCKS, 0, 0);
   sequences.lengths = tensor_of(TESSERA_I32, 1, 1, 0, 0, 0);
   sequences.pages = tensor_of(TESSERA_I32, 1, 1, 0, 0, 0);
@@ -304,6 +305,7 @@ static void keep_pages(tessera_executor const* executor) {
     need(tessera_minicache_append(executor, cache, part, part_keys, part_values, &sequences, NULL, append_space));
   }
   need(tessera_minicache_advance(executor, cache, &sequences, &sequences.pages, PROMPT));
+  need(tessera_wait(executor));  // the lengths are about to change
   outputs.result = tensor_of(TESSERA_BF16, 4, 1, HEADS, 1, CHANNELS);
   options.is_causal = 1;
   for (step = 0; step < STEPS; ++step) {
@@ -337,6 +339,7 @@ static void keep_pages(tessera_executor const* executor) {
       }
     }
     need(tessera_minicache_advance(executor, cache, &sequences, &sequences.pages, 1));
+    need(tessera_wait(executor));
   }
   need(tessera_minicache_count(executor, cache, &sequences, &usage));
   at_most("MiniCache: relative error of a single layer", difference[0] / total[0], 0.2);
@@ -391,9 +394,10 @@ static void offload_values(tessera_executor const* executor) {
   shape.tokens = &room;
   shape.sequences = 1;
   need(tessera_shadow_kv_bytes(executor, &shape, &sizes));
-  memory.object = block_of(sizes.object);
+  memory.object = host_block_of(sizes.object);
   memory.device = block_of(sizes.device);
-  memory.host = block_of(sizes.host);
+  memory.host = shared_block_of(sizes.host);
+  memory.side_stream = new_stream();
   memory.rotations = tensor_of(TESSERA_F32, 3, 256, CHANNELS / 2, 2, 0);
   memory.block_rotations = tensor_of(TESSERA_F32, 3, 5, CHANNELS / 2, 2, 0);
   need(tessera_rotations(10000.0, 1, &memory.rotations));
@@ -437,7 +441,7 @@ static void offload_values(tessera_executor const* executor) {
 }
 
 int main(void) {
-  tessera_executor executor = cpu_executor(0);
+  tessera_executor executor = open_executor(0);
   compress_weights(&executor, -1);
   compress_weights(&executor, 3);
   train_classifier(&executor, 1);

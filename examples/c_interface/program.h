@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What the programs in C share: blocks of memory, bf16, random numbers, tensors, and an end where a call fails.
+/// What the programs in C share: blocks of memory, bf16, random numbers, tensors, and an end where a call fails. With
+/// PROGRAM_USES_CUDA they run on a GPU; tensors then lie in host memory that it reads, so that loops see them, too.
 #ifndef PROGRAM_H
 #define PROGRAM_H
 
@@ -11,6 +12,22 @@
 
 #include "tessera_c.h"
 
+#if defined(PROGRAM_USES_CUDA)
+#include <cuda_runtime_api.h>
+
+/// Ends the program where a call of the runtime fails; without a GPU it has been skipped.
+static inline void need_cuda(cudaError_t result) {
+  if (result == cudaErrorNoDevice || result == cudaErrorInsufficientDriver) {
+    printf("[tessera:skipped] there is no GPU\n");
+    exit(0);
+  }
+  if (result != cudaSuccess) {
+    fprintf(stderr, "%s\n", cudaGetErrorString(result));
+    exit(1);
+  }
+}
+#endif
+
 /// Ends the program where a call fails.
 static inline void need(tessera_status status) {
   if (status != TESSERA_SUCCESS) {
@@ -19,8 +36,8 @@ static inline void need(tessera_status status) {
   }
 }
 
-/// A block of zeros that begins at a multiple of 256 bytes, for the rest of the program.
-static inline tessera_memory block_of(size_t bytes) {
+/// A block of zeros in host memory, for the rest of the program, that begins at a multiple of 256 bytes.
+static inline tessera_memory host_block_of(size_t bytes) {
   tessera_memory block;
   unsigned char* const raw = (unsigned char*)calloc(1, bytes + 256);
   if (raw == NULL) {
@@ -30,6 +47,42 @@ static inline tessera_memory block_of(size_t bytes) {
   block.data = raw + (256 - (uintptr_t)raw % 256) % 256;
   block.bytes = bytes;
   return block;
+}
+
+/// The same where the executor runs.
+static inline tessera_memory block_of(size_t bytes) {
+#if defined(PROGRAM_USES_CUDA)
+  tessera_memory block = {NULL, bytes};
+  need_cuda(cudaMalloc(&block.data, bytes + 1));
+  need_cuda(cudaMemset(block.data, 0, bytes + 1));
+  need_cuda(cudaDeviceSynchronize());
+  return block;
+#else
+  return host_block_of(bytes);
+#endif
+}
+
+/// The same in host memory that the executor's device reads and writes.
+static inline tessera_memory shared_block_of(size_t bytes) {
+#if defined(PROGRAM_USES_CUDA)
+  tessera_memory block = {NULL, bytes};
+  need_cuda(cudaMallocHost(&block.data, bytes + 1));
+  memset(block.data, 0, bytes + 1);
+  return block;
+#else
+  return host_block_of(bytes);
+#endif
+}
+
+/// A stream of the executor's device, for the rest of the program; null where it has none.
+static inline void* new_stream(void) {
+#if defined(PROGRAM_USES_CUDA)
+  cudaStream_t stream;
+  need_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  return stream;
+#else
+  return NULL;
+#endif
 }
 
 static inline size_t bytes_of_type(int32_t type) {
@@ -49,7 +102,7 @@ static inline tessera_tensor tensor_of(int32_t type, int32_t rank, int64_t a, in
     tensor.strides[i] = stride;
     stride *= extents[i];
   }
-  tensor.data = block_of((size_t)stride * bytes_of_type(type)).data;
+  tensor.data = shared_block_of((size_t)stride * bytes_of_type(type)).data;
   return tensor;
 }
 
@@ -94,13 +147,17 @@ static inline void fill_bf16(tessera_tensor const* tensor, double scale) {
   }
 }
 
-/// An open executor of the CPU.
-static inline tessera_executor cpu_executor(int32_t threads) {
+/// An open executor, of so many threads of the CPU (0: all) or, with PROGRAM_USES_CUDA, of a stream.
+static inline tessera_executor open_executor(int32_t threads) {
   tessera_executor executor = TESSERA_EXECUTOR_INIT;
   size_t bytes = 0;
+#if defined(PROGRAM_USES_CUDA)
+  executor.device = TESSERA_CUDA;
+#endif
   executor.threads = threads;
+  executor.stream = new_stream();
   need(tessera_executor_bytes(&executor, &bytes));
-  need(tessera_executor_open(&executor, block_of(bytes)));
+  need(tessera_executor_open(&executor, host_block_of(bytes)));
   return executor;
 }
 

@@ -97,6 +97,9 @@ tessera_status tessera_weights_encode(tessera_executor const* executor, tessera_
   return guarded("tessera_weights_encode", [&] {
     require_given(weights, "weights");
     require_given(stream_bytes, "stream_bytes");
+    auto const beyond = reinterpret_cast<std::uintptr_t>(stream_bytes) % sizeof(*stream_bytes);
+    require(beyond == 0, TESSERA_VALUE_ERROR, "stream_bytes is ", beyond, " bytes past a multiple of ",
+            sizeof(*stream_bytes));
     with_executor(executor, [&](auto const& exec) {
       with_spec(options, count_of("weights", *weights), [&]<class Codec>(Codec, auto const& spec) {
         auto const list = list_of<typename Codec::value_type const>(*weights);
