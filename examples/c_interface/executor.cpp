@@ -109,13 +109,12 @@ char const* tessera_last_error(void) {
   return last_error;
 }
 
-char const* tessera_status_name(tessera_status status) {
+char const* tessera_status_name(std::int32_t status) {
   constexpr char const* names[] = {"TESSERA_SUCCESS",      "TESSERA_NULL_POINTER", "TESSERA_WRONG_TYPE",
                                    "TESSERA_SHAPE_ERROR",  "TESSERA_VALUE_ERROR",  "TESSERA_CORRUPT_DATA",
                                    "TESSERA_DEVICE_ERROR", "TESSERA_NOT_BUILT",    "TESSERA_OUT_OF_MEMORY",
                                    "TESSERA_OTHER_ERROR"};
-  auto const number = static_cast<int>(status);
-  return number >= 0 && number < static_cast<int>(std::size(names)) ? names[number] : "an unknown status";
+  return status >= 0 && status < static_cast<std::int32_t>(std::size(names)) ? names[status] : "an unknown status";
 }
 
 tessera_status tessera_executor_bytes(tessera_executor const* executor, std::size_t* bytes) {

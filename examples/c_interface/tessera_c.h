@@ -105,7 +105,7 @@ TESSERA_C_API int32_t tessera_has_device(int32_t device);
 /// What went wrong in the last call of this thread that failed; "" if none did. Valid until the next one fails.
 TESSERA_C_API char const* tessera_last_error(void);
 /// The name of a status, such as "TESSERA_SHAPE_ERROR".
-TESSERA_C_API char const* tessera_status_name(tessera_status status);
+TESSERA_C_API char const* tessera_status_name(int32_t status);
 
 /// The bytes of host memory that an executor lies in.
 TESSERA_C_API tessera_status tessera_executor_bytes(tessera_executor const* executor, size_t* bytes);
