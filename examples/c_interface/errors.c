@@ -28,7 +28,7 @@ static void executors(void) {
   size_t bytes = 0;
   int other = 0;
   need(tessera_executor_bytes(&executor, &bytes));
-  memory = block_of(bytes);
+  memory = host_block_of(bytes);
   REFUSED(TESSERA_NULL_POINTER, tessera_executor_bytes, "executor is null", NULL, &bytes);
   REFUSED(TESSERA_NULL_POINTER, tessera_executor_bytes, "bytes is null", &executor, NULL);
   REFUSED(TESSERA_NULL_POINTER, tessera_executor_open, "is null", &executor, nothing);
@@ -74,81 +74,84 @@ static void weights(tessera_executor const* executor) {
   tessera_tensor list = tensor_of(TESSERA_BF16, 2, 3, 1000, 0, 0);
   tessera_memory stream;
   tessera_memory space;
-  int64_t stream_bytes = 0;
+  tessera_tensor const size = tensor_of(TESSERA_I64, 1, 1, 0, 0, 0);
+  int64_t* const stream_bytes = (int64_t*)size.data;
   int64_t count = 0;
   size_t bytes = 0;
   fill_bf16(&list, 1);
   need(tessera_weights_largest_bytes(&options, 3000, &bytes));
-  stream = block_of(bytes);
+  stream = shared_block_of(bytes);
   need(tessera_weights_encode_workspace(executor, &options, 3000, &bytes));
   space = block_of(bytes);
   REFUSED(TESSERA_SHAPE_ERROR, tessera_weights_largest_bytes, "-1", &options, -1, &bytes);
   REFUSED(TESSERA_NULL_POINTER, tessera_weights_encode, "weights is null", executor, &options, NULL, stream,
-          &stream_bytes, space);
+          stream_bytes, space);
   REFUSED(TESSERA_NULL_POINTER, tessera_weights_encode, "stream_bytes is null", executor, &options, &list, stream, NULL,
           space);
-  REFUSED(TESSERA_NULL_POINTER, tessera_weights_encode, "executor is null", NULL, &options, &list, stream,
-          &stream_bytes, space);
+  REFUSED(TESSERA_VALUE_ERROR, tessera_weights_encode, "stream_bytes is 1 bytes past a multiple of 8", executor,
+          &options, &list, stream, (int64_t*)(void*)((char*)size.data + 1), space);
+  REFUSED(TESSERA_NULL_POINTER, tessera_weights_encode, "executor is null", NULL, &options, &list, stream, stream_bytes,
+          space);
   space.bytes -= 1;
   REFUSED(TESSERA_SHAPE_ERROR, tessera_weights_encode, "but the plan needs", executor, &options, &list, stream,
-          &stream_bytes, space);
+          stream_bytes, space);
   space.bytes += 1;
   space.data = NULL;
   REFUSED(TESSERA_NULL_POINTER, tessera_weights_encode, "workspace is null but has", executor, &options, &list, stream,
-          &stream_bytes, space);
+          stream_bytes, space);
   space = block_of(bytes);
   list.strides[1] = 2;
   REFUSED(TESSERA_SHAPE_ERROR, tessera_weights_encode, "stride of 2 but must have 1", executor, &options, &list, stream,
-          &stream_bytes, space);
+          stream_bytes, space);
   list.strides[1] = 1;
   list.rank = 5;
   REFUSED(TESSERA_WRONG_TYPE, tessera_weights_encode, "5 dimensions but must have at most 4", executor, &options, &list,
-          stream, &stream_bytes, space);
+          stream, stream_bytes, space);
   list.rank = -1;
-  REFUSED(TESSERA_WRONG_TYPE, tessera_weights_encode, "-1 dimensions", executor, &options, &list, stream, &stream_bytes,
+  REFUSED(TESSERA_WRONG_TYPE, tessera_weights_encode, "-1 dimensions", executor, &options, &list, stream, stream_bytes,
           space);
   list.rank = 2;
   list.type = TESSERA_F16;
   REFUSED(TESSERA_WRONG_TYPE, tessera_weights_encode, "1 (f16) but must be of type 2 (bf16)", executor, &options, &list,
-          stream, &stream_bytes, space);
+          stream, stream_bytes, space);
   list.type = TESSERA_BF16;
   list.extents[0] = INT64_MAX;
   REFUSED(TESSERA_SHAPE_ERROR, tessera_weights_encode, "which no memory has", executor, &options, &list, stream,
-          &stream_bytes, space);
+          stream_bytes, space);
   list.extents[0] = 3;
   list.data = (char*)list.data + 1;
   REFUSED(TESSERA_VALUE_ERROR, tessera_weights_encode, "1 bytes past a multiple of 2", executor, &options, &list,
-          stream, &stream_bytes, space);
+          stream, stream_bytes, space);
   list.data = (char*)list.data - 1;
   options.type = TESSERA_I64;
-  REFUSED(TESSERA_WRONG_TYPE, tessera_weights_encode, "type 4 (i64)", executor, &options, &list, stream, &stream_bytes,
+  REFUSED(TESSERA_WRONG_TYPE, tessera_weights_encode, "type 4 (i64)", executor, &options, &list, stream, stream_bytes,
           space);
   options.type = TESSERA_BF16;
   options.mantissa_bits = 5;
   REFUSED(TESSERA_NOT_BUILT, tessera_weights_encode, "keep 5 mantissa bits", executor, &options, &list, stream,
-          &stream_bytes, space);
+          stream_bytes, space);
   options.mantissa_bits = -1;
   options.block = 1000;
   REFUSED(TESSERA_VALUE_ERROR, tessera_weights_encode, "blocks have 1000 weights", executor, &options, &list, stream,
-          &stream_bytes, space);
+          stream_bytes, space);
   options.block = 8192;
   options.checksums = 2;
   REFUSED(TESSERA_VALUE_ERROR, tessera_weights_encode, "checksums is 2", executor, &options, &list, stream,
-          &stream_bytes, space);
+          stream_bytes, space);
   options.checksums = 1;
-  need(tessera_weights_encode(executor, &options, &list, stream, &stream_bytes, space));
+  need(tessera_weights_encode(executor, &options, &list, stream, stream_bytes, space));
   need(tessera_wait(executor));
   REFUSED(TESSERA_CORRUPT_DATA, tessera_weights_inspect, "the stream has 0 bytes", nothing, &options, &count,
-          &stream_bytes);
-  ((unsigned char*)stream.data)[stream_bytes - 1] ^= 1;
-  ((unsigned char*)stream.data)[stream_bytes / 2] ^= 1;
+          stream_bytes);
+  ((unsigned char*)stream.data)[*stream_bytes - 1] ^= 1;
+  ((unsigned char*)stream.data)[*stream_bytes / 2] ^= 1;
   need(tessera_weights_decode_workspace(executor, &options, 3000, &bytes));
   need(tessera_weights_decode(executor, &options, stream, &list, block_of(bytes)));
   REFUSED(TESSERA_CORRUPT_DATA, tessera_wait, "compressed_weights.decode", executor);
   need(tessera_wait(executor));  // it is reported once
   ((unsigned char*)stream.data)[0] ^= 1;
   REFUSED(TESSERA_CORRUPT_DATA, tessera_weights_inspect, "the stream starts with", stream, &options, &count,
-          &stream_bytes);
+          stream_bytes);
 }
 
 static void loss(tessera_executor const* executor) {
@@ -224,8 +227,8 @@ static void loss(tessera_executor const* executor) {
   need(tessera_loss_forward(executor, &inputs, NULL, &outputs, space));
   REFUSED(TESSERA_VALUE_ERROR, tessera_wait, "label 9 of token 3 is no entry of 9", executor);
   ((int64_t*)inputs.labels.data)[3] = 0;
-  memset(space.data, 0, space.bytes);
-  need(tessera_loss_backward(executor, &inputs, NULL, &gradients, space));  // without a forward pass
+  // Without a forward pass:
+  need(tessera_loss_backward(executor, &inputs, NULL, &gradients, block_of(space.bytes)));
   REFUSED(TESSERA_VALUE_ERROR, tessera_wait, "linear_loss.backward", executor);
 }
 
@@ -304,7 +307,7 @@ static void minicache(tessera_executor const* executor) {
           &bytes);
   shape.channels = 64;
   need(tessera_minicache_bytes(executor, &shape, &object_bytes, &bytes));
-  object = block_of(object_bytes);
+  object = host_block_of(object_bytes);
   memory = block_of(bytes);
   REFUSED(TESSERA_NULL_POINTER, tessera_minicache_open, "object's memory is null", executor, &shape, nothing, memory,
           &cache);
@@ -346,6 +349,9 @@ static void shadow_kv(tessera_executor const* executor) {
   tessera_tensor heads = tensor_of(TESSERA_BF16, 3, 1, 300, 64, 0);
   tessera_tensor step = tensor_of(TESSERA_BF16, 3, 1, 1, 64, 0);
   tessera_tensor numbers;
+#if defined(PROGRAM_USES_CUDA)
+  tessera_executor other = *executor;
+#endif
   shape.query_heads = 1;
   shape.key_heads = 1;
   shape.channels = 64;
@@ -359,10 +365,11 @@ static void shadow_kv(tessera_executor const* executor) {
   REFUSED(TESSERA_VALUE_ERROR, tessera_shadow_kv_bytes, "-1 chunks", executor, &shape, &sizes);
   shape.chunks = 8;
   need(tessera_shadow_kv_bytes(executor, &shape, &sizes));
-  memory.object = block_of(sizes.object);
+  memory.object = host_block_of(sizes.object);
   memory.device = block_of(sizes.device);
   REFUSED(TESSERA_SHAPE_ERROR, tessera_shadow_kv_open, "has 0 bytes", executor, &shape, &memory, &cache);
-  memory.host = block_of(sizes.host);
+  memory.host = shared_block_of(sizes.host);
+  memory.side_stream = new_stream();
   memory.rotary_pairs = 2;
   REFUSED(TESSERA_VALUE_ERROR, tessera_shadow_kv_open, "rotary_pairs is 2", executor, &shape, &memory, &cache);
   memory.rotary_pairs = 0;
@@ -373,7 +380,18 @@ static void shadow_kv(tessera_executor const* executor) {
   REFUSED(TESSERA_VALUE_ERROR, tessera_rotations, "the step is 0", 1e4, 0, &memory.rotations);
   REFUSED(TESSERA_VALUE_ERROR, tessera_rotations, "the base is", -1, 1, &memory.rotations);
   need(tessera_rotations(1e4, 1, &memory.rotations));
+#if defined(PROGRAM_USES_CUDA)
+  memory.side_stream = executor->stream;
+  REFUSED(TESSERA_VALUE_ERROR, tessera_shadow_kv_open, "are the same but must be two", executor, &shape, &memory,
+          &cache);
+  memory.side_stream = new_stream();
+#endif
   need(tessera_shadow_kv_open(executor, &shape, &memory, &cache));
+#if defined(PROGRAM_USES_CUDA)
+  other.stream = new_stream();
+  REFUSED(TESSERA_VALUE_ERROR, tessera_shadow_kv_prefill, "another one than the cache was opened with", &other, cache,
+          0, &heads, &heads, nothing);
+#endif
   REFUSED(TESSERA_SHAPE_ERROR, tessera_shadow_kv_prefill, "300 tokens but sequence 0 has room for", executor, cache, 0,
           &heads, &heads, block_of(sizes.prefill));
   REFUSED(TESSERA_VALUE_ERROR, tessera_shadow_kv_prefill, "1", executor, cache, 1, &heads, &heads,
@@ -390,6 +408,23 @@ static void shadow_kv(tessera_executor const* executor) {
           block_of(sizes.prefill));
 }
 
+/// What an executor of CUDA refuses.
+static void streams(tessera_executor const* executor) {
+#if defined(PROGRAM_USES_CUDA)
+  tessera_executor other = *executor;
+  cudaGraph_t graph;
+  other.device = TESSERA_CPU;
+  other.stream = NULL;
+  REFUSED(TESSERA_VALUE_ERROR, tessera_wait, "device is the CPU but it was opened for CUDA", &other);
+  need_cuda(cudaStreamBeginCapture((cudaStream_t)executor->stream, cudaStreamCaptureModeRelaxed));
+  REFUSED(TESSERA_VALUE_ERROR, tessera_wait, "is being captured", executor);
+  need_cuda(cudaStreamEndCapture((cudaStream_t)executor->stream, &graph));
+  need_cuda(cudaGraphDestroy(graph));
+#else
+  (void)executor;
+#endif
+}
+
 int main(void) {
   tessera_executor executor = open_executor(2);
   if (tessera_c_version() != TESSERA_C_VERSION || tessera_has_device(TESSERA_CPU) != 1 || tessera_has_device(9) != 0 ||
@@ -403,6 +438,7 @@ int main(void) {
   attention(&executor);
   minicache(&executor);
   shadow_kv(&executor);
+  streams(&executor);
   need(tessera_executor_close(&executor));
   printf("%d of %d errors are as expected\n", checked - failures, checked);
   return failures > 0 ? 1 : 0;
