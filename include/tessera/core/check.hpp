@@ -9,14 +9,26 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <type_traits>
+
+#if !defined(__CUDACC_RTC__)
+#include <string>
+#endif
 
 #include <tessera/core/error.hpp>
 #include <tessera/core/status.hpp>
 
 namespace tessera {
 inline namespace v0 {
+#if defined(__CUDACC_RTC__)
+// NVRTC compiles no host code. What it sees of functions that check their arguments for the host traps on a device.
+template <std::derived_from<error> Exception, class... Parts>
+constexpr void check(bool holds, Parts const&...) {
+  if (!holds) {
+    __trap();
+  }
+}
+#else
 namespace detail {
 
 inline void append(std::string& text, char const* part) {
@@ -48,23 +60,7 @@ constexpr void check(bool holds, Parts const&... parts) {
     throw Exception(join(parts...));
   }
 }
-
-/// The product of two counts. Throws a `shape_error` that names `function` if one is negative or the product does not
-/// fit.
-[[nodiscard]] inline std::int64_t checked_multiply(char const* function, std::int64_t a, std::int64_t b) {
-  std::int64_t product = 0;
-  bool const overflows = __builtin_mul_overflow(a, b, &product);
-  check<shape_error>(!overflows && a >= 0 && b >= 0, function, ": ", a, " times ", b, " is not a size");
-  return product;
-}
-
-/// The product of three or more counts. Throws a `shape_error` that names `function` if one is negative or the product
-/// does not fit.
-template <std::convertible_to<std::int64_t>... More>
-[[nodiscard]] std::int64_t checked_multiply(char const* function, std::int64_t a, std::int64_t b, std::int64_t c,
-                                            More... more) {
-  return checked_multiply(function, checked_multiply(function, a, b), c, more...);
-}
+#endif
 
 /// Throws `value_error` where a view has elements but no memory. `what` names the view in the message: "keys".
 template <class View>
@@ -82,6 +78,24 @@ void check_apart(char const* function, char const* what, View const& given, int 
     check<shape_error>(given.extent(dimension) < 2 || given.stride(dimension) != 0, function, ": dimension ", dimension,
                        " of the ", what, " has ", given.extent(dimension), " elements with a stride of 0");
   }
+}
+
+#if !defined(__CUDACC_RTC__)
+/// The product of two counts. Throws a `shape_error` that names `function` if one is negative or the product does not
+/// fit.
+[[nodiscard]] inline std::int64_t checked_multiply(char const* function, std::int64_t a, std::int64_t b) {
+  std::int64_t product = 0;
+  bool const overflows = __builtin_mul_overflow(a, b, &product);
+  check<shape_error>(!overflows && a >= 0 && b >= 0, function, ": ", a, " times ", b, " is not a size");
+  return product;
+}
+
+/// The product of three or more counts. Throws a `shape_error` that names `function` if one is negative or the product
+/// does not fit.
+template <std::convertible_to<std::int64_t>... More>
+[[nodiscard]] std::int64_t checked_multiply(char const* function, std::int64_t a, std::int64_t b, std::int64_t c,
+                                            More... more) {
+  return checked_multiply(function, checked_multiply(function, a, b), c, more...);
 }
 
 /// The sum of two counts. Throws a `shape_error` that names `function` if one is negative or the sum does not fit.
@@ -158,6 +172,7 @@ inline void throw_if_failed(status_word word, char const* function, char const* 
     detail::throw_status(word, detail::status_message(word, function, unit));
   }
 }
+#endif
 
 }  // namespace v0
 }  // namespace tessera

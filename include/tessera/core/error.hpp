@@ -7,13 +7,23 @@
 ///     catch (tessera::error const& e) { std::cerr << e.what() << "\n"; }
 #pragma once
 
+#if !defined(__CUDACC_RTC__)
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#endif
 
 namespace tessera {
 inline namespace v0 {
 
+#if defined(__CUDACC_RTC__)  // names for check() alone: devices throw nothing
+class error {};
+class shape_error : public error {};
+class value_error : public error {};
+class device_error : public error {};
+class slower_program : public error {};
+class corrupt_data : public error {};
+#else
 /// The base of these exceptions: one `catch` for whatever this library reports.
 class error : public std::runtime_error {
  public:
@@ -62,6 +72,7 @@ class corrupt_data : public error {
  private:
   std::int64_t position_;
 };
+#endif
 
 }  // namespace v0
 }  // namespace tessera

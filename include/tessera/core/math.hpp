@@ -20,7 +20,11 @@
 namespace tessera {
 inline namespace v0 {
 
+#if defined(__CUDACC_RTC__)  // NVRTC has no such built-in function
+inline constexpr float infinity = bit_cast<float>(std::uint32_t{0x7f800000});
+#else
 inline constexpr float infinity = __builtin_huge_valf();  ///< the infinity of fp32, which converts exactly
+#endif
 
 /// Whether the value is a NaN. It looks at the bits, so that it holds under -ffast-math too.
 TESSERA_FN constexpr bool is_nan(float value) {

@@ -25,6 +25,8 @@
 namespace tessera {
 inline namespace v0 {
 
+#if !defined(__CUDACC_RTC__)  // the host makes maps
+
 /// Whether TMA can address heads x rows x columns: elements of a row lie next to each other, and rows and heads begin
 /// at multiples of 16 bytes. Empty views have no map.
 template <class T>
@@ -88,6 +90,8 @@ template <class T>
   return detail::remembered_tensor_map(detail::key_of_map(heads, box, box_swizzle::bytes_128),
                                        [&] { return detail::encode_head_map(function, heads, box); });
 }
+
+#endif  // !defined(__CUDACC_RTC__)
 
 /// Copies a box from global to shared memory. `done` counts the box's bytes, also those outside of the heads.
 __device__ __forceinline__ void load_head_box(void* shared, tensor_map const& map, shared_barrier& done,

@@ -17,8 +17,10 @@
 /// check it nor ask the driver again.
 #pragma once
 
+#if !defined(__CUDACC_RTC__)
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+#endif
 
 #include <cstdint>
 #include <type_traits>
@@ -33,7 +35,11 @@ namespace tessera {
 inline namespace v0 {
 
 struct tensor_map {
+#if defined(__CUDACC_RTC__)  // NVRTC does not read the driver's header
+  alignas(64) std::uint64_t map[16];
+#else
   CUtensorMap map;  ///< the driver's map, opaque
+#endif
 };
 
 /// The box that one copy moves. A row of it is at most 128 bytes, a multiple of 16.
@@ -44,6 +50,8 @@ struct box_shape {
 
 /// How many bytes a swizzle permutes: for operands of wgmma, as many as a row of the box has.
 enum class box_swizzle { bytes_128, bytes_64 };
+
+#if !defined(__CUDACC_RTC__)  // the host makes maps
 
 /// How L2 fetches boxes that are read: 256 bytes at a time where rows are long.
 inline constexpr CUtensorMapL2promotion tensor_map_l2 = CU_TENSOR_MAP_L2_PROMOTION_L2_256B;
@@ -241,6 +249,8 @@ template <class T>
   return detail::remembered_tensor_map(detail::key_of_map(matrix, box, swizzle),
                                        [&] { return detail::encode_tensor_map(function, matrix, box, swizzle); });
 }
+
+#endif  // !defined(__CUDACC_RTC__)
 
 }  // namespace v0
 }  // namespace tessera

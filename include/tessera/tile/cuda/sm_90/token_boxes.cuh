@@ -63,6 +63,7 @@ struct token_map {
   }
 };
 
+#if !defined(__CUDACC_RTC__)  // the host makes maps
 namespace detail {
 
 /// Elements from token to token; where there is one token, which needs no stride, whole 16 bytes.
@@ -161,6 +162,8 @@ template <class T>
       detail::remembered_tensor_map(key, [&] { return detail::encode_token_map(function, heads, packed_tokens, box); }),
       static_cast<std::int32_t>(heads.extent(2))};
 }
+
+#endif  // !defined(__CUDACC_RTC__)
 
 /// Copies a box from global to shared memory. `from`: a channel, and a token of the sequence. `done` counts the box's
 /// bytes, also those of zeros.
