@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""tessera's five algorithms for PyTorch tensors, on CPUs and CUDA devices, on the current stream.
+
+    import tessera_torch
+    loss = tessera_torch.linear_cross_entropy(hidden, classifier.weight, labels)      # no logits in memory
+    loss.backward()
+
+Only functions that say so wait for the device. Errors that a program finds there (a label that is no entry, a damaged
+stream) are raised by wait(). The operators of the extension are torch.ops.tessera_torch.
+"""
+from .attention import attention
+from .linear_cross_entropy import linear_cross_entropy
+from .minicache import MiniCache
+from .shadow_kv import ShadowKV
+from .wait import wait
+from .weights import compress, decompress
