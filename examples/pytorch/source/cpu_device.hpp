@@ -13,6 +13,7 @@ namespace tessera_torch {
 struct cpu_device {
   using executor_type = tessera::cpu;
   static constexpr char const* name = "cpu";
+  static constexpr bool is_host = true;
   static bool has(torch::stable::Device const& device) { return device.is_cpu(); }
   /// One for the process, whose errors wait() throws.
   static executor_type const& executor(torch::stable::Device const&);

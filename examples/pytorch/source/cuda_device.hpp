@@ -13,6 +13,7 @@ namespace tessera_torch {
 struct cuda_device {
   using executor_type = tessera::cuda;
   static constexpr char const* name = "cuda";
+  static constexpr bool is_host = false;
   static bool has(torch::stable::Device const& device) { return device.is_cuda(); }
   /// The executor of a stream, kept for each stream that was ever current: a call may be captured in a graph, and
   /// making an executor may not.

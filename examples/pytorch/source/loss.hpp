@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Cut Cross-Entropy for tensors. tensors.hpp describes a Device.
+/// The arguments of Cut Cross-Entropy's operators, and its implementation for a kind of device and a type of operands.
+/// Each type is compiled by itself, since that takes long.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <tuple>
 
 #include <tessera/cut_cross_entropy.hpp>
@@ -11,73 +13,209 @@
 
 namespace tessera_torch {
 
-template <class Device>
-class loss_on {
- public:
-  /// The loss and the workspace. backward() needs the workspace of a forward pass with `for_backward`, which is larger.
-  static std::tuple<Tensor, Tensor> forward(Tensor hidden, Tensor classifier, Tensor labels, std::int64_t ignore_index,
-                                            bool exact, bool for_backward) {
-    return with_loss(exact, [&]<class Loss>(Loss) {
-      torch::stable::Device const device = device_of<Device>(hidden, {function, "hidden states"});
-      auto const& exec = Device::executor(device);
-      auto const options = loss_options(ignore_index);
-      auto const in = loss_inputs<Loss>(hidden, classifier, labels, device);
-      auto const shape = loss_shape(hidden, classifier);
-      auto const plan =
-          for_backward ? Loss::template plan_backward<bfloat16>(exec, shape, options) : Loss::plan_forward(exec, shape);
-      Tensor const space = bytes_on(device, plan.bytes());
-      Tensor loss = empty_on(device, {}, ScalarType::Float);
-      Loss::forward(exec, in, options, {.loss = writable<float>(loss)}, tessera::workspace(plan, aligned_bytes(space)));
-      return std::tuple(loss, space);
-    });
-  }
+/// The tensors of a loss. e: tokens x channels, c: vocabulary x channels, bias: vocabulary, all of one type; targets:
+/// tokens, int64; weights: tokens, class_weights: vocabulary, both float.
+struct loss_tensors {
+  Tensor e;
+  Tensor c;
+  Tensor targets;
+  std::optional<Tensor> bias;
+  std::optional<Tensor> weights;
+  std::optional<Tensor> class_weights;
+};
 
-  /// The gradients. Those that are not wanted have no elements, and are not computed.
-  static std::tuple<Tensor, Tensor> backward(Tensor hidden, Tensor classifier, Tensor labels, std::int64_t ignore_index,
-                                             bool exact, Tensor space, Tensor upstream, bool wants_hidden,
-                                             bool wants_classifier) {
-    return with_loss(exact, [&]<class Loss>(Loss) {
-      torch::stable::Device const device = device_of<Device>(hidden, {function, "hidden states"});
-      auto const& exec = Device::executor(device);
-      auto const options = loss_options(ignore_index);
-      auto const plan = Loss::template plan_backward<bfloat16>(exec, loss_shape(hidden, classifier), options);
-      Tensor const of_hidden = room_for(hidden, wants_hidden);
-      Tensor const of_classifier = room_for(classifier, wants_classifier);
-      Loss::backward(exec, loss_inputs<Loss>(hidden, classifier, labels, device), options,
-                     {.loss = list_of<float>(upstream, device, {function, "upstream gradients"})},
-                     tessera::linear_loss_gradients<bfloat16>{view_if(of_hidden, wants_hidden),
-                                                              view_if(of_classifier, wants_classifier)},
-                     tessera::workspace(plan, aligned_bytes(space)));
-      return std::tuple(of_hidden, of_classifier);
+/// The options of a loss that all its passes need.
+struct loss_settings {
+  tessera::linear_loss_options options;
+  bool has_statistics;  ///< entropies, predictions and smoothed labels
+  bool is_tf32;         ///< floats are multiplied as tf32
+};
+
+/// What a forward pass gives. Lists of tokens; those that were not asked for have no elements.
+using loss_results = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
+
+/// Which gradients are wanted, and those of the result by what a forward pass gave; no tensor where there is none.
+struct loss_gradient_request {
+  std::optional<Tensor> by_loss;
+  std::optional<Tensor> by_log_sum_exp;
+  std::optional<Tensor> by_entropy;
+  bool of_e;
+  bool of_c;
+  bool of_bias;
+};
+
+/// The bytes of a loss's workspace, where it begins at a multiple of the alignment. The host may move the memory of a
+/// CPU's workspace between the passes, as hooks for saved tensors do: the last byte says where the bytes began.
+template <class Device>
+class loss_workspace {
+ public:
+  /// New memory.
+  loss_workspace(torch::stable::Device const& device, std::int64_t bytes) : tensor(bytes_on(device, bytes)) {
+    if constexpr (Device::is_host) {
+      data_of<std::uint8_t>(tensor)[tensor.numel() - 1] = skipped();
+    }
+  }
+  /// That of a forward pass.
+  explicit loss_workspace(Tensor const& of_forward) : tensor(of_forward) {
+    if constexpr (Device::is_host) {
+      auto const began = data_of<std::uint8_t>(tensor)[tensor.numel() - 1];
+      if (began != skipped()) {
+        tensor = bytes_on(tensor.device(), tensor.numel() - tessera::workspace_plan::alignment);
+        std::memcpy(aligned_bytes(tensor).data, data_of<std::byte>(of_forward) + began,
+                    static_cast<std::size_t>(aligned_bytes(tensor).size()));
+      }
+    }
+  }
+  [[nodiscard]] tessera::array_view<std::byte> bytes() const { return aligned_bytes(tensor); }
+
+  Tensor tensor;
+
+ private:
+  [[nodiscard]] std::uint8_t skipped() const {
+    return static_cast<std::uint8_t>(aligned_bytes(tensor).data - data_of<std::byte>(tensor));
+  }
+};
+
+/// The loss for operands of a type: bfloat16, float16, float or tf32.
+template <class Device, class Operand>
+class loss_of {
+ public:
+  static loss_results forward(loss_tensors const& given, loss_settings const& settings, bool for_backward) {
+    return with_loss(settings, [&]<class Loss>(Loss) { return forward_of<Loss>(given, settings, for_backward); });
+  }
+  static std::tuple<Tensor, Tensor, Tensor> backward(loss_tensors const& given, loss_settings const& settings,
+                                                     Tensor const& workspace, loss_gradient_request const& wanted) {
+    return with_loss(settings, [&]<class Loss>(Loss) { return backward_of<Loss>(given, settings, workspace, wanted); });
+  }
+  /// The bytes of the workspace that forward() makes.
+  static std::int64_t workspace_bytes(torch::stable::Device const& device, tessera::linear_loss_shape const& shape,
+                                      loss_settings const& settings, bool for_backward) {
+    return with_loss(settings, [&]<class Loss>(Loss) {
+      return plan_of<Loss>(Device::executor(device), shape, settings, for_backward).bytes() +
+             tessera::workspace_plan::alignment;
     });
   }
 
  private:
+  using value_type = typename tessera::gemm_operand<Operand>::value_type;
   static constexpr char const* function = "linear_cross_entropy";
 
   template <class Use>
-  static auto with_loss(bool exact, Use const& use) {
-    return exact ? use(tessera::exact_cross_entropy{}) : use(tessera::cut_cross_entropy{});
+  static auto with_loss(loss_settings const& settings, Use const& use) {
+    return settings.has_statistics ? use(tessera::cut_cross_entropy_of<Operand, tessera::loss_statistics>{})
+                                   : use(tessera::cut_cross_entropy_of<Operand>{});
+  }
+
+  template <class Loss, class Executor>
+  static tessera::workspace_plan plan_of(Executor const& exec, tessera::linear_loss_shape const& shape,
+                                         loss_settings const& settings, bool for_backward) {
+    return for_backward ? Loss::plan_backward(exec, shape, settings.options)
+                        : Loss::plan_forward(exec, shape, settings.options);
+  }
+
+  template <class Loss>
+  static loss_results forward_of(loss_tensors const& given, loss_settings const& settings, bool for_backward) {
+    torch::stable::Device const device = device_of<Device>(given.e, {function, "hidden states"});
+    auto const& exec = Device::executor(device);
+    auto const in = inputs_of<Loss>(given, device);
+    auto const plan = plan_of<Loss>(exec, shape_of(in), settings, for_backward);
+    loss_workspace<Device> const space(device, plan.bytes());
+    std::int64_t const tokens = in.hidden.extent(0);
+    std::int64_t const statistics = settings.has_statistics ? tokens : 0;
+    bool const is_reduced = settings.options.reduction != tessera::loss_reduction::none;
+    Tensor const loss = is_reduced ? empty_on(device, {}, ScalarType::Float)  //
+                                   : empty_on(device, {tokens}, ScalarType::Float);
+    Tensor const log_sum_exp = empty_on(device, {tokens}, ScalarType::Float);
+    Tensor const log_probability = empty_on(device, {tokens}, ScalarType::Float);
+    Tensor const entropy = empty_on(device, {statistics}, ScalarType::Float);
+    Tensor const prediction = empty_on(device, {statistics}, ScalarType::Int);
+    tessera::linear_loss_outputs out{writable<float>(loss), writable<float>(log_sum_exp),
+                                     writable<float>(log_probability)};
+    if (settings.has_statistics) {
+      out.entropy = writable<float>(entropy);
+      out.prediction = writable<std::int32_t>(prediction);
+    }
+    Loss::forward(exec, in, settings.options, out, tessera::workspace(plan, space.bytes()));
+    return {loss, log_sum_exp, log_probability, entropy, prediction, space.tensor};
+  }
+
+  template <class Loss>
+  static std::tuple<Tensor, Tensor, Tensor> backward_of(loss_tensors const& given, loss_settings const& settings,
+                                                        Tensor const& workspace, loss_gradient_request const& wanted) {
+    torch::stable::Device const device = device_of<Device>(given.e, {function, "hidden states"});
+    auto const& exec = Device::executor(device);
+    auto const in = inputs_of<Loss>(given, device);
+    auto const plan = plan_of<Loss>(exec, shape_of(in), settings, true);
+    static_cast<void>(list_of<std::uint8_t>(workspace, device, {function, "bytes of the workspace"}));
+    loss_workspace<Device> const space(workspace);
+    bool const is_reduced = settings.options.reduction != tessera::loss_reduction::none;
+    Tensor const of_e = room_for(given.e, wanted.of_e);
+    Tensor const of_c = room_for(given.c, wanted.of_c);
+    Tensor const of_bias = given.bias.has_value() ? room_for(*given.bias, wanted.of_bias) : room_for(given.c, false);
+    tessera::linear_loss_gradients<value_type> out;
+    if (wanted.of_e) {
+      out.hidden = writable<value_type, 2>(of_e);
+    }
+    if (wanted.of_c) {
+      out.classifier = writable<value_type, 2>(of_c);
+    }
+    if (wanted.of_bias) {
+      out.bias = writable<value_type>(of_bias);
+    }
+    tessera::loss_upstream const upstream{
+        is_reduced ? number_in(wanted.by_loss, device) : list_if_any<float>(wanted.by_loss, device, "upstream losses"),
+        list_if_any<float>(wanted.by_log_sum_exp, device, "upstream log-sum-exps"),
+        list_if_any<float>(wanted.by_entropy, device, "upstream entropies")};
+    Loss::backward(exec, in, settings.options, upstream, out, tessera::workspace(plan, space.bytes()));
+    return {of_e, of_c, of_bias};
+  }
+
+  template <class Loss>
+  static typename Loss::template inputs<std::int64_t> inputs_of(loss_tensors const& given,
+                                                                torch::stable::Device const& device) {
+    return {.hidden = view_of<value_type, 2>(given.e, device, {function, "hidden states"}),
+            .classifier = view_of<value_type, 2>(given.c, device, {function, "rows of the classifier"}),
+            .labels = view_of<std::int64_t, 1>(given.targets, device, {function, "labels"}),
+            .bias = list_if_any<value_type>(given.bias, device, "biases"),
+            .weights = list_if_any<float>(given.weights, device, "weights"),
+            .class_weights = list_if_any<float>(given.class_weights, device, "weights of classes")};
+  }
+  template <class In>
+  static tessera::linear_loss_shape shape_of(In const& in) {
+    return {in.hidden.extent(0), in.classifier.extent(0), in.hidden.extent(1)};
+  }
+
+  template <class T>
+  static tessera::array_view<T const> list_if_any(std::optional<Tensor> const& tensor,
+                                                  torch::stable::Device const& device, char const* name) {
+    return tensor.has_value() ? view_of<T, 1>(*tensor, device, {function, name}) : tessera::array_view<T const>{};
+  }
+  /// A tensor of one number.
+  static tessera::array_view<float const> number_in(std::optional<Tensor> const& tensor,
+                                                    torch::stable::Device const& device) {
+    return tensor.has_value() ? list_of<float>(*tensor, device, {function, "upstream losses"})
+                              : tessera::array_view<float const>{};
   }
   /// Memory for a gradient.
   static Tensor room_for(Tensor const& tensor, bool is_wanted) {
-    return is_wanted ? empty_as<bfloat16>(tensor) : empty_on(tensor.device(), {0}, ScalarType::BFloat16);
-  }
-  static tessera::matrix_view<bfloat16> view_if(Tensor const& tensor, bool is_wanted) {
-    return is_wanted ? writable<bfloat16, 2>(tensor) : tessera::matrix_view<bfloat16>{};
-  }
-  static tessera::linear_loss_options loss_options(std::int64_t ignore_index) { return {.ignore_index = ignore_index}; }
-  static tessera::linear_loss_shape loss_shape(Tensor const& hidden, Tensor const& classifier) {
-    return {hidden.size(0), classifier.size(0), hidden.size(1)};
-  }
-  template <class Loss>
-  static typename Loss::template inputs<std::int64_t> loss_inputs(Tensor const& hidden, Tensor const& classifier,
-                                                                  Tensor const& labels,
-                                                                  torch::stable::Device const& device) {
-    return {view_of<bfloat16, 2>(hidden, device, {function, "hidden states"}),
-            view_of<bfloat16, 2>(classifier, device, {function, "rows of the classifier"}),
-            view_of<std::int64_t, 1>(labels, device, {function, "labels"})};
+    return is_wanted ? empty_as<value_type>(tensor) : empty_on(tensor.device(), {0}, type_of<value_type>);
   }
 };
+
+/// Calls `use` with the loss for the type of the hidden states.
+template <class Device, class Use>
+auto with_operand(ScalarType type, bool is_tf32, Use const& use) {
+  switch (type) {
+    case ScalarType::BFloat16:
+      return use(loss_of<Device, bfloat16>{});
+    case ScalarType::Half:
+      return use(loss_of<Device, tessera::float16>{});
+    default:
+      tessera::check<tessera::value_error>(
+          type == ScalarType::Float, "linear_cross_entropy: the hidden states are of type ",
+          torch::headeronly::toString(type), " but must be of type BFloat16, Half or Float");
+      return is_tf32 ? use(loss_of<Device, tessera::tf32>{}) : use(loss_of<Device, float>{});
+  }
+}
 
 }  // namespace tessera_torch

@@ -5,6 +5,7 @@
 ///     struct device {
 ///       using executor_type = tessera::cpu;
 ///       static constexpr char const* name = "cpu";
+///       static constexpr bool is_host = true;                // whether the host may read its memory at any time
 ///       static bool has(torch::stable::Device);
 ///       static executor_type const& executor(torch::stable::Device);
 ///       static Tensor host_bytes(std::int64_t);              // memory of the host that the executor can read

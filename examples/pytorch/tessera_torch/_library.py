@@ -10,7 +10,7 @@ _folder = Path(__file__).resolve().parent
 def _load():
     found = sorted(_folder.glob("_extension*.so"))
     if not found:
-        raise ImportError(f"tessera_torch: there is no _extension*.so in {_folder}. Install the wheel, or build in place: "
+        raise ImportError(f"tessera_torch: there is no _extension*.so in {_folder}. Install the wheel, or build it: "
                           "cmake -S examples/pytorch -B build/pytorch && cmake --build build/pytorch")
     if len(found) > 1:
         raise ImportError(f"tessera_torch: there are {len(found)} extensions in {_folder} but must be 1: "

@@ -19,7 +19,8 @@ class ShadowKV:
     of any strides, on the cache's device. Nothing here has a backward pass."""
 
     def __init__(self, query_heads, key_heads, channels, tokens, chunks=256, rotary_base=10000.0, device="cpu"):
-        self._cache = ops.shadow_kv_make(on(device), query_heads, key_heads, channels, list(tokens), chunks, rotary_base)
+        self._cache = ops.shadow_kv_make(on(device), query_heads, key_heads, channels, list(tokens), chunks,
+                                         rotary_base)
         weakref.finalize(self, ops.shadow_kv_free, self._cache)
 
     def prefill(self, sequence, keys, values):
