@@ -5,15 +5,6 @@
 #include "cpu_device.hpp"
 #include "loss_operators.hpp"
 
-namespace tessera_torch {
-
-extern template class loss_of<cpu_device, bfloat16>;
-extern template class loss_of<cpu_device, tessera::float16>;
-extern template class loss_of<cpu_device, float>;
-extern template class loss_of<cpu_device, tessera::tf32>;
-
-}  // namespace tessera_torch
-
 /// For Python's fake implementations, which must know how large the workspace is without an operator's call.
 /// type: 0 bfloat16, 1 float16, 2 float. cuda_device: its number, or -1 for the CPU. Gives -1 for what no call takes.
 extern "C" __attribute__((visibility("default"))) std::int64_t tessera_torch_loss_workspace_bytes(

@@ -4,15 +4,6 @@
 #include "cuda_device.hpp"
 #include "loss_operators.hpp"
 
-namespace tessera_torch {
-
-extern template class loss_of<cuda_device, bfloat16>;
-extern template class loss_of<cuda_device, tessera::float16>;
-extern template class loss_of<cuda_device, float>;
-extern template class loss_of<cuda_device, tessera::tf32>;
-
-}  // namespace tessera_torch
-
 STABLE_TORCH_LIBRARY_IMPL(tessera_torch, CUDA, m) {
   m.impl("loss_forward", TORCH_BOX(&tessera_torch::loss_forward<tessera_torch::cuda_device>));
   m.impl("loss_backward", TORCH_BOX(&tessera_torch::loss_backward<tessera_torch::cuda_device>));

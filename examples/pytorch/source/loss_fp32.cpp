@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "cpu_device.hpp"
-#include "loss.hpp"
+#include "loss_programs.hpp"
 
-template class tessera_torch::loss_of<tessera_torch::cpu_device, float>;
+template struct tessera_torch::loss_of<tessera_torch::cpu_device, float>;
