@@ -174,6 +174,9 @@ def attention_packed(q, k, v, cu_seqlens_q, cu_seqlens_k=None, max_seqlen_q=None
     sequence get zeros and minus infinity. All else is as in attention()."""
     names = ((q, "queries"), (k, "keys"), (v, "values"))
     q, k, v = (_tensor(given, "attention_packed", name) for given, name in names)
+    for tensor, (_, name) in zip((q, k, v), names):
+        if tensor.dim() != 3:
+            raise ValueError(f"attention_packed: the {name} have {tensor.dim()} dimensions but must have 3")
     has_own = cu_seqlens_k is not None
     starts_q, lengths_q, longest_q = _sequences(cu_seqlens_q, max_seqlen_q, q.shape[0], "queries")
     if has_own or k.shape[0] != q.shape[0]:
