@@ -2,8 +2,10 @@
 #include <torch/csrc/stable/library.h>
 
 #include "attention.hpp"
-#include "cuda_device.hpp"
+#include "attention_devices.hpp"
 
 STABLE_TORCH_LIBRARY_IMPL(tessera_torch, CUDA, m) {
-  m.impl("attention", TORCH_BOX(&tessera_torch::attention<tessera_torch::cuda_device>));
+  using calls = tessera_torch::attention_of<tessera_torch::attention_on_cuda>;
+  m.impl("attention", TORCH_BOX(&calls::padded));
+  m.impl("attention_packed", TORCH_BOX(&calls::packed));
 }

@@ -8,10 +8,11 @@
 Only functions that say so wait for the device. Errors that a program finds there (a label that is no entry, a damaged
 stream) are raised by wait(). The operators of the extension are torch.ops.tessera_torch.
 """
-from .attention import attention
+from .attention import attention, attention_packed, tile_list
 from .linear_cross_entropy import (LinearCrossEntropy, LinearStatistics, linear_cross_entropy,
                                    linear_log_probabilities, linear_statistics)
 from .minicache import MiniCache
+from .scaled_dot_product_attention import register_attention, replaced_attention, scaled_dot_product_attention
 from .shadow_kv import ShadowKV
 from .wait import wait
 from .weights import compress, decompress
