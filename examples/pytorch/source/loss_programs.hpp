@@ -46,6 +46,38 @@ class loss_workspace {
   }
 };
 
+/// Memory for the gradients that are wanted; the others have no elements, and no view.
+template <class Device, class Operand>
+struct loss_gradients {
+  using value_type = typename tessera::gemm_operand<Operand>::value_type;
+
+  Tensor of_e;
+  Tensor of_c;
+  Tensor of_bias;
+  tessera::linear_loss_gradients<value_type> views;
+
+  loss_gradients(Tensor const& e, Tensor const& c, std::optional<Tensor> const& bias,
+                 loss_gradient_request const& wanted)
+      : of_e(room_for(e, wanted.of_e)),
+        of_c(room_for(c, wanted.of_c)),
+        of_bias(bias.has_value() ? room_for(*bias, wanted.of_bias) : room_for(c, false)) {
+    if (wanted.of_e) {
+      views.hidden = writable<value_type, 2>(of_e);
+    }
+    if (wanted.of_c) {
+      views.classifier = writable<value_type, 2>(of_c);
+    }
+    if (wanted.of_bias) {
+      views.bias = writable<value_type>(of_bias);
+    }
+  }
+
+ private:
+  static Tensor room_for(Tensor const& tensor, bool is_wanted) {
+    return is_wanted ? empty_as<value_type>(tensor) : empty_on(tensor.device(), {0}, type_of<value_type>);
+  }
+};
+
 /// What the functions of loss_of share.
 template <class Device, class Operand>
 class loss_programs {
@@ -101,26 +133,10 @@ class loss_programs {
     auto const plan = plan_of<Loss>(exec, shape_of(in), settings, true);
     static_cast<void>(list_of<std::uint8_t>(workspace, device, {function, "bytes of the workspace"}));
     loss_workspace<Device> const space(workspace);
-    bool const is_reduced = settings.options.reduction != tessera::loss_reduction::none;
-    Tensor const of_e = room_for(given.e, wanted.of_e);
-    Tensor const of_c = room_for(given.c, wanted.of_c);
-    Tensor const of_bias = given.bias.has_value() ? room_for(*given.bias, wanted.of_bias) : room_for(given.c, false);
-    tessera::linear_loss_gradients<value_type> out;
-    if (wanted.of_e) {
-      out.hidden = writable<value_type, 2>(of_e);
-    }
-    if (wanted.of_c) {
-      out.classifier = writable<value_type, 2>(of_c);
-    }
-    if (wanted.of_bias) {
-      out.bias = writable<value_type>(of_bias);
-    }
-    tessera::loss_upstream const upstream{
-        is_reduced ? number_in(wanted.by_loss, device) : list_if_any<float>(wanted.by_loss, device, "upstream losses"),
-        list_if_any<float>(wanted.by_log_sum_exp, device, "upstream log-sum-exps"),
-        list_if_any<float>(wanted.by_entropy, device, "upstream entropies")};
-    Loss::backward(exec, in, settings.options, upstream, out, tessera::workspace(plan, space.bytes()));
-    return {of_e, of_c, of_bias};
+    loss_gradients<Device, Operand> const made(given.e, given.c, given.bias, wanted);
+    Loss::backward(exec, in, settings.options, upstream_of(wanted, settings.options.reduction, device), made.views,
+                   tessera::workspace(plan, space.bytes()));
+    return {made.of_e, made.of_c, made.of_bias};
   }
 
   template <class Loss>
@@ -143,15 +159,20 @@ class loss_programs {
                                                   torch::stable::Device const& device, char const* name) {
     return tensor.has_value() ? view_of<T, 1>(*tensor, device, {function, name}) : tessera::array_view<T const>{};
   }
+  /// The gradients of the result by what a forward pass gave.
+  static tessera::loss_upstream upstream_of(loss_gradient_request const& wanted, tessera::loss_reduction reduction,
+                                            torch::stable::Device const& device) {
+    bool const is_reduced = reduction != tessera::loss_reduction::none;
+    return {
+        is_reduced ? number_in(wanted.by_loss, device) : list_if_any<float>(wanted.by_loss, device, "upstream losses"),
+        list_if_any<float>(wanted.by_log_sum_exp, device, "upstream log-sum-exps"),
+        list_if_any<float>(wanted.by_entropy, device, "upstream entropies")};
+  }
   /// A tensor of one number.
   static tessera::array_view<float const> number_in(std::optional<Tensor> const& tensor,
                                                     torch::stable::Device const& device) {
     return tensor.has_value() ? list_of<float>(*tensor, device, {function, "upstream losses"})
                               : tessera::array_view<float const>{};
-  }
-  /// Memory for a gradient.
-  static Tensor room_for(Tensor const& tensor, bool is_wanted) {
-    return is_wanted ? empty_as<value_type>(tensor) : empty_on(tensor.device(), {0}, type_of<value_type>);
   }
 };
 

@@ -14,5 +14,6 @@ from .linear_cross_entropy import (LinearCrossEntropy, LinearStatistics, linear_
 from .minicache import MiniCache
 from .scaled_dot_product_attention import register_attention, replaced_attention, scaled_dot_product_attention
 from .shadow_kv import ShadowKV
+from .soft_targets import chosen_log_probabilities, soft_target_cross_entropy
 from .wait import wait
 from .weights import compress, decompress
