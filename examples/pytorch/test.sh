@@ -4,8 +4,8 @@
 #
 #   examples/pytorch/test.sh [folder]            # of the environment and the wheel; build/pytorch_test by default
 #
-# PYTHON: the interpreter, python3 by default. TORCH: what pip is asked for, "torch>=2.10" by default. TESSERA_TORCH_CUDA:
-# AUTO, ON or OFF. PIP_INDEX_URL and others are pip's own. An environment that is there already is used as it is.
+# PYTHON: the interpreter, python3 by default. TORCH: what pip is asked for, "torch>=2.10" by default.
+# TESSERA_TORCH_CUDA: AUTO, ON or OFF. PIP_INDEX_URL and others are pip's own. An environment that is there already is used as it is.
 set -eu
 package=$(cd "$(dirname "$0")" && pwd)
 folder=${1:-$package/../../build/pytorch_test}
@@ -14,8 +14,8 @@ folder=$(cd "$folder" && pwd)
 
 if [ ! -x "$folder/venv/bin/python" ]; then
   "${PYTHON:-python3}" -m venv "$folder/venv"
-  "$folder/venv/bin/pip" install --quiet "${TORCH:-torch>=2.10}" "scikit-build-core>=0.10" ninja pytest numpy safetensors \
-    transformers
+  "$folder/venv/bin/pip" install --quiet "${TORCH:-torch>=2.10}" "scikit-build-core>=0.10" ninja pytest numpy \
+    safetensors transformers
 fi
 rm -rf "$folder/wheel"
 PATH="$folder/venv/bin:$PATH" "$folder/venv/bin/pip" wheel --no-build-isolation --no-deps --wheel-dir "$folder/wheel" \

@@ -11,7 +11,7 @@
 
 namespace tessera_torch {
 
-/// Seconds of the host for a call of attention by 8 bits, on average over `calls` calls, with a workspace from PyTorch's
+/// Seconds of the host for a call of attention by 8 bits, on average over `calls` calls, with a workspace of PyTorch's
 /// allocator and without checks of tensors. Tensors are batch x heads x tokens x channels in bfloat16. Does not wait.
 template <class Device>
 double attention_call_time(Tensor queries, Tensor keys, Tensor values, Tensor result, bool is_causal,

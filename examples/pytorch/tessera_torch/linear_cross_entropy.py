@@ -57,7 +57,8 @@ def _thresholds(filter_eps, filter_e_grad, filter_c_grad, impl):
         threshold = -1.0  # that of the type, 1/32 of its epsilon
     else:
         _require(not isinstance(filter_eps, str) and filter_eps >= 0, ValueError,
-                 "linear_cross_entropy: filter_eps is ", repr(filter_eps), ' but must be "auto", None or a number from 0')
+                 "linear_cross_entropy: filter_eps is ", repr(filter_eps),
+                 ' but must be "auto", None or a number that is not negative')
         threshold = float(filter_eps)
     return (threshold if filter_e_grad else 0.0), (threshold if filter_c_grad else 0.0)
 

@@ -6,11 +6,11 @@
     run_apple_tests.py ml-cross-entropy --json apple.json                # on the GPU where there is one, else on the CPU
 
 The test files are taken as they are: `from cut_cross_entropy import linear_cross_entropy` finds this library's function,
-and what else they import (constants, a reference of the z-loss and of the softcap) is that of the checkout. Those are the
-files that test linear_cross_entropy, with each implementation of Cut Cross-Entropy's own; the others test Triton kernels
-of that package, its PyTorch code ("torch_compile") or several processes. The files ask for CUDA; without a GPU their
-tensors are made on the CPU. Needs pytest. Prints counts, and writes {passed, failed, skipped, commit, device, seconds}.
-Exits with 1 unless all tests passed.
+and what else they import (constants, references of the z-loss and the softcap) is that of the checkout. Those are the
+files that test linear_cross_entropy, with each implementation of Cut Cross-Entropy's own; the others test Triton
+kernels of that package, its PyTorch code ("torch_compile") or several processes. The files ask for CUDA; without a GPU
+their tensors are made on the CPU. Needs pytest. Prints counts, and writes {passed, failed, skipped, commit, device,
+seconds}. Exits with 1 unless all tests passed.
 """
 import argparse
 import json
@@ -39,7 +39,7 @@ def stand_in(checkout):
 
 
 def make_tensors_on_the_cpu():
-    """What asks for CUDA gets the CPU, and what torch.compile gets stays as it is: the files compile their reference."""
+    """What asks for CUDA gets the CPU, and torch.compile does nothing: only references of the files are compiled."""
     def on_the_cpu(function):
         return lambda *arguments, device=None, **named: function(*arguments, device="cpu", **named)
 
@@ -69,7 +69,7 @@ def main():
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--json", type=Path, help="the file to write")
     parser.add_argument("--commit", help="of the checkout, where it is none of git's")
-    parser.add_argument("--only", default="", metavar="EXPRESSION", help="further conditions, as pytest's -k takes them")
+    parser.add_argument("--only", default="", metavar="EXPRESSION", help="a further condition, as pytest's -k takes it")
     options = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     stand_in(options.checkout.resolve())
@@ -78,8 +78,8 @@ def main():
     counter = Counter()
     chosen = "not torch_compile" + (f" and ({options.only})" if options.only else "")
     began = time.monotonic()
-    pytest.main(["-q", "-p", "no:cacheprovider", "--noconftest", "-c", "/dev/null",
-                 "--rootdir", str(options.checkout), "-k", chosen,
+    pytest.main(["-q", "-p", "no:cacheprovider", "--noconftest", "-c", "/dev/null", "-k", chosen,
+                 "--rootdir", str(options.checkout),
                  *(str(options.checkout / "tests" / name) for name in FILES)], plugins=[counter])
     result = {**counter.outcomes, "commit": options.commit or commit_of(options.checkout), "device": device,
               "seconds": round(time.monotonic() - began, 1)}

@@ -161,7 +161,8 @@ def test_no_gradient_is_made_of_frozen_inputs(device, monkeypatch):
 
     monkeypatch.setattr(tessera_torch._loss_operators, "ops", Recording())
     for wanted in range(3):
-        inputs = [tensor.detach().clone().requires_grad_(number == wanted) for number, tensor in enumerate((e, c, bias))]
+        inputs = [tensor.detach().clone().requires_grad_(number == wanted)
+                  for number, tensor in enumerate((e, c, bias))]
         linear_cross_entropy(inputs[0], inputs[1], targets, inputs[2]).backward()
         tessera_torch.wait(device)
         for number, tensor in enumerate(inputs):
