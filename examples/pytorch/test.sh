@@ -5,7 +5,8 @@
 #   examples/pytorch/test.sh [folder]            # of the environment and the wheel; build/pytorch_test by default
 #
 # PYTHON: the interpreter, python3 by default. TORCH: what pip is asked for, "torch>=2.10" by default.
-# TESSERA_TORCH_CUDA: AUTO, ON or OFF. PIP_INDEX_URL and others are pip's own. An environment that is there already is used as it is.
+# TESSERA_TORCH_CUDA: AUTO, ON or OFF. PIP_INDEX_URL and others are pip's own. An environment that is there already is
+# used as it is.
 set -eu
 package=$(cd "$(dirname "$0")" && pwd)
 folder=${1:-$package/../../build/pytorch_test}

@@ -9,6 +9,7 @@ Only functions that say so wait for the device. Errors that a program finds ther
 stream) are raised by wait(). The operators of the extension are torch.ops.tessera_torch.
 """
 from .attention import attention, attention_packed, tile_list
+from .distillation import linear_distillation
 from .linear_cross_entropy import (LinearCrossEntropy, LinearStatistics, linear_cross_entropy,
                                    linear_log_probabilities, linear_statistics)
 from .minicache import MiniCache

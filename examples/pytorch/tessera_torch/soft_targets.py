@@ -56,7 +56,8 @@ refuse_backward("chosen_log_probabilities", "chosen_log_probabilities")
 
 def _flat_entries(function, e, entries):
     _require(entries.dim() == e.dim() and entries.shape[:-1] == e.shape[:-1], ValueError, function,
-             ": the entries are ", tuple(entries.shape), " but the hidden states ", tuple(e.shape), ", of which all but the last dimension must be the same")
+             ": the entries are ", tuple(entries.shape), " but the hidden states ", tuple(e.shape),
+             ", of which all but the last dimension must be the same")
     _require(entries.dtype in (torch.int64, torch.int32), TypeError, function, ": the entries are of type ",
              entries.dtype, " but must be of type ", torch.int64, " or ", torch.int32)
     return e.reshape(-1, e.shape[-1]), entries.reshape(-1, entries.shape[-1]).to(torch.int64)
@@ -100,8 +101,8 @@ def chosen_log_probabilities(e, c, entries, log_sum_exp, bias=None, softcap=None
 
     entries: ... x K, int64 or int32; a negative one is none, and has 0. log_sum_exp: ..., the tokens' log-sum-exps of
     logits with the same bias, softcap and temperature, as linear_cross_entropy(return_lse=True) gives them. Forward
-    pass only: for gradients take soft_target_cross_entropy(). An entry that is not in the vocabulary has NaN, and wait()
-    raises an error that names it."""
+    pass only: for gradients take soft_target_cross_entropy(). An entry that is not in the vocabulary has NaN, and
+    wait() raises an error that names it."""
     rows, chosen = _flat_entries("chosen_log_probabilities", e, entries)
     _require(log_sum_exp.shape == e.shape[:-1], ValueError, "chosen_log_probabilities: the log-sum-exps are ",
              tuple(log_sum_exp.shape), " but the hidden states ", tuple(e.shape))

@@ -5,9 +5,9 @@
     git clone https://github.com/apple/ml-cross-entropy
     run_apple_tests.py ml-cross-entropy --json apple.json                # on the GPU where there is one, else on the CPU
 
-The test files are taken as they are: `from cut_cross_entropy import linear_cross_entropy` finds this library's function,
-and what else they import (constants, references of the z-loss and the softcap) is that of the checkout. Those are the
-files that test linear_cross_entropy, with each implementation of Cut Cross-Entropy's own; the others test Triton
+The test files are taken as they are: `from cut_cross_entropy import linear_cross_entropy` finds this library's
+function, and what else they import (constants, references of the z-loss and the softcap) is the checkout's. Those are
+the files that test linear_cross_entropy, with each implementation of Cut Cross-Entropy's own; the others test Triton
 kernels of that package, its PyTorch code ("torch_compile") or several processes. The files ask for CUDA; without a GPU
 their tensors are made on the CPU. Needs pytest. Prints counts, and writes {passed, failed, skipped, commit, device,
 seconds}. Exits with 1 unless all tests passed.
