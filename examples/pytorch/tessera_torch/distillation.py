@@ -46,7 +46,7 @@ def linear_distillation(e, c, teacher_e, teacher_c, divergence="forward_kl", red
                         workspace_bytes=None):
     """How far a student's distributions, softmax(e @ c.T / temperature), are from those of its teacher.
 
-    e: ... x channels, c: vocabulary x channels, teacher_e: ... x channels of the teacher, teacher_c: vocabulary x these;
+    e: ... x channels; c: vocabulary x channels; teacher_e: ... x channels of its own; teacher_c: vocabulary x those;
     all of one type of bfloat16, float16 and float32. divergence: "forward_kl" (teacher's mean of log-ratios),
     "reverse_kl" (the student's), or "jensen_shannon" with beta, the teacher's part of the mixture. softcap and
     teacher_softcap cap logits before temperature divides them. weights: a factor for each token; 0: it does not count.

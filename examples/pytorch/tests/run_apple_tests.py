@@ -3,7 +3,7 @@
 """Runs the tests of Apple's cut_cross_entropy against tessera_torch.linear_cross_entropy, from a checkout of yours.
 
     git clone https://github.com/apple/ml-cross-entropy
-    run_apple_tests.py ml-cross-entropy --json apple.json                # on the GPU where there is one, else on the CPU
+    run_apple_tests.py ml-cross-entropy --json apple.json               # on the GPU where there is one, or the CPU
 
 The test files are taken as they are: `from cut_cross_entropy import linear_cross_entropy` finds this library's
 function, and what else they import (constants, references of the z-loss and the softcap) is the checkout's. Those are
