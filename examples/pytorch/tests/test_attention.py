@@ -12,7 +12,7 @@ from tessera_torch import attention, attention_packed, tile_list
 
 # The largest relative error of a method's results and the largest error of its log-sum-exps, on normal numbers.
 LIMITS = {("bf16", torch.bfloat16): (4e-3, 2e-5), ("fp16", torch.float16): (5e-4, 2e-5)}
-for name, limit in {"sage2": (0.05, 0.06), "sage2_smoothed": (0.05, 0.06), "fp8": (0.07, 0.15), "int4": (0.25, 0.7)}.items():
+for name, limit in {"sage2": (0.05, 0.1), "sage2_smoothed": (0.05, 0.1), "fp8": (0.07, 0.15), "int4": (0.25, 0.7)}.items():
     LIMITS.update({(name, dtype): limit for dtype in (torch.bfloat16, torch.float16, torch.float32)})
 ALL = [pytest.param(*key, id=f"{key[0]}-{str(key[1])[6:]}") for key in LIMITS]
 SOME = [key for key in ALL if key.values in [("fp16", torch.float16), ("bf16", torch.bfloat16),
