@@ -238,8 +238,17 @@ def test_a_bias_of_infinities(device):
         found, sums = attention(q, k, v, bias=bias, return_lse=True, method=method)
         assert relative(found[0, 0, :4], v[0, 0, 3].expand(4, 32)) < 0.05
         assert not found[0, 0, 4].any() and sums[0, 0, 4] == -math.inf
-    lowest = torch.full((5, 70), torch.finfo(torch.float32).min, device=device)
-    assert not attention(q, k, v, bias=lowest).isnan().any()
+
+
+@pytest.mark.parametrize("method, dtype", ALL)
+@pytest.mark.parametrize("of_bias", [torch.bfloat16, torch.float16, torch.float32])
+def test_a_bias_of_the_lowest_numbers_hides_keys(device, method, dtype, of_bias):
+    tensors = heads(device, dtype, (1, 2, 2, 5, 70, 32))
+    seen = torch.rand(5, 70, device=device) > 0.5
+    lowest = torch.zeros(5, 70, dtype=of_bias, device=device).masked_fill(~seen, torch.finfo(of_bias).min)
+    assert relative(attention(*tensors, bias=lowest, method=method), attention(*tensors, bias=seen, method=method)) < 1e-2
+    if of_bias != torch.float16:
+        assert not attention(*tensors, bias=torch.full_like(lowest, torch.finfo(of_bias).min), method=method).any()
 
 
 def test_objects_with_dlpack(device):
