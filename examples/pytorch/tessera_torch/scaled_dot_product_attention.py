@@ -32,14 +32,17 @@ def _why_gradients(dropout_p, *tensors):
 
 
 def _why_types(query, key, value, attn_mask, method):
-    tensors = [tensor for tensor in (query, key, value, attn_mask) if tensor is not None]
-    if any(tensor.is_nested or tensor.layout != torch.strided for tensor in tensors):
-        return "a tensor is nested or sparse"
-    if query.device.type not in ("cpu", "cuda") or any(tensor.device != query.device for tensor in tensors):
+    device, dtype = query.device, query.dtype
+    for tensor in (query, key, value) if attn_mask is None else (query, key, value, attn_mask):
+        if tensor.is_nested or tensor.layout != torch.strided:
+            return "a tensor is nested or sparse"
+        if tensor.device != device:
+            return "the tensors are not on one CPU or CUDA device"
+    if device.type not in ("cpu", "cuda"):
         return "the tensors are not on one CPU or CUDA device"
-    if query.dtype not in _dtypes or key.dtype != query.dtype or value.dtype != query.dtype:
+    if dtype not in _dtypes or key.dtype != dtype or value.dtype != dtype:
         return "query, key and value are not all bfloat16, float16 or float32"
-    if query.dtype == torch.float32 and query.device.type == "cuda":
+    if dtype == torch.float32 and device.type == "cuda":
         return "the query is float32 on a GPU, where tessera's fast attention takes bfloat16 and float16 alone"
     if method in _dtypes_of_methods and query.dtype != _dtypes_of_methods[method]:
         return f"the method is {method} and the query of another type"
@@ -111,7 +114,9 @@ def _attend(query, key, value, attn_mask, is_causal, scale, method, sinks=None):
         is_causal, window = False, (-1, queries - keys)
     query, key, value = (_padded(_four_dimensional(heads)) for heads in (query, key, value))
     result = attention(query, key, value, is_causal, window, sinks, attn_mask, softmax_scale=scale, method=method)
-    return result[..., :channels].reshape(*leading, queries, channels)
+    if result.shape[-1] != channels:
+        result = result[..., :channels]
+    return result if len(leading) == 2 else result.reshape(*leading, queries, channels)
 
 
 def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
