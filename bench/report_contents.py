@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, field
 
+import report_python
 import report_real_model
 
 
@@ -249,7 +250,7 @@ PEER_TBPS = {
 }
 
 # The pages that tables stand in.
-PAGES = ["README.md", "docs/measured.md"]
+PAGES = ["README.md", "docs/measured.md", *report_python.PAGES]
 
 
 def linear(values, width):
@@ -292,4 +293,7 @@ CHARTS = {
                              scale=logarithmic, digits=1),
     "attention.svg": Chart("Attention with 128 channels: TFLOP/s (more is better)", "attention-drawn", "TFLOPs",
                            own="attention/", digits=0),
+    **{name: Chart(title, table, counter, own=report_python.OWN, digits=digits,
+                   scale=logarithmic if is_logarithmic else linear)
+       for name, (title, table, counter, digits, is_logarithmic) in report_python.CHARTS.items()},
 }

@@ -43,13 +43,23 @@ refuse_backward("attention", "attention")
 refuse_backward("attention_packed", "attention_packed")
 
 
+def _call(operator, *arguments):
+    """Calls an operator, past the registered backward pass where no gradient is required, which saves microseconds."""
+    if torch.compiler.is_compiling() or (torch.is_grad_enabled() and any(
+            isinstance(given, torch.Tensor) and given.requires_grad for given in arguments)):
+        return operator(*arguments)
+    with torch._C._AutoDispatchBelowAutograd():
+        return operator(*arguments)
+
+
 def _tensor(given, function, name):
     """A tensor, or what shares its memory by DLPack, as a tensor."""
     if isinstance(given, torch.Tensor):
         return given
     if hasattr(given, "__dlpack__"):
         return torch.from_dlpack(given)
-    raise TypeError(f"{function}: the {name} are of type {type(given).__name__} but must be a tensor or have __dlpack__")
+    raise TypeError(f"{function}: the {name} are of type {type(given).__name__} but must be a tensor or have "
+                    "__dlpack__")
 
 
 def _floats(given, function, name):
@@ -58,7 +68,7 @@ def _floats(given, function, name):
 
 
 def _counts(given, function, name):
-    """A list of int32, or None. Larger numbers become the largest one, instead of others."""
+    """A list of int32, or None. Numbers of 64 bits beyond it become the largest one or a negative one, not others."""
     if given is None:
         return None
     given = _tensor(given, function, name)
@@ -66,7 +76,9 @@ def _counts(given, function, name):
         return given.contiguous()
     if given.dtype.is_floating_point or given.dtype.is_complex or given.dtype == torch.bool:
         raise TypeError(f"{function}: the {name} are of type {given.dtype} but must be integers")
-    return given.clamp(0, 2**31 - 1).to(torch.int32)
+    if given.dtype != torch.int64:
+        return given.to(torch.int32)
+    return given.clamp(-1, 2**31 - 1).to(torch.int32)
 
 
 def _window(window, function):
@@ -90,7 +102,8 @@ def _options(function, queries, is_causal, window, sinks, bias, alibi_slopes, le
     if softmax_scale is not None and not softmax_scale > 0:
         raise ValueError(f"{function}: the scale of the softmax is {softmax_scale} but must be positive")
     if block_list is not None and (not isinstance(block_list, (tuple, list)) or len(block_list) != 2):
-        raise ValueError(f"{function}: the block list is {type(block_list).__name__} but must be a pair of counts and tiles")
+        raise ValueError(f"{function}: the block list is {type(block_list).__name__} but must be a pair of counts and "
+                         "tiles")
     counts, tiles = block_list or (None, None)
     return (methods[method], bool(is_causal), *_window(window, function), softmax_scale or 0.0,
             _floats(sinks, function, "sinks"), None if bias is None else _tensor(bias, function, "biases"),
@@ -117,43 +130,46 @@ def attention(q, k, v, is_causal=False, window=None, sinks=None, bias=None, leng
         that are those of batch x query heads x queries x keys or 1. Minus infinity hides a key.
     alibi_slopes: a slope for each query head, that is multiplied by (number of the key - number of the query).
     lengths, query_lengths: the keys and the queries of each sequence, integers; those behind are not read, and results
-        of queries behind are zeros. Longer lengths are the tensor's.
+        of queries behind are zeros. Longer lengths are the tensor's, negative ones 0.
     softmax_scale: of scores, positive; 1 / sqrt(channels) if it is None.
     return_lse: gives (result, log-sum-exps), of which the second are batch x query heads x queries in float32, natural,
         of scaled scores with biases and sinks; minus infinity where no key is seen.
     method: "sage2": SageAttention2 with codes of 8 bits. "sage2_smoothed": it, with smoothed queries, which is more
-        exact. "int4": its codes of 4 bits. "fp8": e4m3 codes. "bf16", "fp16": no codes; these must be the type of q, and
-        values have the channels of keys.
+        exact. "int4": its codes of 4 bits. "fp8": e4m3 codes. "bf16", "fp16": no codes; these must be the type of q,
+        and values have the channels of keys.
     block_list: (counts, tiles) of tile_list(): the tiles of 64 queries x 128 keys that are seen.
 
-    Forward pass only: a backward pass through it is an error. Nothing waits or is copied but lists that are not float32
+    On GPUs the fast programs take 16-bit numbers, without a bias for "bf16" and "fp16"; others are much slower. Forward
+    pass only: a backward pass through it is an error. Nothing waits or is copied but lists that are not float32
     or int32, and calls can be captured in CUDA graphs. Wrong arguments are a RuntimeError, ValueError or TypeError that
     shows both values."""
     q, k, v = (_tensor(given, "attention", name) for given, name in ((q, "queries"), (k, "keys"), (v, "values")))
-    result, log_sum_exp = ops.attention(
-        q, k, v, *_options("attention", q, is_causal, window, sinks, bias, alibi_slopes, lengths, query_lengths,
-                           softmax_scale, return_lse, method, block_list))
+    options = _options("attention", q, is_causal, window, sinks, bias, alibi_slopes, lengths, query_lengths,
+                       softmax_scale, return_lse, method, block_list)
+    result, log_sum_exp = _call(ops.attention.default, q, k, v, *options)
     return (result, log_sum_exp) if return_lse else result
 
 
 def _sequences(cu_seqlens, longest, tokens, what):
     """The starts and lengths of packed sequences and the longest length, which waits where it is not given."""
-    cu_seqlens = _counts(cu_seqlens, "attention_packed", f"cu_seqlens of {what}")
+    given = _tensor(cu_seqlens, "attention_packed", f"cu_seqlens of {what}")
+    cu_seqlens = _counts(given, "attention_packed", f"cu_seqlens of {what}")
     if cu_seqlens.dim() != 1 or cu_seqlens.shape[0] < 1:
-        raise ValueError(f"attention_packed: the cu_seqlens of {what} are {tuple(cu_seqlens.shape)} but must be a number "
-                         "more than there are sequences")
+        raise ValueError(f"attention_packed: the cu_seqlens of {what} are {tuple(cu_seqlens.shape)} but must be a "
+                         "number more than there are sequences")
     starts, lengths = cu_seqlens[:-1], cu_seqlens[1:] - cu_seqlens[:-1]
     if torch.compiler.is_compiling() or (longest is not None and not cu_seqlens.is_cpu):
         if longest is None:
-            raise ValueError(f"attention_packed: the longest sequence of {what} is None but must be a number in compiled "
-                             "code, which does not read cu_seqlens")
+            raise ValueError(f"attention_packed: the longest sequence of {what} is None but must be a number in "
+                             "compiled code, which does not read cu_seqlens")
         return starts, lengths, longest
-    numbers = cu_seqlens.tolist()
+    numbers = given.tolist()
     for before, after in zip(numbers, numbers[1:]):
         if not 0 <= before <= after:
             raise ValueError(f"attention_packed: a sequence of {what} goes from {before} to {after} in cu_seqlens")
     if numbers[-1] > tokens:
-        raise ValueError(f"attention_packed: the cu_seqlens of {what} end at {numbers[-1]} but there are {tokens} tokens")
+        raise ValueError(f"attention_packed: the cu_seqlens of {what} end at {numbers[-1]} but there are {tokens} "
+                         "tokens")
     found = max((after - before for before, after in zip(numbers, numbers[1:])), default=0)
     if longest is not None and longest < found:
         raise ValueError(f"attention_packed: the longest sequence of {what} is said to have {longest} tokens but has "
@@ -186,15 +202,16 @@ def attention_packed(q, k, v, cu_seqlens_q, cu_seqlens_k=None, max_seqlen_q=None
         starts_k, lengths_k, longest_k = starts_q, lengths_q, longest_q if max_seqlen_k is None else max_seqlen_k
     options = _options("attention_packed", q, is_causal, window, sinks, bias, alibi_slopes, lengths_k, lengths_q,
                        softmax_scale, return_lse, method, block_list)
-    result, log_sum_exp = ops.attention_packed(q, k, v, starts_q, starts_k, longest_q, longest_k, *options)
+    result, log_sum_exp = _call(ops.attention_packed.default, q, k, v, starts_q, starts_k, longest_q, longest_k,
+                                *options)
     return (result, log_sum_exp) if return_lse else result
 
 
 def tile_list(seen):
     """The block_list of tiles: for each block of 64 queries those tiles of 128 keys where `seen` is True.
 
-    seen: batch x query heads x ceil(queries / 64) x ceil(keys / 128), booleans. Gives counts, batch x heads x blocks, and
-    the numbers of the tiles, ascending, batch x heads x blocks x tiles, both int32."""
+    seen: batch x query heads x ceil(queries / 64) x ceil(keys / 128), booleans. Gives counts, batch x heads x blocks,
+    and the numbers of the tiles, ascending, batch x heads x blocks x tiles, both int32."""
     if seen.dim() != 4 or seen.dtype != torch.bool:
         raise ValueError(f"tile_list: the tiles that are seen are {seen.dim()}-dimensional {seen.dtype} but must be "
                          "4-dimensional torch.bool")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""tessera's attention in place of PyTorch's: a function with the arguments of torch's scaled_dot_product_attention, what
-patches that function, and what transformers calls."""
+"""tessera's attention in place of PyTorch's: a function with the arguments of torch's scaled_dot_product_attention,
+what patches that function, and what transformers calls."""
 import contextlib
 import math
 import warnings
@@ -19,7 +19,7 @@ def _warn_once(what, why):
     """Warns that a call is not tessera's, once for each reason; in compiled code when it is compiled."""
     if why not in _warned:
         _warned.add(why)
-        warnings.warn(f"tessera_torch: {what}, since {why}", UserWarning, stacklevel=4)
+        warnings.warn(f"tessera_torch: {what}, since {why}", UserWarning, stacklevel=3)
 
 
 def _why_gradients(dropout_p, *tensors):
@@ -32,13 +32,18 @@ def _why_gradients(dropout_p, *tensors):
 
 
 def _why_types(query, key, value, attn_mask, method):
-    tensors = [tensor for tensor in (query, key, value, attn_mask) if tensor is not None]
-    if any(tensor.is_nested or tensor.layout != torch.strided for tensor in tensors):
-        return "a tensor is nested or sparse"
-    if query.device.type not in ("cpu", "cuda") or any(tensor.device != query.device for tensor in tensors):
+    device, dtype = query.device, query.dtype
+    for tensor in (query, key, value) if attn_mask is None else (query, key, value, attn_mask):
+        if tensor.is_nested or tensor.layout != torch.strided:
+            return "a tensor is nested or sparse"
+        if tensor.device != device:
+            return "the tensors are not on one CPU or CUDA device"
+    if device.type not in ("cpu", "cuda"):
         return "the tensors are not on one CPU or CUDA device"
-    if query.dtype not in _dtypes or key.dtype != query.dtype or value.dtype != query.dtype:
+    if dtype not in _dtypes or key.dtype != dtype or value.dtype != dtype:
         return "query, key and value are not all bfloat16, float16 or float32"
+    if dtype == torch.float32 and device.type == "cuda":
+        return "the query is float32 on a GPU, where tessera's fast attention takes bfloat16 and float16 alone"
     if method in _dtypes_of_methods and query.dtype != _dtypes_of_methods[method]:
         return f"the method is {method} and the query of another type"
     if attn_mask is not None and attn_mask.dtype not in (torch.bool, torch.float32, query.dtype):
@@ -109,23 +114,26 @@ def _attend(query, key, value, attn_mask, is_causal, scale, method, sinks=None):
         is_causal, window = False, (-1, queries - keys)
     query, key, value = (_padded(_four_dimensional(heads)) for heads in (query, key, value))
     result = attention(query, key, value, is_causal, window, sinks, attn_mask, softmax_scale=scale, method=method)
-    return result[..., :channels].reshape(*leading, queries, channels)
+    if result.shape[-1] != channels:
+        result = result[..., :channels]
+    return result if len(leading) == 2 else result.reshape(*leading, queries, channels)
 
 
 def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
                                  enable_gqa=False, *, method="sage2"):
     """torch.nn.functional.scaled_dot_product_attention by tessera's attention, with the same arguments and results.
 
-    Boolean masks (True is seen) and added ones, causal masks of which the first query sees the first key, batches of any
-    dimensions, autocast and, with enable_gqa, shared key heads are PyTorch's. Heads whose channels are no multiple of 16
-    are copied with zeros behind. A query that sees no key gets zeros. method: as in attention().
+    Boolean masks (True is seen) and added ones, causal masks of which the first query sees the first key, batches of
+    any dimensions, autocast and, with enable_gqa, shared key heads are PyTorch's. Heads whose channels are no multiple
+    of 16 are copied with zeros behind. A query that sees no key gets zeros. method: as in attention().
 
     What tessera's attention does not do goes to PyTorch's own, with a warning that says why, once for each reason:
-    dropout, required gradients, nested tensors, float64, devices that are neither CPU nor CUDA, more than 256 channels,
-    scales that are not positive, key heads and sequences that repeat otherwise; and wrong arguments, which PyTorch
-    refuses."""
+    dropout, required gradients, nested tensors, float64, float32 on GPUs, devices that are neither CPU nor CUDA, more
+    than 256 channels, scales that are not positive, key heads and sequences that repeat otherwise; and wrong arguments,
+    which PyTorch refuses."""
     if method not in methods:
-        raise ValueError(f"scaled_dot_product_attention: the method is {method!r} but must be one of {', '.join(methods)}")
+        raise ValueError(f"scaled_dot_product_attention: the method is {method!r} but must be one of "
+                         f"{', '.join(methods)}")
     given = query, key, value, attn_mask
     why = _why_gradients(dropout_p, *given)
     if why is None:
@@ -145,7 +153,7 @@ def replaced_attention(method="sage2"):
     """Has torch.nn.functional.scaled_dot_product_attention be tessera's, in the whole process, within a with statement.
 
         with tessera_torch.replaced_attention():
-            model(tokens)                             # models that call torch.nn.functional.scaled_dot_product_attention
+            model(tokens)                           # what calls torch.nn.functional.scaled_dot_product_attention
 
     Code that took the function from that module before, or that PyTorch runs in one piece, such as the fast path of
     nn.TransformerEncoder, keeps PyTorch's. What was there before comes back behind the statement, also after an error.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Attention in double precision with all options of tessera_torch.attention, as written in its documentation: a sequence
-and a head at a time."""
+"""Attention in double precision with all options of tessera_torch.attention, as written in its documentation: a
+sequence and a head at a time."""
 import math
 
 import torch

@@ -12,7 +12,8 @@ from tessera_torch import attention, attention_packed, tile_list
 
 # The largest relative error of a method's results and the largest error of its log-sum-exps, on normal numbers.
 LIMITS = {("bf16", torch.bfloat16): (4e-3, 2e-5), ("fp16", torch.float16): (5e-4, 2e-5)}
-for name, limit in {"sage2": (0.05, 0.06), "sage2_smoothed": (0.05, 0.06), "fp8": (0.07, 0.15), "int4": (0.25, 0.7)}.items():
+for name, limit in [("sage2", (0.05, 0.1)), ("sage2_smoothed", (0.05, 0.1)), ("fp8", (0.07, 0.15)),
+                    ("int4", (0.25, 0.7))]:
     LIMITS.update({(name, dtype): limit for dtype in (torch.bfloat16, torch.float16, torch.float32)})
 ALL = [pytest.param(*key, id=f"{key[0]}-{str(key[1])[6:]}") for key in LIMITS]
 SOME = [key for key in ALL if key.values in [("fp16", torch.float16), ("bf16", torch.bfloat16),
@@ -100,6 +101,8 @@ def options_of(batch, query_heads, queries, keys):
         "both lengths": {"lengths": lengths, "query_lengths": torch.tensor([queries // 3, 1, 9][:batch]),
                          "window": (20, 3), "sinks": sinks},
         "lengths that are too long": {"lengths": torch.full((batch,), 2**40)},
+        "lengths that are negative": {"lengths": torch.tensor([-2**40, 5, -1][:batch])},
+        "lengths in 8 bits": {"lengths": torch.tensor([3, 127, 0][:batch], dtype=torch.uint8)},
         "scale": {"softmax_scale": 0.3},
     }
 
@@ -167,8 +170,8 @@ def test_packed_sequences(device, method, dtype, is_causal):
     k, v = (torch.randn(starts_k[-1], 2, 64).to(dtype).to(device) for _ in range(2))
     sinks, slopes = torch.randn(4, device=device), 0.1 * torch.rand(4, device=device)
     options = {"is_causal": is_causal, "sinks": sinks, "alibi_slopes": slopes, "window": (90, -1)}
-    found, sums = attention_packed(q, k, v, torch.tensor(starts_q, device=device), torch.tensor(starts_k, device=device),
-                                   return_lse=True, method=method, **options)
+    of_both = (torch.tensor(starts, device=device) for starts in (starts_q, starts_k))
+    found, sums = attention_packed(q, k, v, *of_both, return_lse=True, method=method, **options)
     tessera_torch.wait(device)
     for i in range(5):
         of_q, of_k = slice(starts_q[i], starts_q[i + 1]), slice(starts_k[i], starts_k[i + 1])
@@ -192,7 +195,8 @@ def test_lists_of_tiles(device, method, dtype, with_bias):
     seen[0, 1, 2] = False
     block_list = tile_list(seen.to(device))
     options = {"bias": torch.randn(140, 300).to(device)} if with_bias else {}
-    check(heads(device, dtype, (1, 4, 2, 140, 300, 64)), method, dtype, block_list=block_list, is_causal=True, **options)
+    tensors = heads(device, dtype, (1, 4, 2, 140, 300, 64))
+    check(tensors, method, dtype, block_list=block_list, is_causal=True, **options)
 
 
 def test_tile_list_lists_tiles():
@@ -234,8 +238,18 @@ def test_a_bias_of_infinities(device):
         found, sums = attention(q, k, v, bias=bias, return_lse=True, method=method)
         assert relative(found[0, 0, :4], v[0, 0, 3].expand(4, 32)) < 0.05
         assert not found[0, 0, 4].any() and sums[0, 0, 4] == -math.inf
-    lowest = torch.full((5, 70), torch.finfo(torch.float32).min, device=device)
-    assert not attention(q, k, v, bias=lowest).isnan().any()
+
+
+@pytest.mark.parametrize("method, dtype", ALL)
+@pytest.mark.parametrize("of_bias", [torch.bfloat16, torch.float16, torch.float32])
+def test_a_bias_of_the_lowest_numbers_hides_keys(device, method, dtype, of_bias):
+    tensors = heads(device, dtype, (1, 2, 2, 5, 70, 32))
+    seen = torch.rand(5, 70, device=device) > 0.5
+    lowest = torch.zeros(5, 70, dtype=of_bias, device=device).masked_fill(~seen, torch.finfo(of_bias).min)
+    found, expected = (attention(*tensors, bias=bias, method=method) for bias in (lowest, seen))
+    assert relative(found, expected) < 1e-2
+    if of_bias != torch.float16:
+        assert not attention(*tensors, bias=torch.full_like(lowest, torch.finfo(of_bias).min), method=method).any()
 
 
 def test_objects_with_dlpack(device):
@@ -293,13 +307,14 @@ def test_wrong_arguments_are_refused(device):
             (["attention", "lengths of queries", "float32"], lambda: attention(q, k, k, query_lengths=ones[:1])),
             (["attention", "biases", "29", "30"], lambda: attention(q, k, k, bias=torch.ones(29, device=device))),
             (["attention", "biases", "5", "4"], lambda: attention(q, k, k, bias=ones[None, None, None, None])),
-            (["attention", "biases", "Double", "Bool"], lambda: attention(q, k, k, bias=torch.ones(30).double().to(device))),
+            (["attention", "biases", "Double", "Bool"], lambda: attention(q, k, k, bias=ones[:1].double())),
             (["attention", "biases", "meta", device], lambda: attention(q, k, k, bias=torch.ones(30).to(other))),
             (["attention", "block list", "Tensor"], lambda: attention(q, k, k, block_list=ones)),
             (["attention", "block list", "3", "4"], lambda: attention(q, k, k, block_list=tile_list(
                 torch.ones(1, 3, 1, 1, dtype=torch.bool, device=device)))),
             (["attention", "backward"], lambda: attention(q.clone().requires_grad_(), k, k).sum().backward()),
-            (["attention", "backward"], lambda: attention(q, k, k, sinks=ones.clone().requires_grad_()).sum().backward())]:
+            (["attention", "backward"],
+             lambda: attention(q, k, k, sinks=ones.clone().requires_grad_()).sum().backward())]:
         refused(words, call, device)
     refused(["attention", "queries", "str", "__dlpack__"], lambda: attention("q", k, k))
 
@@ -314,14 +329,14 @@ def test_wrong_packed_sequences_are_refused(device):
             (["attention_packed", "queries", "4", "3"], packed([0, 20], (q[None], q, q))),
             (["attention_packed", "21", "20"], packed([0, 21])),
             (["attention_packed", "15", "10"], packed([0, 15, 10])),
-            (["attention_packed", "-3"],
-             lambda: attention_packed(q, q, q, torch.tensor([-3, 10], dtype=torch.int32, device=device))),
+            (["attention_packed", "-3"], packed([-3, 10])),
+            (["attention_packed", str(2**33)], packed([0, 2**33])),
             (["attention_packed", "cu_seqlens", "(1, 2)"], packed([[0, 20]])),
             (["attention_packed", "cu_seqlens", "float32"], packed([0.0, 20.0])),
             (["attention_packed", "20", "19"], packed([0, 20], (q, q, q[:19]))),
             (["attention", "40", "16"], packed([0, 20], (q[..., :40], q[..., :40], q))),
             (["attention_packed", "backward"],
-             lambda: attention_packed(q.clone().requires_grad_(), q, q, torch.tensor([0, 20], device=device)).sum().backward())]:
+             lambda: packed([0, 20], (q.clone().requires_grad_(), q, q))().sum().backward())]:
         refused(words, call, device)
     if device == "cpu":
         refused(["attention_packed", "12", "19"], packed([0, 19], max_seqlen_q=12))
@@ -367,8 +382,8 @@ def test_operators_are_registered_rightly(device):
     lengths = torch.tensor([30, 3], dtype=torch.int32, device=device)
     for method in (0, 3):
         for tensors in ((q, k, v), (q.transpose(1, 2).contiguous().transpose(1, 2), k, v)):
-            torch.library.opcheck(torch.ops.tessera_torch.attention.default,
-                                  (*tensors, method, True, 5, -1, 0.0, sinks, bias, None, None, lengths, None, None, True))
+            options = True, 5, -1, 0.0, sinks, bias, None, None, lengths, None, None, True
+            torch.library.opcheck(torch.ops.tessera_torch.attention.default, (*tensors, method, *options))
     packed = [tensor[0].transpose(0, 1).contiguous() for tensor in (q, k, v)]
     starts = torch.zeros(1, dtype=torch.int32, device=device)
     torch.library.opcheck(torch.ops.tessera_torch.attention_packed.default,
