@@ -28,6 +28,16 @@ def on(device):
     return torch.empty(0, device=device)
 
 
+@torch.compiler.assume_constant_result  # compiled code is guarded by this setting, but cannot read it
+def _is_tf32_allowed():
+    return torch.get_float32_matmul_precision() != "highest"
+
+
+def uses_tf32(allow_tf32, tensor):
+    """Whether float32 is multiplied as tf32; None: on CUDA devices as PyTorch is set."""
+    return bool(allow_tf32) if allow_tf32 is not None else (tensor.is_cuda and _is_tf32_allowed())
+
+
 def refuse_backward(operator, function):
     """Makes a backward pass through an operator of this extension an error that names the function."""
     def backward(ctx, *_):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import torch
 
+from ._library import uses_tf32
 from ._loss_operators import call_loss
 
 REDUCTIONS = {"none": 0, "sum": 1, "mean": 2}
@@ -89,7 +90,13 @@ def _per_token(function, values, targets):
         return None
     _require(values.shape == targets.shape, ValueError, function, ": the weights are ", tuple(values.shape),
              " but the labels ", tuple(targets.shape))
+    _require_no_gradient(function, values)
     return values.reshape(-1).to(torch.float32)
+
+
+def _require_no_gradient(function, weights):
+    _require(not (torch.is_grad_enabled() and weights.requires_grad), NotImplementedError, function,
+             ": the weights require a gradient, but there is none of them")
 
 
 def _apply(function, e, c, targets, bias, *, reduction, ignore_index, softcap, shift, thresholds, temperature=1.0,
@@ -101,12 +108,13 @@ def _apply(function, e, c, targets, bias, *, reduction, ignore_index, softcap, s
     shift = int(shift)
     rows, labels, sequence = _flat(function, e, targets, shift)
     rows, c, bias = _cast_for_autocast(rows, c, bias)
-    if allow_tf32 is None:
-        allow_tf32 = rows.is_cuda and torch.get_float32_matmul_precision() != "highest"
+    if class_weights is not None:
+        _require_no_gradient(function, class_weights)
     results = call_loss(rows, c, labels, bias, _per_token(function, weights, targets),
                         None if class_weights is None else class_weights.to(torch.float32), REDUCTIONS[reduction],
                         ignore_index, shift, sequence, softcap or 0.0, temperature, label_smoothing, z_loss,
-                        *thresholds, workspace_bytes or 0, has_statistics or label_smoothing > 0, bool(allow_tf32))
+                        *thresholds, workspace_bytes or 0, has_statistics or label_smoothing > 0,
+                        uses_tf32(allow_tf32, rows))
 
     def shaped(tokens):
         tokens = tokens.view(targets.shape)
@@ -133,7 +141,7 @@ def linear_cross_entropy(e, c, targets, bias=None, ignore_index=IGNORE_INDEX, so
     softcap: logits become softcap * tanh(logit / softcap). temperature: logits are divided by it. label_smoothing: the
     probability that is spread over the vocabulary. z_loss: factor of the squared log-sum-exp. weights: a factor for
     each token, in the shape of targets; class_weights: one for each entry of the vocabulary. A mean is divided by their
-    sum.
+    sum. They have no gradient.
 
     filter_eps: gradients leave out blocks of 128 tokens x 128 entries in which softmaxes and labels differ by less;
     "auto" is 1/32 of the type's epsilon, None leaves nothing out. filter_e_grad, filter_c_grad: whether it is used for

@@ -2,7 +2,7 @@
 """Losses whose targets are several entries with weights, and log-probabilities of chosen entries, without logits."""
 import torch
 
-from ._library import check_fake_devices, ops, refuse_backward
+from ._library import check_fake_devices, ops, refuse_backward, uses_tf32
 from .linear_cross_entropy import REDUCTIONS, _cast_for_autocast, _per_token, _require, _thresholds
 
 
@@ -82,15 +82,13 @@ def soft_target_cross_entropy(e, c, entries, entry_weights, bias=None, softcap=N
              "soft_target_cross_entropy: the weights of entries require a gradient, but there is none of them")
     rows, chosen = _flat_entries("soft_target_cross_entropy", e, entries)
     rows, c, bias = _cast_for_autocast(rows, c, bias)
-    if allow_tf32 is None:
-        allow_tf32 = rows.is_cuda and torch.get_float32_matmul_precision() != "highest"
     for_backward = torch.is_grad_enabled() and (rows.requires_grad or c.requires_grad
                                                 or (bias is not None and bias.requires_grad))
     loss, lse, _ = ops.soft_target_forward(
         rows, c, chosen, entry_weights.reshape(chosen.shape).to(torch.float32), bias,
         _per_token("soft_target_cross_entropy", weights, entries[..., 0]), REDUCTIONS[reduction], softcap or 0.0,
         temperature, label_smoothing, z_loss, *_thresholds(filter_eps, True, True, "cce"), workspace_bytes or 0,
-        bool(allow_tf32), for_backward)
+        uses_tf32(allow_tf32, rows), for_backward)
     if reduction == "none":
         loss = loss.view(entries.shape[:-1])
     return (loss, lse.view(entries.shape[:-1])) if return_lse else loss

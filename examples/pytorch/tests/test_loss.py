@@ -284,6 +284,10 @@ def test_wrong_arguments_are_refused(device):
             (["weights", "(5,)", "(6,)"], lambda: linear_cross_entropy(e, c, targets, weights=torch.ones(5))),
             (["weights of classes", "49", "50"],
              lambda: linear_cross_entropy(e, c, targets, class_weights=torch.ones(49, device=device))),
+            (["weights", "gradient"],
+             lambda: linear_cross_entropy(e, c, targets, weights=torch.ones(6, device=device, requires_grad=True))),
+            (["weights", "gradient"],
+             lambda: linear_cross_entropy(e, c, targets, class_weights=torch.ones(50, requires_grad=True).to(device))),
             (["vocab_parallel_options"], lambda: linear_cross_entropy(e, c, targets, vocab_parallel_options=1))]:
         refused(words, call, device)
 

@@ -37,6 +37,23 @@ def test_there_are_no_graph_breaks_and_results_are_the_same(device, name):
     assert explained.graph_break_count == 0 and explained.graph_count == 1
 
 
+def test_compiled_code_follows_the_precision_of_products(device):
+    """tf32 is PyTorch's setting on CUDA devices; on the CPU it is an argument alone."""
+    e, c, bias, targets = problem(device, torch.float32)
+    compiled = torch.compile(FUNCTIONS["mean"], fullgraph=True)
+    whole, rounded = (linear_cross_entropy(e, c, targets, bias, allow_tf32=allowed) for allowed in (False, True))
+    assert not torch.equal(whole, rounded)
+    before = torch.get_float32_matmul_precision()
+    try:
+        for precision, expected in [("highest", whole), ("high", rounded if device == "cuda" else whole),
+                                    ("highest", whole)]:
+            torch.set_float32_matmul_precision(precision)
+            assert torch.equal(FUNCTIONS["mean"](e, c, targets, bias), expected)
+            assert torch.equal(compiled(e, c, targets, bias), expected)
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 def test_extents_may_change(device):
     compiled = torch.compile(FUNCTIONS["mean"], fullgraph=True, dynamic=True)
     for tokens in [33, 80, 129]:
