@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The contents of the plots of bars (report_bars.py): which benchmarks stand beside each other, and what titles say."""
+import report_python
 from report_bars import Bar, Bars, Group, Panel
 from report_contents import CLASSIFIERS, PEER_TBPS, floor, number
 
@@ -214,5 +215,42 @@ NEUZIP = Bars(weights_title, [
      Panel("size, bits per weight", "less is better", "bits_per_weight", digits=2)],
     {f"dietgpu/{name}": rate for name, rate in PEER_TBPS.items()})
 
+# --- Attention from Python ----------------------------------------------------------------------------------------
+
+
+def python_bars(place, backends):
+    rows = report_python.attention_rows(place, backends)
+    return [Bar(report_python.plain(label), "tessera" if "/tessera/" in name else "pytorch", name)
+            for label, name in rows]
+
+
+def python_errors_title(results):
+    names = [f"{report_python.ATTENTION}/{who}/error/real" for who in ["tessera/sage2", "tessera/int4", "torch/flash"]]
+    errors = [good(results, name, "relative_l1") for name in names]
+    if None in errors:
+        return None
+    return "Attention from Python on a layer of a real model: errors of {} in 8 bits, {} in 4, {} in bf16".format(
+        *(percent(100 * error) for error in errors))
+
+
+def python_speed_title(results):
+    place = "forward/d128/16k"
+    ours, theirs = (good(results, f"{report_python.ATTENTION}/{who}/{place}", "TFLOPs")
+                    for who in ["tessera/sage2", "torch/cudnn"])
+    if None in (ours, theirs):
+        return None
+    return f"Attention from Python: 8 bits have {ours / theirs:.1f} times the speed of PyTorch's fastest in bf16"
+
+
+PYTHON_ERRORS = Bars(python_errors_title, [
+    "Causal, 512 tokens, 9 heads of 64 channels of SmolLM2's layer 15. Error: sum of absolute differences from attention",
+    "in double precision, over the sum of absolute values there."],
+    [Group("methods of attention()", python_bars("error/real", [("PyTorch in bf16", "flash")]))],
+    [Panel("error", "less is better; logarithmic", "relative_l1", 100, percent, is_logarithmic=True)])
+
+PYTHON_SPEED = Bars(python_speed_title, ["16K tokens, 128 channels, inputs in bf16 (fp16 where said), one H200."], [
+    Group(title, python_bars(f"forward/d128/16k{mask}", report_python.BACKENDS)) for mask, title in MASKS], [SPEED])
+
 CHARTS = {"loss.svg": LOSS, "loss_alone.svg": LOSS_ALONE, "attention.svg": ATTENTION_ON_REAL_DATA,
-          "attention_sizes.svg": ATTENTION_BY_SIZE, "caches.svg": CACHES, "neuzip.svg": NEUZIP}
+          "attention_sizes.svg": ATTENTION_BY_SIZE, "caches.svg": CACHES, "neuzip.svg": NEUZIP,
+          "python_attention_errors.svg": PYTHON_ERRORS, "python_attention.svg": PYTHON_SPEED}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The contents of report.py's reports: the figures of summary.json. report_tables.py has the tables, report_charts.py
 the plots."""
+import report_python
 import report_real_model
 
 
@@ -248,4 +249,4 @@ PEER_TBPS = {
 }
 
 # The pages that tables stand in.
-PAGES = ["README.md", "docs/measured.md", "docs/guide.md", "docs/real_model.md"]
+PAGES = ["README.md", "docs/measured.md", "docs/guide.md", "docs/real_model.md", *report_python.PAGES]

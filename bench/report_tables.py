@@ -7,6 +7,7 @@ that belong together have one label up to a colon, and after it what differs.
 from dataclasses import dataclass
 
 import report_losses
+import report_python
 import report_real_model
 import report_sm_80
 from report_contents import CLASSIFIERS, LENGTHS, PEER, PEER_TBPS, floor, number
@@ -370,7 +371,8 @@ TABLES = {
     "attention-errors": attention_errors_table(),
     "attention-more": more_attention(),
     "attention-exchanges": exchanges_table(),
-    **{name: Table(*parts) for name, parts in {**report_sm_80.TABLES, **report_losses.TABLES}.items()},
+    **{name: Table(*parts) for name, parts in {**report_sm_80.TABLES, **report_losses.TABLES,
+                                              **report_python.TABLES}.items()},
     "attention-decoding": decoding_table(),
     "minicache": minicache_table(),
     "caches": caches_table(),

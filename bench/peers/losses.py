@@ -160,7 +160,7 @@ def ours(**options):
 
 
 IMPLEMENTATIONS = {
-    "tessera": ours, "tessera_exact": lambda: ours(exact=True), "torch_eager": torch_eager,
+    "tessera": ours, "tessera_exact": lambda: ours(impl="cce_exact"), "torch_eager": torch_eager,
     "torch_compile": torch_compile, "torch_native": torch_native, "apple_cce": lambda: apple("cce"),
     "apple_cce_exact": lambda: apple("cce_exact"), "liger": liger, "liger_cute": liger_cute, "quack": quack}
 FILTERED = ["tessera", "apple_cce"]

@@ -253,7 +253,7 @@ def tensors_of(file):
 
 
 def tessera():
-    """The PyTorch extension of examples/pytorch, built when it is asked for first."""
+    """The package of examples/pytorch: installed, or built in place as its README says."""
     folder = str(ROOT / "examples" / "pytorch")
     if folder not in sys.path:
         sys.path.append(folder)

@@ -63,18 +63,18 @@ def told(failures):
             for (who, reason), several in titles.items()]
 
 
-def build_extension():
-    """Before anything is timed, since it takes minutes once. What is wrong with it is said where it is wanted."""
+def import_extension():
+    """Before anything is timed. What is wrong with it is said once more where it is wanted."""
     try:
         tessera()
-    except Exception as trouble:  # a compiler's
-        print(f"the extension of examples/pytorch: {trouble}", file=sys.stderr, flush=True)
+    except Exception as trouble:
+        print(f"the package of examples/pytorch: {trouble}", file=sys.stderr, flush=True)
 
 
 def measure(options):
     """Writes what there is after each part."""
     if not options.only or any(name.startswith("tessera") for name in options.only):
-        build_extension()
+        import_extension()
     run = Run(options.limit, options.small, options.limit_of_each, options.only)
     for name in options.parts:
         part = importlib.import_module(name)
@@ -106,7 +106,7 @@ def main():
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME",
                         help="implementations, as names of benchmarks begin")
     parser.add_argument("--limit", type=float, default=1e9, metavar="SECONDS",
-                        help="after these nothing is begun; to build our extension does not count")
+                        help="after these nothing is begun")
     parser.add_argument("--limit-of-each", type=float, default=100, metavar="SECONDS",
                         help="an implementation's in a part; compilation counts")
     parser.add_argument("--commit", help="of the sources, where they are no git checkout")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# What docs/*.md name is there: identifiers in `code` stand in the headers, or the page itself gives them to a type, and
-# paths and links lead somewhere.  docs/install.md names what build tools have.
+# What docs/*.md name is there: identifiers in `code` stand in the headers, or the page itself gives them to a type, or,
+# for pages of docs/python, in the Python package; paths and links lead somewhere.  docs/install.md names what build
+# tools have.
 #
 #   cmake -D INCLUDE=<folder that holds tessera/> -P docs.cmake
 cmake_minimum_required(VERSION 3.24...3.31)
@@ -21,6 +22,16 @@ endforeach()
 string(REGEX MATCHALL "[A-Za-z_][A-Za-z0-9_]+" known "${known}")
 list(REMOVE_DUPLICATES known)
 list(SORT known)
+
+# Pages of docs/python name what the package of examples/pytorch has, too.
+file(GLOB_RECURSE modules "${root}/examples/pytorch/*.py")
+set(of_python "")
+foreach(module IN LISTS modules)
+  file(READ "${module}" text)
+  string(APPEND of_python " ${text}")
+endforeach()
+string(REGEX MATCHALL "[A-Za-z_][A-Za-z0-9_]+" of_python "${of_python}")
+list(REMOVE_DUPLICATES of_python)
 
 set(problems 0)
 set(names 0)
@@ -65,7 +76,8 @@ foreach(page IN LISTS pages)
       string(REGEX MATCHALL "[A-Za-z_][A-Za-z0-9_]+" identifiers "${piece}")
       foreach(identifier IN LISTS identifiers)
         math(EXPR names "${names} + 1")
-        if(NOT identifier IN_LIST known AND NOT identifier IN_LIST aliases)
+        if(NOT identifier IN_LIST known AND NOT identifier IN_LIST aliases
+            AND NOT (page MATCHES "^python/" AND identifier IN_LIST of_python))
           complain("names ${identifier}, which no header has")
         endif()
       endforeach()

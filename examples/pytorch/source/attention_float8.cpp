@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "attend.hpp"
+#include "attention_devices.hpp"
+
+template void tessera_torch::attend<tessera_torch::attention_on_cpu, tessera_torch::float8_codes>(
+    tessera_torch::attention_request const&);

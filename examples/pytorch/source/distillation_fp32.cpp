@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "cpu_device.hpp"
+#include "distillation_programs.hpp"
+
+template struct tessera_torch::distillation_of<tessera_torch::cpu_device, float>;

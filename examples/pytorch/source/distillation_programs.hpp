@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The functions of distillation.hpp. Each type is compiled by itself, since that takes long.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <tuple>
+
+#include <tessera/algorithm/loss/linear_distillation.hpp>
+#include <tessera/map/forward_kl.hpp>
+#include <tessera/map/jensen_shannon.hpp>
+#include <tessera/map/reverse_kl.hpp>
+
+#include "distillation.hpp"
+#include "loss_programs.hpp"
+
+namespace tessera_torch {
+
+/// What the functions of distillation_of share.
+template <class Device, class Operand>
+struct distillation_programs {
+  static constexpr char const* function = "linear_distillation";
+  using value_type = typename tessera::gemm_operand<Operand>::value_type;
+
+  /// Calls `use` with the divergence.
+  template <class Use>
+  static auto with_divergence(distillation_settings const& settings, Use const& use) {
+    switch (settings.divergence) {
+      case 0:
+        return use(tessera::forward_kl{});
+      case 1:
+        return use(tessera::reverse_kl{});
+      default:
+        tessera::check<tessera::value_error>(settings.divergence == 2, function, ": the divergence is number ",
+                                             settings.divergence, " but numbers go from 0 to ", 2);
+        return use(tessera::jensen_shannon{static_cast<float>(settings.beta)});
+    }
+  }
+  template <class D>
+  static tessera::distillation_inputs<value_type, D> inputs_of(distillation_tensors const& given, D const& divergence,
+                                                               torch::stable::Device const& device) {
+    return {view_of<value_type, 2>(given.e, device, {function, "hidden states"}),
+            view_of<value_type, 2>(given.c, device, {function, "rows of the classifier"}),
+            view_of<value_type, 2>(given.teacher_e, device, {function, "teacher's hidden states"}),
+            view_of<value_type, 2>(given.teacher_c, device, {function, "rows of the teacher's classifier"}),
+            loss_programs<Device, Operand>::template list_if_any<float>(given.weights, device, "weights"),
+            divergence};
+  }
+  template <class Method, class In, class Executor>
+  static tessera::workspace_plan plan_of(Executor const& exec, In const& in,
+                                         tessera::distillation_options const& options, bool for_backward) {
+    tessera::distillation_shape const shape{in.hidden.extent(0), in.classifier.extent(0), in.hidden.extent(1),
+                                            in.teacher_hidden.extent(1)};
+    return for_backward ? Method::plan_backward(exec, shape, options) : Method::plan_forward(exec, shape, options);
+  }
+};
+
+template <class Device, class Operand>
+std::tuple<Tensor, Tensor> distillation_of<Device, Operand>::forward(distillation_tensors const& given,
+                                                                     distillation_settings const& settings,
+                                                                     bool for_backward) {
+  using shared = distillation_programs<Device, Operand>;
+  torch::stable::Device const device = device_of<Device>(given.e, {shared::function, "hidden states"});
+  return shared::with_divergence(settings, [&]<class D>(D const& divergence) {
+    using method = tessera::linear_distillation<Operand, D>;
+    auto const& exec = Device::executor(device);
+    auto const in = shared::inputs_of(given, divergence, device);
+    auto const plan = shared::template plan_of<method>(exec, in, settings.options, for_backward);
+    loss_workspace<Device> const space(device, plan.bytes());
+    bool const is_reduced = settings.options.reduction != tessera::loss_reduction::none;
+    Tensor const loss = is_reduced ? empty_on(device, {}, ScalarType::Float)  //
+                                   : empty_on(device, {in.hidden.extent(0)}, ScalarType::Float);
+    method::forward(exec, in, settings.options, {writable<float>(loss)}, tessera::workspace(plan, space.bytes()));
+    return std::tuple(loss, space.tensor);
+  });
+}
+
+template <class Device, class Operand>
+std::tuple<Tensor, Tensor> distillation_of<Device, Operand>::backward(distillation_tensors const& given,
+                                                                      distillation_settings const& settings,
+                                                                      Tensor const& workspace,
+                                                                      loss_gradient_request const& wanted) {
+  using shared = distillation_programs<Device, Operand>;
+  torch::stable::Device const device = device_of<Device>(given.e, {shared::function, "hidden states"});
+  return shared::with_divergence(settings, [&]<class D>(D const& divergence) {
+    using method = tessera::linear_distillation<Operand, D>;
+    auto const& exec = Device::executor(device);
+    auto const in = shared::inputs_of(given, divergence, device);
+    auto const plan = shared::template plan_of<method>(exec, in, settings.options, true);
+    static_cast<void>(list_of<std::uint8_t>(workspace, device, {shared::function, "bytes of the workspace"}));
+    loss_workspace<Device> const space(workspace);
+    loss_gradients<Device, Operand> const made(given.e, given.c, std::nullopt, wanted);
+    auto const upstream = loss_programs<Device, Operand>::upstream_of(wanted, settings.options.reduction, device);
+    method::backward(exec, in, settings.options, upstream.loss, made.views, tessera::workspace(plan, space.bytes()));
+    return std::tuple(made.of_e, made.of_c);
+  });
+}
+
+}  // namespace tessera_torch

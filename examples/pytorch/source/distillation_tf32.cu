@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "cuda_device.hpp"
+#include "distillation_programs.hpp"
+
+template struct tessera_torch::distillation_of<tessera_torch::cuda_device, tessera::tf32>;

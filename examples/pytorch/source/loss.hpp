@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The arguments of Cut Cross-Entropy's operators, and what there is for a kind of device and a type of operands.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <tuple>
+
+#include <tessera/algorithm/loss/linear_loss_types.hpp>
+#include <tessera/tile/gemm_operand.hpp>
+
+#include "tensors.hpp"
+
+namespace tessera_torch {
+
+/// The tensors of a loss. e: tokens x channels, c: vocabulary x channels, bias: vocabulary, all of one type; targets:
+/// tokens, int64; weights: tokens, class_weights: vocabulary, both float.
+struct loss_tensors {
+  Tensor e;
+  Tensor c;
+  Tensor targets;
+  std::optional<Tensor> bias;
+  std::optional<Tensor> weights;
+  std::optional<Tensor> class_weights;
+};
+
+/// The options of a loss that all its passes need.
+struct loss_settings {
+  tessera::linear_loss_options options;
+  bool has_statistics;  ///< entropies, predictions and smoothed labels
+  bool is_tf32;         ///< floats are multiplied as tf32
+};
+
+/// What a forward pass gives. Lists of tokens; those that were not asked for have no elements.
+using loss_results = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
+
+/// Which gradients are wanted, and those of the result by what a forward pass gave; no tensor where there is none.
+struct loss_gradient_request {
+  std::optional<Tensor> by_loss;
+  std::optional<Tensor> by_log_sum_exp;
+  std::optional<Tensor> by_entropy;
+  bool of_e;
+  bool of_c;
+  bool of_bias;
+};
+
+/// The loss for operands of a type: bfloat16, float16, float or tf32. loss_programs.hpp defines the functions, and one
+/// source for each type and device compiles them.
+template <class Device, class Operand>
+struct loss_of {
+  static loss_results forward(loss_tensors const& given, loss_settings const& settings, bool for_backward);
+  static std::tuple<Tensor, Tensor, Tensor> backward(loss_tensors const& given, loss_settings const& settings,
+                                                     Tensor const& workspace, loss_gradient_request const& wanted);
+  /// The bytes of the workspace that forward() makes.
+  static std::int64_t workspace_bytes(torch::stable::Device const& device, tessera::linear_loss_shape const& shape,
+                                      loss_settings const& settings, bool for_backward);
+};
+
+/// Calls `use` with the loss for the type of the hidden states.
+template <class Device, class Use>
+auto with_operand(ScalarType type, bool is_tf32, Use const& use) {
+  switch (type) {
+    case ScalarType::BFloat16:
+      return use(loss_of<Device, bfloat16>{});
+    case ScalarType::Half:
+      return use(loss_of<Device, tessera::float16>{});
+    default:
+      tessera::check<tessera::value_error>(
+          type == ScalarType::Float, "linear_cross_entropy: the hidden states are of type ",
+          torch::headeronly::toString(type), " but must be of type BFloat16, Half or Float");
+      return is_tf32 ? use(loss_of<Device, tessera::tf32>{}) : use(loss_of<Device, float>{});
+  }
+}
+
+}  // namespace tessera_torch

@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "cpu_device.hpp"
+#include "loss_programs.hpp"
+
+template struct tessera_torch::loss_of<tessera_torch::cpu_device, tessera::bfloat16>;

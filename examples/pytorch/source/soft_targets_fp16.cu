@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "cuda_device.hpp"
+#include "soft_targets_programs.hpp"
+
+template struct tessera_torch::soft_targets_of<tessera_torch::cuda_device, tessera::float16>;

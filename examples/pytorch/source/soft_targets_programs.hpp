@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The functions of soft_targets.hpp. Each type is compiled by itself, since that takes long.
+#pragma once
+
+#include <tessera/algorithm/loss/chosen_log_probabilities.hpp>
+#include <tessera/algorithm/loss/soft_target_loss.hpp>
+#include <tessera/cut_cross_entropy.hpp>
+
+#include "loss_programs.hpp"
+#include "soft_targets.hpp"
+
+namespace tessera_torch {
+
+/// What the functions of soft_targets_of share.
+template <class Device, class Operand>
+struct soft_target_programs {
+  static constexpr char const* function = "soft_target_cross_entropy";
+  using value_type = typename tessera::gemm_operand<Operand>::value_type;
+  using method = tessera::soft_target_loss<tessera::cut_cross_entropy_of<Operand, tessera::loss_statistics>>;
+  using inputs = typename method::template inputs<std::int64_t>;
+  using programs = loss_programs<Device, Operand>;
+
+  static inputs inputs_of(soft_target_tensors const& given, torch::stable::Device const& device) {
+    return {.hidden = view_of<value_type, 2>(given.e, device, {function, "hidden states"}),
+            .classifier = view_of<value_type, 2>(given.c, device, {function, "rows of the classifier"}),
+            .entries = view_of<std::int64_t, 2>(given.entries, device, {function, "entries"}),
+            .entry_weights = view_of<float, 2>(given.entry_weights, device, {function, "weights of entries"}),
+            .bias = programs::template list_if_any<value_type>(given.bias, device, "biases"),
+            .weights = programs::template list_if_any<float>(given.weights, device, "weights")};
+  }
+  template <class Executor>
+  static tessera::workspace_plan plan_of(Executor const& exec, inputs const& in,
+                                         tessera::linear_loss_options const& options, bool for_backward) {
+    tessera::soft_target_shape const shape{in.hidden.extent(0), in.classifier.extent(0), in.hidden.extent(1),
+                                           in.entries.extent(1)};
+    return for_backward ? method::plan_backward(exec, shape, options) : method::plan_forward(exec, shape, options);
+  }
+};
+
+template <class Device, class Operand>
+std::tuple<Tensor, Tensor, Tensor> soft_targets_of<Device, Operand>::forward(
+    soft_target_tensors const& given, tessera::linear_loss_options const& options, bool for_backward) {
+  using shared = soft_target_programs<Device, Operand>;
+  torch::stable::Device const device = device_of<Device>(given.e, {shared::function, "hidden states"});
+  auto const& exec = Device::executor(device);
+  auto const in = shared::inputs_of(given, device);
+  auto const plan = shared::plan_of(exec, in, options, for_backward);
+  loss_workspace<Device> const space(device, plan.bytes());
+  std::int64_t const tokens = in.hidden.extent(0);
+  bool const is_reduced = options.reduction != tessera::loss_reduction::none;
+  Tensor const loss = is_reduced ? empty_on(device, {}, ScalarType::Float)  //
+                                 : empty_on(device, {tokens}, ScalarType::Float);
+  Tensor const log_sum_exp = empty_on(device, {tokens}, ScalarType::Float);
+  shared::method::forward(exec, in, options, {writable<float>(loss), writable<float>(log_sum_exp)},
+                          tessera::workspace(plan, space.bytes()));
+  return {loss, log_sum_exp, space.tensor};
+}
+
+template <class Device, class Operand>
+std::tuple<Tensor, Tensor, Tensor> soft_targets_of<Device, Operand>::backward(
+    soft_target_tensors const& given, tessera::linear_loss_options const& options, Tensor const& workspace,
+    loss_gradient_request const& wanted) {
+  using shared = soft_target_programs<Device, Operand>;
+  torch::stable::Device const device = device_of<Device>(given.e, {shared::function, "hidden states"});
+  auto const& exec = Device::executor(device);
+  auto const in = shared::inputs_of(given, device);
+  auto const plan = shared::plan_of(exec, in, options, true);
+  static_cast<void>(list_of<std::uint8_t>(workspace, device, {shared::function, "bytes of the workspace"}));
+  loss_workspace<Device> const space(workspace);
+  loss_gradients<Device, Operand> const made(given.e, given.c, given.bias, wanted);
+  shared::method::backward(exec, in, options, shared::programs::upstream_of(wanted, options.reduction, device),
+                           made.views, tessera::workspace(plan, space.bytes()));
+  return {made.of_e, made.of_c, made.of_bias};
+}
+
+template <class Device, class Operand>
+Tensor soft_targets_of<Device, Operand>::chosen(Tensor const& e, Tensor const& c, Tensor const& entries,
+                                                Tensor const& log_sum_exp, std::optional<Tensor> const& bias,
+                                                tessera::linear_loss_options const& options) {
+  constexpr char const* function = "chosen_log_probabilities";
+  using value_type = typename tessera::gemm_operand<Operand>::value_type;
+  using method = tessera::chosen_log_probabilities<value_type>;
+  torch::stable::Device const device = device_of<Device>(e, {function, "hidden states"});
+  typename method::template inputs<std::int64_t> const in{
+      .hidden = view_of<value_type, 2>(e, device, {function, "hidden states"}),
+      .classifier = view_of<value_type, 2>(c, device, {function, "rows of the classifier"}),
+      .entries = view_of<std::int64_t, 2>(entries, device, {function, "entries"}),
+      .log_sum_exp = view_of<float, 1>(log_sum_exp, device, {function, "log-sum-exps"}),
+      .bias = loss_programs<Device, Operand>::template list_if_any<value_type>(bias, device, "biases")};
+  Tensor const made = empty_on(device, {in.entries.extent(0), in.entries.extent(1)}, ScalarType::Float);
+  method::forward(Device::executor(device), in, options, writable<float, 2>(made));
+  return made;
+}
+
+}  // namespace tessera_torch
