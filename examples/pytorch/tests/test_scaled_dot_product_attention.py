@@ -162,7 +162,7 @@ def test_gradients_are_pytorchs(device):
                 contextlib.nullcontext():
             function(q, k, v, is_causal=True).sum().backward()
         made.append([q.grad, k.grad, v.grad])
-    assert all(torch.equal(one, other) for one, other in zip(*made))
+    assert all(relative(one, other) < 1e-3 for one, other in zip(*made))  # on a GPU sums have no fixed order
     with torch.no_grad():
         assert not scaled_dot_product_attention(q, k, v).requires_grad
 
