@@ -17,8 +17,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from . import wait as _wait
 from . import weights as _weights
+from .wait import wait
 
 _TYPES = {torch.bfloat16: 0, torch.float16: 1, torch.float32: 2}  # the numbers of types in a stream's header
 _HEADER = struct.Struct("<IHBBBBBBB3xIIQQII12xI")
@@ -59,7 +59,7 @@ def check_stream(name, stream, shape, dtype):
 def _raise_if_damaged(device):
     """Raises what decoding reported, where that costs nothing. On CUDA devices tessera_torch.wait(device) does."""
     if device.type == "cpu":
-        _wait.wait(device)
+        wait(device)
 
 
 class CompressedWeight(nn.Module):
@@ -352,7 +352,7 @@ def decompress_module(model):
         held = module.compressed_weight
         if id(held) not in plain:
             weight = held.decoded()
-            _wait.wait(weight.device)
+            wait(weight.device)
             plain[id(held)] = nn.Parameter(weight)
         del module._modules["compressed_weight"]
         module.__class__ = _PLAIN[type(module)]
