@@ -10,6 +10,7 @@
 A decoded weight is in memory for one call of one layer only. The backward pass decodes it again, so that nothing keeps
 it in between. Compressed weights are frozen; parameter_store.py trains them.
 """
+import contextlib
 import struct
 from dataclasses import dataclass
 
@@ -56,6 +57,15 @@ def check_stream(name, stream, shape, dtype):
                              f"shape {tuple(shape)}")
 
 
+def stream_type(name, stream):
+    """The dtype of the weights of a stream by its header. Raises ValueError if it has none of the three."""
+    number = int(stream[6]) if stream.dim() == 1 and stream.numel() >= _HEADER.size else -1
+    for dtype, known in _TYPES.items():
+        if known == number:
+            return dtype
+    raise ValueError(f"{name}: the number of the stream's type is {number} but must be one of {list(_TYPES.values())}")
+
+
 def _raise_if_damaged(device):
     """Raises what decoding reported, where that costs nothing. On CUDA devices tessera_torch.wait(device) does."""
     if device.type == "cpu":
@@ -68,19 +78,27 @@ class CompressedWeight(nn.Module):
     `stream`: a buffer of bytes, which follows the module to other devices; `shape` and `dtype` are the weight's.
     Conversions of a model to another floating-point type leave it as it is."""
 
-    def __init__(self, weight):
+    def __init__(self, stream, shape, dtype):
         super().__init__()
-        if weight.dtype not in _TYPES:
-            raise TypeError(f"compress_module: a weight is {weight.dtype} but must be one of "
-                            f"{', '.join(str(each) for each in _TYPES)}")
-        self.shape, self.dtype = weight.shape, weight.dtype
-        self.store = None  # the ParameterStore that holds the weight at present, and its number there
-        self.register_buffer("stream", _weights.compress(weight.detach()))
+        self.shape, self.dtype = torch.Size(shape), dtype
+        self.store = None  # the ParameterStore that holds the weight at present
+        self.register_buffer("stream", stream)
+
+    @classmethod
+    def of_stream(cls, stream, shape, dtype):
+        """Of the stream of weights of a shape and type. Raises ValueError if its header says otherwise."""
+        check_stream("CompressedWeight.of_stream", stream, shape, dtype)
+        return cls(stream, shape, dtype)
+
+    @classmethod
+    def of_weight(cls, weight):
+        """Of a plain weight: bfloat16, float16 or float32. Waits."""
+        return cls(_weights.compress(weight.detach()), weight.shape, weight.dtype)
 
     @property
     def device(self):
         """The device that the weight is decoded on."""
-        return self.stream.device if self.store is None else self.store.device
+        return self.stream.device if self.store is None else self.store.device_of(self)
 
     @property
     def compressed_bytes(self):
@@ -95,11 +113,16 @@ class CompressedWeight(nn.Module):
     def decoded(self):
         """The weight, in memory of its own."""
         if self.store is not None:
-            return self.store.decoded(self)
+            with self.use() as weight:
+                return weight.clone()
         weight = _weights.decompress(self.stream, self.shape, self.dtype)
         if not torch.compiler.is_compiling():
             _raise_if_damaged(weight.device)
         return weight
+
+    def use(self):
+        """A context in which the weight is decoded. It may be memory of a ParameterStore, which others have later."""
+        return contextlib.nullcontext(self.decoded()) if self.store is None else self.store.leased(self)
 
     @property
     def gradient_target(self):
@@ -143,7 +166,8 @@ class _Linear(torch.autograd.Function):
         ctx.weight, ctx.has_bias, ctx.inputs_dtype = weight, bias is not None, inputs.dtype
         if target is not None and ctx.needs_input_grad[2]:
             ctx.save_for_backward(inputs)
-        return functional.linear(inputs, weight.decoded(), bias)
+        with weight.use() as plain:
+            return functional.linear(inputs, plain, bias)
 
     @staticmethod
     def backward(ctx, upstream):
@@ -165,7 +189,8 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx, upstream, weight):
         ctx.weight = weight
-        return upstream @ weight.decoded().to(upstream.dtype)
+        with weight.use() as plain:
+            return upstream @ plain.to(upstream.dtype)
 
     @staticmethod
     def backward(ctx, upstream):
@@ -179,7 +204,8 @@ class _Embedding(torch.autograd.Function):
     def forward(ctx, target, indices, weight, padding_index):
         ctx.save_for_backward(indices)
         ctx.weight, ctx.padding_index = weight, padding_index
-        return functional.embedding(indices, weight.decoded())
+        with weight.use() as plain:
+            return functional.embedding(indices, plain)
 
     @staticmethod
     def backward(ctx, upstream):
@@ -224,7 +250,8 @@ class CompressedLinear(_Compressed, nn.Linear):
         """The same results as nn.Linear's. Gradients go to inputs, the bias, and a ParameterStore if there is one."""
         weight = self.compressed_weight
         if not torch.is_grad_enabled():
-            return functional.linear(inputs, weight.decoded(), self.bias)
+            with weight.use() as plain:
+                return functional.linear(inputs, plain, self.bias)
         return _Linear.apply(inputs, self.bias, weight.gradient_target, weight)
 
 
@@ -234,9 +261,10 @@ class CompressedEmbedding(_Compressed, nn.Embedding):
     def forward(self, indices):
         """The same results as nn.Embedding's. Gradients go to a ParameterStore if there is one."""
         weight = self.compressed_weight
-        if weight.gradient_target is not None:
+        if weight.gradient_target is not None and torch.is_grad_enabled():
             return _Embedding.apply(weight.gradient_target, indices, weight, self.padding_idx)
-        return functional.embedding(indices, weight.decoded())
+        with weight.use() as plain:
+            return functional.embedding(indices, plain)
 
 
 _COMPRESSED = {nn.Linear: CompressedLinear, nn.Embedding: CompressedEmbedding}
@@ -274,14 +302,21 @@ def compression_report(model):
                              len(held))
 
 
-def _refused(name, module):
-    """Why a module's weight cannot be compressed, or None."""
+def refused_kind(name, module):
+    """Why the weight of a module of this kind cannot be compressed, or None."""
     if isinstance(module, nn.Embedding) and module.max_norm is not None:
         return f"embedding {name} renormalises its rows to {module.max_norm}, which changes the weight in each call"
     if isinstance(module, nn.Embedding) and (module.scale_grad_by_freq or module.sparse):
         return f"embedding {name} has scale_grad_by_freq or sparse gradients, which a compressed one has not"
     if "weight" not in module._parameters:
         return f"the weight of {name} is no parameter of its own (it is parametrized or pruned)"
+    return None
+
+
+def _refused(name, module):
+    why = refused_kind(name, module)
+    if why is not None:
+        return why
     if module.weight.dtype not in _TYPES:
         return (f"the weight of {name} is {module.weight.dtype} but must be "
                 f"{', '.join(str(each) for each in _TYPES)}")
@@ -297,7 +332,8 @@ def compressible_modules(model, filter=None):
             if type(module) in _COMPRESSED and (filter is None or filter(name, module))]
 
 
-def _swap(module, held):
+def swap_in(module, held):
+    """Makes a module one with a compressed weight."""
     del module._parameters["weight"]
     module.__class__ = _COMPRESSED[type(module)]
     module.compressed_weight = held
@@ -331,9 +367,9 @@ def compress_module(model, filter=None):
                 raise ValueError(f"compress_module: the parameter {name}.{key} is tied to a weight that is to be "
                                  "compressed but belongs to no module that is")
     for modules in uses.values():
-        held = CompressedWeight(modules[0].weight)
+        held = CompressedWeight.of_weight(modules[0].weight)
         for module in modules:
-            _swap(module, held)
+            swap_in(module, held)
     return compression_report(model)
 
 
