@@ -121,10 +121,10 @@ class ShadowKVCache(Cache):
     def __init__(self, model, max_cache_len, chunks=256):
         config = model.config.get_text_config(decoder=True)
         count = checked_layers("ShadowKVCache", config)
+        attentions = _attentions(model, count)
         self._base = _rotary_base(config)
         self._room, self._chunks, self._seen = max_cache_len, chunks, 0
         self._caches, self._counts = None, None
-        attentions = _attentions(model, count)
         for module in attentions:
             if module.scaling != module.head_dim ** -0.5:
                 raise ValueError(f"ShadowKVCache: the scale of scores is {module.scaling} but must be "
