@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """MiniCacheCache, QuantizedCache and ShadowKVCache in models of transformers: generation, perplexity, bytes, errors."""
 import copy
+import os
+import pathlib
+import sys
 import warnings
 
 import pytest
@@ -400,3 +403,41 @@ def test_what_shadow_kv_refuses(models, device):
     refused(ValueError, ["before", "rotation"],
             lambda: unpatched(**inputs, past_key_values=ShadowKVCache(model, 64)))
     wait(device)
+
+
+SMOLLM2 = pathlib.Path(os.environ.get("TESSERA_REAL_MODEL",
+                                      pathlib.Path(__file__).resolve().parents[3] / "build" / "real_model"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (SMOLLM2 / "smollm2_135m.safetensors").exists(),
+                    reason="examples/real_model/make_model.py makes the model")
+def test_smollm2():
+    """Perplexities of a real model over each cache, its generation, and its compressed weights."""
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+    import measure_models
+    model = measure_models.smollm2(SMOLLM2, True)
+    from tessera_torch.compressed_module import compression_report, decompress_module
+    assert compression_report(model).ratio < 0.7
+    decompress_module(model)
+    model.float()
+    room = measure_models.PROMPT + measure_models.PASS * measure_models.PASSES
+    ids = measure_models.text_tokens(SMOLLM2, room + 1)
+    exact, _ = measure_models.perplexity_of(model, ids, transformers.DynamicCache(config=model.config))
+    assert exact < 25
+    for implementation in ["tessera", "sdpa"]:
+        model.set_attn_implementation(implementation)
+        for bits, limit in [(8, 1.005), (4, 1.05)]:
+            cache = QuantizedCache(model.config, room, bits=bits, window=0)
+            found, _ = measure_models.perplexity_of(model, ids, cache)
+            assert exact / limit < found < exact * limit
+            assert cache.bytes().ratio > {8: 1.8, 4: 3.2}[bits]
+    found, _ = measure_models.perplexity_of(model, ids, ShadowKVCache(model, room, chunks=192))
+    assert found < exact * 1.1
+    inputs = {"input_ids": ids[:, :200].repeat(2, 1), "attention_mask": torch.ones(2, 200, dtype=torch.int64)}
+    inputs["attention_mask"][1, :13] = 0
+    model.set_attn_implementation("sdpa")
+    expected, _ = generated(model, inputs, tokens=16)
+    model.set_attn_implementation("tessera")
+    found, _ = generated(model, inputs, QuantizedCache(model.config, 256, bits=8), tokens=16)
+    assert (found == expected).float().mean() > 0.95
