@@ -56,11 +56,11 @@ struct layered_cache_shape {
   std::int64_t tokens;  ///< tokens that each sequence has room for
   std::int64_t heads;
   std::int64_t channels;
-  std::int64_t window;                    ///< the newest tokens that stay as they are, a multiple of 64
-  std::vector<std::int64_t> layers;       ///< of each part: 1 for a single layer, 2 for a pair that shares directions
-  std::vector<std::int64_t> key_bits;     ///< of each part
-  std::vector<std::int64_t> value_bits;   ///< of each part
-  bool reorders;                          ///< whether reorder() may be called, which takes memory for it
+  std::int64_t window;                   ///< the newest tokens that stay as they are, a multiple of 64
+  std::vector<std::int64_t> layers;      ///< of each part: 1 for a single layer, 2 for a pair that shares directions
+  std::vector<std::int64_t> key_bits;    ///< of each part
+  std::vector<std::int64_t> value_bits;  ///< of each part
+  bool reorders;                         ///< whether reorder() may be called, which takes memory for it
 };
 
 /// All that Python has.
@@ -89,12 +89,12 @@ struct add_counts {
 };
 
 /// MiniCache with kernels for all bits that Python offers.
-using many_bits_cache =
-    tessera::cross_layer_cache<tessera::slerp_merger<float>, tessera::retain_most_different,
-                               tessera::direction_codecs<tessera::direction_codec<4, 64>, tessera::direction_codec<8, 64>,
-                                                         tessera::direction_codec<3, 64>, tessera::direction_codec<2, 64>,
-                                                         tessera::direction_codec<4, 64, 2>>,
-                               bfloat16>;
+using many_bits_cache = tessera::cross_layer_cache<
+    tessera::slerp_merger<float>, tessera::retain_most_different,
+    tessera::direction_codecs<tessera::direction_codec<4, 64>, tessera::direction_codec<8, 64>,
+                              tessera::direction_codec<3, 64>, tessera::direction_codec<2, 64>,
+                              tessera::direction_codec<4, 64, 2>>,
+    bfloat16>;
 
 template <class Device>
 class layered_cache_on final : public layered_cache {
@@ -124,7 +124,8 @@ class layered_cache_on final : public layered_cache {
   void begin(std::int64_t tokens, std::vector<std::int64_t> const& counts) override {
     constexpr char const* function = "layered_cache.begin";
     check_no_pass(function);
-    tessera::check<tessera::shape_error>(tokens >= 0, function, ": a pass has ", tokens, " tokens but at least 0 are needed");
+    tessera::check<tessera::shape_error>(tokens >= 0, function, ": a pass has ", tokens,
+                                         " tokens but at least 0 are needed");
     tessera::check<tessera::shape_error>(counts.empty() || std::ssize(counts) == sequences_, function, ": there are ",
                                          counts.size(), " counts but ", sequences_, " sequences");
     for (std::int64_t i = 0; i < sequences_; ++i) {
@@ -155,7 +156,8 @@ class layered_cache_on final : public layered_cache {
     auto const k = view_of<bfloat16, 4>(keys, device_, {function, "keys"});
     auto const v = view_of<bfloat16, 4>(values, device_, {function, "values"});
     tessera::check<tessera::shape_error>(k.extent(2) == tokens_ && v.extent(2) == tokens_, function, ": keys have ",
-                                         k.extent(2), " tokens and values ", v.extent(2), " but the pass has ", tokens_);
+                                         k.extent(2), " tokens and values ", v.extent(2), " but the pass has ",
+                                         tokens_);
     settle();
     if (tokens_ <= page) {
       cache_.write(exec, at, k, v, sequences(after_), added());
@@ -185,9 +187,9 @@ class layered_cache_on final : public layered_cache {
 
   void restore(std::int64_t layer, Tensor const& keys, Tensor const& values) override {
     constexpr char const* function = "layered_cache.restore";
-    tessera::check<tessera::value_error>(layer >= 0 && layer < cache_.layers() && (written_ == none || layer == written_),
-                                         function, ": layer ", layer, " was given but the next one is ",
-                                         written_ == none ? 0 : written_, " of ", cache_.layers());
+    tessera::check<tessera::value_error>(
+        layer >= 0 && layer < cache_.layers() && (written_ == none || layer == written_), function, ": layer ", layer,
+        " was given but the next one is ", written_ == none ? 0 : written_, " of ", cache_.layers());
     static_cast<void>(view_of<bfloat16, 4>(keys, device_, {function, "keys"}));
     static_cast<void>(view_of<bfloat16, 4>(values, device_, {function, "values"}));
     cache_.restore(Device::executor(device_), static_cast<int>(layer), sequences(before_), writable<bfloat16, 4>(keys),
@@ -195,16 +197,17 @@ class layered_cache_on final : public layered_cache {
   }
 
   void end() override {
-    tessera::check<tessera::value_error>(written_ == cache_.layers(), "layered_cache.end: ",
-                                         written_ == none ? 0 : written_, " layers of a pass were written but there are ",
-                                         cache_.layers());
+    tessera::check<tessera::value_error>(written_ == cache_.layers(),
+                                         "layered_cache.end: ", written_ == none ? 0 : written_,
+                                         " layers of a pass were written but there are ", cache_.layers());
     settle();
     auto const& exec = Device::executor(device_);
     cache_.advance(exec, sequences(after_), list(pages_list_), tokens_);
     add_counts const add{list(before_), counts_list(), static_cast<std::int32_t>(tokens_)};
     exec.run(add, add.groups());
     for (std::size_t i = 0; i < lengths_.size(); ++i) {
-      std::int64_t const most = std::min(pages_[i] + tessera::divide_up(std::max(tokens_, std::int64_t{1}), page), table_);
+      std::int64_t const most =
+          std::min(pages_[i] + tessera::divide_up(std::max(tokens_, std::int64_t{1}), page), table_);
       pages_[i] = std::max(pages_[i], std::min(tessera::sealed_pages(lengths_[i], window_), most));
     }
     written_ = none;
@@ -213,7 +216,8 @@ class layered_cache_on final : public layered_cache {
   void crop(std::int64_t tokens) override {
     constexpr char const* function = "layered_cache.crop";
     check_no_pass(function);
-    tessera::check<tessera::value_error>(tokens >= 0, function, ": ", tokens, " tokens are to be removed but at least 0 must be");
+    tessera::check<tessera::value_error>(tokens >= 0, function, ": ", tokens,
+                                         " tokens are to be removed but at least 0 must be");
     for (std::size_t i = 0; i < lengths_.size(); ++i) {
       std::int64_t const open = lengths_[i] - page * pages_[i];
       tessera::check<tessera::value_error>(tokens <= open, function, ": ", tokens, " tokens of sequence ", i,
@@ -271,7 +275,8 @@ class layered_cache_on final : public layered_cache {
 
  private:
   static std::size_t as_index(std::int64_t i) { return static_cast<std::size_t>(i); }
-  static std::vector<std::int64_t> picked(std::vector<std::int64_t> const& from, std::vector<std::int64_t> const& which) {
+  static std::vector<std::int64_t> picked(std::vector<std::int64_t> const& from,
+                                          std::vector<std::int64_t> const& which) {
     std::vector<std::int64_t> made;
     for (std::int64_t const i : which) {
       made.push_back(from[as_index(i)]);
@@ -283,8 +288,8 @@ class layered_cache_on final : public layered_cache {
                                          cache_.layers(), " layers written, but it has not ended; reset() forgets it");
   }
   void check_pass(char const* function, std::int64_t layer) const {
-    tessera::check<tessera::value_error>(written_ != none, function, ": layer ", layer, " was given before begin(), of ",
-                                         cache_.layers());
+    tessera::check<tessera::value_error>(written_ != none, function, ": layer ", layer,
+                                         " was given before begin(), of ", cache_.layers());
     tessera::check<tessera::value_error>(layer == written_ && layer < cache_.layers(), function, ": layer ", layer,
                                          " was given but the next one is ", written_, " of ", cache_.layers());
   }
@@ -294,7 +299,8 @@ class layered_cache_on final : public layered_cache {
     tessera::check<tessera::shape_error>(shape.sequences >= 1 && shape.tokens >= 1, function, ": there are ",
                                          shape.sequences, " sequences of ", shape.tokens,
                                          " tokens but at least one of each is needed");
-    tessera::check<tessera::shape_error>(count >= 1, function, ": there are ", count, " parts but at least 1 is needed");
+    tessera::check<tessera::shape_error>(count >= 1, function, ": there are ", count,
+                                         " parts but at least 1 is needed");
     tessera::check<tessera::shape_error>(shape.key_bits.size() == count && shape.value_bits.size() == count, function,
                                          ": there are ", count, " parts but bits of ", shape.key_bits.size(), " and ",
                                          shape.value_bits.size());
@@ -318,7 +324,8 @@ class layered_cache_on final : public layered_cache {
     return {data_of<std::int32_t>(of), of.numel() / static_cast<std::int64_t>(sizeof(std::int32_t))};
   }
   [[nodiscard]] tessera::array_view<std::int32_t const> counts_list() const {
-    return counts_ ? tessera::array_view<std::int32_t const>(list(*counts_)) : tessera::array_view<std::int32_t const>();
+    return counts_ ? tessera::array_view<std::int32_t const>(list(*counts_))
+                   : tessera::array_view<std::int32_t const>();
   }
   [[nodiscard]] tessera::cache_tokens added() const { return {.tokens = tokens_, .new_tokens = counts_list()}; }
   [[nodiscard]] tessera::cache_sequences sequences(Tensor const& lengths) const {
@@ -445,9 +452,11 @@ class layered_cache_on final : public layered_cache {
 template <class Device>
 std::int64_t make_layered_cache(Tensor on, std::int64_t sequences, std::int64_t tokens, std::int64_t heads,
                                 std::int64_t channels, std::int64_t window, std::vector<std::int64_t> layers,
-                                std::vector<std::int64_t> key_bits, std::vector<std::int64_t> value_bits, bool reorders) {
-  layered_cache_shape const shape{sequences, tokens, heads, channels, window, std::move(layers), std::move(key_bits),
-                                  std::move(value_bits), reorders};
+                                std::vector<std::int64_t> key_bits, std::vector<std::int64_t> value_bits,
+                                bool reorders) {
+  layered_cache_shape const shape{
+      sequences, tokens, heads, channels, window, std::move(layers), std::move(key_bits), std::move(value_bits),
+      reorders};
   return layered_caches().add(
       std::make_shared<layered_cache_on<Device>>(shape, device_of<Device>(on, {"layered_cache", "elements"})));
 }
