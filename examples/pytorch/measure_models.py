@@ -3,12 +3,13 @@
 """Measures compressed weights and caches in SmolLM2-135M, and draws the plots of docs/python from the results.
 
     python3 examples/real_model/make_model.py                       # once: makes build/real_model
-    python3 examples/pytorch/measure_models.py                      # measures on the CPU, writes docs/python/models.json
+    python3 examples/pytorch/measure_models.py                     # measures on the CPU, writes docs/python/models.json
     python3 examples/pytorch/measure_models.py --plot               # draws docs/python/*.svg from that file
     python3 examples/pytorch/measure_models.py --plot --check       # fails if a plot is another
 
 Caches: the model, in float32, reads the first 512 tokens of a book, and then 192 more in passes of 64, each of which
-attends over what the cache holds of all earlier tokens. No window stays uncompressed. Weights: bfloat16, as in the file.
+attends to what the cache holds of all earlier tokens. No window stays uncompressed. Weights: bfloat16, as in the
+file.
 """
 import argparse
 import json
@@ -103,15 +104,13 @@ def measure_caches(folder):
               "ShadowKV, 32 chunks": lambda: ShadowKVCache(model, room, chunks=32)}
     rows = []
     for name, make in makers.items():
-        for implementation in ["sdpa"] if name == "exact" or "Shadow" in name else ["tessera"]:
-            model.set_attn_implementation(implementation)
-            cache = make()
-            perplexity, seconds = perplexity_of(model, ids, cache)
-            plain = 2 * 2 * config.num_hidden_layers * config.num_key_value_heads * 64 * room
-            held = (plain if name == "exact" else cache.bytes().device if "Shadow" in name else cache.bytes().used)
-            rows.append({"name": name, "implementation": implementation, "perplexity": perplexity, "seconds": seconds,
-                         "bytes": held, "plain_bytes": plain})
-            print(rows[-1], flush=True)
+        model.set_attn_implementation("sdpa")  # which reads the same pages as "tessera"
+        cache = make()
+        perplexity, seconds = perplexity_of(model, ids, cache)
+        plain = 2 * 2 * config.num_hidden_layers * config.num_key_value_heads * 64 * room
+        held = (plain if name == "exact" else cache.bytes().device if "Shadow" in name else cache.bytes().used)
+        rows.append({"name": name, "perplexity": perplexity, "seconds": seconds, "bytes": held, "plain_bytes": plain})
+        print(rows[-1], flush=True)
     return rows
 
 
@@ -140,7 +139,8 @@ def measure_weights(folder):
 
 STYLE = """<style>text{font:13px system-ui,sans-serif;fill:#24292f}.small{font-size:11px;fill:#57606a}
 .bar{fill:#2f6f9f}.other{fill:#b9c4ce}.axis{stroke:#d0d7de}
-@media(prefers-color-scheme:dark){text{fill:#e6edf3}.small{fill:#9198a1}.other{fill:#57606a}.axis{stroke:#3d444d}}</style>"""
+@media(prefers-color-scheme:dark){text{fill:#e6edf3}.small{fill:#9198a1}.other{fill:#57606a}
+.axis{stroke:#3d444d}}</style>"""
 
 
 def svg(width, height, parts, title):
@@ -169,12 +169,8 @@ def bars(title, rows, unit):
 def plots(results):
     weights = [(row["name"], row["bytes"] / 1e6, f', {row["seconds"]:.2f} s for 64 tokens', row["name"] != "plain")
                for row in results["weights"]]
-    caches, seen = [], set()
-    for row in results["caches"]:
-        if row["name"] not in seen:
-            seen.add(row["name"])
-            caches.append((row["name"], row["bytes"] / 1e6, f', perplexity {row["perplexity"]:.2f}',
-                           row["name"] != "exact"))
+    caches = [(row["name"], row["bytes"] / 1e6, f', perplexity {row["perplexity"]:.2f}', row["name"] != "exact")
+              for row in results["caches"]]
     return {"weights.svg": bars("SmolLM2-135M's weights in memory", weights, "MB"),
             "caches.svg": bars("Keys and values of 704 tokens of SmolLM2-135M", caches, "MB")}
 

@@ -112,8 +112,8 @@ class _Pages:
         expected = self.sequences, self.heads, self.channels
         found = keys.shape[0], keys.shape[1], keys.shape[3]
         if found != expected or keys.device != self.device:
-            raise ValueError(f"{self.name}: the keys have {found} sequences, heads and channels on {keys.device} but the "
-                             f"cache was made for {expected} on {self.device}; make a cache for each batch")
+            raise ValueError(f"{self.name}: the keys have {found} sequences, heads and channels on {keys.device} but "
+                             f"the cache was made for {expected} on {self.device}; make a cache for each batch")
 
     def update(self, layer, keys, values):
         self.prepare(keys)
@@ -290,8 +290,8 @@ class CompressedCache(Cache):
     Supported: models whose layers all attend to all tokens, in bfloat16, float16 or float32 (whose keys and values are
     rounded to bfloat16); batches; several passes; padding on the left, which is stored like tokens and masked, or, with
     the attention implementation "tessera", not stored; crop() of the tokens that are not compressed yet, at least
-    the newest `window`; beam search with beams=True. All else is refused with a ValueError or NotImplementedError: other
-    padding with "tessera", sliding windows, batch_repeat_interleave() and batch_select_indices(), torch.compile."""
+    the newest `window`; beam search with beams=True. All else is refused with a ValueError or NotImplementedError:
+    other padding with "tessera", sliding windows, batch_repeat_interleave(), batch_select_indices(), torch.compile."""
 
     def __init__(self, config, max_cache_len, parts, window, beams):
         name = type(self).__name__

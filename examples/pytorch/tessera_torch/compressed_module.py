@@ -351,8 +351,8 @@ def compress_module(model, filter=None):
     `compressed_weight.stream` takes the place of each `weight`. load_state_dict() of such a model takes either.
 
     Raises ValueError, before anything is changed, for an embedding with max_norm, scale_grad_by_freq or sparse, for
-    weights that are parametrized, on the device meta, of other types, or tied to a parameter that stays plain. Modules that are compressed already stay
-    so. Waits for each weight; takes the memory of one more weight at a time."""
+    weights that are parametrized, on the device meta, of other types, or tied to a parameter that stays plain. Modules
+    that are compressed already stay so. Waits for each weight; takes the memory of one more weight at a time."""
     chosen = compressible_modules(model, filter)
     for name, module in chosen:
         why = _refused(name or type(module).__name__, module)

@@ -15,15 +15,15 @@ class MiniCacheCache(CompressedCache):
     choice, the second half of the layers. window: the newest tokens that stay as they are, a multiple of 64. beams:
     whether the cache can be reordered for beam search, which takes twice the memory of the newest tokens.
 
-    Measure before merging: layers of small models are often too different (docs/papers/minicache.md), and QuantizedCache
-    merges none. CompressedCache says what is supported and what is refused."""
+    Measure before merging: layers of small models are often too different (docs/papers/minicache.md), and
+    QuantizedCache merges none. CompressedCache says what is supported and what is refused."""
 
     def __init__(self, config, max_cache_len, first_merged=None, window=128, beams=False):
         layers = checked_layers("MiniCacheCache", config)
         if first_merged is None:
             first_merged = layers - layers // 2 // 2 * 2
         if not 0 <= first_merged <= layers or (layers - first_merged) % 2:
-            raise ValueError(f"MiniCacheCache: layers {first_merged} to {layers - 1} are to be merged in pairs, but must "
-                             "be an even number of layers")
+            raise ValueError(f"MiniCacheCache: layers {first_merged} to {layers - 1} are to be merged in pairs, but "
+                             "must be an even number of layers")
         parts = [(1, 4, 4)] * first_merged + [(2, 4, 4)] * ((layers - first_merged) // 2)
         super().__init__(config, max_cache_len, parts, window, beams)

@@ -86,10 +86,10 @@ _STEPS = {"sgd": _step_sgd, "adam": _step_adam(adam), "adamw": _step_adam(adamw)
 class ParameterStore(torch.optim.Optimizer):
     """A torch.optim.Optimizer of the compressed weights of a model, and of its other parameters that require gradients.
 
-    model: one with compressed weights; the store takes their streams. method: "sgd" (with momentum, dampening, nesterov,
-    weight_decay), "adam" or "adamw" (with betas, eps, weight_decay, amsgrad); options have PyTorch's names and defaults,
-    and the results are those of torch.optim up to the rounding of plain SGD, which is a fused multiply-add. Moments are
-    plain tensors of the weights' type.
+    model: one with compressed weights; the store takes their streams. method: "sgd" (with momentum, dampening,
+    nesterov, weight_decay), "adam" or "adamw" (with betas, eps, weight_decay, amsgrad); options have PyTorch's names
+    and defaults, and the results are those of torch.optim up to the rounding of plain SGD, which is a fused
+    multiply-add. Moments are plain tensors of the weights' type.
 
     others: whether the store also updates parameters that are not compressed. in_backward: whether each parameter is
     updated as soon as the backward pass has its gradient, which is dropped then, so that there is never more than one
@@ -97,8 +97,8 @@ class ParameterStore(torch.optim.Optimizer):
     scratch_slots: how many weights can be decoded at the same time.
 
     Gradients come to targets() and can be clipped there; learning-rate schedulers and state_dict() work as for any
-    optimizer, and the model's state_dict() has streams of the current weights. A step waits once. The store stays on the
-    stream that was current when it was made. It cannot be copied. close() gives the weights back to the model.
+    optimizer, and the model's state_dict() has streams of the current weights. A step waits once. The store stays on
+    the stream that was current when it was made. It cannot be copied. close() gives the weights back to the model.
 
     Raises ValueError if the model has no compressed weight, if another store holds one, and for unknown options."""
 
@@ -114,11 +114,12 @@ class ParameterStore(torch.optim.Optimizer):
         self._check_options(options)
         weights = compressed_weights(model)
         if not weights:
-            raise ValueError("ParameterStore: the model has 0 compressed weights but needs at least 1; compress_module() "
-                             "makes them")
+            raise ValueError("ParameterStore: the model has 0 compressed weights but needs at least 1; "
+                             "compress_module() makes them")
         for name, weight in weights.items():
             if weight.store is not None:
-                raise ValueError(f"ParameterStore: the weight of {name} is in another store, which must be closed first")
+                raise ValueError(f"ParameterStore: the weight of {name} is in another store, which must be closed "
+                                 "first")
         self.method, self.in_backward = method, in_backward
         self._settings = scratch_slots, slack, part
         self._handles, self._frees, self._held, self._hooks = {}, [], {}, []
@@ -203,8 +204,8 @@ class ParameterStore(torch.optim.Optimizer):
     # The optimizer.
 
     def targets(self):
-        """The parameters whose `grad` has the gradients of compressed weights. They have the weights' shapes, and memory
-        of one element: their values mean nothing."""
+        """The parameters whose `grad` has the gradients of compressed weights. They have the weights' shapes, and
+        memory of one element: their values mean nothing."""
         return [held.target for held in self._held.values()]
 
     @torch.no_grad()

@@ -13,9 +13,9 @@ class QuantizedCache(CompressedCache):
         model.generate(**inputs, past_key_values=cache)
 
     max_cache_len: tokens that each sequence has room for, padding included; memory for them is allocated at the first
-    pass. bits: those of a key's code, and of a value's if value_bits is None. Groups are 64 tokens of a channel of keys,
-    and 64 channels of a token's value. window: the newest tokens that stay as they are, a multiple of 64. beams: whether
-    the cache can be reordered for beam search, which takes twice the memory of the newest tokens.
+    pass. bits: those of a key's code, and of a value's if value_bits is None. Groups are 64 tokens of a channel of
+    keys, and 64 channels of a token's value. window: the newest tokens that stay as they are, a multiple of 64. beams:
+    whether the cache can be reordered for beam search, which takes twice the memory of the newest tokens.
 
     On CUDA devices keys and values of the same bits, and K4V2, have kernels of their own; others run more slowly, and
     say so on stderr. CompressedCache says what is supported and what is refused."""

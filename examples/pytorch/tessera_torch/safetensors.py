@@ -56,8 +56,8 @@ class TensorFile:
                 raise DamagedFile(f"{self.path}: the file has {size} bytes but at least 8 are needed")
             length, = struct.unpack("<Q", file.read(8))
             if length > min(size - 8, _LARGEST_HEADER):
-                raise DamagedFile(f"{self.path}: the header has {length} bytes but there are {size - 8}, and it may have "
-                                  f"{_LARGEST_HEADER}")
+                raise DamagedFile(f"{self.path}: the header has {length} bytes but there are {size - 8}, and it may "
+                                  f"have {_LARGEST_HEADER}")
             self._first = 8 + length
             self.tensors, self.metadata = self._parsed(file.read(length), size - self._first)
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
@@ -74,7 +74,8 @@ class TensorFile:
         end = 0
         for name, (_, _, first, last) in sorted(tensors.items(), key=lambda item: item[1][2:]):
             if first != end:
-                raise DamagedFile(f"{self.path}: tensor {name} begins at byte {first} but the one before it ends at {end}")
+                raise DamagedFile(f"{self.path}: tensor {name} begins at byte {first} but the one before it ends at "
+                                  f"{end}")
             end = last
         if end != room:
             raise DamagedFile(f"{self.path}: tensors have {end} bytes but the file has {room} for them")
@@ -99,8 +100,8 @@ class TensorFile:
         for extent in shape:
             needed *= extent
         if places[1] - places[0] != needed:
-            raise DamagedFile(f"{self.path}: tensor {name} has {places[1] - places[0]} bytes but {dtype} of shape {shape} "
-                              f"takes {needed}")
+            raise DamagedFile(f"{self.path}: tensor {name} has {places[1] - places[0]} bytes but {dtype} of shape "
+                              f"{shape} takes {needed}")
         return _DTYPES[dtype], tuple(shape), *places
 
     def read(self, name):
@@ -144,8 +145,8 @@ def _files_of(path):
     held = {name for file in files for name in file.tensors}
     if held != places.keys():
         differing = sorted(held ^ places.keys())
-        raise DamagedFile(f"{index}: it has {len(places)} names but its files have {len(held)} tensors; one that is not "
-                          f"in both is {differing[0]}")
+        raise DamagedFile(f"{index}: it has {len(places)} names but its files have {len(held)} tensors; one that is "
+                          f"not in both is {differing[0]}")
     return files
 
 
@@ -250,12 +251,14 @@ class _Loading:
             check_stream(name, self.read(name), expected, stream_type(name, self.read(name)))
             return
         if shape != expected:
-            raise ValueError(f"load_compressed: {name} has the shape {shape} in {file.path} but {expected} in the model")
+            raise ValueError(f"load_compressed: {name} has the shape {shape} in {file.path} but {expected} in the "
+                             "model")
         if is_compressed and dtype not in (torch.bfloat16, torch.float16, torch.float32):
             raise ValueError(f"load_compressed: {name} is {dtype} in {file.path} but weights to compress must be "
                              f"{torch.bfloat16}, {torch.float16} or {torch.float32}")
         if dtype.is_floating_point != target.tensor.dtype.is_floating_point:
-            raise ValueError(f"load_compressed: {name} is {dtype} in {file.path} but {target.tensor.dtype} in the model")
+            raise ValueError(f"load_compressed: {name} is {dtype} in {file.path} but {target.tensor.dtype} in the "
+                             "model")
 
     def check_names(self, strict):
         used = {name for target, _, _ in self.work for each in target.names for name in (each, _stream_name(each))}
@@ -322,8 +325,8 @@ class _Loading:
 
 
 def load_compressed(model, path, device=None, strict=True, rename=None, filter=None):
-    """Loads a model from .safetensors files, and compresses the weights of its nn.Linear and nn.Embedding on the way, as
-    compress_module() would. Gives a CompressionReport.
+    """Loads a model from .safetensors files, and compresses the weights of its nn.Linear and nn.Embedding on the way,
+    as compress_module() would. Gives a CompressionReport.
 
     model: with any values, or made in empty_weights(), without memory. path: a file; a folder with model.safetensors or
     model.safetensors.index.json; or a list of files. device: where everything goes; None: where the model is, or to the

@@ -35,8 +35,8 @@ def _rotary_base(config):
     kind = rotary.get("rope_type", rotary.get("type", "default"))
     part = rotary.get("partial_rotary_factor", getattr(config, "partial_rotary_factor", None))
     if kind != "default" or part not in (None, 1, 1.0):
-        raise ValueError(f"ShadowKVCache: the model's rotary embedding is of type {kind} for a part of {part or 1} of the "
-                         "channels but must be of type default for all of them")
+        raise ValueError(f"ShadowKVCache: the model's rotary embedding is of type {kind} for a part of {part or 1} of "
+                         "the channels but must be of type default for all of them")
     return float(rotary["rope_theta"])
 
 
@@ -45,8 +45,8 @@ def _attentions(model, layers):
     if len(found) != layers or sorted(module.layer_idx for module in found) != list(range(layers)):
         kinds = sorted({type(module).__name__ for module in model.modules() if hasattr(module, "layer_idx")})
         raise ValueError(f"ShadowKVCache: the model has {len(found)} attention modules of the types "
-                         f"{', '.join(_ATTENTIONS)} for {layers} layers; its modules with a number of a layer are of the "
-                         f"types {', '.join(kinds) or 'none'}")
+                         f"{', '.join(_ATTENTIONS)} for {layers} layers; its modules with a number of a layer are of "
+                         f"the types {', '.join(kinds) or 'none'}")
     return found
 
 
@@ -148,11 +148,11 @@ class ShadowKVCache(Cache):
             self._caches = [ShadowKV(*shape[1:4], [self._room] * shape[0], self._chunks, self._base, shape[4])
                             for _ in self.layers]
         if shape != self._shape:
-            raise ValueError(f"ShadowKVCache: the sequences, query heads, key heads, channels and device are {shape} but "
-                             f"the cache was made for {self._shape}")
+            raise ValueError(f"ShadowKVCache: the sequences, query heads, key heads, channels and device are {shape} "
+                             f"but the cache was made for {self._shape}")
         if self._seen + keys.shape[2] > self._room:
-            raise ValueError(f"ShadowKVCache: sequences would have {self._seen + keys.shape[2]} tokens but have room for "
-                             f"{self._room}")
+            raise ValueError(f"ShadowKVCache: sequences would have {self._seen + keys.shape[2]} tokens but have room "
+                             f"for {self._room}")
 
     def _attend(self, module, query, keys, values, position_embeddings, mask):
         """Attention of a pass in a layer, batch x tokens x heads x channels; queries and keys before their rotation."""
@@ -209,16 +209,16 @@ class ShadowKVCache(Cache):
     def crop(self, tokens_to_remove):
         """Refused, except for 0 tokens."""
         if tokens_to_remove:
-            raise NotImplementedError(f"ShadowKVCache: the cache cannot be cropped by {tokens_to_remove} tokens, since it "
-                                      "keeps no chunk that it could go back to; assisted decoding needs another cache")
+            raise NotImplementedError(f"ShadowKVCache: the cache cannot be cropped by {tokens_to_remove} tokens, since "
+                                      "it has archived them; assisted decoding needs another cache")
 
     def reorder_cache(self, beam_idx):
-        raise NotImplementedError(f"ShadowKVCache: the {len(beam_idx)} sequences cannot be reordered for beam search; use "
-                                  "QuantizedCache with beams=True")
+        raise NotImplementedError(f"ShadowKVCache: the {len(beam_idx)} sequences cannot be reordered for beam search; "
+                                  "use QuantizedCache with beams=True")
 
     def batch_repeat_interleave(self, repeats):
-        raise NotImplementedError(f"ShadowKVCache: the batch cannot be repeated {repeats} times in the cache; repeat the "
-                                  "inputs before the prompt is read")
+        raise NotImplementedError(f"ShadowKVCache: the batch cannot be repeated {repeats} times in the cache; repeat "
+                                  "the inputs before the prompt is read")
 
     def batch_select_indices(self, indices):
         raise NotImplementedError(f"ShadowKVCache: {len(indices)} sequences cannot be selected in the cache")

@@ -103,7 +103,8 @@ def test_folders_and_lists_of_files(tmp_path):
         model = Model().eval()
         load_compressed(model, where)
         assert torch.equal(model.embed.weight, plain.embed.weight)
-    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {**places, "other": places[names[0]]}}))
+    wrong = {**places, "other": places[names[0]]}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": wrong}))
     with pytest.raises(DamagedFile, match="other"):
         load_compressed(Model(), tmp_path)
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "../x"}}))

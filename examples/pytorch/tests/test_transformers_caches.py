@@ -282,7 +282,8 @@ def test_assisted_generation(models, device):
     inputs = prompt(device, sequences=1, tokens=100)
     expected = model.generate(**inputs, max_new_tokens=16, do_sample=False)
     cache = QuantizedCache(model.config, 256, bits=8)
-    found = model.generate(**inputs, max_new_tokens=16, do_sample=False, past_key_values=cache, prompt_lookup_num_tokens=4)
+    found = model.generate(**inputs, max_new_tokens=16, do_sample=False, past_key_values=cache,
+                           prompt_lookup_num_tokens=4)
     wait(device)
     assert (found == expected).float().mean().item() > 0.9
 
