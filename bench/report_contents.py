@@ -88,6 +88,10 @@ def awaited_figures():
         "peer.fa3_fp8.d128.16k.tflops": of_peer("fa3_fp8", "codes", "TFLOPs", "bf16/d128/16k"),
         "peer.sage2.d128.16k.tflops": ("largest of any", "TFLOPs", [f"{who}/forward/bf16/d128/16k"
                                                                     for who in ["sage2", "sage2_warps"]]),
+        # The package of examples/pytorch, by its own programs (benchmarks/figures.py puts them together).
+        "python.apple_tests_passed": ("value", "passed", ["python/apple_tests"]),
+        "python.compile_graph_breaks": ("value", "graph_breaks", ["python/graph_breaks"]),
+        "python.overhead.us": ("value", "overhead_us", ["python/overhead"]),
         "demo.seconds": ("value", "seconds", ["house/demo"]),  # with compiling, by bench/house.py
         "peer.quack.llama.both.ms": of_peer("quack", both, "ms", CLASSIFIERS["llama"][1]),
         "peer.torch_compile.llama.both.ms": of_peer("torch_compile", both, "ms", CLASSIFIERS["llama"][1]),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The part of report.py for the package of examples/pytorch: tables of docs/python, from what its benchmarks measure, and
-which rows plots draw."""
+"""The part of report.py for the package of examples/pytorch: tables of docs/python, from what its benchmarks measure,
+and which rows plots draw."""
 ATTENTION = "python_attention"
 METHODS = [("`sage2`: 8 bits", "sage2"), ("`sage2_smoothed`: 8 bits, smoothed queries", "sage2_smoothed"),
            ("`int4`: 4 bits", "int4"), ("`fp8`: e4m3", "fp8"), ("`bf16`: no codes", "bf16"),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# The CMake project with CUDA of docs/install.md configures and builds as it stands there, and tessera's package warns of
-# architectures that it has no programs for, or none that use wgmma.
+# The CMake project with CUDA of docs/install.md configures and builds as it stands there, and tessera's package warns
+# of architectures that it has no programs for, or none that use wgmma.
 #
 #   cmake -D README=<docs/install.md> -D STAGE=<install prefix> -D WORK=<scratch folder> -D GENERATOR=<generator>
 #         -D CXX=<compiler> -D NVCC=<compiler> -P readme.cmake

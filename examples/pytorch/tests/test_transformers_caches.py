@@ -199,8 +199,11 @@ def test_pairs_of_layers(models, device, implementation):
     assert logits[4] < logits[9] < 2 * logits[4]
     assert torch.equal(logits[0], logits[5])  # a prompt attends to its exact keys
     made = results.setdefault(device, logits)
-    for found, first in zip(logits, made):  # however they are read, the pages are the same
-        assert isinstance(found, int) and found == first or relative(found, first) < 0.02
+    for found, first in zip(logits, made):  # however they are read, the pages are the same, but for keys that differ
+        if isinstance(found, int):          # in rounding, of which others may be kept as they are
+            assert abs(found - first) <= 0.01 * first
+        else:
+            assert relative(found, first) < 0.02
 
 
 results = {}
