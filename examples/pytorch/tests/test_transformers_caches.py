@@ -418,8 +418,8 @@ SMOLLM2 = pathlib.Path(os.environ.get("TESSERA_REAL_MODEL",
                     reason="examples/real_model/make_model.py makes the model")
 def test_smollm2():
     """Perplexities of a real model over each cache, its generation, and its compressed weights."""
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-    import measure_models
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "benchmarks"))
+    import models as measure_models
     model = measure_models.smollm2(SMOLLM2, True)
     from tessera_torch.compressed_module import compression_report, decompress_module
     assert compression_report(model).ratio < 0.7

@@ -3,9 +3,9 @@
 """Measures compressed weights and caches in SmolLM2-135M, and draws the plots of docs/python from the results.
 
     python3 examples/real_model/make_model.py                       # once: makes build/real_model
-    python3 examples/pytorch/measure_models.py                     # measures on the CPU, writes docs/python/models.json
-    python3 examples/pytorch/measure_models.py --plot               # draws docs/python/*.svg from that file
-    python3 examples/pytorch/measure_models.py --plot --check       # fails if a plot is another
+    python3 examples/pytorch/benchmarks/models.py           # measures on the CPU, writes docs/python/models.json
+    python3 examples/pytorch/benchmarks/models.py --plot     # draws docs/python/*.svg from that file
+    python3 examples/pytorch/benchmarks/models.py --plot --check       # fails if a plot is another
 
 Caches: the model, in float32, reads the first 512 tokens of a book, and then 192 more in passes of 64, each of which
 attends to what the cache holds of all earlier tokens. No window stays uncompressed. Weights: bfloat16, as in the
@@ -19,7 +19,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
+ROOT = HERE.parent.parent.parent
 DOCS = ROOT / "docs" / "python"
 MODEL = ROOT / "build" / "real_model"
 PROMPT, PASS, PASSES = 512, 64, 3
@@ -189,9 +189,9 @@ def main():
             if not options.check:
                 path.write_text(content, encoding="utf-8")
             elif not path.exists() or path.read_text(encoding="utf-8") != content:
-                sys.exit(f"{path}: this is not what follows from {options.json}: run measure_models.py --plot")
+                sys.exit(f"{path}: this is not what follows from {options.json}: run models.py --plot")
         return
-    sys.path.insert(0, str(HERE))
+    sys.path.insert(0, str(HERE.parent))
     import torch
     results = {"machine": {"torch": torch.__version__, "threads": torch.get_num_threads()},
                "weights": measure_weights(options.model), "caches": measure_caches(options.model)}
