@@ -5,6 +5,8 @@
 ///     tessera_test::guarded_memory memory(bytes);                // of the current device
 ///     memory.first(bytes);                                      // nothing lies before it
 ///     memory.last(bytes, 16);                                   // nothing lies behind it, but up to 15 bytes
+///     tessera::cuda exec;
+///     exec.memory = std::make_shared<guarded_resource>(guarded_edge::before);  // all buffers lie in such memory
 ///
 /// Pages are the driver's (2 MiB). As much address space before and after them is reserved and never mapped. The
 /// driver's functions are found at run time, so nothing but the runtime is linked.
@@ -15,7 +17,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
@@ -131,6 +137,35 @@ class guarded_memory {
   CUmemGenericAllocationHandle memory_ = 0;
   CUdeviceptr reserved_ = 0;
   CUdeviceptr begin_ = 0;
+};
+
+/// Where nothing lies.
+enum class guarded_edge { before, behind };
+
+/// A memory resource whose allocations are guarded, each on one side. Freeing waits for the device.
+class guarded_resource {
+ public:
+  explicit guarded_resource(guarded_edge edge) : edge_(edge) {}
+
+  void* allocate(std::size_t bytes, std::size_t alignment, tessera::stream_handle) {
+    auto const size = static_cast<std::int64_t>(bytes);
+    auto made = std::make_unique<guarded_memory>(size);
+    void* const pointer =
+        edge_ == guarded_edge::before ? made->first(size) : made->last(size, static_cast<std::int64_t>(alignment));
+    std::lock_guard const lock(mutex_);
+    known_.emplace(pointer, std::move(made));
+    return pointer;
+  }
+  void deallocate(void* pointer, std::size_t, std::size_t, tessera::stream_handle) noexcept {
+    static_cast<void>(cudaDeviceSynchronize());  // the next call that is checked gets an error
+    std::lock_guard const lock(mutex_);
+    known_.erase(pointer);
+  }
+
+ private:
+  guarded_edge edge_;
+  std::mutex mutex_;
+  std::map<void*, std::unique_ptr<guarded_memory>> known_;
 };
 
 }  // namespace tessera_test
