@@ -206,9 +206,8 @@ struct dense_pipeline {
   }
 
  private:
-  /// Panels in which heads have channels. The others are not loaded: for a box beyond all channels TMA writes zeros, but
-  /// an H200 reads from the address of the map for it, which is before the heads (token_boxes.cuh), where there need be
-  /// no memory.
+  /// Panels in which heads have channels. The others are not loaded: an H200 reports an illegal access for a box beyond
+  /// all channels of a map of tokens, where nothing is mapped before the heads (token_boxes.cuh).
   [[nodiscard]] __device__ __forceinline__ std::int32_t loaded_panels() const {
     return shape::least_panels == shape::panels || channels > shape::least_panels * shape::panel_channels
                ? shape::panels
