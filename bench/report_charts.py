@@ -233,12 +233,28 @@ def python_errors_title(results):
         *(percent(100 * error) for error in errors))
 
 
+def python_speed_title(results):
+    ours, theirs = (good(results, f"{report_python.ATTENTION}/{who}/forward/d128/16k", "TFLOPs")
+                    for who in ["tessera/sage2", "torch/cudnn"])
+    if None in (ours, theirs):
+        return None
+    return f"Attention from Python: 8 bits have {ours / theirs:.1f} times the speed of cuDNN in bf16"
+
+
 PYTHON_ERRORS = Bars(python_errors_title, [
     "Causal, 512 tokens, 9 heads of 64 channels of SmolLM2's layer 15. Error: sum of absolute differences from",
     "attention in double precision, over the sum of absolute values there."],
     [Group("methods of attention()", python_bars("error/real", [("PyTorch in bf16", "flash")]))],
     [Panel("error", "less is better; logarithmic", "relative_l1", 100, percent, is_logarithmic=True)])
 
+PYTHON_SPEED = Bars(python_speed_title, [
+    "One H200, 2 sequences of 16K tokens, inputs in bf16 (fp16 where said): normal numbers with offsets, from a cold L2."],
+    [Group(f"{channels} channels", [
+        Bar(bar.label, bar.library, [f"{bar.names}{mask}" for mask, _ in MASKS])
+        for bar in python_bars(f"forward/d{channels}/16k", report_python.BACKENDS)]) for channels in (128, 64)],
+    [Panel(f"TFLOP/s, {title}", "more is better", "TFLOPs") for _, title in MASKS])
+
 CHARTS = {"loss.svg": LOSS, "loss_alone.svg": LOSS_ALONE, "attention.svg": ATTENTION_ON_REAL_DATA,
           "attention_sizes.svg": ATTENTION_BY_SIZE, "caches.svg": CACHES, "neuzip.svg": NEUZIP,
-          "python_attention_errors.svg": PYTHON_ERRORS}
+          "python_attention_errors.svg": PYTHON_ERRORS,
+          "python_attention.svg": PYTHON_SPEED}
