@@ -248,7 +248,7 @@ PYTHON_ERRORS = Bars(python_errors_title, [
     [Panel("error", "less is better; logarithmic", "relative_l1", 100, percent, is_logarithmic=True)])
 
 PYTHON_SPEED = Bars(python_speed_title, [
-    "One H200, 2 sequences of 16K tokens, inputs in bf16 (fp16 where said): normal numbers with offsets, from a cold L2."],
+    "One H200, 2 sequences of 16K tokens, inputs in bf16 (fp16 where said): numbers with offsets, from a cold L2."],
     [Group(f"{channels} channels", [
         Bar(bar.label, bar.library, [f"{bar.names}{mask}" for mask, _ in MASKS])
         for bar in python_bars(f"forward/d{channels}/16k", report_python.BACKENDS)]) for channels in (128, 64)],
