@@ -16,12 +16,13 @@ using namespace tessera;
 
 namespace {
 
-/// One product of 16 x 8 sums over a depth of 12, in three multiplications, added to `from`.
+/// One product of 16 x 8 sums over a depth of 12, in three multiplications, added to itself: of b, or of its rows.
 struct staged_product {
   static constexpr int lanes = 32;
   struct scratch_type {
     staged_tile<float, 16, 12> a;
     staged_tile<float, 8, 12> b;
+    staged_tile<float, 12, 8> b_rows;
   };
   matrix_view<float const> a;
   matrix_view<float const> b;
@@ -32,11 +33,12 @@ struct staged_product {
     using product = gemm_tile<float, shape<16, 8, 4>, Lanes>;
     dense<float>{a}.load(group, scratch.a, 0, 0);
     dense<float>{b}.load(group, scratch.b, 0, 0);
+    dense<float>{b.transposed()}.load(group, scratch.b_rows, 0, 0);
     group.sync();
     typename product::sum_tile total;
     product::clear(group, total);
     multiply_staged<product>(group, scratch.a, scratch.b, total);
-    multiply_staged<product>(group, scratch.a, scratch.b, total);
+    multiply_staged_rows<product>(group, scratch.a, scratch.b_rows, total);
     product::store(group, total, sums.data, sums.stride(0));
   }
 };
@@ -69,7 +71,8 @@ std::int64_t wrong_sums(Exec const& exec) {
 
 }  // namespace
 
-TEST_CASE("staged tiles are multiplied over their whole depth, and added to the sums", "[host]") {
+TEST_CASE("staged tiles are multiplied over their whole depth, whichever way the second lies, and added to the sums",
+          "[host]") {
   CHECK(wrong_sums(cpu{}) == 0);
   CHECK(wrong_sums(testing::adversary{}) == 0);
 }
