@@ -12,9 +12,9 @@
 /// not ambiguous where <math.h> has a function of floats by the same name, which is then called and does the same.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <math.h>  // not <cmath>: the global names are those that nvcc has on both sides
-#include <type_traits>
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
@@ -85,32 +85,32 @@ TESSERA_FN inline float multiply_add(float a, float b, float c) {
 }
 
 /// The square root, rounded to the nearest float.
-template <class Float>
-requires std::is_same_v<Float, float> TESSERA_FN inline float sqrt(Float value) {
+template <std::same_as<float> Float>
+TESSERA_FN inline float sqrt(Float value) {
   return ::sqrtf(value);
 }
 
 /// e^value, as the platform's library rounds it.
-template <class Float>
-requires std::is_same_v<Float, float> TESSERA_FN inline float exp(Float value) {
+template <std::same_as<float> Float>
+TESSERA_FN inline float exp(Float value) {
   return ::expf(value);
 }
 
 /// 2^value, as the platform's library rounds it.
-template <class Float>
-requires std::is_same_v<Float, float> TESSERA_FN inline float exp2(Float value) {
+template <std::same_as<float> Float>
+TESSERA_FN inline float exp2(Float value) {
   return ::exp2f(value);
 }
 
 /// The natural logarithm: minus infinity at zero, NaN below.
-template <class Float>
-requires std::is_same_v<Float, float> TESSERA_FN inline float log(Float value) {
+template <std::same_as<float> Float>
+TESSERA_FN inline float log(Float value) {
   return ::logf(value);
 }
 
 /// The logarithm to base 2, as the platform's library rounds it.
-template <class Float>
-requires std::is_same_v<Float, float> TESSERA_FN inline float log2(Float value) {
+template <std::same_as<float> Float>
+TESSERA_FN inline float log2(Float value) {
   return ::log2f(value);
 }
 
