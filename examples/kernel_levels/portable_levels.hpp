@@ -8,6 +8,7 @@
 #include <tessera/tile/gemm_tile.hpp>
 #include <tessera/tile/per_lane.hpp>
 #include <tessera/tile/source/dense.hpp>
+#include <tessera/tile/staged_tile.hpp>
 
 #include "product_body.hpp"
 
@@ -71,41 +72,8 @@ struct tiled_level : product_body<64, 64> {
   }
 };
 
-/// A tile in registers, 16 bytes of a row for each lane, several times. It is loaded from memory while another tile is
-/// multiplied. Rows of the matrix begin at multiples of 16 bytes.
-template <class Tile, class Group>
-struct tile_on_its_way {
-  static constexpr int chunk = tile_chunk<bfloat16>::size;
-  static constexpr int in_row = Tile::columns / chunk;
-  static constexpr int of_lane = Tile::rows * in_row / Group::size;
-  static_assert(of_lane * Group::size == Tile::rows * in_row, "each lane has as many chunks");
-  struct chunks {
-    tile_chunk<bfloat16> values[of_lane];
-  };
-  per_lane<chunks, Group> held;
-
-  TESSERA_FN void fetch(Group const& group, matrix_view<bfloat16 const> from, std::int64_t row, std::int64_t column) {
-    for (int lane : group) {
-      for (int i = 0; i < of_lane; ++i) {
-        std::int64_t const at_row = row + (lane + i * Group::size) / in_row;
-        std::int64_t const at_column = column + (lane + i * Group::size) % in_row * chunk;
-        bool const is_inside = at_row < from.extent(0) && at_column < from.extent(1);
-        held[lane].values[i] = is_inside ? *reinterpret_cast<tile_chunk<bfloat16> const*>(&from(at_row, at_column))
-                                         : tile_chunk<bfloat16>{};
-      }
-    }
-  }
-  TESSERA_FN void store(Group const& group, Tile& tile) const {
-    for (int lane : group) {
-      for (int i = 0; i < of_lane; ++i) {
-        int const which = lane + i * Group::size;
-        tile.chunk(which / in_row, which % in_row * chunk) = held[lane].values[i];
-      }
-    }
-  }
-};
-
-/// Level 3: larger tiles, two of each in scratch, and the next ones being loaded into registers.
+/// Level 3: larger tiles, two of each in scratch, and the next ones on their way to registers. Rows of matrices begin at
+/// multiples of 16 bytes.
 struct fetched_level : product_body<128, 128> {
   static constexpr char const* name = "3 tiles on their way";
   static constexpr int lanes = 256;
@@ -116,16 +84,18 @@ struct fetched_level : product_body<128, 128> {
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
     using tile = gemm_tile<bfloat16, shape<tile_rows, tile_columns, 16>, Group>;
     corner const first = at(which);
-    tile_on_its_way<staged_tile<bfloat16, tile_rows, depth>, Group> a;
-    tile_on_its_way<staged_tile<bfloat16, tile_columns, depth>, Group> b;
-    a.fetch(group, of.a, first.row, 0);
-    b.fetch(group, of.b, first.column, 0);
+    dense_chunks<bfloat16> const a{of.a};
+    dense_chunks<bfloat16> const b{of.b};
+    typename dense_chunks<bfloat16>::template fetched<Group, staged_tile<bfloat16, tile_rows, depth>> next_a;
+    typename dense_chunks<bfloat16>::template fetched<Group, staged_tile<bfloat16, tile_columns, depth>> next_b;
+    a.fetch(group, next_a, first.row, 0);
+    b.fetch(group, next_b, first.column, 0);
     auto const prepare = [&](int step) {
-      a.store(group, scratch.a[step % 2]);
-      b.store(group, scratch.b[step % 2]);
+      a.store(group, next_a, scratch.a[step % 2]);
+      b.store(group, next_b, scratch.b[step % 2]);
       group.sync();  // one sync for each step: lanes that are late still read the other stage
-      a.fetch(group, of.a, first.row, (std::int64_t{step} + 1) * depth);
-      b.fetch(group, of.b, first.column, (std::int64_t{step} + 1) * depth);
+      a.fetch(group, next_a, first.row, (std::int64_t{step} + 1) * depth);
+      b.fetch(group, next_b, first.column, (std::int64_t{step} + 1) * depth);
       return step % 2;
     };
     compute_staged<tile>(group, first, prepared_steps(steps(depth), prepare), scratch);
@@ -134,9 +104,7 @@ struct fetched_level : product_body<128, 128> {
 
 /// Whether rows begin at multiples of 16 bytes and end with whole ones, as levels 3, 4 and 5 need.
 [[nodiscard]] inline bool has_aligned_rows(matrix_view<bfloat16 const> matrix) {
-  constexpr std::int64_t chunk = tile_chunk<bfloat16>::size;
-  return matrix.stride(1) == 1 && matrix.stride(0) % chunk == 0 && matrix.extent(1) % chunk == 0 &&
-         reinterpret_cast<std::uintptr_t>(matrix.data) % 16 == 0;
+  return dense_chunks<bfloat16>::suits(matrix);
 }
 
 }  // namespace tessera_examples
