@@ -72,8 +72,8 @@ struct tiled_level : product_body<64, 64> {
   }
 };
 
-/// Level 3: larger tiles, two of each in scratch, and the next ones on their way to registers. Rows of matrices begin at
-/// multiples of 16 bytes.
+/// Level 3: larger tiles, two of each in scratch, and the next ones on their way to registers. Rows of matrices begin
+/// at multiples of 16 bytes.
 struct fetched_level : product_body<128, 128> {
   static constexpr char const* name = "3 tiles on their way";
   static constexpr int lanes = 256;
