@@ -214,6 +214,8 @@ plant(lines core/a.hpp "${head}// ${wide}\n" "")
 plant(lines core/a.hpp "${head}//  ${wide}\n" "core/a.hpp: has lines of more than 120 columns")
 string(REPEAT "// a line\n" 500 long)
 plant(lines core/a.hpp "${head}${long}" "core/a.hpp: has 502 lines, more than 500")
+string(REPEAT "// a line\n" 98 long)
+plant(lines examples/papers/a.hpp "${head}${long}" "examples/papers/a.hpp: has 100 lines, more than 99")
 
 set(exceptions tests/checks/mirror.txt)
 plant_mirror(notes.txt "" "")
