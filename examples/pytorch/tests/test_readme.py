@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The README's Python runs as it stands there, and prints what it says in comments, up to the luck of random numbers."""
+"""The README's Python runs as it stands there, and prints what it says in comments, but for random numbers' luck."""
 import contextlib
 import io
 import re
