@@ -288,6 +288,8 @@ plant(docs ../docs/a.md "`gone_name` is no name\n" "docs/a.md: names gone_name, 
 plant(docs ../docs/a.md "`tessera/core/gone.hpp`\n" "docs/a.md: names tessera/core/gone.hpp, which is not there")
 plant(docs ../docs/a.md "`bench/results/gone.json`\n" "docs/a.md: names bench/results/gone.json, which is not")
 plant(docs ../docs/a.md "[a page](gone.md)\n" "docs/a.md: links to gone.md, which is not there")
+plant(docs ../docs/a.md "# One, two\n\n[above](#one-two), [the same](a.md#one-two)\n" "")
+plant(docs ../docs/a.md "# One\n\n[a heading](a.md#two)\n" "docs/a.md: links to a.md#two, but there is no such heading")
 plant(docs core/a.hpp "${head}struct known_name {};\n" "no page in")
 plant(quick_reference ../docs/quick_reference.md "# Quick reference\n" "lacks: | `symmetric.hpp` |")
 plant(quick_reference tile/more/a.hpp "${head}" "is in a folder that quick_reference.cmake does not know")
