@@ -149,7 +149,7 @@ def svg(chart, results):
     title = chart.title(results)
     if not groups or title is None:
         return None
-    titles = textwrap.wrap(title, TITLE_LETTERS)
+    titles = textwrap.wrap(title.replace(" %", "\N{NO-BREAK SPACE}%"), TITLE_LETTERS)
     left = MARGIN + 14 + max(len(bar.label) * letter(bar) for group in groups for bar in group.bars)
     room = (WIDTH - MARGIN - left) / len(chart.panels)
     first_note = 26 + 21 * len(titles)

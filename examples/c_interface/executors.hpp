@@ -27,7 +27,7 @@ struct object_head {
   std::int32_t device;
 };
 
-/// Throws unless an object has its mark. `functions`: what the names of the functions that open and close it begin with.
+/// Throws unless an object has its mark. `functions`: what the names of those that open and close it begin with.
 inline void check_mark(object_head const& head, std::uint64_t mark, char const* object, char const* functions) {
   require(head.mark == mark, TESSERA_VALUE_ERROR, "the ", object, " is none that ", functions, "_open() has set and ",
           functions, "_close() not closed");
