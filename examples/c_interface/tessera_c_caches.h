@@ -35,7 +35,7 @@ typedef struct tessera_minicache_shape {
 /// The sequences of a call, all of i32 and where the executor runs.
 typedef struct tessera_minicache_sequences {
   size_t size;
-  tessera_tensor blocks;   ///< sequences x pages: the block of each page of 64 tokens, which no other page has
+  tessera_tensor blocks;   ///< sequences x pages: the block of each page of 64 tokens, 0 to `blocks` - 1
   tessera_tensor lengths;  ///< tokens of each sequence, with the new ones of a call
   tessera_tensor slots;    ///< the slot of each sequence; missing: its own number
   tessera_tensor pages;    ///< sealed pages of each sequence; missing: as many as there can be
