@@ -21,6 +21,7 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from transformers.modeling_utils import AttentionInterface
 
 from ._library import on, ops, refuse_backward
+from .scaled_dot_product_attention import attention_to_pages
 
 IMPLEMENTATION = "tessera"
 _MOST_ATTENDED = 64  # tokens of a step that has room in the newest tokens' memory
@@ -95,6 +96,7 @@ class _Pages:
         self.seen = 0         # tokens before the pass, those of padding included
         self.lengths = None   # tokens of each sequence in the cache; None: `seen` of each
         self.counts = None    # of the pass, where they differ
+        self.unattended = None  # the layer whose keys went to the attention implementation, until it attends to them
         self.calls = collections.Counter()
 
     @property
@@ -118,6 +120,8 @@ class _Pages:
     def update(self, layer, keys, values):
         self.prepare(keys)
         if self.attends_directly:
+            self.check_attended()
+            self.unattended = layer
             keys._tessera_pass = self, layer  # for attend(), which gets this tensor
             return keys, values
         if self.lengths is not None:
@@ -131,6 +135,12 @@ class _Pages:
         self.write(layer, keys, values)
         self.finish(layer, keys)
         return restored
+
+    def check_attended(self):
+        if self.unattended is not None:
+            raise ValueError(f"{self.name}: the keys of layer {self.unattended} went to the attention implementation "
+                             f"{IMPLEMENTATION}, which is {AttentionInterface().get(IMPLEMENTATION)} but must be this "
+                             "package's")
 
     def begin(self, layer, tokens, counts):
         if layer == 0:
@@ -163,6 +173,7 @@ class _Pages:
         return made
 
     def attend(self, module, layer, query, keys, values, mask, scaling, options):
+        self.unattended = None
         self.check_options(layer, options)
         tokens = keys.shape[2]
         if layer == 0:
@@ -233,7 +244,7 @@ class _Pages:
     def reset(self):
         if self.handle is not None:
             ops.layered_cache_reset(self.handle)
-        self.seen, self.lengths, self.counts = 0, None, None
+        self.seen, self.lengths, self.counts, self.unattended = 0, None, None, None
 
     def bytes(self):
         return CacheBytes(0, 0, 0) if self.handle is None else CacheBytes(*ops.layered_cache_bytes(self.handle))
@@ -337,14 +348,14 @@ class CompressedCache(Cache):
 
 
 def compressed_attention(module, query, key, value, attention_mask, scaling=None, **options):
-    """The attention implementation "tessera" of transformers: over the compressed cache where a cache of this package
-    is used, else scaled_dot_product_attention."""
-    found = getattr(key, "_tessera_pass", None)
-    if found is None:
-        return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **options)
-    pages, layer = found
-    return pages.attend(module, layer, query, key, value, attention_mask, scaling, options), None
+    """The attention implementation "tessera" of transformers unless register_attention() gives it another: over the
+    compressed cache where a cache of this package is used, else that of "sdpa"."""
+    found = attention_to_pages(module, query, key, value, attention_mask, scaling, options)
+    if found is not None:
+        return found
+    return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **options)
 
 
-AttentionInterface.register(IMPLEMENTATION, compressed_attention)
-AttentionMaskInterface.register(IMPLEMENTATION, sdpa_mask)
+if IMPLEMENTATION not in AttentionInterface():
+    AttentionInterface.register(IMPLEMENTATION, compressed_attention)
+    AttentionMaskInterface.register(IMPLEMENTATION, sdpa_mask)
