@@ -250,44 +250,27 @@ class _Pages:
         return CacheBytes(0, 0, 0) if self.handle is None else CacheBytes(*ops.layered_cache_bytes(self.handle))
 
 
-class _Layer(CacheLayerMixin):
-    """A layer of a cache, as transformers sees it."""
+class LayerOfAll(CacheLayerMixin):
+    """A layer, as transformers sees it, of a cache that keeps all layers together. all_layers: what keeps them, with
+    the tokens that each sequence has `seen` and has `room` for."""
 
     is_sliding = False
     is_compileable = False
-    is_croppable = True
+    is_croppable = False
     supports_early_init = False
 
-    def __init__(self, pages, index):
+    def __init__(self, all_layers):
         super().__init__()
-        self.pages, self.index = pages, index
-
-    @property
-    def is_initialized(self):
-        return self.pages.handle is not None
-
-    @is_initialized.setter
-    def is_initialized(self, value):
-        """The pages know; transformers' constructor sets it to False."""
-
-    @property
-    def batch_size(self):
-        return self.pages.sequences
-
-    def lazy_initialization(self, key_states, value_states=None):
-        self.pages.prepare(key_states)
-
-    def update(self, key_states, value_states, *args, **kwargs):
-        return self.pages.update(self.index, key_states, value_states)
+        self.all_layers = all_layers
 
     def get_seq_length(self, *args):
-        return self.pages.seen
+        return self.all_layers.seen
 
     def get_mask_sizes(self, query_length):
-        return self.pages.seen + query_length, 0
+        return self.all_layers.seen + query_length, 0
 
     def get_max_length(self):
-        return self.pages.room
+        return self.all_layers.room
 
     get_max_cache_shape = get_max_length  # its name in earlier versions of transformers
 
@@ -295,7 +278,46 @@ class _Layer(CacheLayerMixin):
         """All layers together: the cache does it."""
 
 
-class CompressedCache(Cache):
+class CacheOfAll(Cache):
+    """A cache of transformers that keeps all layers and all sequences of a batch together."""
+
+    def batch_repeat_interleave(self, repeats):
+        raise NotImplementedError(f"{type(self).__name__}: the batch cannot be repeated {repeats} times in the cache; "
+                                  "repeat the inputs before the prompt is read")
+
+    def batch_select_indices(self, indices):
+        raise NotImplementedError(f"{type(self).__name__}: {len(indices)} sequences cannot be selected in the cache")
+
+
+class _Layer(LayerOfAll):
+    """A layer of a CompressedCache."""
+
+    is_croppable = True
+
+    def __init__(self, pages, index):
+        super().__init__(pages)
+        self.index = index
+
+    @property
+    def is_initialized(self):
+        return self.all_layers.handle is not None
+
+    @is_initialized.setter
+    def is_initialized(self, value):
+        """The pages know; transformers' constructor sets it to False."""
+
+    @property
+    def batch_size(self):
+        return self.all_layers.sequences
+
+    def lazy_initialization(self, key_states, value_states=None):
+        self.all_layers.prepare(key_states)
+
+    def update(self, key_states, value_states, *args, **kwargs):
+        return self.all_layers.update(self.index, key_states, value_states)
+
+
+class CompressedCache(CacheOfAll):
     """A cache of transformers whose keys and values are compressed; MiniCacheCache and QuantizedCache are ones.
 
     Supported: models whose layers all attend to all tokens, in bfloat16, float16 or float32 (whose keys and values are
@@ -338,13 +360,6 @@ class CompressedCache(Cache):
     def reset(self):
         """Removes all tokens. The same batch size follows."""
         self._pages.reset()
-
-    def batch_repeat_interleave(self, repeats):
-        raise NotImplementedError(f"{type(self).__name__}: the batch cannot be repeated {repeats} times in the cache; "
-                                  "repeat the inputs before the prompt is read")
-
-    def batch_select_indices(self, indices):
-        raise NotImplementedError(f"{type(self).__name__}: {len(indices)} sequences cannot be selected in the cache")
 
 
 def compressed_attention(module, query, key, value, attention_mask, scaling=None, **options):
