@@ -181,7 +181,8 @@ def plots(results):
     return {"weights.svg": bars("SmolLM2-135M's weights, without loss, take "
                                 f"{plain['bytes'] / compressed['bytes']:.2f} times less memory", weights, "MB"),
             "caches.svg": bars(f"SmolLM2-135M's cache: 4 bits take {exact['bytes'] / coded['bytes']:.1f} times less "
-                               f"memory, perplexity {coded['perplexity']:.2f} for {exact['perplexity']:.2f}", caches, "MB")}
+                               f"memory, perplexity {coded['perplexity']:.2f} for {exact['perplexity']:.2f}", caches,
+                               "MB")}
 
 
 def main():
