@@ -17,6 +17,7 @@
 #include <tessera/exec/workspace.hpp>
 #include <tessera/map/identity_logits.hpp>
 #include <tessera/program/gemm/gemm_tiles.hpp>
+#include <tessera/program/loss/detail/convert_entries.hpp>
 #include <tessera/program/loss/gradient_products.hpp>
 #include <tessera/program/loss/logit_gradient.hpp>
 #include <tessera/program/loss/logits.hpp>
@@ -60,9 +61,39 @@ struct loss_gradient_call {
   workspace const& space;                           ///< made by plan_backward()
   status_word* status;                              ///< reports missing kept softmaxes; may be null
   Targets targets = {};                             ///< what tokens want
+
+  /// The matrix in memory that rows of the classifier are read from: the classifier, or a band of a source's rows.
+  [[nodiscard]] matrix_view<value_type const> classifier_in_memory() const {
+    if constexpr (layout::has_source) {
+      return regions.band_rows(space, shape, regions.band_entries);
+    } else {
+      return logits.classifier.matrix;
+    }
+  }
 };
 
 namespace detail {
+
+/// Enqueues the making of a part's rows of the classifier, where it is a source. Rows: which entries they are.
+template <Executor Exec, class Call, class Rows>
+void convert_part(Exec const& exec, Call const& call, Rows const& rows, std::int64_t count) {
+  if constexpr (Call::layout::has_source) {
+    convert_entries<typename Call::layout::classifier_source, Rows> const convert{
+        call.logits.classifier, rows, call.regions.band_rows(call.space, call.shape, count)};
+    exec.run(convert, convert.groups());
+  }
+}
+
+/// A part's rows of the classifier, after convert_part() with entries in their own order.
+template <class Call>
+matrix_view<typename Call::value_type const> classifier_of(Call const& call,
+                                                           loss_gradient_part<typename Call::value_type> const& part) {
+  if constexpr (Call::layout::has_source) {
+    return call.regions.band_rows(call.space, call.shape, part.gradient.extent(1));
+  } else {
+    return rows_of(call.logits.classifier.matrix, part.first, part.gradient.extent(1));
+  }
+}
 
 /// Enqueues the product of a part's gradient with the classifier. Parts are added up one by one, in fp32 and in order.
 template <Executor Exec, class Call, class Gradient>
@@ -75,9 +106,9 @@ void add_to_hidden(Exec const& exec, Call const& call, loss_gradient_part<typena
     return;
   }
   std::int64_t const width = part.gradient.extent(1);
-  matrix_view<value_type const> const classifier = rows_of(call.logits.classifier.matrix, part.first, width);
+  convert_part(exec, call, rows_in_order{part.first}, width);
   program const product{{part.gradient, part.kept_for_hidden, Call::blocks::block_rows, Call::blocks::block_columns},
-                        {classifier.transposed()},
+                        {classifier_of(call, part).transposed()},
                         {target, call.regions.remains_of(call.space, call.shape), call.tokens.order,
                          call.space[call.regions.late_scale].data, part.first == 0,
                          part.first + width == call.shape.vocabulary, call.out.accumulate_hidden}};

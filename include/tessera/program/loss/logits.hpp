@@ -12,6 +12,7 @@
 
 #include <tessera/concepts/group.hpp>
 #include <tessera/concepts/logit_map.hpp>
+#include <tessera/concepts/tile_source.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
@@ -59,6 +60,11 @@ struct loss_tile<gemm_tile<T, Shape, Host>> {
   using operand = gemm_operand<T>;
   using value_type = typename operand::value_type;
   static_assert(std::is_same_v<typename operand::sum_type, float>, "tessera: a loss has logits in fp32");
+  /// What a call is given as the classifier.
+  using classifier_type = matrix_view<value_type const>;
+  /// The TileSource of the classifier's rows.
+  using classifier_source = dense<value_type>;
+  static constexpr bool has_source = false;   ///< whether the classifier is a source, whose rows are made when needed
   static constexpr int rows = Shape::m;       ///< tokens
   static constexpr int columns = Shape::n;    ///< entries of the vocabulary
   static constexpr int depth = 2 * Shape::k;  ///< depth that is staged at a time
@@ -82,14 +88,27 @@ struct loss_tile<gemm_tile<T, Shape, Host>> {
   using mma = gemm_tile<T, std::conditional_t<detail::one_thread_plays<G>(), shape<rows, columns, depth>, Shape>, G>;
 };
 
+/// A gemm_tile of a loss whose classifier is a TileSource of the operands' type, such as `converted` or `dequantized`.
+template <class Tile, TileSource Source>
+struct tile_with_classifier {};
+/// The extents and types of the gemm_tile, with the other classifier.
+template <class Tile, TileSource Source>
+struct loss_tile<tile_with_classifier<Tile, Source>> : loss_tile<Tile> {
+  static_assert(std::is_same_v<typename Source::value_type, typename loss_tile<Tile>::value_type>,
+                "tessera: a source of a classifier has elements of the type that hidden states have");
+  using classifier_type = Source;
+  using classifier_source = Source;
+  static constexpr bool has_source = true;
+};
+
 /// Makes tiles of logits, which are still to go through a Map.
 template <class Tile, LogitMap Map = identity_logits>
 struct loss_logits {
   using layout = loss_tile<Tile>;
   using value_type = typename layout::value_type;
 
-  gathered<value_type> hidden;   ///< hidden states, in rows of the list of tokens
-  dense<value_type> classifier;  ///< vocabulary x channels
+  gathered<value_type> hidden;                    ///< hidden states, in rows of the list of tokens
+  typename layout::classifier_source classifier;  ///< vocabulary x channels
   /// From what the options make of sums to logits. It is not the last member: nvcc 13.0 miscounts an empty one there.
   [[no_unique_address]] Map map;
   logit_scaling<value_type> scaling;  ///< from sums to the map's arguments

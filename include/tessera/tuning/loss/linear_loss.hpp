@@ -193,6 +193,20 @@ struct loss_chunk {
   return best;
 }
 
+/// How many rows of a classifier that is a source are in memory at a time, `row_bytes` each: whole tiles of 128, 192 and
+/// 256 entries in 48 MiB, or in a quarter of the budget, where there is one. With fewer, tiles of 192 fill fewer turns
+/// of a device's clusters, and each band costs its launches; an H200's L2 has 50 MiB.
+[[nodiscard]] constexpr std::int64_t loss_band_entries(std::int64_t vocabulary, std::int64_t row_bytes,
+                                                       std::int64_t budget) {
+  constexpr std::int64_t usual = std::int64_t{48} << 20;
+  constexpr std::int64_t least = 256;  // has a tile of each kind
+  constexpr std::int64_t step = 768;   // whole tiles of all kinds
+  std::int64_t const bytes = budget > 0 ? min(usual, budget / 4) : usual;
+  std::int64_t const rows = bytes / max(row_bytes, std::int64_t{1});
+  std::int64_t const fitting = rows >= step ? rows / step * step : rows / least * least;
+  return clamp(fitting, least, divide_up(vocabulary, least) * least);
+}
+
 /// How many entries a part of the backward pass by gemm_ring and gradient_ring has: a multiple of 128, at most `most`,
 /// for which most workers are busy at the end of each launch. Tiles have 128 rows and `columns` columns. A tile's
 /// epilogue is counted as 6 steps of 64 of the depth, and a part's launches as 8.
