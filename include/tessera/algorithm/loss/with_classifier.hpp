@@ -11,33 +11,35 @@
 ///     using master = tessera::converted<float, tessera::bfloat16>;                   // fp32 in memory
 ///     using loss = tessera::with_classifier<tessera::cut_cross_entropy, master>;
 ///     loss::inputs<std::int64_t> const inputs{hidden, master(weights), labels};      // weights: a view of floats
+///     tessera::linear_loss_gradients<float> const gradients{hidden_gradient, classifier_gradient};
 ///     loss::forward(exec, inputs, {}, {.loss = value}, space);
-///     loss::backward(exec, inputs, {}, {}, tessera::linear_loss_gradients<float>{hidden_gradient, gradient}, space);
+///     loss::backward(exec, inputs, {}, {}, gradients, space);
 ///
 ///     using scaled = tessera::scaled_float_quantizer<tessera::float8_e4m3, tessera::whole_row>;
-///     using coded = tessera::dequantized<scaled, tessera::bfloat16>;                 // codes, and a scale for each row
+///     using coded = tessera::dequantized<scaled, tessera::bfloat16>;                 // fp8, a scale for each row
 ///     using frozen = tessera::with_classifier<tessera::exact_cross_entropy, coded>;
-///     frozen::inputs<std::int64_t> const of_codes{hidden, coded{{}, codes, scales}, labels};  // scales: rows x 1
+///     frozen::inputs<std::int64_t> const of_codes{hidden, coded{{}, codes, scales}, labels};  // vocabulary x 1 scales
 ///
 /// All else is as without it: options, outputs, Reducers, the filter, LogitMaps and programs, and so are
-/// soft_target_loss and vocabulary_parallel of such a loss. A source has elements of the type of hidden states, else
-/// nothing compiles. Hidden states themselves have the type of the loss; convert those of another type by materialize
+/// soft_target_loss and vocabulary_parallel of such a loss. A source has elements of the type of the hidden states;
+/// another one does not compile. Hidden states have the type of the loss: convert those of another type by materialize
 /// (algorithm/gemm/materialize.hpp), since they are few.
 ///
-/// Precision: products multiply what the source gives. An fp32 row is rounded to the type of the hidden states, once and
-/// to the nearest, as autocast does; a code is its value times its scale in fp32, rounded once. Results are those of the
-/// loss with a classifier that was rounded in this way before. In fp16 what is beyond 65504 becomes infinite.
+/// Precision: products multiply what the source gives. An fp32 row is rounded to the type of the hidden states, once
+/// and to the nearest, as autocast does. A code is its value times its scale in fp32, rounded once. Results are those
+/// of the loss with a classifier that was rounded in this way before. In fp16 what is beyond 65504 becomes infinite.
 ///
-/// Gradients: that of the classifier is the gradient by the rows that were multiplied, as if rounding did not exist (a
-/// straight-through estimate). `linear_loss_gradients<float>` makes it fp32, which is what fp32 rows want. A gradient by
-/// codes or scales does not exist: leave that of the classifier null where it is frozen, which costs nothing, or take
-/// the one by the decoded rows.
+/// Gradients: that of the classifier is the gradient by the rows that were multiplied, as if they were not rounded (a
+/// straight-through estimate). linear_loss_gradients<float> makes it fp32, which is what fp32 rows want, and that of
+/// the hidden states, too. There is no gradient by codes or scales: leave that of the classifier null where it is
+/// frozen, which costs nothing, or take the one by the decoded rows.
 ///
-/// Cost: programs of CUDA devices multiply matrices in memory. A launch makes some rows, a band, before each launch that
-/// multiplies them: once in the forward pass, once in the backward pass (where memory is so short that tokens are taken
-/// in chunks, once for each of them). Portable programs make rows as they multiply them. Memory: a band has at most 48
-/// MiB, or a quarter of `workspace_budget` where that is less; plan_forward() asks for it, too, so that give both passes
-/// the same budget. Softmaxes are not kept, however large the budget is.
+/// Cost: programs of CUDA devices multiply matrices in memory. Before each launch that multiplies, another one makes
+/// some rows, a band: each row once in the forward pass and once in the backward pass, or where memory is so short that
+/// tokens are taken in chunks, once for each of them. Portable programs make rows as they multiply them.
+///
+/// Memory: a band has at most 48 MiB, or a quarter of `workspace_budget` where that is less. The plans of both passes
+/// have it, so that both need options with the same budget. Softmaxes are not kept, however large the budget is.
 #pragma once
 
 #include <tessera/algorithm/loss/linear_loss.hpp>

@@ -193,9 +193,9 @@ struct loss_chunk {
   return best;
 }
 
-/// How many rows of a classifier that is a source are in memory at a time, `row_bytes` each: whole tiles of 128, 192 and
-/// 256 entries in 48 MiB, or in a quarter of the budget, where there is one. With fewer, tiles of 192 fill fewer turns
-/// of a device's clusters, and each band costs its launches; an H200's L2 has 50 MiB.
+/// How many rows of a classifier that is a source are in memory at a time, `row_bytes` each: whole tiles of 128, 192
+/// and 256 entries in 48 MiB, or in a quarter of the budget, where there is one. With fewer, tiles of 192 fill fewer
+/// turns of a device's clusters, and each band costs its launches; an H200's L2 has 50 MiB.
 [[nodiscard]] constexpr std::int64_t loss_band_entries(std::int64_t vocabulary, std::int64_t row_bytes,
                                                        std::int64_t budget) {
   constexpr std::int64_t usual = std::int64_t{48} << 20;

@@ -42,8 +42,8 @@ struct chosen_sums {
   }
 };
 
-/// T: the type of operands. Entry: std::int32_t or std::int64_t. Classifier: a view, or a TileSource, whose elements are
-/// loaded one by one.
+/// T: the type of operands. Entry: std::int32_t or std::int64_t. Classifier: a view, or a TileSource, whose elements
+/// are loaded one by one.
 template <class T, class Entry, LogitMap Map, class Classifier = matrix_view<T const>>
 struct write_chosen_log_probabilities {
   static_assert(std::is_same_v<Entry, std::int32_t> || std::is_same_v<Entry, std::int64_t>,

@@ -72,12 +72,25 @@ struct band_schedule : row_schedule {
   }
 };
 
-/// Rows: which entry a row of the band has, or one of band_row. Run with a group for each row.
+/// How many elements a lane takes from a source at a time: 16 bytes of codes, or of the values that they become.
+template <class Source>
+constexpr int piece_columns() {
+  constexpr int of_values = max(tile_chunk<typename Source::value_type>::size, 8);
+  if constexpr (requires { requires Source::has_chunks; }) {
+    return max(Source::code_chunk::size, of_values);
+  } else {
+    return of_values;
+  }
+}
+
+/// Rows: which entry a row of the band has, or one of band_row. Run with a group for each row: a warp, since blocks
+/// that wait for all of their warps load fewer bytes at a time.
 template <TileSource Source, class Rows>
 struct convert_entries {
   using value_type = typename Source::value_type;
-  static constexpr int lanes = 128;
-  static constexpr int columns = lanes * tile_chunk<value_type>::size;  ///< channels that are converted at a time
+  static constexpr int lanes = 32;
+  static constexpr int groups_per_block = 8;
+  static constexpr int columns = lanes * piece_columns<Source>();  ///< channels that are converted at a time
   struct scratch_type {
     staged_tile<value_type, 1, columns> tile;  ///< some of the row
   };
@@ -102,9 +115,11 @@ struct convert_entries {
       }
       group.sync();
       for (int lane : group) {
-        int const column = lane * to.size;
-        if (first + column < band.extent(1)) {
-          to.store(which, first + column, entry >= 0 ? scratch.tile.chunk(0, column) : tile_chunk<value_type>{});
+        for (int i = 0; i < columns; i += lanes * to.size) {
+          int const column = i + lane * to.size;
+          if (first + column < band.extent(1)) {
+            to.store(which, first + column, entry >= 0 ? scratch.tile.chunk(0, column) : tile_chunk<value_type>{});
+          }
         }
       }
     }
