@@ -18,6 +18,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include <tessera/algorithm/loss/detail/reduce_bands.hpp>
 #include <tessera/algorithm/loss/linear_loss_arguments.hpp>
 #include <tessera/algorithm/loss/linear_loss_gradients.hpp>
 #include <tessera/algorithm/loss/linear_loss_regions.hpp>
@@ -34,7 +35,6 @@
 #include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/map/identity_logits.hpp>
-#include <tessera/program/loss/detail/convert_entries.hpp>
 #include <tessera/program/loss/detail/rank_rows.hpp>
 #include <tessera/program/loss/end_loss_forward.hpp>
 #include <tessera/program/loss/entry_marks.hpp>
@@ -82,6 +82,8 @@ struct logit_reduction {
   using tile = Tile;
   /// The Reducer that runs over rows of logits.
   using reducer = Statistics;
+  /// The map that logits go through.
+  using map_type = Map;
   using value_type = typename loss_tile<Tile>::value_type;
   static constexpr char const* function = "linear_loss.forward";
 
@@ -96,28 +98,12 @@ struct logit_reduction {
 /// Enqueues the reduction by the portable program; run() (exec/run.hpp) may have a faster one.
 template <Executor Exec, class Tile, LogitReducer Statistics, LogitMap Map>
 void run_portably(Exec const& exec, logit_reduction<Tile, Statistics, Map> const& call) {
-  auto const& whole = call.portable;
   if constexpr (loss_tile<Tile>::has_source) {
-    using banded = tile_with_band<Tile>;
-    std::int64_t const vocabulary = whole.logits.classifier.rows();
-    for (std::int64_t first = 0; first < vocabulary; first += call.band.extent(0)) {
-      auto band = call.band;
-      band.extents[0] = min(band.extent(0), vocabulary - first);
-      detail::convert_entries<typename loss_tile<Tile>::classifier_source, detail::rows_in_order> const convert{
-          whole.logits.classifier, {first}, band};
-      exec.run(convert, convert.groups());
-      loss_tiles<banded, Statistics, Map> const some{banded_logits(whole.logits, band, first),
-                                                     whole.tokens,
-                                                     whole.reducer,
-                                                     whole.states,
-                                                     whole.targets,
-                                                     whole.splits};
-      exec.run(some, some.groups());
-    }
+    detail::reduce_bands(exec, call);
   } else {
-    exec.run(whole, whole.groups());
+    exec.run(call.portable, call.portable.groups());
   }
-  *call.results = {whole.states.extent(0), {}, false};
+  *call.results = {call.portable.states.extent(0), {}, false};
 }
 
 /// The loss and its gradients. Tile: gemm_tile<T, shape<m, n, k>> with m and n of 64 or 128, the tile that a group

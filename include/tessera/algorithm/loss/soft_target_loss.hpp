@@ -73,13 +73,13 @@
 #include <tessera/exec/workspace.hpp>
 #include <tessera/map/identity_logits.hpp>
 #include <tessera/program/loss/detail/chosen_logits.hpp>
+#include <tessera/program/loss/detail/element_of.hpp>
 #include <tessera/program/loss/detail/target_gradients.hpp>
 #include <tessera/program/loss/detail/target_losses.hpp>
 #include <tessera/program/loss/detail/target_rows.hpp>
 #include <tessera/program/loss/finish_loss.hpp>
 #include <tessera/program/loss/stamp.hpp>
 #include <tessera/reduce/logit_reducer.hpp>
-#include <tessera/tile/source/detail/element_of.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
 

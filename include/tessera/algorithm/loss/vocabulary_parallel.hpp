@@ -52,13 +52,13 @@
 #include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
+#include <tessera/program/loss/detail/element_of.hpp>
 #include <tessera/program/loss/detail/rank_rows.hpp>
 #include <tessera/program/loss/finish_loss.hpp>
 #include <tessera/program/loss/stamp.hpp>
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/reduce/logit_reducer.hpp>
 #include <tessera/reduce/row_finish.hpp>
-#include <tessera/tile/source/detail/element_of.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
 

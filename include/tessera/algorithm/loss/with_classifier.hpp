@@ -38,7 +38,7 @@
 /// some rows, a band: each row once in the forward pass and once in the backward pass, or where memory is so short that
 /// tokens are taken in chunks, once for each of them. Portable programs make rows as they multiply them.
 ///
-/// Memory: a band has at most 48 MiB, or a quarter of `workspace_budget` where that is less. The plans of both passes
+/// Memory: a band has at most 56 MiB, or a quarter of `workspace_budget` where that is less. The plans of both passes
 /// have it, so that both need options with the same budget. Softmaxes are not kept, however large the budget is.
 #pragma once
 

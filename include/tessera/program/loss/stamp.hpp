@@ -16,10 +16,10 @@
 #include <tessera/core/mix_bits.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/core/status.hpp>
+#include <tessera/program/loss/detail/element_of.hpp>
 #include <tessera/program/loss/kept_softmaxes.hpp>
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/tile/per_lane.hpp>
-#include <tessera/tile/source/detail/element_of.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
 

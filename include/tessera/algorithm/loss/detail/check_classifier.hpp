@@ -13,8 +13,8 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/check_reach.hpp>
+#include <tessera/program/loss/detail/element_of.hpp>
 #include <tessera/tile/source/dequantized.hpp>
-#include <tessera/tile/source/detail/element_of.hpp>
 #include <tessera/view/matrix_view.hpp>
 #include <tessera/view/visit_views.hpp>
 

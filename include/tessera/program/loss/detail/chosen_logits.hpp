@@ -15,11 +15,11 @@
 #include <tessera/core/precision.hpp>
 #include <tessera/core/status.hpp>
 #include <tessera/map/identity_logits.hpp>
+#include <tessera/program/loss/detail/element_of.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/tile/per_lane.hpp>
 #include <tessera/tile/row_chunks.hpp>
-#include <tessera/tile/source/detail/element_of.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
 

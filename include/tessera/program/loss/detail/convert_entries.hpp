@@ -83,14 +83,15 @@ constexpr int piece_columns() {
   }
 }
 
-/// Rows: which entry a row of the band has, or one of band_row. Run with a group for each row: a warp, since blocks
-/// that wait for all of their warps load fewer bytes at a time.
+/// Rows: which entry a row of the band has, or one of band_row. Groups are warps, since blocks that wait for all of
+/// their warps load fewer bytes at a time, and several share a row, so that small bands have enough of them.
 template <TileSource Source, class Rows>
 struct convert_entries {
   using value_type = typename Source::value_type;
   static constexpr int lanes = 32;
   static constexpr int groups_per_block = 8;
   static constexpr int columns = lanes * piece_columns<Source>();  ///< channels that are converted at a time
+  static constexpr std::int64_t span = 4 * columns;                ///< channels of a group
   struct scratch_type {
     staged_tile<value_type, 1, columns> tile;  ///< some of the row
   };
@@ -99,16 +100,21 @@ struct convert_entries {
   Rows rows;                     ///< which entries
   matrix_view<value_type> band;  ///< where they go; rows begin at multiples of 16 bytes
 
-  TESSERA_FN constexpr std::int64_t groups() const { return band.extent(0); }
+  /// Groups of a row.
+  TESSERA_FN constexpr std::int64_t spans() const { return divide_up(band.extent(1), span); }
+  TESSERA_FN constexpr std::int64_t groups() const { return band.extent(0) * spans(); }
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
-    std::int64_t const entry = rows(which);
+    std::int64_t const row = which / spans();
+    std::int64_t const entry = rows(row);
     if (entry == band_row::unused) {
       return;
     }
     row_chunks<value_type> const to{band};
-    for (std::int64_t first = 0; first < band.extent(1); first += columns) {
+    std::int64_t const begin = (which - row * spans()) * span;
+    std::int64_t const end = min(begin + span, band.extent(1));
+    for (std::int64_t first = begin; first < end; first += columns) {
       group.sync();  // all lanes have read the tile before
       if (entry >= 0) {
         source.load(group, scratch.tile, entry, first);
@@ -117,8 +123,8 @@ struct convert_entries {
       for (int lane : group) {
         for (int i = 0; i < columns; i += lanes * to.size) {
           int const column = i + lane * to.size;
-          if (first + column < band.extent(1)) {
-            to.store(which, first + column, entry >= 0 ? scratch.tile.chunk(0, column) : tile_chunk<value_type>{});
+          if (first + column < end) {
+            to.store(row, first + column, entry >= 0 ? scratch.tile.chunk(0, column) : tile_chunk<value_type>{});
           }
         }
       }

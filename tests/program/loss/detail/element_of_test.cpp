@@ -3,8 +3,8 @@
 #include <vector>
 
 #include <tessera/core/bfloat16.hpp>
+#include <tessera/program/loss/detail/element_of.hpp>
 #include <tessera/tile/source/converted.hpp>
-#include <tessera/tile/source/detail/element_of.hpp>
 
 #include "support/catch.hpp"
 
