@@ -8,11 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/algorithm/loss/soft_target_loss.hpp>
 #include <tessera/algorithm/loss/with_classifier.hpp>
 #include <tessera/cut_cross_entropy.hpp>
 
 #include "algorithm/loss/linear_loss_on_device.cuh"
 #include "support/message_of.hpp"
+#include "support/soft_target_reference.hpp"
 #include "support/stored_classifiers.hpp"
 
 using namespace tessera;
@@ -119,6 +121,33 @@ void check_beside_plain(Exec const& exec, stored_problem<Source> const& p, doubl
   if (with_bias) {
     CHECK(relative_distance(found.bias, in_double(plain.bias)) <= tolerance);
   }
+}
+
+/// Both passes of a loss of soft targets, with the classifier and other inputs that a loss of labels has.
+template <class Loss, class Inputs>
+device_results<float> run_targets(target_problem<bfloat16> const& p, Inputs const& given) {
+  using loss = soft_target_loss<Loss>;
+  cuda const exec;
+  auto const runner = strict<cuda>();
+  auto const& base = p.base;
+  auto const entries = to_device(exec, p.entries);
+  auto const entry_weights = to_device(exec, p.entry_weights);
+  typename loss::template inputs<std::int32_t> const in{
+      given.hidden, given.classifier, {entries.data(), {base.tokens, p.k}}, {entry_weights.data(), {base.tokens, p.k}}};
+  buffer<float> value(exec, 1);
+  buffer<float> hidden(exec, base.tokens * base.channels);
+  buffer<float> classifier(exec, base.vocabulary * base.channels);
+  auto const plan = loss::template plan_backward<float>(runner, p.shape(), base.options);
+  auto memory = to_device(exec, std::vector<std::byte>(static_cast<std::size_t>(plan.bytes()), std::byte{0xff}));
+  workspace const space(plan, memory);
+  exec.wait();
+  loss::forward(runner, in, base.options, {.loss = value.view()}, space);
+  loss::backward(runner, in, base.options, {},
+                 linear_loss_gradients<float>{{hidden.data(), {base.tokens, base.channels}},
+                                              {classifier.data(), {base.vocabulary, base.channels}}},
+                 space);
+  runner.wait();
+  return {to_host(exec, value), {}, {}, to_host(exec, hidden), to_host(exec, classifier), {}};
 }
 
 /// Extents of no elements and of one, and around those of tiles.
@@ -259,6 +288,57 @@ TEST_CASE("on a GPU NaN and infinity in a source's rows do what they do in round
     CHECK(kinds_of(found.log_sum_exp) == kinds_of(plain.log_sum_exp));
     CHECK(kinds_of(found.hidden) == kinds_of(plain.hidden));
     CHECK(kinds_of(found.classifier) == kinds_of(plain.classifier));
+  }
+}
+
+TEST_CASE("on a GPU entropies and predictions of rows that go through bands are right", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  auto p = make_stored_problem<master_rows>(300, 4001, 136);
+  p.rounded.options.workspace_budget = std::int64_t{2} << 20;
+  p.rounded.options.reduction = loss_reduction::none;
+  cuda const exec;
+  stored_on_device<master_rows> const in(exec, p);
+  using loss = with_classifier<exact_cross_entropy_of<bfloat16, loss_statistics>, master_rows>;
+  auto const expected = reference_loss(p.rounded);
+  auto const check = [&](auto const& runner) {
+    buffer<float> value(exec, 300);
+    buffer<float> entropy(exec, 300);
+    buffer<std::int32_t> prediction(exec, 300);
+    auto const plan = loss::plan_forward(runner, {300, 4001, 136}, p.rounded.options);
+    buffer<std::byte> memory(exec, plan.bytes());
+    loss::forward(runner, in.inputs(), p.rounded.options,
+                  {.loss = value.view(), .entropy = entropy.view(), .prediction = prediction.view()},
+                  workspace(plan, memory));
+    runner.wait();
+    auto const entropies = to_host(exec, entropy);
+    auto const predictions = to_host(exec, prediction);
+    int wrong = 0;
+    for (std::size_t i = 0; i < expected.tokens.size(); ++i) {
+      token_reference const& token = expected.tokens[i];
+      wrong += token.label >= 0 && (predictions[i] != token.prediction ||
+                                    std::fabs(static_cast<double>(entropies[i]) - token.entropy) > 1e-3)
+                   ? 1
+                   : 0;
+    }
+    CHECK(wrong == 0);
+  };
+  check(strict<cuda>());
+  check(strict<ring_executor>());
+}
+
+TEST_CASE("on a GPU soft targets take a classifier that is a source", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (std::int64_t const budget : {std::int64_t{0}, std::int64_t{4} << 20}) {
+    auto const p = make_stored_problem<row_scaled<bfloat16>>(300, 3001, 136);
+    auto targets = make_target_problem<bfloat16>(300, 3001, 136, 7);
+    targets.base = p.rounded;
+    targets.base.options.workspace_budget = budget;
+    stored_on_device<row_scaled<bfloat16>> const in(cuda{}, p);
+    auto const found = run_targets<stored_loss<row_scaled<bfloat16>>>(targets, in.inputs());
+    auto const expected = reference_targets(targets, {});
+    CHECK(static_cast<double>(found.loss[0]) == Approx(expected.total).epsilon(narrow));
+    CHECK(relative_distance(found.hidden, expected.gradient.hidden) <= rounded);
+    CHECK(relative_distance(found.classifier, expected.gradient.classifier) <= rounded);
   }
 }
 

@@ -191,6 +191,13 @@ TEST_CASE("a backward pass of a source goes through bands, and frozen rows stay 
   check_stored<master_rows, bfloat16>(exec, p, 2 * of_bf16);
   auto const found = run_passes<stored_loss<master_rows>, float>(exec, p.rounded, p.inputs(), {}, true);
   CHECK(relative_distance(found.gradients.hidden, reference_gradient(p.rounded).hidden) <= of_bf16);
+  auto const expected = reference_loss(p.rounded);
+  for (std::size_t i = 0; i < expected.tokens.size(); ++i) {
+    if (expected.tokens[i].label >= 0) {
+      CHECK(found.values.prediction[i] == expected.tokens[i].prediction);
+      CHECK(static_cast<double>(found.values.entropy[i]) == Approx(expected.tokens[i].entropy).epsilon(1e-4));
+    }
+  }
   CHECK(found.gradients.classifier == std::vector<float>(p.rounded.classifier.size(), -77.0F));
 }
 

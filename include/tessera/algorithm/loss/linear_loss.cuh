@@ -94,34 +94,6 @@ struct loss_launches {
   }
 };
 
-/// The bands in which the positions of a launch go through the memory for rows of a source.
-struct loss_bands {
-  row_schedule launch;
-  std::int32_t length;  ///< positions of a band; the last one may have fewer
-
-  /// Bands of at most `most` positions, of so many that workers are idle for the least part of their turns.
-  [[nodiscard]] static loss_bands make(row_schedule const& launch, std::int32_t most) {
-    std::int32_t best = most;
-    std::int64_t steps_of_best = launch.of_positions(0, most).steps();
-    for (std::int32_t length = most - 1; length >= most - most / 4 && length > 0; --length) {
-      std::int64_t const steps = launch.of_positions(0, length).steps();
-      if (steps * best < steps_of_best * length) {
-        best = length;
-        steps_of_best = steps;
-      }
-    }
-    return {launch, best};
-  }
-  /// Calls use(schedule) for the schedule of each band.
-  template <class Use>
-  void each(Use const& use) const {
-    std::int32_t const end = launch.first_position + launch.positions;
-    for (std::int32_t first = launch.first_position; first < end; first += length) {
-      use(launch.of_positions(first, min(first + length, end)));
-    }
-  }
-};
-
 /// Calls use(schedule) for each launch of a program whose tiles have so many columns: once for a matrix in memory, and
 /// else for each band, whose rows of the source it enqueues before.
 template <class Exec, class Call, class Use>

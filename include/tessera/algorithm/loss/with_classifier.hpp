@@ -21,9 +21,10 @@
 ///     frozen::inputs<std::int64_t> const of_codes{hidden, coded{{}, codes, scales}, labels};  // vocabulary x 1 scales
 ///
 /// All else is as without it: options, outputs, Reducers, the filter, LogitMaps and programs, and so are
-/// soft_target_loss and vocabulary_parallel of such a loss. A source has elements of the type of the hidden states;
-/// another one does not compile. Hidden states have the type of the loss: convert those of another type by materialize
-/// (algorithm/gemm/materialize.hpp), since they are few.
+/// soft_target_loss and vocabulary_parallel of such a loss; linear_distillation and chosen_log_probabilities take
+/// matrices. A source has elements of the type of the hidden states; another one does not compile. Hidden states have
+/// the type of the loss: convert those of another type by materialize (algorithm/gemm/materialize.hpp), since they are
+/// few.
 ///
 /// Precision: products multiply what the source gives. An fp32 row is rounded to the type of the hidden states, once
 /// and to the nearest, as autocast does. A code is its value times its scale in fp32, rounded once. Results are those

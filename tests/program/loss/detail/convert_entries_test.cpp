@@ -106,3 +106,21 @@ TEST_CASE("bands have the tiles at positions of a schedule, where its work items
   }
   CHECK(std::count(seen.begin(), seen.end(), 3) == 28);
 }
+
+TEST_CASE("bands cover the positions of a launch once, and let workers end their turns together", "[host]") {
+  row_schedule const whole = row_schedule::make(32, 668, 64, 132, 8);
+  detail::loss_bands const bands = detail::loss_bands::make(whole, 37);
+  CHECK(bands.length == 33);  // 8 turns of 4 splits, whose tails 4 workers take
+  CHECK(whole.of_positions(0, 33).steps() == 8);
+  for (std::int32_t const most : {1, 2, 7, 32, 66, 668}) {
+    detail::loss_bands const some = detail::loss_bands::make(whole.of_positions(5, 600), most);
+    CHECK((some.length >= 1 && some.length <= most && 4 * some.length >= 3 * most));
+    std::int32_t next = 5;
+    some.each([&](row_schedule const& band) {
+      CHECK(band.first_position == next);
+      CHECK((band.positions >= 1 && band.positions <= some.length));
+      next += band.positions;
+    });
+    CHECK(next == 600);
+  }
+}

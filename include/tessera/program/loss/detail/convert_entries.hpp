@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `convert_entries`: writes a band of rows of a classifier that is a TileSource to memory, so that programs that take
 /// plain matrices multiply them. Which entries' rows a band has is up to `rows_in_order`, `rows_of_slots` or
-/// `rows_of_positions`.
+/// `rows_of_positions`; `loss_bands` cuts the launches of a forward pass into bands.
 #pragma once
 
 #include <cstdint>
@@ -69,6 +69,34 @@ struct band_schedule : row_schedule {
   /// The tile of the band that a work item multiplies, which has a tile.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t tile_of_b(std::int32_t index) const {
     return split_at(index).position - first_position;
+  }
+};
+
+/// The bands in which the positions of a launch go through the memory for rows of a source.
+struct loss_bands {
+  row_schedule launch;
+  std::int32_t length;  ///< positions of a band; the last one may have fewer
+
+  /// Bands of at most `most` positions, of so many that workers are idle for the least part of their turns.
+  [[nodiscard]] static loss_bands make(row_schedule const& launch, std::int32_t most) {
+    std::int32_t best = most;
+    std::int64_t steps_of_best = launch.of_positions(0, most).steps();
+    for (std::int32_t length = most - 1; length >= most - most / 4 && length > 0; --length) {
+      std::int64_t const steps = launch.of_positions(0, length).steps();
+      if (steps * best < steps_of_best * length) {
+        best = length;
+        steps_of_best = steps;
+      }
+    }
+    return {launch, best};
+  }
+  /// Calls use(schedule) for the schedule of each band.
+  template <class Use>
+  void each(Use const& use) const {
+    std::int32_t const end = launch.first_position + launch.positions;
+    for (std::int32_t first = launch.first_position; first < end; first += length) {
+      use(launch.of_positions(first, min(first + length, end)));
+    }
   }
 };
 
