@@ -140,16 +140,60 @@ using namespace compressed_all_gather_test;
 
 TEST_CASE("compressed_all_gather gives all ranks the bits of all lists", "[host][threads]") {
   int const ranks = GENERATE(1, 2, 3, 8);
+  auto options = small_messages();
+  options.sends_to_each = GENERATE(false, true);
   std::uint64_t seed = 0;
   for (std::int64_t const count : {0, 1, 7, 2047, 2048, 8191, 8192, 8193, 65536, 100003}) {
-    check_gathered<neuzip>(ranks, seed++, count, small_messages());
+    check_gathered<neuzip>(ranks, seed++, count, options);
+  }
+}
+
+TEST_CASE("chunks grow from the first one and shrink to the last one", "[host]") {
+  constexpr std::int64_t block = detail::message_layout<neuzip>::block;
+  auto options = small_messages();
+  options.head_bytes = 0;
+  options.longest_bytes = 2 * 8 * block;
+  auto const sizes_of = [&](std::int64_t count) {
+    auto const layout = detail::message_layout<neuzip>::of("test", count, options);
+    std::vector<std::int64_t> sizes;
+    for (std::int64_t i = 0; i < layout.chunks; ++i) {
+      sizes.push_back(layout.weights_of(i));
+    }
+    return sizes;
+  };
+  CHECK(sizes_of(1) == std::vector<std::int64_t>{1});
+  CHECK(sizes_of(block + 1) == std::vector<std::int64_t>{block, 1});
+  CHECK(sizes_of(4 * block) == std::vector<std::int64_t>{block, 2 * block, block});
+  CHECK(sizes_of(19 * block) == std::vector<std::int64_t>{block, 2 * block, 4 * block, 8 * block, 3 * block, block});
+  CHECK(sizes_of(27 * block) ==
+        std::vector<std::int64_t>{block, 2 * block, 4 * block, 8 * block, 8 * block, 3 * block, block});
+  auto const layout = detail::message_layout<neuzip>::of("test", 27 * block, options);
+  CHECK(layout.longest() == 3);
+  CHECK(layout.group_from(0) == 1);
+  CHECK(layout.group_from(3) == 1);  // 8 and 8 blocks would be more than twice the 7 before
+  CHECK(layout.group_from(4) == 3);
+  CHECK(layout.table_chunk == 4);
+}
+
+TEST_CASE("compressed_all_gather takes chunks of many lengths", "[host][threads]") {
+  auto options = small_messages();
+  options.longest_bytes = 1 << 17;
+  for (bool const sends_to_each : {false, true}) {
+    options.sends_to_each = sends_to_each;
+    options.body_bits = 0;
+    check_gathered<neuzip>(3, 1, 300007, options);
+    check_gathered<neuzip>(2, 4, 300007, options, true);
+    options.body_bits = 9.5F;  // all chunks have tails
+    check_gathered<neuzip>(3, 1, 300007, options);
+    check_gathered<neuzip>(2, 4, 300007, options, true);
+    options.spared_multiprocessors = 1000;
   }
 }
 
 TEST_CASE("compressed_all_gather takes as many chunks as there may be", "[host][threads]") {
   auto const layout = detail::message_layout<neuzip>::of("test", 278528, small_messages());
   REQUIRE(layout.chunks == detail::message_layout<neuzip>::most_chunks);
-  REQUIRE(layout.largest_group() == 19);  // after 1, 3 and 9
+  REQUIRE(layout.largest_group() == 14);  // after 2, 4 and 12
   check_gathered<neuzip>(2, 0, 278528, small_messages());
   check_gathered<neuzip>(2, 0, 278529, small_messages());
   auto const longer = detail::message_layout<neuzip>::of("test", std::int64_t{1} << 35, small_messages());
@@ -192,7 +236,12 @@ TEST_CASE("compressed_all_gather sends what its options say", "[host][threads]")
   CHECK(same_bits(tails[0].all, joined(easy)));
   CHECK(same_bits(tails[1].all, joined(easy)));
   CHECK(tails[0].traffic.needed == usual.traffic.needed);
-  CHECK(tails[0].traffic.sent == tails[0].traffic.needed + 256);  // and the table of sizes
+  auto const layout = detail::message_layout<neuzip>::of("test", count, options);
+  std::int64_t twice = 0;  // what bodies and tails both bring
+  for (std::int64_t i = 0; i < layout.chunks; ++i) {
+    twice += layout.stream_part(i) - layout.tail_begin(i);
+  }
+  CHECK(tails[0].traffic.sent == tails[0].traffic.needed + twice + layout.table_bytes());
   options.body_bits = 16.0F;
   CHECK(gathered<neuzip>(easy, options)[1].traffic.sent > usual.traffic.weights);
   options.body_bits = 0;
@@ -201,7 +250,8 @@ TEST_CASE("compressed_all_gather sends what its options say", "[host][threads]")
   CHECK(same_bits(mixed[1].all, joined(hard)));
   CHECK(sent_share(mixed[0].traffic) < 0.79);
   CHECK(mixed[1].traffic.sent > mixed[1].traffic.weights);
-  CHECK(sent_share(mixed[1].traffic) < 1.04);
+  options.chunk_bytes = options.longest_bytes = 1 << 17;
+  CHECK(sent_share(gathered<neuzip>(hard, options)[1].traffic) < 1.14);
   auto slow = compressed_collective_options::for_slow_wires();
   CHECK(gathered<neuzip>(easy, slow)[0].traffic.sent == usual.traffic.weights);
   slow.smallest_bytes = 1 << 18;
@@ -268,7 +318,7 @@ TEST_CASE("without checksums compressed_all_gather refuses headers and tables th
   auto const layout = detail::message_layout<neuzip>::of("test", count, options);
   REQUIRE(layout.chunks == 4);
   REQUIRE(layout.head == 8192);
-  REQUIRE(layout.table_chunk() == 2);
+  REQUIRE(layout.table_chunk == 2);
   for (std::int64_t byte = 0; byte < 64; ++byte) {
     auto const run = run_damaged(lists, options, [&](int message, int, array_view<std::byte> bytes) {
       if (message == 1) {
