@@ -6,9 +6,10 @@
 ///     tessera::workspace const space(plan, memory.view());
 ///
 /// On a communicator whose ncclConfig_t has CTAPolicy = NCCL_CTA_POLICY_ZERO, NCCL's all_gather of such memory is done
-/// by copy engines, in no thread block, where GPUs reach each other's memory: measured on two H200 over NVLink, 64 MiB of
-/// each in 191 us where it lies in its place already, by NCCL's programs from other memory in 280 us. All that is
-/// allgathered must lie in such memory then, at the same offset on all ranks.
+/// by copy engines, in no thread block, where GPUs reach each other's memory. Measured on two H200 over NVLink: 64 MiB
+/// of each in 191 us where a rank's part lies in its place already, by NCCL's programs from other memory in 280 us.
+/// Source and target must both lie in such memory then, in one that has the same size on all ranks and at the same
+/// places in it.
 ///
 /// Needs NCCL 2.27, for the policy 2.28. The constructor is called by all ranks of the communicator and waits for them;
 /// it throws device_error with NCCL's text. The memory is given back, which waits for the device, before the

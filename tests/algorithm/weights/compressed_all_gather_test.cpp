@@ -148,33 +148,6 @@ TEST_CASE("compressed_all_gather gives all ranks the bits of all lists", "[host]
   }
 }
 
-TEST_CASE("chunks grow from the first one and shrink to the last one", "[host]") {
-  constexpr std::int64_t block = detail::message_layout<neuzip>::block;
-  auto options = small_messages();
-  options.head_bytes = 0;
-  options.longest_bytes = 2 * 8 * block;
-  auto const sizes_of = [&](std::int64_t count) {
-    auto const layout = detail::message_layout<neuzip>::of("test", count, options);
-    std::vector<std::int64_t> sizes;
-    for (std::int64_t i = 0; i < layout.chunks; ++i) {
-      sizes.push_back(layout.weights_of(i));
-    }
-    return sizes;
-  };
-  CHECK(sizes_of(1) == std::vector<std::int64_t>{1});
-  CHECK(sizes_of(block + 1) == std::vector<std::int64_t>{block, 1});
-  CHECK(sizes_of(4 * block) == std::vector<std::int64_t>{block, 2 * block, block});
-  CHECK(sizes_of(19 * block) == std::vector<std::int64_t>{block, 2 * block, 4 * block, 8 * block, 3 * block, block});
-  CHECK(sizes_of(27 * block) ==
-        std::vector<std::int64_t>{block, 2 * block, 4 * block, 8 * block, 8 * block, 3 * block, block});
-  auto const layout = detail::message_layout<neuzip>::of("test", 27 * block, options);
-  CHECK(layout.longest() == 3);
-  CHECK(layout.group_from(0) == 1);
-  CHECK(layout.group_from(3) == 1);  // 8 and 8 blocks would be more than twice the 7 before
-  CHECK(layout.group_from(4) == 3);
-  CHECK(layout.table_chunk == 4);
-}
-
 TEST_CASE("compressed_all_gather takes chunks of many lengths", "[host][threads]") {
   auto options = small_messages();
   options.longest_bytes = 1 << 17;
@@ -191,14 +164,8 @@ TEST_CASE("compressed_all_gather takes chunks of many lengths", "[host][threads]
 }
 
 TEST_CASE("compressed_all_gather takes as many chunks as there may be", "[host][threads]") {
-  auto const layout = detail::message_layout<neuzip>::of("test", 278528, small_messages());
-  REQUIRE(layout.chunks == detail::message_layout<neuzip>::most_chunks);
-  REQUIRE(layout.largest_group() == 14);  // after 2, 4 and 12
   check_gathered<neuzip>(2, 0, 278528, small_messages());
   check_gathered<neuzip>(2, 0, 278529, small_messages());
-  auto const longer = detail::message_layout<neuzip>::of("test", std::int64_t{1} << 35, small_messages());
-  CHECK(longer.chunks <= detail::message_layout<neuzip>::most_chunks);
-  CHECK(longer.first_of(longer.chunks - 1) + longer.weights_of(longer.chunks - 1) == std::int64_t{1} << 35);
 }
 
 TEST_CASE("compressed_all_gather takes all lossless codecs and types", "[host][threads]") {
@@ -429,6 +396,10 @@ TEST_CASE("compressed_all_gather refuses what does not fit", "[host]") {
         "compressed_all_gather.exchange: head_bytes is -1 but must be at least 0");
   CHECK(said(whole, whole, {.chunk_bytes = 0}) ==
         "compressed_all_gather.exchange: chunk_bytes is 0 but must be at least 1");
+  CHECK(said(whole, whole, {.longest_bytes = 0}) ==
+        "compressed_all_gather.exchange: longest_bytes is 0 but must be at least 1");
+  CHECK(said(whole, whole, {.spared_multiprocessors = -1}) ==
+        "compressed_all_gather.exchange: spared_multiprocessors is -1 but must be at least 0");
   CHECK(said(whole, whole, {.smallest_bytes = -4}) ==
         "compressed_all_gather.exchange: smallest_bytes is -4 but must be at least 0");
   CHECK_THAT(said(whole, whole, {.body_bits = 17.0F}),

@@ -14,11 +14,16 @@
 ///     collective::exchange(exec, wire, ranks, own, all, {}, tessera::workspace(plan, memory));
 ///
 /// Messages go on the side queue `wire`, in this order: the head as it is, then the body of each chunk
-/// (compressed_collective_types.hpp), each by one all_gather of the communicator, while the executor encodes the next
-/// chunks, in few calls for ever more of them. When half of the bodies are there the host has the sizes of all streams
-/// and enqueues decoding these chunks in one call, and each later one when its body comes. Only where a rank's stream
-/// is longer than its body are tails exchanged, by grouped sends. A wire that goes first gets room on the GPU beside
-/// the encoder. It must be of this executor, and of no other call at the same time.
+/// (compressed_collective_types.hpp), by sends to each other rank or by one all_gather of the communicator, while the
+/// executor encodes the next chunks, in few calls for ever more of them, to where the communicator takes their bodies.
+/// As soon as the first body of the last such call is there the host has the sizes of all streams and enqueues decoding
+/// these chunks in one call, and each later one when its body comes. Only where a rank's stream is longer than its body
+/// is the chunk encoded again, with room for its tail, and tails are exchanged, by grouped sends. A wire that goes first
+/// gets room on the GPU beside the encoder. It must be of this executor, and of no other call at the same time.
+///
+/// Where copy engines send (compressed_collective_options::for_copy_engines()) the workspace is memory that NCCL has
+/// registered: `tessera::nccl_memory memory(comm, plan.bytes())` and its view() (comm/nccl_memory.cuh). The lists need
+/// not be.
 ///
 /// `exchange()` is called by all ranks, with lists of one size and the same options; `own` may be this rank's part of
 /// `all`. Lists too small to gain are gathered by the communicator alone, as are those of one rank. Determinism: bits
@@ -158,7 +163,8 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
     array_view<value_type const> own;
     array_view<value_type> all;
 
-    /// Enqueues encoding all chunks, each to where its body lies among those of all ranks, and sending heads and bodies.
+    /// Enqueues encoding all chunks, each to where its body lies among those of all ranks, and sending heads and
+    /// bodies.
     void send() const {
       wire.follow();
       if (layout.head > 0) {

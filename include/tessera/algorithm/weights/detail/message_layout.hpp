@@ -44,8 +44,8 @@ struct message_layout {
   /// The weight at which each chunk begins, and where the last one ends; all but the last are whole blocks from head.
   std::array<std::int64_t, most_chunks + 1> bounds{};
   std::int64_t first_group = 0;  ///< weights that are encoded in the first call
-  /// The chunk whose body brings the table: the first of the last call that encodes. Bodies that came before are decoded
-  /// in one call with this one.
+  /// The chunk whose body brings the table: the first of the last call that encodes. Bodies that came before are
+  /// decoded in one call with this one.
   std::int64_t table_chunk = 0;
   double body_bits = 0;
   bool sends_to_each = false;
@@ -95,8 +95,8 @@ struct message_layout {
   }
 
   /// How many chunks are encoded in one call, from this one on: with twice as many weights as have been encoded before.
-  /// A call for many costs little more than one for one, and encoding is several times as fast as any wire. What remains
-  /// is taken too if it is less than half of that.
+  /// A call for many costs little more than one for one, and encoding is several times as fast as any wire. What
+  /// remains is taken too if it is at most half of that.
   [[nodiscard]] std::int64_t group_from(std::int64_t first) const {
     std::int64_t const wanted = first == 0 ? first_group : 2 * (first_of(first) - head);
     std::int64_t end = first + 1;
@@ -129,8 +129,8 @@ struct message_layout {
     return min(align_up(max(bytes, spec.smallest_bytes()), alignment), slot_bytes(which));
   }
   /// The byte of a stream at which its tail begins. An encoder leaves out a payload that lies only in part in the room
-  /// that it has, so that the tail begins by the longest payload before the end of the body; and checksums of all blocks
-  /// that are not there, so that a tail with checksums is the whole stream.
+  /// that it has: the tail begins by the longest payload before the end of the body. It also leaves out checksums of
+  /// blocks that are not there: with checksums the tail is the whole stream.
   [[nodiscard]] std::int64_t tail_begin(std::int64_t which) const {
     weight_stream_spec const spec = spec_of(which);
     std::int64_t const payload = align_up(spec.raw_payload_bytes(spec.block_weights()), alignment);
