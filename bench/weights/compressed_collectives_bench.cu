@@ -283,13 +283,17 @@ bench::registration const registered([] {
   if (wire == "pcie") {
     return;
   }
-  for (std::int64_t const size : {32, 64, 128, 256, 1024}) {  // what the defaults were chosen among, and from where on
-    for (std::int64_t const head : {16, 32}) {
-      for (std::int64_t const chunk : {16, 32}) {
+  for (std::int64_t const size : {32, 128}) {  // from where on it gains
+    auto options = options_type::for_copy_engines();
+    options.smallest_bytes = 0;
+    add("all_gather", &gather, size, options, "for_copy_engines_of_any_size");
+  }
+  for (std::int64_t const size : {64, 256, 1024}) {  // what the defaults were chosen among
+    for (std::int64_t const head : {8, 16, 32}) {
+      for (std::int64_t const chunk : {16, 32, 64}) {
         auto options = options_type::for_copy_engines();
         options.head_bytes = head * mebibyte;
         options.chunk_bytes = chunk * mebibyte;
-        options.smallest_bytes = 0;
         add("all_gather", &gather, size, options,
             "for_copy_engines_head" + std::to_string(head) + "_chunk" + std::to_string(chunk));
       }
