@@ -55,6 +55,7 @@ COLUMNS = {
     "time relative to those": lambda name, c: number(c.get("over_products"), 2),
     "NCCL's own, ms": lambda name, c: number(c.get("nccl_ms"), 2),
     "speed relative to NCCL's": lambda name, c: percent(c.get("over_nccl")),
+    "speed relative to NCCL's by copy engines": lambda name, c: percent(c.get("over_nccl_registered")),
     "half of the vocabulary on one GPU, ms": lambda name, c: number(c.get("alone_ms"), 1),
     "efficiency": lambda name, c: percent(c.get("efficiency"), 1),
     "extra memory, MiB": lambda name, c: number(c.get("extra_MiB"), 1),

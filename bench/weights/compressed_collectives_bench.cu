@@ -4,14 +4,21 @@
 /// `ms` is the median of calls on the slower GPU, in turns with those of NCCL (`nccl_ms`), and `over_nccl` the second
 /// over the first. `GBps` counts the bytes of the weights that a GPU gets from the other one. `sent` is the share of a
 /// list's bytes that was sent, `needed` what bodies of the right size would have been. Names end with what the options
-/// are: `default` and `for_slow_wires` of the library, or `head<MiB>_chunk<MiB>`. What comes is compared with what NCCL
-/// brings, bit for bit. With NCCL_P2P_DISABLE=1 in the environment names say `pcie`, else `nvlink`: the GPUs of one
-/// host then exchange through its memory, at the rate of PCIe. With less than two GPUs there is nothing to measure.
+/// are: `default`, `for_copy_engines` and `for_slow_wires` of the library, or what is changed in them. What comes is
+/// compared with what NCCL brings, bit for bit.
+///
+/// With for_copy_engines the workspace is registered at a communicator whose policy is to take no thread block. NCCL's
+/// own collective is that of a communicator as it comes, of lists that are not registered. `nccl_registered_ms` and
+/// `over_nccl_registered` are of the communicator with this policy, and of lists that are registered.
+///
+/// With NCCL_P2P_DISABLE=1 in the environment names say `pcie`, else `nvlink`: the GPUs of one host then exchange
+/// through its memory, at the rate of PCIe. With less than two GPUs there is nothing to measure.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <nccl.h>
 #include <stdexcept>
 #include <string>
@@ -23,6 +30,7 @@
 #include <tessera/algorithm/weights/compressed_broadcast.hpp>
 #include <tessera/algorithm/weights/compressed_reduce_scatter.hpp>
 #include <tessera/comm/nccl.cuh>
+#include <tessera/comm/nccl_memory.cuh>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/neuzip.hpp>
 #include <tessera/testing/generators.hpp>
@@ -41,27 +49,42 @@ constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
 /// What a GPU measures.
 struct measurement {
   bench::race seconds{};
+  double registered = 0;  ///< seconds of NCCL's own collective of registered lists, where that was measured
   compressed_traffic traffic;
   double extra_bytes = 0;
   std::string thrown;
 };
 
-/// A rank's executor, lists and communicator.
+/// The communicators of a rank: as NCCL makes them, and one that leaves the work to copy engines where it can.
+struct rank_comms {
+  ncclComm_t usual = nullptr;
+  ncclComm_t of_engines = nullptr;  ///< null: not for this measurement
+};
+
+/// A rank's executor, lists and communicators.
 struct rank_problem {
   bench::device_memory memory;
   cuda exec;
-  nccl ranks;
+  rank_comms comms;
+  nccl usual;
+  nccl ranks;  ///< that of the compressed collective
   std::int64_t count;
   compressed_collective_options options;
 
-  rank_problem(ncclComm_t comm, std::int64_t bytes, compressed_collective_options const& given)
-      : exec{.stream = memory.stream()}, ranks(comm), count(bytes / std::int64_t{sizeof(bfloat16)}), options(given) {}
+  rank_problem(rank_comms const& given_comms, std::int64_t bytes, compressed_collective_options const& given)
+      : exec{.stream = memory.stream()},
+        comms(given_comms),
+        usual(comms.usual),
+        ranks(comms.of_engines != nullptr ? comms.of_engines : comms.usual),
+        count(bytes / std::int64_t{sizeof(bfloat16)}),
+        options(given) {}
 
   /// N(0, 0.02), others on each rank.
   void fill(buffer<bfloat16>& list, std::uint64_t seed) const {
     bench::fill(list.data(), static_cast<std::size_t>(list.size()), testing::gauss{.sigma = 0.02},
                 seed + static_cast<std::uint64_t>(ranks.rank()), exec.stream);
   }
+  [[nodiscard]] ncclComm_t ranks_comm() const { return comms.of_engines != nullptr ? comms.of_engines : comms.usual; }
   void check_same(buffer<bfloat16> const& found, buffer<bfloat16> const& wanted) {
     bench::require_same_bytes(found.data(), wanted.data(), static_cast<std::size_t>(found.size()) * sizeof(bfloat16),
                               memory, "what came and what NCCL sends");
@@ -73,8 +96,10 @@ template <class Collective, class Ours, class Theirs>
 void race(rank_problem& problem, measurement& found, Ours const& ours, Theirs const& theirs) {
   side_queue<cuda> const wire(problem.exec, Collective::side_marks, true);
   workspace_plan const plan = Collective::plan(problem.exec, gpus, problem.count, problem.options);
-  buffer<std::byte> memory(problem.exec, plan.bytes());
-  workspace const space(plan, memory);
+  bool const is_registered = problem.comms.of_engines != nullptr;
+  buffer<std::byte> memory(problem.exec, is_registered ? 0 : plan.bytes());
+  nccl_memory const registered(problem.ranks_comm(), is_registered ? plan.bytes() : 0);
+  workspace const space(plan, is_registered ? registered.view() : memory.view());
   found.extra_bytes = static_cast<double>(plan.bytes());
   found.traffic = ours(wire, space);
   theirs();
@@ -83,6 +108,17 @@ void race(rank_problem& problem, measurement& found, Ours const& ours, Theirs co
       problem.exec.stream, [&] { static_cast<void>(ours(wire, space)); }, theirs);
   problem.exec.wait();
   problem.ranks.check_now();
+}
+
+/// Measures NCCL's own all_gather where both lists are registered and copy engines send.
+void gather_registered(rank_problem& p, buffer<bfloat16> const& list, measurement& found) {
+  std::int64_t const bytes = p.count * std::int64_t{sizeof(bfloat16)};
+  nccl_memory const own(p.comms.of_engines, bytes);
+  nccl_memory const all(p.comms.of_engines, gpus * bytes);
+  p.exec.copy(array_view<std::byte const>(reinterpret_cast<std::byte const*>(list.data()), bytes), own.view());
+  auto const once = [&] { p.ranks.all_gather(p.exec, array_view<std::byte const>(own.view()), all.view()); };
+  found.registered = bench::alternate(p.exec.stream, once, once).peer;
+  p.exec.wait();
 }
 
 void gather(rank_problem& p, measurement& found) {
@@ -96,8 +132,11 @@ void gather(rank_problem& p, measurement& found) {
       [&](auto const& wire, workspace const& space) {
         return collective::exchange(p.exec, wire, p.ranks, own.view(), all.view(), p.options, space);
       },
-      [&] { p.ranks.all_gather(p.exec, array_view<bfloat16 const>(own.view()), of_nccl.view()); });
+      [&] { p.usual.all_gather(p.exec, array_view<bfloat16 const>(own.view()), of_nccl.view()); });
   p.check_same(all, of_nccl);
+  if (p.comms.of_engines != nullptr) {
+    gather_registered(p, own, found);
+  }
 }
 
 void reduce(rank_problem& p, measurement& found) {
@@ -140,11 +179,28 @@ void broadcast(rank_problem& p, measurement& found) {
 
 using rank_run = void (*)(rank_problem&, measurement&);
 
-void measure(benchmark::State& state, rank_run run, std::int64_t bytes, compressed_collective_options const& options) {
+/// Communicators of all GPUs with a policy for thread blocks.
+std::vector<ncclComm_t> make_comms(int policy) {
   std::vector<ncclComm_t> comms(gpus);
-  if (ncclCommInitAll(comms.data(), gpus, nullptr) != ncclSuccess) {
-    throw std::runtime_error("ncclCommInitAll failed");
+  ncclUniqueId id{};
+  bool is_made = ncclGetUniqueId(&id) == ncclSuccess && ncclGroupStart() == ncclSuccess;
+  for (int rank = 0; rank < gpus && is_made; ++rank) {
+    bench::check(cudaSetDevice(rank), "cudaSetDevice");
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.CTAPolicy = policy;
+    is_made = ncclCommInitRankConfig(&comms[static_cast<std::size_t>(rank)], gpus, id, rank, &config) == ncclSuccess;
   }
+  bench::check(cudaSetDevice(0), "cudaSetDevice");
+  if (!is_made || ncclGroupEnd() != ncclSuccess) {
+    throw std::runtime_error("NCCL makes no communicators");
+  }
+  return comms;
+}
+
+void measure(benchmark::State& state, rank_run run, std::int64_t bytes, compressed_collective_options const& options,
+             bool has_engines) {
+  std::vector<ncclComm_t> const usual = make_comms(NCCL_CTA_POLICY_DEFAULT);
+  std::vector<ncclComm_t> const of_engines = has_engines ? make_comms(NCCL_CTA_POLICY_ZERO) : std::vector<ncclComm_t>();
   std::vector<measurement> found(gpus);
   for (auto _ : state) {
     std::vector<std::thread> workers;
@@ -152,7 +208,7 @@ void measure(benchmark::State& state, rank_run run, std::int64_t bytes, compress
       workers.emplace_back([&, rank] {
         try {
           bench::check(cudaSetDevice(static_cast<int>(rank)), "cudaSetDevice");
-          rank_problem problem(comms[rank], bytes, options);
+          rank_problem problem({usual[rank], has_engines ? of_engines[rank] : nullptr}, bytes, options);
           run(problem, found[rank]);
         } catch (std::exception const& thrown) {
           found[rank].thrown = thrown.what();
@@ -164,8 +220,10 @@ void measure(benchmark::State& state, rank_run run, std::int64_t bytes, compress
     }
     state.SetIterationTime(std::max(found[0].seconds.ours, found[1].seconds.ours));
   }
-  for (ncclComm_t const comm : comms) {
-    static_cast<void>(ncclCommDestroy(comm));
+  for (auto const& comms : {of_engines, usual}) {
+    for (ncclComm_t const comm : comms) {
+      static_cast<void>(ncclCommDestroy(comm));
+    }
   }
   bench::check(cudaSetDevice(0), "cudaSetDevice");
   for (measurement const& of_rank : found) {
@@ -183,6 +241,11 @@ void measure(benchmark::State& state, rank_run run, std::int64_t bytes, compress
   state.counters["over_nccl"] = theirs / ours;
   state.counters["GBps"] = static_cast<double>(bytes) / ours * 1e-9;
   state.counters["nccl_GBps"] = static_cast<double>(bytes) / theirs * 1e-9;
+  if (has_engines) {
+    double const registered = std::max(found[0].registered, found[1].registered);
+    state.counters["nccl_registered_ms"] = 1e3 * registered;
+    state.counters["over_nccl_registered"] = registered / ours;
+  }
   state.counters["sent"] = share(found[0].traffic.sent);
   state.counters["needed"] = share(found[0].traffic.needed);
   state.counters["extra_MiB"] = found[0].extra_bytes / static_cast<double>(mebibyte);
@@ -195,33 +258,54 @@ bench::registration const registered([] {
   }
   char const* const without_peers = std::getenv("NCCL_P2P_DISABLE");
   std::string const wire = without_peers != nullptr && without_peers[0] == '1' ? "pcie" : "nvlink";
-  auto const add = [&](std::string const& name, rank_run run, std::int64_t size,
-                       compressed_collective_options const& options, std::string const& end) {
+  using options_type = compressed_collective_options;
+  auto const add = [&](std::string const& name, rank_run run, std::int64_t size, options_type const& options,
+                       std::string const& end) {
     std::string const text = size < 1024 ? std::to_string(size) + "MiB" : std::to_string(size / 1024) + "GiB";
+    bool const has_engines = end.starts_with("for_copy_engines");
     bench::add_cuda("compressed_collectives/" + name + "/bf16/gauss/" + wire + "/" + std::to_string(gpus) + "gpus/" +
                         text + "/" + end,
-                    [=](benchmark::State& state) { measure(state, run, size * mebibyte, options); });
+                    [=](benchmark::State& state) { measure(state, run, size * mebibyte, options, has_engines); });
   };
-  compressed_collective_options of_any_size;
-  of_any_size.smallest_bytes = 0;  // to see where it begins to gain
-  for (std::int64_t const size : {1, 16, 64, 256, 1024}) {
+  for (std::int64_t const size : {64, 256, 1024}) {
     for (auto const& [name, run] : {std::pair<char const*, rank_run>{"all_gather", &gather},
                                     {"reduce_scatter", &reduce},
                                     {"broadcast", &broadcast}}) {
       add(name, run, size, {}, "default");
-      add(name, run, size, compressed_collective_options::for_slow_wires(), "for_slow_wires");
-      if (size <= 16) {
-        add(name, run, size, of_any_size, "of_any_size");
+      if (wire == "pcie") {
+        add(name, run, size, options_type::for_slow_wires(), "for_slow_wires");
       }
     }
+    if (wire == "nvlink") {
+      add("all_gather", &gather, size, options_type::for_copy_engines(), "for_copy_engines");
+    }
   }
-  for (std::int64_t const size : {64, 1024}) {  // what the defaults were chosen among
-    for (std::int64_t const head : {0, 4, 16}) {
-      for (std::int64_t const chunk : {8, 16, 32}) {
-        compressed_collective_options options;
+  if (wire == "pcie") {
+    return;
+  }
+  for (std::int64_t const size : {32, 128}) {  // from where on it gains
+    auto options = options_type::for_copy_engines();
+    options.smallest_bytes = 0;
+    add("all_gather", &gather, size, options, "for_copy_engines_of_any_size");
+  }
+  for (std::int64_t const size : {64, 256, 1024}) {  // what the defaults were chosen among
+    for (std::int64_t const head : {8, 16, 32}) {
+      for (std::int64_t const chunk : {16, 32, 64}) {
+        auto options = options_type::for_copy_engines();
         options.head_bytes = head * mebibyte;
         options.chunk_bytes = chunk * mebibyte;
-        add("all_gather", &gather, size, options, "head" + std::to_string(head) + "_chunk" + std::to_string(chunk));
+        add("all_gather", &gather, size, options,
+            "for_copy_engines_head" + std::to_string(head) + "_chunk" + std::to_string(chunk));
+      }
+    }
+    for (int const spared : {0, 32}) {
+      for (bool const sends_to_each : {false, true}) {
+        options_type options;
+        options.smallest_bytes = 0;
+        options.spared_multiprocessors = spared;
+        options.sends_to_each = sends_to_each;
+        add("all_gather", &gather, size, options,
+            "default_spared" + std::to_string(spared) + (sends_to_each ? "" : "_by_all_gather"));
       }
     }
   }

@@ -29,7 +29,7 @@ set(family_paged_cache attention)
 set(family_offloaded_cache attention subspace)
 set(most_headers 20)
 # Where CUDA's own headers, PTX, __CUDA_ARCH__ and CUDA's words for threads, blocks and warps may stand.
-set(cuda_files "^(tile/cuda/|exec/cuda(_launch|_memory|_eigenvectors)?\\.cuh$|comm/nccl\\.cuh$)")
+set(cuda_files "^(tile/cuda/|exec/cuda(_launch|_memory|_eigenvectors)?\\.cuh$|comm/nccl(_memory)?\\.cuh$)")
 # CUDA's words for threads, blocks, warps and masks of lanes, for which tile/cuda/thread_index.cuh and warp.cuh have
 # the library's.
 string(JOIN "|" cuda_words threadIdx blockIdx blockDim gridDim warpSize whole_warp "__[a-z_]+_sync" "__syncwarp"
@@ -196,7 +196,7 @@ macro(check_foreign_include)
     complain("includes <${target}>, which only tile/cuda/ may")
   elseif(target MATCHES "^(cuda|cooperative_groups|mma\\.h|nv/|nvtx3|cublas|cusolver|nccl)"
       AND NOT file MATCHES "${cuda_files}")
-    complain("includes <${target}>; CUDA headers belong in tile/cuda/, exec/cuda{,_*}.cuh, comm/nccl.cuh")
+    complain("includes <${target}>; CUDA headers belong in tile/cuda/, exec/cuda{,_*}.cuh, comm/nccl{,_memory}.cuh")
   endif()
 endmacro()
 

@@ -29,6 +29,7 @@ inline tessera::compressed_collective_options small_messages() {
   tessera::compressed_collective_options options;
   options.head_bytes = std::int64_t{1} << 15;
   options.chunk_bytes = 1;
+  options.longest_bytes = 1;
   options.smallest_bytes = 0;
   return options;
 }

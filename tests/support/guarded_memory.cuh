@@ -28,7 +28,7 @@
 #include <tessera/exec/cuda.cuh>
 
 namespace tessera_test {
-namespace detail {
+namespace guarded_memory_detail {
 
 /// A function of the driver, by its name and type; all of these came with CUDA 10.2.
 template <class Function>
@@ -53,7 +53,7 @@ inline void check_driver(CUresult result, char const* name) {
   }
 }
 
-}  // namespace detail
+}  // namespace guarded_memory_detail
 
 /// At least `bytes` bytes of such memory. Throws device_error where the device has no virtual memory management or no
 /// memory left.
@@ -67,12 +67,14 @@ class guarded_memory {
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     properties.location.id = device;
-    detail::check_driver(detail::driver_function<decltype(cuMemGetAllocationGranularity)>(
-                             "cuMemGetAllocationGranularity")(&page_, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
-                         "cuMemGetAllocationGranularity");
+    guarded_memory_detail::check_driver(
+        guarded_memory_detail::driver_function<decltype(cuMemGetAllocationGranularity)>(
+            "cuMemGetAllocationGranularity")(&page_, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+        "cuMemGetAllocationGranularity");
     size_ = tessera::align_up(tessera::max(static_cast<std::size_t>(bytes), std::size_t{1}), page_);
-    detail::check_driver(detail::driver_function<decltype(cuMemCreate)>("cuMemCreate")(&memory_, size_, &properties, 0),
-                         "cuMemCreate");
+    guarded_memory_detail::check_driver(
+        guarded_memory_detail::driver_function<decltype(cuMemCreate)>("cuMemCreate")(&memory_, size_, &properties, 0),
+        "cuMemCreate");
     try {
       map(properties.location);
     } catch (...) {
@@ -105,29 +107,32 @@ class guarded_memory {
                                          " bytes are asked for but there are ", size());
   }
   void map(CUmemLocation const& location) {
-    detail::check_driver(detail::driver_function<decltype(cuMemAddressReserve)>("cuMemAddressReserve")(
-                             &reserved_, size_ + 2 * page_, 0, 0, 0),
-                         "cuMemAddressReserve");
+    guarded_memory_detail::check_driver(guarded_memory_detail::driver_function<decltype(cuMemAddressReserve)>(
+                                            "cuMemAddressReserve")(&reserved_, size_ + 2 * page_, 0, 0, 0),
+                                        "cuMemAddressReserve");
     CUdeviceptr const begin = reserved_ + page_;
-    detail::check_driver(detail::driver_function<decltype(cuMemMap)>("cuMemMap")(begin, size_, 0, memory_, 0),
-                         "cuMemMap");
+    guarded_memory_detail::check_driver(
+        guarded_memory_detail::driver_function<decltype(cuMemMap)>("cuMemMap")(begin, size_, 0, memory_, 0),
+        "cuMemMap");
     begin_ = begin;
     CUmemAccessDesc access{};
     access.location = location;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    detail::check_driver(detail::driver_function<decltype(cuMemSetAccess)>("cuMemSetAccess")(begin_, size_, &access, 1),
-                         "cuMemSetAccess");
+    guarded_memory_detail::check_driver(
+        guarded_memory_detail::driver_function<decltype(cuMemSetAccess)>("cuMemSetAccess")(begin_, size_, &access, 1),
+        "cuMemSetAccess");
   }
   /// Frees without throwing: an earlier error matters more than an error here.
   void free() noexcept {
     try {
       if (begin_ != 0) {
-        detail::driver_function<decltype(cuMemUnmap)>("cuMemUnmap")(begin_, size_);
+        guarded_memory_detail::driver_function<decltype(cuMemUnmap)>("cuMemUnmap")(begin_, size_);
       }
       if (reserved_ != 0) {
-        detail::driver_function<decltype(cuMemAddressFree)>("cuMemAddressFree")(reserved_, size_ + 2 * page_);
+        guarded_memory_detail::driver_function<decltype(cuMemAddressFree)>("cuMemAddressFree")(reserved_,
+                                                                                               size_ + 2 * page_);
       }
-      detail::driver_function<decltype(cuMemRelease)>("cuMemRelease")(memory_);
+      guarded_memory_detail::driver_function<decltype(cuMemRelease)>("cuMemRelease")(memory_);
     } catch (tessera::device_error const&) {
     }
   }

@@ -20,11 +20,21 @@ inline void nccl_ok(ncclResult_t result) {
   }
 }
 
-/// Communicators of the first devices, which end with it.
+/// Communicators of the first devices, which end with it. Without thread blocks copy engines send where they can.
 class nccl_communicators {
  public:
-  explicit nccl_communicators(int devices) : comms_(static_cast<std::size_t>(devices)) {
-    nccl_ok(ncclCommInitAll(comms_.data(), devices, nullptr));
+  explicit nccl_communicators(int devices, bool has_thread_blocks = true) : comms_(static_cast<std::size_t>(devices)) {
+    ncclUniqueId id{};
+    nccl_ok(ncclGetUniqueId(&id));
+    nccl_ok(ncclGroupStart());
+    for (int rank = 0; rank < devices; ++rank) {
+      cuda_ok(cudaSetDevice(rank));
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      config.CTAPolicy = has_thread_blocks ? NCCL_CTA_POLICY_DEFAULT : NCCL_CTA_POLICY_ZERO;
+      nccl_ok(ncclCommInitRankConfig(&comms_[static_cast<std::size_t>(rank)], devices, id, rank, &config));
+    }
+    nccl_ok(ncclGroupEnd());
+    cuda_ok(cudaSetDevice(0));
   }
   nccl_communicators(nccl_communicators const&) = delete;
   nccl_communicators& operator=(nccl_communicators const&) = delete;

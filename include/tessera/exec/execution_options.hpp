@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `execution_options`: the options of executors: whether slower programs are refused or reported, and who observes
-/// launches.
+/// `execution_options`: the options of executors: whether slower programs are refused or reported, who observes
+/// launches, and how much of a GPU is left to others.
 ///
 ///     tessera::cuda const exec{.options = {.refuses_slower_programs = true}};
 #pragma once
@@ -23,6 +23,9 @@ struct execution_options {
   bool says_slower_programs = true;
   /// Is told about launches and choices of programs; null: nobody is.
   observer* watched_by = nullptr;
+  /// How many multiprocessors of a GPU are left to what runs on other streams, such as NCCL's programs, by those that
+  /// keep their multiprocessors until all work is done: at present the encoding and decoding of compressed_weights.
+  int spared_multiprocessors = 0;
   /// Not for users: nothing runs, and nothing is copied or cleared. explain() sets it.
   bool is_dry = false;
 };

@@ -13,6 +13,7 @@
 #include <tessera/algorithm/weights/compressed_broadcast.hpp>
 #include <tessera/algorithm/weights/compressed_reduce_scatter.hpp>
 #include <tessera/comm/nccl.cuh>
+#include <tessera/comm/nccl_memory.cuh>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/neuzip.hpp>
@@ -30,9 +31,10 @@ namespace {
 
 using weights = weight_array<bfloat16>;
 
-/// Calls run(exec, ranks) in a thread for each of the first devices; what each threw.
-std::vector<std::string> on_devices(int count, std::function<void(cuda const&, nccl&)> const& run) {
-  nccl_communicators const comms(count);
+/// Calls run(exec, ranks, comm) in a thread for each of the first devices; what each threw.
+std::vector<std::string> on_devices(int count, std::function<void(cuda const&, nccl&, ncclComm_t)> const& run,
+                                    bool has_thread_blocks = true) {
+  nccl_communicators const comms(count, has_thread_blocks);
   std::vector<std::string> thrown(static_cast<std::size_t>(count));
   std::vector<std::thread> workers;
   for (int rank = 0; rank < count; ++rank) {
@@ -43,7 +45,7 @@ std::vector<std::string> on_devices(int count, std::function<void(cuda const&, n
         cuda exec{.stream = stream.stream};
         exec.options.refuses_slower_programs = true;
         nccl ranks(comms[rank]);
-        run(exec, ranks);
+        run(exec, ranks, comms[rank]);
         ranks.check_now();
       } catch (std::exception const& error) {
         thrown[static_cast<std::size_t>(rank)] = error.what();
@@ -135,14 +137,46 @@ void reduce(cuda const& exec, nccl& ranks, std::int64_t count, compressed_collec
   }
 }
 
+/// Options with chunks of many lengths for lists of some million weights.
+compressed_collective_options growing_messages(bool sends_to_each) {
+  auto options = compressed_collective_options::for_copy_engines();
+  options.head_bytes = 1 << 20;
+  options.chunk_bytes = 1 << 18;
+  options.longest_bytes = 1 << 21;
+  options.smallest_bytes = 0;
+  options.sends_to_each = sends_to_each;
+  return options;
+}
+
+/// Gathers lists of several sizes in memory that NCCL has registered, the longer ones with tails.
+void gather_registered(cuda const& exec, nccl& ranks, ncclComm_t comm) {
+  using collective = compressed_all_gather<neuzip>;
+  for (std::int64_t const count : {8193, 300007, 1500003}) {
+    auto options = growing_messages(false);
+    options.body_bits = count > 1000000 ? 9.5F : 0.0F;
+    auto const own = to_device(exec, weights_of_rank<bfloat16>(ranks.rank(), 1, count));
+    buffer<bfloat16> all(exec, ranks.size() * count);
+    workspace_plan const plan = collective::plan(exec, ranks.size(), count, options);
+    nccl_memory const memory(comm, plan.bytes());
+    side_queue<cuda> const wire(exec, collective::side_marks, true);
+    collective::exchange(exec, wire, ranks, own.view(), all.view(), options, workspace(plan, memory.view()));
+    for (int rank = 0; rank < ranks.size(); ++rank) {
+      auto const found = to_host(exec, all.view().slice(0, rank * count, count));
+      check<value_error>(found == weights_of_rank<bfloat16>(rank, 1, count), "the list of rank ", rank, " of ", count,
+                         " weights is another one");
+    }
+  }
+}
+
 /// What goes wrong on each of `count` devices, with lists of many sizes.
 std::vector<std::string> run_all(int count) {
-  return on_devices(count, [](cuda const& exec, nccl& ranks) {
+  return on_devices(count, [](cuda const& exec, nccl& ranks, ncclComm_t) {
     auto tails = small_messages();
     tails.body_bits = 10.0F;
     tails.checksums = true;
-    for (auto const& options : {small_messages(), tails, compressed_collective_options{}}) {
-      for (std::int64_t const elements : {0, 1, 7, 2048, 8193, 65536, 300007, 5000003}) {
+    for (auto const& options :
+         {small_messages(), tails, compressed_collective_options{}, growing_messages(true), growing_messages(false)}) {
+      for (std::int64_t const elements : {0, 1, 7, 2048, 8193, 300007, 1500003}) {
         gather(exec, ranks, elements, options);
         broadcast(exec, ranks, elements, options);
         reduce(exec, ranks, elements, options);
@@ -168,4 +202,12 @@ TEST_CASE("compressed collectives over NCCL on several devices give all lists", 
   if (devices > 2) {
     CHECK(run_all(devices) == std::vector<std::string>(static_cast<std::size_t>(devices)));
   }
+}
+
+TEST_CASE("compressed_all_gather by copy engines gives all lists", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  if (device_count() < 2) {
+    TESSERA_SKIP("NCCL between devices wants two, and there is one");
+  }
+  CHECK(on_devices(2, &gather_registered, false) == std::vector<std::string>(2));
 }

@@ -9,7 +9,9 @@ tessera_check_pieces(ON_HOST comm "${pieces}\n#include \"checks/examples/comm.hp
   testing/laws/comm/communicator.hpp "")
 if(TARGET tessera_nccl OR NOT TESSERA_HAVE_CUDA)
   tessera_check_pieces(WITH_NVCC comm_nccl "#include <tessera/exec/buffer.hpp>"
-    comm/nccl.cuh "ncclComm_t comm, tessera::cuda const& exec, tessera::buffer<float>& sums")
-else()  # its header needs nccl.h
+    comm/nccl.cuh "ncclComm_t comm, tessera::cuda const& exec, tessera::buffer<float>& sums"
+    comm/nccl_memory.cuh "ncclComm_t comm, tessera::workspace_plan const& plan")
+else()  # their headers need nccl.h
   tessera_shows_no_code(comm/nccl.cuh)
+  tessera_shows_no_code(comm/nccl_memory.cuh)
 endif()

@@ -14,11 +14,16 @@
 ///     collective::exchange(exec, wire, ranks, own, all, {}, tessera::workspace(plan, memory));
 ///
 /// Messages go on the side queue `wire`, in this order: the head as it is, then the body of each chunk
-/// (compressed_collective_types.hpp), each by one all_gather of the communicator, while the executor encodes the next
-/// chunks, in few calls for ever more of them. When half of the bodies are there the host has the sizes of all streams
-/// and enqueues decoding these chunks in one call, and each later one when its body comes. Only where a rank's stream
-/// is longer than its body are tails exchanged, by grouped sends. A wire that goes first gets room on the GPU beside
-/// the encoder. It must be of this executor, and of no other call at the same time.
+/// (compressed_collective_types.hpp), by sends to each other rank or by one all_gather of the communicator, while the
+/// executor encodes the next chunks, in few calls for ever more of them, to where the communicator takes their bodies.
+/// As soon as the first body of the last such call is there the host has the sizes of all streams and enqueues decoding
+/// these chunks in one call, and each later one when its body comes. Only where a rank's stream is longer than its body
+/// is the chunk encoded again, with room for its tail, and tails are exchanged, by grouped sends. A wire that goes
+/// first gets room on the GPU beside the encoder. It must be of this executor, and of no other call at the same time.
+///
+/// Where copy engines send (compressed_collective_options::for_copy_engines()) the workspace is memory that NCCL has
+/// registered: `tessera::nccl_memory memory(comm, plan.bytes())` and its view() (comm/nccl_memory.cuh). The lists need
+/// not be.
 ///
 /// `exchange()` is called by all ranks, with lists of one size and the same options; `own` may be this rank's part of
 /// `all`. Lists too small to gain are gathered by the communicator alone, as are those of one rank. Determinism: bits
@@ -95,11 +100,11 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
     }
     regions const at(exec, ranks.size(), layout);
     space.check_room(where, at.plan.bytes(), ranks.size(), " ranks with ", own.size(), " weights");
-    call<Exec, Ranks> const of{exec, wire, ranks, layout, at, space, all};
+    call<Exec, Ranks> const of{exec, wire, ranks, layout, at, space, own, all};
     detail::stream_sizes sizes(layout, ranks.size());
     std::exception_ptr const earlier = detail::joining(wire, [&] {
-      of.send(own);
-      of.read(own, sizes);
+      of.send();
+      of.read(sizes);
       std::exception_ptr reported = detail::wait_for_sizes(exec);
       of.receive(sizes);
       return reported;
@@ -118,7 +123,6 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
 
   struct regions {
     workspace_plan plan{where};
-    region<std::byte> sender;
     region<value_type> heads;
     region<std::byte> received;
     region<std::byte> whole;
@@ -130,19 +134,20 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
     regions(Exec const& exec, std::int64_t ranks, layout_type const& layout) {
       bool const is_plain = layout.chunks == 0 || ranks == 1;
       std::int64_t const all = is_plain ? 0 : ranks;
-      std::int64_t bodies = 0;
-      for (std::int64_t i = 0; i < layout.chunks; ++i) {
-        bodies += layout.body_bytes(i);
-      }
-      sender = plan.template add<std::byte>("own streams", is_plain ? 0 : layout.sender_bytes());
-      heads = plan.template add<value_type>("heads of all ranks", checked_multiply(where, all, layout.head));
-      received = plan.template add<std::byte>("bodies of all ranks", checked_multiply(where, all, bodies));
+      heads = plan.template add<value_type>("heads of all ranks",
+                                            layout.sends_to_each ? 0 : checked_multiply(where, all, layout.head));
+      received = plan.template add<std::byte>("bodies of all ranks",
+                                              checked_multiply(where, all, layout.bodies_before(layout.chunks)));
       whole = plan.template add<std::byte>("bodies and tails of a chunk",
-                                           checked_multiply(where, all, layout.chunks == 0 ? 0 : layout.slot_bytes(0)));
+                                           checked_multiply(where, all, whole_bytes(layout)));
       sizes = plan.template add<std::int64_t>("sizes of streams", checked_multiply(where, all, layout.table_numbers()));
       encode = plan.template add<std::byte>("encoding", is_plain ? 0 : chunks::encode_bytes(exec, layout, 1));
       decode = plan.template add<std::byte>(
-          "decoding", is_plain ? 0 : chunks::decode_bytes(exec, layout, (ranks - 1) * (layout.table_chunk() + 1)));
+          "decoding", is_plain ? 0 : chunks::decode_bytes(exec, layout, (ranks - 1) * (layout.table_chunk + 1)));
+    }
+    /// Bytes for the longest stream of any chunk.
+    static std::int64_t whole_bytes(layout_type const& layout) {
+      return layout.chunks == 0 ? 0 : max(layout.slot_bytes(layout.longest()), layout.slot_bytes(layout.chunks - 1));
     }
   };
 
@@ -155,45 +160,50 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
     layout_type const& layout;
     regions const& at;
     workspace const& space;
+    array_view<value_type const> own;
     array_view<value_type> all;
 
-    /// Enqueues encoding all chunks, and sending heads and bodies.
-    void send(array_view<value_type const> own) const {
+    /// Enqueues encoding all chunks, each to where its body lies among those of all ranks, and sending heads and
+    /// bodies.
+    void send() const {
       wire.follow();
       if (layout.head > 0) {
-        ranks.all_gather(wire.executor(), own.slice(0, 0, layout.head), space[at.heads]);
+        share_heads();
       }
-      auto const table = layout.tables(space[at.sender].data + layout.table_of(), 1, 0);
+      std::byte* const table =
+          bodies_of(layout.table_chunk).data + ranks.rank() * layout.body_bytes(layout.table_chunk);
       std::int64_t encoded = 0;
       for (std::int64_t which = 0; which < layout.chunks; ++which) {
-        chunks::encode_until(exec, layout, which, encoded, space[at.encode], table,
-                             [&](std::int64_t next, auto& sources) {
-                               sources.push_back(chunks::source_of(layout, next, own, space[at.sender]));
-                             });
+        chunks::encode_until(
+            exec, layout, which, encoded, space[at.encode], layout.tables(table, 1, 0),
+            [&](std::int64_t next, auto& sources) {
+              sources.push_back(chunks::source_of(layout, next, own, stream_of(ranks.rank(), next), table));
+            });
         wire.follow();
-        array_view<std::byte const> const body = layout.body(space[at.sender], which);
-        ranks.all_gather(wire.executor(), body, bodies_of(which));
+        share_bodies(which);
         wire.mark(static_cast<int>(which));
       }
     }
 
     /// Enqueues what needs no sizes, and reading these.
-    void read(array_view<value_type const> own, detail::stream_sizes& sizes) const {
-      array_view<value_type> const own_part = all.slice(0, ranks.rank() * layout.count, layout.count);
+    void read(detail::stream_sizes& sizes) const {
+      array_view<value_type> const own_part = list_of(ranks.rank());
       if (own_part.data != own.data) {
         exec.copy(own, own_part);
       }
-      wire.join(0);  // and with the first body all heads
-      for (std::int64_t rank = 0; rank < ranks.size() && layout.head > 0; ++rank) {
-        if (rank != ranks.rank()) {
-          exec.copy(array_view<value_type const>(space[at.heads]).slice(0, rank * layout.head, layout.head),
-                    all.slice(0, rank * layout.count, layout.head));
+      if (layout.head > 0 && !layout.sends_to_each) {
+        wire.join(0);  // and with the first body all heads
+        for (std::int64_t rank = 0; rank < ranks.size(); ++rank) {
+          if (rank != ranks.rank()) {
+            exec.copy(array_view<value_type const>(space[at.heads]).slice(0, rank * layout.head, layout.head),
+                      head_of(rank));
+          }
         }
       }
-      std::int64_t const which = layout.table_chunk();
-      wire.join(static_cast<int>(which));
-      std::byte const* const first = bodies_of(which).data;
-      detail::copy_tables(exec, layout.tables(first, ranks.size(), layout.body_bytes(which)), space[at.sizes]);
+      wire.join(static_cast<int>(layout.table_chunk));
+      std::byte const* const first = bodies_of(layout.table_chunk).data;
+      detail::copy_tables(exec, layout.tables(first, ranks.size(), layout.body_bytes(layout.table_chunk)),
+                          space[at.sizes]);
       sizes.read(exec, space[at.sizes]);
     }
 
@@ -211,20 +221,52 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
         if (has_tails(which, sizes)) {
           left.push_back(which);
         } else {
-          add_targets(
-              which, sizes, [&](std::int64_t rank) { return stream_of(rank, which); }, ready);
+          add_targets(which, sizes, ready);
         }
-        if (which >= layout.table_chunk()) {  // the bodies before it were there already
-          chunks::decode(exec, ready, space[at.decode]);
+        if (which >= layout.table_chunk) {  // the bodies before it were there already
+          chunks::decode(exec, layout, ready, space[at.decode]);
           ready.clear();
         }
       }
       for (std::int64_t const which : left) {
         receive_tails(which, sizes);
-        add_targets(
-            which, sizes, [&](std::int64_t rank) { return whole_of(rank); }, ready);
-        chunks::decode(exec, ready, space[at.decode]);
+        add_targets(which, sizes, ready);
+        chunks::decode(exec, layout, ready, space[at.decode]);
         ready.clear();
+      }
+    }
+
+   private:
+    /// Enqueues sending the own part to all others, and receiving theirs: part_of(rank).
+    template <class T, class PartOf>
+    void send_to_each(array_view<T const> part, PartOf const& part_of) const {
+      ranks.grouped([&] {
+        for (int other = 0; other < ranks.size(); ++other) {
+          if (other != ranks.rank()) {
+            ranks.send(wire.executor(), part, other);
+            ranks.receive(wire.executor(), other, part_of(other));
+          }
+        }
+      });
+    }
+    void share_heads() const {
+      array_view<value_type const> const head = own.slice(0, 0, layout.head);
+      if (layout.sends_to_each) {
+        send_to_each(head, [&](int rank) { return head_of(rank); });
+        return;
+      }
+      array_view<value_type> const part = space[at.heads].slice(0, ranks.rank() * layout.head, layout.head);
+      wire.executor().copy(head, part);
+      ranks.all_gather(wire.executor(), array_view<value_type const>(part), space[at.heads]);
+    }
+    void share_bodies(std::int64_t which) const {
+      array_view<std::byte> const bodies = bodies_of(which);
+      std::int64_t const bytes = layout.body_bytes(which);
+      array_view<std::byte const> const part = bodies.slice(0, ranks.rank() * bytes, bytes);
+      if (layout.sends_to_each) {
+        send_to_each(part, [&](int rank) { return bodies.slice(0, rank * bytes, bytes); });
+      } else {
+        ranks.all_gather(wire.executor(), part, bodies);
       }
     }
 
@@ -237,55 +279,70 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
       return false;
     }
 
-    /// Puts what came first of a chunk's streams, and what follows, behind each other.
+    /// Puts what came first of a chunk's streams with tails, and these, behind each other. An own stream with a tail is
+    /// encoded once more, with room for it.
     void receive_tails(std::int64_t which, detail::stream_sizes const& sizes) const {
-      std::int64_t const part = layout.stream_part(which);
-      std::int64_t const own = sizes(ranks.rank(), which);
+      std::int64_t const begin = layout.tail_begin(which);
+      std::int64_t const own_tail = layout.tail_bytes(which, sizes(ranks.rank(), which));
+      if (own_tail > 0) {
+        auto* const table = reinterpret_cast<std::byte*>(space[at.sizes].data);  // which has been read
+        chunks::encode(exec, layout, {chunks::source_of(layout, which, own, whole_of(ranks.rank(), which), table)},
+                       space[at.encode]);
+      }
       ranks.grouped([&] {
         for (int other = 0; other < ranks.size(); ++other) {
-          std::int64_t const others = layout.tail_bytes(which, sizes(other, which));
-          if (other != ranks.rank() && layout.tail_bytes(which, own) > 0) {
-            ranks.send(exec, array_view<std::byte const>(layout.tail(space[at.sender], which, own)), other);
+          std::int64_t const tail = layout.tail_bytes(which, sizes(other, which));
+          if (other != ranks.rank() && own_tail > 0) {
+            ranks.send(exec, array_view<std::byte const>(whole_of(ranks.rank(), which).slice(0, begin, own_tail)),
+                       other);
           }
-          if (other != ranks.rank() && others > 0) {
-            ranks.receive(exec, other, whole_of(other).slice(0, part, others));
+          if (other != ranks.rank() && tail > 0) {
+            ranks.receive(exec, other, whole_of(other, which).slice(0, begin, tail));
           }
         }
       });
       for (std::int64_t other = 0; other < ranks.size(); ++other) {
-        if (other != ranks.rank()) {
-          exec.copy(array_view<std::byte const>(stream_of(other, which)), whole_of(other).slice(0, 0, part));
+        if (other != ranks.rank() && layout.tail_bytes(which, sizes(other, which)) > 0) {
+          exec.copy(array_view<std::byte const>(stream_of(other, which)).slice(0, 0, begin),
+                    whole_of(other, which).slice(0, 0, begin));
         }
       }
     }
 
     /// Adds the decoding of a chunk of all other ranks.
-    template <class StreamOf>
-    void add_targets(std::int64_t which, detail::stream_sizes const& sizes, StreamOf const& stream_of_rank,
+    void add_targets(std::int64_t which, detail::stream_sizes const& sizes,
                      std::vector<typename Codec::target>& targets) const {
       for (std::int64_t rank = 0; rank < ranks.size(); ++rank) {
         if (rank != ranks.rank()) {
-          array_view<value_type> const list = all.slice(0, rank * layout.count, layout.count);
-          targets.push_back({layout.spec_of(which), stream_of_rank(rank).slice(0, 0, sizes(rank, which)),
-                             layout.chunk_of(list, which)});
+          std::int64_t const size = sizes(rank, which);
+          array_view<std::byte const> const stream =
+              layout.tail_bytes(which, size) > 0 ? whole_of(rank, which) : stream_of(rank, which);
+          targets.push_back({layout.spec_of(which), stream.slice(0, 0, size), layout.chunk_of(list_of(rank), which)});
         }
       }
     }
 
+    /// A rank's list.
+    [[nodiscard]] array_view<value_type> list_of(std::int64_t rank) const {
+      return all.slice(0, rank * layout.count, layout.count);
+    }
+    /// The head of a rank's list.
+    [[nodiscard]] array_view<value_type> head_of(std::int64_t rank) const {
+      return list_of(rank).slice(0, 0, layout.head);
+    }
     /// The bodies of a chunk, rank by rank.
     [[nodiscard]] array_view<std::byte> bodies_of(std::int64_t which) const {
-      std::int64_t const before =
-          which * layout.stream_part(0) + (which > layout.table_chunk() ? layout.table_bytes() : 0);
-      return space[at.received].slice(0, before * ranks.size(), layout.body_bytes(which) * ranks.size());
+      return space[at.received].slice(0, layout.bodies_before(which) * ranks.size(),
+                                      layout.body_bytes(which) * ranks.size());
     }
     /// The first part of a rank's stream.
     [[nodiscard]] array_view<std::byte> stream_of(std::int64_t rank, std::int64_t which) const {
       std::int64_t const first = rank * layout.body_bytes(which) + layout.table_before(which);
       return bodies_of(which).slice(0, first, layout.stream_part(which));
     }
-    /// Where the two parts of a rank's stream come together.
-    [[nodiscard]] array_view<std::byte> whole_of(std::int64_t rank) const {
-      return space[at.whole].slice(0, rank * layout.slot_bytes(0), layout.slot_bytes(0));
+    /// Room for a rank's whole stream.
+    [[nodiscard]] array_view<std::byte> whole_of(std::int64_t rank, std::int64_t which) const {
+      return space[at.whole].slice(0, rank * regions::whole_bytes(layout), layout.slot_bytes(which));
     }
   };
 

@@ -122,8 +122,8 @@ struct compressed_broadcast : private detail::compressed_collective<Codec> {
       sender = plan.template add<std::byte>("root's streams", is_alone ? 0 : layout.sender_bytes());
       sizes = plan.template add<std::int64_t>("sizes of streams", is_alone ? 0 : layout.table_numbers());
       encode = plan.template add<std::byte>("encoding", is_alone ? 0 : chunks::encode_bytes(exec, layout, 1));
-      decode = plan.template add<std::byte>(
-          "decoding", is_alone ? 0 : chunks::decode_bytes(exec, layout, layout.table_chunk() + 1));
+      decode = plan.template add<std::byte>("decoding",
+                                            is_alone ? 0 : chunks::decode_bytes(exec, layout, layout.table_chunk + 1));
     }
   };
 
@@ -149,14 +149,15 @@ struct compressed_broadcast : private detail::compressed_collective<Codec> {
       for (std::int64_t which = 0; which < layout.chunks; ++which) {
         messages.push_back(layout.body(space[at.sender], which));
       }
-      auto const table = layout.tables(space[at.sender].data + layout.table_of(), 1, 0);
+      std::byte* const table = space[at.sender].data + layout.table_of();
       std::int64_t encoded = 0;
       auto const before = [&](std::int64_t message) {
         if (ranks.rank() == root && message >= heads) {
-          chunks::encode_until(exec, layout, message - heads, encoded, space[at.encode], table,
-                               [&](std::int64_t next, auto& sources) {
-                                 sources.push_back(chunks::source_of(layout, next, list, space[at.sender]));
-                               });
+          chunks::encode_until(
+              exec, layout, message - heads, encoded, space[at.encode], layout.tables(table, 1, 0),
+              [&](std::int64_t next, auto& sources) {
+                sources.push_back(chunks::source_of(layout, next, list, layout.slot(space[at.sender], next), table));
+              });
         }
         if (ranks.rank() == root) {
           wire.follow();
@@ -178,7 +179,7 @@ struct compressed_broadcast : private detail::compressed_collective<Codec> {
     /// Enqueues reading the sizes of streams.
     void read(detail::stream_sizes& sizes) const {
       if (ranks.rank() != root) {
-        wire.join(static_cast<int>(layout.table_chunk()));
+        wire.join(static_cast<int>(layout.table_chunk));
       }
       std::byte const* const first = space[at.sender].data + layout.table_of();
       detail::copy_tables(exec, layout.tables(first, 1, 0), space[at.sizes]);
@@ -200,9 +201,9 @@ struct compressed_broadcast : private detail::compressed_collective<Codec> {
         } else {
           ready.push_back(target_of(which, sizes));
         }
-        if (ranks.rank() != root && which >= layout.table_chunk()) {  // the bodies before it were there already
+        if (ranks.rank() != root && which >= layout.table_chunk) {  // the bodies before it were there already
           wire.join(static_cast<int>(which));
-          chunks::decode(exec, ready, space[at.decode]);
+          chunks::decode(exec, layout, ready, space[at.decode]);
           ready.clear();
         }
       }
@@ -210,7 +211,7 @@ struct compressed_broadcast : private detail::compressed_collective<Codec> {
       hand_on(
           exec, tails, [](std::int64_t) {},
           [&](std::int64_t message) {
-            chunks::decode(exec, {target_of(left[static_cast<std::size_t>(message)], sizes)}, space[at.decode]);
+            chunks::decode(exec, layout, {target_of(left[static_cast<std::size_t>(message)], sizes)}, space[at.decode]);
           });
     }
 

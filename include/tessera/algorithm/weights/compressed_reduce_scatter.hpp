@@ -140,7 +140,9 @@ struct compressed_reduce_scatter : private detail::compressed_collective<Codec> 
       sent = plan.template add<std::byte>("streams for other ranks", streams);
       received = plan.template add<std::byte>("streams of other ranks", streams);
       heads = plan.template add<value_type>("heads of other ranks", checked_multiply(where, others, layout.head));
-      decoded = plan.template add<value_type>("decoded chunks", checked_multiply(where, others, layout.chunk));
+      decoded = plan.template add<value_type>(
+          "decoded chunks",
+          checked_multiply(where, others, layout.chunks == 0 ? 0 : layout.weights_of(layout.longest())));
       sizes = plan.template add<std::int64_t>("sizes of streams",
                                               checked_multiply(where, 2 * others, layout.table_numbers()));
       encode = plan.template add<std::byte>("encoding", others == 0 ? 0 : chunks::encode_bytes(exec, layout, others));
@@ -175,12 +177,14 @@ struct compressed_reduce_scatter : private detail::compressed_collective<Codec> 
       auto const tables = layout.tables(space[at.sent].data + layout.table_of(), others(), layout.sender_bytes());
       std::int64_t encoded = 0;
       for (std::int64_t which = 0; which < layout.chunks; ++which) {
-        chunks::encode_until(
-            exec, layout, which, encoded, space[at.encode], tables, [&](std::int64_t next, auto& sources) {
-              for (std::int64_t other = 0; other < others(); ++other) {
-                sources.push_back(chunks::source_of(layout, next, part_of(rank_of(other)), sent(other)));
-              }
-            });
+        chunks::encode_until(exec, layout, which, encoded, space[at.encode], tables,
+                             [&](std::int64_t next, auto& sources) {
+                               for (std::int64_t other = 0; other < others(); ++other) {
+                                 sources.push_back(chunks::source_of(layout, next, part_of(rank_of(other)),
+                                                                     layout.slot(sent(other), next),
+                                                                     sent(other).data + layout.table_of()));
+                               }
+                             });
         wire.follow();
         exchange_each([&](int rank, std::int64_t other) {
           ranks.send(wire.executor(), array_view<std::byte const>(layout.body(sent(other), which)), rank);
@@ -196,7 +200,7 @@ struct compressed_reduce_scatter : private detail::compressed_collective<Codec> 
 
     /// Enqueues reading the sizes of streams: those that are sent, then those that come.
     void read(detail::stream_sizes& sizes) const {
-      wire.join(static_cast<int>(layout.table_chunk()));
+      wire.join(static_cast<int>(layout.table_chunk));
       std::int64_t const count = others() * layout.table_numbers();
       for (int is_received = 0; is_received < 2; ++is_received) {
         std::byte const* const first = space[is_received != 0 ? at.received : at.sent].data + layout.table_of();
@@ -267,7 +271,7 @@ struct compressed_reduce_scatter : private detail::compressed_collective<Codec> 
         targets.push_back({layout.spec_of(which), stream.slice(0, 0, sizes(others() + other, which)),
                            space[at.decoded].slice(0, other * count, count)});
       }
-      chunks::decode(exec, targets, space[at.decode]);
+      chunks::decode(exec, layout, targets, space[at.decode]);
     }
     /// Enqueues adding what all ranks have from a value of the part on.
     void add(std::int64_t first, std::int64_t count, matrix_view<value_type const> const& of_others) const {

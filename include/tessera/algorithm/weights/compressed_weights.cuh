@@ -41,10 +41,11 @@ void with_policy(basic_cuda<Architectures> const& exec, Use&& use) {
   }
 }
 
-/// The number of thread blocks that the device runs at a time.
+/// The number of thread blocks that the device runs at a time, without multiprocessors that are left to others.
 template <class Architectures>
 std::int64_t resident_blocks(basic_cuda<Architectures> const& exec, int blocks_per_multiprocessor) {
-  return std::int64_t{exec.state->multiprocessors()} * blocks_per_multiprocessor;
+  int const multiprocessors = max(exec.state->multiprocessors() - exec.options.spared_multiprocessors, 1);
+  return std::int64_t{multiprocessors} * blocks_per_multiprocessor;
 }
 
 /// The number of tiles of a tensor: a thread block encodes as many blocks of weights at a time as it has warps.

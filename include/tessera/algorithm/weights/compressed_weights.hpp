@@ -217,6 +217,8 @@ struct compressed_weights {
     array_view<std::byte> stream;
     array_view<std::int64_t> stream_bytes;  ///< one element: the size of the stream that was made
     std::uint64_t seed = 0;                 ///< for stochastic rounding
+    /// Whether wait() reports a stream that does not fit. stream_bytes has the size that it would need in any case.
+    bool reports_full = true;
   };
 
   /// A stream to decode, or a range of its blocks.
@@ -441,6 +443,7 @@ struct compressed_weights {
     encoding.capacity = from.stream.size();
     encoding.stream_bytes = from.stream_bytes.data;
     encoding.seed = from.seed;
+    encoding.reports_full = from.reports_full;
     encoding.status = status_of(exec, {"compressed_weights.encode", "byte"});
     return encoding;
   }

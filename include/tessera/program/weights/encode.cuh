@@ -174,7 +174,7 @@ struct encode_weights_on_warps {
     if (warp.lane == 0) {
       header->total_bytes = static_cast<std::uint64_t>(bytes);
       *t.stream_bytes = bytes;
-      if (bytes > t.capacity) {
+      if (t.reports_full != 0 && bytes > t.capacity) {
         warp.report(status, status_code::capacity_exceeded, bytes);
       }
     }

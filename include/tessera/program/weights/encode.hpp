@@ -38,6 +38,7 @@ struct weight_encoding {
   std::int64_t* stream_bytes = nullptr;           ///< the result: bytes of the stream
   std::uint64_t seed = 0;                         ///< for stochastic rounding
   status_word* status = nullptr;
+  bool reports_full = true;  ///< whether a stream that does not fit is reported
 
   /// The bytes of a slot, in which a coded block is until it is moved.
   TESSERA_FN constexpr std::int64_t slot_bytes() const { return spec.raw_payload_bytes(spec.block_weights()); }
@@ -345,7 +346,7 @@ struct locate_payloads {
         header.header_checksum = checksum_of(header);
         *encoding.header() = header;
         *encoding.stream_bytes = bytes;
-        if (bytes > encoding.capacity) {
+        if (encoding.reports_full && bytes > encoding.capacity) {
           group.report(encoding.status, status_code::capacity_exceeded, bytes);
         }
       }

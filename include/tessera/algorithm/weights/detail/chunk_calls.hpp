@@ -129,35 +129,46 @@ struct chunk_calls {
     });
   }
 
-  /// The encoding of a chunk of a list to a sender's memory.
+  /// The encoding of a chunk of a list to a slot. A stream that does not fit into the slot is not there, but the table
+  /// says how long it is.
   static source_type source_of(layout_type const& layout, std::int64_t which, array_view<value_type const> list,
-                               array_view<std::byte> sender) {
-    return {layout.spec_of(which), layout.chunk_of(list, which), layout.slot(sender, which),
-            layout.size_of(sender, which)};
+                               array_view<std::byte> slot, std::byte* table) {
+    source_type made{layout.spec_of(which), layout.chunk_of(list, which), slot, layout.size_in(table, which)};
+    made.reports_full = false;
+    return made;
+  }
+  /// Enqueues encoding.
+  template <Executor Exec>
+  static void encode(Exec const& exec, layout_type const& layout, std::vector<source_type> const& sources,
+                     array_view<std::byte> memory) {
+    Codec::encode(sparing(exec, layout), view_of(sources),
+                  workspace(Codec::plan_encode(exec, view_of(sources)), memory));
   }
   /// Enqueues the encoding of chunks until a chunk's body can be sent, and with it the tables, sealed. `encoded`: the
   /// chunks that have been encoded already. add(which, sources) adds the encodings of a chunk.
   template <Executor Exec, class Add>
   static void encode_until(Exec const& exec, layout_type const& layout, std::int64_t which, std::int64_t& encoded,
                            array_view<std::byte> memory, matrix_view<std::int64_t> const& tables, Add const& add) {
-    std::int64_t const needed = which == layout.table_chunk() ? layout.chunks : which + 1;
+    std::int64_t const needed = which == layout.table_chunk ? layout.chunks : which + 1;
     while (encoded < needed) {
       std::vector<source_type> sources;
       std::int64_t const end = encoded + layout.group_from(encoded);
       for (; encoded < end; ++encoded) {
         add(encoded, sources);
       }
-      Codec::encode(exec, view_of(sources), workspace(Codec::plan_encode(exec, view_of(sources)), memory));
+      encode(exec, layout, sources, memory);
     }
-    if (which == layout.table_chunk()) {
+    if (which == layout.table_chunk) {
       seal_tables const seal{tables};
       exec.run(seal, seal.groups());
     }
   }
   /// Enqueues the decoding of chunks.
   template <Executor Exec>
-  static void decode(Exec const& exec, std::vector<target_type> const& targets, array_view<std::byte> memory) {
-    Codec::decode(exec, view_of(targets), workspace(Codec::plan_decode(exec, view_of(targets)), memory));
+  static void decode(Exec const& exec, layout_type const& layout, std::vector<target_type> const& targets,
+                     array_view<std::byte> memory) {
+    Codec::decode(sparing(exec, layout), view_of(targets),
+                  workspace(Codec::plan_decode(exec, view_of(targets)), memory));
   }
 
  private:
@@ -165,11 +176,21 @@ struct chunk_calls {
   static array_view<Element const> view_of(std::vector<Element> const& list) {
     return {list.data(), std::ssize(list)};
   }
-  /// The most bytes of the first and the last chunk, which may be shorter.
+  /// The most bytes of the longest and the last chunk, which may be of another coder.
   template <class BytesOf>
   static std::int64_t most_of(layout_type const& layout, BytesOf const& bytes_of_spec) {
-    return layout.chunks == 0 ? 0
-                              : max(bytes_of_spec(layout.spec_of(0)), bytes_of_spec(layout.spec_of(layout.chunks - 1)));
+    return layout.chunks == 0
+               ? 0
+               : max(bytes_of_spec(layout.spec_of(layout.longest())), bytes_of_spec(layout.spec_of(layout.chunks - 1)));
+  }
+  /// The executor, leaving multiprocessors to the wire.
+  template <Executor Exec>
+  static Exec sparing(Exec const& exec, layout_type const& layout) {
+    Exec made = exec;
+    if constexpr (requires { made.options.spared_multiprocessors; }) {
+      made.options.spared_multiprocessors = max(made.options.spared_multiprocessors, layout.spared_multiprocessors);
+    }
+    return made;
   }
 };
 

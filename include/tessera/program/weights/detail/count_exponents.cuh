@@ -31,18 +31,27 @@ struct encode_task {
   std::int64_t planes_offset;       ///< weight_stream_spec::planes_offset()
   std::int64_t payload_offset;      ///< weight_stream_spec::payload_offset()
   int log2_block;                   ///< weights of a block, as a power of two
-  int is_rans;                      ///< whether exponents are coded by rANS; else by codes of a fixed length
+  std::uint8_t is_rans;             ///< whether exponents are coded by rANS; else by codes of a fixed length
+  std::uint8_t reports_full;        ///< whether a stream that does not fit is reported
 
   /// The task of an encoding, computed on the host.
   static encode_task of(weight_encoding<T> const& encoding, std::uint64_t* tile_sums, std::int64_t items_before) {
     weight_stream_spec const& spec = encoding.spec;
-    return {encoding.weights,      encoding.stream,
-            encoding.counts,       encoding.table,
-            encoding.stream_bytes, tile_sums,
-            encoding.capacity,     spec.count,
-            items_before,          spec.index_offset(),
-            spec.planes_offset(),  spec.payload_offset(),
-            spec.log2_block,       spec.coder == weight_coder::rans_pairs ? 1 : 0};
+    return {encoding.weights,
+            encoding.stream,
+            encoding.counts,
+            encoding.table,
+            encoding.stream_bytes,
+            tile_sums,
+            encoding.capacity,
+            spec.count,
+            items_before,
+            spec.index_offset(),
+            spec.planes_offset(),
+            spec.payload_offset(),
+            spec.log2_block,
+            static_cast<std::uint8_t>(spec.coder == weight_coder::rans_pairs ? 1 : 0),
+            static_cast<std::uint8_t>(encoding.reports_full ? 1 : 0)};
   }
 
   /// The number of weights of a block.
