@@ -198,7 +198,7 @@ struct loss_chunk {
 ///
 /// Workers end their turns together where a band has 33 tiles of 192 entries for 32 rows of tiles (4 splits of 8, and 4
 /// workers that take the last tile of each row), or 66: 56 MiB have 66 for D 2304 and 33 for D 4096 in 16 bits. H200,
-/// 8192 tokens, bf16 hidden states, with 48 MiB (53 and 32 tiles), both passes in ms, in turns with a classifier in
+/// 8192 tokens, bf16 hidden states, with 48 MiB (45 and 32 tiles), both passes in ms, in turns with a classifier in
 /// bf16: V 256000, D 2304: 61.3 for fp32 rows, 61.6 for fp8 rows, 58.9 for bf16; V 128256, D 4096: 56.1, 55.9, 53.4.
 /// Of the forward pass, 15.3 in place of 13.9 at D 2304, making all rows takes 1.0 (3.6 TB/s), that of fp8 0.8.
 [[nodiscard]] constexpr std::int64_t loss_band_entries(std::int64_t vocabulary, std::int64_t row_bytes,
