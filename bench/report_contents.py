@@ -216,8 +216,8 @@ FIGURES_OF_FILE = {
     "loss_fine_tuning.json": {f"cce.fine_tuning.{name}.held_out_loss": (
         "value", "last_held_out_loss", [f"fine_tuning/{name}/smollm2/49152x576"])
         for name in ["exact", "filtered", "full_classifier"]},
-    # The time of NCCL's all_gather over that of the compressed one, the lowest of lists of 64 MiB and more. NCCL's as it
-    # comes, or of lists that are registered at a communicator that sends by copy engines.
+    # The time of NCCL's all_gather over that of the compressed one, the lowest of lists of 64 MiB and more. NCCL's as
+    # it comes, or of lists that are registered at a communicator that sends by copy engines.
     "compressed_collectives.json": {f"parallel.allgather.{figure}": ("smallest", counter, [
         f"compressed_collectives/all_gather/bf16/gauss/{wire}/2gpus/{size}/{options}"
         for size in ["64MiB", "256MiB", "1GiB"]])
