@@ -235,7 +235,7 @@ def not_measured(results):
 def with_tables(page, text, results):
     tables = {name: markdown(table, results) for name, table in TABLES.items()}
     tables.update(overview=report_overview.overview(results), headline=report_overview.headline(results),
-                  **{"not-measured": not_measured(results)})
+                  **{"not-measured": not_measured(results), "real-model-short": report_real_model.short_table(results)})
     for name, table in tables.items():
         begin, end = f"<!-- bench:{name} begin -->", f"<!-- bench:{name} end -->"
         if text.count(begin) != text.count(end) or text.count(begin) > 1:

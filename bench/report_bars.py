@@ -102,6 +102,7 @@ class Bars:
 
 WIDTH, MARGIN, STEP, THICK, GROUP = 860, 12, 19, 14, 22
 LETTER, STRONG = 7.1, 7.9  # the width of a letter in most fonts, and of one of this library's labels
+SMALL = 6.2                # of one of a scale
 TITLE_LETTERS = 90
 
 
@@ -149,7 +150,7 @@ def svg(chart, results):
     title = chart.title(results)
     if not groups or title is None:
         return None
-    titles = textwrap.wrap(title, TITLE_LETTERS)
+    titles = textwrap.wrap(title.replace(" %", "\N{NO-BREAK SPACE}%"), TITLE_LETTERS)
     left = MARGIN + 14 + max(len(bar.label) * letter(bar) for group in groups for bar in group.bars)
     room = (WIDTH - MARGIN - left) / len(chart.panels)
     first_note = 26 + 21 * len(titles)
@@ -217,8 +218,10 @@ def panel_svg(chart, p, groups, results, place):
                        f'x2="{left + at:.1f}" y2="{rows[-1][1] + STEP}"/>')
     if panel.is_logarithmic:
         bottom = groups[-1][-1][1] + STEP + 12
-        out += [f'<text class="small" x="{left + at:.1f}" y="{bottom}" text-anchor="middle">'
-                f"{number(value, 0) if value >= 1 else f'{value:g}'}</text>" for value, at in grid]
+        names = [number(value, 0) if value >= 1 else f"{value:g}" for value, _ in grid]
+        every = 1 if len(grid) < 2 else math.ceil(SMALL * (max(map(len, names)) + 1) / (grid[1][1] - grid[0][1]))
+        out += [f'<text class="small" x="{left + at:.1f}" y="{bottom}" text-anchor="middle">{name}</text>'
+                for name, (_, at) in list(zip(names, grid))[::every]]
     for bar, y in (row for rows in groups for row in rows):
         value, mark = values[y], marks[y]
         if value is None:

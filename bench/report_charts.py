@@ -233,12 +233,51 @@ def python_errors_title(results):
         *(percent(100 * error) for error in errors))
 
 
+def python_speed_title(results):
+    ours, theirs = (good(results, f"{report_python.ATTENTION}/{who}/forward/d128/16k", "TFLOPs")
+                    for who in ["tessera/sage2", "torch/cudnn"])
+    if None in (ours, theirs):
+        return None
+    return f"Attention from Python: 8 bits have {ours / theirs:.1f} times the speed of cuDNN in bf16"
+
+
 PYTHON_ERRORS = Bars(python_errors_title, [
     "Causal, 512 tokens, 9 heads of 64 channels of SmolLM2's layer 15. Error: sum of absolute differences from",
     "attention in double precision, over the sum of absolute values there."],
     [Group("methods of attention()", python_bars("error/real", [("PyTorch in bf16", "flash")]))],
     [Panel("error", "less is better; logarithmic", "relative_l1", 100, percent, is_logarithmic=True)])
 
+PYTHON_SPEED = Bars(python_speed_title, [
+    "One H200, 2 sequences of 16K tokens, inputs in bf16 (fp16 where said): numbers with offsets, from a cold L2."],
+    [Group(f"{channels} channels", [
+        Bar(bar.label, bar.library, [f"{bar.names}{mask}" for mask, _ in MASKS])
+        for bar in python_bars(f"forward/d{channels}/16k", report_python.BACKENDS)]) for channels in (128, 64)],
+    [Panel(f"TFLOP/s, {title}", "more is better", "TFLOPs") for _, title in MASKS])
+
+# --- The loss from Python -----------------------------------------------------------------------------------------
+
+
+def python_loss_title(results):
+    sizes = [size for _, size in CLASSIFIERS.values()]
+    memory = [good(results, f"tessera/forward_backward/bf16/zipf/{size}", "extra_MiB") for size in sizes]
+    time = ratios(results, "ms", [[f"{who}/forward_backward/bf16/zipf/{size}" for who in ["torch_compile", "tessera"]]
+                                  for size in sizes])
+    if time is None or None in memory:
+        return None
+    return (f"linear_cross_entropy with gradients: {span(memory)} MiB beside them, {span(time, 1)} times as fast as "
+            "torch.compile on zipf data")
+
+
+PYTHON_LOSS = Bars(python_loss_title, [
+    "8192 tokens in bf16 on one H200. Logits: N(0, 1) in flat data, N(0, 2.4²) in spread data; in zipf data entries",
+    "are as unequally frequent as words. The default leaves out small parts of gradients, filter_eps=None nothing.",
+    "Error: length of the difference of e's gradient from the exact one, over the length of that."],
+    [Group(f"{name}'s classifier: {int(size.split('x')[1]):,} entries, {size.split('x')[2]} channels",
+           [Bar(*row) for row in report_python.loss_rows(size)]) for name, size in CLASSIFIERS.values()],
+    [Panel("extra memory, MiB", "less is better; logarithmic", "extra_MiB", is_logarithmic=True), LOSS.panels[1],
+     Panel("error of e's gradient", "less is better", "hidden_error", 100, percent)])
+
 CHARTS = {"loss.svg": LOSS, "loss_alone.svg": LOSS_ALONE, "attention.svg": ATTENTION_ON_REAL_DATA,
           "attention_sizes.svg": ATTENTION_BY_SIZE, "caches.svg": CACHES, "neuzip.svg": NEUZIP,
-          "python_attention_errors.svg": PYTHON_ERRORS}
+          "python_attention_errors.svg": PYTHON_ERRORS, "python_attention.svg": PYTHON_SPEED,
+          "python_loss.svg": PYTHON_LOSS}

@@ -110,7 +110,8 @@ def awaited_figures():
         "swap.few_rows_w4a16": ("value", "vs_cublas", ["linear/w4a16_scaled/gauss/1x8192x8192"]),
         "swap.few_rows16_w4a16": ("value", "vs_cublas", ["linear/w4a16_scaled/gauss/16x8192x8192"]),
         "swap.linear_decoded": ("value", "vs_cublas", ["linear/decoded_rans/gauss/4096x8192x8192"]),
-        "swap.few_rows_decoded": ("value", "vs_cublas", ["linear/decoded_fixed/gauss/16x8192x8192"]),
+        "swap.few_rows1_decoded": ("value", "vs_cublas", ["linear/decoded_fixed/gauss/1x8192x8192"]),
+        "swap.few_rows_decoded": ("value", "vs_cublas", ["linear/decoded_fixed/gauss/16x8192x8192"]),  # of 16 rows
         # Products of fp8 with scales by groups of 128, over those of cuBLAS without.
         "swap.linear_w8a8_groups": ("value", "vs_cublas", ["scaled_linear/fp8_e4m3_128x128/gauss/4096x8192x8192"]),
         # The time of a loss over that of the same with a user's own reducers, which are called for each logit.

@@ -7,12 +7,24 @@ METHODS = [("`sage2`: 8 bits", "sage2"), ("`sage2_smoothed`: 8 bits, smoothed qu
            ("`fp16`: no codes, inputs in fp16", "fp16")]
 BACKENDS = [("PyTorch, cuDNN", "cudnn"), ("PyTorch, FlashAttention-2", "flash"), ("PyTorch, efficient", "efficient")]
 DATA = [("SmolLM2's layer 15", "real"), ("normal numbers", "normal"), ("normal numbers with offsets", "offset")]
+LOSS_DATA = ["zipf", "flat", "spread"]
 
 
 def attention_rows(place, backends):
     """(what, benchmark) of ours and PyTorch's at a place, which ends the benchmarks' names."""
     return ([(label, f"{ATTENTION}/tessera/{name}/{place}") for label, name in METHODS] +
             [(label, f"{ATTENTION}/torch/{name}/{place}") for label, name in backends])
+
+
+def loss_rows(size):
+    """(what, library, benchmark) of the loss with gradients; what is not filtered takes as long with any data."""
+    def of(who, data="zipf"):
+        return f"{who}/forward_backward/bf16/{data}/{size}"
+
+    return ([(f"the default, {data} data", "tessera", of("tessera", data)) for data in LOSS_DATA] +
+            [("filter_eps=None", "tessera", of("tessera_exact")), ("torch.compile", "pytorch", of("torch_compile")),
+             ("PyTorch", "pytorch", of("torch_eager"))] +
+            [(f"Apple's package, {data} data", "apple", of("apple_cce", data)) for data in LOSS_DATA])
 
 
 def plain(label):

@@ -38,8 +38,17 @@ FIGURES = {
     "real.agreement.4bit": ("value", "agreement", [PREFIX + "4bit"]),
 }
 
+# The README's table has a column for each of these rows.
+SHORT = [("exact", "exact"), ("cache in 8 bits", "8bit"), ("4 bits", "4bit"), ("3 bits", "3bit"), ("2 bits", "2bit"),
+         ("keys 4, values 2", "k4v2"), ("MiniCache from layer 16", "merged16"), ("aligned first", "merged16_aligned"),
+         ("ShadowKV, 32 chunks", "shadow_32_chunks"), ("SageAttention2", "sage_int8"),
+         ("weights, 3 mantissa bits", "weights3")]
+SHORT_LINES = [("times smaller", "ratio", "{:.1f}"), ("perplexity", "perplexity", "{:,.1f}"),
+               ("same likeliest next token", "agreement", "{:.1%}")]
+
 PLOT = "real_model.svg"
-TITLE = "SmolLM2-135M: distance from the exact model against bytes (further left and down is better)"
+TITLE = ("SmolLM2-135M: distance from the exact model against bytes (further left and down is better); "
+         "L16: merged from layer 16 of 30")
 STYLE = """
   text { font: 13px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f2328 }
   .title { font-size: 16px; font-weight: 600 }
@@ -57,7 +66,7 @@ STYLE = """
 COLOURS = {"cache": "#2f7fd1", "MiniCache": "#d55e00", "aligned first": "#009e73", "ShadowKV": "#cc79a7",
            "SageAttention2": "#56a4c9", "NeuZip": "#b58900"}
 # Where a point's label is, so that labels of neighbours do not meet: to the right, pixels down, and what lies there.
-PLACES = {"cache": (-9, 4, "end"), "aligned first": (0, -9, "middle"), "SageAttention2": (0, 18, "middle")}
+PLACES = {"cache": (-9, 4, "end"), "aligned first": (0, -9, "middle"), "SageAttention2": (8, -4, "start")}
 LEFT, TOP, WIDTH, HEIGHT = 70, 96, 560, 380
 LEAST_DIVERGENCE = 1e-5  # what is nearer is exact but for rounding
 
@@ -73,6 +82,18 @@ def points(results):
         if kind in COLOURS and counters["divergence"] >= LEAST_DIVERGENCE:
             found.append((kind, what, 1 / counters["ratio"], counters["divergence"]))
     return found
+
+
+def short_table(results):
+    """Methods side by side, without those that were not measured."""
+    known = [(title, results[PREFIX + name].counters) for title, name in SHORT
+             if PREFIX + name in results and not results[PREFIX + name].error]
+    if not known:
+        return "Not measured yet."
+    lines = [f"| SmolLM2-135M | {' | '.join(title for title, _ in known)} |", f"|---|{'---:|' * len(known)}"]
+    lines += [f"| {title} | {' | '.join(form.format(counters[counter]) for _, counters in known)} |"
+              for title, counter, form in SHORT_LINES]
+    return "\n".join(lines)
 
 
 def finding(results):
@@ -142,5 +163,5 @@ def legend():
     for kind, colour in COLOURS.items():
         out.append(f'<circle cx="{at}" cy="{TOP - 28}" r="5" fill="{colour}"/>')
         out.append(f'<text x="{at + 9}" y="{TOP - 24}">{escape(kind)}</text>')
-        at += 30 + 8 * len(kind)
+        at += round(40 + 6.6 * len(kind))
     return out

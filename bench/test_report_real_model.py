@@ -55,6 +55,16 @@ class RealModelTest(unittest.TestCase):
         self.assertEqual(sum(line.startswith("| ") for line in lines), len(report_real_model.ROWS) + 1)
         self.assertIn("| cache: 4 bits | 3.0 | 2.00 | 12.00 | 50.0% | 0.0100 |", lines)
 
+    def test_the_short_table_has_a_column_for_each_method_that_was_measured(self):
+        self.assertEqual(report_real_model.short_table({}), "Not measured yet.")
+        results = {"real_model/exact": result(0.0, 1.0), "real_model/4bit": result(0.01, 3.44),
+                   "real_model/2bit": result(0.2, error="failed")}
+        self.assertEqual(report_real_model.short_table(results).splitlines(), [
+            "| SmolLM2-135M | exact | 4 bits |", "|---|---:|---:|", "| times smaller | 1.0 | 3.4 |",
+            "| perplexity | 12.0 | 12.0 |", "| same likeliest next token | 50.0% | 50.0% |"])
+        names = [name for _, name in report_real_model.ROWS]
+        self.assertLessEqual({name for _, name in report_real_model.SHORT}, set(names))
+
     def test_all_figures_are_those_of_rows(self):
         names = {f"real_model/{name}" for _, name in report_real_model.ROWS}
         for _, counter, benchmarks in report_real_model.FIGURES.values():

@@ -27,6 +27,12 @@ struct object_head {
   std::int32_t device;
 };
 
+/// Throws unless an object has its mark. `functions`: what the names of those that open and close it begin with.
+inline void check_mark(object_head const& head, std::uint64_t mark, char const* object, char const* functions) {
+  require(head.mark == mark, TESSERA_VALUE_ERROR, "the ", object, " is none that ", functions, "_open() has set and ",
+          functions, "_close() not closed");
+}
+
 /// Memory of executors: callers give all memory.
 struct no_memory {
   [[noreturn]] static void* allocate(std::size_t bytes, std::size_t, tessera::stream_handle) {
@@ -70,6 +76,12 @@ inline void check_executor(tessera_executor const& given) {
           "the executor's device is the CPU, which has no streams, but its stream is not null");
 }
 
+/// Throws where an object was opened for another device than the executor's.
+inline void check_device(object_head const& head, tessera_executor const& given, char const* object) {
+  require(head.device == given.device, TESSERA_VALUE_ERROR, "the executor's device is ", device_name(given.device),
+          " but ", object, " was opened for ", device_name(head.device));
+}
+
 /// The executor of the caller's, checked and open.
 inline tessera_executor open_executor(tessera_executor const* executor) {
   tessera_executor const given = known_part(executor, "executor");
@@ -77,10 +89,8 @@ inline tessera_executor open_executor(tessera_executor const* executor) {
   require(given.state != nullptr, TESSERA_NULL_POINTER,
           "the executor's state is null but tessera_executor_open() must have set it");
   auto const& head = *static_cast<object_head const*>(given.state);
-  require(head.mark == executor_mark, TESSERA_VALUE_ERROR,
-          "the executor's state is none that tessera_executor_open() has set and tessera_executor_close() not closed");
-  require(head.device == given.device, TESSERA_VALUE_ERROR, "the executor's device is ", device_name(given.device),
-          " but it was opened for ", device_name(head.device));
+  check_mark(head, executor_mark, "executor's state", "tessera_executor");
+  check_device(head, given, "it");
   return given;
 }
 
@@ -98,6 +108,21 @@ void with_executor(tessera_executor const* executor, Use const& use) {
   exec.stream = static_cast<cudaStream_t>(given.stream);
   return use(exec);
 #endif
+}
+
+/// Throws unless a cache is open. Cache: has a head, its mark, and `functions` as in check_mark().
+template <class Cache>
+void check_open(Cache const* cache) {
+  require_given(cache, "cache");
+  check_mark(cache->head, Cache::mark, "cache", Cache::functions);
+}
+
+/// Calls use(exec) with the executor, for whose device an open cache must have been opened.
+template <class Cache, class Use>
+void with_executor_of(Cache const* cache, tessera_executor const* executor, Use const& use) {
+  check_open(cache);
+  check_device(cache->head, open_executor(executor), "the cache");
+  with_executor(executor, use);
 }
 
 /// Throws where calls of an executor are being captured, for calls that wait.

@@ -14,14 +14,15 @@
 using tessera::bfloat16;
 
 struct tessera_minicache {
+  static constexpr std::uint64_t mark = 0x65686361632d696e;
+  static constexpr char const* functions = "tessera_minicache";
+
   tessera_c::object_head head;
   tessera::minicache cache;
 };
 
 namespace tessera_c {
 namespace {
-
-constexpr std::uint64_t minicache_mark = 0x65686361632d696e;
 
 tessera::cache_extents extents_of(tessera_minicache_shape const& from) {
   return {.slots = from.slots,
@@ -52,21 +53,10 @@ tessera::minicache::options_type options_of(tessera_minicache_shape const& from)
   return options;
 }
 
-/// Throws unless a cache is open.
-void check_open(tessera_minicache const* cache) {
-  require_given(cache, "cache");
-  require(cache->head.mark == minicache_mark, TESSERA_VALUE_ERROR,
-          "the cache is none that tessera_minicache_open() has set and tessera_minicache_close() not closed");
-}
-
 /// Calls use(exec, cache) with a cache that was opened for the executor's device.
 template <class Use>
 void with_cache(tessera_executor const* executor, tessera_minicache const* cache, Use const& use) {
-  check_open(cache);
-  std::int32_t const device = open_executor(executor).device;
-  require(device == cache->head.device, TESSERA_VALUE_ERROR, "the executor's device is ", device_name(device),
-          " but the cache was opened for ", device_name(cache->head.device));
-  with_executor(executor, [&](auto const& exec) { use(exec, cache->cache); });
+  with_executor_of(cache, executor, [&](auto const& exec) { use(exec, cache->cache); });
 }
 
 tessera::cache_sequences sequences_of(tessera_minicache_sequences const* given) {
@@ -111,8 +101,9 @@ tessera_status tessera_minicache_open(tessera_executor const* executor, tessera_
     with_executor(executor, [&](auto const& exec) {
       tessera::cache_extents const extents = extents_of(given);
       auto const plan = tessera::minicache::plan(exec, extents, options_of(given));
-      *cache = new (place) tessera_minicache{
-          {minicache_mark, device}, tessera::minicache(exec, extents, options_of(given), workspace_in(plan, memory))};
+      *cache = new (place)
+          tessera_minicache{{tessera_minicache::mark, device},
+                            tessera::minicache(exec, extents, options_of(given), workspace_in(plan, memory))};
     });
   });
 }

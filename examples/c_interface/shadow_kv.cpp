@@ -17,6 +17,9 @@
 using tessera::bfloat16;
 
 struct tessera_shadow_kv {
+  static constexpr std::uint64_t mark = 0x766b2d776f646168;
+  static constexpr char const* functions = "tessera_shadow_kv";
+
   tessera_c::object_head head;
 };
 
@@ -25,8 +28,6 @@ namespace {
 
 using method = tessera::shadow_kv;
 using plan_type = method::plan_type<bfloat16>;
-
-constexpr std::uint64_t shadow_kv_mark = 0x766b2d776f646168;
 
 /// A cache and what belongs to its executor.
 template <class Exec>
@@ -107,20 +108,10 @@ void open_cache(void* place, object_head const& head, tessera::cuda const& exec,
 }
 #endif
 
-void check_open(tessera_shadow_kv const* cache) {
-  require_given(cache, "cache");
-  require(cache->head.mark == shadow_kv_mark, TESSERA_VALUE_ERROR,
-          "the cache is none that tessera_shadow_kv_open() has set and tessera_shadow_kv_close() not closed");
-}
-
 /// Calls use(exec, object) with a cache that was opened for the executor's device and stream.
 template <class Use>
 void with_cache(tessera_executor const* executor, tessera_shadow_kv const* cache, Use const& use) {
-  check_open(cache);
-  std::int32_t const device = open_executor(executor).device;
-  require(device == cache->head.device, TESSERA_VALUE_ERROR, "the executor's device is ", device_name(device),
-          " but the cache was opened for ", device_name(cache->head.device));
-  with_executor(executor, [&]<class Exec>(Exec const& exec) {
+  with_executor_of(cache, executor, [&]<class Exec>(Exec const& exec) {
     auto const& object = *static_cast<cache_object<Exec> const*>(cache);
     require(object.stream == static_cast<void*>(exec.stream), TESSERA_VALUE_ERROR,
             "the executor's stream is another one than the cache was opened with");
@@ -190,7 +181,7 @@ tessera_status tessera_shadow_kv_open(tessera_executor const* executor, tessera_
       auto const opened = method::open(exec, plan_of(exec, given), bytes_of("device's memory", room.device),
                                        bytes_of("host's memory", room.host), rotary_of(room));
       void* const place = place_in<cache_object<Exec>>(room.object, "object's memory");
-      open_cache(place, {shadow_kv_mark, device}, exec, room, opened);
+      open_cache(place, {tessera_shadow_kv::mark, device}, exec, room, opened);
       *cache = static_cast<cache_object<Exec>*>(place);
     });
   });

@@ -20,11 +20,11 @@ typedef struct tessera_minicache tessera_minicache;
 
 typedef struct tessera_minicache_shape {
   size_t size;
-  int64_t slots;   ///< sequences at a time
-  int64_t tokens;  ///< the most tokens of a sequence
-  int64_t blocks;  ///< blocks of 64 tokens, for all sequences together
-  int64_t heads;   ///< key heads
-  int64_t channels;
+  int64_t slots;         ///< sequences at a time
+  int64_t tokens;        ///< the most tokens of a sequence
+  int64_t blocks;        ///< blocks of 64 tokens, for all sequences together
+  int64_t heads;         ///< key heads
+  int64_t channels;      ///< channels of a head, a multiple of 32 up to 256
   int64_t window;        ///< newest tokens of a sequence that stay as they are, a multiple of 64
   int32_t const* parts;  ///< the layers of each part: 1, or 2 neighbours that share directions; null: one layer
   int64_t part_count;
@@ -35,7 +35,7 @@ typedef struct tessera_minicache_shape {
 /// The sequences of a call, all of i32 and where the executor runs.
 typedef struct tessera_minicache_sequences {
   size_t size;
-  tessera_tensor blocks;   ///< sequences x pages: the block of each page
+  tessera_tensor blocks;   ///< sequences x pages: the block of each page of 64 tokens, 0 to `blocks` - 1
   tessera_tensor lengths;  ///< tokens of each sequence, with the new ones of a call
   tessera_tensor slots;    ///< the slot of each sequence; missing: its own number
   tessera_tensor pages;    ///< sealed pages of each sequence; missing: as many as there can be
@@ -60,7 +60,7 @@ TESSERA_C_API tessera_status tessera_minicache_open(tessera_executor const* exec
                                                     tessera_memory memory, tessera_minicache** cache);
 /// Null is closed already. Work that is enqueued may still use the cache's memory.
 TESSERA_C_API tessera_status tessera_minicache_close(tessera_minicache* cache);
-/// The part that a layer belongs to.
+/// The part that a layer belongs to. Layers and parts count from 0.
 TESSERA_C_API tessera_status tessera_minicache_part_of(tessera_minicache const* cache, int32_t layer, int32_t* part);
 
 /// The workspace of append() of at most so many tokens to each of so many sequences; with 0 tokens that of seal().
@@ -93,7 +93,8 @@ TESSERA_C_API tessera_status tessera_minicache_attend_workspace(tessera_executor
                                                                 tessera_tensor const* queries,
                                                                 tessera_minicache_sequences const* sequences,
                                                                 size_t* bytes);
-/// Attends to a layer. Options: the scale and is_causal; null for defaults.
+/// Attends to a layer: queries and results of sequences x query heads x queries x channels. Options: the scale and
+/// is_causal; null for defaults; a window is refused.
 TESSERA_C_API tessera_status tessera_minicache_attend(tessera_executor const* executor, tessera_minicache const* cache,
                                                       int32_t layer, tessera_tensor const* queries,
                                                       tessera_minicache_sequences const* sequences,
@@ -118,10 +119,10 @@ enum { TESSERA_ROTARY_HALVES = 0, TESSERA_ROTARY_NEIGHBOURS = 1 };
 typedef struct tessera_shadow_kv_shape {
   size_t size;
   int64_t query_heads;
-  int64_t key_heads;
-  int64_t channels;
-  int64_t const* tokens;  ///< the tokens that each sequence has room for
-  int64_t sequences;
+  int64_t key_heads;         ///< divides query_heads, at most 16 of which share a key head
+  int64_t channels;          ///< channels of a head, a multiple of 16 up to 256
+  int64_t const* tokens;     ///< the tokens that each sequence has room for
+  int64_t sequences;         ///< 1 or more, as many as `tokens` has elements
   int64_t chunks;            ///< chunks of 8 tokens that a head selects in a step
   int64_t slots;             ///< chunks of a head that stay on the device; 0: as many as are selected
   int32_t values_on_device;  ///< 1: values lie in the device's memory, too
@@ -145,12 +146,13 @@ typedef struct tessera_shadow_kv_memory {
   tessera_memory device;
   tessera_memory host;
   /// f32, where the executor runs: positions x pairs x (cosine, sine); missing: no channel is turned. With
-  /// `block_rotations`, which are those of each 256th position, it has those of 256 positions.
+  /// `block_rotations`, which are those of each 256th position, it has those of 256 positions. Both must stay there
+  /// until the cache is closed.
   tessera_tensor rotations;
   tessera_tensor block_rotations;
   int32_t rotary_pairs;  ///< TESSERA_ROTARY_HALVES or TESSERA_ROTARY_NEIGHBOURS
-  int32_t reserved;
-  void* side_stream;  ///< for CUDA, another cudaStream_t of the caller's, best with high priority
+  int32_t reserved;      ///< 0
+  void* side_stream;     ///< for CUDA, another cudaStream_t of the caller's, best with high priority
 } tessera_shadow_kv_memory;
 
 /// Fills rotations, f32 in host memory: rows x pairs x (cosine, sine) of the positions 0, step, 2 step and so on, with
@@ -163,7 +165,7 @@ TESSERA_C_API tessera_status tessera_shadow_kv_bytes(tessera_executor const* exe
 TESSERA_C_API tessera_status tessera_shadow_kv_open(tessera_executor const* executor,
                                                     tessera_shadow_kv_shape const* shape,
                                                     tessera_shadow_kv_memory const* memory, tessera_shadow_kv** cache);
-/// Null is closed already.
+/// Null is closed already. Work that is enqueued may still use the cache's memory.
 TESSERA_C_API tessera_status tessera_shadow_kv_close(tessera_shadow_kv* cache);
 /// Caches the prompt of a sequence, and forgets what it held: key heads x tokens x channels, keys before they are
 /// turned. The executor's stream must be the one that the cache was opened with, as for decode().
@@ -177,7 +179,7 @@ TESSERA_C_API tessera_status tessera_shadow_kv_decode(tessera_executor const* ex
                                                       tessera_tensor const* values, tessera_tensor const* sequences,
                                                       tessera_attention_outputs const* outputs,
                                                       tessera_memory workspace);
-/// Waits; the part of the selected chunks that were in a slot already.
+/// Waits; the part of the selected chunks that were in a slot already, 0 to 1; 0 if none were selected.
 TESSERA_C_API tessera_status tessera_shadow_kv_hit_rate(tessera_executor const* executor,
                                                         tessera_shadow_kv const* cache, double* hit_rate);
 

@@ -39,7 +39,7 @@ bool check_on_gpu(text_table& table) {
     for (product_data const& data : products_to_check()) {
       product_there<cuda> const there(exec, data);
       if (has_aligned_rows(there.whole().a) && has_aligned_rows(there.whole().b)) {
-        right = check_level(exec, "GPU", data, warpgroup_level::of(there.whole()), there, table) && right;
+        right = check_level(exec, "GPU", data, warpgroup_level::of_product(there.whole()), there, table) && right;
       }
     }
   }
@@ -54,10 +54,10 @@ void time_on_gpu() {
   text_table table({"4096 x 4096 x 4096", "ms", "TFLOP/s"}, 1);
   time_level(exec, table, whole, plain_level{whole});
   time_level(exec, table, whole, tiled_level{{whole}});
-  time_level(exec, table, whole, pipelined_level{{whole}});
+  time_level(exec, table, whole, fetched_level{{whole}});
   time_level(exec, table, whole, ring_level{{whole}});
   if (exec.has<warpgroup_level>()) {
-    time_level(exec, table, whole, warpgroup_level::of(whole));
+    time_level(exec, table, whole, warpgroup_level::of_product(whole));
   }
   cublas_linear const cublas(exec.stream);
   add_time(table, "cuBLAS", whole,

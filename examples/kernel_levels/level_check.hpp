@@ -121,7 +121,7 @@ bool check_portable_levels(Executor const& exec, std::string const& device, text
     right = check_level(exec, device, data, tiled_level{{tiled.whole()}}, tiled, table) && right;
     product_there<Executor> const pipelined(exec, data);
     if (has_aligned_rows(pipelined.whole().a) && has_aligned_rows(pipelined.whole().b)) {
-      right = check_level(exec, device, data, pipelined_level{{pipelined.whole()}}, pipelined, table) && right;
+      right = check_level(exec, device, data, fetched_level{{pipelined.whole()}}, pipelined, table) && right;
       product_there<Executor> const ring(exec, data);
       right = check_level(exec, device, data, ring_level{{ring.whole()}}, ring, table) && right;
     }

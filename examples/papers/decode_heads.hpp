@@ -10,26 +10,10 @@
 #include <tessera/tile/multiply_staged.hpp>
 #include <tessera/tile/source/dense.hpp>
 
+#include "decode_scratch.hpp"
 #include "words.hpp"
 
 namespace tessera_examples {
-
-/// Keys in scratch as K^T, channel by channel.
-struct keys_by_channels : staged_tile<bfloat16, 128, 128> {};
-/// Keys in scratch token by token.
-struct keys_by_tokens : staged_tile<bfloat16, 128, 128> {};
-
-/// Of 16 rows the heads' are used. Keys: keys_by_channels or keys_by_tokens.
-template <class Keys>
-struct decode_scratch {
-  staged_tile<bfloat16, 16, 128> queries;
-  union {
-    Keys keys;
-    staged_tile<bfloat16, 128, 128> values;
-  };
-  staged_tile<bfloat16, 16, 128> weights;
-  float scores[16 * 128];
-};
 
 template <class G>
 class decode_heads {
@@ -67,7 +51,7 @@ class decode_heads {
       }
       values.load(group, scratch.values, token, 0);  // ends with a sync
       result_tile::each(group, totals_, [&](int h, int, float& total) { total *= factors.of[h % heads]; });
-      multiply_rows<result_tile>(group, scratch.weights, scratch.values, totals_);
+      multiply_staged_rows<result_tile>(group, scratch.weights, scratch.values, totals_);
       group.sync();
     }
   }
@@ -89,7 +73,7 @@ class decode_heads {
   TESSERA_FN static void multiply_keys(G const& group, Keys const& from, std::int64_t token, Queries const& queries,
                                        keys_by_channels& keys, typename score_tile::sum_tile& scores) {
     from.load(group, keys, 0, token);
-    multiply_rows<score_tile>(group, queries, keys, scores);
+    multiply_staged_rows<score_tile>(group, queries, keys, scores);
   }
   template <class Keys, class Queries>
   TESSERA_FN static void multiply_keys(G const& group, Keys const& from, std::int64_t token, Queries const& queries,

@@ -7,6 +7,7 @@
 #include "../support/exact_attention.hpp"
 #include "../support/paper_trial.hpp"
 #include "kivi_decode.hpp"
+#include "pack_codes.hpp"
 
 namespace tessera_examples {
 

@@ -34,17 +34,6 @@ struct sum_of_heads {
     return a;
   }
 };
-/// sums += a b, where b is depth x columns.
-template <TileMma M, class A, class B>
-TESSERA_FN void multiply_rows(typename M::group_type const& group, A const& a, B const& b, typename M::sum_tile& sums) {
-  for (int k = 0; k < A::columns; k += M::depth) {
-    typename M::a_tile a_tile;
-    typename M::b_tile b_tile;
-    M::load_a(group, a_tile, a.values + k, A::stride);
-    M::load_b(group, b_tile, b.values + k * B::stride, B::stride);
-    M::multiply(group, a_tile, b_tile, sums);
-  }
-}
 
 /// The condition that always holds.
 struct always {

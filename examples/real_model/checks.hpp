@@ -23,7 +23,7 @@
 
 namespace tessera_examples {
 
-inline measured_row const& row_named(std::vector<measured_row> const& rows, std::string const& name) {
+inline measured_row const& row_named(std::vector<measured_row> const& rows, std::string name) {
   auto const found = std::find_if(rows.begin(), rows.end(), [&](measured_row const& row) { return row.name == name; });
   require(exit_code::unsound, found != rows.end(), "there is no row ", name);
   return *found;

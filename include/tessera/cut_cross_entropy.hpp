@@ -69,7 +69,8 @@
 /// Layouts: hidden states are tokens x channels, the classifier is vocabulary x channels. Extents and strides are any,
 /// and need not be multiples of anything. A batch of sequences is one list of tokens, which `sequence` cuts. Labels are
 /// std::int32_t or std::int64_t. Offsets are 64-bit; a vocabulary has at most 2^31 - 1 entries. Operands are bf16 here;
-/// cut_cross_entropy_of<T> takes float16, float and tf32. Losses, log-sum-exps and entropies are in nats.
+/// cut_cross_entropy_of<T> takes float16, float and tf32. Losses, log-sum-exps and entropies are in nats. A classifier
+/// of another type than hidden states, or of fp8 codes with scales: algorithm/loss/with_classifier.hpp.
 ///
 /// Precision: logits and their sums are in fp32, sums over tokens in double. G is rounded to the type of the inputs;
 /// gradients are summed in fp32 and rounded once. Gradients in fp32 may be added to those of batches before: see

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Reads all sources: no line is longer than 120 bytes, and no file than 500 lines.
+# Reads all sources: no line is longer than 120 bytes, and no file than 500 lines; none of examples/papers has 100,
+# since these show how short a user's own program is.
 #
 #   cmake -D INCLUDE=<the repository, or a folder that holds tessera/> -P lines.cmake
 cmake_minimum_required(VERSION 3.24...3.31)
@@ -27,8 +28,12 @@ foreach(file IN LISTS files)
   file(READ "${INCLUDE}/${file}" text)
   string(REGEX REPLACE "[^\n]+" "" newlines "${text}")
   string(LENGTH "${newlines}" lines)
-  if(lines GREATER most_lines)
-    message("${file}: has ${lines} lines, more than ${most_lines}")
+  set(most_of_file ${most_lines})
+  if(file MATCHES "(^|/)examples/papers/[a-z0-9_]*\\.hpp$")
+    set(most_of_file 99)
+  endif()
+  if(lines GREATER most_of_file)
+    message("${file}: has ${lines} lines, more than ${most_of_file}")
     math(EXPR problems "${problems} + 1")
   endif()
 endforeach()

@@ -12,6 +12,14 @@ namespace {
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 constexpr float tiny = std::numeric_limits<float>::denorm_min();
 
+/// As in a user's file that says so.
+namespace user {
+using namespace tessera;
+float all_of(float x) {
+  return exp(x) + exp2(x) + log(x) + log2(x) + sqrt(x);
+}
+}  // namespace user
+
 }  // namespace
 
 TEST_CASE("a NaN gives way to a number in minimum and maximum, and two of them give one", "[host][math]") {
@@ -83,4 +91,8 @@ TEST_CASE("the transcendental functions stay within two units in the last place"
   CHECK(tessera::exp2(-tessera::infinity) == 0.0F);
   CHECK(tessera::log(0.0F) == -tessera::infinity);
   CHECK(tessera::is_nan(tessera::log2(-1.0F)));
+}
+
+TEST_CASE("functions of <math.h> and those of the same names are not ambiguous", "[host][math]") {
+  CHECK(user::all_of(2.0F) == Approx(tessera::exp(2.0F) + 4.0F + tessera::log(2.0F) + 1.0F + tessera::sqrt(2.0F)));
 }

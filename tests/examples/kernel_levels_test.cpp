@@ -20,7 +20,7 @@ TEST_CASE("the levels of the example keep the rules for programs", "[host]") {
   product_there<testing::adversary> const tiled(exec, data);
   check(tiled_level{{tiled.whole()}}, tiled);
   product_there<testing::adversary> const pipelined(exec, data);
-  check(pipelined_level{{pipelined.whole()}}, pipelined);
+  check(fetched_level{{pipelined.whole()}}, pipelined);
   product_there<testing::adversary> const ring(exec, data);
   check(ring_level{{ring.whole()}}, ring);
 }

@@ -62,6 +62,7 @@ TEST_CASE("the programs of papers keep the rules for programs", "[host]") {
   check_trial<policy_gradient_loss_trial>(exec, {{2, 9, 3, 300, 9}});
   check_trial<preference_loss_trial>(exec, {{{2, 9, 1, 300, 9}}});
   check_trial<softmax_top_k_trial>(exec, {{2, 300}});
+  check_trial<float8_attention_trial>(exec, {{1, 70, 16}});
 }
 
 TEST_CASE("policy gradients and preferences are right whatever is optimised", "[host]") {

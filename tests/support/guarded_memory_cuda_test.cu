@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cstdint>
+#include <memory>
 #include <vector>
+
+#include <tessera/exec/buffer.hpp>
 
 #include "support/catch.hpp"
 #include "support/cuda.hpp"
@@ -8,7 +11,9 @@
 
 using namespace tessera;
 using tessera_test::cuda_ok;
+using tessera_test::guarded_edge;
 using tessera_test::guarded_memory;
+using tessera_test::guarded_resource;
 
 namespace {
 
@@ -49,4 +54,21 @@ TEST_CASE("what is asked for lies at the edges of guarded memory", "[cuda]") {
   CHECK(memory.last(memory.size(), 16) == memory.data());
   CHECK_THROWS_AS(memory.first(memory.size() + 1), shape_error);
   CHECK_THROWS_AS(memory.last(memory.size() + 1, 1), shape_error);
+}
+
+TEST_CASE("buffers of a guarded resource have nothing mapped on one side", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (auto const edge : {guarded_edge::before, guarded_edge::behind}) {
+    tessera::cuda exec;
+    exec.memory = std::make_shared<guarded_resource>(edge);
+    buffer<float> const first(exec, 1024);
+    buffer<float> const second(exec, 1024);
+    for (auto const* of : {&first, &second}) {
+      auto const* const begin = reinterpret_cast<std::byte const*>(of->data());
+      CHECK(is_mapped(begin));
+      CHECK(is_mapped(begin + 4095));
+      CHECK(is_mapped(begin - 1) == (edge == guarded_edge::behind));
+      CHECK(is_mapped(begin + 4096) == (edge == guarded_edge::before));
+    }
+  }
 }

@@ -137,7 +137,8 @@ def measure_weights(folder):
 
 # Plots. Colours and letters are those of bench/report.py's.
 
-STYLE = """<style>text{font:13px system-ui,sans-serif;fill:#24292f}.small{font-size:11px;fill:#57606a}
+STYLE = """<style>text{font:13px system-ui,sans-serif;fill:#24292f}.title{font-size:14px;font-weight:600}
+.small{font-size:11px;fill:#57606a}
 .bar{fill:#2f6f9f}.other{fill:#b9c4ce}.axis{stroke:#d0d7de}
 @media(prefers-color-scheme:dark){text{fill:#e6edf3}.small{fill:#9198a1}.other{fill:#57606a}
 .axis{stroke:#3d444d}}</style>"""
@@ -152,7 +153,7 @@ def bars(title, rows, unit):
     """A bar for each (name, value, note, whether it is ours)."""
     most = max(value for _, value, _, _ in rows)
     left, room, line = 170, 330, 30
-    parts = [f'<text x="8" y="22">{escape(title)}</text>']
+    parts = [f'<text class="title" x="8" y="22">{escape(title)}</text>']
     for i, (name, value, note, ours) in enumerate(rows):
         y = 40 + line * i
         width = room * value / most
@@ -166,13 +167,22 @@ def bars(title, rows, unit):
     return svg(720, height, parts, title)
 
 
+def named(rows, name):
+    return next(row for row in rows if row["name"] == name)
+
+
 def plots(results):
+    plain, compressed = (named(results["weights"], name) for name in ["plain", "compressed"])
+    exact, coded = (named(results["caches"], name) for name in ["exact", "4 bits"])
     weights = [(row["name"], row["bytes"] / 1e6, f', {row["seconds"]:.2f} s for 64 tokens', row["name"] != "plain")
                for row in results["weights"]]
     caches = [(row["name"], row["bytes"] / 1e6, f', perplexity {row["perplexity"]:.2f}', row["name"] != "exact")
               for row in results["caches"]]
-    return {"weights.svg": bars("SmolLM2-135M's weights in memory", weights, "MB"),
-            "caches.svg": bars("Keys and values of 704 tokens of SmolLM2-135M", caches, "MB")}
+    return {"weights.svg": bars("SmolLM2-135M's weights, without loss, take "
+                                f"{plain['bytes'] / compressed['bytes']:.2f} times less memory", weights, "MB"),
+            "caches.svg": bars(f"SmolLM2-135M's cache: 4 bits take {exact['bytes'] / coded['bytes']:.1f} times less "
+                               f"memory, perplexity {coded['perplexity']:.2f} for {exact['perplexity']:.2f}", caches,
+                               "MB")}
 
 
 def main():

@@ -43,15 +43,12 @@ struct distillation_programs {
             view_of<value_type, 2>(given.c, device, {function, "rows of the classifier"}),
             view_of<value_type, 2>(given.teacher_e, device, {function, "teacher's hidden states"}),
             view_of<value_type, 2>(given.teacher_c, device, {function, "rows of the teacher's classifier"}),
-            loss_programs<Device, Operand>::template list_if_any<float>(given.weights, device, "weights"),
+            list_if_any<float>(given.weights, device, {function, "weights"}),
             divergence};
   }
-  template <class Method, class In, class Executor>
-  static tessera::workspace_plan plan_of(Executor const& exec, In const& in,
-                                         tessera::distillation_options const& options, bool for_backward) {
-    tessera::distillation_shape const shape{in.hidden.extent(0), in.classifier.extent(0), in.hidden.extent(1),
-                                            in.teacher_hidden.extent(1)};
-    return for_backward ? Method::plan_backward(exec, shape, options) : Method::plan_forward(exec, shape, options);
+  template <class In>
+  static tessera::distillation_shape shape_of(In const& in) {
+    return {in.hidden.extent(0), in.classifier.extent(0), in.hidden.extent(1), in.teacher_hidden.extent(1)};
   }
 };
 
@@ -65,11 +62,10 @@ std::tuple<Tensor, Tensor> distillation_of<Device, Operand>::forward(distillatio
     using method = tessera::linear_distillation<Operand, D>;
     auto const& exec = Device::executor(device);
     auto const in = shared::inputs_of(given, divergence, device);
-    auto const plan = shared::template plan_of<method>(exec, in, settings.options, for_backward);
+    auto const plan =
+        plan_of<method, typename shared::value_type>(exec, shared::shape_of(in), settings.options, for_backward);
     loss_workspace<Device> const space(device, plan.bytes());
-    bool const is_reduced = settings.options.reduction != tessera::loss_reduction::none;
-    Tensor const loss = is_reduced ? empty_on(device, {}, ScalarType::Float)  //
-                                   : empty_on(device, {in.hidden.extent(0)}, ScalarType::Float);
+    Tensor const loss = room_for_losses(device, settings.options.reduction, in.hidden.extent(0));
     method::forward(exec, in, settings.options, {writable<float>(loss)}, tessera::workspace(plan, space.bytes()));
     return std::tuple(loss, space.tensor);
   });
@@ -86,11 +82,11 @@ std::tuple<Tensor, Tensor> distillation_of<Device, Operand>::backward(distillati
     using method = tessera::linear_distillation<Operand, D>;
     auto const& exec = Device::executor(device);
     auto const in = shared::inputs_of(given, divergence, device);
-    auto const plan = shared::template plan_of<method>(exec, in, settings.options, true);
-    static_cast<void>(list_of<std::uint8_t>(workspace, device, {shared::function, "bytes of the workspace"}));
-    loss_workspace<Device> const space(workspace);
-    loss_gradients<Device, Operand> const made(given.e, given.c, std::nullopt, wanted);
-    auto const upstream = loss_programs<Device, Operand>::upstream_of(wanted, settings.options.reduction, device);
+    using value_type = typename shared::value_type;
+    auto const plan = plan_of<method, value_type>(exec, shared::shape_of(in), settings.options, true);
+    loss_workspace<Device> const space(shared::function, workspace, device);
+    loss_gradients<value_type> const made(shared::function, given.e, given.c, std::nullopt, wanted);
+    auto const upstream = upstream_of(shared::function, wanted, settings.options.reduction, device);
     method::backward(exec, in, settings.options, upstream.loss, made.views, tessera::workspace(plan, space.bytes()));
     return std::tuple(made.of_e, made.of_c);
   });

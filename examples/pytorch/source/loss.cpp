@@ -11,14 +11,14 @@ extern "C" __attribute__((visibility("default"))) std::int64_t tessera_torch_los
     int cuda_device, int type, std::int64_t tokens, std::int64_t vocabulary, std::int64_t channels,
     std::int64_t reduction, std::int64_t ignore_index, std::int64_t shift, std::int64_t sequence, double softcap,
     double temperature, double smoothing, double z_factor, double e_threshold, double c_threshold,
-    std::int64_t workspace_budget, int has_statistics, int is_tf32, int for_backward) noexcept {
+    std::int64_t workspace_budget, int has_statistics, int is_tf32, int adds_gradients, int for_backward) noexcept {
   using namespace tessera_torch;
   using torch::headeronly::DeviceType;
   try {
     constexpr ScalarType types[] = {ScalarType::BFloat16, ScalarType::Half, ScalarType::Float};
-    loss_settings const settings =
-        settings_of(reduction, ignore_index, shift, sequence, softcap, temperature, smoothing, z_factor, e_threshold,
-                    c_threshold, workspace_budget, has_statistics != 0, is_tf32 != 0);
+    loss_settings const settings = settings_of(
+        "linear_cross_entropy", reduction, ignore_index, shift, sequence, softcap, temperature, smoothing, z_factor,
+        e_threshold, c_threshold, workspace_budget, has_statistics != 0, is_tf32 != 0, adds_gradients != 0);
     tessera::linear_loss_shape const shape{tokens, vocabulary, channels};
     if (cuda_device < 0) {
       return loss_workspace_bytes<cpu_device>({DeviceType::CPU}, types[type], shape, settings, for_backward != 0);
@@ -35,6 +35,7 @@ extern "C" __attribute__((visibility("default"))) std::int64_t tessera_torch_los
 STABLE_TORCH_LIBRARY_FRAGMENT(tessera_torch, m) {
   m.def(
       "loss_forward(Tensor e, Tensor c, Tensor targets, Tensor? bias, Tensor? weights, Tensor? class_weights, "
+      "Tensor? classifier_gradient, Tensor? bias_gradient, "
       "int reduction, int ignore_index, int shift, int sequence, float softcap, float temperature, float smoothing, "
       "float z_factor, float e_threshold, float c_threshold, int workspace_budget, bool has_statistics, bool is_tf32, "
       "bool for_backward) -> (Tensor loss, Tensor log_sum_exp, Tensor log_probability, Tensor entropy, "
@@ -45,8 +46,16 @@ STABLE_TORCH_LIBRARY_FRAGMENT(tessera_torch, m) {
       "float z_factor, float e_threshold, float c_threshold, int workspace_budget, bool has_statistics, bool is_tf32, "
       "Tensor workspace, Tensor? by_loss, Tensor? by_log_sum_exp, Tensor? by_entropy, bool of_e, bool of_c, "
       "bool of_bias) -> (Tensor, Tensor, Tensor)");
+  m.def(
+      "loss_backward_into(Tensor e, Tensor c, Tensor targets, Tensor? bias, Tensor? weights, Tensor? class_weights, "
+      "Tensor(a!)? classifier_gradient, Tensor(b!)? bias_gradient, "
+      "int reduction, int ignore_index, int shift, int sequence, float softcap, float temperature, float smoothing, "
+      "float z_factor, float e_threshold, float c_threshold, int workspace_budget, bool has_statistics, bool is_tf32, "
+      "Tensor workspace, Tensor? by_loss, Tensor? by_log_sum_exp, Tensor? by_entropy, bool of_e, bool of_c, "
+      "bool of_bias) -> (Tensor, Tensor, Tensor)");
 }
 STABLE_TORCH_LIBRARY_IMPL(tessera_torch, CPU, m) {
   m.impl("loss_forward", TORCH_BOX(&tessera_torch::loss_forward<tessera_torch::cpu_device>));
   m.impl("loss_backward", TORCH_BOX(&tessera_torch::loss_backward<tessera_torch::cpu_device>));
+  m.impl("loss_backward_into", TORCH_BOX(&tessera_torch::loss_backward_into<tessera_torch::cpu_device>));
 }

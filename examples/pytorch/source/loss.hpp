@@ -29,10 +29,19 @@ struct loss_settings {
   tessera::linear_loss_options options;
   bool has_statistics;  ///< entropies, predictions and smoothed labels
   bool is_tf32;         ///< floats are multiplied as tf32
+  bool adds_gradients;  ///< some gradients are added to what there is, so that all of them are float
 };
 
 /// What a forward pass gives. Lists of tokens; those that were not asked for have no elements.
 using loss_results = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
+
+/// Float tensors that gradients are added to, in the shapes of c and bias; no tensor where a gradient is a result.
+struct gradient_sums {
+  std::optional<Tensor> of_c;
+  std::optional<Tensor> of_bias;
+
+  [[nodiscard]] bool has_any() const { return of_c.has_value() || of_bias.has_value(); }
+};
 
 /// Which gradients are wanted, and those of the result by what a forward pass gave; no tensor where there is none.
 struct loss_gradient_request {
@@ -42,13 +51,15 @@ struct loss_gradient_request {
   bool of_e;
   bool of_c;
   bool of_bias;
+  gradient_sums sums = {};
 };
 
 /// The loss for operands of a type: bfloat16, float16, float or tf32. loss_programs.hpp defines the functions, and one
 /// source for each type and device compiles them.
 template <class Device, class Operand>
 struct loss_of {
-  static loss_results forward(loss_tensors const& given, loss_settings const& settings, bool for_backward);
+  static loss_results forward(loss_tensors const& given, loss_settings const& settings, gradient_sums const& sums,
+                              bool for_backward);
   static std::tuple<Tensor, Tensor, Tensor> backward(loss_tensors const& given, loss_settings const& settings,
                                                      Tensor const& workspace, loss_gradient_request const& wanted);
   /// The bytes of the workspace that forward() makes.
@@ -56,20 +67,27 @@ struct loss_of {
                                       loss_settings const& settings, bool for_backward);
 };
 
-/// Calls `use` with the loss for the type of the hidden states.
-template <class Device, class Use>
-auto with_operand(ScalarType type, bool is_tf32, Use const& use) {
+/// Calls `use` with an object of Functions<Device, Operand>, such as loss_of, for the type of the hidden states.
+template <template <class, class> class Functions, class Device, class Use>
+auto with_functions(char const* function, ScalarType type, bool is_tf32, Use const& use) {
   switch (type) {
     case ScalarType::BFloat16:
-      return use(loss_of<Device, bfloat16>{});
+      return use(Functions<Device, bfloat16>{});
     case ScalarType::Half:
-      return use(loss_of<Device, tessera::float16>{});
+      return use(Functions<Device, tessera::float16>{});
     default:
-      tessera::check<tessera::value_error>(
-          type == ScalarType::Float, "linear_cross_entropy: the hidden states are of type ",
-          torch::headeronly::toString(type), " but must be of type BFloat16, Half or Float");
-      return is_tf32 ? use(loss_of<Device, tessera::tf32>{}) : use(loss_of<Device, float>{});
+      tessera::check<tessera::value_error>(type == ScalarType::Float, function, ": the hidden states are of type ",
+                                           torch::headeronly::toString(type),
+                                           " but must be of type BFloat16, Half or Float");
+      return is_tf32 ? use(Functions<Device, tessera::tf32>{}) : use(Functions<Device, float>{});
   }
+}
+
+/// The reduction with a number of Python's.
+inline tessera::loss_reduction reduction_of(char const* function, std::int64_t number) {
+  tessera::check<tessera::value_error>(number >= 0 && number <= 2, function, ": the reduction is ", number,
+                                       " but must be from 0 to ", 2);
+  return static_cast<tessera::loss_reduction>(number);
 }
 
 }  // namespace tessera_torch

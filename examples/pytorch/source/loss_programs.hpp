@@ -6,6 +6,7 @@
 #include <cstring>
 #include <optional>
 #include <tuple>
+#include <type_traits>
 
 #include <tessera/cut_cross_entropy.hpp>
 
@@ -25,8 +26,10 @@ class loss_workspace {
       data_of<std::uint8_t>(tensor)[tensor.numel() - 1] = skipped();
     }
   }
-  /// That of a forward pass.
-  explicit loss_workspace(Tensor const& of_forward) : tensor(of_forward) {
+  /// That of a forward pass. `function`: how errors call what gets it.
+  loss_workspace(char const* function, Tensor const& of_forward, torch::stable::Device const& device)
+      : tensor(of_forward) {
+    static_cast<void>(list_of<std::uint8_t>(of_forward, device, {function, "bytes of the workspace"}));
     if constexpr (Device::is_host) {
       auto const began = data_of<std::uint8_t>(tensor)[tensor.numel() - 1];
       if (began != skipped()) {
@@ -46,35 +49,92 @@ class loss_workspace {
   }
 };
 
-/// Memory for the gradients that are wanted; the others have no elements, and no view.
-template <class Device, class Operand>
-struct loss_gradients {
-  using value_type = typename tessera::gemm_operand<Operand>::value_type;
+/// The elements of a user's list, or null.
+template <class T>
+tessera::array_view<T const> list_if_any(std::optional<Tensor> const& tensor, torch::stable::Device const& device,
+                                         argument const& which) {
+  return tensor.has_value() ? view_of<T, 1>(*tensor, device, which) : tessera::array_view<T const>{};
+}
 
+/// Memory for losses: one for all tokens, or one for each.
+inline Tensor room_for_losses(torch::stable::Device const& device, tessera::loss_reduction reduction,
+                              std::int64_t tokens) {
+  return reduction != tessera::loss_reduction::none ? empty_on(device, {}, ScalarType::Float)
+                                                    : empty_on(device, {tokens}, ScalarType::Float);
+}
+
+/// The workspace of both passes of a Method with gradients of a type, or of its forward pass alone.
+template <class Method, class Gradient>
+tessera::workspace_plan plan_of(auto const& exec, auto const& shape, auto const& options, bool for_backward) {
+  return for_backward ? Method::template plan_backward<Gradient>(exec, shape, options)
+                      : Method::plan_forward(exec, shape, options);
+}
+
+/// The gradients of the result by what a forward pass gave.
+inline tessera::loss_upstream upstream_of(char const* function, loss_gradient_request const& wanted,
+                                          tessera::loss_reduction reduction, torch::stable::Device const& device) {
+  argument const losses{function, "upstream losses"};
+  bool const is_number = wanted.by_loss.has_value() && reduction != tessera::loss_reduction::none;
+  return {
+      is_number ? list_of<float>(*wanted.by_loss, device, losses) : list_if_any<float>(wanted.by_loss, device, losses),
+      list_if_any<float>(wanted.by_log_sum_exp, device, {function, "upstream log-sum-exps"}),
+      list_if_any<float>(wanted.by_entropy, device, {function, "upstream entropies"})};
+}
+
+inline constexpr char const* sums_of_c = "sums of the classifier's gradients";
+inline constexpr char const* sums_of_bias = "sums of the bias's gradients";
+
+/// A user's tensor that gradients are added to, in the shape of another tensor of the user's.
+template <int Rank>
+tessera::view<float, Rank> sum_of(Tensor const& sums, Tensor const& like, argument const& which) {
+  static_cast<void>(view_of<float, Rank>(sums, like.device(), which));
+  for (int dimension = 0; dimension < Rank; ++dimension) {
+    tessera::check<tessera::shape_error>(sums.size(dimension) == like.size(dimension), which.function, ": the ",
+                                         which.name, " have ", sums.size(dimension), " elements in dimension ",
+                                         dimension, " but must have ", like.size(dimension));
+  }
+  auto const view = writable<float, Rank>(sums);
+  tessera::check_apart(which.function, which.name, view);
+  return view;
+}
+
+/// Memory for the gradients that are wanted; the others, and those that are added to what there is, have no elements.
+template <class Gradient>
+struct loss_gradients {
   Tensor of_e;
   Tensor of_c;
   Tensor of_bias;
-  tessera::linear_loss_gradients<value_type> views;
+  tessera::linear_loss_gradients<Gradient> views;
 
-  loss_gradients(Tensor const& e, Tensor const& c, std::optional<Tensor> const& bias,
+  loss_gradients(char const* function, Tensor const& e, Tensor const& c, std::optional<Tensor> const& bias,
                  loss_gradient_request const& wanted)
       : of_e(room_for(e, wanted.of_e)),
-        of_c(room_for(c, wanted.of_c)),
-        of_bias(bias.has_value() ? room_for(*bias, wanted.of_bias) : room_for(c, false)) {
+        of_c(room_for(c, wanted.of_c && !wanted.sums.of_c.has_value())),
+        of_bias(room_for(bias.value_or(c), wanted.of_bias && !wanted.sums.of_bias.has_value())) {
     if (wanted.of_e) {
-      views.hidden = writable<value_type, 2>(of_e);
+      views.hidden = writable<Gradient, 2>(of_e);
     }
-    if (wanted.of_c) {
-      views.classifier = writable<value_type, 2>(of_c);
+    if (wanted.of_c && !wanted.sums.of_c.has_value()) {
+      views.classifier = writable<Gradient, 2>(of_c);
     }
-    if (wanted.of_bias) {
-      views.bias = writable<value_type>(of_bias);
+    if (wanted.of_bias && !wanted.sums.of_bias.has_value()) {
+      views.bias = writable<Gradient>(of_bias);
+    }
+    if constexpr (std::is_same_v<Gradient, float>) {  // others cannot be added to
+      if (wanted.of_c && wanted.sums.of_c.has_value()) {
+        views.classifier = sum_of<2>(*wanted.sums.of_c, c, {function, sums_of_c});
+        views.accumulate_classifier = true;
+      }
+      if (wanted.of_bias && wanted.sums.of_bias.has_value()) {
+        views.bias = sum_of<1>(*wanted.sums.of_bias, bias.value(), {function, sums_of_bias});
+        views.accumulate_bias = true;
+      }
     }
   }
 
  private:
   static Tensor room_for(Tensor const& tensor, bool is_wanted) {
-    return is_wanted ? empty_as<value_type>(tensor) : empty_on(tensor.device(), {0}, type_of<value_type>);
+    return is_wanted ? empty_as<Gradient>(tensor) : empty_on(tensor.device(), {0}, type_of<Gradient>);
   }
 };
 
@@ -85,31 +145,26 @@ class loss_programs {
   using value_type = typename tessera::gemm_operand<Operand>::value_type;
   static constexpr char const* function = "linear_cross_entropy";
 
+  /// Calls `use` with the loss and a number of the type of its gradients.
   template <class Use>
   static auto with_loss(loss_settings const& settings, Use const& use) {
-    return settings.has_statistics ? use(tessera::cut_cross_entropy_of<Operand, tessera::loss_statistics>{})
-                                   : use(tessera::cut_cross_entropy_of<Operand>{});
+    return settings.has_statistics
+               ? with_gradient<tessera::cut_cross_entropy_of<Operand, tessera::loss_statistics>>(settings, use)
+               : with_gradient<tessera::cut_cross_entropy_of<Operand>>(settings, use);
   }
 
-  template <class Loss, class Executor>
-  static tessera::workspace_plan plan_of(Executor const& exec, tessera::linear_loss_shape const& shape,
-                                         loss_settings const& settings, bool for_backward) {
-    return for_backward ? Loss::plan_backward(exec, shape, settings.options)
-                        : Loss::plan_forward(exec, shape, settings.options);
-  }
-
-  template <class Loss>
-  static loss_results forward_of(loss_tensors const& given, loss_settings const& settings, bool for_backward) {
+  template <class Loss, class Gradient>
+  static loss_results forward_of(loss_tensors const& given, loss_settings const& settings, gradient_sums const& sums,
+                                 bool for_backward) {
     torch::stable::Device const device = device_of<Device>(given.e, {function, "hidden states"});
     auto const& exec = Device::executor(device);
     auto const in = inputs_of<Loss>(given, device);
-    auto const plan = plan_of<Loss>(exec, shape_of(in), settings, for_backward);
+    check_sums(given, sums);
+    auto const plan = plan_of<Loss, Gradient>(exec, shape_of(in), settings.options, for_backward);
     loss_workspace<Device> const space(device, plan.bytes());
     std::int64_t const tokens = in.hidden.extent(0);
     std::int64_t const statistics = settings.has_statistics ? tokens : 0;
-    bool const is_reduced = settings.options.reduction != tessera::loss_reduction::none;
-    Tensor const loss = is_reduced ? empty_on(device, {}, ScalarType::Float)  //
-                                   : empty_on(device, {tokens}, ScalarType::Float);
+    Tensor const loss = room_for_losses(device, settings.options.reduction, tokens);
     Tensor const log_sum_exp = empty_on(device, {tokens}, ScalarType::Float);
     Tensor const log_probability = empty_on(device, {tokens}, ScalarType::Float);
     Tensor const entropy = empty_on(device, {statistics}, ScalarType::Float);
@@ -124,18 +179,17 @@ class loss_programs {
     return {loss, log_sum_exp, log_probability, entropy, prediction, space.tensor};
   }
 
-  template <class Loss>
+  template <class Loss, class Gradient>
   static std::tuple<Tensor, Tensor, Tensor> backward_of(loss_tensors const& given, loss_settings const& settings,
                                                         Tensor const& workspace, loss_gradient_request const& wanted) {
     torch::stable::Device const device = device_of<Device>(given.e, {function, "hidden states"});
     auto const& exec = Device::executor(device);
     auto const in = inputs_of<Loss>(given, device);
-    auto const plan = plan_of<Loss>(exec, shape_of(in), settings, true);
-    static_cast<void>(list_of<std::uint8_t>(workspace, device, {function, "bytes of the workspace"}));
-    loss_workspace<Device> const space(workspace);
-    loss_gradients<Device, Operand> const made(given.e, given.c, given.bias, wanted);
-    Loss::backward(exec, in, settings.options, upstream_of(wanted, settings.options.reduction, device), made.views,
-                   tessera::workspace(plan, space.bytes()));
+    auto const plan = plan_of<Loss, Gradient>(exec, shape_of(in), settings.options, true);
+    loss_workspace<Device> const space(function, workspace, device);
+    loss_gradients<Gradient> const made(function, given.e, given.c, given.bias, wanted);
+    Loss::backward(exec, in, settings.options, upstream_of(function, wanted, settings.options.reduction, device),
+                   made.views, tessera::workspace(plan, space.bytes()));
     return {made.of_e, made.of_c, made.of_bias};
   }
 
@@ -145,43 +199,45 @@ class loss_programs {
     return {.hidden = view_of<value_type, 2>(given.e, device, {function, "hidden states"}),
             .classifier = view_of<value_type, 2>(given.c, device, {function, "rows of the classifier"}),
             .labels = view_of<std::int64_t, 1>(given.targets, device, {function, "labels"}),
-            .bias = list_if_any<value_type>(given.bias, device, "biases"),
-            .weights = list_if_any<float>(given.weights, device, "weights"),
-            .class_weights = list_if_any<float>(given.class_weights, device, "weights of classes")};
+            .bias = list_if_any<value_type>(given.bias, device, {function, "biases"}),
+            .weights = list_if_any<float>(given.weights, device, {function, "weights"}),
+            .class_weights = list_if_any<float>(given.class_weights, device, {function, "weights of classes"})};
   }
   template <class In>
   static tessera::linear_loss_shape shape_of(In const& in) {
     return {in.hidden.extent(0), in.classifier.extent(0), in.hidden.extent(1)};
   }
 
-  template <class T>
-  static tessera::array_view<T const> list_if_any(std::optional<Tensor> const& tensor,
-                                                  torch::stable::Device const& device, char const* name) {
-    return tensor.has_value() ? view_of<T, 1>(*tensor, device, {function, name}) : tessera::array_view<T const>{};
+  /// Throws where gradients cannot be added to tensors, before anything is enqueued.
+  static void check_sums(loss_tensors const& given, gradient_sums const& sums) {
+    if (sums.of_c.has_value()) {
+      static_cast<void>(sum_of<2>(*sums.of_c, given.c, {function, sums_of_c}));
+    }
+    if (sums.of_bias.has_value()) {
+      tessera::check<tessera::value_error>(given.bias.has_value(), function,
+                                           ": there are sums of the bias's gradients but no bias");
+      static_cast<void>(sum_of<1>(*sums.of_bias, *given.bias, {function, sums_of_bias}));
+    }
   }
-  /// The gradients of the result by what a forward pass gave.
-  static tessera::loss_upstream upstream_of(loss_gradient_request const& wanted, tessera::loss_reduction reduction,
-                                            torch::stable::Device const& device) {
-    bool const is_reduced = reduction != tessera::loss_reduction::none;
-    return {
-        is_reduced ? number_in(wanted.by_loss, device) : list_if_any<float>(wanted.by_loss, device, "upstream losses"),
-        list_if_any<float>(wanted.by_log_sum_exp, device, "upstream log-sum-exps"),
-        list_if_any<float>(wanted.by_entropy, device, "upstream entropies")};
-  }
-  /// A tensor of one number.
-  static tessera::array_view<float const> number_in(std::optional<Tensor> const& tensor,
-                                                    torch::stable::Device const& device) {
-    return tensor.has_value() ? list_of<float>(*tensor, device, {function, "upstream losses"})
-                              : tessera::array_view<float const>{};
+
+ private:
+  template <class Loss, class Use>
+  static auto with_gradient(loss_settings const& settings, Use const& use) {
+    if constexpr (std::is_same_v<value_type, float>) {
+      return use(Loss{}, float{});
+    } else {
+      return settings.adds_gradients ? use(Loss{}, float{}) : use(Loss{}, value_type{});
+    }
   }
 };
 
 template <class Device, class Operand>
 loss_results loss_of<Device, Operand>::forward(loss_tensors const& given, loss_settings const& settings,
-                                               bool for_backward) {
+                                               gradient_sums const& sums, bool for_backward) {
   using programs = loss_programs<Device, Operand>;
-  return programs::with_loss(
-      settings, [&]<class Loss>(Loss) { return programs::template forward_of<Loss>(given, settings, for_backward); });
+  return programs::with_loss(settings, [&]<class Loss, class Gradient>(Loss, Gradient) {
+    return programs::template forward_of<Loss, Gradient>(given, settings, sums, for_backward);
+  });
 }
 
 template <class Device, class Operand>
@@ -190,8 +246,8 @@ std::tuple<Tensor, Tensor, Tensor> loss_of<Device, Operand>::backward(loss_tenso
                                                                       Tensor const& workspace,
                                                                       loss_gradient_request const& wanted) {
   using programs = loss_programs<Device, Operand>;
-  return programs::with_loss(settings, [&]<class Loss>(Loss) {
-    return programs::template backward_of<Loss>(given, settings, workspace, wanted);
+  return programs::with_loss(settings, [&]<class Loss, class Gradient>(Loss, Gradient) {
+    return programs::template backward_of<Loss, Gradient>(given, settings, workspace, wanted);
   });
 }
 
@@ -199,9 +255,8 @@ template <class Device, class Operand>
 std::int64_t loss_of<Device, Operand>::workspace_bytes(torch::stable::Device const& device,
                                                        tessera::linear_loss_shape const& shape,
                                                        loss_settings const& settings, bool for_backward) {
-  using programs = loss_programs<Device, Operand>;
-  return programs::with_loss(settings, [&]<class Loss>(Loss) {
-    return programs::template plan_of<Loss>(Device::executor(device), shape, settings, for_backward).bytes() +
+  return loss_programs<Device, Operand>::with_loss(settings, [&]<class Loss, class Gradient>(Loss, Gradient) {
+    return plan_of<Loss, Gradient>(Device::executor(device), shape, settings.options, for_backward).bytes() +
            tessera::workspace_plan::alignment;
   });
 }

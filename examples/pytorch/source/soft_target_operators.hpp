@@ -11,13 +11,6 @@
 
 namespace tessera_torch {
 
-/// Calls `use` with the functions for the type of the hidden states.
-template <class Device, class Use>
-auto with_soft_targets(ScalarType type, bool is_tf32, Use const& use) {
-  return with_operand<Device>(
-      type, is_tf32, [&]<class Operand>(loss_of<Device, Operand>) { return use(soft_targets_of<Device, Operand>{}); });
-}
-
 template <class Device>
 std::tuple<Tensor, Tensor, Tensor> soft_target_forward(Tensor e, Tensor c, Tensor entries, Tensor entry_weights,
                                                        std::optional<Tensor> bias, std::optional<Tensor> weights,
@@ -25,12 +18,13 @@ std::tuple<Tensor, Tensor, Tensor> soft_target_forward(Tensor e, Tensor c, Tenso
                                                        double smoothing, double z_factor, double e_threshold,
                                                        double c_threshold, std::int64_t workspace_budget, bool is_tf32,
                                                        bool for_backward) {
-  auto const options = settings_of(reduction, -1, 0, 0, softcap, temperature, smoothing, z_factor, e_threshold,
-                                   c_threshold, workspace_budget, true, is_tf32)
+  auto const options = settings_of("soft_target_cross_entropy", reduction, -1, 0, 0, softcap, temperature, smoothing,
+                                   z_factor, e_threshold, c_threshold, workspace_budget, true, is_tf32)
                            .options;
-  return with_soft_targets<Device>(e.scalar_type(), is_tf32, [&]<class Targets>(Targets) {
-    return Targets::forward({e, c, entries, entry_weights, bias, weights}, options, for_backward);
-  });
+  return with_functions<soft_targets_of, Device>(
+      "soft_target_cross_entropy", e.scalar_type(), is_tf32, [&]<class Targets>(Targets) {
+        return Targets::forward({e, c, entries, entry_weights, bias, weights}, options, for_backward);
+      });
 }
 
 template <class Device>
@@ -39,13 +33,14 @@ std::tuple<Tensor, Tensor, Tensor> soft_target_backward(
     std::int64_t reduction, double softcap, double temperature, double smoothing, double z_factor, double e_threshold,
     double c_threshold, std::int64_t workspace_budget, bool is_tf32, Tensor workspace, std::optional<Tensor> by_loss,
     std::optional<Tensor> by_log_sum_exp, bool of_e, bool of_c, bool of_bias) {
-  auto const options = settings_of(reduction, -1, 0, 0, softcap, temperature, smoothing, z_factor, e_threshold,
-                                   c_threshold, workspace_budget, true, is_tf32)
+  auto const options = settings_of("soft_target_cross_entropy", reduction, -1, 0, 0, softcap, temperature, smoothing,
+                                   z_factor, e_threshold, c_threshold, workspace_budget, true, is_tf32)
                            .options;
-  return with_soft_targets<Device>(e.scalar_type(), is_tf32, [&]<class Targets>(Targets) {
-    return Targets::backward({e, c, entries, entry_weights, bias, weights}, options, workspace,
-                             {by_loss, by_log_sum_exp, std::nullopt, of_e, of_c, of_bias});
-  });
+  return with_functions<soft_targets_of, Device>(
+      "soft_target_cross_entropy", e.scalar_type(), is_tf32, [&]<class Targets>(Targets) {
+        return Targets::backward({e, c, entries, entry_weights, bias, weights}, options, workspace,
+                                 {by_loss, by_log_sum_exp, std::nullopt, of_e, of_c, of_bias});
+      });
 }
 
 template <class Device>
@@ -53,9 +48,9 @@ Tensor chosen_log_probabilities(Tensor e, Tensor c, Tensor entries, Tensor log_s
                                 double softcap, double temperature) {
   tessera::linear_loss_options const options{.softcap = static_cast<float>(softcap),
                                              .temperature = static_cast<float>(temperature)};
-  return with_soft_targets<Device>(e.scalar_type(), false, [&]<class Targets>(Targets) {
-    return Targets::chosen(e, c, entries, log_sum_exp, bias, options);
-  });
+  return with_functions<soft_targets_of, Device>(
+      "chosen_log_probabilities", e.scalar_type(), false,
+      [&]<class Targets>(Targets) { return Targets::chosen(e, c, entries, log_sum_exp, bias, options); });
 }
 
 }  // namespace tessera_torch

@@ -18,22 +18,17 @@ struct soft_target_programs {
   using value_type = typename tessera::gemm_operand<Operand>::value_type;
   using method = tessera::soft_target_loss<tessera::cut_cross_entropy_of<Operand, tessera::loss_statistics>>;
   using inputs = typename method::template inputs<std::int64_t>;
-  using programs = loss_programs<Device, Operand>;
 
   static inputs inputs_of(soft_target_tensors const& given, torch::stable::Device const& device) {
     return {.hidden = view_of<value_type, 2>(given.e, device, {function, "hidden states"}),
             .classifier = view_of<value_type, 2>(given.c, device, {function, "rows of the classifier"}),
             .entries = view_of<std::int64_t, 2>(given.entries, device, {function, "entries"}),
             .entry_weights = view_of<float, 2>(given.entry_weights, device, {function, "weights of entries"}),
-            .bias = programs::template list_if_any<value_type>(given.bias, device, "biases"),
-            .weights = programs::template list_if_any<float>(given.weights, device, "weights")};
+            .bias = list_if_any<value_type>(given.bias, device, {function, "biases"}),
+            .weights = list_if_any<float>(given.weights, device, {function, "weights"})};
   }
-  template <class Executor>
-  static tessera::workspace_plan plan_of(Executor const& exec, inputs const& in,
-                                         tessera::linear_loss_options const& options, bool for_backward) {
-    tessera::soft_target_shape const shape{in.hidden.extent(0), in.classifier.extent(0), in.hidden.extent(1),
-                                           in.entries.extent(1)};
-    return for_backward ? method::plan_backward(exec, shape, options) : method::plan_forward(exec, shape, options);
+  static tessera::soft_target_shape shape_of(inputs const& in) {
+    return {in.hidden.extent(0), in.classifier.extent(0), in.hidden.extent(1), in.entries.extent(1)};
   }
 };
 
@@ -44,12 +39,11 @@ std::tuple<Tensor, Tensor, Tensor> soft_targets_of<Device, Operand>::forward(
   torch::stable::Device const device = device_of<Device>(given.e, {shared::function, "hidden states"});
   auto const& exec = Device::executor(device);
   auto const in = shared::inputs_of(given, device);
-  auto const plan = shared::plan_of(exec, in, options, for_backward);
+  auto const plan =
+      plan_of<typename shared::method, typename shared::value_type>(exec, shared::shape_of(in), options, for_backward);
   loss_workspace<Device> const space(device, plan.bytes());
   std::int64_t const tokens = in.hidden.extent(0);
-  bool const is_reduced = options.reduction != tessera::loss_reduction::none;
-  Tensor const loss = is_reduced ? empty_on(device, {}, ScalarType::Float)  //
-                                 : empty_on(device, {tokens}, ScalarType::Float);
+  Tensor const loss = room_for_losses(device, options.reduction, tokens);
   Tensor const log_sum_exp = empty_on(device, {tokens}, ScalarType::Float);
   shared::method::forward(exec, in, options, {writable<float>(loss), writable<float>(log_sum_exp)},
                           tessera::workspace(plan, space.bytes()));
@@ -64,11 +58,11 @@ std::tuple<Tensor, Tensor, Tensor> soft_targets_of<Device, Operand>::backward(
   torch::stable::Device const device = device_of<Device>(given.e, {shared::function, "hidden states"});
   auto const& exec = Device::executor(device);
   auto const in = shared::inputs_of(given, device);
-  auto const plan = shared::plan_of(exec, in, options, true);
-  static_cast<void>(list_of<std::uint8_t>(workspace, device, {shared::function, "bytes of the workspace"}));
-  loss_workspace<Device> const space(workspace);
-  loss_gradients<Device, Operand> const made(given.e, given.c, given.bias, wanted);
-  shared::method::backward(exec, in, options, shared::programs::upstream_of(wanted, options.reduction, device),
+  using value_type = typename shared::value_type;
+  auto const plan = plan_of<typename shared::method, value_type>(exec, shared::shape_of(in), options, true);
+  loss_workspace<Device> const space(shared::function, workspace, device);
+  loss_gradients<value_type> const made(shared::function, given.e, given.c, given.bias, wanted);
+  shared::method::backward(exec, in, options, upstream_of(shared::function, wanted, options.reduction, device),
                            made.views, tessera::workspace(plan, space.bytes()));
   return {made.of_e, made.of_c, made.of_bias};
 }
@@ -86,7 +80,7 @@ Tensor soft_targets_of<Device, Operand>::chosen(Tensor const& e, Tensor const& c
       .classifier = view_of<value_type, 2>(c, device, {function, "rows of the classifier"}),
       .entries = view_of<std::int64_t, 2>(entries, device, {function, "entries"}),
       .log_sum_exp = view_of<float, 1>(log_sum_exp, device, {function, "log-sum-exps"}),
-      .bias = loss_programs<Device, Operand>::template list_if_any<value_type>(bias, device, "biases")};
+      .bias = list_if_any<value_type>(bias, device, {function, "biases"})};
   Tensor const made = empty_on(device, {in.entries.extent(0), in.entries.extent(1)}, ScalarType::Float);
   method::forward(Device::executor(device), in, options, writable<float, 2>(made));
   return made;

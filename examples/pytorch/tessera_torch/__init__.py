@@ -22,6 +22,7 @@ from .safetensors import empty_weights, load_compressed
 from .scaled_dot_product_attention import register_attention, replaced_attention, scaled_dot_product_attention
 from .shadow_kv import ShadowKV
 from .soft_targets import chosen_log_probabilities, soft_target_cross_entropy
+from .top_log_probabilities import TopLogProbabilities, top_log_probabilities
 from .wait import wait
 from .weights import compress, decompress
 

@@ -46,6 +46,17 @@ def refuse_backward(operator, function):
     torch.library.register_autograd(f"tessera_torch::{operator}", backward)
 
 
+def wants_gradients(*tensors):
+    """Whether a backward pass may follow that goes to one of some tensors, or None."""
+    return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
+
+
+def empty_gradients(e, *wanted, dtype=None):
+    """What the operators of backward passes give where nothing runs: for each (tensor, whether a gradient is a result).
+    e: a tensor on their device; dtype: None for that of e."""
+    return tuple(e.new_empty(tensor.shape if is_wanted else (0,), dtype=dtype) for tensor, is_wanted in wanted)
+
+
 def check_fake_devices(function, first, **others):
     """Checks, where nothing runs, that tensors are on one device: what the operators check where they run."""
     for name, tensor in others.items():

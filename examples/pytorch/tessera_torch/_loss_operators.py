@@ -5,15 +5,14 @@ from typing import NamedTuple
 
 import torch
 
-from ._library import check_fake_devices, extension_path, ops, refuse_backward
+from ._library import check_fake_devices, empty_gradients, extension_path, ops, refuse_backward, wants_gradients
 
 _TYPES = {torch.bfloat16: 0, torch.float16: 1, torch.float32: 2}
-_SETTINGS = 13  # arguments of loss_forward() between the tensors and for_backward
 
 _workspace_bytes = ctypes.CDLL(str(extension_path)).tessera_torch_loss_workspace_bytes
 _workspace_bytes.restype = ctypes.c_int64
 _workspace_bytes.argtypes = ([ctypes.c_int] * 2 + [ctypes.c_int64] * 7 + [ctypes.c_double] * 6 + [ctypes.c_int64]
-                             + [ctypes.c_int] * 3)
+                             + [ctypes.c_int] * 4)
 
 
 class LossResults(NamedTuple):
@@ -25,14 +24,12 @@ class LossResults(NamedTuple):
     workspace: torch.Tensor
 
 
-def call_loss(e, c, targets, bias, weights, class_weights, *settings):
+def call_loss(e, c, targets, bias, *others):
     """The operator's results. Only where a gradient is wanted the workspace has what a backward pass needs."""
-    for_backward = torch.is_grad_enabled() and (e.requires_grad or c.requires_grad
-                                                or (bias is not None and bias.requires_grad))
-    return LossResults(*ops.loss_forward(e, c, targets, bias, weights, class_weights, *settings, for_backward))
+    return LossResults(*ops.loss_forward(e, c, targets, bias, *others, wants_gradients(e, c, bias)))
 
 
-def _size_of_workspace(e, c, settings, for_backward):
+def _size_of_workspace(e, c, settings, adds_gradients, for_backward):
     tokens, channels = e.shape
     vocabulary = c.shape[0]
     if any(isinstance(extent, torch.SymInt) for extent in (tokens, channels, vocabulary, *settings)):
@@ -42,7 +39,7 @@ def _size_of_workspace(e, c, settings, for_backward):
         device = torch.cuda.current_device() if e.device.index is None else e.device.index
     reduction, ignore_index, shift, sequence, *numbers, budget, has_statistics, is_tf32 = settings
     size = _workspace_bytes(device, _TYPES[e.dtype], tokens, vocabulary, channels, reduction, ignore_index, shift,
-                            sequence, *numbers, budget, has_statistics, is_tf32, for_backward)
+                            sequence, *numbers, budget, has_statistics, is_tf32, adds_gradients, for_backward)
     if size < 0:
         raise RuntimeError(f"linear_cross_entropy: no call takes {tokens} tokens, {vocabulary} entries of the "
                            f"vocabulary and {channels} channels with these options on {e.device}")
@@ -50,17 +47,20 @@ def _size_of_workspace(e, c, settings, for_backward):
 
 
 @torch.library.register_fake("tessera_torch::loss_forward")
-def _(e, c, targets, bias, weights, class_weights, *rest):
+def _(e, c, targets, bias, weights, class_weights, classifier_gradient, bias_gradient, *rest):
     *settings, for_backward = rest
     check_fake_devices("linear_cross_entropy", e, rows_of_the_classifier=c, labels=targets, biases=bias,
-                       weights=weights, weights_of_classes=class_weights)
+                       weights=weights, weights_of_classes=class_weights,
+                       **{"sums_of_the_classifier's_gradients": classifier_gradient,
+                          "sums_of_the_bias's_gradients": bias_gradient})
     if e.dtype not in _TYPES:
         raise RuntimeError(f"linear_cross_entropy: the hidden states are of type {e.dtype} but must be of type "
                            "BFloat16, Half or Float")
     tokens = e.shape[0]
     reduction, has_statistics = settings[0], settings[-2]
     statistics = tokens if has_statistics else 0
-    size = _size_of_workspace(e, c, settings, for_backward)
+    adds_gradients = classifier_gradient is not None or bias_gradient is not None
+    size = _size_of_workspace(e, c, settings, adds_gradients, for_backward)
     return (e.new_empty(() if reduction else (tokens,), dtype=torch.float32),
             e.new_empty(tokens, dtype=torch.float32), e.new_empty(tokens, dtype=torch.float32),
             e.new_empty(statistics, dtype=torch.float32), e.new_empty(statistics, dtype=torch.int32),
@@ -68,34 +68,56 @@ def _(e, c, targets, bias, weights, class_weights, *rest):
 
 
 @torch.library.register_fake("tessera_torch::loss_backward")
-def _(e, c, targets, bias, weights, class_weights, *rest):
+def _(e, c, targets, bias, *rest):
     of_e, of_c, of_bias = rest[-3:]
-    return (e.new_empty(e.shape if of_e else (0,)), c.new_empty(c.shape if of_c else (0,)),
-            e.new_empty(bias.shape if of_bias else (0,)))
+    return empty_gradients(e, (e, of_e), (c, of_c), (bias, of_bias))
+
+
+@torch.library.register_fake("tessera_torch::loss_backward_into")
+def _(e, c, targets, bias, weights, class_weights, classifier_gradient, bias_gradient, *rest):
+    of_e, of_c, of_bias = rest[-3:]
+    return empty_gradients(e, (e, of_e), (c, of_c and classifier_gradient is None),
+                           (bias, of_bias and bias_gradient is None), dtype=torch.float32)
 
 
 def _setup_context(ctx, inputs, output):
-    e, c, targets, bias, weights, class_weights, *settings, _ = inputs
+    *tensors, classifier_gradient, bias_gradient = inputs[:8]
     *_, prediction, workspace = output
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(output[2], prediction, workspace)
-    ctx.save_for_backward(e, c, targets, bias, weights, class_weights, workspace)
-    ctx.settings = settings
+    ctx.save_for_backward(*tensors, workspace)
+    # Not saved: other backward passes change them before this one, as they are meant to.
+    ctx.sums = classifier_gradient, bias_gradient
+    ctx.settings = inputs[8:-1]
 
 
 def _backward(ctx, by_loss, by_log_sum_exp, by_log_probability, by_entropy, *_):
     *tensors, workspace = ctx.saved_tensors
     wants_e, wants_c, _, wants_bias = ctx.needs_input_grad[:4]
+    others = (None,) * (len(ctx.needs_input_grad) - 4)
     if by_loss is None and by_log_sum_exp is None and by_entropy is None:
-        return (None,) * len(ctx.needs_input_grad)
+        return (None,) * 4 + others
     if by_loss is None:  # the operator takes none for ones
         is_reduced = ctx.settings[0] != 0
         by_loss = workspace.new_zeros(() if is_reduced else tensors[0].shape[:1], dtype=torch.float32)
-    found = ops.loss_backward(*tensors, *ctx.settings, workspace, by_loss, by_log_sum_exp,
-                              by_entropy if ctx.settings[-2] else None, wants_e, wants_c, wants_bias)
-    of_e, of_c, of_bias = (gradient if wanted else None
-                           for gradient, wanted in zip(found, (wants_e, wants_c, wants_bias)))
-    return (of_e, of_c, None, of_bias) + (None,) * (len(ctx.needs_input_grad) - 4)
+    rest = (*ctx.settings, workspace, by_loss, by_log_sum_exp, by_entropy if ctx.settings[-2] else None, wants_e,
+            wants_c, wants_bias)
+    if ctx.sums == (None, None):
+        found = ops.loss_backward(*tensors, *rest)
+    else:
+        found = _added(ctx.sums, tensors, rest)
+    is_result = (wants_e, wants_c and ctx.sums[0] is None, wants_bias and ctx.sums[1] is None)
+    of_e, of_c, of_bias = (gradient if wanted else None for gradient, wanted in zip(found, is_result))
+    return (of_e, of_c, None, of_bias) + others
+
+
+def _added(sums, tensors, rest):
+    """Adds gradients to sums. Gives the others, in the type of their inputs."""
+    if torch.is_grad_enabled():  # the operator changes arguments, so that it cannot have a backward pass that refuses
+        raise NotImplementedError("the gradient of linear_cross_entropy: there is no backward pass")
+    found = ops.loss_backward_into(*tensors, *sums, *rest)
+    torch.autograd.graph.increment_version([each for each in sums if each is not None])
+    return [gradient.to(tensors[0].dtype) for gradient in found]
 
 
 torch.library.register_autograd("tessera_torch::loss_forward", _backward, setup_context=_setup_context)

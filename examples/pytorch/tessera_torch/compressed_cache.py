@@ -21,6 +21,7 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from transformers.modeling_utils import AttentionInterface
 
 from ._library import on, ops, refuse_backward
+from .scaled_dot_product_attention import attention_to_pages
 
 IMPLEMENTATION = "tessera"
 _MOST_ATTENDED = 64  # tokens of a step that has room in the newest tokens' memory
@@ -95,6 +96,7 @@ class _Pages:
         self.seen = 0         # tokens before the pass, those of padding included
         self.lengths = None   # tokens of each sequence in the cache; None: `seen` of each
         self.counts = None    # of the pass, where they differ
+        self.unattended = None  # the layer whose keys went to the attention implementation, until it attends to them
         self.calls = collections.Counter()
 
     @property
@@ -118,6 +120,8 @@ class _Pages:
     def update(self, layer, keys, values):
         self.prepare(keys)
         if self.attends_directly:
+            self.check_attended()
+            self.unattended = layer
             keys._tessera_pass = self, layer  # for attend(), which gets this tensor
             return keys, values
         if self.lengths is not None:
@@ -131,6 +135,12 @@ class _Pages:
         self.write(layer, keys, values)
         self.finish(layer, keys)
         return restored
+
+    def check_attended(self):
+        if self.unattended is not None:
+            raise ValueError(f"{self.name}: the keys of layer {self.unattended} went to the attention implementation "
+                             f"{IMPLEMENTATION}, which is {AttentionInterface().get(IMPLEMENTATION)} but must be this "
+                             "package's")
 
     def begin(self, layer, tokens, counts):
         if layer == 0:
@@ -163,6 +173,7 @@ class _Pages:
         return made
 
     def attend(self, module, layer, query, keys, values, mask, scaling, options):
+        self.unattended = None
         self.check_options(layer, options)
         tokens = keys.shape[2]
         if layer == 0:
@@ -233,50 +244,33 @@ class _Pages:
     def reset(self):
         if self.handle is not None:
             ops.layered_cache_reset(self.handle)
-        self.seen, self.lengths, self.counts = 0, None, None
+        self.seen, self.lengths, self.counts, self.unattended = 0, None, None, None
 
     def bytes(self):
         return CacheBytes(0, 0, 0) if self.handle is None else CacheBytes(*ops.layered_cache_bytes(self.handle))
 
 
-class _Layer(CacheLayerMixin):
-    """A layer of a cache, as transformers sees it."""
+class LayerOfAll(CacheLayerMixin):
+    """A layer, as transformers sees it, of a cache that keeps all layers together. all_layers: what keeps them, with
+    the tokens that each sequence has `seen` and has `room` for."""
 
     is_sliding = False
     is_compileable = False
-    is_croppable = True
+    is_croppable = False
     supports_early_init = False
 
-    def __init__(self, pages, index):
+    def __init__(self, all_layers):
         super().__init__()
-        self.pages, self.index = pages, index
-
-    @property
-    def is_initialized(self):
-        return self.pages.handle is not None
-
-    @is_initialized.setter
-    def is_initialized(self, value):
-        """The pages know; transformers' constructor sets it to False."""
-
-    @property
-    def batch_size(self):
-        return self.pages.sequences
-
-    def lazy_initialization(self, key_states, value_states=None):
-        self.pages.prepare(key_states)
-
-    def update(self, key_states, value_states, *args, **kwargs):
-        return self.pages.update(self.index, key_states, value_states)
+        self.all_layers = all_layers
 
     def get_seq_length(self, *args):
-        return self.pages.seen
+        return self.all_layers.seen
 
     def get_mask_sizes(self, query_length):
-        return self.pages.seen + query_length, 0
+        return self.all_layers.seen + query_length, 0
 
     def get_max_length(self):
-        return self.pages.room
+        return self.all_layers.room
 
     get_max_cache_shape = get_max_length  # its name in earlier versions of transformers
 
@@ -284,7 +278,46 @@ class _Layer(CacheLayerMixin):
         """All layers together: the cache does it."""
 
 
-class CompressedCache(Cache):
+class CacheOfAll(Cache):
+    """A cache of transformers that keeps all layers and all sequences of a batch together."""
+
+    def batch_repeat_interleave(self, repeats):
+        raise NotImplementedError(f"{type(self).__name__}: the batch cannot be repeated {repeats} times in the cache; "
+                                  "repeat the inputs before the prompt is read")
+
+    def batch_select_indices(self, indices):
+        raise NotImplementedError(f"{type(self).__name__}: {len(indices)} sequences cannot be selected in the cache")
+
+
+class _Layer(LayerOfAll):
+    """A layer of a CompressedCache."""
+
+    is_croppable = True
+
+    def __init__(self, pages, index):
+        super().__init__(pages)
+        self.index = index
+
+    @property
+    def is_initialized(self):
+        return self.all_layers.handle is not None
+
+    @is_initialized.setter
+    def is_initialized(self, value):
+        """The pages know; transformers' constructor sets it to False."""
+
+    @property
+    def batch_size(self):
+        return self.all_layers.sequences
+
+    def lazy_initialization(self, key_states, value_states=None):
+        self.all_layers.prepare(key_states)
+
+    def update(self, key_states, value_states, *args, **kwargs):
+        return self.all_layers.update(self.index, key_states, value_states)
+
+
+class CompressedCache(CacheOfAll):
     """A cache of transformers whose keys and values are compressed; MiniCacheCache and QuantizedCache are ones.
 
     Supported: models whose layers all attend to all tokens, in bfloat16, float16 or float32 (whose keys and values are
@@ -328,23 +361,16 @@ class CompressedCache(Cache):
         """Removes all tokens. The same batch size follows."""
         self._pages.reset()
 
-    def batch_repeat_interleave(self, repeats):
-        raise NotImplementedError(f"{type(self).__name__}: the batch cannot be repeated {repeats} times in the cache; "
-                                  "repeat the inputs before the prompt is read")
-
-    def batch_select_indices(self, indices):
-        raise NotImplementedError(f"{type(self).__name__}: {len(indices)} sequences cannot be selected in the cache")
-
 
 def compressed_attention(module, query, key, value, attention_mask, scaling=None, **options):
-    """The attention implementation "tessera" of transformers: over the compressed cache where a cache of this package
-    is used, else scaled_dot_product_attention."""
-    found = getattr(key, "_tessera_pass", None)
-    if found is None:
-        return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **options)
-    pages, layer = found
-    return pages.attend(module, layer, query, key, value, attention_mask, scaling, options), None
+    """The attention implementation "tessera" of transformers unless register_attention() gives it another: over the
+    compressed cache where a cache of this package is used, else that of "sdpa"."""
+    found = attention_to_pages(module, query, key, value, attention_mask, scaling, options)
+    if found is not None:
+        return found
+    return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **options)
 
 
-AttentionInterface.register(IMPLEMENTATION, compressed_attention)
-AttentionMaskInterface.register(IMPLEMENTATION, sdpa_mask)
+if IMPLEMENTATION not in AttentionInterface():
+    AttentionInterface.register(IMPLEMENTATION, compressed_attention)
+    AttentionMaskInterface.register(IMPLEMENTATION, sdpa_mask)

@@ -2,7 +2,7 @@
 """Distillation of a language model's classifier, without the logits of student and teacher in memory as a whole."""
 import torch
 
-from ._library import check_fake_devices, ops, refuse_backward, uses_tf32
+from ._library import check_fake_devices, empty_gradients, ops, refuse_backward, uses_tf32, wants_gradients
 from .linear_cross_entropy import REDUCTIONS, _cast_for_autocast, _per_token, _require
 
 DIVERGENCES = {"forward_kl": 0, "reverse_kl": 1, "jensen_shannon": 2}
@@ -20,7 +20,7 @@ def _(e, c, teacher_e, teacher_c, weights, divergence, beta, reduction, *_):
 @torch.library.register_fake("tessera_torch::distillation_backward")
 def _(e, c, *rest):
     of_e, of_c = rest[-2:]
-    return e.new_empty(e.shape if of_e else (0,)), c.new_empty(c.shape if of_c else (0,))
+    return empty_gradients(e, (e, of_e), (c, of_c))
 
 
 def _setup_context(ctx, inputs, output):
@@ -64,10 +64,9 @@ def linear_distillation(e, c, teacher_e, teacher_c, divergence="forward_kl", red
     tokens = e.shape[:-1]
     e, c, teacher_e, teacher_c = _cast_for_autocast(e.reshape(-1, e.shape[-1]), c,
                                                     teacher_e.reshape(-1, teacher_e.shape[-1]), teacher_c)
-    for_backward = torch.is_grad_enabled() and (e.requires_grad or c.requires_grad)
     if weights is not None:
         weights = _per_token("linear_distillation", weights, weights.new_empty(tokens))
     loss, _ = ops.distillation_forward(e, c, teacher_e.detach(), teacher_c.detach(), weights, DIVERGENCES[divergence],
                                        beta, REDUCTIONS[reduction], temperature, softcap or 0.0, teacher_softcap or 0.0,
-                                       workspace_bytes or 0, uses_tf32(allow_tf32, e), for_backward)
+                                       workspace_bytes or 0, uses_tf32(allow_tf32, e), wants_gradients(e, c))
     return loss.view(tokens) if reduction == "none" else loss

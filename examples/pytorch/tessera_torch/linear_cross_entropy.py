@@ -99,19 +99,36 @@ def _require_no_gradient(function, weights):
              ": the weights require a gradient, but there is none of them")
 
 
+def _check_sum(function, name, gradient, tensor):
+    """Checks a tensor that the gradient of another one is to be added to."""
+    if gradient is None:
+        return
+    _require(tensor is not None, ValueError, function, f": {name}_gradient is ", tuple(gradient.shape),
+             f" but the {name} is None")
+    _require(gradient.dtype == torch.float32 and gradient.shape == tensor.shape and gradient.device == tensor.device,
+             ValueError, function, f": {name}_gradient is {gradient.dtype} of shape {tuple(gradient.shape)} on "
+             f"{gradient.device} but must be {torch.float32} of {tuple(tensor.shape)} on {tensor.device}")
+    _require(not torch.is_grad_enabled() or (tensor.requires_grad and not gradient.requires_grad), ValueError, function,
+             f": the {name} requires ", "a" if tensor.requires_grad else "no", f" gradient, and {name}_gradient ",
+             "one, too" if gradient.requires_grad else "none", f", but the {name} alone must require one")
+
+
 def _apply(function, e, c, targets, bias, *, reduction, ignore_index, softcap, shift, thresholds, temperature=1.0,
-           label_smoothing=0.0, z_loss=0.0, weights=None, class_weights=None, allow_tf32=None, workspace_bytes=None,
-           has_statistics=False):
+           label_smoothing=0.0, z_loss=0.0, weights=None, class_weights=None, classifier_gradient=None,
+           bias_gradient=None, allow_tf32=None, workspace_bytes=None, has_statistics=False):
     """What the operator gives, and the function that puts a list of tokens into the shape of the targets."""
     _require(reduction in REDUCTIONS, ValueError, function, ": the reduction is ", repr(reduction),
              " but must be one of ", ", ".join(REDUCTIONS))
     shift = int(shift)
     rows, labels, sequence = _flat(function, e, targets, shift)
+    _check_sum(function, "classifier", classifier_gradient, c)
+    _check_sum(function, "bias", bias_gradient, bias)
     rows, c, bias = _cast_for_autocast(rows, c, bias)
     if class_weights is not None:
         _require_no_gradient(function, class_weights)
     results = call_loss(rows, c, labels, bias, _per_token(function, weights, targets),
-                        None if class_weights is None else class_weights.to(torch.float32), REDUCTIONS[reduction],
+                        None if class_weights is None else class_weights.to(torch.float32), classifier_gradient,
+                        bias_gradient, REDUCTIONS[reduction],
                         ignore_index, shift, sequence, softcap or 0.0, temperature, label_smoothing, z_loss,
                         *thresholds, workspace_bytes or 0, has_statistics or label_smoothing > 0,
                         uses_tf32(allow_tf32, rows))
@@ -127,7 +144,7 @@ def linear_cross_entropy(e, c, targets, bias=None, ignore_index=IGNORE_INDEX, so
                          return_lse=False, filter_eps="auto", accum_e_fp32=False, accum_c_fp32=False,
                          filter_e_grad=True, filter_c_grad=True, impl="cce", vocab_parallel_options=None, *,
                          temperature=1.0, label_smoothing=0.0, z_loss=0.0, weights=None, class_weights=None,
-                         allow_tf32=None, workspace_bytes=None):
+                         classifier_gradient=None, bias_gradient=None, allow_tf32=None, workspace_bytes=None):
     """torch.nn.functional.cross_entropy(e @ c.T + bias, targets) without the logits: Cut Cross-Entropy.
 
     e: ... x channels; c: vocabulary x channels; bias: vocabulary or None; all three of one type of bfloat16, float16
@@ -148,6 +165,10 @@ def linear_cross_entropy(e, c, targets, bias=None, ignore_index=IGNORE_INDEX, so
     the gradient of e, of c. impl: "cce" (as the other arguments say), "cce_exact" and further names of Apple's, which
     set the filter. Sums are always in fp32, so that accum_e_fp32 and accum_c_fp32 change nothing.
 
+    classifier_gradient, bias_gradient: float32 tensors to which backward() adds the gradients of c and bias, in place
+    of giving them: sums over micro batches, such as Megatron's weight.main_grad. Those of all other inputs are computed
+    in float32 then, and rounded, which takes memory for them twice.
+
     allow_tf32: whether float32 is multiplied as tf32; None: on CUDA devices as torch.get_float32_matmul_precision()
     says. workspace_bytes: the most memory that is kept from the forward pass to the backward pass, by default 160 MiB;
     without gradients it takes about 1 MiB.
@@ -161,7 +182,8 @@ def linear_cross_entropy(e, c, targets, bias=None, ignore_index=IGNORE_INDEX, so
         "linear_cross_entropy", e, c, targets, bias, reduction=reduction, ignore_index=ignore_index, softcap=softcap,
         shift=shift, thresholds=_thresholds(filter_eps, filter_e_grad, filter_c_grad, impl), temperature=temperature,
         label_smoothing=label_smoothing, z_loss=z_loss, weights=weights, class_weights=class_weights,
-        allow_tf32=allow_tf32, workspace_bytes=workspace_bytes)
+        classifier_gradient=classifier_gradient, bias_gradient=bias_gradient, allow_tf32=allow_tf32,
+        workspace_bytes=workspace_bytes)
     loss = shaped(results.loss) if reduction == "none" else results.loss
     return (loss, shaped(results.log_sum_exp)) if return_lse else loss
 
@@ -186,7 +208,8 @@ class LinearCrossEntropy(torch.nn.Module):
 
 
 def linear_statistics(e, c, targets, bias=None, ignore_index=IGNORE_INDEX, softcap=None, shift=0, *, filter_eps="auto",
-                      temperature=1.0, allow_tf32=None, workspace_bytes=None):
+                      temperature=1.0, classifier_gradient=None, bias_gradient=None, allow_tf32=None,
+                      workspace_bytes=None):
     """Log-probabilities of labels, log-sum-exps, entropies and predictions of a linear classifier, without its logits.
 
     Arguments are those of linear_cross_entropy(). Gives LinearStatistics: lists in the shape of targets, shorter by the
@@ -196,18 +219,21 @@ def linear_statistics(e, c, targets, bias=None, ignore_index=IGNORE_INDEX, softc
     results, shaped = _apply(
         "linear_statistics", e, c, targets, bias, reduction="none", ignore_index=ignore_index, softcap=softcap,
         shift=shift, thresholds=_thresholds(filter_eps, True, True, "cce"), temperature=temperature,
-        allow_tf32=allow_tf32, workspace_bytes=workspace_bytes, has_statistics=True)
+        classifier_gradient=classifier_gradient, bias_gradient=bias_gradient, allow_tf32=allow_tf32,
+        workspace_bytes=workspace_bytes, has_statistics=True)
     return LinearStatistics(-shaped(results.loss), shaped(results.log_sum_exp), shaped(results.entropy),
                             shaped(results.prediction))
 
 
 def linear_log_probabilities(e, c, targets, bias=None, ignore_index=IGNORE_INDEX, softcap=None, shift=0, *,
-                             filter_eps="auto", temperature=1.0, allow_tf32=None, workspace_bytes=None):
+                             filter_eps="auto", temperature=1.0, classifier_gradient=None, bias_gradient=None,
+                             allow_tf32=None, workspace_bytes=None):
     """The log-probability of each token's label in nats, float32 in the shape of targets, zeros for ignored tokens.
 
     Arguments are those of linear_cross_entropy(); gradients, too."""
     results, shaped = _apply(
         "linear_log_probabilities", e, c, targets, bias, reduction="none", ignore_index=ignore_index, softcap=softcap,
         shift=shift, thresholds=_thresholds(filter_eps, True, True, "cce"), temperature=temperature,
-        allow_tf32=allow_tf32, workspace_bytes=workspace_bytes)
+        classifier_gradient=classifier_gradient, bias_gradient=bias_gradient, allow_tf32=allow_tf32,
+        workspace_bytes=workspace_bytes)
     return -shaped(results.loss)

@@ -173,9 +173,24 @@ def replaced_attention(method="sage2"):
         torch.nn.functional.scaled_dot_product_attention = before
 
 
+def attention_to_pages(module, query, key, value, attention_mask, scaling, options):
+    """What transformers' attention implementation gives where `key` came from a compressed cache, which is to attend to
+    its pages; None for other keys."""
+    found = getattr(key, "_tessera_pass", None)
+    if found is None:
+        return None
+    pages, layer = found
+    return pages.attend(module, layer, query, key, value, attention_mask, scaling, options), None
+
+
 def _forward_of_transformers(method):
     def forward(module, query, key, value, attention_mask, dropout=0.0, scaling=None, is_causal=None, s_aux=None,
                 softcap=None, position_bias=None, **others):
+        of_pages = attention_to_pages(module, query, key, value, attention_mask, scaling,
+                                      {**others, "dropout": dropout, "s_aux": s_aux, "softcap": softcap,
+                                       "position_bias": position_bias})
+        if of_pages is not None:
+            return of_pages
         if softcap is not None:
             raise ValueError(f"tessera's attention: softcap is {softcap} but must be None")
         if others.get("output_attentions", False):
@@ -213,7 +228,8 @@ def register_attention(name="tessera", method="sage2"):
         tessera_torch.register_attention()
         model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="tessera")
 
-    Masks are those of "sdpa". Sinks and shared key heads are read as they are. Required gradients and dropout go to
+    Masks are those of "sdpa". Sinks and shared key heads are read as they are. With the name "tessera" it also attends
+    to the pages of a QuantizedCache or MiniCacheCache, whatever the method is. Required gradients and dropout go to
     transformers' "sdpa" with a warning, once; soft caps of scores are refused. method: as in attention()."""
     if method not in methods:
         raise ValueError(f"register_attention: the method is {method!r} but must be one of {', '.join(methods)}")

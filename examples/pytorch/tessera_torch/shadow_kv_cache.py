@@ -9,10 +9,9 @@ import types
 from dataclasses import dataclass
 
 import torch
-from transformers.cache_utils import Cache, CacheLayerMixin
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from .compressed_cache import checked_layers, padding_counts
+from .compressed_cache import CacheOfAll, LayerOfAll, checked_layers, padding_counts
 from .shadow_kv import ShadowKV
 
 _ATTENTIONS = "LlamaAttention", "MistralAttention", "Qwen2Attention"
@@ -68,17 +67,8 @@ def _forward(self, hidden_states, position_embeddings=None, attention_mask=None,
     return self.o_proj(result.reshape(*shape, -1).contiguous()), None
 
 
-class _Layer(CacheLayerMixin):
-    """A layer of a ShadowKVCache, as transformers sees it."""
-
-    is_sliding = False
-    is_compileable = False
-    is_croppable = False
-    supports_early_init = False
-
-    def __init__(self, cache):
-        super().__init__()
-        self.cache = cache
+class _Layer(LayerOfAll):
+    """A layer of a ShadowKVCache."""
 
     def lazy_initialization(self, key_states, value_states=None):
         """Nothing: the first pass makes the caches."""
@@ -87,22 +77,8 @@ class _Layer(CacheLayerMixin):
         raise ValueError("ShadowKVCache: a model's attention gave keys after their rotation, but those before it are "
                          "needed: make the cache with the model itself, which must be of Llama's architecture")
 
-    def get_seq_length(self, *args):
-        return self.cache._seen
 
-    def get_mask_sizes(self, query_length):
-        return self.cache._seen + query_length, 0
-
-    def get_max_length(self):
-        return self.cache._room
-
-    get_max_cache_shape = get_max_length  # its name in earlier versions of transformers
-
-    def reset(self):
-        """All layers together: the cache does it."""
-
-
-class ShadowKVCache(Cache):
+class ShadowKVCache(CacheOfAll):
     """Keys in 160 directions on the device, values on the host; a step attends to `chunks` chunks of 8 tokens of each
     head besides the latest tokens: model.generate(past_key_values=...).
 
@@ -123,7 +99,7 @@ class ShadowKVCache(Cache):
         count = checked_layers("ShadowKVCache", config)
         attentions = _attentions(model, count)
         self._base = _rotary_base(config)
-        self._room, self._chunks, self._seen = max_cache_len, chunks, 0
+        self.room, self._chunks, self.seen = max_cache_len, chunks, 0
         self._caches, self._counts = None, None
         for module in attentions:
             if module.scaling != module.head_dim ** -0.5:
@@ -145,14 +121,14 @@ class ShadowKVCache(Cache):
         shape = keys.shape[0], query.shape[1], keys.shape[1], keys.shape[3], keys.device
         if self._caches is None:
             self._shape = shape
-            self._caches = [ShadowKV(*shape[1:4], [self._room] * shape[0], self._chunks, self._base, shape[4])
+            self._caches = [ShadowKV(*shape[1:4], [self.room] * shape[0], self._chunks, self._base, shape[4])
                             for _ in self.layers]
         if shape != self._shape:
             raise ValueError(f"ShadowKVCache: the sequences, query heads, key heads, channels and device are {shape} "
                              f"but the cache was made for {self._shape}")
-        if self._seen + keys.shape[2] > self._room:
-            raise ValueError(f"ShadowKVCache: sequences would have {self._seen + keys.shape[2]} tokens but have room "
-                             f"for {self._room}")
+        if self.seen + keys.shape[2] > self.room:
+            raise ValueError(f"ShadowKVCache: sequences would have {self.seen + keys.shape[2]} tokens but have room "
+                             f"for {self.room}")
 
     def _attend(self, module, query, keys, values, position_embeddings, mask):
         """Attention of a pass in a layer, batch x tokens x heads x channels; queries and keys before their rotation."""
@@ -161,7 +137,7 @@ class ShadowKVCache(Cache):
             self._prepare(query, keys)
         if mask is not None and mask.is_floating_point():
             mask = mask >= 0  # the mask of the attention implementation "eager", which is added to scores
-        if self._seen == 0:
+        if self.seen == 0:
             if layer == 0:
                 self._counts = padding_counts("ShadowKVCache", mask, tokens)
             rotated = [_rotated(heads, *position_embeddings) for heads in (query, keys)]
@@ -173,7 +149,7 @@ class ShadowKVCache(Cache):
                                  "after the prompt, but only prompts may have padding")
             result = self._decode(layer, query, keys, values)
         if layer == len(self.layers) - 1:
-            self._seen += tokens
+            self.seen += tokens
         return result
 
     def _prefill(self, layer, keys, values):
@@ -196,7 +172,7 @@ class ShadowKVCache(Cache):
             return ShadowKVBytes(0, 0, 0)
         device, host = (sum(each) for each in zip(*(cache.bytes() for cache in self._caches)))
         sequences, _, heads, channels, _ = self._shape
-        return ShadowKVBytes(device, host, len(self.layers) * sequences * self._room * heads * channels * 4)
+        return ShadowKVBytes(device, host, len(self.layers) * sequences * self.room * heads * channels * 4)
 
     def hit_rate(self):
         """The part of the selected chunks that were on the device already, as the mean of layers. Waits."""
@@ -204,7 +180,7 @@ class ShadowKVCache(Cache):
 
     def reset(self):
         """Forgets all tokens. The same batch size follows."""
-        self._seen, self._counts = 0, None
+        self.seen, self._counts = 0, None
 
     def crop(self, tokens_to_remove):
         """Refused, except for 0 tokens."""
@@ -215,10 +191,3 @@ class ShadowKVCache(Cache):
     def reorder_cache(self, beam_idx):
         raise NotImplementedError(f"ShadowKVCache: the {len(beam_idx)} sequences cannot be reordered for beam search; "
                                   "use QuantizedCache with beams=True")
-
-    def batch_repeat_interleave(self, repeats):
-        raise NotImplementedError(f"ShadowKVCache: the batch cannot be repeated {repeats} times in the cache; repeat "
-                                  "the inputs before the prompt is read")
-
-    def batch_select_indices(self, indices):
-        raise NotImplementedError(f"ShadowKVCache: {len(indices)} sequences cannot be selected in the cache")

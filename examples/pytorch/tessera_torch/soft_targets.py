@@ -2,7 +2,7 @@
 """Losses whose targets are several entries with weights, and log-probabilities of chosen entries, without logits."""
 import torch
 
-from ._library import check_fake_devices, ops, refuse_backward, uses_tf32
+from ._library import check_fake_devices, empty_gradients, ops, refuse_backward, uses_tf32, wants_gradients
 from .linear_cross_entropy import REDUCTIONS, _cast_for_autocast, _per_token, _require, _thresholds
 
 
@@ -19,8 +19,7 @@ def _(e, c, entries, entry_weights, bias, weights, *settings):
 @torch.library.register_fake("tessera_torch::soft_target_backward")
 def _(e, c, entries, entry_weights, bias, weights, *rest):
     of_e, of_c, of_bias = rest[-3:]
-    return (e.new_empty(e.shape if of_e else (0,)), c.new_empty(c.shape if of_c else (0,)),
-            e.new_empty(bias.shape if of_bias else (0,)))
+    return empty_gradients(e, (e, of_e), (c, of_c), (bias, of_bias))
 
 
 @torch.library.register_fake("tessera_torch::chosen_log_probabilities")
@@ -82,13 +81,11 @@ def soft_target_cross_entropy(e, c, entries, entry_weights, bias=None, softcap=N
              "soft_target_cross_entropy: the weights of entries require a gradient, but there is none of them")
     rows, chosen = _flat_entries("soft_target_cross_entropy", e, entries)
     rows, c, bias = _cast_for_autocast(rows, c, bias)
-    for_backward = torch.is_grad_enabled() and (rows.requires_grad or c.requires_grad
-                                                or (bias is not None and bias.requires_grad))
     loss, lse, _ = ops.soft_target_forward(
         rows, c, chosen, entry_weights.reshape(chosen.shape).to(torch.float32), bias,
         _per_token("soft_target_cross_entropy", weights, entries[..., 0]), REDUCTIONS[reduction], softcap or 0.0,
         temperature, label_smoothing, z_loss, *_thresholds(filter_eps, True, True, "cce"), workspace_bytes or 0,
-        uses_tf32(allow_tf32, rows), for_backward)
+        uses_tf32(allow_tf32, rows), wants_gradients(rows, c, bias))
     if reduction == "none":
         loss = loss.view(entries.shape[:-1])
     return (loss, lse.view(entries.shape[:-1])) if return_lse else loss
@@ -104,5 +101,6 @@ def chosen_log_probabilities(e, c, entries, log_sum_exp, bias=None, softcap=None
     rows, chosen = _flat_entries("chosen_log_probabilities", e, entries)
     _require(log_sum_exp.shape == e.shape[:-1], ValueError, "chosen_log_probabilities: the log-sum-exps are ",
              tuple(log_sum_exp.shape), " but the hidden states ", tuple(e.shape))
+    rows, c, bias = _cast_for_autocast(rows, c, bias)
     found = ops.chosen_log_probabilities(rows, c, chosen, log_sum_exp.reshape(-1), bias, softcap or 0.0, temperature)
     return found.view(entries.shape)

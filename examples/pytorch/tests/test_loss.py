@@ -177,7 +177,7 @@ def test_without_gradients_the_loss_is_the_same_and_memory_small(device):
     with torch.no_grad():
         without = linear_cross_entropy(e, c, targets, bias)
         assert torch.equal(found, without) and not without.requires_grad
-    arguments = (None, None, None, 2, -100, 0, 0, 0.0, 1.0, 0.0, 0.0, -1.0, -1.0, 0, False, False)
+    arguments = (None, None, None, None, None, 2, -100, 0, 0, 0.0, 1.0, 0.0, 0.0, -1.0, -1.0, 0, False, False)
     sizes = [torch.ops.tessera_torch.loss_forward(e.detach(), c.detach(), targets, *arguments, for_backward)[-1].numel()
              for for_backward in (False, True)]
     assert sizes[0] < sizes[1] and sizes[0] < 1 << 20

@@ -11,6 +11,8 @@ import torch
 
 transformers = pytest.importorskip("transformers")
 
+import tessera_torch  # noqa: E402
+from tessera_torch.compressed_cache import compressed_attention  # noqa: E402
 from tessera_torch.minicache_cache import MiniCacheCache  # noqa: E402
 from tessera_torch.quantized_cache import QuantizedCache  # noqa: E402
 from tessera_torch.shadow_kv_cache import ShadowKVCache  # noqa: E402
@@ -280,10 +282,10 @@ def test_crop_and_reset(models, device, implementation):
 
 def test_assisted_generation(models, device):
     model = models(device, torch.float32)
-    model.set_attn_implementation("tessera")
     torch.manual_seed(13)
     inputs = prompt(device, sequences=1, tokens=100)
     expected = model.generate(**inputs, max_new_tokens=16, do_sample=False)
+    model.set_attn_implementation("tessera")
     cache = QuantizedCache(model.config, 256, bits=8)
     found = model.generate(**inputs, max_new_tokens=16, do_sample=False, past_key_values=cache,
                            prompt_lookup_num_tokens=4)
@@ -327,6 +329,43 @@ def test_what_compressed_caches_refuse(models, device):
     model.set_attn_implementation("sdpa")
     refused(ValueError, ["tessera", "sdpa"], lambda: model(padded["input_ids"][:, :1], past_key_values=cache))
     wait(device)
+
+
+@pytest.fixture
+def registry():
+    """transformers' attention implementations, whose "tessera" comes back behind the test."""
+    functions = transformers.AttentionInterface()
+    before = functions["tessera"]
+    yield functions
+    functions.register("tessera", before)
+
+
+@pytest.mark.parametrize("make", [QuantizedCache, MiniCacheCache])
+def test_registered_attention_attends_to_pages(models, device, registry, make):
+    """Whichever of the package's functions has the name "tessera", and never another one in silence."""
+    model = models(device)
+    model.set_attn_implementation("tessera")
+    torch.manual_seed(16)
+    inputs = prompt(device, tokens=200, padding=(0, 30))
+    found = []
+    for function in [compressed_attention, None]:
+        if function is None:
+            tessera_torch.register_attention()
+        else:
+            registry.register("tessera", function)
+        cache = make(model.config, 256, window=0)
+        found.append(scored(model, inputs, cache, 195)[1])
+        assert dict(cache.calls) == {"exact": 4, "attended": 20}
+    assert torch.equal(*found)
+    registry.register("tessera", registry["sdpa"])
+    cache = make(model.config, 256)
+    with pytest.raises(ValueError, match="the keys of layer 0 .* sdpa_attention_forward .* must be this package's"):
+        model(**inputs, past_key_values=cache)
+    tessera_torch.register_attention()
+    cache.reset()
+    with torch.no_grad():
+        model(**inputs, past_key_values=cache)
+    assert cache.calls["exact"] == 4
 
 
 def test_copies_of_a_model_keep_their_own_caches(models, device):

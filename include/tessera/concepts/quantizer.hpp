@@ -32,6 +32,8 @@ inline namespace v0 {
 
 /// The group size of a Quantizer whose parameters serve a whole tensor.
 inline constexpr int whole_tensor = 0;
+/// A group size that no row of a matrix exceeds: a row's values share their parameters.
+inline constexpr int whole_row = 1 << 30;
 
 /// The Reducer that finds the range of a Quantizer, and its state.
 template <class Q>

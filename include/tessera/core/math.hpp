@@ -8,9 +8,11 @@
 /// Bit-identical on host and device, and usable in constant expressions: `absolute`, `is_nan`, `is_finite`,
 /// `round_to_even`, and, but for the sign of a zero, `minimum` and `maximum`. Bit-identical only: `multiply_add`, and
 /// `sqrt` unless device code is compiled with -prec-sqrt=false. `exp`, `exp2`, `log` and `log2` are each platform's
-/// own, within 2 units in the last place.
+/// own, within 2 units in the last place. These five are templates, so that under `using namespace tessera` a call is
+/// not ambiguous where <math.h> has a function of floats by the same name, which is then called and does the same.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <math.h>  // not <cmath>: the global names are those that nvcc has on both sides
 
@@ -83,27 +85,32 @@ TESSERA_FN inline float multiply_add(float a, float b, float c) {
 }
 
 /// The square root, rounded to the nearest float.
-TESSERA_FN inline float sqrt(float value) {
+template <std::same_as<float> Float>
+TESSERA_FN inline float sqrt(Float value) {
   return ::sqrtf(value);
 }
 
 /// e^value, as the platform's library rounds it.
-TESSERA_FN inline float exp(float value) {
+template <std::same_as<float> Float>
+TESSERA_FN inline float exp(Float value) {
   return ::expf(value);
 }
 
 /// 2^value, as the platform's library rounds it.
-TESSERA_FN inline float exp2(float value) {
+template <std::same_as<float> Float>
+TESSERA_FN inline float exp2(Float value) {
   return ::exp2f(value);
 }
 
 /// The natural logarithm: minus infinity at zero, NaN below.
-TESSERA_FN inline float log(float value) {
+template <std::same_as<float> Float>
+TESSERA_FN inline float log(Float value) {
   return ::logf(value);
 }
 
 /// The logarithm to base 2, as the platform's library rounds it.
-TESSERA_FN inline float log2(float value) {
+template <std::same_as<float> Float>
+TESSERA_FN inline float log2(Float value) {
   return ::log2f(value);
 }
 

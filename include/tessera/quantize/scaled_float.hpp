@@ -35,9 +35,10 @@ struct scaled_float_params {
   float scale;  ///< the value of code 1; a positive normal float
 };
 
-/// `T` is float8_e4m3, float8_e5m2 or float16. `Grouping` neighbouring values share a scale; with `whole_tensor` the
-/// caller decides what a group is: a channel, a token or a whole tensor. If `Grouping` is a granularity
-/// (quantize/granularity.hpp), it says which tokens of an attention head share one, and `group` is then whole_tensor.
+/// `T` is float8_e4m3, float8_e5m2 or float16. `Grouping` neighbouring values share a scale, with `whole_row` those of
+/// a row; with `whole_tensor` the caller decides what a group is: a channel, a token or a whole tensor. If `Grouping`
+/// is a granularity (quantize/granularity.hpp), it says which tokens of an attention head share one, and `group` is
+/// then whole_tensor.
 ///
 /// encode() rounds to the nearest code, ties to even. Values beyond the range saturate, infinities too; NaN stays NaN.
 /// Codes are the same on every executor.

@@ -70,7 +70,8 @@ struct write_top_entries {
   }
   /// Writes the row of a token.
   TESSERA_FN void operator()(std::int64_t, std::int64_t token, typename reducer::state_type const& state) const {
-    auto const& top = state_of<largest_entries_reducer<K>>(reducer{}, state);
+    reducer const whole{};
+    auto const& top = state_of<largest_entries_reducer<K>>(whole, state);
     auto const& sum = sum_of(state);
     float const above = log(sum.scaled);  // log-sum-exp - largest: without cancellation, as in the loss
     for (int k = 0; k < K; ++k) {

@@ -8,7 +8,9 @@
 /// A schedule is trivially copyable. It has count(); at(i), work item number i, for all i below count(); and k_tile(k),
 /// the number of the k-tile that is k-th in the schedule's list. Work items are taken in order by whichever worker is
 /// free (a thread block takes every n-th), so that a list of items of different lengths begins with the longest. A
-/// user's own schedule may give all tiles of a row to one thread block, or compute lists while the program runs.
+/// user's own schedule may give all tiles of a row to one thread block, or compute lists while the program runs. Where
+/// tiles of the second operand lie in another order than columns do, a schedule has tile_of_b(i): the tile of that
+/// operand for work item number i, which gemm_pingpong, gemm_cooperative and gemm_ring ask for.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,10 @@
 ///
 ///     using M = gemm_tile<bfloat16, shape<64, 64, 16>, Group>;
 ///     multiply_staged<M>(group, scratch.a, scratch.b, sums);    // each a staged_tile<bfloat16, 64, 32>
+///
+/// `multiply_staged_rows<M>` adds the product a b: b's rows are the depth, as values of tokens are for weights.
+///
+///     multiply_staged_rows<results>(group, weights, scratch.values, totals);   // 64 x 128 and 128 x 64
 #pragma once
 
 #include <tessera/concepts/tile_mma.hpp>
@@ -70,6 +74,22 @@ TESSERA_FN void multiply_staged(typename M::group_type const& group, A const& a,
     typename M::b_tile b_tile;
     detail::load_a_of<M>(group, a_tile, a, at);
     detail::load_b_transposed_of<M>(group, b_tile, b, at);
+    M::multiply(group, a_tile, b_tile, sums);
+  }
+}
+
+/// All lanes reach this call, after a sync that follows the writes to both tiles. a: M::rows rows, whose columns are
+/// the depth; b: as many rows, of M::columns elements. Products are added from the first to the last row of b.
+template <TileMma M, class A, class B>
+TESSERA_FN void multiply_staged_rows(typename M::group_type const& group, A const& a, B const& b,
+                                     typename M::sum_tile& sums) {
+  static_assert(A::rows == M::rows && B::columns == M::columns && A::columns == B::rows && B::rows % M::depth == 0,
+                "tessera: staged tiles have the extents of the product, and a whole number of its depths");
+  for (int at = 0; at < B::rows; at += M::depth) {
+    typename M::a_tile a_tile;
+    typename M::b_tile b_tile;
+    detail::load_a_of<M>(group, a_tile, a, at);
+    detail::load_b_of<M>(group, b_tile, b, at);
     M::multiply(group, a_tile, b_tile, sums);
   }
 }

@@ -3,7 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tessera/algorithm/attention/dense_attention.cuh>
@@ -11,6 +13,7 @@
 #include <tessera/exec/explain.hpp>
 
 #include "algorithm/attention/attention_on_device.cuh"
+#include "support/guarded_memory.cuh"
 
 using namespace tessera;
 using namespace tessera_test;
@@ -25,11 +28,13 @@ double dense_distance() {
 
 /// Checks a problem against attention in double, in memory that begins as rubbish. On sm_90 the fast program must run.
 template <class T>
-void check_dense_on_device(attention_problem<T> const& p, head_layout layout = head_layout::heads_first) {
+void check_dense_on_device(attention_problem<T> const& p, head_layout layout = head_layout::heads_first,
+                           memory_handle memory = std::make_shared<device_memory>()) {
   attention_shape const& s = p.shape;
   CAPTURE(s.batch, s.query_heads, s.key_heads, s.queries, s.keys, s.channels, static_cast<int>(layout));
   CAPTURE(p.options.is_causal, p.options.window_left, p.options.window_right, p.query_lengths, p.key_lengths);
   tessera::cuda exec;
+  exec.memory = std::move(memory);
   exec.options.refuses_slower_programs = is_hopper() && layout != head_layout::shifted && s.keys > 0;
   auto const expected = attention_by_formula(p);
   for (bool const with_log_sum_exps : {true, false}) {
@@ -56,7 +61,7 @@ constexpr float quiet_nan = std::numeric_limits<float>::quiet_NaN();
 
 TEST_CASE("dense attention on a GPU is attention, whatever the extents", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  for (std::int64_t const channels : {16, 64, 80, 128, 256}) {
+  for (std::int64_t const channels : {16, 64, 80, 128, 144, 192, 208, 256}) {
     for (std::int64_t const keys : {0, 1, 7, 79, 80, 81, 127, 128, 129, 159, 160, 161, 320, 321}) {
       check_dense_shape<bfloat16>({1, 2, 1, 5, keys, channels});
     }
@@ -238,6 +243,17 @@ TEST_CASE("dense attention on a GPU takes sequences that lie one behind the othe
       }
     }
     CHECK(most < dense_distance<bfloat16>());
+  }
+}
+
+TEST_CASE("dense attention reads nothing before or behind its operands", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (auto const edge : {guarded_edge::before, guarded_edge::behind}) {
+    for (std::int64_t const channels : {16, 64, 80, 128, 144, 192, 208, 256}) {
+      auto p = make_attention_problem<bfloat16>({1, 2, 2, 65, 129, channels});
+      p.options.is_causal = true;
+      check_dense_on_device(p, head_layout::heads_first, std::make_shared<guarded_resource>(edge));
+    }
   }
 }
 

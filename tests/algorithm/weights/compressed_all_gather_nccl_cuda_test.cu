@@ -176,10 +176,10 @@ std::vector<std::string> run_all(int count) {
     tails.checksums = true;
     for (auto const& options :
          {small_messages(), tails, compressed_collective_options{}, growing_messages(true), growing_messages(false)}) {
-      for (std::int64_t const weights : {0, 1, 7, 2048, 8193, 300007, 1500003}) {
-        gather(exec, ranks, weights, options);
-        broadcast(exec, ranks, weights, options);
-        reduce(exec, ranks, weights, options);
+      for (std::int64_t const elements : {0, 1, 7, 2048, 8193, 300007, 1500003}) {
+        gather(exec, ranks, elements, options);
+        broadcast(exec, ranks, elements, options);
+        reduce(exec, ranks, elements, options);
       }
     }
   });

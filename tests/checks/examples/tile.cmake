@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 tessera_check_pieces(ON_HOST tile "#include \"checks/examples/tile.hpp\"\n#include <tessera/reduce/sum.hpp>\n\
-#include <tessera/tile/multiply_sums.hpp>\n#include <tessera/tile/multiply_staged.hpp>"
+#include <tessera/tile/codes/join_bytes.hpp>\n#include <tessera/tile/multiply_sums.hpp>\n\
+#include <tessera/tile/multiply_staged.hpp>"
   tile/codes/code_widening.hpp "Group const& group, code_scratch& scratch, float& total"
+  tile/codes/join_bytes.hpp "Group const& group, std::uint32_t even, std::uint32_t odd, std::uint32_t signs, \
+    std::uint32_t values"
   tile/codes/value_slot.hpp "tessera::staged_tile<tessera::float8_e4m3, 64, 128>& codes, int channel, int token, \
     tessera::float8_e4m3 code"
   tile/copies_in_flight.hpp "Group const& group, Tile& tile, tessera::tile_chunk<tessera::bfloat16> const* from, \
@@ -12,6 +15,8 @@ tessera_check_pieces(ON_HOST tile "#include \"checks/examples/tile.hpp\"\n#inclu
     std::int64_t a_stride, product::b_tile& b, tessera::bfloat16 const* w_from, std::int64_t w_stride, \
     product::sum_tile& totals, void (*visit)(int, int, float&), void (*visit_pair)(int, int, float&, float&)"
   tile/multiply_staged.hpp "Group const& group, operand_scratch& scratch, product::sum_tile& sums"
+  tile/multiply_staged.hpp:2 "Group const& group, value_scratch& scratch, \
+    tessera::staged_tile<tessera::bfloat16, 64, 128> const& weights, results::sum_tile& totals"
   tile/multiply_sums.hpp
     "Group const& group, scores::sum_tile const& weights, value_scratch& scratch, results::sum_tile& totals"
   tile/multiply_sums.hpp:2 "Group const& group, scores::sum_tile const& weights, \

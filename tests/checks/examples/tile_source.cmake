@@ -25,8 +25,6 @@ tessera_check_pieces(ON_HOST tile_source "#include \"checks/examples/tile.hpp\"\
     tessera::matrix_view<tessera::symmetric_params const> scales, ${given_matrix} inputs, Epilogue const& epilogue"
   tile/source/dequantized.hpp:2 "tessera::matrix_view<tessera::int4x2 const> pairs, \
     tessera::matrix_view<tessera::symmetric_params const> scales"
-  tile/source/detail/join_bytes.hpp "Group const& group, std::uint32_t even, std::uint32_t odd, std::uint32_t signs, \
-    std::uint32_t values"
   tile/source/fetched_source.hpp "S const& source, ${given_load}"
   tile/source/filtered.hpp "Group const& group, Tile& tile, ${given_matrix} matrix, \
     tessera::matrix_view<std::uint8_t const> kept, ${given_corner}"

@@ -47,6 +47,13 @@ tessera_check_example(algorithm/loss/vocabulary_parallel.hpp
   tessera::array_view<std::int64_t const> labels, tessera::array_view<float> value, ${given_result} hidden_gradient, \
   ${given_result} own_gradient"
   "${cpu_includes}")
+tessera_check_example(algorithm/loss/with_classifier.hpp
+  "tessera::cpu const& exec, ${given_matrix} hidden, tessera::matrix_view<float const> weights, \
+  tessera::array_view<std::int64_t const> labels, tessera::matrix_view<tessera::float8_e4m3 const> codes, \
+  tessera::matrix_view<tessera::scaled_float_params const> scales, tessera::array_view<float> value, \
+  tessera::matrix_view<float> hidden_gradient, tessera::matrix_view<float> classifier_gradient, \
+  tessera::workspace const& space"
+  "${cpu_includes}")
 tessera_check_example(algorithm/paged_cache/cross_layer_cache.hpp
   "${cpu_memory}, int layer, std::int64_t n, \
   tessera::cache_extents const& extents, tessera::cache_sequences const& sequences, \

@@ -7,6 +7,7 @@
 #include <tessera/testing/laws/tile_source.hpp>
 #include <tessera/tile/serial/group.hpp>
 #include <tessera/tile/source/dense.hpp>
+#include <tessera/tile/source/fetched_source.hpp>
 #include <tessera/tile/staged_tile.hpp>
 
 #include "support/catch.hpp"
@@ -103,13 +104,19 @@ TEST_CASE("a tile that ends behind the matrix is loaded in chunks, too", "[host]
     dense<float>{matrix}.begin_load(group, tile, 1, from);
     gathered<float>{matrix, order}.begin_load(group, listed, 1, from);
     dense_chunks<float>{matrix}.begin_load(group, known, 1, from);
+    static_assert(FetchedSource<dense_chunks<float>, serial_group<32>, staged_tile<float, 9, 16>>);
+    staged_tile<float, 9, 16> fetched;
+    dense_chunks<float>::fetched<serial_group<32>, staged_tile<float, 9, 16>> next;
+    dense_chunks<float>{matrix}.fetch(group, next, 1, from);
+    dense_chunks<float>{matrix}.store(group, next, fetched);
     bool right = true;
     for (int row = 0; row < 9; ++row) {
       for (int column = 0; column < 16; ++column) {
         float const expected =
             row + 1 < 7 && from + column < 20 ? static_cast<float>(100 * (row + 1) + from + column) : 0.0F;
-        right =
-            right && tile(row, column) == expected && listed(row, column) == expected && known(row, column) == expected;
+        for (auto const* const loaded : {&tile, &listed, &known, &fetched}) {
+          right = right && (*loaded)(row, column) == expected;
+        }
       }
     }
     CAPTURE(from);

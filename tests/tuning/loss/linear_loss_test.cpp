@@ -129,3 +129,20 @@ TEST_CASE("where memory is short a part has fewer tokens and more entries", "[ho
     CHECK((few.tokens == tokens || (few.tokens % 256 == 0 && few.tokens < tokens)));
   }
 }
+
+TEST_CASE("a band of a source's rows has whole tiles, in 56 MiB or a quarter of the budget", "[host]") {
+  constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
+  CHECK(loss_band_entries(256000, 4608, 0) == 12672);  // 66 tiles of 192
+  CHECK(loss_band_entries(128256, 8192, 0) / 192 >= 33);
+  for (std::int64_t const vocabulary : {1, 255, 256, 257, 30001, 256000}) {
+    for (std::int64_t const row_bytes : {0, 16, 4608, 16384}) {
+      for (std::int64_t const budget : {std::int64_t{0}, std::int64_t{1}, 10 * mebibyte, 4096 * mebibyte}) {
+        std::int64_t const entries = loss_band_entries(vocabulary, row_bytes, budget);
+        std::int64_t const most = budget > 0 && budget < 224 * mebibyte ? budget / 4 : 56 * mebibyte;
+        CAPTURE(vocabulary, row_bytes, budget, entries);
+        CHECK((entries >= 256 && entries % 128 == 0 && entries < vocabulary + 256));
+        CHECK((entries == 256 || entries * row_bytes <= most));
+      }
+    }
+  }
+}

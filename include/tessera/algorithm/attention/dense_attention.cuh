@@ -172,6 +172,7 @@ void run_dense(basic_cuda<Architectures> const& exec, dense_attention_call<T, Re
       make_token_map(where, call.values, packed(call.key_starts), {shape::keys, shape::panel_channels});
   pipeline.queries = work.queries;
   pipeline.keys = work.keys;
+  pipeline.channels = static_cast<std::int32_t>(s.channels);
   pipeline.query_heads = static_cast<std::int32_t>(s.query_heads);
   pipeline.heads_together = static_cast<std::int32_t>(s.query_heads / s.key_heads);
   pipeline.band = band;

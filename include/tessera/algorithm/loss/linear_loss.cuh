@@ -34,6 +34,7 @@
 #include <tessera/map/identity_logits.hpp>
 #include <tessera/program/gemm/gemm_pingpong.cuh>
 #include <tessera/program/gemm/gemm_ring.cuh>
+#include <tessera/program/loss/detail/convert_entries.hpp>
 #include <tessera/program/loss/entry_marks.hpp>
 #include <tessera/program/loss/kept_softmaxes.hpp>
 #include <tessera/program/loss/reduce_logits.cuh>
@@ -49,16 +50,15 @@ namespace detail {
 
 /// Why the forward pass's program for warpgroups does not take operands and extents, or none.
 template <class T>
-refusal refuses_loss_operands(matrix_view<T const> hidden, matrix_view<T const> classifier) {
+refusal refuses_loss_operands(matrix_view<T const> hidden, matrix_view<T const> classifier, std::int64_t vocabulary) {
   constexpr std::int64_t most = 0x7fffffff - 512;  // coordinates of tiles are 32-bit
   constexpr warpgroup_gemm_policy policy = policy_of<warpgroup_loss_tuning>(900);
   std::int64_t const tiles = divide_up(hidden.extent(0), std::int64_t{warpgroup_gemm_shape::block_rows}) *
-                             divide_up(classifier.extent(0), std::int64_t{policy.columns});
-  return first_of(
-      unless(hidden.extent(1) > 0, "there are no channels"),
-      unless(hidden.extent(0) < most && classifier.extent(0) < most && tiles < most / 4, "extents exceed 31 bits"),
-      unless(can_map(hidden), "TMA cannot load hidden states: rows begin at multiples of 16 bytes"),
-      unless(can_map(classifier), "TMA cannot load the classifier: rows begin at multiples of 16 bytes"));
+                             divide_up(vocabulary, std::int64_t{policy.columns});
+  return first_of(unless(hidden.extent(1) > 0, "there are no channels"),
+                  unless(hidden.extent(0) < most && vocabulary < most && tiles < most / 4, "extents exceed 31 bits"),
+                  unless(can_map(hidden), "TMA cannot load hidden states: rows begin at multiples of 16 bytes"),
+                  unless(can_map(classifier), "TMA cannot load the classifier: rows begin at multiples of 16 bytes"));
 }
 
 /// The launches of a forward pass that leaves marks: one for each part of the vocabulary. Between launches the workers
@@ -94,6 +94,52 @@ struct loss_launches {
   }
 };
 
+/// Calls use(schedule) for each launch of a program whose tiles have so many columns: once for a matrix in memory, and
+/// else for each band, whose rows of the source it enqueues before.
+template <class Exec, class Call, class Use>
+void each_band_of(Exec const& exec, Call const& call, row_schedule const& launch, std::int32_t columns,
+                  Use const& use) {
+  if constexpr (loss_tile<typename Call::tile>::has_source) {
+    auto const& source = call.portable.logits.classifier;
+    auto const most = static_cast<std::int32_t>(min(call.band.extent(0) / columns, std::int64_t{launch.columns}));
+    loss_bands::make(launch, most).each([&](row_schedule const& schedule) {
+      matrix_view<typename Call::value_type> band = call.band;
+      band.extents[0] = std::int64_t{schedule.positions} * columns;
+      convert_entries<std::remove_cvref_t<decltype(source)>, rows_of_positions> const convert{
+          source, {schedule, columns, source.rows()}, band};
+      exec.run(convert, convert.groups());
+      use(schedule);
+    });
+  } else {
+    use(launch);
+  }
+}
+
+/// How many states rows have at most in such launches.
+template <class Call>
+std::int64_t states_of_bands(Call const& call, row_schedule const& launch, std::int32_t columns) {
+  std::int32_t states = launch.states();
+  if constexpr (loss_tile<typename Call::tile>::has_source) {
+    auto const most = static_cast<std::int32_t>(min(call.band.extent(0) / columns, std::int64_t{launch.columns}));
+    loss_bands::make(launch, most).each([&](row_schedule const& schedule) { states = max(states, schedule.states()); });
+  }
+  return states;
+}
+
+/// The schedule of a program of the forward pass.
+template <class Tile>
+using loss_schedule = std::conditional_t<loss_tile<Tile>::has_source, band_schedule, row_schedule>;
+
+/// The matrix in memory that a program reads the classifier from.
+template <class Call>
+matrix_view<typename Call::value_type const> classifier_in_memory(Call const& call) {
+  if constexpr (loss_tile<typename Call::tile>::has_source) {
+    return call.band;
+  } else {
+    return call.portable.logits.classifier.matrix;
+  }
+}
+
 /// Enqueues the forward pass's program for warpgroups. The marks of the call have room for as many bounds as states.
 template <class Kernel, class Architectures, class Call>
 loss_tiles_results run_warpgroup_loss(basic_cuda<Architectures> const& exec, Call const& call) {
@@ -102,36 +148,42 @@ loss_tiles_results run_warpgroup_loss(basic_cuda<Architectures> const& exec, Cal
   loss_marks marks = call.marks;
   constexpr char const* where = "linear_loss.forward";
   auto const hidden = portable.logits.hidden.matrix;
-  auto const classifier = portable.logits.classifier.matrix;
+  auto const classifier = classifier_in_memory(call);
+  std::int64_t const vocabulary = portable.logits.classifier.rows();
   int const multiprocessors = exec.state->multiprocessors();
   auto const tiles_of = [](std::int64_t extent, int size) {
     return static_cast<std::int32_t>(divide_up(extent, std::int64_t{size}));
   };
   auto const room = static_cast<std::int32_t>(min(portable.states.extent(0), std::int64_t{0x7fffffff}));
   row_schedule const schedule = row_schedule::make(
-      tiles_of(hidden.extent(0), Kernel::rows), tiles_of(classifier.extent(0), Kernel::columns),
+      tiles_of(hidden.extent(0), Kernel::rows), tiles_of(vocabulary, Kernel::columns),
       tiles_of(hidden.extent(1), Kernel::depth), 2 * max(multiprocessors / Kernel::blocks_per_cluster, 1), room);
   loss_launches const launches(schedule, marks.are_wanted());
   auto states = portable.states;
-  states.extents[0] = launches.states();
+  states.extents[0] = 1;
+  for (int i = 0; i < launches.count; ++i) {
+    states.extents[0] = max(states.extent(0), states_of_bands(call, launches.schedules[i], Kernel::columns));
+  }
   if (marks.are_wanted()) {
-    marks.bounds.extents[0] = launches.states();
+    marks.bounds.extents[0] = states.extent(0);
   }
   clear_loss_states<statistics> const clear{states, marks};
   exec.run(clear, clear.groups());
   Kernel program{make_tensor_map(where, hidden, {warpgroup_gemm_shape::block_rows, Kernel::depth}),
                  make_tensor_map(where, classifier, {Kernel::b_box_rows, Kernel::depth}),
-                 schedule,
+                 {schedule},
                  {schedule, portable.tokens, states, portable.targets, portable.logits.scaling,
-                  static_cast<std::int32_t>(classifier.extent(0)), portable.logits.map, marks, call.kept}};
+                  static_cast<std::int32_t>(vocabulary), portable.logits.map, marks, call.kept}};
   for (int i = 0; i < launches.count; ++i) {
     if (i > 0) {
       share_loss_bounds<statistics> const share{states, marks, portable.tokens.count};
       exec.run(share, share.groups());
     }
-    program.schedule = launches.schedules[i];
-    program.epilogue.schedule = launches.schedules[i];
-    exec.run(program, std::int64_t{schedule.workers} / 2 * Kernel::blocks_per_cluster);
+    each_band_of(exec, call, launches.schedules[i], Kernel::columns, [&](row_schedule const& band) {
+      program.schedule = {band};
+      program.epilogue.schedule = band;
+      exec.run(program, std::int64_t{schedule.workers} / 2 * Kernel::blocks_per_cluster);
+    });
   }
   return {states.extent(0), marks, call.kept.are_wanted()};
 }
@@ -143,7 +195,7 @@ struct reduce_logits_model {
   static constexpr char const* name = "reduce_logits (TMA, wgmma)";
   /// The program for a tile, a Reducer and a map of logits.
   template <class Tile, LogitReducer Statistics, LogitMap Map = identity_logits>
-  using program = gemm_pingpong<typename loss_tile<Tile>::operand_name, row_schedule,
+  using program = gemm_pingpong<typename loss_tile<Tile>::operand_name, detail::loss_schedule<Tile>,
                                 reduce_loss_rows<typename loss_tile<Tile>::value_type, Statistics, Map>,
                                 warpgroup_loss_policy<Statistics>>;
 
@@ -159,7 +211,8 @@ struct reduce_logits_model {
   template <class Architectures, class Tile, LogitReducer Statistics, LogitMap Map>
   static refusal refuses(basic_cuda<Architectures> const& exec, logit_reduction<Tile, Statistics, Map> const& call) {
     auto const& logits = call.portable.logits;
-    return first_of(detail::refuses_loss_operands(logits.hidden.matrix, logits.classifier.matrix),
+    return first_of(detail::refuses_loss_operands(logits.hidden.matrix, detail::classifier_in_memory(call),
+                                                  logits.classifier.rows()),
                     exec.template lacks<program<Tile, Statistics, Map>>());
   }
   template <class Architectures, class Tile, LogitReducer Statistics, LogitMap Map>
@@ -185,12 +238,13 @@ struct reduce_logits_by_ring_model {
     constexpr std::int64_t most = 0x7fffffff - 512;  // coordinates of tiles are 32-bit
     using chunks = dense_chunks<typename loss_tile<Tile>::value_type>;
     auto const hidden = call.portable.logits.hidden.matrix;
-    auto const classifier = call.portable.logits.classifier.matrix;
+    auto const classifier = detail::classifier_in_memory(call);
+    std::int64_t const vocabulary = call.portable.logits.classifier.rows();
     std::int64_t const tiles =
-        divide_up(hidden.extent(0), std::int64_t{128}) * divide_up(classifier.extent(0), std::int64_t{128});
+        divide_up(hidden.extent(0), std::int64_t{128}) * divide_up(vocabulary, std::int64_t{128});
     return first_of(
         exec.template lacks<program<Tile, Statistics, Map>>(), unless(hidden.extent(1) > 0, "there are no channels"),
-        unless(hidden.extent(0) < most && classifier.extent(0) < most && hidden.extent(1) < most && tiles < most / 4,
+        unless(hidden.extent(0) < most && vocabulary < most && hidden.extent(1) < most && tiles < most / 4,
                "extents exceed 31 bits"),
         unless(chunks::suits(hidden), "rows of hidden states do not begin and end at multiples of 16 bytes"),
         unless(chunks::suits(classifier), "rows of the classifier do not begin and end at multiples of 16 bytes"));
@@ -200,31 +254,34 @@ struct reduce_logits_by_ring_model {
     using ring = program<Tile, Statistics, Map>;
     auto const& portable = call.portable;
     auto const hidden = portable.logits.hidden.matrix;
-    auto const classifier = portable.logits.classifier.matrix;
+    auto const classifier = detail::classifier_in_memory(call);
+    std::int64_t const vocabulary = portable.logits.classifier.rows();
     auto const tiles_of = [](std::int64_t extent, int size) {
       return static_cast<std::int32_t>(divide_up(extent, std::int64_t{size}));
     };
     auto const room = static_cast<std::int32_t>(min(portable.states.extent(0), std::int64_t{0x7fffffff}));
     row_schedule const schedule = row_schedule::make(
-        tiles_of(hidden.extent(0), ring::rows), tiles_of(classifier.extent(0), ring::columns),
+        tiles_of(hidden.extent(0), ring::rows), tiles_of(vocabulary, ring::columns),
         tiles_of(hidden.extent(1), ring::depth), exec.state->multiprocessors() * ring::blocks_per_multiprocessor, room);
     auto states = portable.states;
-    states.extents[0] = schedule.states();
+    states.extents[0] = detail::states_of_bands(call, schedule, ring::columns);
     clear_loss_states<Statistics> const clear{states, {}};
     exec.run(clear, clear.groups());
-    ring const whole{{hidden},
-                     {classifier},
-                     schedule,
-                     {schedule,
-                      portable.tokens,
-                      states,
-                      portable.targets,
-                      portable.logits.scaling,
-                      static_cast<std::int32_t>(classifier.extent(0)),
-                      portable.logits.map,
-                      {},
-                      {}}};
-    exec.run(whole, schedule.workers);
+    detail::each_band_of(exec, call, schedule, ring::columns, [&](row_schedule const& band) {
+      ring const whole{{hidden},
+                       {classifier},
+                       {band},
+                       {band,
+                        portable.tokens,
+                        states,
+                        portable.targets,
+                        portable.logits.scaling,
+                        static_cast<std::int32_t>(vocabulary),
+                        portable.logits.map,
+                        {},
+                        {}}};
+      exec.run(whole, band.workers);
+    });
     *call.results = {states.extent(0), {}, false};
   }
 
@@ -236,7 +293,7 @@ struct reduce_logits_by_ring_model {
   static constexpr int row_warps = policy_for<Statistics>.columns / 64;
   template <class Tile, LogitReducer Statistics, LogitMap Map>
   using program =
-      gemm_ring<typename loss_tile<Tile>::operand_name, row_schedule,
+      gemm_ring<typename loss_tile<Tile>::operand_name, detail::loss_schedule<Tile>,
                 reduce_loss_rows<typename loss_tile<Tile>::value_type, Statistics, Map, row_warps<Statistics>>,
                 policy_for<Statistics>>;
 };

@@ -18,6 +18,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include <tessera/algorithm/loss/detail/reduce_bands.hpp>
 #include <tessera/algorithm/loss/linear_loss_arguments.hpp>
 #include <tessera/algorithm/loss/linear_loss_gradients.hpp>
 #include <tessera/algorithm/loss/linear_loss_regions.hpp>
@@ -81,6 +82,8 @@ struct logit_reduction {
   using tile = Tile;
   /// The Reducer that runs over rows of logits.
   using reducer = Statistics;
+  /// The map that logits go through.
+  using map_type = Map;
   using value_type = typename loss_tile<Tile>::value_type;
   static constexpr char const* function = "linear_loss.forward";
 
@@ -88,12 +91,18 @@ struct logit_reduction {
   loss_marks marks;                            ///< memory for marks, or null
   kept_softmaxes<value_type> kept;             ///< memory for softmaxes, or null
   loss_tiles_results* results;                 ///< on the host; the call describes there what its program has written
+  /// Memory for rows of a classifier that is a source; of no rows where it is a matrix.
+  matrix_view<value_type> band = {};
 };
 
 /// Enqueues the reduction by the portable program; run() (exec/run.hpp) may have a faster one.
 template <Executor Exec, class Tile, LogitReducer Statistics, LogitMap Map>
 void run_portably(Exec const& exec, logit_reduction<Tile, Statistics, Map> const& call) {
-  exec.run(call.portable, call.portable.groups());
+  if constexpr (loss_tile<Tile>::has_source) {
+    detail::reduce_bands(exec, call);
+  } else {
+    exec.run(call.portable, call.portable.groups());
+  }
   *call.results = {call.portable.states.extent(0), {}, false};
 }
 
@@ -112,7 +121,7 @@ struct linear_loss {
   using reducer_type = loss_reducer<Statistics>;
   /// The inputs of a call, with labels of type Label.
   template <class Label>
-  using inputs = linear_loss_inputs<value_type, Label, Map>;
+  using inputs = linear_loss_inputs<value_type, Label, Map, typename layout::classifier_type>;
 
   /// Whether forward() runs by warpgroups on sm_90a where TMA can load the operands: see has_warpgroup_loss.
   /// Otherwise the program for sm_80 and later runs, which takes about twice as long, or where that does not take the
@@ -126,7 +135,7 @@ struct linear_loss {
                                      linear_loss_options const& options = {}) {
     arguments::check_extents(where, shape);
     arguments::check_options(where, shape, options);
-    return forward_regions(where, shape).plan;
+    return forward_regions(where, shape, workspace_plan::record::entries, 0, options.workspace_budget).plan;
   }
 
   /// Enqueues the loss. exec.wait() reports a label outside of the vocabulary. Throws shape_error or value_error for
@@ -141,7 +150,7 @@ struct linear_loss {
     linear_loss_shape const shape = arguments::check_inputs(where, in, options);
     arguments::check_outputs(shape, options, out);
     mark_regions const regions =
-        regions_of_forward(shape, entry_use(exec, options), kept_entries(exec, shape, options));
+        regions_of_forward(shape, options, entry_use(exec, options), kept_entries(exec, shape, options));
     arguments::check_room(where, space, regions.forward_bytes(), shape);
     arguments::check_input_places(exec, where, in, space);
     arguments::check_output_places(exec, out);
@@ -163,13 +172,16 @@ struct linear_loss {
     kept_softmaxes<value_type> const kept =
         regions.has_softmaxes(space) ? regions.kept_in(space, shape) : kept_softmaxes<value_type>{};
     loss_tiles_results reduced{0, {}, false};
-    if (kept.shares_references && kept.are_wanted()) {
-      choose_references<value_type> const choose{
-          tokens, {in.hidden}, {in.classifier}, tiles.logits.scaling, kept.shared_references, kept.is_uneven};
-      exec.run(choose, choose.groups());
+    if constexpr (!layout::has_source) {
+      if (kept.shares_references && kept.are_wanted()) {
+        choose_references<value_type> const choose{
+            tokens, {in.hidden}, {in.classifier}, tiles.logits.scaling, kept.shared_references, kept.is_uneven};
+        exec.run(choose, choose.groups());
+      }
     }
     if (shape.tokens > 0) {
-      run(exec, logit_reduction<Tile, reducer_type, Map>{tiles, marks, kept, &reduced});
+      auto const band = regions.band_rows(space, shape, regions.band_entries);
+      run(exec, logit_reduction<Tile, reducer_type, Map>{tiles, marks, kept, &reduced, band});
     }
     if (kept.are_wanted()) {
       exec.run(set_softmaxes{kept.state, reduced.has_softmaxes ? kept.there : kept.none}, 1);
@@ -192,7 +204,7 @@ struct linear_loss {
     loss_total_outputs const totals{is_reduced ? out.loss : array_view<float>{}, out.accuracy, out.labelled_count};
     loss_stamp const stamp =
         stamp_of(shape, options, regions.is_for_both(space), kept.are_wanted() ? kept.values.extent(1) : 0);
-    end_loss_forward<value_type, Label> const end{
+    end_loss_forward<value_type, Label, typename layout::classifier_type> const end{
         {space[regions.sums], tokens.count, space[regions.poison], is_mean, totals, space[regions.scale]},
         {stamp, samples_of(in), space[regions.stamp]},
         {reduced.marks.are_wanted() ? reduced.marks : loss_marks{}, tokens, space[regions.row_lse], shape.vocabulary}};
@@ -232,8 +244,9 @@ struct linear_loss {
     arguments::check_gradient_places(exec, upstream, out);
     loss_token_list const tokens = regions.token_list(space);
     array_view<float> const late_scale = space[regions.late_scale];
-    check_loss_stamp<value_type, Label> const check_stamp{stamp_of(shape, options, true, regions.kept), samples_of(in),
-                                                          regions.leavings(space), late_scale, status_of(exec, {back})};
+    check_loss_stamp<value_type, Label, typename layout::classifier_type> const check_stamp{
+        stamp_of(shape, options, true, regions.kept), samples_of(in), regions.leavings(space), late_scale,
+        status_of(exec, {back})};
     exec.run(check_stamp, 1);
     constexpr bool is_narrow = gradient_regions<Gradient>::has_narrow_gradient;
     prepare_loss_gradients const prepare{tokens,
@@ -274,7 +287,7 @@ struct linear_loss {
                        " tokens");
     check_reach(exec, function, "log-sum-exps", log_sum_exp, "entropies", entropy, "bytes of the workspace", space);
     mark_regions const regions =
-        regions_of_forward(shape, entry_use(exec, options), kept_entries(exec, shape, options));
+        regions_of_forward(shape, options, entry_use(exec, options), kept_entries(exec, shape, options));
     arguments::check_room(function, space, regions.forward_bytes(), shape);
     detail::copy_rows const copy{space[regions.count], log_sum_exp, entropy, space[regions.row_lse],
                                  space[regions.row_entropy]};
@@ -341,11 +354,13 @@ struct linear_loss {
   static constexpr char const* where = "linear_loss.forward";
   static constexpr char const* back = "linear_loss.backward";
 
-  static mark_regions regions_of_forward(linear_loss_shape const& shape, detail::loss_entry_use use,
-                                         std::int64_t kept) {
+  /// The budget counts where rows of a source have a band.
+  static mark_regions regions_of_forward(linear_loss_shape const& shape, linear_loss_options const& options,
+                                         detail::loss_entry_use use, std::int64_t kept) {
     thread_local detail::remembered_regions<mark_regions> last;
-    return last.get({shape, kept, 0, use},
-                    [&] { return mark_regions(where, shape, use, kept, workspace_plan::record::sizes); });
+    std::int64_t const budget = layout::has_source ? options.workspace_budget : 0;
+    return last.get({shape, kept, budget, use},
+                    [&] { return mark_regions(where, shape, use, kept, workspace_plan::record::sizes, budget); });
   }
   template <class Gradient>
   static gradient_regions<Gradient> regions_of_backward(linear_loss_shape const& shape,
@@ -374,12 +389,13 @@ struct linear_loss {
   }
 
   /// The number of entries whose softmaxes a forward pass keeps. It keeps some only if nothing is left out, labels are
-  /// not smoothed, no entropy can have a gradient, no map changes logits and the budget has room for them.
+  /// not smoothed, no entropy can have a gradient, no map changes logits, the classifier is in memory as a matrix and
+  /// the budget has room for them.
   template <Executor Exec>
   static std::int64_t kept_entries(Exec const& exec, linear_loss_shape const& shape,
                                    linear_loss_options const& options) {
     gradient_thresholds const thresholds = thresholds_of(options);
-    bool const can_keep = is_for_warpgroups && leaves_logits<Map> &&
+    bool const can_keep = is_for_warpgroups && leaves_logits<Map> && !layout::has_source &&
                           !has_reducer<entropy_reducer<float>, reducer_type> && options.smoothing == 0.0F &&
                           max(thresholds.hidden, thresholds.classifier) == 0 && options.workspace_budget > 0 &&
                           shape.tokens > 0 &&
@@ -407,18 +423,26 @@ struct linear_loss {
   template <class Label>
   static loss_logits<Tile, Map> logits_of(inputs<Label> const& in, linear_loss_options const& options,
                                           loss_token_list const& tokens) {
-    return {{in.hidden, tokens.order}, {in.classifier}, in.map, {in.bias, options.softcap, 1.0F / options.temperature}};
+    return {{in.hidden, tokens.order},
+            typename layout::classifier_source{in.classifier},
+            in.map,
+            {in.bias, options.softcap, 1.0F / options.temperature}};
   }
 
   template <class Label>
-  static loss_input_samples<value_type, Label> samples_of(inputs<Label> const& in) {
+  static loss_input_samples<value_type, Label, typename layout::classifier_type> samples_of(inputs<Label> const& in) {
     return {in.hidden, in.classifier, in.labels, in.bias, in.weights, in.class_weights};
   }
 
-  /// A number for the type of the map: 0, or a hash of its name. Its values are among the inputs, but not in the stamp.
-  static constexpr std::int64_t number_of_map() {
+  /// A number for the types of the map and of a source: 0, or a hash of their names. A map's values are among the
+  /// inputs, but not in the stamp.
+  static constexpr std::int64_t number_of_names() {
     std::uint64_t number = 0;
     for (char const letter : leaves_logits<Map> ? std::string_view() : detail::text_with_name<Map>()) {
+      number = mix_bits(number, static_cast<std::uint64_t>(letter));
+    }
+    using source = typename layout::classifier_source;
+    for (char const letter : !layout::has_source ? std::string_view() : detail::text_with_name<source>()) {
       number = mix_bits(number, static_cast<std::uint64_t>(letter));
     }
     return static_cast<std::int64_t>(number);
@@ -430,7 +454,7 @@ struct linear_loss {
     loss_stamp stamp;
     for (std::int64_t const number : {std::int64_t{traits::bits}, std::int64_t{traits::mantissa_bits},
                                       std::int64_t{std::is_same_v<typename layout::operand_name, value_type>},
-                                      std::int64_t{layout::rows}, std::int64_t{layout::columns}, number_of_map(),
+                                      std::int64_t{layout::rows}, std::int64_t{layout::columns}, number_of_names(),
                                       std::int64_t{has_reducer<entropy_reducer<float>, reducer_type>},
                                       static_cast<std::int64_t>(sizeof(typename reducer_type::state_type))}) {
       stamp.add(loss_stamp::plan, number);
@@ -456,6 +480,9 @@ struct linear_loss {
     stamp.add(loss_stamp::options, thresholds.hidden, thresholds.classifier);
     stamp.add(loss_stamp::plan, std::int64_t{is_for_backward}).add(loss_stamp::plan, kept);
     stamp.add(loss_stamp::plan, number_of_types);
+    if constexpr (layout::has_source) {
+      stamp.add(loss_stamp::plan, options.workspace_budget);  // by which the regions after the band lie
+    }
     return stamp;
   }
 };

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/algorithm/loss/detail/check_classifier.hpp>
 #include <tessera/algorithm/loss/linear_loss_types.hpp>
 #include <tessera/concepts/logit_map.hpp>
 #include <tessera/config.hpp>
@@ -72,17 +73,17 @@ struct linear_loss_arguments {
   }
 
   /// Throws shape_error or value_error for inputs and options that do not fit together; returns the extents.
-  template <class Label, LogitMap Map>
-  static linear_loss_shape check_inputs(char const* function, linear_loss_inputs<T, Label, Map> const& in,
+  template <class Label, LogitMap Map, class Classifier>
+  static linear_loss_shape check_inputs(char const* function, linear_loss_inputs<T, Label, Map, Classifier> const& in,
                                         linear_loss_options const& options) {
-    linear_loss_shape const shape{in.hidden.extent(0), in.classifier.extent(0), in.hidden.extent(1)};
+    linear_loss_shape const shape{in.hidden.extent(0), rows_in(in.classifier), in.hidden.extent(1)};
     check_extents(function, shape);
-    check<shape_error>(in.classifier.extent(1) == shape.channels, function, ": the hidden states have ", shape.channels,
-                       " channels but the classifier has ", in.classifier.extent(1));
+    check<shape_error>(columns_in(in.classifier) == shape.channels, function, ": the hidden states have ",
+                       shape.channels, " channels but the classifier has ", columns_in(in.classifier));
     check<shape_error>(in.labels.size() == shape.tokens, function, ": there are ", in.labels.size(), " labels but ",
                        shape.tokens, " tokens");
     check_memory(function, "hidden states", in.hidden);
-    check_memory(function, "rows of the classifier", in.classifier);
+    check_classifier(function, in.classifier);
     check_memory(function, "labels", in.labels);
     check_memory(function, "biases", in.bias);
     check<shape_error>(in.bias.data == nullptr || in.bias.size() == shape.vocabulary, function, ": the bias has ",
@@ -140,12 +141,12 @@ struct linear_loss_arguments {
   }
 
   /// Throws value_error where inputs or the workspace lie where the executor's programs do not read them.
-  template <class Exec, class Label, LogitMap Map>
-  static void check_input_places(Exec const& exec, char const* function, linear_loss_inputs<T, Label, Map> const& in,
-                                 workspace const& space) {
-    check_reach(exec, function, "hidden states", in.hidden, "rows of the classifier", in.classifier, "labels",
-                in.labels, "biases", in.bias, "weights", in.weights, "weights of classes", in.class_weights,
-                "bytes of the workspace", space);
+  template <class Exec, class Label, LogitMap Map, class Classifier>
+  static void check_input_places(Exec const& exec, char const* function,
+                                 linear_loss_inputs<T, Label, Map, Classifier> const& in, workspace const& space) {
+    check_reach(exec, function, "hidden states", in.hidden, "labels", in.labels, "biases", in.bias, "weights",
+                in.weights, "weights of classes", in.class_weights, "bytes of the workspace", space);
+    check_classifier_place(exec, function, in.classifier);
     check_reach_of(exec, function, in.map);
   }
 

@@ -58,7 +58,7 @@ struct warpgroup_loss_gradients {
         unless(shape.tokens > 0 && shape.channels > 0, "there are no tokens or no channels"),
         unless(shape.tokens < most && shape.vocabulary < most, "extents exceed 31 bits"),
         unless(can_map(call.hidden), "TMA cannot load hidden states: rows begin at multiples of 16 bytes"),
-        unless(can_map(call.logits.classifier.matrix),
+        unless(can_map(call.classifier_in_memory()),
                "TMA cannot load the classifier: rows begin at multiples of 16 bytes"),
         unless(is_writable(call.out.hidden), "rows of hidden states' gradient do not begin at multiples of 16 bytes"),
         unless(is_writable(call.out.classifier),
@@ -256,7 +256,13 @@ struct warpgroup_loss_gradients {
     auto const& regions = call.regions;
     auto const& space = call.space;
     loss_part_range const range = range_of(part.first);
-    if (is_ordered) {
+    if constexpr (Call::layout::has_source) {
+      if (is_ordered) {
+        convert_part(exec, call, rows_of_slots{range, space[regions.entry_of]}, regions.entries);
+      } else {
+        convert_part(exec, call, rows_in_order{part.first}, part.gradient.extent(1));
+      }
+    } else if (is_ordered) {
       gather_entries<value_type> const gather{range, space[regions.entry_of], call.logits.classifier.matrix,
                                               gathered()};
       exec.run(gather, gather.groups());
@@ -360,7 +366,7 @@ struct warpgroup_loss_gradients {
                                  part.kept_for_hidden,
                                  part.kept_for_classifier};
     std::int64_t const number = (part.first - regions.kept) / regions.entries;
-    tensor_map const classifier = make_tensor_map(where, classifier_of(part), made_box);
+    tensor_map const classifier = make_tensor_map(where, classifier_of(call, part), made_box);
     loss_tiles_of_part const schedule{
         {&tile_lists()(number, 0), &space[regions.tile_count][number],
          static_cast<std::int32_t>(divide_up(call.shape.channels, std::int64_t{make_gradient::depth}))},
@@ -370,15 +376,15 @@ struct warpgroup_loss_gradients {
     exec.run(program, blocks);
   }
 
-  /// Rows of the classifier that are copied for a part, where entries are taken in another order.
+  /// Rows of the classifier that are copied for a part, where entries are taken in another order. Those of a source
+  /// are made there in any case.
   matrix_view<value_type> gathered() const {
     auto const& regions = call.regions;
-    return {call.space[regions.gathered].data,
-            {regions.entries, call.shape.channels},
-            {regions.remains_stride(call.shape), 1}};
-  }
-  matrix_view<value_type const> classifier_of(part_type const& part) const {
-    return rows_of(call.logits.classifier.matrix, part.first, part.gradient.extent(1));
+    if constexpr (Call::layout::has_source) {
+      return regions.band_rows(call.space, call.shape, regions.entries);
+    }
+    return {
+        call.space[regions.gathered].data, {regions.entries, call.shape.channels}, {regions.row_stride(call.shape), 1}};
   }
 
   void add_products(loss_part_range const& range, part_type const& part, loss_product_schedule const& schedule,
@@ -386,7 +392,7 @@ struct warpgroup_loss_gradients {
     auto const& regions = call.regions;
     auto const& space = call.space;
     constexpr box_shape box{multiply::box, multiply::box};
-    tensor_map const classifier = make_tensor_map(where, classifier_of(part), product_box);
+    tensor_map const classifier = make_tensor_map(where, classifier_of(call, part), product_box);
     float const* const scale = space[regions.late_scale].data;
     multiply const program{
         make_tensor_map(where, part.gradient, box),

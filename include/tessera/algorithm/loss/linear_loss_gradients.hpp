@@ -17,6 +17,7 @@
 #include <tessera/exec/workspace.hpp>
 #include <tessera/map/identity_logits.hpp>
 #include <tessera/program/gemm/gemm_tiles.hpp>
+#include <tessera/program/loss/detail/convert_entries.hpp>
 #include <tessera/program/loss/gradient_products.hpp>
 #include <tessera/program/loss/logit_gradient.hpp>
 #include <tessera/program/loss/logits.hpp>
@@ -60,9 +61,49 @@ struct loss_gradient_call {
   workspace const& space;                           ///< made by plan_backward()
   status_word* status;                              ///< reports missing kept softmaxes; may be null
   Targets targets = {};                             ///< what tokens want
+
+  /// The matrix in memory that rows of the classifier are read from: the classifier, or a band of a source's rows.
+  [[nodiscard]] matrix_view<value_type const> classifier_in_memory() const {
+    if constexpr (layout::has_source) {
+      return regions.band_rows(space, shape, regions.band_entries);
+    } else {
+      return logits.classifier.matrix;
+    }
+  }
 };
 
 namespace detail {
+
+/// Enqueues the making of a part's rows of the classifier, where it is a source. Rows: which entries they are.
+template <Executor Exec, class Call, class Rows>
+void convert_part(Exec const& exec, Call const& call, Rows const& rows, std::int64_t count) {
+  if constexpr (Call::layout::has_source) {
+    convert_entries<typename Call::layout::classifier_source, Rows> const convert{
+        call.logits.classifier, rows, call.regions.band_rows(call.space, call.shape, count)};
+    exec.run(convert, convert.groups());
+  }
+}
+
+/// A part's rows of the classifier, after convert_part() with entries in their own order.
+template <class Call>
+matrix_view<typename Call::value_type const> classifier_of(Call const& call,
+                                                           loss_gradient_part<typename Call::value_type> const& part) {
+  if constexpr (Call::layout::has_source) {
+    return call.regions.band_rows(call.space, call.shape, part.gradient.extent(1));
+  } else {
+    return rows_of(call.logits.classifier.matrix, part.first, part.gradient.extent(1));
+  }
+}
+
+/// How a part's logits are made again, after convert_part() with entries in their own order.
+template <class Call>
+auto logits_of_part(Call const& call, loss_gradient_part<typename Call::value_type> const& part) {
+  if constexpr (Call::layout::has_source) {
+    return banded_logits(call.logits, classifier_of(call, part), part.first);
+  } else {
+    return call.logits;
+  }
+}
 
 /// Enqueues the product of a part's gradient with the classifier. Parts are added up one by one, in fp32 and in order.
 template <Executor Exec, class Call, class Gradient>
@@ -75,9 +116,8 @@ void add_to_hidden(Exec const& exec, Call const& call, loss_gradient_part<typena
     return;
   }
   std::int64_t const width = part.gradient.extent(1);
-  matrix_view<value_type const> const classifier = rows_of(call.logits.classifier.matrix, part.first, width);
   program const product{{part.gradient, part.kept_for_hidden, Call::blocks::block_rows, Call::blocks::block_columns},
-                        {classifier.transposed()},
+                        {classifier_of(call, part).transposed()},
                         {target, call.regions.remains_of(call.space, call.shape), call.tokens.order,
                          call.space[call.regions.late_scale].data, part.first == 0,
                          part.first + width == call.shape.vocabulary, call.out.accumulate_hidden}};
@@ -120,7 +160,6 @@ constexpr bool keeps_softmaxes(Exec const&, std::type_identity<Blocks>) {
 /// Enqueues the gradients of a loss by the portable programs; run() (exec/run.hpp) may have faster ones.
 template <Executor Exec, class Regions, LogitMap Map, class Targets>
 void run_portably(Exec const& exec, loss_gradient_call<Regions, Map, Targets> const& call) {
-  using call_type = loss_gradient_call<Regions, Map, Targets>;
   if (call.out.hidden.data != nullptr) {
     clear_unlabelled<typename Regions::gradient_type> const clear{
         call.tokens.row_of, call.space[call.regions.late_scale].data, call.out.hidden, call.out.accumulate_hidden};
@@ -128,13 +167,17 @@ void run_portably(Exec const& exec, loss_gradient_call<Regions, Map, Targets> co
   }
   for (std::int64_t first = 0; first < call.shape.vocabulary; first += call.regions.entries) {
     auto const part = call.regions.part(call.space, call.shape, first);
-    typename call_type::blocks const tiles{call.logits,
-                                           call.tokens,
-                                           call.space[call.regions.rows],
-                                           call.smoothing,
-                                           call.thresholds,
-                                           part,
-                                           call.targets.wanted(call.space[call.regions.late_scale].data)};
+    detail::convert_part(exec, call, detail::rows_in_order{first}, part.gradient.extent(1));
+    auto const logits = detail::logits_of_part(call, part);
+    loss_gradient_tiles<tile_with_band<typename Regions::tile>, typename Regions::filter, Map,
+                        typename Targets::wanted_type> const tiles{
+        logits,
+        call.tokens,
+        call.space[call.regions.rows],
+        call.smoothing,
+        call.thresholds,
+        part,
+        call.targets.wanted(call.space[call.regions.late_scale].data)};
     exec.run(tiles, tiles.groups());
     detail::add_to_hidden(exec, call, part, call.out.hidden);
     detail::write_classifier(exec, call, part, call.out.classifier);

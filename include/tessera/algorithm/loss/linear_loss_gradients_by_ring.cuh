@@ -52,7 +52,7 @@ struct ring_loss_gradients {
         unless(shape.tokens < most && shape.vocabulary < most && shape.channels < most, "extents exceed 31 bits"),
         unless(dense_chunks<value_type>::suits(call.hidden),
                "rows of hidden states do not begin and end at multiples of 16 bytes"),
-        unless(dense_chunks<value_type>::suits(call.logits.classifier.matrix),
+        unless(dense_chunks<value_type>::suits(call.classifier_in_memory()),
                "rows of the classifier do not begin and end at multiples of 16 bytes"),
         unless(is_writable(call.out.hidden), "rows of hidden states' gradient do not begin at multiples of 16 bytes"),
         unless(is_writable(call.out.classifier),
@@ -91,9 +91,6 @@ struct ring_loss_gradients {
   static std::int32_t tiles_of(std::int64_t extent, int size) {
     return static_cast<std::int32_t>(divide_up(extent, std::int64_t{size}));
   }
-  matrix_view<value_type const> classifier_of(part_type const& part) const {
-    return rows_of(call.logits.classifier.matrix, part.first, part.gradient.extent(1));
-  }
 
   /// Where the workspace has room for the whole vocabulary, it has none for sums between parts.
   [[nodiscard]] std::int64_t entries_of_part() const {
@@ -106,6 +103,7 @@ struct ring_loss_gradients {
   void run_part(loss_part_range const& range, part_type const& part) const {
     auto const& regions = call.regions;
     auto const& space = call.space;
+    convert_part(exec, call, rows_in_order{part.first}, part.gradient.extent(1));
     make(range, part);
     if constexpr (!Call::targets_type::are_labels) {
       call.targets.correct(exec, call, range, part, nullptr, nullptr);
@@ -156,7 +154,7 @@ struct ring_loss_gradients {
     dense_schedule const schedule{{tiles_of(call.shape.tokens, make_gradient::rows),
                                    tiles_of(part.gradient.extent(1), make_gradient::columns), band},
                                   tiles_of(call.shape.channels, make_gradient::depth)};
-    make_gradient const program{{call.hidden}, {classifier_of(part)}, schedule, epilogue};
+    make_gradient const program{{call.hidden}, {classifier_of(call, part)}, schedule, epilogue};
     exec.run(program, min(workers(), schedule.order.count()));
   }
 
@@ -168,7 +166,7 @@ struct ring_loss_gradients {
     multiply const program{
         {gradient},
         {call.hidden},
-        {classifier_of(part)},
+        {classifier_of(call, part)},
         schedule,
         range,
         {call.out.classifier, nullptr, scale, call.out.accumulate_classifier},

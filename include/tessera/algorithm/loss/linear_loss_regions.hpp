@@ -8,6 +8,7 @@
 #include <optional>
 #include <type_traits>
 
+#include <tessera/algorithm/loss/detail/largest_within.hpp>
 #include <tessera/algorithm/loss/detail/remembered_regions.hpp>
 #include <tessera/algorithm/loss/linear_loss_types.hpp>
 #include <tessera/core/bfloat16.hpp>
@@ -60,11 +61,14 @@ struct loss_regions {
   region<float> scale;
   region<loss_sums> sums;
   region<typename Statistics::state_type> states;
+  std::int64_t band_entries;  ///< entries whose rows a band has; 0: the classifier is a matrix in memory
+  region<typename layout::value_type> band;
 
   /// `record`: workspace_plan::record::entries for a plan that users see, else record::sizes. `least_splits`: room for
-  /// states of each row.
+  /// states of each row. `budget`: that of the options, by which bands of a source's rows are chosen.
   loss_regions(char const* where, linear_loss_shape const& shape,
-               workspace_plan::record record = workspace_plan::record::entries, std::int64_t least_splits = 0)
+               workspace_plan::record record = workspace_plan::record::entries, std::int64_t least_splits = 0,
+               std::int64_t budget = 0)
       : plan(where, record),
         splits(max(splits_of(shape), least_splits)),
         stamp(plan.add<std::uint64_t>("what the forward pass was", loss_stamp::size)),
@@ -78,8 +82,24 @@ struct loss_regions {
         row_entropy(plan.add<float>("entropies", shape.tokens)),
         scale(plan.add<float>("scale of gradients", 1)),
         sums(plan.add<loss_sums>("sums over tokens", divide_up(shape.tokens, std::int64_t{256}))),
-        states(plan.add<typename Statistics::state_type>("states of rows",
-                                                         checked_multiply(where, splits, shape.tokens))) {}
+        states(
+            plan.add<typename Statistics::state_type>("states of rows", checked_multiply(where, splits, shape.tokens))),
+        band_entries(layout::has_source ? loss_band_entries(shape.vocabulary, row_bytes(shape), budget) : 0),
+        band(plan.add<typename layout::value_type>("rows of a band of the classifier",
+                                                   checked_multiply(where, band_entries, row_stride(shape)))) {}
+
+  /// Elements from a row of a band to the next, so that rows begin at multiples of 16 bytes.
+  static std::int64_t row_stride(linear_loss_shape const& shape) {
+    return divide_up(shape.channels, std::int64_t{8}) * 8;
+  }
+  static std::int64_t row_bytes(linear_loss_shape const& shape) {
+    return row_stride(shape) * static_cast<std::int64_t>(sizeof(typename layout::value_type));
+  }
+  /// The first rows of the band, at most band_entries.
+  matrix_view<typename layout::value_type> band_rows(workspace const& space, linear_loss_shape const& shape,
+                                                     std::int64_t row_count) const {
+    return {space[band].data, {row_count, shape.channels}, {row_stride(shape), 1}};
+  }
 
   /// The number of splits of the vocabulary, each with a state for each token: enough groups to fill any machine, and
   /// at least 6, for programs in which several workers share rows of larger tiles. It does not depend on the machine,
@@ -122,8 +142,8 @@ struct loss_mark_regions : loss_regions<Tile, Statistics> {
   /// `use`: whether a backward pass may leave something out, and so uses marks and the bounds that make them.
   explicit loss_mark_regions(char const* where, linear_loss_shape const& shape,
                              loss_entry_use use = loss_entry_use::marked, std::int64_t kept_entries = 0,
-                             workspace_plan::record record = workspace_plan::record::entries)
-      : base(where, shape, record, kept_entries > 0 ? most_states_with_softmaxes : 0),
+                             workspace_plan::record record = workspace_plan::record::entries, std::int64_t budget = 0)
+      : base(where, shape, record, kept_entries > 0 ? most_states_with_softmaxes : 0, budget),
         token_blocks(divide_up(shape.tokens, std::int64_t{loss_marks::block_tokens})),
         words(use != loss_entry_use::all ? divide_up(shape.vocabulary, std::int64_t{32}) : 0),
         live(this->plan.template add<std::uint32_t>("marks of entries", checked_multiply(where, token_blocks, words))),
@@ -229,7 +249,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
   loss_gradient_regions(char const* where, linear_loss_shape const& shape, linear_loss_options const& options,
                         loss_entry_use use, std::int64_t kept_entries,
                         workspace_plan::record record = workspace_plan::record::entries)
-      : loss_gradient_regions(where, shape, record, use, kept_entries,
+      : loss_gradient_regions(where, {shape, kept_entries, options.workspace_budget, use}, record,
                               entries_within(where, shape, use, kept_entries, options.workspace_budget)) {}
 
   /// The number of entries whose softmaxes fit into the budget: all, or whole tiles beside the usual workspace.
@@ -266,16 +286,16 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
   }
   matrix_view<typename layout::value_type> scaled_hidden_of(workspace const& space,
                                                             linear_loss_shape const& shape) const {
-    return {space[scaled_hidden].data, {shape.tokens, shape.channels}, {remains_stride(shape), 1}};
+    return {space[scaled_hidden].data, {shape.tokens, shape.channels}, {base::row_stride(shape), 1}};
   }
   matrix_view<std::uint16_t> remains_of(workspace const& space, linear_loss_shape const& shape) const {
-    return {space[remains].data, {shape.tokens, shape.channels}, {remains_stride(shape), 1}};
+    return {space[remains].data, {shape.tokens, shape.channels}, {base::row_stride(shape), 1}};
   }
 
   /// The same memory for parts of fewer tokens and more entries; nothing where some region is too small for that.
   std::optional<loss_gradient_regions> narrowed(char const* where, linear_loss_shape const& some,
                                                 std::int64_t entry_count) const {
-    loss_gradient_regions const planned(where, some, workspace_plan::record::sizes, loss_entry_use::all, 0,
+    loss_gradient_regions const planned(where, {some, 0, 0, loss_entry_use::all}, workspace_plan::record::sizes,
                                         entry_count);
     loss_gradient_regions made = *this;
     made.token_blocks = planned.token_blocks;
@@ -283,7 +303,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
     made.parts = planned.parts;
     made.row_blocks = planned.row_blocks;
     made.row_tiles = planned.row_tiles;
-    bool fits = true;
+    bool fits = !layout::has_source || entry_count <= this->band_entries;
     auto const take = [&](auto member) {
       fits = fits && (planned.*member).count <= (made.*member).count;
       (made.*member).count = (planned.*member).count;
@@ -301,9 +321,6 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
     return fits ? std::optional(made) : std::nullopt;
   }
 
-  static std::int64_t remains_stride(linear_loss_shape const& shape) {
-    return divide_up(shape.channels, std::int64_t{8}) * 8;
-  }
   static std::int64_t slot_blocks(linear_loss_shape const& shape) {
     return divide_up(shape.vocabulary, std::int64_t{128});
   }
@@ -330,9 +347,13 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
             column_sums_of(space, min(values.extent(1), entries))};
   }
 
+  loss_gradient_regions(char const* where, loss_part_search const& of, workspace_plan::record record,
+                        std::int64_t entry_count)
+      : loss_gradient_regions(where, of.shape, record, of.use, of.kept, entry_count, of.budget) {}
+
   loss_gradient_regions(char const* where, linear_loss_shape const& shape, workspace_plan::record record,
-                        loss_entry_use use, std::int64_t kept_entries, std::int64_t entry_count)
-      : base(where, shape, use, kept_entries, record),
+                        loss_entry_use use, std::int64_t kept_entries, std::int64_t entry_count, std::int64_t budget)
+      : base(where, shape, use, kept_entries, record, budget),
         entries(entry_count),
         parts(divide_up(shape.vocabulary - kept_entries, entry_count)),
         row_blocks(divide_up(shape.tokens, std::int64_t{layout::rows}) * (layout::rows / program::block_rows)),
@@ -344,13 +365,13 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
         late_scale(this->plan.template add<float>("late factor of gradients", 1)),
         scaled_hidden(this->plan.template add<typename layout::value_type>(
             "scaled hidden states",
-            kept_entries > 0 ? checked_multiply(where, shape.tokens, remains_stride(shape)) : 0)),
+            kept_entries > 0 ? checked_multiply(where, shape.tokens, base::row_stride(shape)) : 0)),
         remains(keeps_all(shape) && kept_entries > 0
                     ? region<std::uint16_t>{scaled_hidden.offset, has_remains ? scaled_hidden.count : 0}
                     : this->plan.template add<std::uint16_t>(
                           "lower halves of hidden gradients",
                           has_remains && parts + (kept_entries > 0 ? 1 : 0) > 1
-                              ? checked_multiply(where, shape.tokens, remains_stride(shape))
+                              ? checked_multiply(where, shape.tokens, base::row_stride(shape))
                               : 0)),
         gradient(this->plan.template add<typename layout::value_type>(
             "gradient of a part of the logits", keeps_all(shape) ? 0 : checked_multiply(where, shape.tokens, entries))),
@@ -382,10 +403,10 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
             use == ordered ? checked_multiply(where, this->token_blocks, slot_blocks(shape)) : 0)),
         gathered(this->plan.template add<typename layout::value_type>(
             "rows of a part of the classifier",
-            use == ordered ? checked_multiply(where, entries, remains_stride(shape)) : 0)) {}
+            use == ordered && !layout::has_source ? checked_multiply(where, entries, base::row_stride(shape)) : 0)) {}
 
-  /// The number of entries of a part that fits into the budget. Without a budget: into 160 MiB, or as many as make 32
-  /// MiB of gradient.
+  /// The number of entries of a part that fits into the budget. Without a budget: into 160 MiB beside a band of a
+  /// source's rows, or as many as make 32 MiB of gradient. A part of a source's rows is in a band.
   static std::int64_t entries_within(char const* where, linear_loss_shape const& shape, loss_entry_use use,
                                      std::int64_t kept_entries, std::int64_t budget) {
     thread_local remembered_search last;
@@ -397,16 +418,20 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
                                      std::int64_t kept_entries, std::int64_t budget) {
     constexpr std::int64_t usual_budget = std::int64_t{160} << 20;
     constexpr std::int64_t least_gradient = std::int64_t{32} << 20;
-    std::int64_t const tiles = divide_up(shape.vocabulary, tile_columns);
+    std::int64_t const all_tiles = divide_up(shape.vocabulary, tile_columns);
+    std::int64_t const band =
+        layout::has_source ? loss_band_entries(shape.vocabulary, base::row_bytes(shape), budget) : 0;
+    std::int64_t const tiles = layout::has_source ? min(all_tiles, band / tile_columns) : all_tiles;
     auto const bytes = [&](std::int64_t count) {
-      return loss_gradient_regions(where, shape, workspace_plan::record::sizes, use, kept_entries, count * tile_columns)
+      return loss_gradient_regions(where, {shape, kept_entries, budget, use}, workspace_plan::record::sizes,
+                                   count * tile_columns)
           .plan.bytes();
     };
     if (kept_entries > 0 && kept_entries == shape.vocabulary) {
       return entries_within(where, shape, loss_entry_use::all, 0,
                             0);  // of programs that make logits again all the same
     }
-    std::int64_t const most = budget == 0 ? usual_budget : budget;
+    std::int64_t const most = budget == 0 ? usual_budget + band * base::row_bytes(shape) : budget;
     std::int64_t const least = min(bytes(1), bytes(tiles));
     check<value_error>(budget == 0 || least <= budget, where, ": the workspace needs at least ", least,
                        " bytes but the budget is ", budget);
@@ -426,7 +451,8 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
   static std::int64_t search_kept(char const* where, linear_loss_shape const& shape, std::int64_t budget) {
     constexpr std::int64_t step = 768;  // whole tiles of 128, 192 and 256
     auto const bytes = [&](std::int64_t count, std::int64_t entry_count) {
-      return loss_gradient_regions(where, shape, workspace_plan::record::sizes, loss_entry_use::all, count, entry_count)
+      return loss_gradient_regions(where, {shape, count, budget, loss_entry_use::all}, workspace_plan::record::sizes,
+                                   entry_count)
           .plan.bytes();
     };
     std::int64_t const usual = entries_within(where, shape, loss_entry_use::all, 0, 0);
@@ -438,35 +464,6 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
       return 0;
     }
     return step * largest_within({1, most + 1}, budget, [&](std::int64_t count) { return bytes(count * step, usual); });
-  }
-
-  struct search_range {
-    std::int64_t first;
-    std::int64_t end;
-  };
-  /// The largest number of a range for which `bytes`, which grow, are at most `most`; the first one if there is none.
-  /// Bytes are nearly linear, so that interpolation finds the number in a few steps; every third step halves the range.
-  template <class Bytes>
-  static std::int64_t largest_within(search_range range, std::int64_t most, Bytes const& bytes) {
-    std::int64_t of_first = bytes(range.first);
-    std::int64_t of_end = range.end - 1 > range.first ? bytes(range.end - 1) : of_first;
-    if (of_first > most || range.end - 1 == range.first) {
-      return range.first;
-    }
-    if (of_end <= most) {
-      return range.end - 1;
-    }
-    range.end -= 1;
-    for (int turn = 1; range.end - range.first > 1; ++turn) {
-      double const part =
-          turn % 3 == 0 ? 0.5 : static_cast<double>(most - of_first) / static_cast<double>(of_end - of_first);
-      auto const ahead = static_cast<std::int64_t>(part * static_cast<double>(range.end - range.first));
-      std::int64_t const tried = range.first + clamp(ahead, std::int64_t{1}, range.end - range.first - 1);
-      std::int64_t const found = bytes(tried);
-      (found <= most ? range.first : range.end) = tried;
-      (found <= most ? of_first : of_end) = found;
-    }
-    return range.first;
   }
 
   /// The size of a part, in tiles, that costs least: a part a little smaller than `most` may keep more of a device

@@ -76,11 +76,11 @@ struct linear_loss_options {
 };
 
 /// The inputs of a call. Label: std::int32_t or std::int64_t. Map: a LogitMap, which is applied to logits after softcap
-/// and temperature.
-template <Scalar T, class Label, LogitMap Map = identity_logits>
+/// and temperature. Classifier: a view, or the source of a loss `with_classifier` (algorithm/loss/with_classifier.hpp).
+template <Scalar T, class Label, LogitMap Map = identity_logits, class Classifier = matrix_view<T const>>
 struct linear_loss_inputs {
   matrix_view<T const> hidden;           ///< tokens x channels
-  matrix_view<T const> classifier;       ///< vocabulary x channels
+  Classifier classifier;                 ///< vocabulary x channels
   array_view<Label const> labels;        ///< a value for each token
   array_view<T const> bias = {};         ///< a value for each entry of the vocabulary, or null
   array_view<float const> weights = {};  ///< a value for each token, or null for ones

@@ -57,6 +57,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/algorithm/loss/detail/check_classifier.hpp>
 #include <tessera/algorithm/loss/linear_loss.hpp>
 #include <tessera/algorithm/loss/linear_loss_arguments.hpp>
 #include <tessera/algorithm/loss/linear_loss_types.hpp>
@@ -72,6 +73,7 @@
 #include <tessera/exec/workspace.hpp>
 #include <tessera/map/identity_logits.hpp>
 #include <tessera/program/loss/detail/chosen_logits.hpp>
+#include <tessera/program/loss/detail/element_of.hpp>
 #include <tessera/program/loss/detail/target_gradients.hpp>
 #include <tessera/program/loss/detail/target_losses.hpp>
 #include <tessera/program/loss/detail/target_rows.hpp>
@@ -92,11 +94,12 @@ struct soft_target_shape {
   std::int64_t entries;     ///< K: entries of a token
 };
 
-/// The inputs of a call. Entry: std::int32_t or std::int64_t. Map: the LogitMap of the loss.
-template <Scalar T, class Entry, LogitMap Map = identity_logits>
+/// The inputs of a call. Entry: std::int32_t or std::int64_t. Map: the LogitMap of the loss. Classifier: a view, or the
+/// source of a loss `with_classifier`.
+template <Scalar T, class Entry, LogitMap Map = identity_logits, class Classifier = matrix_view<T const>>
 struct soft_target_inputs {
   matrix_view<T const> hidden;             ///< tokens x channels
-  matrix_view<T const> classifier;         ///< vocabulary x channels
+  Classifier classifier;                   ///< vocabulary x channels
   matrix_view<Entry const> entries;        ///< tokens x K: entries of the vocabulary; negative: none
   matrix_view<float const> entry_weights;  ///< tokens x K: their weights
   array_view<T const> bias = {};           ///< a value for each entry of the vocabulary, or null
@@ -151,9 +154,11 @@ struct soft_target_loss<linear_loss<Tile, Statistics, Filter, Map>> {
   /// The loss of labels that does the work. Its Reducer has a log-sum-exp.
   using label_loss = linear_loss<Tile, loss_reducer<Statistics>, Filter, Map>;
   using value_type = typename label_loss::value_type;
+  /// The type of the classifier.
+  using classifier_type = typename label_loss::layout::classifier_type;
   /// The inputs of a call, with entries of type Entry.
   template <class Entry>
-  using inputs = soft_target_inputs<value_type, Entry, Map>;
+  using inputs = soft_target_inputs<value_type, Entry, Map, classifier_type>;
 
   /// The workspace of forward() alone. Throws shape_error or value_error for extents or options that no call takes.
   template <Executor Exec>
@@ -188,15 +193,15 @@ struct soft_target_loss<linear_loss<Tile, Statistics, Filter, Map>> {
     detail::select_targets<Entry> const select{targets, in.weights, space[at.labels], space[at.masses],
                                                status_of(exec, {where, "entry"})};
     run_groups(exec, select);
-    run_groups(exec,
-               detail::write_chosen_log_probabilities<value_type, Entry, identity_logits>{{in.hidden},
-                                                                                          {in.classifier},
-                                                                                          in.entries,
-                                                                                          {},
-                                                                                          {},
-                                                                                          scaling_of(in, options),
-                                                                                          at.logit_matrix(space, shape),
-                                                                                          nullptr});
+    run_groups(exec, detail::write_chosen_log_probabilities<value_type, Entry, identity_logits, classifier_type>{
+                         {in.hidden},
+                         in.classifier,
+                         in.entries,
+                         {},
+                         {},
+                         scaling_of(in, options),
+                         at.logit_matrix(space, shape),
+                         nullptr});
     detail::keep_target_losses<loss_reducer<Statistics>, Entry, Map> const keep{
         targets,
         {in.map, at.logit_matrix(space, shape)},
@@ -273,13 +278,13 @@ struct soft_target_loss<linear_loss<Tile, Statistics, Filter, Map>> {
     return own;
   }
   template <class Entry>
-  static linear_loss_inputs<value_type, std::int32_t, Map> own_inputs(inputs<Entry> const& in, regions const& at,
-                                                                      workspace const& space) {
+  static typename label_loss::template inputs<std::int32_t> own_inputs(inputs<Entry> const& in, regions const& at,
+                                                                       workspace const& space) {
     return {in.hidden, in.classifier, space[at.labels], in.bias, space[at.masses], in.map, {}};
   }
   template <class Entry>
   static rows<Entry> targets_of(inputs<Entry> const& in, linear_loss_options const& options) {
-    return {in.entries, in.entry_weights, options.ignore_index, in.classifier.extent(0)};
+    return {in.entries, in.entry_weights, options.ignore_index, detail::rows_in(in.classifier)};
   }
   template <class Entry>
   static logit_scaling<value_type> scaling_of(inputs<Entry> const& in, linear_loss_options const& options) {
@@ -330,10 +335,10 @@ struct soft_target_loss<linear_loss<Tile, Statistics, Filter, Map>> {
   template <class Exec, class Entry>
   static soft_target_shape check_inputs(Exec const& exec, char const* function, inputs<Entry> const& in,
                                         linear_loss_options const& options, workspace const& space) {
-    soft_target_shape const shape{in.hidden.extent(0), in.classifier.extent(0), in.hidden.extent(1),
+    soft_target_shape const shape{in.hidden.extent(0), detail::rows_in(in.classifier), in.hidden.extent(1),
                                   in.entries.extent(1)};
-    check<shape_error>(in.classifier.extent(1) == shape.channels, function, ": the hidden states have ", shape.channels,
-                       " channels but the classifier has ", in.classifier.extent(1));
+    check<shape_error>(detail::columns_in(in.classifier) == shape.channels, function, ": the hidden states have ",
+                       shape.channels, " channels but the classifier has ", detail::columns_in(in.classifier));
     check<shape_error>(in.entries.extent(0) == shape.tokens, function, ": there are entries of ", in.entries.extent(0),
                        " tokens but hidden states of ", shape.tokens);
     check<shape_error>(
@@ -349,14 +354,14 @@ struct soft_target_loss<linear_loss<Tile, Statistics, Filter, Map>> {
                        ": the map of logits has slopes up to ", in.map.steepest(),
                        " but its steepest() must be positive and finite");
     check_memory(function, "hidden states", in.hidden);
-    check_memory(function, "rows of the classifier", in.classifier);
+    detail::check_classifier(function, in.classifier);
     check_memory(function, "entries", in.entries);
     check_memory(function, "weights of entries", in.entry_weights);
     check_memory(function, "biases", in.bias);
     check_memory(function, "weights", in.weights);
-    check_reach(exec, function, "hidden states", in.hidden, "rows of the classifier", in.classifier, "entries",
-                in.entries, "weights of entries", in.entry_weights, "biases", in.bias, "weights", in.weights,
-                "bytes of the workspace", space);
+    check_reach(exec, function, "hidden states", in.hidden, "entries", in.entries, "weights of entries",
+                in.entry_weights, "biases", in.bias, "weights", in.weights, "bytes of the workspace", space);
+    detail::check_classifier_place(exec, function, in.classifier);
     check_reach_of(exec, function, in.map);
     return shape;
   }

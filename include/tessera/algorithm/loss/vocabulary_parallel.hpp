@@ -52,6 +52,7 @@
 #include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
+#include <tessera/program/loss/detail/element_of.hpp>
 #include <tessera/program/loss/detail/rank_rows.hpp>
 #include <tessera/program/loss/finish_loss.hpp>
 #include <tessera/program/loss/stamp.hpp>
@@ -146,7 +147,7 @@ struct vocabulary_parallel<linear_loss<Tile, Statistics, Filter, Map>> {
   using value_type = typename own_loss::value_type;
   /// The inputs of a call, with labels of type Label.
   template <class Label>
-  using inputs = linear_loss_inputs<value_type, Label, Map>;
+  using inputs = typename own_loss::template inputs<Label>;
 
   /// The workspace of forward() alone. `shape` has the rank's own entries.
   template <Executor Exec>
@@ -197,7 +198,9 @@ struct vocabulary_parallel<linear_loss<Tile, Statistics, Filter, Map>> {
     finish_rows(exec, ranks.size(), in, part, options, out, of_tokens, finish, at, space);
     own_loss::replace_softmaxes(exec, shape, own_options(options), space[at.row_lse], space[at.row_entropy],
                                 own_space(at, space));
-    exec.run(stamp_loss<value_type, Label>{stamp_of(shape, part, options), samples_of(in), space[at.stamp]}, 1);
+    exec.run(
+        stamp_loss<value_type, Label, classifier_type>{stamp_of(shape, part, options), samples_of(in), space[at.stamp]},
+        1);
   }
 
   /// Enqueues the gradients; all ranks call it, after forward() with the same inputs, options and workspace.
@@ -213,11 +216,12 @@ struct vocabulary_parallel<linear_loss<Tile, Statistics, Filter, Map>> {
                        out.hidden.stride(1), " but must be contiguous, with ", shape.channels, " and 1");
     regions const at = regions_in(back, ranks.size(), shape, space);
     loss_token_list const tokens = at.token_list(space);
-    check_loss_stamp<value_type, Label> const check_stamp{stamp_of(shape, part, options),
-                                                          samples_of(in),
-                                                          {space[at.stamp], tokens, space[at.is_marked], {}},
-                                                          space[at.verdict],
-                                                          status_of(exec, {back})};
+    check_loss_stamp<value_type, Label, classifier_type> const check_stamp{
+        stamp_of(shape, part, options),
+        samples_of(in),
+        {space[at.stamp], tokens, space[at.is_marked], {}},
+        space[at.verdict],
+        status_of(exec, {back})};
     exec.run(check_stamp, 1);
     detail::prepare_rank_gradients const prepare{tokens,
                                                  entries_of(in, part),
@@ -245,6 +249,7 @@ struct vocabulary_parallel<linear_loss<Tile, Statistics, Filter, Map>> {
  private:
   static constexpr char const* where = "vocabulary_parallel.forward";
   static constexpr char const* back = "vocabulary_parallel.backward";
+  using classifier_type = typename own_loss::layout::classifier_type;
   using state_type = typename Statistics::state_type;
   using row_type = detail::rank_row<state_type>;
   using regions = detail::rank_loss_regions<state_type>;
@@ -267,7 +272,7 @@ struct vocabulary_parallel<linear_loss<Tile, Statistics, Filter, Map>> {
   }
   template <class Label>
   static detail::rank_entries entries_of(inputs<Label> const& in, vocabulary_part const& part) {
-    return {part.first, in.classifier.extent(0)};
+    return {part.first, detail::rows_in(in.classifier)};
   }
   template <class Label>
   static inputs<std::int32_t> own_inputs(inputs<Label> const& in, regions const& at, workspace const& space) {
@@ -337,7 +342,7 @@ struct vocabulary_parallel<linear_loss<Tile, Statistics, Filter, Map>> {
   }
 
   template <class Label>
-  static loss_input_samples<value_type, Label> samples_of(inputs<Label> const& in) {
+  static loss_input_samples<value_type, Label, classifier_type> samples_of(inputs<Label> const& in) {
     return {in.hidden, in.classifier, in.labels, in.bias, in.weights, in.class_weights};
   }
   /// The stamp of what the rank's own loss does not stamp itself.
@@ -358,7 +363,7 @@ struct vocabulary_parallel<linear_loss<Tile, Statistics, Filter, Map>> {
   static linear_loss_shape check_call(Exec const& exec, char const* function, inputs<Label> const& in,
                                       vocabulary_part const& part, linear_loss_options const& options,
                                       workspace const& space) {
-    std::int64_t const own = in.classifier.extent(0);
+    std::int64_t const own = detail::rows_in(in.classifier);
     check<shape_error>(part.first >= 0 && own <= part.vocabulary && part.first <= part.vocabulary - own, function,
                        ": the rank has entries ", part.first, " to ", part.first + own - 1, " but there are ",
                        part.vocabulary);

@@ -85,7 +85,7 @@ struct gemm_stages {
     for (std::int32_t index = first_item; index < count; index += stride()) {
       gemm_work_item const item = schedule.at(index);
       std::int32_t const row = item.row * rows + own * shape::block_rows;
-      std::int32_t const column = item.column * columns + own * b_box_rows;
+      std::int32_t const column = tile_of_b(schedule, item, index) * columns + own * b_box_rows;
       for (std::int32_t k = 0; k < item.k_tiles; ++k) {
         std::int32_t const first = schedule.k_tile(item.first + k) * depth;
         shared_barrier& full = scratch.ring.await_empty(state);
@@ -101,6 +101,17 @@ struct gemm_stages {
         }
         state.advance();
       }
+    }
+  }
+
+  /// The tile of b that a work item multiplies: its column, unless the schedule says that b lies in another order.
+  template <class Schedule>
+  __device__ __forceinline__ static std::int32_t tile_of_b(Schedule const& schedule, gemm_work_item const& item,
+                                                           std::int32_t index) {
+    if constexpr (requires { schedule.tile_of_b(index); }) {
+      return schedule.tile_of_b(index);
+    } else {
+      return item.column;
     }
   }
 

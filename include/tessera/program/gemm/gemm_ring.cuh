@@ -91,7 +91,7 @@ struct gemm_ring {
  private:
   /// The next stage that is to be filled.
   struct cursor {
-    gemm_work_item item;
+    gemm_work_item item;  ///< a tile whose column is that of b
     std::int32_t index;
     std::int32_t k;  ///< of the item's stages
   };
@@ -101,6 +101,9 @@ struct gemm_ring {
     gemm_work_item item{0, 0, 0, 0};
     for (; index < schedule.count() && item.k_tiles == 0; index += workers) {
       item = schedule.at(index);
+      if constexpr (requires { schedule.tile_of_b(index); }) {
+        item.column = schedule.tile_of_b(index);  // b lies in another order
+      }
     }
     return {item, index, 0};
   }

@@ -16,15 +16,17 @@ inline namespace v0 {
 
 /// Runs `finish_loss` and `stamp_loss` with a group each, and `check_loss_marks` with a group for each block of tokens.
 /// None of them reads what another writes.
-template <class T, class Label>
+template <class T, class Label, class Classifier = matrix_view<T const>>
 struct end_loss_forward {
   static constexpr int lanes = finish_loss::lanes;
   struct scratch_type {};
-  static_assert(stamp_loss<T, Label>::lanes == lanes && check_loss_marks::lanes == lanes);
+  /// The program that writes the identity of the forward pass.
+  using stamp_type = stamp_loss<T, Label, Classifier>;
+  static_assert(stamp_type::lanes == lanes && check_loss_marks::lanes == lanes);
 
-  finish_loss finish;          ///< the loss of all tokens
-  stamp_loss<T, Label> stamp;  ///< the identity of the forward pass
-  check_loss_marks check;      ///< the check of marks; of no blocks where there are none
+  finish_loss finish;      ///< the loss of all tokens
+  stamp_type stamp;        ///< the identity of the forward pass
+  check_loss_marks check;  ///< the check of marks; of no blocks where there are none
 
   TESSERA_FN constexpr std::int64_t groups() const { return 2 + check.groups(); }
 
@@ -34,7 +36,7 @@ struct end_loss_forward {
       finish_loss::scratch_type none;
       finish(group, 0, none);
     } else if (which == 1) {
-      typename stamp_loss<T, Label>::scratch_type none;
+      typename stamp_type::scratch_type none;
       stamp(group, 0, none);
     } else {
       check_loss_marks::scratch_type none;

@@ -12,6 +12,7 @@
 
 #include <tessera/concepts/group.hpp>
 #include <tessera/concepts/logit_map.hpp>
+#include <tessera/concepts/tile_source.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
@@ -59,6 +60,11 @@ struct loss_tile<gemm_tile<T, Shape, Host>> {
   using operand = gemm_operand<T>;
   using value_type = typename operand::value_type;
   static_assert(std::is_same_v<typename operand::sum_type, float>, "tessera: a loss has logits in fp32");
+  /// What a call is given as the classifier.
+  using classifier_type = matrix_view<value_type const>;
+  /// The TileSource of the classifier's rows.
+  using classifier_source = dense<value_type>;
+  static constexpr bool has_source = false;   ///< whether the classifier is a source, whose rows are made when needed
   static constexpr int rows = Shape::m;       ///< tokens
   static constexpr int columns = Shape::n;    ///< entries of the vocabulary
   static constexpr int depth = 2 * Shape::k;  ///< depth that is staged at a time
@@ -82,14 +88,44 @@ struct loss_tile<gemm_tile<T, Shape, Host>> {
   using mma = gemm_tile<T, std::conditional_t<detail::one_thread_plays<G>(), shape<rows, columns, depth>, Shape>, G>;
 };
 
+/// A gemm_tile of a loss whose classifier is a TileSource of the operands' type, such as `converted` or `dequantized`.
+template <class Tile, TileSource Source>
+struct tile_with_classifier {};
+/// The extents and types of the gemm_tile, with the other classifier.
+template <class Tile, TileSource Source>
+struct loss_tile<tile_with_classifier<Tile, Source>> : loss_tile<Tile> {
+  static_assert(std::is_same_v<typename Source::value_type, typename loss_tile<Tile>::value_type>,
+                "tessera: a source of a classifier has elements of the type that hidden states have");
+  using classifier_type = Source;
+  using classifier_source = Source;
+  static constexpr bool has_source = true;
+};
+
+/// The rows of a classifier that are in a band of memory, as a source of the whole classifier: no others are asked for.
+template <class T>
+struct banded_rows {
+  using value_type = T;
+
+  matrix_view<T const> band;  ///< rows of the entries from `first` on x channels
+  std::int64_t first;         ///< the entry of the band's first row, a multiple of a tile's columns
+  std::int64_t vocabulary;    ///< entries there are
+
+  TESSERA_FN constexpr std::int64_t rows() const { return vocabulary; }
+  TESSERA_FN constexpr std::int64_t columns() const { return band.extent(1); }
+  template <class G, class Tile>
+  TESSERA_FN void load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+    dense<T>{band}.load(group, tile, first_row - first, first_column);
+  }
+};
+
 /// Makes tiles of logits, which are still to go through a Map.
 template <class Tile, LogitMap Map = identity_logits>
 struct loss_logits {
   using layout = loss_tile<Tile>;
   using value_type = typename layout::value_type;
 
-  gathered<value_type> hidden;   ///< hidden states, in rows of the list of tokens
-  dense<value_type> classifier;  ///< vocabulary x channels
+  gathered<value_type> hidden;                    ///< hidden states, in rows of the list of tokens
+  typename layout::classifier_source classifier;  ///< vocabulary x channels
   /// From what the options make of sums to logits. It is not the last member: nvcc 13.0 miscounts an empty one there.
   [[no_unique_address]] Map map;
   logit_scaling<value_type> scaling;  ///< from sums to the map's arguments
@@ -99,6 +135,21 @@ struct loss_logits {
   /// How many tiles cover the vocabulary.
   TESSERA_FN constexpr std::int64_t column_tiles() const {
     return divide_up(classifier.rows(), std::int64_t{layout::columns});
+  }
+  /// The first of the tiles whose rows can be loaded, and one past the last: all of them, or those of a band.
+  TESSERA_FN constexpr std::int64_t first_column_tile() const {
+    if constexpr (requires { classifier.band; }) {
+      return classifier.first / layout::columns;
+    } else {
+      return 0;
+    }
+  }
+  TESSERA_FN constexpr std::int64_t end_column_tile() const {
+    if constexpr (requires { classifier.band; }) {
+      return divide_up(classifier.first + classifier.band.extent(0), std::int64_t{layout::columns});
+    } else {
+      return column_tiles();
+    }
   }
 
   /// The logit of a row of the list and an entry, from what compute() has left for them.
@@ -164,6 +215,32 @@ struct loss_logits {
     }
   };
 };
+
+namespace detail {
+
+/// A tile with a source, with bands of its rows in the source's place; other tiles are themselves.
+template <class Tile>
+struct band_tile {
+  using type = Tile;
+};
+template <class Tile, TileSource Source>
+struct band_tile<tile_with_classifier<Tile, Source>> {
+  using type = tile_with_classifier<Tile, banded_rows<typename Source::value_type>>;
+};
+
+}  // namespace detail
+
+/// The tile by which portable programs multiply: rows of a source are read from a band of memory.
+template <class Tile>
+using tile_with_band = typename detail::band_tile<Tile>::type;
+
+/// The logits whose rows are in a band that begins with entry `first`.
+template <class Tile, LogitMap Map>
+loss_logits<tile_with_band<Tile>, Map> banded_logits(loss_logits<Tile, Map> const& logits,
+                                                     matrix_view<typename loss_tile<Tile>::value_type const> band,
+                                                     std::int64_t first) {
+  return {logits.hidden, {band, first, logits.classifier.rows()}, logits.map, logits.scaling};
+}
 
 }  // namespace v0
 }  // namespace tessera

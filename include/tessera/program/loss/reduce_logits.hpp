@@ -61,7 +61,9 @@ struct loss_tiles {
     for (int lane : group) {
       state[lane] = reducer.identity();
     }
-    for (std::int64_t tile = split; tile < logits.column_tiles(); tile += splits) {
+    std::int64_t const before = max(logits.first_column_tile() - split, std::int64_t{0});
+    std::int64_t const first = split + divide_up(before, splits) * splits;
+    for (std::int64_t tile = first; tile < logits.end_column_tile(); tile += splits) {
       logits.compute(group, first_row, tile * layout::columns, scratch.tile);
       for (int lane : group) {
         if (first_row + lane % layout::rows < count) {
@@ -79,6 +81,11 @@ struct loss_tiles {
       if (lane < layout::rows && first_row + lane < count) {
         for (int other = lane + layout::rows; other < lanes; other += layout::rows) {
           reducer.merge(state[lane], scratch.of_lane[other - layout::rows]);
+        }
+        if (logits.first_column_tile() > 0) {  // what the bands before have left comes first
+          state_type earlier = states(split, first_row + lane);
+          reducer.merge(earlier, state[lane]);
+          state[lane] = earlier;
         }
         states(split, first_row + lane) = state[lane];
       }

@@ -16,6 +16,7 @@
 #include <tessera/core/mix_bits.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/core/status.hpp>
+#include <tessera/program/loss/detail/element_of.hpp>
 #include <tessera/program/loss/kept_softmaxes.hpp>
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/tile/per_lane.hpp>
@@ -67,12 +68,13 @@ struct loss_stamp {
 };
 
 /// The inputs of a loss, sampled by a group of 1024 lanes: each lane takes one element of each list and matrix.
-template <class T, class Label>
+/// Classifier: a view, or a TileSource, whose elements are sampled as they are multiplied.
+template <class T, class Label, class Classifier = matrix_view<T const>>
 struct loss_input_samples {
   static constexpr int lanes = 1024;  ///< lanes of the group that samples
 
   matrix_view<T const> hidden;                 ///< tokens x channels
-  matrix_view<T const> classifier;             ///< vocabulary x channels
+  Classifier classifier;                       ///< vocabulary x channels
   array_view<Label const> labels;              ///< labels of tokens
   array_view<T const> bias;                    ///< bias of entries, or null
   array_view<float const> weights;             ///< weights of tokens, or null
@@ -119,22 +121,25 @@ struct loss_input_samples {
     std::int64_t const at = list.data != nullptr ? element_of(lane, which, list.size()) : -1;
     return at < 0 ? 0 : mixed(lane, which, bits_of(list[at]));
   }
-  template <class V>
-  TESSERA_FN static std::uint64_t of_matrix(int lane, std::uint64_t which, matrix_view<V const> matrix) {
-    std::int64_t const at = element_of(lane, which, matrix.extent(0) * matrix.extent(1));
-    return at < 0 ? 0 : mixed(lane, which, bits_of(matrix(at / matrix.extent(1), at % matrix.extent(1))));
+  template <class Matrix>
+  TESSERA_FN static std::uint64_t of_matrix(int lane, std::uint64_t which, Matrix const& matrix) {
+    std::int64_t const columns = detail::columns_in(matrix);
+    std::int64_t const at = element_of(lane, which, detail::rows_in(matrix) * columns);
+    return at < 0 ? 0 : mixed(lane, which, bits_of(detail::element_of(matrix, at / columns, at % columns)));
   }
 };
 
 /// Writes the stamp. Run with one group, in the forward pass's last launch.
-template <class T, class Label>
+template <class T, class Label, class Classifier = matrix_view<T const>>
 struct stamp_loss {
-  static constexpr int lanes = loss_input_samples<T, Label>::lanes;
+  /// Samples of the inputs.
+  using samples_type = loss_input_samples<T, Label, Classifier>;
+  static constexpr int lanes = samples_type::lanes;
   struct scratch_type {};
 
-  loss_stamp stamp;                      ///< the stamp, without the hash of the inputs
-  loss_input_samples<T, Label> samples;  ///< inputs to be sampled
-  array_view<std::uint64_t> target;      ///< loss_stamp::size words
+  loss_stamp stamp;                  ///< the stamp, without the hash of the inputs
+  samples_type samples;              ///< inputs to be sampled
+  array_view<std::uint64_t> target;  ///< loss_stamp::size words
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type&) const {
@@ -160,15 +165,17 @@ struct loss_leavings {
 /// Compares the stamps. Run with one group, before all else of the backward pass. If the workspace has another forward
 /// pass, or none, it says so in the status word and clears what that pass left: no token has a label then, and the last
 /// factor makes all gradients NaN.
-template <class T, class Label>
+template <class T, class Label, class Classifier = matrix_view<T const>>
 struct check_loss_stamp {
-  static constexpr int lanes = loss_input_samples<T, Label>::lanes;
+  /// Samples of the inputs.
+  using samples_type = loss_input_samples<T, Label, Classifier>;
+  static constexpr int lanes = samples_type::lanes;
   struct scratch_type {};
 
-  loss_stamp stamp;                      ///< the expected stamp, without the hash of the inputs
-  loss_input_samples<T, Label> samples;  ///< inputs to be sampled
-  loss_leavings leavings;                ///< what the forward pass in the workspace has left
-  array_view<float> late_scale;          ///< one element, the last factor of all gradients: 1, or NaN
+  loss_stamp stamp;              ///< the expected stamp, without the hash of the inputs
+  samples_type samples;          ///< inputs to be sampled
+  loss_leavings leavings;        ///< what the forward pass in the workspace has left
+  array_view<float> late_scale;  ///< one element, the last factor of all gradients: 1, or NaN
   status_word* status;
 
   template <Group G>

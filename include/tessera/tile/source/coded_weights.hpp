@@ -22,8 +22,8 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/entropy/exponent_window.hpp>
+#include <tessera/tile/codes/join_bytes.hpp>
 #include <tessera/tile/per_lane.hpp>
-#include <tessera/tile/source/detail/join_bytes.hpp>
 #include <tessera/tile/staged_tile.hpp>
 
 namespace tessera {

@@ -17,6 +17,7 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/with_constant.hpp>
 #include <tessera/tile/copies_in_flight.hpp>
+#include <tessera/tile/per_lane.hpp>
 #include <tessera/tile/serial/group.hpp>
 #include <tessera/tile/staged_tile.hpp>
 #include <tessera/view/array_view.hpp>
@@ -220,8 +221,8 @@ struct dense {
   }
 };
 
-/// The AsyncSource of a matrix that is known to have whole chunks, because suits() said so: it asks nothing of the
-/// matrix when it starts to load a tile, where `dense` asks each time.
+/// The AsyncSource and FetchedSource of a matrix that is known to have whole chunks, because suits() said so: it asks
+/// nothing of the matrix when it starts to load a tile, where `dense` asks each time.
 template <class T>
 struct dense_chunks {
   using value_type = T;
@@ -248,6 +249,48 @@ struct dense_chunks {
   requires(G::size % (Tile::columns / tile_chunk<T>::size) == 0) TESSERA_FN
       void begin_load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
     detail::begin_own_rows(group, tile, matrix, first_row, first_column);
+  }
+
+  /// A tile on its way to registers: see tile/source/fetched_source.hpp.
+  template <class G, class Tile>
+  requires(Tile::columns % tile_chunk<T>::size == 0) struct fetched {
+    static constexpr int in_row = Tile::columns / tile_chunk<T>::size;  ///< chunks of a row of the tile
+    static constexpr int count = Tile::rows * in_row;                   ///< chunks of the tile
+    static constexpr int a_lane = divide_up(count, G::size);            ///< chunks that a lane holds
+    /// Every G::size-th chunk of the tile.
+    struct part {
+      tile_chunk<T> chunks[a_lane];
+    };
+    per_lane<part, G> parts;  ///< the chunks of all lanes
+  };
+  /// Starts to read a tile, whose first column begins a chunk.
+  template <class G, class Tile>
+  TESSERA_FN void fetch(G const& group, fetched<G, Tile>& to, std::int64_t first_row, std::int64_t first_column) const {
+    using shape = fetched<G, Tile>;
+    for (int lane : group) {
+      for (int i = 0; i < shape::a_lane; ++i) {
+        int const which = lane + i * G::size;
+        std::int64_t const row = first_row + which / shape::in_row;
+        std::int64_t const column = first_column + which % shape::in_row * tile_chunk<T>::size;
+        bool const is_chunk = shape::count % G::size == 0 || which < shape::count;
+        bool const is_inside = is_chunk && row < rows() && column < columns();
+        to.parts[lane].chunks[i] =
+            is_inside ? *reinterpret_cast<tile_chunk<T> const*>(&matrix(row, column)) : tile_chunk<T>{};
+      }
+    }
+  }
+  /// Waits for what was fetched and writes it to a tile of the type that it was fetched for; then sync the group.
+  template <class G, class Tile>
+  TESSERA_FN void store(G const& group, fetched<G, Tile> const& from, Tile& tile) const {
+    using shape = fetched<G, Tile>;
+    for (int lane : group) {
+      for (int i = 0; i < shape::a_lane; ++i) {
+        int const which = lane + i * G::size;
+        if (shape::count % G::size == 0 || which < shape::count) {
+          tile.chunk(which / shape::in_row, which % shape::in_row * tile_chunk<T>::size) = from.parts[lane].chunks[i];
+        }
+      }
+    }
   }
 };
 

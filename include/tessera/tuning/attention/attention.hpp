@@ -166,7 +166,8 @@ struct attention_wide_keys_tuning {
 /// tile; products of 64 keys at a time, so that half of the loads run beside products, .86 (64 channels .74 in place of
 /// .73). Making the corrections by wgmma, with means kept in shared memory for 8 tiles, took 137 us at the profiler's
 /// clock and did not change the time from bf16 to bf16. 16 bits for a correction would take 32 instructions more a
-/// tile.
+/// tile. From bf16 to bf16 the speed is .867, and .76 with 64 channels: making codes takes 145 us more, in which the
+/// corrections are made (program/attention/detail/query_corrections.cuh). With .93 over codes it would be .90.
 ///
 /// Sums of products of e4m3 do not begin at terms, which they would cut off at 13 bits: terms are added to scores. With
 /// a linear_bias the speed is .83 of sage_attention2's without (128 channels, from bf16 to bf16; sage_attention2 with
@@ -185,7 +186,8 @@ struct attention_terms_tuning {
 ///
 /// H200, 16K tokens, over codes, lists of half of the tiles, chosen at random for each block of 64 queries: the speed
 /// for each visited tile relative to that without lists. 128 channels: 0.827 with 5 stages, as many as fit, 0.821
-/// with 4. 64 channels: 0.774 with 8 stages, 0.776 with 10. What it is made of:
+/// with 4; 0.830, and .81 from bf16 to bf16, in the run of bench/results. 64 channels: 0.774 with 8 stages, 0.776
+/// with 10. What it is made of:
 ///
 ///                                                            128 channels   64 channels
 ///     lists of all tiles: what steps cost                        .932           .85

@@ -41,12 +41,13 @@ struct dense_attention_shape {
   static constexpr int keys = Policy.keys;                        ///< keys of a tile
   static constexpr int panel_channels = 64;                       ///< channels of a row of a panel, 128 bytes
   static constexpr int panels = Channels / panel_channels;
-  static constexpr int row_bytes = 128;                    ///< bytes of a row of a panel
-  static constexpr int query_bytes = rows * Channels * 2;  ///< bytes of a block of queries
-  static constexpr int tile_bytes = keys * Channels * 2;   ///< bytes of a tile of keys, or of values
-  static constexpr int depth_steps = Channels / 16;        ///< multiplications of queries by keys
-  static constexpr int key_steps = keys / 16;              ///< multiplications of weights by values
-  static constexpr int work_stages = 2;                    ///< numbers of work items in shared memory
+  static constexpr int least_panels = panels - panels / 4;  ///< panels that all heads of the program have channels in
+  static constexpr int row_bytes = 128;                     ///< bytes of a row of a panel
+  static constexpr int query_bytes = rows * Channels * 2;   ///< bytes of a block of queries
+  static constexpr int tile_bytes = keys * Channels * 2;    ///< bytes of a tile of keys, or of values
+  static constexpr int depth_steps = Channels / 16;         ///< multiplications of queries by keys
+  static constexpr int key_steps = keys / 16;               ///< multiplications of weights by values
+  static constexpr int work_stages = 2;                     ///< numbers of work items in shared memory
 
   /// The offset of 16 channels, of number `step`, in a tile of `tile_rows` rows.
   TESSERA_FN static constexpr int step_bytes(int step, int tile_rows) {
@@ -84,6 +85,7 @@ struct dense_pipeline {
   token_map value_map;          ///< values, in such boxes
   std::int32_t queries;         ///< queries of the longest sequence
   std::int32_t keys;            ///< keys of the longest sequence
+  std::int32_t channels;        ///< channels of a head
   std::int32_t query_heads;     ///< query heads of a sequence
   std::int32_t heads_together;  ///< query heads that share a key head
   key_band band;
@@ -146,6 +148,7 @@ struct dense_pipeline {
       prefetch_tensor_map(value_map.boxes);
       init_barriers(scratch);
     }
+    clear_panels(group.lane, scratch);
     wait_for_stream();
     group.sync();
   }
@@ -203,6 +206,33 @@ struct dense_pipeline {
   }
 
  private:
+  /// Panels in which heads have channels. The others are not loaded: an H200 reports an illegal access for a box beyond
+  /// all channels of a map of tokens, where nothing is mapped before the heads (token_boxes.cuh).
+  [[nodiscard]] __device__ __forceinline__ std::int32_t loaded_panels() const {
+    return shape::least_panels == shape::panels || channels > shape::least_panels * shape::panel_channels
+               ? shape::panels
+               : shape::least_panels;
+  }
+  /// Writes zeros where no panel is loaded.
+  __device__ __forceinline__ void clear_panels(int lane, scratch_type& scratch) const {
+    if (loaded_panels() == shape::panels) {
+      return;
+    }
+    for (auto& query : scratch.query) {
+      clear_panels(lane, query, shape::query_bytes);
+    }
+    for (int stage = 0; stage < Policy.stages; ++stage) {
+      clear_panels(lane, scratch.key[stage], shape::tile_bytes);
+      clear_panels(lane, scratch.value[stage], shape::tile_bytes);
+    }
+    fence_async_proxy();
+  }
+  __device__ __forceinline__ static void clear_panels(int lane, unsigned char* tile, int bytes) {
+    for (int at = bytes / shape::panels * shape::least_panels + 16 * lane; at < bytes; at += 16 * shape::lanes) {
+      *reinterpret_cast<uint4*>(tile + at) = uint4{};
+    }
+  }
+
   __device__ __forceinline__ static void init_barriers(scratch_type& scratch) {
     constexpr int warps = 4 * Policy.consumers;
     scratch.query_ring.init(1, warps);
@@ -269,14 +299,17 @@ struct dense_pipeline {
       full.arrive();
       return;
     }
-    full.arrive_and_expect(shape::query_bytes);
+    std::int32_t const panels = loaded_panels();
+    full.arrive_and_expect(panels * (shape::query_bytes / shape::panels));
     std::int32_t const sequence = query_starts.first.data == nullptr ? split.sequence : 0;
     token_place const from =
         query_map.place_of({sequence, split.head}, tokens_of(query_starts, split.sequence, split.extents.queries));
 #pragma unroll
     for (int panel = 0; panel < shape::panels; ++panel) {
-      load_token_box(scratch.query[query.stage] + panel * shape::rows * shape::row_bytes, query_map, full, from,
-                     {panel * shape::panel_channels, split.row});
+      if (panel < shape::least_panels || panel < panels) {
+        load_token_box(scratch.query[query.stage] + panel * shape::rows * shape::row_bytes, query_map, full, from,
+                       {panel * shape::panel_channels, split.row});
+      }
     }
   }
 
@@ -286,14 +319,17 @@ struct dense_pipeline {
     shared_barrier& empty;
     unsigned phase;
   };
-  __device__ __forceinline__ static void load_tile(unsigned char* to, token_map const& map, stage_barriers const& stage,
-                                                   token_place const& from, std::int32_t tile) {
+  __device__ __forceinline__ void load_tile(unsigned char* to, token_map const& map, stage_barriers const& stage,
+                                            token_place const& from, std::int32_t tile) const {
+    std::int32_t const panels = loaded_panels();
     stage.empty.wait(stage.phase ^ 1);
-    stage.full.arrive_and_expect(shape::tile_bytes);
+    stage.full.arrive_and_expect(panels * (shape::tile_bytes / shape::panels));
 #pragma unroll
     for (int panel = 0; panel < shape::panels; ++panel) {
-      load_token_box(to + panel * shape::keys * shape::row_bytes, map, stage.full, from,
-                     {panel * shape::panel_channels, tile * shape::keys});
+      if (panel < shape::least_panels || panel < panels) {
+        load_token_box(to + panel * shape::keys * shape::row_bytes, map, stage.full, from,
+                       {panel * shape::panel_channels, tile * shape::keys});
+      }
     }
   }
 };

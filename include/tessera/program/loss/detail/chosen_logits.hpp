@@ -15,6 +15,7 @@
 #include <tessera/core/precision.hpp>
 #include <tessera/core/status.hpp>
 #include <tessera/map/identity_logits.hpp>
+#include <tessera/program/loss/detail/element_of.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/tile/per_lane.hpp>
@@ -41,8 +42,9 @@ struct chosen_sums {
   }
 };
 
-/// T: the type of operands. Entry: std::int32_t or std::int64_t.
-template <class T, class Entry, LogitMap Map>
+/// T: the type of operands. Entry: std::int32_t or std::int64_t. Classifier: a view, or a TileSource, whose elements
+/// are loaded one by one.
+template <class T, class Entry, LogitMap Map, class Classifier = matrix_view<T const>>
 struct write_chosen_log_probabilities {
   static_assert(std::is_same_v<Entry, std::int32_t> || std::is_same_v<Entry, std::int64_t>,
                 "tessera: chosen entries are std::int32_t or std::int64_t");
@@ -52,7 +54,7 @@ struct write_chosen_log_probabilities {
   struct scratch_type {};
 
   row_chunks<T const> hidden;            ///< tokens x channels
-  row_chunks<T const> classifier;        ///< vocabulary x channels
+  Classifier classifier;                 ///< vocabulary x channels
   matrix_view<Entry const> entries;      ///< tokens x K; negative: none
   array_view<float const> log_sum_exp;   ///< one for each token, or null for zeros
   [[no_unique_address]] Map map;         ///< not last, where nvcc 13.0 miscounts sizes
@@ -94,6 +96,7 @@ struct write_chosen_log_probabilities {
  private:
   using chunk_type = typename row_chunks<T const>::chunk_type;
   static constexpr int chunk = row_chunks<T const>::size;
+  static constexpr bool is_view = std::is_same_v<Classifier, matrix_view<T const>>;
 
   static constexpr std::int64_t none = -1;     ///< no entry is chosen
   static constexpr std::int64_t outside = -2;  ///< the entry is none of the vocabulary
@@ -108,14 +111,19 @@ struct write_chosen_log_probabilities {
     for (int i = 0; i < chosen_sums::count; ++i) {
       std::int64_t const entry =
           first + i < entries.extent(1) ? static_cast<std::int64_t>(entries(token, first + i)) : none;
-      rows.of[i] = entry < 0 ? none : entry < classifier.matrix.extent(0) ? entry : outside;
+      rows.of[i] = entry < 0 ? none : entry < rows_in(classifier) ? entry : outside;
     }
     return rows;
   }
 
   /// Whether all chunks of all rows move at once.
   TESSERA_FN bool is_whole() const {
-    return hidden.matrix.extent(1) % chunk == 0 && hidden.is_aligned() && classifier.is_aligned();
+    if constexpr (is_view) {
+      return hidden.matrix.extent(1) % chunk == 0 && hidden.is_aligned() &&
+             row_chunks<T const>{classifier}.is_aligned();
+    } else {
+      return false;
+    }
   }
   /// The products of a lane's chunks. All chunks of a step are loaded before the first is multiplied.
   TESSERA_FN chosen_sums multiply_chunks(int lane, std::int64_t token, chosen_rows const& rows) const {
@@ -124,7 +132,7 @@ struct write_chosen_log_probabilities {
       chunk_type const state = hidden.moved(hidden.whole(token, column));
       chunk_type held[chosen_sums::count];
       for (int i = 0; i < chosen_sums::count; ++i) {
-        held[i] = rows.of[i] < 0 ? chunk_type{} : classifier.moved(classifier.whole(rows.of[i], column));
+        held[i] = rows.of[i] < 0 ? chunk_type{} : chunk_of(rows.of[i], column);
       }
       for (int i = 0; i < chosen_sums::count; ++i) {
         for (int j = 0; j < chunk; ++j) {
@@ -135,21 +143,32 @@ struct write_chosen_log_probabilities {
     return sums;
   }
 
+  TESSERA_FN chunk_type chunk_of([[maybe_unused]] std::int64_t row, [[maybe_unused]] std::int64_t column) const {
+    if constexpr (is_view) {
+      row_chunks<T const> const whole_rows{classifier};
+      return whole_rows.moved(whole_rows.whole(row, column));
+    } else {
+      return {};  // is_whole() is false
+    }
+  }
+
   /// The same sums, in the same order, of elements that are loaded one by one.
   TESSERA_FN chosen_sums multiply_elements(int lane, std::int64_t token, chosen_rows const& rows) const {
     chosen_sums sums{};
     for (int i = 0; i < chosen_sums::count; ++i) {
-      sums.of[i] = rows.of[i] < 0 ? 0.0F : multiply_row(hidden.matrix[token], classifier.matrix[rows.of[i]], lane);
+      sums.of[i] = rows.of[i] < 0 ? 0.0F : multiply_row(hidden.matrix[token], classifier, rows.of[i], lane);
     }
     return sums;
   }
   /// A lane's products of two rows. Not inline: it would be there for each entry, and is rarely called.
-  [[gnu::noinline]] TESSERA_FN static float multiply_row(array_view<T const> state, array_view<T const> row, int lane) {
+  [[gnu::noinline]] TESSERA_FN static float multiply_row(array_view<T const> state, Classifier weights,
+                                                         std::int64_t row, int lane) {
     float sum = 0.0F;
     for (std::int64_t first = std::int64_t{lane} * chunk; first < state.size(); first += lanes * chunk) {
       std::int64_t const end = min(first + chunk, state.size());
       for (std::int64_t column = first; column < end; ++column) {
-        sum += static_cast<float>(load(state[column])) * static_cast<float>(load(row[column]));
+        T const weight = element_of(weights, row, column);
+        sum += static_cast<float>(load(state[column])) * static_cast<float>(load(weight));
       }
     }
     return sum;
@@ -160,7 +179,7 @@ struct write_chosen_log_probabilities {
   TESSERA_FN float finish(G const& group, std::int64_t token, std::int64_t k, std::int64_t row, float sum) const {
     if (row == outside) {
       group.report(status, status_code::bad_entry, token * entries.extent(1) + k,
-                   {static_cast<std::int64_t>(entries(token, k)), classifier.matrix.extent(0)});
+                   {static_cast<std::int64_t>(entries(token, k)), rows_in(classifier)});
       return not_a_number;
     }
     if (row == none) {

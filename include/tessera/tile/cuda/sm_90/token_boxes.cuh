@@ -17,7 +17,9 @@
 /// lies elsewhere for each sequence takes two coordinates, both of which count tokens: a row r, which is below the
 /// number n of tokens of the longest sequence, and an offset. Token k of a sequence that begins at `first` and has
 /// `end` tokens has the row n - end + k and the offset first + end: rows are beyond n exactly if k is beyond `end`, and
-/// their sum is n + first + k. So the map's address lies n tokens before the view's; nothing is read from there.
+/// their sum is n + first + k. So the map's address lies n tokens before the view's; nothing is read from there, unless
+/// all columns of a box are beyond the channels: for such a box an H200 reads at the map's address, and reports an
+/// illegal access where nothing is mapped there. Programs leave such boxes out.
 #pragma once
 
 #include <cstdint>
@@ -165,8 +167,8 @@ template <class T>
 
 #endif  // !defined(__CUDACC_RTC__)
 
-/// Copies a box from global to shared memory. `from`: a channel, and a token of the sequence. `done` counts the box's
-/// bytes, also those of zeros.
+/// Copies a box from global to shared memory. `from`: a channel that there is, and a token of the sequence. `done`
+/// counts the box's bytes, also those of zeros.
 __device__ __forceinline__ void load_token_box(void* shared, token_map const& map, shared_barrier& done,
                                                token_place const& place, box_coordinate from) {
   asm volatile(

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cstdint>
 
+#include <tessera/tile/codes/join_bytes.hpp>
 #include <tessera/tile/serial/group.hpp>
-#include <tessera/tile/source/detail/join_bytes.hpp>
 
 #include "support/catch.hpp"
 

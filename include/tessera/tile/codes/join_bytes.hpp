@@ -13,7 +13,7 @@ namespace tessera {
 inline namespace v0 {
 
 /// Nibble i of `selector`, from 0 to 7, says which byte (0 to 3 of a, 4 to 7 of b) becomes byte i. Groups of CUDA
-/// threads have an instruction for it: tile/source/detail/join_bytes.cuh.
+/// threads have an instruction for it: tile/codes/join_bytes.cuh.
 template <class G>
 TESSERA_FN constexpr std::uint32_t permute_bytes(G const&, std::uint32_t a, std::uint32_t b, std::uint32_t selector) {
   std::uint32_t picked = 0;
@@ -34,5 +34,5 @@ TESSERA_FN constexpr std::uint32_t choose_bits(G const&, std::uint32_t mask, std
 }  // namespace tessera
 
 #if defined(TESSERA_COMPILES_CUDA)
-#include <tessera/tile/source/detail/join_bytes.cuh>
+#include <tessera/tile/codes/join_bytes.cuh>
 #endif

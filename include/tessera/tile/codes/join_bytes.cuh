@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
+#include <tessera/tile/codes/join_bytes.hpp>
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/source/detail/join_bytes.hpp>
 
 namespace tessera {
 inline namespace v0 {

@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "cpu_device.hpp"
+#include "top_entries_programs.hpp"
+
+template struct tessera_torch::top_entries_of<tessera_torch::cpu_device, tessera::tf32>;

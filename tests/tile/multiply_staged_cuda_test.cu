@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <vector>
+
+#include <tessera/core/bfloat16.hpp>
+#include <tessera/core/float16.hpp>
+#include <tessera/exec/buffer.hpp>
+#include <tessera/exec/cuda.cuh>
+
+#include "support/catch.hpp"
+#include "support/cuda.hpp"
+#include "support/device_copies.cuh"
+#include "tile/staged_product.hpp"
+
+using namespace tessera;
+using namespace tessera_test;
+
+namespace {
+
+template <class T, class Shape, int Lanes>
+void check_staged_product_on_gpu() {
+  CAPTURE(sizeof(T), Shape::m, Shape::n, Lanes);
+  cuda const exec;
+  staged_product_problem<T, Shape> const problem;
+  auto const a = to_device(exec, problem.a);
+  auto const b = to_device(exec, problem.b);
+  auto sums = to_device(exec, std::vector<float>(problem.sums.size(), 77.0F));
+  staged_product<T, Shape, Lanes> const program{{a.data(), {Shape::m, problem.depth}},
+                                                {b.data(), {Shape::n, problem.depth}},
+                                                {sums.data(), {Shape::m, Shape::n}}};
+  exec.run(program, 1);
+  CHECK(to_host(exec, sums) == problem.sums);
+}
+
+}  // namespace
+
+TEST_CASE("products of staged tiles on a GPU are those of the host", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  check_staged_product_on_gpu<bfloat16, shape<16, 128, 16>, 128>();
+  check_staged_product_on_gpu<bfloat16, shape<64, 64, 16>, 128>();
+  check_staged_product_on_gpu<float16, shape<32, 24, 16>, 32>();
+  check_staged_product_on_gpu<float, shape<16, 8, 4>, 32>();
+}

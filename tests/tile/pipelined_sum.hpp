@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// A program of a pipelined loop, and what it gives.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <tessera/tile/copies_in_flight.hpp>
+#include <tessera/tile/per_lane.hpp>
+#include <tessera/tile/pipelined.hpp>
+#include <tessera/view/array_view.hpp>
+
+namespace tessera_test {
+
+using namespace tessera;
+
+/// Adds up a list, 32 numbers a step, which each lane reads from another lane's copy.
+template <int Stages>
+struct pipelined_sum {
+  static constexpr int lanes = 32;
+  struct scratch_type {
+    alignas(16) tile_chunk<float> chunks[Stages][8];
+  };
+  array_view<float const> numbers;
+  array_view<float> sums;          ///< of each lane
+  array_view<std::int32_t> order;  ///< steps in the order in which they ran
+
+  template <class G>
+  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type& scratch) const {
+    per_lane<float, G> sum;
+    for (int lane : group) {
+      sum[lane] = 0.0F;
+    }
+    auto const begin = [&](int step, int stage) {
+      for (int lane : group) {
+        if (lane < 8) {
+          auto const* const from = reinterpret_cast<tile_chunk<float> const*>(numbers.data + 32 * step + 4 * lane);
+          copies_in_flight<G>::begin(scratch.chunks[stage][lane], from, step % 5 != 3);
+        }
+      }
+    };
+    for (pipeline_step const at : pipelined<Stages>(group, static_cast<int>(numbers.size() / 32), begin)) {
+      for (int lane : group) {
+        int const other = 31 - lane;
+        sum[lane] += scratch.chunks[at.stage][other / 4].values[other % 4];
+        if (is_first(lane)) {
+          order[at.index] = at.index;
+        }
+      }
+    }
+    for (int lane : group) {
+      sums[lane] = sum[lane];
+    }
+  }
+};
+
+/// The numbers of so many steps, and the sums of each lane.
+struct pipelined_sum_problem {
+  std::vector<float> numbers;
+  std::vector<float> sums = std::vector<float>(32, 0.0F);
+  std::vector<std::int32_t> order;
+
+  explicit pipelined_sum_problem(int steps) {
+    for (int i = 0; i < 32 * steps; ++i) {
+      numbers.push_back(static_cast<float>(i * 7 % 23));
+      sums[static_cast<std::size_t>(31 - i % 32)] += i / 32 % 5 != 3 ? numbers.back() : 0.0F;
+    }
+    for (int step = 0; step < steps; ++step) {
+      order.push_back(step);
+    }
+  }
+};
+
+}  // namespace tessera_test
