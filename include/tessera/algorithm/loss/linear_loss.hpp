@@ -172,13 +172,7 @@ struct linear_loss {
     kept_softmaxes<value_type> const kept =
         regions.has_softmaxes(space) ? regions.kept_in(space, shape) : kept_softmaxes<value_type>{};
     loss_tiles_results reduced{0, {}, false};
-    if constexpr (!layout::has_source) {
-      if (kept.shares_references && kept.are_wanted()) {
-        choose_references<value_type> const choose{
-            tokens, {in.hidden}, {in.classifier}, tiles.logits.scaling, kept.shared_references, kept.is_uneven};
-        exec.run(choose, choose.groups());
-      }
-    }
+    share_references(exec, in, tiles, kept);
     if (shape.tokens > 0) {
       auto const band = regions.band_rows(space, shape, regions.band_entries);
       run(exec, logit_reduction<Tile, reducer_type, Map>{tiles, marks, kept, &reduced, band});
@@ -331,6 +325,18 @@ struct linear_loss {
   }
 
  private:
+  /// Enqueues choosing the references of tokens, where softmaxes that are kept share them.
+  template <Executor Exec, class Label, class Tiles>
+  static void share_references(Exec const& exec, inputs<Label> const& in, Tiles const& tiles,
+                               kept_softmaxes<value_type> const& kept) {
+    if constexpr (!layout::has_source) {
+      if (kept.shares_references && kept.are_wanted()) {
+        choose_references<value_type> const choose{
+            tiles.tokens, {in.hidden}, {in.classifier}, tiles.logits.scaling, kept.shared_references, kept.is_uneven};
+        exec.run(choose, choose.groups());
+      }
+    }
+  }
   template <class... Given>
   static void refuse_forward() {
     static_assert(

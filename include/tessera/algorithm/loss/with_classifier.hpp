@@ -19,6 +19,7 @@
 ///     using coded = tessera::dequantized<scaled, tessera::bfloat16>;                 // fp8, a scale for each row
 ///     using frozen = tessera::with_classifier<tessera::exact_cross_entropy, coded>;
 ///     frozen::inputs<std::int64_t> const of_codes{hidden, coded{{}, codes, scales}, labels};  // vocabulary x 1 scales
+///     frozen::forward(exec, of_codes, {}, {.loss = value}, space);
 ///
 /// All else is as without it: options, outputs, Reducers, the filter, LogitMaps and programs, and so are
 /// soft_target_loss and vocabulary_parallel of such a loss; linear_distillation and chosen_log_probabilities take

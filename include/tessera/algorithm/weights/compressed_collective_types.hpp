@@ -60,6 +60,7 @@ struct compressed_collective_options {
   [[nodiscard]] static constexpr compressed_collective_options for_slow_wires() {
     compressed_collective_options made;
     made.head_bytes = std::int64_t{1} << 20;
+    made.chunk_bytes = std::int64_t{8} << 20;
     made.longest_bytes = std::int64_t{64} << 20;
     made.sends_to_each = false;
     made.spared_multiprocessors = 0;

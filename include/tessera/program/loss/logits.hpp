@@ -96,9 +96,9 @@ template <class Tile, TileSource Source>
 struct loss_tile<tile_with_classifier<Tile, Source>> : loss_tile<Tile> {
   static_assert(std::is_same_v<typename Source::value_type, typename loss_tile<Tile>::value_type>,
                 "tessera: a source of a classifier has elements of the type that hidden states have");
-  using classifier_type = Source;
-  using classifier_source = Source;
-  static constexpr bool has_source = true;
+  using classifier_type = Source;           ///< what callers give
+  using classifier_source = Source;         ///< what programs load tiles from
+  static constexpr bool has_source = true;  ///< whether rows are made of something else
 };
 
 /// The rows of a classifier that are in a band of memory, as a source of the whole classifier: no others are asked for.
@@ -136,7 +136,7 @@ struct loss_logits {
   TESSERA_FN constexpr std::int64_t column_tiles() const {
     return divide_up(classifier.rows(), std::int64_t{layout::columns});
   }
-  /// The first of the tiles whose rows can be loaded, and one past the last: all of them, or those of a band.
+  /// The first of the tiles whose rows can be loaded: of all of them, or of those of a band.
   TESSERA_FN constexpr std::int64_t first_column_tile() const {
     if constexpr (requires { classifier.band; }) {
       return classifier.first / layout::columns;
@@ -144,6 +144,7 @@ struct loss_logits {
       return 0;
     }
   }
+  /// One past the last of the tiles whose rows can be loaded.
   TESSERA_FN constexpr std::int64_t end_column_tile() const {
     if constexpr (requires { classifier.band; }) {
       return divide_up(classifier.first + classifier.band.extent(0), std::int64_t{layout::columns});

@@ -259,7 +259,7 @@ struct dense_chunks {
     static constexpr int a_lane = divide_up(count, G::size);            ///< chunks that a lane holds
     /// Every G::size-th chunk of the tile.
     struct part {
-      tile_chunk<T> chunks[a_lane];
+      tile_chunk<T> chunks[a_lane];  ///< in the order of the tile
     };
     per_lane<part, G> parts;  ///< the chunks of all lanes
   };
