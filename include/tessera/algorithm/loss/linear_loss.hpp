@@ -78,12 +78,9 @@ inline constexpr bool has_warpgroup_loss =
 /// pass, if there is memory for them.
 template <class Tile, LogitReducer Statistics, LogitMap Map = identity_logits>
 struct logit_reduction {
-  /// The tile of logits.
-  using tile = Tile;
-  /// The Reducer that runs over rows of logits.
-  using reducer = Statistics;
-  /// The map that logits go through.
-  using map_type = Map;
+  using tile = Tile;           ///< the tile of logits
+  using reducer = Statistics;  ///< the Reducer that runs over rows of logits
+  using map_type = Map;        ///< the map that logits go through
   using value_type = typename loss_tile<Tile>::value_type;
   static constexpr char const* function = "linear_loss.forward";
 
