@@ -18,8 +18,8 @@
 /// number n of tokens of the longest sequence, and an offset. Token k of a sequence that begins at `first` and has
 /// `end` tokens has the row n - end + k and the offset first + end: rows are beyond n exactly if k is beyond `end`, and
 /// their sum is n + first + k. So the map's address lies n tokens before the view's; nothing is read from there, unless
-/// all columns of a box are beyond the channels: for such a box an H200 reads at the map's address, and reports an
-/// illegal access where nothing is mapped there. Programs leave such boxes out.
+/// all columns of a box are beyond the channels: for such a box an H200 reports an illegal access where nothing is
+/// mapped before the view, as if it read at the map's address. Programs leave such boxes out.
 #pragma once
 
 #include <cstdint>
