@@ -6,7 +6,6 @@
 #include <nccl.h>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <tessera/comm/all_to_all.hpp>
@@ -34,27 +33,15 @@ namespace nccl_cuda_test {
 
 /// What the laws say on each of `count` devices, or what a rank threw.
 std::vector<std::string> broken_laws(int count) {
-  nccl_communicators const comms(count);
-  std::vector<std::string> said(static_cast<std::size_t>(count));
-  std::vector<std::thread> workers;
-  for (int rank = 0; rank < count; ++rank) {
-    workers.emplace_back([&, rank] {
-      auto& own = said[static_cast<std::size_t>(rank)];
-      try {
-        cuda_ok(cudaSetDevice(rank));
-        own_stream const stream;
-        nccl ranks(comms[rank]);
-        own = testing::check_communicator_laws(cuda{.stream = stream.stream}, ranks).text();
-        ranks.check_now();
-      } catch (std::exception const& thrown) {
-        own = thrown.what();
-      }
-    });
-  }
-  for (std::thread& worker : workers) {
-    worker.join();
-  }
-  return said;
+  return tessera_test::on_nccl_ranks(count, [](ncclComm_t comm, int) {
+    own_stream const stream;
+    nccl ranks(comm);
+    std::string const broken = testing::check_communicator_laws(cuda{.stream = stream.stream}, ranks).text();
+    ranks.check_now();
+    if (!broken.empty()) {
+      throw std::runtime_error(broken);
+    }
+  });
 }
 
 }  // namespace nccl_cuda_test

@@ -2,10 +2,8 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
-#include <exception>
 #include <nccl.h>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <tessera/comm/nccl.cuh>
@@ -18,7 +16,6 @@
 #include "support/nccl_ranks.cuh"
 
 using namespace tessera;
-using tessera_test::cuda_ok;
 using tessera_test::device_count;
 using tessera_test::message_of;
 using tessera_test::nccl_communicators;
@@ -54,24 +51,13 @@ void gather_in_place(cuda const& exec, ncclComm_t comm) {
 }
 
 std::vector<std::string> run_on(int count, bool has_thread_blocks) {
-  nccl_communicators const comms(count, has_thread_blocks);
-  std::vector<std::string> said(static_cast<std::size_t>(count));
-  std::vector<std::thread> workers;
-  for (int rank = 0; rank < count; ++rank) {
-    workers.emplace_back([&, rank] {
-      try {
-        cuda_ok(cudaSetDevice(rank));
+  return tessera_test::on_nccl_ranks(
+      count,
+      [](ncclComm_t comm, int) {
         own_stream const stream;
-        gather_in_place(cuda{.stream = stream.stream}, comms[rank]);
-      } catch (std::exception const& thrown) {
-        said[static_cast<std::size_t>(rank)] = thrown.what();
-      }
-    });
-  }
-  for (std::thread& worker : workers) {
-    worker.join();
-  }
-  return said;
+        gather_in_place(cuda{.stream = stream.stream}, comm);
+      },
+      has_thread_blocks);
 }
 
 }  // namespace nccl_memory_cuda_test

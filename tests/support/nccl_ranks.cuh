@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Communicators of NCCL for tests, one for each of the first devices.
+/// Communicators of NCCL for tests, one for each of the first devices, and threads that run with them. Needs NCCL 2.28.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <exception>
 #include <nccl.h>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/cuda.hpp"
@@ -58,6 +60,28 @@ struct own_stream {
   own_stream& operator=(own_stream const&) = delete;
   ~own_stream() { static_cast<void>(cudaStreamDestroy(stream)); }
 };
+
+/// Calls run(comm, rank) in a thread for each of the first devices, which is current there. What each has thrown, or "".
+template <class Run>
+std::vector<std::string> on_nccl_ranks(int count, Run const& run, bool has_thread_blocks = true) {
+  nccl_communicators const comms(count, has_thread_blocks);
+  std::vector<std::string> thrown(static_cast<std::size_t>(count));
+  std::vector<std::thread> workers;
+  for (int rank = 0; rank < count; ++rank) {
+    workers.emplace_back([&, rank] {
+      try {
+        cuda_ok(cudaSetDevice(rank));
+        run(comms[rank], rank);
+      } catch (std::exception const& error) {
+        thrown[static_cast<std::size_t>(rank)] = error.what();
+      }
+    });
+  }
+  for (std::thread& worker : workers) {
+    worker.join();
+  }
+  return thrown;
+}
 
 inline int device_count() {
   int count = 0;

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <tessera/algorithm/loss/vocabulary_parallel.hpp>
@@ -78,20 +77,12 @@ device_results<Gradient> run_rank(ncclComm_t comm, int rank, int count, loss_pro
 
 template <class Loss, class Gradient>
 std::vector<found_by_rank<Gradient>> run_ranks(int count, loss_problem<bfloat16> const& p) {
-  nccl_communicators const comms(count);
   std::vector<found_by_rank<Gradient>> all(static_cast<std::size_t>(count));
-  std::vector<std::thread> workers;
-  for (int rank = 0; rank < count; ++rank) {
-    workers.emplace_back([&, rank] {
-      try {
-        all[static_cast<std::size_t>(rank)].results = run_rank<Loss, Gradient>(comms[rank], rank, count, p);
-      } catch (std::exception const& thrown) {
-        all[static_cast<std::size_t>(rank)].thrown = thrown.what();
-      }
-    });
-  }
-  for (std::thread& worker : workers) {
-    worker.join();
+  auto const thrown = on_nccl_ranks(count, [&](ncclComm_t comm, int rank) {
+    all[static_cast<std::size_t>(rank)].results = run_rank<Loss, Gradient>(comm, rank, count, p);
+  });
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    all[rank].thrown = thrown[rank];
   }
   return all;
 }

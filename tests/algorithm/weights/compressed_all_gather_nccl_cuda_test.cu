@@ -3,10 +3,8 @@
 // one rank; several are several, where they are there.
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <functional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <tessera/algorithm/weights/compressed_all_gather.hpp>
@@ -34,28 +32,17 @@ using weights = weight_array<bfloat16>;
 /// Calls run(exec, ranks, comm) in a thread for each of the first devices; what each threw.
 std::vector<std::string> on_devices(int count, std::function<void(cuda const&, nccl&, ncclComm_t)> const& run,
                                     bool has_thread_blocks = true) {
-  nccl_communicators const comms(count, has_thread_blocks);
-  std::vector<std::string> thrown(static_cast<std::size_t>(count));
-  std::vector<std::thread> workers;
-  for (int rank = 0; rank < count; ++rank) {
-    workers.emplace_back([&, rank] {
-      try {
-        cuda_ok(cudaSetDevice(rank));
+  return on_nccl_ranks(
+      count,
+      [&](ncclComm_t comm, int) {
         own_stream const stream;
         cuda exec{.stream = stream.stream};
         exec.options.refuses_slower_programs = true;
-        nccl ranks(comms[rank]);
-        run(exec, ranks, comms[rank]);
+        nccl ranks(comm);
+        run(exec, ranks, comm);
         ranks.check_now();
-      } catch (std::exception const& error) {
-        thrown[static_cast<std::size_t>(rank)] = error.what();
-      }
-    });
-  }
-  for (std::thread& worker : workers) {
-    worker.join();
-  }
-  return thrown;
+      },
+      has_thread_blocks);
 }
 
 buffer<bfloat16> to_device(cuda const& exec, weights const& list) {
