@@ -2,7 +2,6 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
-#include <exception>
 #include <nccl.h>
 #include <stdexcept>
 #include <string>

@@ -61,7 +61,8 @@ struct own_stream {
   ~own_stream() { static_cast<void>(cudaStreamDestroy(stream)); }
 };
 
-/// Calls run(comm, rank) in a thread for each of the first devices, which is current there. What each has thrown, or "".
+/// Calls run(comm, rank) in a thread for each of the first devices, which is current there. Gives what each has thrown,
+/// or "".
 template <class Run>
 std::vector<std::string> on_nccl_ranks(int count, Run const& run, bool has_thread_blocks = true) {
   nccl_communicators const comms(count, has_thread_blocks);
