@@ -36,9 +36,9 @@
 /// the hidden states, too. There is no gradient by codes or scales: leave that of the classifier null where it is
 /// frozen, which costs nothing, or take the one by the decoded rows.
 ///
-/// Cost: programs of CUDA devices multiply matrices in memory. Before each launch that multiplies, another one makes
-/// some rows, a band: each row once in the forward pass and once in the backward pass, or where memory is so short that
-/// tokens are taken in chunks, once for each of them. Portable programs make rows as they multiply them.
+/// Cost: all programs, portable ones and those of the CPU, too, multiply matrices in memory. Before each launch that
+/// multiplies, another one makes some rows, a band: each row once in the forward pass and once in the backward pass, or
+/// where memory is so short that tokens are taken in chunks, once for each of them.
 ///
 /// Memory: a band has at most 56 MiB, or a quarter of `workspace_budget` where that is less. The plans of both passes
 /// have it, so that both need options with the same budget. Softmaxes are not kept, however large the budget is.
