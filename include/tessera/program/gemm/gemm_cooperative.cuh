@@ -184,21 +184,24 @@ struct gemm_cooperative {
                                              static_cast<std::uint32_t>(consumer * mma::rows * shape::depth_bytes)),
         matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.b[0]))};
     pin_registers(sums);
-    int before = state.stage;
-    multiply_stage(scratch, operands, state, sums, false);
+    product_reader reads(scratch.ring, state, typename stages_type::release_type{});
+    for (pipeline_step const at : pipelined(reads, {0, 1})) {
+      multiply_stage(operands, at.stage, sums, false);
+    }
     gemm_work_item const item = look_up(next);
     deferred.template run<0>(epilogue, own);
     std::int32_t k = 1;
     if (detail::is_deferring<Epilogue> && k_tiles > 1) {
-      before = multiply_next_stage(scratch, operands, state, sums, before);
-      ++k;
+      for (pipeline_step const at : pipelined(reads, {1, 2})) {
+        multiply_stage(operands, at.stage, sums, true);
+      }
+      k = 2;
     }
     deferred.template run<1>(epilogue, own);
-    for (; k < k_tiles; ++k) {
-      before = multiply_next_stage(scratch, operands, state, sums, before);
+    for (pipeline_step const at : pipelined(reads, {k, k_tiles})) {
+      multiply_stage(operands, at.stage, sums, true);
     }
-    await_multiply<0>(sums);
-    stages_type::release(scratch, before);
+    reads.finish(sums);
     return item;
   }
 
@@ -224,31 +227,17 @@ struct gemm_cooperative {
     matrix_descriptor b;
   };
 
-  /// Starts to multiply the k-tile at `state` and advances it. Without `add` the old sums count as zero.
-  __device__ __forceinline__ static void multiply_stage(scratch_type& scratch, operand_pair operands, state_type& state,
+  /// Starts to multiply the k-tile in a stage. Without `add` the old sums count as zero.
+  __device__ __forceinline__ static void multiply_stage(operand_pair operands, int stage,
                                                         typename mma::sum_type (&sums)[mma::registers], bool add) {
-    scratch.ring.await_full(state);
     begin_multiply();
-    matrix_descriptor const a_stage = operands.a.further(state.stage * a_bytes);
-    matrix_descriptor const b_stage = operands.b.further(state.stage * b_bytes);
+    matrix_descriptor const a_stage = operands.a.further(stage * a_bytes);
+    matrix_descriptor const b_stage = operands.b.further(stage * b_bytes);
 #pragma unroll
     for (int bytes = 0; bytes < shape::depth_bytes; bytes += 32) {
       mma::multiply(sums, a_stage.further(bytes), b_stage.further(bytes), add || bytes != 0);
     }
     commit_multiply();
-    state.advance();
-  }
-
-  /// Multiplies a k-tile after the first one, and releases stage `before`. Returns the stage of the k-tile.
-  __device__ __forceinline__ static int multiply_next_stage(scratch_type& scratch, operand_pair operands,
-                                                            state_type& state,
-                                                            typename mma::sum_type (&sums)[mma::registers],
-                                                            int before) {
-    int const stage = state.stage;
-    multiply_stage(scratch, operands, state, sums, true);
-    await_multiply<1>();
-    stages_type::release(scratch, before);
-    return stage;
   }
 };
 

@@ -170,26 +170,20 @@ struct gemm_pingpong {
     operand_pair const operands{matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.a[0])),
                                 matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.b[0]))};
     pin(sums);
-    int before = state.stage;
-    scratch.ring.await_full(state);
-    if (k_tiles == 1) {
-      give_turn(scratch, consumer);
-    }
-    multiply_stage(operands, state, sums, false);
-    for (std::int32_t k = 1; k < k_tiles; ++k) {
-      int const stage = state.stage;
-      scratch.ring.full[stage].wait(state.phase);
-      if (k == k_tiles - 1) {
+    product_reader reads(scratch.ring, state, typename stages_type::release_type{});
+    for (pipeline_step const at : pipelined(reads, {0, 1})) {
+      if (k_tiles == 1) {
         give_turn(scratch, consumer);
       }
-      multiply_stage(operands, state, sums, true);
-      await_multiply<1>();
-      stages_type::release(scratch, before);
-      before = stage;
+      multiply_stage(operands, at.stage, sums, false);
     }
-    await_multiply<0>();
-    pin(sums);
-    stages_type::release(scratch, before);
+    for (pipeline_step const at : pipelined(reads, {1, k_tiles})) {
+      if (at.index == k_tiles - 1) {
+        give_turn(scratch, consumer);
+      }
+      multiply_stage(operands, at.stage, sums, true);
+    }
+    reads.finish(sums[0], sums[1]);
   }
 
   /// Passes the turn to the other warpgroup.
@@ -224,13 +218,11 @@ struct gemm_pingpong {
     matrix_descriptor b;
   };
 
-  /// Starts to multiply the k-tile at `state`, which is loaded, and advances it. Without `add` the old sums count as
-  /// zero.
-  __device__ __forceinline__ static void multiply_stage(operand_pair operands, state_type& state,
-                                                        sum_type (&sums)[halves][mma::registers], bool add) {
+  /// Starts to multiply the k-tile in a stage. Without `add` the old sums count as zero.
+  __device__ __forceinline__ static void multiply_stage(operand_pair operands, int stage, sum_type (&sums)[halves][mma::registers], bool add) {
     begin_multiply();
-    matrix_descriptor const a_stage = operands.a.further(state.stage * a_bytes);
-    matrix_descriptor const b_stage = operands.b.further(state.stage * b_bytes);
+    matrix_descriptor const a_stage = operands.a.further(stage * a_bytes);
+    matrix_descriptor const b_stage = operands.b.further(stage * b_bytes);
 #pragma unroll
     for (int bytes = 0; bytes < shape::depth_bytes; bytes += 32) {
 #pragma unroll
@@ -240,7 +232,6 @@ struct gemm_pingpong {
       }
     }
     commit_multiply();
-    state.advance();
   }
 };
 

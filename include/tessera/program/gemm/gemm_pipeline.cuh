@@ -10,8 +10,8 @@
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/cluster.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
-#include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/gemm_schedule.hpp>
 #include <tessera/tuning/gemm/linear.hpp>
@@ -39,6 +39,8 @@ template <class Operand, warpgroup_gemm_policy Policy>
 struct gemm_stages {
   using shape = warpgroup_gemm_shape;
   using state_type = pipeline_state<Policy.stages>;
+  /// How a consumer warp gives a stage back: to the producers of all blocks of the cluster.
+  using release_type = release_to_cluster<Policy.blocks>;
   static_assert(Policy.blocks == 1 || Policy.blocks == 2, "tessera: clusters of this program have 1 or 2 blocks");
   static constexpr int lanes = shape::warpgroup * (1 + shape::consumers);
   static_assert(has_register_budgets(1 + shape::consumers,
@@ -86,20 +88,19 @@ struct gemm_stages {
       gemm_work_item const item = schedule.at(index);
       std::int32_t const row = item.row * rows + own * shape::block_rows;
       std::int32_t const column = tile_of_b(schedule, item, index) * columns + own * b_box_rows;
-      for (std::int32_t k = 0; k < item.k_tiles; ++k) {
-        std::int32_t const first = schedule.k_tile(item.first + k) * depth;
-        shared_barrier& full = scratch.ring.await_empty(state);
+      for (auto const at : pipelined(ring_filler(state), item.k_tiles)) {
+        std::int32_t const first = schedule.k_tile(item.first + at.index) * depth;
+        shared_barrier& full = at.when_empty(scratch.ring);
         full.arrive_and_expect(a_bytes + b_bytes + also.bytes(item));
-        also.load(state.stage, item, first, full);
-        load_box(scratch.a[state.stage], a, full, {first, row});
+        also.load(at.stage, item, first, full);
+        load_box(scratch.a[at.stage], a, full, {first, row});
         if constexpr (Policy.blocks == 1) {
-          load_box(scratch.b[state.stage], b, full, {first, column});
+          load_box(scratch.b[at.stage], b, full, {first, column});
         } else {
           constexpr std::uint16_t everyone = (1 << Policy.blocks) - 1;
-          load_box_for_cluster(scratch.b[state.stage] + own * (b_bytes / Policy.blocks), b, full, {first, column},
+          load_box_for_cluster(scratch.b[at.stage] + own * (b_bytes / Policy.blocks), b, full, {first, column},
                                everyone);
         }
-        state.advance();
       }
     }
   }
@@ -112,19 +113,6 @@ struct gemm_stages {
       return schedule.tile_of_b(index);
     } else {
       return item.column;
-    }
-  }
-
-  /// Releases a stage for the calling warp, to the producers of all blocks of the cluster.
-  template <class Scratch>
-  __device__ __forceinline__ static void release(Scratch& scratch, int stage) {
-    unsigned const lane = thread_index() % 32;
-    if constexpr (Policy.blocks == 1) {
-      if (lane == 0) {
-        scratch.ring.empty[stage].arrive();
-      }
-    } else if (lane < Policy.blocks) {
-      scratch.ring.empty[stage].arrive_at(lane);
     }
   }
 };

@@ -30,6 +30,14 @@ struct pipeline_state {
     phase ^= static_cast<unsigned>(beyond / Stages) & 1U;
     stage = beyond % Stages;
   }
+  /// Goes on by so many stages, where the compiler may know that it is one.
+  __device__ __forceinline__ void go_on(std::int32_t pieces) {
+    if (pieces == 1) {
+      advance();
+    } else {
+      skip(pieces);
+    }
+  }
   /// Takes lane 0's state for all lanes of a warp, so that descriptors can be kept in the warp's uniform registers.
   __device__ __forceinline__ void agree() {
     stage = __shfl_sync(0xffffffffU, stage, 0);

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `pipelined` over a stage_ring: the model of tile/pipelined.hpp by mbarriers, for warps that have roles (sm_90).
+/// Some warps run a loop that fills stages, while others run loops over the same steps that read them.
+///
+///     pipeline_state<4> state;                        // of each side; it goes on from loop to loop
+///     // who fills:
+///     for (fill_step<4> const at : pipelined(ring_filler(state), steps)) {
+///       shared_barrier& full = at.when_empty(scratch.ring);
+///       load_box(scratch.boxes[at.stage], map, full, place_of(at.index));
+///     }
+///     // who reads:
+///     for (pipeline_step const at : pipelined(ring_reader(scratch.ring, state, release_for_warp{}), steps)) {
+///       multiply(scratch.boxes[at.stage]);
+///     }
+///
+/// Steps are a number, or a `step_range`: the part of a longer row of steps that a loop takes, so that a row can be
+/// taken by several loops, or by several warps in turns.
+///
+/// A ring_reader's step is over at its end. A `product_reader` is for steps that commit multiplications of wgmma, which
+/// go on behind it: at the end of a step those of the step before are done, and its stage is released. A row of steps
+/// begins with number 0, and ends with finish().
+///
+///     product_reader reads(scratch.ring, state, release_to_cluster<2>{});
+///     for (pipeline_step const at : pipelined(reads, steps)) {
+///       begin_multiply(sums);
+///       mma::multiply(sums, a[at.stage], b[at.stage], at.index > 0);
+///       commit_multiply();
+///     }
+///     reads.finish(sums);                             // all are done, and `sums` can be read
+///
+/// Laws, those of the other models: a step sees what was filled for it, and a stage is filled again only when all that
+/// ring.init() counts have released it. What a step does beyond the loop, such as giving others a turn, is in its body.
+#pragma once
+
+#include <tessera/tile/cuda/sm_90/barrier.cuh>
+#include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/stage_ring.cuh>
+#include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/tile/pipelined.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Steps `first`, `first + by`, ... below `end`. A step takes `by` stages of the ring, of which it uses the first.
+struct step_range {
+  int first;   ///< the first step
+  int end;     ///< one past the last step
+  int by = 1;  ///< steps, and stages, from a step to the next
+};
+
+/// A step that fills stages.
+template <int Stages>
+struct fill_step : pipeline_step {
+  pipeline_state<Stages> at;  ///< the stage, and the parity of the phase in which it is filled
+
+  /// Waits until the step's stage of a ring may be filled. Returns the barrier that completes when it has been.
+  [[nodiscard]] __device__ __forceinline__ shared_barrier& when_empty(stage_ring<Stages>& ring) const {
+    return ring.await_empty(at);
+  }
+};
+
+/// The side that fills the stages of a ring, or those of several rings in the same steps.
+template <int Stages>
+class ring_filler {
+ public:
+  __device__ __forceinline__ explicit ring_filler(pipeline_state<Stages>& state) : state_(state) {}
+
+  /// The step, of which no stage has been waited for.
+  [[nodiscard]] __device__ __forceinline__ fill_step<Stages> begin_step(int index) const {
+    return {{index, state_.stage}, state_};
+  }
+  __device__ __forceinline__ void end_step(int, int by) const { state_.go_on(by); }
+
+ private:
+  pipeline_state<Stages>& state_;
+};
+
+/// The step itself releases its stage, when it has read it.
+struct release_in_step {
+  __device__ __forceinline__ void operator()(shared_barrier&) const {}
+};
+/// The warp releases a stage that tensor cores have read.
+struct release_for_warp {
+  __device__ __forceinline__ void operator()(shared_barrier& empty) const { empty.arrive_for_warp(); }
+};
+/// The warp releases a stage to those who fill it in all thread blocks of a cluster.
+template <int Blocks>
+struct release_to_cluster {
+  __device__ __forceinline__ void operator()(shared_barrier& empty) const {
+    unsigned const lane = thread_index() % 32;
+    if constexpr (Blocks == 1) {
+      if (lane == 0) {
+        empty.arrive();
+      }
+    } else if (lane < Blocks) {
+      empty.arrive_at(lane);
+    }
+  }
+};
+
+/// The side that reads stages. Release: release(empty barrier of the stage), called at the end of a step.
+template <int Stages, class Release = release_in_step>
+class ring_reader {
+ public:
+  __device__ __forceinline__ ring_reader(stage_ring<Stages>& ring, pipeline_state<Stages>& state,
+                                         Release const& release = {})
+      : ring_(ring), state_(state), release_(release) {}
+
+  /// Waits until the step's stage is full.
+  [[nodiscard]] __device__ __forceinline__ pipeline_step begin_step(int index) const {
+    ring_.await_full(state_);
+    return {index, state_.stage};
+  }
+  __device__ __forceinline__ void end_step(int, int by) const {
+    release_(ring_.empty[state_.stage]);
+    state_.go_on(by);
+  }
+
+ private:
+  stage_ring<Stages>& ring_;
+  pipeline_state<Stages>& state_;
+  Release release_;
+};
+
+/// The side that reads stages by wgmma, of which a step commits one group. Release: as for ring_reader.
+template <int Stages, class Release>
+class product_reader {
+ public:
+  __device__ __forceinline__ product_reader(stage_ring<Stages>& ring, pipeline_state<Stages>& state,
+                                            Release const& release)
+      : ring_(ring), state_(state), release_(release) {}
+
+  /// Waits until the step's stage is full.
+  [[nodiscard]] __device__ __forceinline__ pipeline_step begin_step(int index) const {
+    ring_.await_full(state_);
+    return {index, state_.stage};
+  }
+  __device__ __forceinline__ void end_step(int index, int by) {
+    int const stage = state_.stage;
+    state_.go_on(by);
+    if (index > 0) {
+      await_multiply<1>();
+      release_(ring_.empty[before_]);
+    }
+    before_ = stage;
+  }
+  /// Ends a row of at least one step: waits until all has been multiplied, and releases the last stage. `sums` can be
+  /// read after this.
+  template <class... Sums>
+  __device__ __forceinline__ void finish(Sums&... sums) const {
+    await_multiply<0>();
+    (pin_registers(sums), ...);
+    release_(ring_.empty[before_]);
+  }
+
+ private:
+  stage_ring<Stages>& ring_;
+  pipeline_state<Stages>& state_;
+  Release release_;
+  int before_ = 0;  ///< the stage of the step before
+};
+
+/// The range of steps that pipelined() makes of a side: ring_filler, ring_reader, product_reader, or a reference to one.
+template <class Side>
+class ring_steps {
+ public:
+  __device__ __forceinline__ ring_steps(Side&& side, step_range const& steps)
+      : side_(static_cast<Side&&>(side)), steps_(steps) {}
+
+  /// The place of the loop.
+  class iterator {
+   public:
+    __device__ __forceinline__ iterator(Side& side, step_range const& steps)
+        : side_(side), index_(steps.first), by_(steps.by) {}
+    __device__ __forceinline__ auto operator*() const { return side_.begin_step(index_); }
+    __device__ __forceinline__ iterator& operator++() {
+      side_.end_step(index_, by_);
+      index_ += by_;
+      return *this;
+    }
+    [[nodiscard]] __device__ __forceinline__ bool operator!=(int end) const { return index_ < end; }
+
+   private:
+    Side& side_;
+    int index_;
+    int by_;
+  };
+  [[nodiscard]] __device__ __forceinline__ iterator begin() { return iterator(side_, steps_); }
+  [[nodiscard]] __device__ __forceinline__ int end() const { return steps_.end; }
+
+ private:
+  Side side_;
+  step_range steps_;
+};
+
+/// These steps, as one side takes them.
+template <class Side>
+[[nodiscard]] __device__ __forceinline__ ring_steps<Side> pipelined(Side&& side, step_range const& steps) {
+  return {static_cast<Side&&>(side), steps};
+}
+/// The steps from 0 to `steps` - 1, as one side takes them.
+template <class Side>
+[[nodiscard]] __device__ __forceinline__ ring_steps<Side> pipelined(Side&& side, int steps) {
+  return {static_cast<Side&&>(side), {0, steps}};
+}
+
+}  // namespace v0
+}  // namespace tessera
