@@ -28,6 +28,7 @@
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/cuda_warpgroup.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
 #include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
@@ -245,37 +246,22 @@ struct gemm_from_source {
     for (int i = 0; i < row_blocks; ++i) {
       pin_registers(sums[i]);
     }
-    int before = 0;
-    for (std::int32_t k = 0; k < schedule.k_tiles; ++k) {
-      scratch.ring.await_full(state);
+    product_reader reads(scratch.ring, state, release_for_warp{});
+    for (pipeline_step const at : pipelined(reads, schedule.k_tiles)) {
       begin_multiply();
-      matrix_descriptor const a_stage = a_stages.further(state.stage * a_bytes);
-      matrix_descriptor const b_stage = b_stages.further(state.stage * b_bytes);
+      matrix_descriptor const a_stage = a_stages.further(at.stage * a_bytes);
+      matrix_descriptor const b_stage = b_stages.further(at.stage * b_bytes);
 #pragma unroll
       for (int bytes = 0; bytes < depth_bytes; bytes += 32) {
 #pragma unroll
         for (int i = 0; i < row_blocks; ++i) {
           mma::multiply(sums[i], a_stage.further(i * mma::rows * depth_bytes + bytes), b_stage.further(bytes),
-                        k > 0 || bytes != 0);
+                        at.index > 0 || bytes != 0);
         }
       }
       commit_multiply();
-      if (k > 0) {
-        await_multiply<1>();
-        release(scratch, before);
-      }
-      before = state.stage;
-      state.advance();
     }
-#pragma unroll
-    for (int i = 0; i < row_blocks; ++i) {
-      await_multiply<0>(sums[i]);
-    }
-    release(scratch, before);
-  }
-  /// Releases a stage for the calling warp.
-  __device__ __forceinline__ static void release(scratch_type& scratch, int stage) {
-    scratch.ring.empty[stage].arrive_for_warp();
+    reads.finish(sums);
   }
 
   template <int Registers>

@@ -183,7 +183,7 @@ struct gemm_pingpong {
       }
       multiply_stage(operands, at.stage, sums, true);
     }
-    reads.finish(sums[0], sums[1]);
+    reads.finish(sums);
   }
 
   /// Passes the turn to the other warpgroup.

@@ -31,6 +31,7 @@
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/cluster.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
 #include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
@@ -155,32 +156,22 @@ struct loss_gradient_products {
                                               std::int32_t own, state_type& state) const {
     std::int32_t const first = item.panel * rows + own * halves * box;
     std::int32_t const channel = item.channel_tile * channels;
-    for (std::int32_t k_tile = 0; k_tile < 2 * item.count; ++k_tile) {
-      std::int32_t const k = (loss_list_entry::block(item.list[k_tile / 2]) * 2 + k_tile % 2) * box;
-      load_stage<IsHidden>(scratch, b, first, channel, k, own, state.stage, state.phase);
-      state.advance();
-    }
-  }
-
-  /// Loads a pipeline stage: 64 tokens, or 64 entries, that begin with number k.
-  template <bool IsHidden>
-  __device__ __forceinline__ void load_stage(scratch_type& scratch, tensor_map const& b, std::int32_t first,
-                                             std::int32_t channel, std::int32_t k, std::int32_t own, int stage,
-                                             unsigned phase) const {
     constexpr std::uint16_t everyone = 3;
     constexpr int shared_bytes = shared_rows * 128;
-    shared_barrier& full = scratch.ring.full[stage];
-    scratch.ring.empty[stage].wait(phase ^ 1);
-    full.arrive_and_expect((halves + boxes) * box_bytes);
+    for (auto const at : pipelined(ring_filler(state), 2 * item.count)) {  // 64 tokens, or 64 entries, from k on
+      std::int32_t const k = (loss_list_entry::block(item.list[at.index / 2]) * 2 + at.index % 2) * box;
+      shared_barrier& full = at.when_empty(scratch.ring);
+      full.arrive_and_expect((halves + boxes) * box_bytes);
 #pragma unroll
-    for (int i = 0; i < halves; ++i) {
-      box_coordinate const at = IsHidden ? box_coordinate{k, first + i * box} : box_coordinate{first + i * box, k};
-      load_box(scratch.a[stage][i], gradient, full, at);
-    }
+      for (int i = 0; i < halves; ++i) {
+        std::int32_t const row = first + i * box;
+        load_box(scratch.a[at.stage][i], gradient, full, IsHidden ? box_coordinate{k, row} : box_coordinate{row, k});
+      }
 #pragma unroll
-    for (int i = 0; i < boxes; ++i) {
-      load_box_for_cluster(scratch.b[stage][i] + own * shared_bytes, b, full,
-                           {channel + i * box, k + own * shared_rows}, everyone);
+      for (int i = 0; i < boxes; ++i) {
+        load_box_for_cluster(scratch.b[at.stage][i] + own * shared_bytes, b, full,
+                             {channel + i * box, k + own * shared_rows}, everyone);
+      }
     }
   }
 
@@ -252,47 +243,42 @@ struct loss_gradient_products {
                                                 state_type& state, sums_type& sums) const {
     std::int32_t const k_tiles = 2 * item.count;
     pin(sums);
-    int before = state.stage;
-    await_stage<Order>(scratch, item, 0, state);
-    multiply_stage<Order>(scratch, state, sums, false);
-    for (std::int32_t k = 1; k < k_tiles; ++k) {
-      int const stage = state.stage;
-      await_stage<Order>(scratch, item, k, state);
-      if (k == k_tiles - 1) {
+    product_reader reads(scratch.ring, state, release_to_cluster<2>{});
+    for (pipeline_step const at : pipelined(reads, {0, 1})) {
+      clear_unlabelled<Order>(scratch, item, at);
+      multiply_stage<Order>(scratch, at.stage, sums, false);
+    }
+    for (pipeline_step const at : pipelined(reads, {1, k_tiles})) {
+      clear_unlabelled<Order>(scratch, item, at);
+      if (at.index == k_tiles - 1) {
         give_turn(scratch, consumer);
       }
-      multiply_stage<Order>(scratch, state, sums, true);
-      await_multiply<1>();
-      release(scratch, before);
-      before = stage;
+      multiply_stage<Order>(scratch, at.stage, sums, true);
     }
-    await_multiply<0>();
-    pin(sums);
-    release(scratch, before);
+    reads.finish(sums);
   }
 
+  /// Clears rows of a loaded stage that belong to tokens without a label, if it may have such.
   template <operand_order Order>
-  __device__ __forceinline__ void await_stage(scratch_type& scratch, loss_product_item const& item, std::int32_t k,
-                                              state_type const& state) const {
-    scratch.ring.await_full(state);
+  __device__ __forceinline__ void clear_unlabelled(scratch_type& scratch, loss_product_item const& item,
+                                                   pipeline_step at) const {
     if (Order == across && item.is_unclean) {
-      std::int32_t const entry = schedule.lists[schedule.first_of(false, item.panel) + k / 2];
+      std::int32_t const entry = schedule.lists[schedule.first_of(false, item.panel) + at.index / 2];
       if (loss_list_entry::is_unclean(entry)) {
-        clear_unlabelled_rows(scratch, state.stage, loss_list_entry::block(entry) * 2 + k % 2);
+        clear_unlabelled_rows(scratch, at.stage, loss_list_entry::block(entry) * 2 + at.index % 2);
       }
     }
   }
 
-  /// Starts to multiply the stage at `state` and advances it. Without `add` the old sums count as zero.
+  /// Starts to multiply a stage. Without `add` the old sums count as zero.
   template <operand_order Order>
-  __device__ __forceinline__ static void multiply_stage(scratch_type& scratch, state_type& state, sums_type& sums,
-                                                        bool add) {
+  __device__ __forceinline__ static void multiply_stage(scratch_type& scratch, int stage, sums_type& sums, bool add) {
     using mma = warpgroup_mma<T, channels, Order, operand_order::across_depth>;
     constexpr int rows_of_depth = 16 * 128;  // bytes: a multiplication takes 16 rows of a box
     std::uint32_t const a_address =
-        detail::plain_shared_address(scratch.a) + static_cast<std::uint32_t>(state.stage * halves * box_bytes);
+        detail::plain_shared_address(scratch.a) + static_cast<std::uint32_t>(stage * halves * box_bytes);
     std::uint32_t const b_address =
-        detail::plain_shared_address(scratch.b) + static_cast<std::uint32_t>(state.stage * boxes * box_bytes);
+        detail::plain_shared_address(scratch.b) + static_cast<std::uint32_t>(stage * boxes * box_bytes);
     matrix_descriptor const a = Order == along ? matrix_descriptor::rows_of_128_bytes(a_address)
                                                : matrix_descriptor::with_strides(a_address, box_bytes, 1024);
     matrix_descriptor const b = matrix_descriptor::with_strides(b_address, box_bytes, 1024);
@@ -306,7 +292,6 @@ struct loss_gradient_products {
       }
     }
     commit_multiply();
-    state.advance();
   }
 
   /// Clears rows of E in shared memory that belong to tokens without a label: their zeros in G cannot undo a NaN or an
@@ -346,13 +331,6 @@ struct loss_gradient_products {
 #pragma unroll
     for (int i = 0; i < channels; ++i) {
       sums[i / (channels / 2)][i % (channels / 2)] = 0.0F;
-    }
-  }
-
-  __device__ __forceinline__ static void release(scratch_type& scratch, int stage) {
-    unsigned const lane = thread_index() % 32;
-    if (lane < 2) {
-      scratch.ring.empty[stage].arrive_at(lane);
     }
   }
 };

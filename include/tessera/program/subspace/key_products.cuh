@@ -24,10 +24,10 @@
 #include <tessera/tile/cuda/sm_90/cluster.cuh>
 #include <tessera/tile/cuda/sm_90/head_boxes.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
 #include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
-#include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 
 namespace tessera {
@@ -115,9 +115,8 @@ struct head_products {
     for (std::int32_t index = first_item; index < count; index += stride()) {
       head_work_item const item = schedule.at(index);
       coordinates at = first_coordinates(item, own);
-      for (std::int32_t k_tile = 0; k_tile < item.k_tiles; ++k_tile) {
-        load_stage(scratch, at, own, state);
-        state.advance();
+      for (auto const step : pipelined(ring_filler(state), item.k_tiles)) {
+        load_stage(scratch, at, own, step.stage, step.when_empty(scratch.ring));
       }
     }
   }
@@ -142,19 +141,18 @@ struct head_products {
     return found;
   }
 
-  __device__ __forceinline__ void load_stage(scratch_type& scratch, coordinates& at, std::int32_t own,
-                                             state_type const& state) const {
+  __device__ __forceinline__ void load_stage(scratch_type& scratch, coordinates& at, std::int32_t own, int stage,
+                                             shared_barrier& full) const {
     constexpr std::uint16_t everyone = 3;
-    shared_barrier& full = scratch.ring.await_empty(state);
     full.arrive_and_expect((shape::consumers + boxes) * box_bytes);
 #pragma unroll
     for (int i = 0; i < shape::consumers; ++i) {
-      load_head_box(scratch.a[state.stage][i], a, full, at.a[i]);
+      load_head_box(scratch.a[stage][i], a, full, at.a[i]);
       at.a[i] = schedule.next_a(at.a[i]);
     }
 #pragma unroll
     for (int i = 0; i < boxes; ++i) {
-      load_head_box_for_cluster(scratch.b[state.stage][i] + own * (box_bytes / 2), b, full, at.b[i], everyone);
+      load_head_box_for_cluster(scratch.b[stage][i] + own * (box_bytes / 2), b, full, at.b[i], everyone);
       at.b[i] = schedule.next_b(at.b[i]);
     }
   }
@@ -183,29 +181,25 @@ struct head_products {
                                                        typename mma::sum_type (&sums)[mma::registers],
                                                        std::int32_t k_tiles) {
     pin_registers(sums);
-    int before = state.stage;
-    multiply_stage(scratch, consumer, state, sums, false);
-    for (std::int32_t k = 1; k < k_tiles; ++k) {
-      int const stage = state.stage;
-      multiply_stage(scratch, consumer, state, sums, true);
-      await_multiply<1>();
-      release(scratch, before);
-      before = stage;
+    product_reader reads(scratch.ring, state, release_to_cluster<2>{});
+    for (pipeline_step const at : pipelined(reads, {0, 1})) {
+      multiply_stage(scratch, consumer, at.stage, sums, false);
     }
-    await_multiply<0>(sums);
-    release(scratch, before);
+    for (pipeline_step const at : pipelined(reads, {1, k_tiles})) {
+      multiply_stage(scratch, consumer, at.stage, sums, true);
+    }
+    reads.finish(sums);
   }
 
-  /// Begins to multiply the stage at `state`, and moves on. If `add` is false, the old sums count as zero.
-  __device__ __forceinline__ static void multiply_stage(scratch_type& scratch, int consumer, state_type& state,
+  /// Begins to multiply a stage. If `add` is false, the old sums count as zero.
+  __device__ __forceinline__ static void multiply_stage(scratch_type& scratch, int consumer, int stage,
                                                         typename mma::sum_type (&sums)[mma::registers], bool add) {
     constexpr bool is_across = Policy.order == operand_order::across_depth;
     constexpr int rows_of_depth = 16 * 128;  // bytes: a multiplication takes 16 rows of a box
-    scratch.ring.await_full(state);
     std::uint32_t const a_address = detail::plain_shared_address(scratch.a) +
-                                    static_cast<std::uint32_t>((state.stage * shape::consumers + consumer) * box_bytes);
+                                    static_cast<std::uint32_t>((stage * shape::consumers + consumer) * box_bytes);
     std::uint32_t const b_address =
-        detail::plain_shared_address(scratch.b) + static_cast<std::uint32_t>(state.stage * boxes * box_bytes);
+        detail::plain_shared_address(scratch.b) + static_cast<std::uint32_t>(stage * boxes * box_bytes);
     matrix_descriptor const first = is_across ? matrix_descriptor::with_strides(a_address, box_bytes, 1024)
                                               : matrix_descriptor::rows_of_128_bytes(a_address);
     matrix_descriptor const second = matrix_descriptor::with_strides(b_address, box_bytes, 1024);
@@ -216,15 +210,6 @@ struct head_products {
                     add || step != 0);
     }
     commit_multiply();
-    state.advance();
-  }
-
-  /// Releases a stage to the producers of both blocks, for a warp.
-  __device__ __forceinline__ static void release(scratch_type& scratch, int stage) {
-    unsigned const lane = thread_index() % 32;
-    if (lane < 2) {
-      scratch.ring.empty[stage].arrive_at(lane);
-    }
   }
 };
 

@@ -147,10 +147,19 @@ class product_reader {
   }
   /// Ends a row of at least one step: waits until all has been multiplied, and releases the last stage. `sums` can be
   /// read after this.
-  template <class... Sums>
-  __device__ __forceinline__ void finish(Sums&... sums) const {
+  template <class Sum, int Count>
+  __device__ __forceinline__ void finish(Sum (&sums)[Count]) const {
+    await_multiply<0>(sums);
+    release_(ring_.empty[before_]);
+  }
+  /// The same for several tiles of sums.
+  template <class Sum, int Count, int Tiles>
+  __device__ __forceinline__ void finish(Sum (&sums)[Tiles][Count]) const {
     await_multiply<0>();
-    (pin_registers(sums), ...);
+#pragma unroll
+    for (int i = 0; i < Tiles; ++i) {
+      pin_registers(sums[i]);
+    }
     release_(ring_.empty[before_]);
   }
 
