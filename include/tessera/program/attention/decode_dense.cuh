@@ -24,6 +24,7 @@
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
 #include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/sm_90/tensor_map.cuh>
 #include <tessera/tile/cuda/sm_90/worker_warps.cuh>
@@ -123,15 +124,14 @@ struct dense_decode {
       std::int32_t const steps = schedule.steps_of(work, divide_up(total, tokens));
       schedule.load_ahead(scratch.ahead, turn++, work, total, steps, lane);
       if (lane == 0) {
-        for (std::int32_t i = 0; i < steps; ++i) {
-          load_stage(scratch, pipeline, work, (work.split + i * schedule.splits()) * tokens);
-          pipeline.advance();
+        for (auto const at : pipelined(ring_filler(pipeline), steps)) {
+          load_stage(scratch, at, work, (work.split + at.index * schedule.splits()) * tokens);
         }
       }
       sync_warp();
     }
   }
-  __device__ __forceinline__ void load_stage(scratch_type& scratch, pipeline_type pipeline,
+  __device__ __forceinline__ void load_stage(scratch_type& scratch, fill_step<stages> const& at,
                                              decode_work_item const& work, std::int32_t first) const {
     std::int32_t block = work.sequence;
     std::int32_t row = first;
@@ -140,10 +140,10 @@ struct dense_decode {
       block = blocks(work.sequence, of_sequence);
       row = first - of_sequence * block_tokens;
     }
-    scratch.ring.await_empty(pipeline);
-    scratch.ring.full[pipeline.stage].arrive_and_expect(2 * stage_layout::bytes);
-    load(scratch.key[pipeline.stage], keys, scratch.ring.full[pipeline.stage], block, work.key_head, row);
-    load(scratch.value[pipeline.stage], values, scratch.ring.full[pipeline.stage], block, work.key_head, row);
+    shared_barrier& full = at.when_empty(scratch.ring);
+    full.arrive_and_expect(2 * stage_layout::bytes);
+    load(scratch.key[at.stage], keys, full, block, work.key_head, row);
+    load(scratch.value[at.stage], values, full, block, work.key_head, row);
   }
   __device__ __forceinline__ static void load(unsigned char* to, dense_rows const& from, shared_barrier& full,
                                               std::int32_t block, std::int32_t head, std::int32_t row) {
@@ -171,13 +171,12 @@ struct dense_decode {
       schedule.find_seen(work, lane, total, seen);
       columns_type columns;
       columns.clear();
-      for (; next < steps; next += warps) {
-        std::int32_t const first = (work.split + next * schedule.splits()) * tokens;
-        scratch.ring.await_full(pipeline);
+      for (pipeline_step const at : pipelined(ring_reader(scratch.ring, pipeline), {next, steps, warps})) {
+        std::int32_t const first = (work.split + at.index * schedule.splits()) * tokens;
         step_type const step{first, min(tokens, total - first) - 1, {seen[0], seen[1]}};
-        take(step, scratch, pipeline.stage, columns, queries, first + tokens > schedule.seen_by_all(total), lane);
-        block_warps::release(scratch.ring.empty[pipeline.stage], lane);
-        pipeline.skip(warps);
+        take(step, scratch, at.stage, columns, queries, first + tokens > schedule.seen_by_all(total), lane);
+        block_warps::release(scratch.ring.empty[at.stage], lane);
+        next = at.index + warps;
       }
       next -= steps;
       if (lane == 0) {

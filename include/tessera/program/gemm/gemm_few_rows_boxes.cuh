@@ -25,6 +25,7 @@
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
 #include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tuning/gemm/linear.hpp>
@@ -137,22 +138,21 @@ struct gemm_few_rows_boxes {
     state_type state;
     state.skip(which);
 #pragma unroll 1
-    for (int i = which; i < stages; i += Policy.producers) {
-      shared_barrier& full = scratch.ring.await_empty(state);
-      b.copy(lane, copies, scratch.rests[state.stage]);
+    for (auto const at : pipelined(ring_filler(state), {which, stages, Policy.producers})) {
+      shared_barrier& full = at.when_empty(scratch.ring);
+      b.copy(lane, copies, scratch.rests[at.stage]);
       if (lane == 0) {
-        stage& to = scratch.stages[state.stage];
+        stage& to = scratch.stages[at.stage];
         full.arrive_and_expect(stage_bytes);
-        b.load(to.weights, full, i * columns, first_row);
+        b.load(to.weights, full, at.index * columns, first_row);
 #pragma unroll
         for (int box = 0; box < columns / input_columns; ++box) {
-          load_box(to.inputs[box], inputs, full, {i * columns + box * input_columns, 0});
+          load_box(to.inputs[box], inputs, full, {at.index * columns + box * input_columns, 0});
         }
       }
       sync_warp();
       full.arrive();
       full.arrive_after_copies();
-      state.skip(Policy.producers);
     }
   }
 
@@ -165,10 +165,10 @@ struct gemm_few_rows_boxes {
     state_type state;
     state.skip(warp / row_groups);
 #pragma unroll 1
-    for (int i = warp / row_groups; i < stages; i += depth_groups) {
-      scratch.ring.await_full(state);
-      stage const& from = scratch.stages[state.stage];
-      rest_type const& rest = scratch.rests[state.stage];
+    for (pipeline_step const at :
+         pipelined(ring_reader(scratch.ring, state), {warp / row_groups, stages, depth_groups})) {
+      stage const& from = scratch.stages[at.stage];
+      rest_type const& rest = scratch.rests[at.stage];
       if constexpr (Weights::scales_sums) {
         float sums[row_tiles][tokens / 8][4] = {};
         multiply_stage(context, from, rest, lane, row, sums);
@@ -179,8 +179,7 @@ struct gemm_few_rows_boxes {
       } else {
         multiply_stage(context, from, rest, lane, row, totals);
       }
-      scratch.ring.empty[state.stage].arrive_after(made_of_all(totals));
-      state.skip(depth_groups);
+      scratch.ring.empty[at.stage].arrive_after(made_of_all(totals));
     }
   }
   /// A number for which all that the lane has loaded of a stage was needed: each product waits for its own operands,

@@ -27,6 +27,7 @@
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
 #include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
@@ -224,14 +225,13 @@ struct gemm_scaled_groups {
     for (std::int32_t index = first_item; index < schedule.count(); index += stages_type::stride()) {
       gemm_work_item const item = schedule.at(index);
       std::int64_t const column = std::int64_t{item.column} * columns;
-      for (std::int32_t k = 0; k < item.k_tiles; ++k) {
-        scratch.ring.await_empty(state);
+      for (auto const at : pipelined(ring_filler(state), item.k_tiles)) {
+        shared_barrier& full = at.when_empty(scratch.ring);
         for (int i = which; i < columns; i += copiers) {
-          async_copy<4>(&scratch.scales[state.stage].of_b[has_blocks ? 0 : i],
-                        b.scale_address(min(column + i, b.rows() - 1), k * depth / B::group));
+          async_copy<4>(&scratch.scales[at.stage].of_b[has_blocks ? 0 : i],
+                        b.scale_address(min(column + i, b.rows() - 1), at.index * depth / B::group));
         }
-        scratch.ring.full[state.stage].arrive_after_copies();
-        state.advance();
+        full.arrive_after_copies();
       }
     }
   }
@@ -251,19 +251,16 @@ struct gemm_scaled_groups {
     for (std::int32_t index = first_item; index < count; index += stride) {
       gemm_work_item const item = schedule.at(index);
       float totals[totals_count] = {};
-      for (std::int32_t k = 0; k < item.k_tiles; ++k) {
-        k_tile tile = at_stage(scratch, state.stage, consumer, lane);
-        scratch.ring.await_full(state);
+      for (pipeline_step const at : pipelined(ring_reader(scratch.ring, state), item.k_tiles)) {
+        k_tile tile = at_stage(scratch, at.stage, consumer, lane);
         start<0>(tile, sums);
         take(next, tile.scales);
-        if (k + 1 < item.k_tiles) {
-          fetch(next, k + 1);
+        if (at.index + 1 < item.k_tiles) {
+          fetch(next, at.index + 1);
         } else if (index + stride < count) {
           aim(next, schedule.at(index + stride), first_row + lane % 32 / 4);
         }
-        int const stage = state.stage;
-        state.advance();
-        add_parts<0>(scratch, stage, tile, sums, totals);
+        add_parts<0>(scratch, at.stage, tile, sums, totals);
       }
       finish(totals, {item.column * columns, item.row * rows + first_row}, scratch.of_warp[4 * consumer + warp]);
     }
@@ -308,11 +305,11 @@ struct gemm_scaled_groups {
   }
 
   __device__ __forceinline__ static k_tile at_stage(scratch_type& scratch, int stage, int consumer, int lane) {
-    auto const of_rows = static_cast<std::uint32_t>(stage * a_bytes + consumer * mma::rows * shape::depth_bytes);
-    auto const of_columns = static_cast<std::uint32_t>(stage * b_bytes);
+    auto const of_rows = static_cast<std::uint32_t>(consumer * mma::rows * shape::depth_bytes);
     k_tile tile;
-    tile.a = matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.a[0]) + of_rows);
-    tile.b = matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.b[0]) + of_columns);
+    tile.a = matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.a[0]) + of_rows)
+                 .further(stage * a_bytes);
+    tile.b = matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.b[0])).further(stage * b_bytes);
     if constexpr (!has_blocks) {
       tile.pairs = reinterpret_cast<float2 const*>(&scratch.scales[stage].of_b[2 * (lane % 4)]);
     }
@@ -349,7 +346,7 @@ struct gemm_scaled_groups {
     }
     await_multiply<overlaps ? 1 : 0>(sums[Part % Policy.sets]);
     if constexpr (is_last && has_blocks) {
-      stages_type::release(scratch, stage);
+      typename stages_type::release_type{}(scratch.ring.empty[stage]);
     }
     float& first_total = totals[Part * mma::registers];
     auto& own = reinterpret_cast<float(&)[mma::registers]>(first_total);

@@ -38,6 +38,7 @@
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
 #include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
@@ -152,27 +153,26 @@ struct score_means {
     for (std::int32_t number = static_cast<std::int32_t>(block_index()); number < work_items;
          number += static_cast<std::int32_t>(blocks_in_grid())) {
       score_item const work = score_item_of(*this, scratch.known, number);
-      for (std::int32_t stage = 0; stage < work.stages_of_it(); ++stage) {
-        scratch.ring.await_empty(state);
+      for (auto const at : pipelined(ring_filler(state), work.stages_of_it())) {
+        shared_barrier& full = at.when_empty(scratch.ring);
         int bytes = 0;
         for (std::int32_t line = lane * together; line < blocks * tile; line += 32 * together) {
-          bytes += copied_bytes(work, work.chunk_of(stage, line));
+          bytes += copied_bytes(work, work.chunk_of(at.index, line));
         }
         bytes = static_cast<int>(sum_of_warp(static_cast<unsigned>(bytes)));
         if (lane == 0) {
-          scratch.ring.full[state.stage].arrive_and_expect(bytes);
+          full.arrive_and_expect(bytes);
         }
         sync_warp();
         for (std::int32_t line = lane * together; line < blocks * tile; line += 32 * together) {
-          std::int32_t const chunk = work.chunk_of(stage, line);
+          std::int32_t const chunk = work.chunk_of(at.index, line);
           int const of_copy = copied_bytes(work, chunk);
           if (of_copy > 0) {
             unsigned char const* const from = score_line_of(call, work, chunk);
-            load_bytes(scratch.landmarks[state.stage] + line / half * half_pitch + line % half * pitch,
-                       from - beyond(from), of_copy, scratch.ring.full[state.stage], cache_policy::evict_first());
+            load_bytes(scratch.landmarks[at.stage] + line / half * half_pitch + line % half * pitch,
+                       from - beyond(from), of_copy, full, cache_policy::evict_first());
           }
         }
-        state.advance();
       }
     }
   }
@@ -242,22 +242,20 @@ struct score_means {
                                         int lane) const {
     std::int32_t const block = warp / heads;
     int const from = block * (tile / half) * half_pitch + (warp - block * heads) * line_bytes;
-    for (std::int32_t stage = 0; stage < part.work.stages_of_it(); ++stage) {
-      scratch.ring.await_full(state);
-      bool const is_part = part.first + stage * tile < part.end;
+    for (pipeline_step const at : pipelined(ring_reader(scratch.ring, state), part.work.stages_of_it())) {
+      bool const is_part = part.first + at.index * tile < part.end;
       lines_type lines;
       if (is_part) {
-        load_lines(lines, scratch.landmarks[state.stage] + from, part.work, part.first + stage * tile, lane);
+        load_lines(lines, scratch.landmarks[at.stage] + from, part.work, part.first + at.index * tile, lane);
         if constexpr (multiplies_first) {
-          take(lines, queries, scratch.scores[warp], stage * tile, lane);
+          take(lines, queries, scratch.scores[warp], at.index * tile, lane);
         }
       }
       fence_async_proxy();
-      scratch.ring.empty[state.stage].arrive();  // all lanes arrive after they have read
+      scratch.ring.empty[at.stage].arrive();  // all lanes arrive after they have read
       if (is_part && !multiplies_first) {
-        take(lines, queries, scratch.scores[warp], stage * tile, lane);
+        take(lines, queries, scratch.scores[warp], at.index * tile, lane);
       }
-      state.advance();
     }
     if (!part.is_empty()) {
       if constexpr (doubts_nans<lines_type>) {

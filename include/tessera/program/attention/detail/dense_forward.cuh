@@ -160,11 +160,11 @@ struct dense_warpgroup_attention {
     }
     for (std::int32_t done = 0;; ++done) {
       std::int32_t const index =
-          pipeline_type::next_work(scratch, pipeline_type::template after<typename pipeline_type::work_state>(done));
+          pipeline_type::next_work(scratch, pipeline_type::work_state::after(done));
       if (index < 0) {
         break;
       }
-      attend(scratch, state, pipeline_type::template after<query_state>(done), index);
+      attend(scratch, state, query_state::after(done), index);
     }
     if (Policy.alternates && warpgroup == 0) {
       take_turn(state);  // the last warpgroup's last arrival: none is left at a barrier

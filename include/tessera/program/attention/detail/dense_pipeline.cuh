@@ -18,6 +18,7 @@
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/dependent_launch.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
 #include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/sm_90/token_boxes.cuh>
@@ -66,6 +67,7 @@ template <int Channels, dense_attention_policy Policy>
 struct dense_pipeline {
   using shape = dense_attention_shape<Channels, Policy>;
   using tile_state = pipeline_state<Policy.stages>;         ///< where a warp is among stages of keys and values
+  using tile_count = pipeline_count<Policy.stages>;         ///< where a producer is among them
   using query_state = pipeline_state<Policy.query_stages>;  ///< where a warp is among stages of queries
   using work_state = pipeline_state<shape::work_stages>;    ///< where a warp is among stages of work items
 
@@ -155,15 +157,15 @@ struct dense_pipeline {
 
   /// The producer of keys, one thread: hands out work items and loads their queries and keys.
   __device__ __forceinline__ void produce_keys(scratch_type& scratch) const {
-    std::int32_t done = 0;
-    std::int32_t tiles = 0;
+    std::int32_t done = 0;  // work items: a number takes one register in place of the two of a state
+    tile_count tiles;
     std::int32_t index = splits.first(static_cast<std::int32_t>(block_index()));
     while (true) {
-      send_work(scratch, after<work_state>(done), index);
+      send_work(scratch, work_state::after(done), index);
       if (index < 0) {
         return;
       }
-      load_keys(scratch, split_of(index), after<query_state>(done), tiles);
+      load_keys(scratch, split_of(index), query_state::after(done), tiles);
       ++done;
       std::int32_t const next = splits.next(index);
       index = next >= 0 ? next : splits.first(static_cast<std::int32_t>(blocks_in_grid()) + atomicAdd(taken, 1));
@@ -173,7 +175,7 @@ struct dense_pipeline {
   /// The producer of values, one thread.
   __device__ __forceinline__ void produce_values(scratch_type& scratch) const {
     work_state number;
-    std::int32_t tiles = 0;
+    tile_count tiles;
     while (true) {
       scratch.work_ring.await_full(number);
       std::int32_t const index = *const_cast<std::int32_t volatile*>(&scratch.work[number.stage]);
@@ -184,14 +186,6 @@ struct dense_pipeline {
       }
       load_values(scratch, split_of(index), tiles);
     }
-  }
-
-  /// The state of a pipeline after so many work items or tiles. A number takes one register in place of two.
-  template <class State>
-  [[nodiscard]] __device__ __forceinline__ static State after(std::int32_t count) {
-    State state;
-    state.skip(count);
-    return state;
   }
 
   /// The next work item of the calling warp: an id of `splits`, negative if there are no more.
@@ -272,23 +266,18 @@ struct dense_pipeline {
   }
   /// Loads queries and keys of a split. `tiles`: how many tiles were loaded before.
   __device__ __forceinline__ void load_keys(scratch_type& scratch, work_split const& split, query_state query,
-                                            std::int32_t& tiles) const {
+                                            tile_count& tiles) const {
     load_queries(scratch, split, query);
     token_place const from = keys_of(key_map, split);
-    for (std::int32_t tile = split.tiles.end - 1; tile >= split.tiles.begin; --tile) {
-      tile_state const key = after<tile_state>(tiles++);
-      load_tile(scratch.key[key.stage], key_map,
-                {scratch.key_ring.full[key.stage], scratch.key_ring.empty[key.stage], key.phase}, from, tile);
+    for (auto const at : pipelined(ring_filler(tiles), steps_from_last{split.tiles.begin, split.tiles.end})) {
+      load_tile(scratch.key[at.stage], key_map, at.when_empty(scratch.key_ring), from, at.index);
     }
   }
   /// Loads values of a split.
-  __device__ __forceinline__ void load_values(scratch_type& scratch, work_split const& split,
-                                              std::int32_t& tiles) const {
+  __device__ __forceinline__ void load_values(scratch_type& scratch, work_split const& split, tile_count& tiles) const {
     token_place const from = keys_of(value_map, split);
-    for (std::int32_t tile = split.tiles.end - 1; tile >= split.tiles.begin; --tile) {
-      tile_state const value = after<tile_state>(tiles++);
-      load_tile(scratch.value[value.stage], value_map,
-                {scratch.value_ring.full[value.stage], scratch.value_ring.empty[value.stage], value.phase}, from, tile);
+    for (auto const at : pipelined(ring_filler(tiles), steps_from_last{split.tiles.begin, split.tiles.end})) {
+      load_tile(scratch.value[at.stage], value_map, at.when_empty(scratch.value_ring), from, at.index);
     }
   }
 
@@ -313,21 +302,14 @@ struct dense_pipeline {
     }
   }
 
-  /// The barriers of a stage, and the parity of the phase in which it is filled.
-  struct stage_barriers {
-    shared_barrier& full;
-    shared_barrier& empty;
-    unsigned phase;
-  };
-  __device__ __forceinline__ void load_tile(unsigned char* to, token_map const& map, stage_barriers const& stage,
+  __device__ __forceinline__ void load_tile(unsigned char* to, token_map const& map, shared_barrier& full,
                                             token_place const& from, std::int32_t tile) const {
     std::int32_t const panels = loaded_panels();
-    stage.empty.wait(stage.phase ^ 1);
-    stage.full.arrive_and_expect(panels * (shape::tile_bytes / shape::panels));
+    full.arrive_and_expect(panels * (shape::tile_bytes / shape::panels));
 #pragma unroll
     for (int panel = 0; panel < shape::panels; ++panel) {
       if (panel < shape::least_panels || panel < panels) {
-        load_token_box(to + panel * shape::keys * shape::row_bytes, map, stage.full, from,
+        load_token_box(to + panel * shape::keys * shape::row_bytes, map, full, from,
                        {panel * shape::panel_channels, tile * shape::keys});
       }
     }

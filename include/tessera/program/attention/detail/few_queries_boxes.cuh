@@ -14,6 +14,7 @@
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
 #include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/sm_90/tensor_map.cuh>
 #include <tessera/tile/cuda/sm_90/worker_warps.cuh>
@@ -157,36 +158,33 @@ struct few_queries_boxes {
       few_query_work_item const at = program.schedule.at(work);
       std::int64_t const head = at.sequence * s.key_heads + at.key_head;
       std::int64_t const tiles_of_head = padded_tokens(s.keys) / shape::keys;
-      for (std::int32_t i = 0; i < at.tiles; ++i) {
-        std::int64_t const tile = head * tiles_of_head + at.first_tile + i;
-        load_keys(program, scratch, pipeline, tile);
-        load_values(program, scratch, pipeline, tile);
-        pipeline.advance();
+      for (fill_step<Stages> const step : pipelined(ring_filler(pipeline), at.tiles)) {
+        std::int64_t const tile = head * tiles_of_head + at.first_tile + step.index;
+        load_keys(program, scratch, step, tile);
+        load_values(program, scratch, step, tile);
       }
     }
   }
   template <class Decoder>
   __device__ __forceinline__ static void load_keys(Decoder const& program, typename Decoder::scratch_type& scratch,
-                                                   pipeline_type pipeline, std::int64_t tile) {
-    shared_barrier& full = scratch.rings.key_ring.await_empty(pipeline);
+                                                   fill_step<Stages> const& at, std::int64_t tile) {
+    shared_barrier& full = at.when_empty(scratch.rings.key_ring);
     constexpr int scale_bytes = sizeof(scratch.key_scale[0]);
     full.arrive_and_expect(shape::tile_bytes + scale_bytes);
-    load_bytes(scratch.key_scale[pipeline.stage], program.key_scales + lane_scales * tile, scale_bytes, full);
+    load_bytes(scratch.key_scale[at.stage], program.key_scales + lane_scales * tile, scale_bytes, full);
 #pragma unroll
     for (int panel = 0; panel < shape::panels; ++panel) {
-      load_box(scratch.key[pipeline.stage] + panel * shape::keys * shape::row_bytes, program.source.key_map, full,
+      load_box(scratch.key[at.stage] + panel * shape::keys * shape::row_bytes, program.source.key_map, full,
                {panel * shape::row_bytes, static_cast<std::int32_t>(tile * shape::keys)});
     }
   }
   template <class Decoder>
   __device__ __forceinline__ static void load_values(Decoder const& program, typename Decoder::scratch_type& scratch,
-                                                     pipeline_type pipeline, std::int64_t tile) {
-    auto& ring = scratch.rings.value_ring;
-    ring.await_empty(pipeline);
+                                                     fill_step<Stages> const& at, std::int64_t tile) {
+    shared_barrier& full = at.when_empty(scratch.rings.value_ring);
     auto const channels = static_cast<std::int32_t>(program.results.shape.channels);
-    ring.full[pipeline.stage].arrive_and_expect(channels * shape::keys);
-    load_box(scratch.value[pipeline.stage], program.source.value_map, ring.full[pipeline.stage],
-             {0, static_cast<std::int32_t>(tile) * channels});
+    full.arrive_and_expect(channels * shape::keys);
+    load_box(scratch.value[at.stage], program.source.value_map, full, {0, static_cast<std::int32_t>(tile) * channels});
   }
 };
 

@@ -21,6 +21,7 @@
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/dependent_launch.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
 #include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/sm_90/tensor_map.cuh>
@@ -399,10 +400,9 @@ struct attention_pipeline {
     if constexpr (IsListed) {
       load_listed(scratch, pipeline, key_head, rows, step);
     } else {
-      for (std::int32_t tile = tiles.end - 1; tile >= tiles.begin; --tile) {
-        load_keys(scratch, pipeline, key_head, tile, rows);
-        load_values(scratch, pipeline, key_head, tile);
-        pipeline.advance();
+      for (auto const at : pipelined(ring_filler(pipeline), steps_from_last{tiles.begin, tiles.end})) {
+        load_keys(scratch, at.state, key_head, at.index, rows);
+        load_values(scratch, at.state, key_head, at.index);
       }
     }
   }

@@ -14,9 +14,17 @@ inline namespace v0 {
 
 template <int Stages>
 struct pipeline_state {
+  static constexpr int stages = Stages;
+
   int stage = 0;       ///< pipeline stage, 0 to Stages - 1
   unsigned phase = 0;  ///< parity of the stage's barrier
 
+  /// The state after so many stages.
+  [[nodiscard]] __device__ __forceinline__ static pipeline_state after(std::int32_t pieces) {
+    pipeline_state state;
+    state.skip(pieces);
+    return state;
+  }
   /// Goes on to the next stage.
   __device__ __forceinline__ void advance() {
     if (++stage == Stages) {

@@ -32,6 +32,9 @@
 /// ring.init() counts have released it. What a step does beyond the loop, such as giving others a turn, is in its body.
 #pragma once
 
+#include <cstdint>
+#include <type_traits>
+
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
 #include <tessera/tile/cuda/sm_90/stage_ring.cuh>
@@ -47,33 +50,64 @@ struct step_range {
   int first;   ///< the first step
   int end;     ///< one past the last step
   int by = 1;  ///< steps, and stages, from a step to the next
+
+  __device__ __forceinline__ int start() const { return first; }
+  __device__ __forceinline__ int stop() const { return end; }
+  __device__ __forceinline__ static bool is_before(int index, int stop) { return index < stop; }
+  __device__ __forceinline__ int after(int index) const { return index + by; }
+};
+/// Steps `end` - 1 down to `begin`, each with a stage.
+struct steps_from_last {
+  static constexpr int by = 1;
+  int begin;  ///< the last step
+  int end;    ///< one past the first step
+
+  __device__ __forceinline__ int start() const { return end - 1; }
+  __device__ __forceinline__ int stop() const { return begin; }
+  __device__ __forceinline__ static bool is_before(int index, int stop) { return index >= stop; }
+  __device__ __forceinline__ int after(int index) const { return index - 1; }
+};
+
+/// A pipeline_state as the number of steps before it. It takes one register in place of two, and is divided in each
+/// step.
+template <int Stages>
+struct pipeline_count {
+  static constexpr int stages = Stages;
+  std::int32_t steps = 0;  ///< how many steps there were
+
+  /// The state after these steps.
+  __device__ __forceinline__ operator pipeline_state<Stages>() const { return pipeline_state<Stages>::after(steps); }
+  /// Goes on by so many stages.
+  __device__ __forceinline__ void go_on(std::int32_t pieces) { steps += pieces; }
 };
 
 /// A step that fills stages.
 template <int Stages>
 struct fill_step : pipeline_step {
-  pipeline_state<Stages> at;  ///< the stage, and the parity of the phase in which it is filled
+  pipeline_state<Stages> state;  ///< the stage, and the parity of the phase in which it is filled
 
   /// Waits until the step's stage of a ring may be filled. Returns the barrier that completes when it has been.
   [[nodiscard]] __device__ __forceinline__ shared_barrier& when_empty(stage_ring<Stages>& ring) const {
-    return ring.await_empty(at);
+    return ring.await_empty(state);
   }
 };
 
-/// The side that fills the stages of a ring, or those of several rings in the same steps.
-template <int Stages>
+/// The side that fills the stages of a ring, or those of several rings in the same steps. State: a pipeline_state, or a
+/// pipeline_count.
+template <class State>
 class ring_filler {
  public:
-  __device__ __forceinline__ explicit ring_filler(pipeline_state<Stages>& state) : state_(state) {}
+  __device__ __forceinline__ explicit ring_filler(State& state) : state_(state) {}
 
   /// The step, of which no stage has been waited for.
-  [[nodiscard]] __device__ __forceinline__ fill_step<Stages> begin_step(int index) const {
-    return {{index, state_.stage}, state_};
+  [[nodiscard]] __device__ __forceinline__ fill_step<State::stages> begin_step(int index) const {
+    pipeline_state<State::stages> const state = state_;
+    return {{index, state.stage}, state};
   }
   __device__ __forceinline__ void end_step(int, int by) const { state_.go_on(by); }
 
  private:
-  pipeline_state<Stages>& state_;
+  State& state_;
 };
 
 /// The step itself releases its stage, when it has read it.
@@ -170,47 +204,50 @@ class product_reader {
   int before_ = 0;  ///< the stage of the step before
 };
 
-/// The range of steps that pipelined() makes of a side: ring_filler, ring_reader, product_reader, or a reference to one.
-template <class Side>
+/// The range that pipelined() makes of a side, ring_filler, ring_reader, product_reader, or a reference to one, and of
+/// steps.
+template <class Side, class Steps>
 class ring_steps {
  public:
-  __device__ __forceinline__ ring_steps(Side&& side, step_range const& steps)
+  __device__ __forceinline__ ring_steps(Side&& side, Steps const& steps)
       : side_(static_cast<Side&&>(side)), steps_(steps) {}
 
   /// The place of the loop.
   class iterator {
    public:
-    __device__ __forceinline__ iterator(Side& side, step_range const& steps)
-        : side_(side), index_(steps.first), by_(steps.by) {}
+    __device__ __forceinline__ iterator(Side& side, Steps const& steps)
+        : side_(side), steps_(steps), index_(steps.start()) {}
+    /// Begins the step: it is called once.
     __device__ __forceinline__ auto operator*() const { return side_.begin_step(index_); }
     __device__ __forceinline__ iterator& operator++() {
-      side_.end_step(index_, by_);
-      index_ += by_;
+      side_.end_step(index_, steps_.by);
+      index_ = steps_.after(index_);
       return *this;
     }
-    [[nodiscard]] __device__ __forceinline__ bool operator!=(int end) const { return index_ < end; }
+    [[nodiscard]] __device__ __forceinline__ bool operator!=(int stop) const { return Steps::is_before(index_, stop); }
 
    private:
     Side& side_;
+    Steps steps_;
     int index_;
-    int by_;
   };
   [[nodiscard]] __device__ __forceinline__ iterator begin() { return iterator(side_, steps_); }
-  [[nodiscard]] __device__ __forceinline__ int end() const { return steps_.end; }
+  [[nodiscard]] __device__ __forceinline__ int end() const { return steps_.stop(); }
 
  private:
   Side side_;
-  step_range steps_;
+  Steps steps_;
 };
 
-/// These steps, as one side takes them.
-template <class Side>
-[[nodiscard]] __device__ __forceinline__ ring_steps<Side> pipelined(Side&& side, step_range const& steps) {
+/// These steps, as one side takes them. Steps: step_range, also as {first, end}, or steps_from_last.
+template <class Side, class Steps = step_range>
+requires(!std::is_integral_v<Steps>)
+[[nodiscard]] __device__ __forceinline__ ring_steps<Side, Steps> pipelined(Side&& side, Steps const& steps) {
   return {static_cast<Side&&>(side), steps};
 }
 /// The steps from 0 to `steps` - 1, as one side takes them.
 template <class Side>
-[[nodiscard]] __device__ __forceinline__ ring_steps<Side> pipelined(Side&& side, int steps) {
+[[nodiscard]] __device__ __forceinline__ ring_steps<Side, step_range> pipelined(Side&& side, int steps) {
   return {static_cast<Side&&>(side), {0, steps}};
 }
 
