@@ -8,6 +8,7 @@
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/cuda_warpgroup.cuh>
+#include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
 #include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/sm_90/tensor_map.cuh>
@@ -111,33 +112,25 @@ struct warpgroup_level : product_body<128, 256> {
   /// The producer: one thread has TMA fill whichever stage is empty.
   __device__ void produce(scratch_type& scratch, corner first) const {
     pipeline_state<stages> state;
-    for (int step = 0; step < steps(depth); ++step, state.advance()) {
-      shared_barrier& full = scratch.ring.await_empty(state);
+    for (auto const at : pipelined(ring_filler(state), steps(depth))) {
+      shared_barrier& full = at.when_empty(scratch.ring);
       full.arrive_and_expect((tile_rows + tile_columns) * 128);
-      load_box(scratch.a[state.stage].values, a, full, {step * depth, static_cast<std::int32_t>(first.row)});
-      load_box(scratch.b[state.stage].values, b, full, {step * depth, static_cast<std::int32_t>(first.column)});
+      load_box(scratch.a[at.stage].values, a, full, {at.index * depth, static_cast<std::int32_t>(first.row)});
+      load_box(scratch.b[at.stage].values, b, full, {at.index * depth, static_cast<std::int32_t>(first.column)});
     }
   }
 
-  /// A consumer: a step is there when its stage is full. While it is multiplied the stage before is given back.
+  /// A consumer: a step is there when its stage is full. While it is multiplied the stage before is given back. The
+  /// last need not be: nothing fills it again.
   __device__ void consume(scratch_type& scratch, corner first, int warpgroup) const {
     int const rows_before = (warpgroup - 1) * tile::mma::rows;
     pipeline_state<stages> state;
-    auto const prepare = [&](int) {
-      scratch.ring.await_full(state);
-      int const stage = state.stage;
-      state.advance();
-      return stage;
-    };
+    product_reader reads(scratch.ring, state, release_for_warp{});
     auto const multiply = [&](pipeline_step step, tile::sum_tile& sums) {
       tile::begin(sums, &scratch.a[step.stage](rows_before, 0), &scratch.b[step.stage](0, 0));
-      if (step.index > 0) {
-        await_multiply<1>();
-        scratch.ring.empty[(step.stage + stages - 1) % stages].arrive_for_warp();
-      }
     };
     compute<tile>(cuda_warpgroup(warpgroup, warpgroup), {first.row + rows_before, first.column},
-                  prepared_steps(steps(depth), prepare), multiply);
+                  pipelined(reads, steps(depth)), multiply);
   }
 };
 

@@ -12,6 +12,9 @@
 /// When a step runs, the next Stages - 1 ones are on their way. All lanes run the loop. There is one sync for each
 /// step: after it the lanes' copies of the step are there, and the stage of the step before has been read, which is
 /// filled next. After the loop scratch may still be read by other lanes.
+///
+/// Where some warps fill stages and others read them, from sm_90 on, each side has its own loop over the same steps:
+/// tile/cuda/sm_90/pipelined_ring.cuh.
 #pragma once
 
 #include <tessera/config.hpp>

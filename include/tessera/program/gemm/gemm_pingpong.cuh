@@ -219,7 +219,8 @@ struct gemm_pingpong {
   };
 
   /// Starts to multiply the k-tile in a stage. Without `add` the old sums count as zero.
-  __device__ __forceinline__ static void multiply_stage(operand_pair operands, int stage, sum_type (&sums)[halves][mma::registers], bool add) {
+  __device__ __forceinline__ static void multiply_stage(operand_pair operands, int stage,
+                                                        sum_type (&sums)[halves][mma::registers], bool add) {
     begin_multiply();
     matrix_descriptor const a_stage = operands.a.further(stage * a_bytes);
     matrix_descriptor const b_stage = operands.b.further(stage * b_bytes);

@@ -24,7 +24,11 @@ __global__ void walk_stages(std::int32_t* wrong) {
   for (int steps = 0; steps < 5 * Stages; ++steps) {
     pipeline_state<Stages> at_once = one_by_one;
     at_once.skip(lane);
-    atomicAdd(wrong, is_at(one_by_one, steps) && is_at(at_once, steps + lane) ? 0 : 1);
+    pipeline_state<Stages> by_two = pipeline_state<Stages>::after(steps);
+    by_two.go_on(1);
+    by_two.go_on(2);
+    bool const is_right = is_at(one_by_one, steps) && is_at(at_once, steps + lane) && is_at(by_two, steps + 3);
+    atomicAdd(wrong, is_right ? 0 : 1);
     one_by_one.advance();
   }
   pipeline_state<Stages> agreed;

@@ -1,35 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `pipelined` over a stage_ring: the model of tile/pipelined.hpp by mbarriers, for warps that have roles (sm_90).
-/// Some warps run a loop that fills stages, while others run loops over the same steps that read them.
+/// `pipelined` over a stage_ring: the model of tile/pipelined.hpp by mbarriers, for warps that have roles (sm_90). Some
+/// warps run a loop that fills stages, while others run loops over the same steps that read them.
 ///
-///     pipeline_state<4> state;                        // of each side; it goes on from loop to loop
+///     stage_ring<4> ring;         // in scratch, see stage_ring.cuh
+///     pipeline_state<4> state;    // of each side; it goes on from loop to loop
 ///     // who fills:
 ///     for (fill_step<4> const at : pipelined(ring_filler(state), steps)) {
-///       shared_barrier& full = at.when_empty(scratch.ring);
+///       shared_barrier& full = at.when_empty(ring);
+///       full.arrive_and_expect(bytes);
 ///       load_box(scratch.boxes[at.stage], map, full, place_of(at.index));
 ///     }
 ///     // who reads:
-///     for (pipeline_step const at : pipelined(ring_reader(scratch.ring, state, release_for_warp{}), steps)) {
+///     for (pipeline_step const at : pipelined(ring_reader(ring, state, release_for_warp{}), steps)) {
 ///       multiply(scratch.boxes[at.stage]);
 ///     }
 ///
-/// Steps are a number, or a `step_range`: the part of a longer row of steps that a loop takes, so that a row can be
-/// taken by several loops, or by several warps in turns.
+/// Steps are a number, or a part of a longer row of steps, so that several loops can share a row, and warps can take
+/// its steps in turns: {first, end} or {first, end, by} (step_range), or from the last to the first (steps_from_last).
 ///
 /// A ring_reader's step is over at its end. A `product_reader` is for steps that commit multiplications of wgmma, which
-/// go on behind it: at the end of a step those of the step before are done, and its stage is released. A row of steps
-/// begins with number 0, and ends with finish().
+/// go on behind it: at a step's end those of the step before are done, and its stage is released. A row of steps begins
+/// with number 0 and ends with finish().
 ///
-///     product_reader reads(scratch.ring, state, release_to_cluster<2>{});
+///     product_reader reads(ring, state, release_to_cluster<2>{});
 ///     for (pipeline_step const at : pipelined(reads, steps)) {
-///       begin_multiply(sums);
-///       mma::multiply(sums, a[at.stage], b[at.stage], at.index > 0);
+///       begin_multiply();
+///       warpgroup_mma<bfloat16, 256>::multiply(sums, a[at.stage], b[at.stage], at.index > 0);
 ///       commit_multiply();
 ///     }
-///     reads.finish(sums);                             // all are done, and `sums` can be read
+///     reads.finish(sums);         // all are done, and `sums` can be read
 ///
-/// Laws, those of the other models: a step sees what was filled for it, and a stage is filled again only when all that
-/// ring.init() counts have released it. What a step does beyond the loop, such as giving others a turn, is in its body.
+/// Laws, those of the other models: a step sees what was filled for it, and a stage is filled again only when all whom
+/// ring.init() counts have released it; rows may have any number of steps.
 #pragma once
 
 #include <cstdint>
@@ -161,6 +163,8 @@ class ring_reader {
 template <int Stages, class Release>
 class product_reader {
  public:
+  static_assert(Stages >= 2, "tessera: product_reader has at least two stages: one is released when the next is begun");
+
   __device__ __forceinline__ product_reader(stage_ring<Stages>& ring, pipeline_state<Stages>& state,
                                             Release const& release)
       : ring_(ring), state_(state), release_(release) {}
@@ -215,7 +219,7 @@ class ring_steps {
   /// The place of the loop.
   class iterator {
    public:
-    __device__ __forceinline__ iterator(Side& side, Steps const& steps)
+    __device__ __forceinline__ iterator(Side const& side, Steps const& steps)
         : side_(side), steps_(steps), index_(steps.start()) {}
     /// Begins the step: it is called once.
     __device__ __forceinline__ auto operator*() const { return side_.begin_step(index_); }
@@ -227,11 +231,11 @@ class ring_steps {
     [[nodiscard]] __device__ __forceinline__ bool operator!=(int stop) const { return Steps::is_before(index_, stop); }
 
    private:
-    Side& side_;
+    Side const& side_;  // where Side is a reference, that reference
     Steps steps_;
     int index_;
   };
-  [[nodiscard]] __device__ __forceinline__ iterator begin() { return iterator(side_, steps_); }
+  [[nodiscard]] __device__ __forceinline__ iterator begin() const { return iterator(side_, steps_); }
   [[nodiscard]] __device__ __forceinline__ int end() const { return steps_.stop(); }
 
  private:
@@ -242,7 +246,7 @@ class ring_steps {
 /// These steps, as one side takes them. Steps: step_range, also as {first, end}, or steps_from_last.
 template <class Side, class Steps = step_range>
 requires(!std::is_integral_v<Steps>)
-[[nodiscard]] __device__ __forceinline__ ring_steps<Side, Steps> pipelined(Side&& side, Steps const& steps) {
+    [[nodiscard]] __device__ __forceinline__ ring_steps<Side, Steps> pipelined(Side&& side, Steps const& steps) {
   return {static_cast<Side&&>(side), steps};
 }
 /// The steps from 0 to `steps` - 1, as one side takes them.
