@@ -207,7 +207,6 @@ TEST_CASE("scratch follows the architecture of the code that runs on the device"
     check_program<small_blocks>(tiles);
     check_program<large_blocks>(tiles);
   }
-  WARN("the code that ran is of " << static_cast<int>(tessera::cuda{}.architecture_of_code<small_warps>()));
 }
 
 TEST_CASE("scratch that follows the group has the host's size on the host", "[cuda]") {
