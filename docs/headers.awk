@@ -27,6 +27,7 @@ BEGIN {
   rule("program|testing|algorithm|tile", "static constexpr int lanes = ", "Lanes of its group: see Program.")
   rule("program|testing|algorithm|tile", "(struct|using|union) (alignas\\([0-9a-z_]+\\) )?scratch_type( |;|\\{|$)",
        "What its lanes share, uninitialised at first: see Program.")
+  rule("program", "using scratch_for =", "What lanes of a kind of group share: see Program.")
   rule("program|testing|algorithm", "operator\\(\\)\\((Group|G|cuda_block<lanes>|cuda_warp) const&",
        "The work of one group: see Program.")
   rule("algorithm", "static constexpr char const\\* function = ", "The name of the call in messages.")
@@ -109,6 +110,8 @@ BEGIN {
   rule("tile", " multiply\\(", "Adds a * b to the sums: see TileMma.")
   rule("tile", "void store\\(", "Writes sums to rows `stride` elements apart: see TileMma.")
   rule("tile|testing", "static constexpr int size = ", "Lanes of the group: see Group.")
+  rule("tile|testing", "static constexpr tessera::architecture architecture = ",
+       "The architecture it is compiled for: see Group.")
   rule("tile|testing", " begin\\(\\) const", "The first lane of a loop: see Group.")
   rule("tile|testing", " end\\(\\) const", "Behind the last lane of a loop: see Group.")
   rule("tile|testing", "void sync\\(\\) const", "What lanes wrote before, all lanes see after: see Group.")

@@ -23,6 +23,8 @@ TEST_CASE("policy_of gives the policy of an architecture, as a constant", "[host
   STATIC_REQUIRE(std::is_same_v<decltype(tessera::policy_of<hundreds_tuning>(0)), policy_of_test::hundreds_policy>);
   STATIC_REQUIRE(tessera::policy_of<hundreds_tuning>(900).hundreds == 9);
   STATIC_REQUIRE(tessera::policy_of<hundreds_tuning>(0) == hundreds_tuning{}(0));
+  STATIC_REQUIRE(tessera::policy_of<hundreds_tuning>(tessera::architecture::sm_90a).hundreds == 9);
+  STATIC_REQUIRE(tessera::policy_of<hundreds_tuning>(tessera::architecture::host) == hundreds_tuning{}(0));
   int const architecture = 1200;
   CHECK(tessera::policy_of<hundreds_tuning>(architecture).hundreds == 12);
 }

@@ -81,7 +81,7 @@ struct host_program {
 
 template <class P>
 struct host_program_of final : host_program {
-  using scratch_type = typename P::scratch_type;
+  using scratch_type = scratch_for<P, serial_group<P::lanes>>;
   P const& program;
 
   explicit host_program_of(P const& p) : host_program(sizeof(scratch_type), alignof(scratch_type)), program(p) {}

@@ -22,6 +22,11 @@
 /// the static bool `needs_specific_architecture` it is compiled for sm_90a but not for sm_90. On other devices `run`
 /// throws: ask `exec.has<P>()`, and run the portable program instead.
 ///
+/// If the scratch of a program follows the group (concepts/program.hpp), a launch has the shared memory, and by it the
+/// number of groups in a thread block, of the architecture whose code runs: where a source was compiled for sm_80 and
+/// sm_90a, an H200 has sm_90a's, and sm_80's where it was compiled for sm_80 alone. `exec.architecture_of_code<P>()`
+/// says which. Code for a device that it was not compiled for, as that of sm_80 on sm_86, may need more than there is.
+///
 /// The constructor chooses the current device, and allocates status words (exec/status_calls.hpp) on it and in pinned
 /// memory, which copies of the executor share. It waits until these are ready, and for no stream of the caller's. `run`
 /// throws shape_error for a negative count, and device_error where a program is for other architectures or needs more
@@ -257,7 +262,13 @@ struct basic_cuda {
                          " was given to an executor of a described device");
     } else {
       require<P>();
-      launch(detail::cuda_program_of<Architectures>(program, count));
+      if constexpr (detail::scratch_follows_group<P>) {
+        architecture const code = architecture_of_code<P>();
+        launch(detail::cuda_program_of<Architectures>(program, count, require_numbers<P>(code), code));
+      } else {
+        launch(detail::cuda_program_of<Architectures>(program, count, detail::numbers_of<detail::launch_shape<P>>,
+                                                      architecture::host));
+      }
     }
   }
 
@@ -271,14 +282,25 @@ struct basic_cuda {
     }
   }
 
+  /// The architecture for which the code of a program was compiled that runs on this device: sm_80 on a newer device if
+  /// nothing newer was compiled; the host where there is no code for the device. A described device takes sm_90 for
+  /// sm_90a. The runtime is asked once about a program and a device.
+  template <class P>
+  [[nodiscard]] architecture architecture_of_code() const {
+    if constexpr (is_described) {
+      return detail::described_code(Architectures{}, state->architecture());
+    } else {
+      return find_code<P>();
+    }
+  }
+
   /// The refusal of a program that is not compiled for this device, or needs more shared memory than it has, or none.
   template <class P>
   [[nodiscard]] refusal lacks() const {
-    return first_of(
-        unless(has<P>(), "the device's architecture", state->architecture(),
-               "one that the program is for and this source was compiled for (sm_90a is 900)"),
-        unless(detail::launch_shape<P>::shared_bytes <= state->shared_bytes(),
-               "a thread block's shared memory in bytes", state->shared_bytes(), "as many as the program needs"));
+    return first_of(unless(has<P>(), "the device's architecture", state->architecture(),
+                           "one that the program is for and this source was compiled for (sm_90a is 900)"),
+                    unless(shared_bytes_of<P>() <= state->shared_bytes(), "a thread block's shared memory in bytes",
+                           state->shared_bytes(), "as many as the program needs"));
   }
 
   /// Waits for the stream. Throws what groups reported since the last call, or an error of the runtime.
@@ -374,6 +396,48 @@ struct basic_cuda {
     return is_there;
   }
 
+  /// The architecture of the code that the runtime takes for this device.
+  template <class P>
+  architecture find_code() const {
+    int const device = state->device();
+    if (device >= 64) {
+      detail::device_guard const guard(device);
+      return detail::find_code<Architectures, P>();
+    }
+    auto& known = detail::code_on_devices<Architectures, P>[device];
+    architecture code = known.load(std::memory_order_relaxed);
+    if (code == architecture::host) {
+      detail::device_guard const guard(device);
+      code = detail::find_code<Architectures, P>();
+      known.store(code, std::memory_order_relaxed);
+    }
+    return code;
+  }
+
+  /// The numbers of a program's launch in code for an architecture. Throws device_error where there are none.
+  template <class P>
+  detail::launch_numbers require_numbers(architecture code) const {
+    detail::launch_numbers const numbers = detail::numbers_on<P>(detail::known_list<Architectures>{}, code);
+    if (numbers.threads == 0) {
+      throw device_error(
+          join("cuda.run: for ", detail::name_in(detail::text_with_name<P>()), " device ", state->device(),
+               " of architecture ", state->architecture(), " takes code of ", detail::name_of(code),
+               " but this source was compiled for ", detail::text_of(Architectures{})),
+          static_cast<int>(cudaErrorNoKernelImageForDevice));
+    }
+    return numbers;
+  }
+
+  /// The shared memory of a thread block of a program in the code that runs here; 0 where there is no code.
+  template <class P>
+  int shared_bytes_of() const {
+    if constexpr (detail::scratch_follows_group<P>) {
+      return detail::numbers_on<P>(detail::known_list<Architectures>{}, architecture_of_code<P>()).shared_bytes;
+    } else {
+      return detail::launch_shape<P>::shared_bytes;
+    }
+  }
+
   /// Throws device_error where a program was not compiled for the device's architecture.
   template <class P>
   void require() const {
@@ -388,7 +452,9 @@ struct basic_cuda {
   /// Enqueues a program on its tiles.
   void launch(detail::cuda_program const& program) const {
     if (program.shared_bytes > state->shared_bytes()) {
-      throw device_error(join("cuda.run: the scratch of ", detail::name_in(program.text_with_name), " needs ",
+      std::string const on =
+          program.compiled == architecture::host ? std::string() : " on " + detail::name_of(program.compiled);
+      throw device_error(join("cuda.run: the scratch of ", detail::name_in(program.text_with_name), on, " needs ",
                               program.shared_bytes, " bytes of shared memory but device ", state->device(), " has ",
                               state->shared_bytes()));
     }

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -45,17 +46,28 @@ template <int... Architectures>
 template <class Architectures>
 inline constexpr bool is_described_list = std::is_same_v<Architectures, decltype(described(Architectures{}))>;
 
-/// The group of so many lanes: a warp where a warp is enough, else a block.
+/// The group of so many lanes on an architecture: a warp where a warp is enough, else a block.
+template <int Lanes, architecture Compiled>
+using device_group_on =
+    std::conditional_t<(Lanes <= lanes_in_a_warp), cuda_warp_on<Compiled>, cuda_block_on<Lanes, Compiled>>;
+/// The same where this code is compiled.
 template <int Lanes>
-using device_group = std::conditional_t<(Lanes <= lanes_in_a_warp), cuda_warp, cuda_block<Lanes>>;
+using device_group = device_group_on<Lanes, compiled_architecture>;
 
 /// The shared memory that a thread block has without asking for more.
 inline constexpr int shared_bytes_without_asking = 48 * 1024;
 
-/// The shape in which a program is launched on the device.
-template <DeviceProgram P>
+/// The shape in which a program is launched on the device. Compiled: of which architecture the code is that runs, where
+/// the program's scratch follows the group; the host where it does not, and the shape is one for all.
+template <DeviceProgram P, architecture Compiled = architecture::host>
 struct launch_shape {
-  using scratch_type = typename P::scratch_type;
+  static_assert(scratch_follows_group<P> == (Compiled != architecture::host),
+                "tessera: the shape of this launch depends on the architecture, see shape_on");
+  using scratch_type = scratch_for<P, device_group_on<P::lanes, Compiled>>;
+  static_assert(std::is_trivially_default_constructible_v<scratch_type>,
+                "tessera: a program's scratch is a trivial type on each architecture");
+  static_assert(sizeof(scratch_type) == sizeof(scratch_for<P, group_archetype_on<P::lanes, Compiled>>),
+                "tessera: a program's scratch_for depends on the size and the architecture of the group alone");
   static constexpr int scratch_alignment = alignof(scratch_type) > 16 ? alignof(scratch_type) : 16;
   static constexpr int scratch_bytes =
       std::is_empty_v<scratch_type>
@@ -119,35 +131,34 @@ struct launch_shape {
   static constexpr int exchange_bytes = is_warp ? 0 : threads;  // 32 bytes a warp, see cuda_block
   static constexpr int shared_bytes = scratch_bytes * groups + exchange_bytes;
 
-  static_assert(threads <= device_limits::lanes && shared_bytes <= device_limits::shared_bytes,
-                "tessera: groups_per_block of this program have more than 1024 lanes or 227 KiB of shared memory");
+  static constexpr int most_shared_bytes =
+      Compiled == architecture::host ? device_limits::shared_bytes : device_limits::shared_bytes_on(Compiled);
+
+  static_assert(threads <= device_limits::lanes && shared_bytes <= most_shared_bytes,
+                "tessera: groups_per_block of this program have more than 1024 lanes or more shared memory than a "
+                "thread block has, which is 227 KiB at most");
   static_assert(!is_persistent || !is_warp, "tessera: a persistent program has whole thread blocks: 64 lanes or more");
 };
 
-template <class P>
-inline constexpr bool says_architectures = requires {
-  P::from_architecture;
-  P::before_architecture;
-};
-template <class P>
-inline constexpr bool says_specific_architecture = requires {
-  P::needs_specific_architecture;
-};
+/// The shape of a program in code for an architecture.
+template <class P, architecture Compiled>
+using shape_on = launch_shape<P, scratch_follows_group<P> ? Compiled : architecture::host>;
 
-/// Whether a program is meant for an architecture. It may say `from_architecture` and `before_architecture` as static
-/// ints, and is then compiled for those alone. A program that says `needs_specific_architecture` is compiled for sm_90a
-/// but not for sm_90.
-template <class P>
-TESSERA_FN constexpr bool is_for_architecture(int architecture, bool specific) {
-  bool compiled = true;
-  if constexpr (says_architectures<P>) {
-    compiled = architecture >= P::from_architecture && architecture < P::before_architecture;
+/// The architecture whose shape a kernel takes that is compiled for one: this one if the program is for it, else any
+/// that it is for, since nothing runs there.
+template <class P, architecture Compiled>
+[[nodiscard]] TESSERA_FN constexpr architecture find_shape_architecture() {
+  architecture found = architecture::host;
+  for (architecture const tag :
+       {architecture::sm_120, architecture::sm_100a, architecture::sm_100, architecture::sm_90a, architecture::sm_90,
+        architecture::sm_89, architecture::sm_86, architecture::sm_80, Compiled}) {
+    found = is_for_architecture<P>(tag) ? tag : found;
   }
-  if constexpr (says_specific_architecture<P>) {
-    compiled = compiled && (specific || !P::needs_specific_architecture);
-  }
-  return compiled;
+  return found;
 }
+/// The shape of a program's kernel where this code is compiled.
+template <class P>
+using kernel_shape = shape_on<P, find_shape_architecture<P, compiled_architecture>()>;
 
 /// Whether a list of architectures has one.
 template <int Architecture, int... Architectures>
@@ -161,22 +172,28 @@ template <int... Architectures>
   return sizeof...(Architectures) == 0 || ((Architectures >= first && Architectures < last) || ...);
 }
 
-/// Whether code for a list of architectures has a program for one of them, as far as a description of a device tells:
-/// sm_90 counts as sm_90a. Code for an older architecture of the same generation runs, too.
-template <class P, int... Architectures>
-[[nodiscard]] constexpr bool is_compiled_for(arch_list<Architectures...>, int architecture) {
+/// The architecture of the code that a device would take which is only described, from a list that may have it; sm_90
+/// counts as sm_90a. Code for an older architecture of the same generation runs, too. The host where there is none.
+template <int... Architectures>
+[[nodiscard]] constexpr architecture described_code(arch_list<Architectures...>, int of_device) {
   int best = 0;
-  ((best = Architectures <= architecture && Architectures / 100 == architecture / 100 && Architectures > best
-               ? Architectures
-               : best),
+  ((best = Architectures <= of_device && Architectures / 100 == of_device / 100 && Architectures > best ? Architectures
+                                                                                                        : best),
    ...);
-  return best > 0 && is_for_architecture<P>(best, true);
+  return architecture_numbered(best, best == 900);
+}
+/// Whether code for a list of architectures has a program for the described device.
+template <class P, class Architectures>
+[[nodiscard]] constexpr bool is_compiled_for(Architectures architectures, int of_device) {
+  architecture const code = described_code(architectures, of_device);
+  return code != architecture::host && is_for_architecture<P>(code);
 }
 
-template <class P>
+/// The argument Compiled keeps what is compiled for two architectures apart.
+template <architecture Compiled, class P>
 __device__ __forceinline__ void run_groups(P const& program, std::int64_t const count) {
-  using shape = launch_shape<P>;
-  using scratch_type = typename P::scratch_type;
+  using shape = shape_on<P, Compiled>;
+  using scratch_type = scratch_for<P, device_group<P::lanes>>;
   extern __shared__ __align__(1024) unsigned char shared[];
   if constexpr (shape::is_persistent) {
     // There is no loop around the call: ptxas gives warps of one block different numbers of registers only where it
@@ -201,31 +218,67 @@ __device__ __forceinline__ void run_groups(P const& program, std::int64_t const 
   }
 }
 
+/// Such a list where it is not known.
+using named_architectures = arch_list<800, 860, 870, 890, 900, 1000, 1030, 1100, 1200, 1210>;
+template <class Architectures>
+using known_list = std::conditional_t<std::is_same_v<Architectures, arch_list<>>, named_architectures, Architectures>;
+
+inline constexpr int absent_unit = 1024;  // kernels' shared memory is aligned so, to which ptxas may round it up
+
+/// The static shared memory of the kernel of a program that is not compiled for an architecture of a list, which the
+/// runtime tells. It is how the host learns for which architecture the code is that the runtime takes for a device.
+/// (cudaFuncGetAttributes tells neither sm_90a from sm_90, nor for which architecture an sm_86 binary was written.)
+template <int... Architectures>
+[[nodiscard]] TESSERA_FN constexpr int absent_bytes(arch_list<Architectures...>, architecture tag) {
+  static_assert(sizeof...(Architectures) <= 23, "tessera: sources are compiled for up to 23 architectures");
+  int units = 0;
+  int found = 0;
+  ((units += 2, found = architecture_numbered(Architectures) == tag ? units - 1 : found,
+    found = architecture_numbered(Architectures, true) == tag ? units : found),
+   ...);
+  return absent_unit * (found > 0 ? found : units + 1);
+}
+/// The architecture of a list of which a kernel has so much; the host where it is none of them.
+template <int... Architectures>
+[[nodiscard]] constexpr architecture architecture_of_absent(arch_list<Architectures...>, int bytes) {
+  int units = bytes / absent_unit;
+  architecture found = architecture::host;
+  ((found = units == 1   ? architecture_numbered(Architectures)
+            : units == 2 ? architecture_numbered(Architectures, true)
+                         : found,
+    units -= 2),
+   ...);
+  return found;
+}
+static_assert(architecture_of_absent(arch_list<800, 900>{}, absent_bytes(arch_list<800, 900>{}, architecture::sm_80)) ==
+                  architecture::sm_80 &&
+              architecture_of_absent(arch_list<800, 900>{},
+                                     absent_bytes(arch_list<800, 900>{}, architecture::sm_90a)) ==
+                  architecture::sm_90a &&
+              architecture_of_absent(arch_list<800, 900>{}, absent_bytes(arch_list<800, 900>{}, architecture::sm_86)) ==
+                  architecture::host);
+
 #pragma GCC visibility push(hidden)  // kernels of two libraries in one process stay apart
 
 /// The only kernel of the library: it runs a program.
 template <class Architectures, class P>
-__global__ void __launch_bounds__(launch_shape<P>::threads, launch_shape<P>::blocks_per_multiprocessor)
+__global__ void __launch_bounds__(kernel_shape<P>::threads, kernel_shape<P>::blocks_per_multiprocessor)
     run_groups_kernel(__grid_constant__ P const program, std::int64_t const count) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_SPECIFIC__)
-  constexpr bool specific = true;
-#else
-  constexpr bool specific = false;
-#endif
 #if defined(__CUDA_ARCH__)
-  constexpr bool compiled = is_for_architecture<P>(__CUDA_ARCH__, specific);
+  constexpr bool compiled = is_for_architecture<P>(compiled_architecture);
 #else
-  constexpr bool compiled = true;
+  constexpr bool compiled = !scratch_follows_group<P> || is_for_architecture<P>(compiled_architecture);
 #endif
-  if constexpr (!compiled || !launch_shape<P>::waits_for_stream) {
+  if constexpr (!compiled || !kernel_shape<P>::waits_for_stream) {
     let_next_kernel_start();
     wait_for_stream();
   }
   if constexpr (compiled) {
-    run_groups(program, count);
+    run_groups<compiled_architecture>(program, count);
   } else {
-    __shared__ char volatile absent;  // basic_cuda::has() finds its size
-    absent = 0;
+    // basic_cuda::has() finds its size.
+    __shared__ char volatile absent[absent_bytes(known_list<Architectures>{}, compiled_architecture)];
+    absent[0] = 0;
   }
 }
 
@@ -236,6 +289,9 @@ inline std::atomic<std::uint64_t> devices_with_program{0};
 /// As devices_with_program, for devices on which the program is allowed the shared memory that it needs beyond 48 KiB.
 template <class Architectures, class P>
 inline std::atomic<std::uint64_t> devices_with_shared_memory{0};
+/// The architecture of the program's code on each of the first 64 devices; the host where it is not known yet.
+template <class Architectures, class P>
+inline std::atomic<architecture> code_on_devices[64]{};
 
 #pragma GCC visibility pop
 
@@ -258,10 +314,67 @@ template <class Architectures, class P>
   return attributes.sharedSizeBytes == 0;
 }
 
+/// Is compiled for no architecture, wherever P is: its kernel says which code the runtime takes.
+template <class P>
+struct code_probe {
+  static constexpr int lanes = lanes_in_a_warp;
+  static constexpr int from_architecture = 1;
+  static constexpr int before_architecture = 2;
+  struct scratch_type {};
+  template <Group G>
+  TESSERA_FN void operator()(G const&, std::int64_t, scratch_type&) const {}
+};
+
+/// The architecture for which the code of a program was compiled that the runtime takes for this device; the host where
+/// there is none.
+template <class Architectures, class P>
+[[nodiscard]] architecture find_code() {
+  cudaFuncAttributes attributes{};
+  auto* const kernel = &run_groups_kernel<Architectures, code_probe<P>>;
+  cudaError_t const result = cudaFuncGetAttributes(&attributes, reinterpret_cast<void const*>(kernel));
+  if (result == cudaErrorNoKernelImageForDevice || result == cudaErrorInvalidDeviceFunction) {
+    static_cast<void>(cudaGetLastError());
+    return architecture::host;
+  }
+  check_cuda(result, "cuda.run", "cudaFuncGetAttributes");
+  return architecture_of_absent(known_list<Architectures>{}, static_cast<int>(attributes.sharedSizeBytes));
+}
+
 /// The name of a program with its template arguments, for messages: "name" of "… [with P = name; ...]".
 [[nodiscard]] inline std::string name_in(std::string_view text) {
   std::size_t const first = start_of_name;
   return std::string(text.substr(first, text.find_first_of(";]", first) - first));
+}
+
+/// What of a launch depends on the architecture of the code that runs. No threads: it is not known.
+struct launch_numbers {
+  int groups;   ///< of a thread block
+  int threads;  ///< of a thread block
+  int shared_bytes;
+};
+template <class Shape>
+inline constexpr launch_numbers numbers_of{Shape::groups, Shape::threads, Shape::shared_bytes};
+
+/// Takes the numbers of a program in code for `Compiled`, if that is the tag and the program is for it.
+template <class P, architecture Compiled>
+void take_numbers(architecture tag, launch_numbers& found) {
+  if constexpr (is_for_architecture<P>(Compiled) && (number_of(Compiled) >= 900 || !is_specific(Compiled))) {
+    found = tag == Compiled ? numbers_of<launch_shape<P, Compiled>> : found;
+  }
+}
+
+/// The numbers of a program whose scratch follows the group, in code for one of a list of architectures.
+template <class P, int... Architectures>
+[[nodiscard]] launch_numbers numbers_on(arch_list<Architectures...>, architecture tag) {
+  launch_numbers found{};
+  (take_numbers<P, architecture_numbered(Architectures)>(tag, found), ...);
+  (take_numbers<P, architecture_numbered(Architectures, true)>(tag, found), ...);
+  return found;
+}
+/// Whether the name of a type has a group of CUDA in it, which another architecture names otherwise.
+[[nodiscard]] constexpr bool names_group(std::string_view text) {
+  return text.find("cuda_warp_on<") != text.npos || text.find("cuda_block_on<") != text.npos ||
+         text.find("cuda_warpgroup_on<") != text.npos;
 }
 
 /// A program and its tiles, as what launches it needs to know them. One type for all programs, so that a program costs
@@ -274,6 +387,7 @@ struct cuda_program {
   unsigned threads;  ///< of a block
   unsigned blocks_per_cluster;
   int shared_bytes;
+  architecture compiled;  ///< for which the code is, where the scratch follows the group; else the host
   bool starts_early;
   std::atomic<std::uint64_t>* devices_asked;  ///< devices_with_shared_memory of the program
   std::string_view text_with_name;            ///< for name_in()
@@ -310,12 +424,16 @@ struct cuda_program {
   }
 };
 
-/// A program on `count` tiles, one or more.
+/// A program on `count` tiles, one or more. `numbers`: of the code for `compiled`.
 template <class Architectures, class P>
-[[nodiscard]] cuda_program cuda_program_of(P const& program, std::int64_t count) {
-  using shape = launch_shape<P>;
+[[nodiscard]] cuda_program cuda_program_of(P const& program, std::int64_t count, launch_numbers const& numbers,
+                                           architecture compiled) {
+  using shape = kernel_shape<P>;
   constexpr std::string_view name = text_with_name<P>();
-  std::int64_t const needed = (count - 1) / shape::groups + 1;
+  static_assert(!names_group(name),
+                "tessera: the type of a program is the same on every architecture, and does not name cuda_warp, "
+                "cuda_block or cuda_warpgroup");
+  std::int64_t const needed = (count - 1) / numbers.groups + 1;
   constexpr std::int64_t cluster = shape::blocks_per_cluster;
   constexpr std::int64_t most_blocks = 0x7fffffff / cluster * cluster;
   std::int64_t const whole = (needed - 1) / cluster * cluster + cluster;
@@ -323,17 +441,31 @@ template <class Architectures, class P>
           &program,
           cluster > 1 ? whole : count,  // all blocks of a cluster call the program, or none
           static_cast<unsigned>(whole < most_blocks ? whole : most_blocks),
-          static_cast<unsigned>(shape::threads),
+          static_cast<unsigned>(numbers.threads),
           static_cast<unsigned>(cluster),
-          shape::shared_bytes,
+          numbers.shared_bytes,
+          compiled,
           shape::starts_early,
           &devices_with_shared_memory<Architectures, P>,
           name};
 }
 
+/// The name of an architecture, as nvcc spells it.
+[[nodiscard]] inline std::string name_of(architecture tag) {
+  return join("sm_", number_of(tag) / 10, is_specific(tag) ? "a" : "");
+}
+
+/// The architectures of a list, for messages.
+template <int... Architectures>
+[[nodiscard]] std::string text_of(arch_list<Architectures...>) {
+  std::string list;
+  ((list += (list.empty() ? "" : ", ") + std::to_string(Architectures)), ...);
+  return list;
+}
+
 /// The sentence that says why a program does not run on a device.
 template <class P, int... Architectures>
-[[nodiscard]] std::string refusal_of(arch_list<Architectures...>, int device, int architecture) {
+[[nodiscard]] std::string refusal_of(arch_list<Architectures...> architectures, int device, int of_device) {
   std::string text = "cuda.run: " + name_in(text_with_name<P>()) + " is for";
   if constexpr (says_architectures<P>) {
     text += join(" architectures from ", P::from_architecture, " to below ", P::before_architecture);
@@ -342,10 +474,8 @@ template <class P, int... Architectures>
   if constexpr (says_specific_architecture<P>) {
     text += P::needs_specific_architecture ? " code with features of one architecture alone (sm_90a)" : "";
   }
-  std::string list;
-  ((list += (list.empty() ? "" : ", ") + std::to_string(Architectures)), ...);
-  return join(text, " but device ", device, " has architecture ", architecture, " and the code was compiled for ",
-              list);
+  return join(text, " but device ", device, " has architecture ", of_device, " and the code was compiled for ",
+              text_of(architectures));
 }
 
 }  // namespace detail

@@ -260,6 +260,7 @@ struct shuffled_lane_iterator {
 template <int Lanes>
 struct adversary_group {
   static constexpr int size = Lanes;
+  static constexpr tessera::architecture architecture = tessera::architecture::host;
 
   detail::lane_tracker* tracker;  ///< the tracker of the program that runs
 
@@ -356,7 +357,7 @@ struct adverse_program {
 template <class P>
 void run_adverse_tile(void const* program, lane_tracker& tracker, std::int64_t which, void* scratch) {
   (*static_cast<P const*>(program))(adversary_group<P::lanes>{&tracker}, which,
-                                    *static_cast<typename P::scratch_type*>(scratch));
+                                    *static_cast<scratch_for<P, adversary_group<P::lanes>>*>(scratch));
 }
 
 }  // namespace detail
@@ -373,7 +374,7 @@ struct adversary {
   template <class P>
   requires ProgramOn<P, typename tessera::detail::group_for<P, adversary_group>::type>
   void run(P const& program, std::int64_t count) const {
-    using scratch_type = typename P::scratch_type;
+    using scratch_type = scratch_for<P, adversary_group<P::lanes>>;
     static_assert(std::is_trivially_copyable_v<scratch_type>, "tessera: scratch_type is trivial, it is moved as bytes");
     run_tiles({&program, sizeof(scratch_type), alignof(scratch_type), P::lanes, &detail::run_adverse_tile<P>}, count);
   }

@@ -12,12 +12,14 @@ tessera_check_pieces(ON_HOST concepts "${pieces}\n#include \"checks/examples/con
     std::vector<std::uint16_t>& words"
   concepts/executor.hpp "compiled<&twice::forward<Executor>>"
   concepts/group.hpp "Group const& group, lane_values& scratch, float const* from"
+  concepts/group.hpp:2 ""
   concepts/logit_map.hpp "${given_matrix} h, ${given_matrix} c, tessera::array_view<std::int64_t const> l, \
     tessera::array_view<float const> log_prior"
   concepts/merger.hpp "std::vector<float> const& a, std::vector<float> const& b, std::vector<float>& merged, int n"
   concepts/page_codec.hpp "std::byte const* bytes"
   concepts/program.hpp "compiled<&doubled::operator()<Group>>"
   concepts/program.hpp:2 ""
+  concepts/program.hpp:3 ""
   concepts/projector.hpp "float const* rows, std::int64_t count, int width, float const* row, float* coefficients, \
     float* again"
   concepts/quantizer.hpp "std::vector<float> const& group"

@@ -147,21 +147,22 @@ struct selection_problem {
   }
 };
 
-/// The program that a device with so much shared memory chooses chunks by.
-std::string chosen(int shared_bytes, std::int32_t chunks) {
+/// The program that a device of an architecture, with so much shared memory, chooses chunks by.
+std::string chosen(int of_device, int shared_bytes, std::int32_t chunks) {
   call_type call{};
   call.extents.key_heads = 8;
   call.extents.query_heads = 32;
   call.extents.longest = chunks;
   call.step.queries = {nullptr, {1, 32, 128}};
   call.step.scores = {nullptr, {chunks, 8, 4}, {1, 4 * std::int64_t{chunks}, chunks}};
-  auto const device = cuda::described({.architecture = 800, .multiprocessors = 108, .shared_bytes = shared_bytes});
+  auto const device =
+      cuda::described({.architecture = of_device, .multiprocessors = 108, .shared_bytes = shared_bytes});
   return std::string(explain(device, call).choices.at(0).program);
 }
 
 }  // namespace
 
-TEST_CASE("the largest chunks are found with room for many keys, and for fewer", "[cuda]") {
+TEST_CASE("the largest chunks are found with as much room for keys as the code's architecture has", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   cuda const exec;
   for (std::vector<std::int32_t> const& chunks :
@@ -172,11 +173,7 @@ TEST_CASE("the largest chunks are found with room for many keys, and for fewer",
     CHECK(expected[0] == 256);
     CHECK(p.select(exec, [](cuda const& there, call_type const& call) {
       using program = choose_largest<bfloat16, selector>;
-      there.run(program::of(call), call.groups());
-    }) == expected);
-    CHECK(p.select(exec, [](cuda const& there, call_type const& call) {
-      using program = choose_largest<bfloat16, selector, 20480>;
-      CHECK(program::takes(call));
+      CHECK(program::takes(call, there.architecture_of_code<program>()));
       there.run(program::of(call), call.groups());
     }) == expected);
   }
@@ -184,9 +181,13 @@ TEST_CASE("the largest chunks are found with room for many keys, and for fewer",
 
 TEST_CASE("sequences of 160K tokens are chosen from with 99 KiB of shared memory", "[cuda]") {
   if constexpr (described_cuda::is_compiled_for<800>) {
-    CHECK(chosen(163 * 1024, 20480) == "choose_largest");
-    CHECK(chosen(99 * 1024, 20480) == "choose_largest");
-    CHECK(chosen(99 * 1024, 20481) == "portable program");
-    CHECK(chosen(227 * 1024, 40960) == "choose_largest");
+    CHECK(chosen(800, 163 * 1024, 20480) == "choose_largest");
+    CHECK(chosen(800, 99 * 1024, 20480) == "choose_largest");
+    CHECK(chosen(800, 99 * 1024, 20481) == "portable program");
+  }
+  if constexpr (described_cuda::is_compiled_for<900>) {
+    CHECK(chosen(900, 227 * 1024, 40960) == "choose_largest");
+    CHECK(chosen(900, 227 * 1024, 40961) == "portable program");
+    CHECK(chosen(900, 163 * 1024, 40960) == "portable program");
   }
 }

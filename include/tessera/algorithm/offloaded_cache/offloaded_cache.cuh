@@ -8,7 +8,7 @@
 ///
 ///     score_means, score_tiles (sm_80)
 ///                       landmarks that are means, in bfloat16 or in codes, or quest's boxes, of a cache of bfloat16
-///     choose_largest    sequences of up to 40960 chunks; 20480 with less than 172 KiB of shared memory
+///     choose_largest    sequences of up to 40960 chunks in code for sm_90 and sm_100, else of 20480
 ///     fetch_records     records of codes of up to 2560 bytes; up to 2048 key heads of all sequences of a step
 ///     rebuild_rotated   a rank of 32, 64, ... 192, chunks of 8, 16, ... tokens; rotations that turn neighbouring
 ///                       channels, a multiple of 4, or halves of whole heads, or none; their tables at multiples of 16
@@ -110,15 +110,6 @@ struct model_of_landmark_lines {
                         "landmarks of this selector are neither means nor boxes"));
   }
 };
-
-/// Calls `use` with the type of choose_largest whose keys a thread block's shared memory has room for.
-template <class Architectures, class T, ChunkSelector S, class Use>
-auto with_choose_largest(basic_cuda<Architectures> const& exec, select_chunks<T, S> const&, Use const& use) {
-  using all = choose_largest<T, S>;
-  using fewer = choose_largest<T, S, 20480>;
-  return launch_shape<all>::shared_bytes <= exec.state->shared_bytes() ? use(std::type_identity<all>{})
-                                                                       : use(std::type_identity<fewer>{});
-}
 
 /// How many blocks share a list of missed chunks, if `most` blocks run at a time: so many that full lists take the
 /// least time. A block has `of_block` tokens at a time.
@@ -235,24 +226,22 @@ struct models_for<basic_cuda<Architectures>, score_chunks<T, S>> {
   using type = model_list<score_means_model, score_tiles_model>;
 };
 
-/// choose_largest: sequences of up to 40960 chunks, or of 20480 where a thread block has less than 172 KiB of shared
-/// memory.
+/// choose_largest: sequences of up to 40960 chunks in code for sm_90 and sm_100, else of 20480.
 struct choose_largest_model : detail::model_of_any_types {
   static constexpr char const* name = "choose_largest";
 
   template <class Architectures, class T, ChunkSelector S>
   static refusal refuses(basic_cuda<Architectures> const& exec, select_chunks<T, S> const& call) {
-    refusal const why = detail::refuses_groups(call.groups());
-    return why ? why : detail::with_choose_largest(exec, call, [&]<class Kernel>(std::type_identity<Kernel>) {
-      return first_of(unless(Kernel::takes(call), "the most chunks of a sequence", call.extents.longest,
-                             Kernel::most_chunks == 40960 ? "at most 40960" : "at most 20480"),
-                      exec.template lacks<Kernel>());
-    });
+    using program = choose_largest<T, S>;
+    architecture const code = exec.template architecture_of_code<program>();
+    return first_of(detail::refuses_groups(call.groups()),
+                    unless(program::takes(call, code), "the most chunks of a sequence", call.extents.longest,
+                           most_chunks_on(code) == 40960 ? "at most 40960" : "at most 20480"),
+                    exec.template lacks<program>());
   }
   template <class Architectures, class T, ChunkSelector S>
   static void run(basic_cuda<Architectures> const& exec, select_chunks<T, S> const& call) {
-    detail::with_choose_largest(
-        exec, call, [&]<class Kernel>(std::type_identity<Kernel>) { exec.run(Kernel::of(call), call.groups()); });
+    exec.run(choose_largest<T, S>::of(call), call.groups());
   }
 };
 /// The programs that CUDA devices have for this call.

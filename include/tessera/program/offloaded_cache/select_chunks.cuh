@@ -7,12 +7,13 @@
 /// 2.1 MB for a sequence, 64 KB * group for each block, of which 64 KB are in flight at a time. On an H200 16 sequences
 /// take 30 us, most of it waiting for sums of blocks, and then for scores.
 ///
-/// Keys of 40960 chunks take 160 KiB of shared memory. Where a thread block has less, as before sm_90, there is room
-/// for 20480 chunks, those of 160K tokens, in 80 KiB.
+/// Keys of 40960 chunks take 160 KiB of shared memory on sm_90 and sm_100. Code for other architectures, whose devices
+/// have as little as 99 KiB for a thread block, has room for 20480 chunks, those of 160K tokens, in 80 KiB.
 #pragma once
 
 #include <cstdint>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/program/offloaded_cache/select_chunks.hpp>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/largest_keys.cuh>
@@ -20,21 +21,29 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Selects chunks. A block for each key head of each step. Most: the most chunks of a sequence.
-template <class T, ChunkSelector S, std::int64_t Most = 40960>
+/// What a thread block shares that chooses among up to `Most` chunks.
+template <int Lanes, std::int64_t Most>
+struct choose_largest_scratch {
+  largest_keys_scratch<Lanes> found;  ///< scratch of the search for the largest sort keys
+  float log_sum_exp[most_group];      ///< log-sum-exps of the scores of each query head of the key head
+  std::int32_t exact;                 ///< the number of exact chunks
+  std::uint32_t keys[Most];           ///< the sort key of each chunk: see keys_type
+};
+
+/// The most chunks of a sequence that choose_largest takes in code for an architecture.
+[[nodiscard]] TESSERA_FN constexpr std::int64_t most_chunks_on(architecture tag) {
+  return number_of(tag) >= 900 && number_of(tag) < 1200 ? 40960 : 20480;
+}
+
+/// Selects chunks. A block for each key head of each step.
+template <class T, ChunkSelector S>
 struct choose_largest {
   /// The portable program, whose members are the arguments.
   using call_type = select_chunks<T, S>;
   static constexpr int lanes = 1024;
-  static constexpr int ahead = 16;                   ///< scores of a query that a lane loads at a time
-  static constexpr std::int64_t most_chunks = Most;  ///< the most chunks of a sequence
-
-  struct scratch_type {
-    largest_keys_scratch<lanes> found;  ///< scratch of the search for the largest sort keys
-    float log_sum_exp[most_group];      ///< log-sum-exps of the scores of each query head of the key head
-    std::int32_t exact;                 ///< the number of exact chunks
-    std::uint32_t keys[most_chunks];    ///< the sort key of each chunk: see keys_type
-  };
+  static constexpr int ahead = 16;  ///< scores of a query that a lane loads at a time
+  template <class G>
+  using scratch_for = choose_largest_scratch<lanes, most_chunks_on(architecture_of<G>)>;
 
   call_type call;           ///< extents, memory, step and selector
   std::uint32_t heads;      ///< the number of key heads
@@ -44,15 +53,15 @@ struct choose_largest {
   [[nodiscard]] static choose_largest of(call_type const& call) {
     return {call, static_cast<std::uint32_t>(call.extents.key_heads), static_cast<std::int32_t>(call.extents.group())};
   }
-  /// Whether the program can take a call: sequences are short enough, and the scores of neighbouring chunks are
-  /// neighbours.
-  [[nodiscard]] static bool takes(call_type const& call) {
-    return call.extents.longest <= most_chunks && call.step.scores.strides[0] == 1;
+  /// Whether code for an architecture can take a call: sequences are short enough, and the scores of neighbouring
+  /// chunks are neighbours.
+  [[nodiscard]] static bool takes(call_type const& call, architecture code) {
+    return call.extents.longest <= most_chunks_on(code) && call.step.scores.strides[0] == 1;
   }
   [[nodiscard]] std::int64_t groups() const { return call.groups(); }
 
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t which,
-                                             scratch_type& scratch) const {
+                                             scratch_for<cuda_block<lanes>>& scratch) const {
     std::uint32_t const at = static_cast<std::uint32_t>(which) / heads;
     std::uint32_t const head = static_cast<std::uint32_t>(which) - at * heads;
     std::int64_t const sequence = call.step.sequence(call.extents, call.memory.sequences, at);
@@ -74,6 +83,7 @@ struct choose_largest {
 
  private:
   using indices = key_indices<lanes>;
+  using shared = scratch_for<cuda_block<lanes>>;
 
   struct write {
     std::int32_t* to;
@@ -93,7 +103,7 @@ struct choose_largest {
   /// Computes the sort keys, and returns the largest of the lane's.
   __device__ __forceinline__ std::uint32_t find_keys(cuda_block<lanes> const& group, std::uint32_t at,
                                                      std::int64_t sequence, std::uint32_t head,
-                                                     cached_sequence const& known, scratch_type& scratch) const {
+                                                     cached_sequence const& known, shared& scratch) const {
     auto const& kept = call.step.scores;
     indices const own(group.lane, known.chunks);
     float const* scores = kept.data + kept.offset(known.first + own.first, head, 0);
@@ -170,8 +180,7 @@ struct choose_largest {
 
   /// Adds up the blocks' sums: a warp for each query, and the next warp counts exact chunks.
   __device__ __forceinline__ void add_up(cuda_block<lanes> const& group, std::uint32_t at, std::int64_t sequence,
-                                         std::uint32_t head, cached_sequence const& known,
-                                         scratch_type& scratch) const {
+                                         std::uint32_t head, cached_sequence const& known, shared& scratch) const {
     cuda_warp const warp;
     std::int32_t const query = group.lane / 32;
     if (query < group_size) {

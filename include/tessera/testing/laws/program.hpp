@@ -28,7 +28,7 @@ template <class T, class Make>
 std::vector<T> run_tiles(std::vector<T> memory, std::int64_t tiles, Make const& make, int filling, bool is_reversed) {
   auto const program = make(array_view<T>(memory));
   using program_type = std::remove_cvref_t<decltype(program)>;
-  using scratch_type = typename program_type::scratch_type;
+  using scratch_type = scratch_for<program_type, serial_group<program_type::lanes>>;
   std::unique_ptr<scratch_type> const scratch(new scratch_type);
   for (std::int64_t i = 0; i < tiles; ++i) {
     std::memset(static_cast<void*>(scratch.get()), filling, sizeof(scratch_type));

@@ -4,6 +4,11 @@
 /// Names and results are those of `serial_group`, to the last bit: `tile/per_lane.hpp` documents the order of sums.
 /// All threads of a group call each collective together.
 ///
+/// Their architecture is that for which nvcc compiles: sm_80 and sm_90a have different types by these names, so that
+/// what is made of one is another function than what is made of the other. Code for the host sees sm_80's, and says
+/// `cuda_block_on<N, architecture::sm_90a>` where it means another. Do not name them in the type of a program or in the
+/// signature of a kernel, which must be the same for the host and for every architecture.
+///
 /// All programs reach a device through this header, so it refuses architectures older than sm_80.
 #pragma once
 
@@ -16,6 +21,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/status.hpp>
 #include <tessera/tile/cuda/warp.cuh>
@@ -37,6 +43,15 @@ struct own_lane_iterator {
 };
 
 namespace detail {
+
+/// What this pass of the compiler is for; sm_80 where it is the host, which runs none of it.
+#if !defined(__CUDA_ARCH__)
+constexpr architecture compiled_architecture = architecture::sm_80;
+#elif defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_SPECIFIC__)
+constexpr architecture compiled_architecture = architecture_numbered(__CUDA_ARCH__, true);
+#else
+constexpr architecture compiled_architecture = architecture_numbered(__CUDA_ARCH__);
+#endif
 
 template <class T, class Move>
 __device__ __forceinline__ T move_words(T const& value, Move move) {
@@ -150,15 +165,17 @@ __device__ __forceinline__ T atomic_add_on_device(T& target, T value) {
 
 }  // namespace detail
 
-/// The group of one warp; several of them may share a thread block without knowing of each other.
-struct cuda_warp {
+/// The group of one warp of an architecture; several of them may share a thread block without knowing of each other.
+template <architecture Compiled>
+struct cuda_warp_on {
   static constexpr int size = lanes_in_a_warp;
+  static constexpr tessera::architecture architecture = Compiled;
   static constexpr int lanes_here = 1;
   [[nodiscard]] static TESSERA_FN constexpr int slot(int) { return 0; }
 
   int lane;  ///< the thread's number in the warp
 
-  __device__ __forceinline__ cuda_warp() : lane(static_cast<int>(threadIdx.x) % size) {}
+  __device__ __forceinline__ cuda_warp_on() : lane(static_cast<int>(threadIdx.x) % size) {}
   [[nodiscard]] __device__ __forceinline__ own_lane_iterator begin() const { return {lane, false}; }
   [[nodiscard]] __device__ __forceinline__ own_lane_iterator end() const { return {lane, true}; }
   /// What lanes of the warp wrote before this call, all of them see after it.
@@ -173,13 +190,17 @@ struct cuda_warp {
   }
 };
 
-/// The group of a whole thread block. Its collectives exchange values through `exchange`, shared memory that the launch
-/// provides.
-template <int Lanes>
-struct cuda_block {
+/// The group of a warp where this code is compiled.
+using cuda_warp = cuda_warp_on<detail::compiled_architecture>;
+
+/// The group of a whole thread block of an architecture. Its collectives exchange values through `exchange`, shared
+/// memory that the launch provides.
+template <int Lanes, architecture Compiled>
+struct cuda_block_on {
   static_assert(Lanes > lanes_in_a_warp && Lanes <= 1024 && Lanes % lanes_in_a_warp == 0,
                 "tessera: a block group has 64, 96, ... 1024 lanes");
   static constexpr int size = Lanes;
+  static constexpr tessera::architecture architecture = Compiled;
   static constexpr int lanes_here = 1;
   static constexpr int warps = Lanes / lanes_in_a_warp;  ///< warps of the block
   static constexpr int exchange_bytes_a_warp = 32;       ///< bytes of `exchange` for each warp
@@ -189,7 +210,7 @@ struct cuda_block {
   void* exchange;  ///< shared memory of exchange_bytes_a_warp for each warp
 
   /// Makes the group; `shared` is the memory for `exchange`.
-  __device__ __forceinline__ explicit cuda_block(void* shared)
+  __device__ __forceinline__ explicit cuda_block_on(void* shared)
       : lane(static_cast<int>(threadIdx.x)), exchange(shared) {}
   [[nodiscard]] __device__ __forceinline__ own_lane_iterator begin() const { return {lane, false}; }
   [[nodiscard]] __device__ __forceinline__ own_lane_iterator end() const { return {lane, true}; }
@@ -216,6 +237,10 @@ struct cuda_block {
     return static_cast<T const*>(exchange);
   }
 };
+
+/// The group of a thread block where this code is compiled.
+template <int Lanes>
+using cuda_block = cuda_block_on<Lanes, detail::compiled_architecture>;
 
 template <class T, class Combine>
 [[nodiscard]] __device__ __forceinline__ T reduce(cuda_warp const& group, per_lane<T, cuda_warp> const& values,

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/status.hpp>
 #include <tessera/tile/per_lane.hpp>
@@ -33,6 +34,7 @@ template <int Lanes>
 struct serial_group {
   static_assert(Lanes >= 1 && Lanes <= 1024, "tessera: a group has 1 to 1024 lanes");
   static constexpr int size = Lanes;
+  static constexpr tessera::architecture architecture = tessera::architecture::host;
   static constexpr int lanes_here = Lanes;
   [[nodiscard]] static TESSERA_FN constexpr int slot(int lane) { return lane; }
 

@@ -10,6 +10,7 @@
 
 #include <type_traits>
 
+#include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/status.hpp>
 #include <tessera/tile/cuda/group.cuh>
@@ -19,8 +20,11 @@
 namespace tessera {
 inline namespace v0 {
 
-struct cuda_warpgroup {
+/// The group of four warps of an architecture.
+template <architecture Compiled>
+struct cuda_warpgroup_on {
   static constexpr int size = 4 * lanes_in_a_warp;
+  static constexpr tessera::architecture architecture = Compiled;
   static constexpr int lanes_here = 1;
   [[nodiscard]] static TESSERA_FN constexpr int slot(int) { return 0; }
 
@@ -28,7 +32,7 @@ struct cuda_warpgroup {
   int barrier;  ///< the named barrier at which its warps meet: 1 to 15
 
   /// Makes the group of the block's warpgroup number `which`.
-  __device__ __forceinline__ cuda_warpgroup(int which, int named_barrier)
+  __device__ __forceinline__ cuda_warpgroup_on(int which, int named_barrier)
       : lane(static_cast<int>(thread_index()) - which * size), barrier(named_barrier) {}
   [[nodiscard]] __device__ __forceinline__ own_lane_iterator begin() const { return {lane, false}; }
   [[nodiscard]] __device__ __forceinline__ own_lane_iterator end() const { return {lane, true}; }
@@ -43,6 +47,9 @@ struct cuda_warpgroup {
     tessera::detail::report_on_device(word, code, position, detail);
   }
 };
+
+/// The group of four warps where this code is compiled.
+using cuda_warpgroup = cuda_warpgroup_on<detail::compiled_architecture>;
 
 }  // namespace v0
 }  // namespace tessera
