@@ -100,9 +100,8 @@ struct hiding_one_too_few : tile {
     each_with_row(
         g, sums, [&](int, int column, float& sum, int end) { sum = column <= end ? sum : hidden; }, ends);
   }
-  static void hide_before(group const& g, sum_tile& sums, float hidden, row_values<int> const& firsts) {
-    each_with_row(
-        g, sums, [&](int, int column, float& sum, int first) { sum = column + 1 >= first ? sum : hidden; }, firsts);
+  static void hide_before_diagonal(group const& g, sum_tile& sums, float hidden, int first) {
+    each_with_row(g, sums, [&](int row, int column, float& sum) { sum = column + 1 >= first + row ? sum : hidden; });
   }
 };
 static_assert(RowTile<tile> && RowTile<row_tile<bfloat16, shape<16, 8, 16>>> && RowTile<visiting_twice>);
@@ -122,7 +121,7 @@ std::string wrong_words(Exec const& exec) {
   using program = row_words_program<Sum, tile_words<Sum, Rows, Columns>, tile_words<std::int32_t, Rows, Columns>, 32>;
   exec.run(program{sums,
                    {problem.ends},
-                   {problem.firsts},
+                   problem.first,
                    {{made.reduced},
                     {made.folded},
                     {made.pairs},
@@ -169,7 +168,7 @@ TEST_CASE("lanes that are merged twice and sums that are mapped to other places 
 TEST_CASE("states that are not of the lane's sums alone, and columns that are hidden wrongly, are caught", "[host]") {
   CHECK(check_row_laws<folding_into_states>().mentions("fold_lanes gives the state of the lane's own sums alone"));
   CHECK(check_row_laws<hiding_one_too_few>().mentions("hide_from hides columns from the row's value on"));
-  CHECK(check_row_laws<hiding_one_too_few>().mentions("hide_before hides columns before the row's value"));
+  CHECK(check_row_laws<hiding_one_too_few>().mentions("hide_before_diagonal hides columns before the diagonal"));
 }
 
 TEST_CASE("rows that are visited twice, and sums that are not where they should be, are caught", "[host]") {

@@ -46,8 +46,8 @@
 ///      fold_lanes gives states that a lane's own sums have so, whatever they were before: reduce_rows is fold_lanes,
 ///      merge_lanes, and a merge into each row's state.
 ///   5. map_sums calls its visit once for each sum, with the values of its row, and gives the sum's place the result.
-///   6. hide_from replaces the sums whose column is at least the row's value, hide_before those whose column is less.
-///      The values are from -2^30 to 2^30.
+///   6. hide_from replaces the sums whose column is at least the row's value, hide_before_diagonal those whose column
+///      is less than a number, the same for all rows, and the row's own. Values and numbers are from -2^30 to 2^30.
 ///   7. as_operand makes what load_a loads where sums were stored, rounded to the next product's type.
 #pragma once
 
@@ -149,10 +149,11 @@ concept RowWords =
               typename M::template row_values<int>& columns) {
        M::template map_sums<M>(group, sums, sums, detail::any_sum<typename M::sum_type>{}, columns);
        M::hide_from(group, sums, typename M::sum_type{}, columns);
-       M::hide_before(group, sums, typename M::sum_type{}, columns);
+       M::hide_before_diagonal(group, sums, typename M::sum_type{}, 0);
      } || because<"RowWords fill other tiles and hide sums: "
                   "static void map_sums<To>(group, sum_tile const&, To::sum_tile&, visit, row_values&...), "
-                  "hide_from(group, sum_tile&, hidden, row_values<int> const&) and hide_before">);
+                  "hide_from(group, sum_tile&, hidden, row_values<int> const&), "
+                  "hide_before_diagonal(group, sum_tile&, hidden, int)">);
 
 /// A TileMma whose rows of sums are reduced, changed and multiplied in registers.
 template <class M>

@@ -94,12 +94,10 @@ struct row_tile : gemm_tile<T, Shape, G> {
     each_with_row(
         group, sums, [hidden](int, int column, sum_type& sum, int end) { sum = column < end ? sum : hidden; }, ends);
   }
-  /// Replaces the sums of each row whose column is less than `firsts`.
-  TESSERA_FN static constexpr void hide_before(G const& group, sum_tile& sums, sum_type hidden,
-                                               row_values<int> const& firsts) {
-    each_with_row(
-        group, sums, [hidden](int, int column, sum_type& sum, int first) { sum = column >= first ? sum : hidden; },
-        firsts);
+  /// Replaces the sums whose column is less than `first` and the number of its row.
+  TESSERA_FN static constexpr void hide_before_diagonal(G const& group, sum_tile& sums, sum_type hidden, int first) {
+    each_with_row(group, sums,
+                  [hidden, first](int row, int column, sum_type& sum) { sum = column >= first + row ? sum : hidden; });
   }
   /// Makes each row's state that of the sums of the row that this lane holds, which is all of them.
   template <Reducer R>

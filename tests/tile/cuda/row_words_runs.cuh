@@ -22,7 +22,6 @@ std::string wrong_words_on_device() {
   row_words_outcome<Sum> made(problem);
   auto const sums = to_device(exec, problem.sums);
   auto const ends = to_device(exec, problem.ends);
-  auto const firsts = to_device(exec, problem.firsts);
   auto reduced = to_device(exec, made.reduced);
   auto folded = to_device(exec, made.folded);
   auto pairs = to_device(exec, made.pairs);
@@ -33,7 +32,7 @@ std::string wrong_words_on_device() {
   auto ordered = to_device(exec, made.ordered);
   exec.run(row_words_program<Sum, Words, BitWords, Lanes>{{sums.data(), {Rows, Columns}},
                                                           ends.view(),
-                                                          firsts.view(),
+                                                          problem.first,
                                                           {reduced.view(),
                                                            folded.view(),
                                                            pairs.view(),

@@ -198,14 +198,14 @@ void check_folded_rows(law_report& report, typename M::group_type const& group, 
       states);
 }
 
-/// Checks that hide_from and hide_before replace the sums of the columns that they name, and no others.
+/// Checks that hide_from and hide_before_diagonal replace the sums of the columns that they name, and no others.
 template <RowTile M>
 void check_hidden_sums(law_report& report, typename M::group_type const& group, std::vector<double> const& numbers) {
   using sum_type = typename M::sum_type;
   auto const hidden = static_cast<sum_type>(55);
   for (int const least : {-(1 << 30), -2, 0, 1, M::columns - 1, M::columns, (1 << 30) - 2}) {
-    auto const bound = [least](int row) { return least + row % 3; };
     for (bool const is_end : {false, true}) {
+      auto const bound = [&](int row) { return is_end ? least + row % 3 : least + row; };
       typename M::sum_tile sums;
       set_sums<M>(group, sums, 3);
       typename M::template row_values<int> bounds;
@@ -214,7 +214,7 @@ void check_hidden_sums(law_report& report, typename M::group_type const& group, 
       if (is_end) {
         M::hide_from(group, sums, hidden, bounds);
       } else {
-        M::hide_before(group, sums, hidden, bounds);
+        M::hide_before_diagonal(group, sums, hidden, least);
       }
       std::vector<sum_type> stored(numbers.size());
       M::store(group, sums, stored.data(), std::int64_t{M::columns});
@@ -223,7 +223,7 @@ void check_hidden_sums(law_report& report, typename M::group_type const& group, 
         bool const is_hidden = (static_cast<int>(i) % M::columns >= bound(row)) == is_end;
         report.expect(stored[i] == (is_hidden ? hidden : static_cast<sum_type>(numbers[i])),
                       is_end ? "hide_from hides columns from the row's value on"
-                             : "hide_before hides columns before the row's value",
+                             : "hide_before_diagonal hides columns before the diagonal",
                       "number " + std::to_string(i) + ", value " + std::to_string(bound(row)));
       }
     }

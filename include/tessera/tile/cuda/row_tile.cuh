@@ -29,9 +29,10 @@ struct fragment_rows : fragment_lanes {
   static constexpr int tiles = registers::row_tiles;
   static constexpr int held = 2 * registers::column_tiles;
 
-  __device__ __forceinline__ static int row(G const& group, int tile, int part) {
-    return registers::of(group).row + 16 * tile + row_in_tile(group.lane, part);
+  __device__ __forceinline__ static int first_row(G const& group) {
+    return registers::of(group).row + row_in_tile(group.lane);
   }
+  __device__ __forceinline__ static constexpr int rows_to(int tile, int part) { return 16 * tile + 8 * part; }
   template <class Sums>
   __device__ __forceinline__ static auto& sum(Sums& sums, int tile, int part, int i) {
     return sums.values[tile][i / 2][2 * part + i % 2];
@@ -70,9 +71,8 @@ struct multiply_add_rows {
   static constexpr int held = registers::column_count;
   static constexpr bool has_pairs = false;
 
-  __device__ __forceinline__ static int row(G const& group, int tile, int) {
-    return tile * registers::thread_rows + group.lane / holders;
-  }
+  __device__ __forceinline__ static int first_row(G const& group) { return group.lane / holders; }
+  __device__ __forceinline__ static constexpr int rows_to(int tile, int) { return tile * registers::thread_rows; }
   __device__ __forceinline__ static int first_column(int lane) { return lane % holders; }
   __device__ __forceinline__ static constexpr int further(int i) { return i * holders; }
   template <class Sums>

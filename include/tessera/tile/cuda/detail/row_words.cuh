@@ -43,18 +43,17 @@ struct fragment_lanes {
   static constexpr int parts = 2;          ///< rows that a lane holds of a tile
   static constexpr bool has_pairs = true;  ///< whether sums 2 i and 2 i + 1 of a row are neighbours
 
-  /// The row in a tile.
-  __device__ __forceinline__ static int row_in_tile(int lane, int part) {
-    return lane % lanes_in_a_warp / holders + 8 * part;
-  }
+  /// The first row that a lane holds of a tile.
+  __device__ __forceinline__ static int row_in_tile(int lane) { return lane % lanes_in_a_warp / holders; }
   /// The first column that a lane holds.
   __device__ __forceinline__ static int first_column(int lane) { return lane % holders * 2; }
   /// How much further sum i of a row is.
   __device__ __forceinline__ static constexpr int further(int i) { return i / 2 * 8 + i % 2; }
 };
 
-/// Lanes: where sums lie. It has the members of fragment_lanes, and group_type, sum_type, sum_tile, the extents rows
-/// and columns, `tiles` and how many sums of each row a lane holds in `held`, row(group, tile, part) and
+/// Lanes: where sums lie. It has holders, parts, has_pairs, first_column() and further() as fragment_lanes has them;
+/// group_type, sum_tile, and the extents rows and columns; how many `tiles` of rows a lane has, and in `held` how many
+/// sums of each row; first_row(group), how many rows further others are in rows_to(tile, part), and
 /// sum(sums, tile, part, i).
 template <class Lanes>
 struct row_words {
@@ -72,7 +71,7 @@ struct row_words {
     for (int tile = 0; tile < Lanes::tiles; ++tile) {
 #pragma unroll
       for (int part = 0; part < Lanes::parts; ++part) {
-        visit(Lanes::row(group, tile, part), values.values[tile][part]...);
+        visit(row(group, tile, part), values.values[tile][part]...);
       }
     }
   }
@@ -89,8 +88,7 @@ struct row_words {
   __device__ __forceinline__ static void each_with_row(group_of_rows const& group, sums_of_rows& sums,
                                                        Visit const& visit, Values&... values) {
     each_place([&](int tile, int part, int i) {
-      visit(Lanes::row(group, tile, part), column(group, i), Lanes::sum(sums, tile, part, i),
-            values.values[tile][part]...);
+      visit(row(group, tile, part), column(group, i), Lanes::sum(sums, tile, part, i), values.values[tile][part]...);
     });
   }
   /// Fills sums of other RowWords with as many rows and columns: to = visit(row, column, sum, value...).
@@ -100,8 +98,8 @@ struct row_words {
     static_assert(To::rows == Lanes::rows && To::columns == Lanes::columns && To::holders == holders,
                   "tessera: both tiles have as many rows and columns, and both or neither are of float");
     each_place([&](int tile, int part, int i) {
-      Lanes::sum(to, tile, part, i) = visit(Lanes::row(group, tile, part), column(group, i),
-                                            Lanes::sum(sums, tile, part, i), values.values[tile][part]...);
+      Lanes::sum(to, tile, part, i) = visit(row(group, tile, part), column(group, i), Lanes::sum(sums, tile, part, i),
+                                            values.values[tile][part]...);
     });
   }
   /// Replaces the sums of each row whose column is at least `ends`. The lane's first column is subtracted once for a
@@ -114,13 +112,15 @@ struct row_words {
       sum = Lanes::further(i) < ends.values[tile][part] - Lanes::first_column(group.lane) ? sum : hidden;
     });
   }
-  /// Replaces the sums of each row whose column is less than `firsts`.
+  /// Replaces the sums whose column is less than `first` and the number of its row. A comparison is for sums of both
+  /// rows of a lane, as many columns apart as the rows are.
   template <class Sum>
-  __device__ __forceinline__ static void hide_before(group_of_rows const& group, sums_of_rows& sums, Sum hidden,
-                                                     row_values<int> const& firsts) {
+  __device__ __forceinline__ static void hide_before_diagonal(group_of_rows const& group, sums_of_rows& sums,
+                                                              Sum hidden, int first) {
     each_place([&](int tile, int part, int i) {
       auto& sum = Lanes::sum(sums, tile, part, i);
-      sum = Lanes::further(i) >= firsts.values[tile][part] - Lanes::first_column(group.lane) ? sum : hidden;
+      int const own = first + Lanes::first_row(group) - Lanes::first_column(group.lane);
+      sum = Lanes::further(i) - Lanes::rows_to(tile, part) >= own ? sum : hidden;
     });
   }
   /// Makes each row's state that of the sums of the row that this thread holds.
@@ -164,18 +164,25 @@ struct row_words {
   }
 
  private:
+  __device__ __forceinline__ static int row(group_of_rows const& group, int tile, int part) {
+    return Lanes::first_row(group) + Lanes::rows_to(tile, part);
+  }
   __device__ __forceinline__ static int column(group_of_rows const& group, int i) {
     return Lanes::first_column(group.lane) + Lanes::further(i);
   }
   template <class Visit>
   __device__ __forceinline__ static void each_place(Visit const& visit) {
+    constexpr int step = Lanes::has_pairs ? 2 : 1;
 #pragma unroll
     for (int tile = 0; tile < Lanes::tiles; ++tile) {
 #pragma unroll
-      for (int part = 0; part < Lanes::parts; ++part) {
+      for (int first = 0; first < Lanes::held; first += step) {
 #pragma unroll
-        for (int i = 0; i < Lanes::held; ++i) {
-          visit(tile, part, i);
+        for (int part = 0; part < Lanes::parts; ++part) {
+#pragma unroll
+          for (int i = 0; i < step; ++i) {
+            visit(tile, part, first + i);
+          }
         }
       }
     }

@@ -35,9 +35,14 @@ struct warpgroup_lane {
   static constexpr int size = 4 * lanes_in_a_warp;
   int lane;  ///< the thread's number in the warpgroup
 
-  __device__ __forceinline__ static warpgroup_lane of_thread() { return {static_cast<int>(thread_index()) % size}; }
-  /// The same, read here: the compiler keeps nothing that follows from it (tile/cuda/thread_index.cuh).
-  __device__ __forceinline__ static warpgroup_lane here() { return {static_cast<int>(thread_index_here()) % size}; }
+  __device__ __forceinline__ static warpgroup_lane of_thread() {
+    return {static_cast<int>(thread_index() % unsigned{size})};
+  }
+  /// A thread in its warp, as if that were the first of a warpgroup: its rows are numbered 0 to 15. `index`:
+  /// thread_index() or thread_index_here() (tile/cuda/thread_index.cuh).
+  __device__ __forceinline__ static warpgroup_lane in_warp(unsigned index) {
+    return {static_cast<int>(index % unsigned{lanes_in_a_warp})};
+  }
 };
 
 namespace detail {
@@ -57,9 +62,10 @@ struct warpgroup_sums : fragment_lanes {
   static constexpr int held = Columns / 4;
   using sum_tile = std::conditional_t<tiles == 1, Sum[Columns / 2], Sum[tiles][Columns / 2]>;
 
-  __device__ __forceinline__ static int row(G const& group, int tile, int part) {
-    return 64 * tile + group.lane / lanes_in_a_warp * 16 + row_in_tile(group.lane, part);
+  __device__ __forceinline__ static int first_row(G const& group) {
+    return group.lane / lanes_in_a_warp * 16 + row_in_tile(group.lane);
   }
+  __device__ __forceinline__ static constexpr int rows_to(int tile, int part) { return 64 * tile + 8 * part; }
   /// Sums: a sum_tile, or that of other sums.
   template <class Sums>
   __device__ __forceinline__ static auto& sum(Sums& sums, [[maybe_unused]] int tile, int part, int i) {
