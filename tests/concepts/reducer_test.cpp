@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/core/bits.hpp>
+#include <tessera/reduce/maximum.hpp>
 #include <tessera/reduce/sum.hpp>
 #include <tessera/testing/laws/reducer.hpp>
 
@@ -45,12 +46,26 @@ struct doubling_push : longest {
   constexpr void merge(int& into, int other) const { into = tessera::max(into, other); }
 };
 
+/// Adds, two values at a time.
+struct adding_pairs : longest {
+  constexpr void push(int& state, int x) const { state += x; }
+  constexpr void merge(int& into, int other) const { into += other; }
+  constexpr int of_pair(int a, int b) const { return a + b; }
+  constexpr void push_pair(int& state, int a, int b) const { state += a + b; }
+};
+struct forgetting_the_second : adding_pairs {
+  constexpr int of_pair(int a, int) const { return a; }
+  constexpr void push_pair(int& state, int a, int) const { state += a; }
+};
+
 struct without_input {
   using state_type = int;
 };
 
 static_assert(Reducer<longest>);
 static_assert(Reducer<latest>, "laws are not for the compiler to see");
+static_assert(tessera::PairReducer<adding_pairs> && !tessera::PairReducer<longest>);
+static_assert(tessera::takes_any_order<tessera::maximum_reducer<float>> && !tessera::takes_any_order<longest>);
 static_assert(!Reducer<int>);
 static_assert(!Reducer<without_input>);
 
@@ -89,4 +104,10 @@ TEST_CASE("each broken law is reported once, with its first counterexample", "[h
   auto const report = check_laws<starting_at_one>({3, 1, 4, 1, 5, 9, 2, 6});
   CHECK(report.failures().size() <= 7);
   CHECK_FALSE(report.mentions("at input 7"));
+}
+
+TEST_CASE("pairs of which a value is lost are caught", "[host]") {
+  CHECK(check_laws<adding_pairs>({3, -5, 7}).text().empty());
+  CHECK(check_laws<forgetting_the_second>({3, -5, 7}).mentions("of_pair is the state of two values"));
+  CHECK(check_laws<forgetting_the_second>({3, -5, 7}).mentions("push_pair pushes two values"));
 }

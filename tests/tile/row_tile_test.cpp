@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cstdint>
+#include <string>
+
 #include <tessera/concepts/tile_mma.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/precision.hpp>
+#include <tessera/exec/cpu.hpp>
+#include <tessera/testing/adversary.hpp>
 #include <tessera/testing/laws/tile_mma.hpp>
 #include <tessera/tile/row_tile.hpp>
 
 #include "support/catch.hpp"
+#include "tile/row_words.hpp"
 
 using namespace tessera;
 using tessera::testing::check_operand_law;
@@ -82,14 +88,60 @@ struct mapping_turned : tile {
     }
   }
 };
+struct folding_into_states : tile {
+  template <class R>
+  static void fold_lanes(group const& g, R const& reducer, sum_tile const& sums,
+                         row_values<typename R::state_type>& states) {
+    reduce_rows(g, reducer, sums, states);
+  }
+};
+struct hiding_one_too_few : tile {
+  static void hide_from(group const& g, sum_tile& sums, float hidden, row_values<int> const& ends) {
+    each_with_row(
+        g, sums, [&](int, int column, float& sum, int end) { sum = column <= end ? sum : hidden; }, ends);
+  }
+  static void hide_before_diagonal(group const& g, sum_tile& sums, float hidden, int first) {
+    each_with_row(g, sums, [&](int row, int column, float& sum) { sum = column + 1 >= first + row ? sum : hidden; });
+  }
+};
 static_assert(RowTile<tile> && RowTile<row_tile<bfloat16, shape<16, 8, 16>>> && RowTile<visiting_twice>);
-static_assert(!RowTile<gemm_tile<float, shape<4, 6, 3>>>);
+static_assert(!RowTile<gemm_tile<float, shape<4, 6, 3>>> && !RowWords<gemm_tile<float, shape<4, 6, 3>>>);
 
 struct make_bfloat16 {
   bfloat16 operator()(double number) const { return store<bfloat16>(static_cast<float>(number)); }
 };
 
+/// What is wrong with the words of an executor on the host.
+template <class Sum, int Rows, int Columns, class Exec>
+std::string wrong_words(Exec const& exec) {
+  using namespace tessera_test;
+  row_words_problem<Sum> const problem{Rows, Columns};
+  row_words_outcome<Sum> made(problem);
+  matrix_view<Sum const> const sums(problem.sums.data(), {Rows, Columns});
+  using program = row_words_program<Sum, tile_words<Sum, Rows, Columns>, tile_words<std::int32_t, Rows, Columns>, 32>;
+  exec.run(program{sums,
+                   {problem.ends},
+                   problem.first,
+                   {{made.reduced},
+                    {made.folded},
+                    {made.pairs},
+                    {made.largest},
+                    {made.rows},
+                    {made.hidden.data(), {Rows, Columns}},
+                    {made.bits.data(), {Rows, Columns}},
+                    {made.ordered.data(), {Rows, Columns}}}},
+           1);
+  return difference(made, problem);
+}
+
 }  // namespace
+
+TEST_CASE("every word for rows gives what loops give, of NaN, infinity and rows of minus infinity, too", "[host]") {
+  CHECK(wrong_words<float, 64, 40>(cpu{.threads = 1}).empty());
+  CHECK(wrong_words<std::int32_t, 16, 64>(cpu{.threads = 1}).empty());
+  CHECK(wrong_words<float, 16, 8>(testing::adversary{.seed = 7}).empty());
+  CHECK(wrong_words<std::int32_t, 64, 16>(testing::adversary{.seed = 8}).empty());
+}
 
 TEST_CASE("rows of serial tiles keep the laws, whatever their shape", "[host]") {
   CHECK(check_row_laws<tile>().text().empty());
@@ -111,6 +163,12 @@ TEST_CASE("rows that lose a sum or their state are caught", "[host]") {
 TEST_CASE("lanes that are merged twice and sums that are mapped to other places are caught", "[host]") {
   CHECK(check_row_laws<merging_twice>().mentions("merge_lanes merges what the lanes of a row gathered"));
   CHECK(check_row_laws<mapping_turned>().mentions("map_sums fills the place of each sum"));
+}
+
+TEST_CASE("states that are not of the lane's sums alone, and columns that are hidden wrongly, are caught", "[host]") {
+  CHECK(check_row_laws<folding_into_states>().mentions("fold_lanes gives the state of the lane's own sums alone"));
+  CHECK(check_row_laws<hiding_one_too_few>().mentions("hide_from hides columns from the row's value on"));
+  CHECK(check_row_laws<hiding_one_too_few>().mentions("hide_before_diagonal hides columns before the diagonal"));
 }
 
 TEST_CASE("rows that are visited twice, and sums that are not where they should be, are caught", "[host]") {

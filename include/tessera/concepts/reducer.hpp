@@ -20,6 +20,13 @@
 ///   4. merge commutes, up to that rounding: the lanes of a warp do not merge in the order of their values.
 ///   5. However a sequence is cut into two pieces, merging them gives the state of the whole.
 /// The library merges in a fixed order, so a result is the same each time even where rounding depends on the order.
+///
+/// PairReducer: a Reducer that also takes two values at a time, which rows of sums in registers give it
+/// (concepts/tile_mma.hpp). The largest of a state and two integers is one instruction, for instance, and in a state of
+/// two sums one of two additions does not wait for the other.
+///   6. of_pair(a, b) is the state of two values alone, and push_pair(s, a, b) pushes both.
+/// A Reducer with `static constexpr bool any_order = true` has the same states, to the bit but for the signs of zeros,
+/// in whatever order values are pushed and states merged: more than one chain of pushes may make them.
 #pragma once
 
 #include <type_traits>
@@ -42,7 +49,26 @@ concept Reducer =
         || because<"a Reducer has push(): void push(state_type& state, input_type value) const">) &&
     (requires(R const& r, typename R::state_type& into, typename R::state_type const& other) { r.merge(into, other); }
         || because<"a Reducer has merge(): void merge(state_type& into, state_type const& other) const">);
+
+/// A Reducer that also takes two values at a time.
+template <class R>
+concept PairReducer =
+    (Reducer<R> || because<"a PairReducer is a Reducer">) &&
+    (requires(R const& r, typename R::state_type& state, typename R::input_type const& value) {
+       requires std::is_same_v<decltype(r.of_pair(value, value)), typename R::state_type>;
+       r.push_pair(state, value, value);
+     } || because<"a PairReducer takes two values at a time: state_type of_pair(input_type first, input_type second) "
+                  "const, void push_pair(state_type& state, input_type first, input_type second) const">);
 // clang-format on
+
+/// Whether a Reducer says that its states are the same in whatever order values are pushed.
+template <class R>
+inline constexpr bool takes_any_order = false;
+template <class R>
+requires requires {
+  requires R::any_order;
+}
+inline constexpr bool takes_any_order<R> = true;
 
 }  // namespace v0
 }  // namespace tessera

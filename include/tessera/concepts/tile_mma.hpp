@@ -19,8 +19,10 @@
 ///   3. load_b_transposed gives the tile that load_b gives, from M::columns rows of M::depth elements.
 ///   4. load and store honour the stride and touch nothing between the rows.
 ///
-/// RowTile: a TileMma whose rows of sums are worked on where they are, in registers: they are reduced, changed with a
-/// value of each row, and become the left operand of the next product, without a trip through scratch.
+/// RowWords: rows of sums that are worked on where a product left them, in registers: they are reduced, changed with a
+/// value of each row, and become the left operand of the next product, without a trip through scratch. RowTile: a
+/// TileMma with row words. Sums of wgmma have the same words (tile/cuda/sm_90/warpgroup_rows.cuh) beside a product that
+/// goes on while its threads do something else, and so is no TileMma.
 ///
 ///     typename M::template row_values<float> largest;              // a value for each row of the tile
 ///     M::each_row(group, [](int, float& most) { most = -infinity; }, largest);
@@ -33,15 +35,20 @@
 /// So a sum over many tiles is merged once, at the end. Tiles of as many rows and of one group have the same
 /// row_values, so that a row's value of one product is used with another's sums.
 ///
-/// Laws, checked by `tessera::testing::check_row_laws<M>()` where the group runs on the host:
+/// Laws of both, checked by `tessera::testing::check_row_laws<M>()` where the group runs on the host:
 ///   1. each_row visits every row; what it does must depend on the row and its values alone, for a row may be visited
 ///      by several lanes. each_row_once visits every row once.
 ///   2. each_with_row visits every sum once, together with the values of its row.
 ///   3. reduce_rows merges into a row's state the state of the row's sums, pushed in an order that depends on the
-///      tile alone.
+///      tile and the reducer alone. A PairReducer may be given two neighbours of a row at a time, and one with
+///      `any_order` several states to a row, which are merged (concepts/reducer.hpp).
 ///   4. States that each_with_row gathers from the reducer's identity are after merge_lanes those of whole rows.
+///      fold_lanes gives states that a lane's own sums have so, whatever they were before: reduce_rows is fold_lanes,
+///      merge_lanes, and a merge into each row's state.
 ///   5. map_sums calls its visit once for each sum, with the values of its row, and gives the sum's place the result.
-///   6. as_operand makes what load_a loads where sums were stored, rounded to the next product's type.
+///   6. hide_from replaces the sums whose column is at least the row's value, hide_before_diagonal those whose column
+///      is less than a number, the same for all rows, and the row's own. Values and numbers are from -2^30 to 2^30.
+///   7. as_operand makes what load_a loads where sums were stored, rounded to the next product's type.
 #pragma once
 
 #include <concepts>
@@ -113,32 +120,46 @@ struct any_reducer {
 }  // namespace detail
 
 // clang-format off
-/// A TileMma whose rows of sums are reduced, changed and multiplied in registers.
+/// Rows of sums that are reduced, changed and multiplied in registers.
 template <class M>
-concept RowTile =
-    (TileMma<M> || because<"a RowTile is a TileMma">) &&
+concept RowWords =
+    (requires { typename M::group_type; typename M::sum_type; requires std::default_initializable<typename M::sum_tile>;
+                requires M::rows > 0; requires M::columns > 0; }
+        || because<"RowWords name their sums: using group_type, sum_type, sum_tile = ...; "
+           "static constexpr int rows, columns;">) &&
     (requires { typename M::template row_values<float>; }
-        || because<"a RowTile names a value for each of its rows: template <class T> struct row_values">) &&
+        || because<"RowWords name a value for each row: template <class T> struct row_values">) &&
     (requires(typename M::group_type const& group, typename M::sum_tile& sums,
               typename M::template row_values<float>& values) {
        M::each_row(group, detail::any_visit{}, values);
        M::each_row_once(group, detail::any_visit{}, values);
        M::each_with_row(group, sums, detail::any_visit{}, values);
-     } || because<"a RowTile visits rows and sums: static each_row(group, visit, row_values&...), "
+     } || because<"RowWords visit rows and sums: static each_row(group, visit, row_values&...), "
                   "each_row_once(group, visit, row_values&...), "
                   "each_with_row(group, sum_tile&, visit, row_values&...)">) &&
     (requires(typename M::group_type const& group, typename M::sum_tile& sums,
               typename M::template row_values<typename M::sum_type>& states) {
-       M::reduce_rows(group, detail::any_reducer<typename M::sum_type>{}, sums, states);
-     } || because<"a RowTile reduces its rows: "
-                  "static void reduce_rows(group, reducer, sum_tile const&, row_values<state_type>&)">) &&
-    (requires(typename M::group_type const& group, typename M::sum_tile& sums,
-              typename M::template row_values<typename M::sum_type>& states) {
+       M::fold_lanes(group, detail::any_reducer<typename M::sum_type>{}, sums, states);
        M::merge_lanes(group, detail::any_reducer<typename M::sum_type>{}, states);
-       M::template map_sums<M>(group, sums, sums, detail::any_sum<typename M::sum_type>{}, states);
-     } || because<"a RowTile merges what lanes gathered, and fills other tiles: "
-                  "static void merge_lanes(group, reducer, row_values<state_type>&), "
-                  "map_sums<To>(group, sum_tile const&, To::sum_tile&, visit, row_values&...)">);
+       M::reduce_rows(group, detail::any_reducer<typename M::sum_type>{}, sums, states);
+     } || because<"RowWords reduce rows: static void reduce_rows(group, reducer, sum_tile const&, "
+                  "row_values<state_type>&), and its parts: fold_lanes, of the same arguments, "
+                  "and merge_lanes(group, reducer, row_values<state_type>&)">) &&
+    (requires(typename M::group_type const& group, typename M::sum_tile& sums,
+              typename M::template row_values<int>& columns) {
+       M::template map_sums<M>(group, sums, sums, detail::any_sum<typename M::sum_type>{}, columns);
+       M::hide_from(group, sums, typename M::sum_type{}, columns);
+       M::hide_before_diagonal(group, sums, typename M::sum_type{}, 0);
+     } || because<"RowWords fill other tiles and hide sums: "
+                  "static void map_sums<To>(group, sum_tile const&, To::sum_tile&, visit, row_values&...), "
+                  "hide_from(group, sum_tile&, hidden, row_values<int> const&), "
+                  "hide_before_diagonal(group, sum_tile&, hidden, int)">);
+
+/// A TileMma whose rows of sums are reduced, changed and multiplied in registers.
+template <class M>
+concept RowTile =
+    (TileMma<M> || because<"a RowTile is a TileMma">) &&
+    (RowWords<M> || because<"a RowTile has the words for rows of sums, RowWords">);
 // clang-format on
 
 }  // namespace v0

@@ -50,8 +50,9 @@ TESSERA_FN void multiply_sums(typename M::group_type const& group, typename M::s
   detail::multiply_sums_from<M, Next, 0>(group, sums, b, totals);
 }
 
-/// The left operands of the next product that all columns of M's sums become, in the order of columns.
-template <RowTile M, TileMma Next>
+/// The left operands of the next product that all columns of M's sums become, in the order of columns. Next: a TileMma,
+/// or a warpgroup_mma for sums of wgmma (tile/cuda/sm_90/warpgroup_rows.cuh).
+template <RowWords M, class Next>
 struct operands_of_sums {
   static constexpr int steps = M::columns / Next::depth;  ///< how many tiles of operands they are
   static_assert(steps * Next::depth == M::columns, "tessera: sums have a whole number of the next product's depths");

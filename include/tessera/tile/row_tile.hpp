@@ -88,6 +88,25 @@ struct row_tile : gemm_tile<T, Shape, G> {
       }
     }
   }
+  /// Replaces the sums of each row whose column is at least `ends`.
+  TESSERA_FN static constexpr void hide_from(G const& group, sum_tile& sums, sum_type hidden,
+                                             row_values<int> const& ends) {
+    each_with_row(
+        group, sums, [hidden](int, int column, sum_type& sum, int end) { sum = column < end ? sum : hidden; }, ends);
+  }
+  /// Replaces the sums whose column is less than `first` and the number of its row.
+  TESSERA_FN static constexpr void hide_before_diagonal(G const& group, sum_tile& sums, sum_type hidden, int first) {
+    each_with_row(group, sums,
+                  [hidden, first](int row, int column, sum_type& sum) { sum = column >= first + row ? sum : hidden; });
+  }
+  /// Makes each row's state that of the sums of the row that this lane holds, which is all of them.
+  template <Reducer R>
+  TESSERA_FN static constexpr void fold_lanes(G const&, R const& reducer, sum_tile const& sums,
+                                              row_values<typename R::state_type>& states) {
+    for (int row = 0; row < rows; ++row) {
+      states.values[row] = fold_row(reducer, sums, row);
+    }
+  }
   /// Merges what the lanes of a row gathered each by itself, so that all of them have the row's state.
   template <Reducer R>
   TESSERA_FN static constexpr void merge_lanes(G const&, R const&, row_values<typename R::state_type>&) {}
@@ -96,11 +115,7 @@ struct row_tile : gemm_tile<T, Shape, G> {
   TESSERA_FN static constexpr void reduce_rows(G const&, R const& reducer, sum_tile const& sums,
                                                row_values<typename R::state_type>& states) {
     for (int row = 0; row < rows; ++row) {
-      typename R::state_type found = reducer.identity();
-      for (int column = 0; column < columns; ++column) {
-        reducer.push(found, sums.values[row][column]);
-      }
-      reducer.merge(states.values[row], found);
+      reducer.merge(states.values[row], fold_row(reducer, sums, row));
     }
   }
   /// Rounds the sums from column `First` on to the left operand of the next product.
@@ -115,6 +130,16 @@ struct row_tile : gemm_tile<T, Shape, G> {
             Next::operand::widen(tessera::store<typename Next::operand_type>(sums.values[row][First + k]));
       }
     }
+  }
+
+ private:
+  template <class R>
+  TESSERA_FN static constexpr typename R::state_type fold_row(R const& reducer, sum_tile const& sums, int row) {
+    typename R::state_type found = reducer.identity();
+    for (int column = 0; column < columns; ++column) {
+      reducer.push(found, sums.values[row][column]);
+    }
+    return found;
   }
 };
 

@@ -7,10 +7,12 @@
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/shape.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/reduce/maximum.hpp>
 #include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/largest_keys.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
 #include <tessera/tile/source/dense.hpp>
 #include <tessera/tile/staged_tile.hpp>
 

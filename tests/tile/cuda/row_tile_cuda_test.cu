@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <tessera/core/bfloat16.hpp>
@@ -11,6 +12,7 @@
 #include "support/catch.hpp"
 #include "support/cuda.hpp"
 #include "support/device_copies.cuh"
+#include "tile/cuda/row_words_runs.cuh"
 #include "tile/two_products.hpp"
 
 using namespace tessera;
@@ -38,7 +40,21 @@ void check_words() {
   CHECK(to_host(exec, results) == problem.results);
 }
 
+template <class Sum, int Rows, int Columns, int Lanes>
+std::string wrong_words() {
+  return wrong_words_on_device<Sum, Rows, Columns, tile_words<Sum, Rows, Columns>,
+                               tile_words<std::int32_t, Rows, Columns>, Lanes>();
+}
+
 }  // namespace
+
+TEST_CASE("every word for rows of mma.sync gives what loops give", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  CHECK(wrong_words<float, 16, 8, 32>().empty());
+  CHECK(wrong_words<float, 64, 40, 128>().empty());
+  CHECK(wrong_words<float, 128, 64, 128>().empty());
+  CHECK(wrong_words<std::int32_t, 64, 128, 128>().empty());
+}
 
 TEST_CASE("row words on a GPU give what the serial ones give", "[cuda]") {
   TESSERA_NEEDS_CUDA();

@@ -75,6 +75,16 @@ law_report check_laws(std::vector<typename R::input_type> const& inputs, Same sa
     report.expect(same(detail::merged(reducer, before, after), detail::merged(reducer, after, before)),
                   "merge commutes", detail::at(i));
     report.expect(same(detail::merged(reducer, pushed, after), whole), "two pieces merge to the whole", detail::at(i));
+    if constexpr (PairReducer<R>) {
+      auto const& other = inputs[(i + 1) % count];
+      auto two = one;
+      reducer.push(two, other);
+      report.expect(same(detail::merged(reducer, nothing, reducer.of_pair(inputs[i], other)), two),
+                    "of_pair is the state of two values", detail::at(i));
+      auto by_pair = before;
+      reducer.push_pair(by_pair, inputs[i], other);
+      report.expect(same(by_pair, detail::merged(reducer, before, two)), "push_pair pushes two values", detail::at(i));
+    }
   }
   return report;
 }

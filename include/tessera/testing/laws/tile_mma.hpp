@@ -170,6 +170,66 @@ void check_gathered_rows(law_report& report, typename M::group_type const& group
       gathered);
 }
 
+/// Checks that fold_lanes gives states that merge_lanes makes those of whole rows, whatever was there before.
+template <RowTile M>
+void check_folded_rows(law_report& report, typename M::group_type const& group, typename M::sum_tile const& sums,
+                       std::vector<double> const& numbers) {
+  using reducer = sum_and_count<typename M::sum_type>;
+  using state_type = typename reducer::state_type;
+  typename M::template row_values<state_type> states;
+  M::each_row(
+      group,
+      [](int row, state_type& state) {
+        state = {static_cast<typename M::sum_type>(row), 1000};
+      },
+      states);
+  M::fold_lanes(group, reducer{}, sums, states);
+  M::merge_lanes(group, reducer{}, states);
+  M::each_row_once(
+      group,
+      [&](int row, state_type const& state) {
+        double expected = 0;
+        for (int column = 0; column < M::columns; ++column) {
+          expected += numbers[static_cast<std::size_t>(row * M::columns + column)];
+        }
+        report.expect(static_cast<double>(state.sum) == expected && state.count == M::columns,
+                      "fold_lanes gives the state of the lane's own sums alone", "row " + std::to_string(row));
+      },
+      states);
+}
+
+/// Checks that hide_from and hide_before_diagonal replace the sums of the columns that they name, and no others.
+template <RowTile M>
+void check_hidden_sums(law_report& report, typename M::group_type const& group, std::vector<double> const& numbers) {
+  using sum_type = typename M::sum_type;
+  auto const hidden = static_cast<sum_type>(55);
+  for (int const least : {-(1 << 30), -2, 0, 1, M::columns - 1, M::columns, (1 << 30) - 2}) {
+    for (bool const is_end : {false, true}) {
+      auto const bound = [&](int row) { return is_end ? least + row % 3 : least + row; };
+      typename M::sum_tile sums;
+      set_sums<M>(group, sums, 3);
+      typename M::template row_values<int> bounds;
+      M::each_row(
+          group, [&](int row, int& value) { value = bound(row); }, bounds);
+      if (is_end) {
+        M::hide_from(group, sums, hidden, bounds);
+      } else {
+        M::hide_before_diagonal(group, sums, hidden, least);
+      }
+      std::vector<sum_type> stored(numbers.size());
+      M::store(group, sums, stored.data(), std::int64_t{M::columns});
+      for (std::size_t i = 0; i < stored.size(); ++i) {
+        auto const row = static_cast<int>(i) / M::columns;
+        bool const is_hidden = (static_cast<int>(i) % M::columns >= bound(row)) == is_end;
+        report.expect(stored[i] == (is_hidden ? hidden : static_cast<sum_type>(numbers[i])),
+                      is_end ? "hide_from hides columns from the row's value on"
+                             : "hide_before_diagonal hides columns before the diagonal",
+                      "number " + std::to_string(i) + ", value " + std::to_string(bound(row)));
+      }
+    }
+  }
+}
+
 /// Checks that map_sums fills each place with what its visit makes of the sum there and the row's value.
 template <RowTile M>
 void check_mapped_sums(law_report& report, typename M::group_type const& group, typename M::sum_tile const& sums,
@@ -256,7 +316,9 @@ law_report check_row_laws(typename M::group_type const& group = {}) {
     report.expect(visits[i] == 1, "each_with_row visits every sum once", "number " + std::to_string(i));
   }
   detail::check_gathered_rows<M>(report, group, sums, numbers);
+  detail::check_folded_rows<M>(report, group, sums, numbers);
   detail::check_mapped_sums<M>(report, group, sums, numbers);
+  detail::check_hidden_sums<M>(report, group, numbers);
   return report;
 }
 

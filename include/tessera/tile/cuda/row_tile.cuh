@@ -6,9 +6,9 @@
 
 #include <type_traits>
 
-#include <tessera/concepts/reducer.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/tile/cuda/convert.cuh>
+#include <tessera/tile/cuda/detail/row_words.cuh>
 #include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/warp.cuh>
@@ -18,43 +18,21 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// A value for each row that a lane holds, `Parts` in each of `Tiles` tiles.
-template <class Value, int Tiles, int Parts>
-struct values_of_rows {
-  Value values[Tiles][Parts];
-};
-
-/// Merges the states of `Lanes` neighbouring lanes. All of them end with the same bits, because the lower lane's state
-/// is always the first.
-template <int Lanes, class R>
-__device__ __forceinline__ void merge_neighbours(R const& reducer, int lane, typename R::state_type& state) {
-#pragma unroll
-  for (int distance = 1; distance < Lanes; distance *= 2) {
-    typename R::state_type other = move_words(state, across{distance});
-    if ((lane & distance) != 0) {
-      reducer.merge(other, state);
-      state = other;
-    } else {
-      reducer.merge(state, other);
-    }
-  }
-}
-
 /// Rows of fragments.
 template <class T, class Shape, class G>
-struct fragment_rows {
+struct fragment_rows : fragment_lanes {
   using registers = gemm_fragments<T, Shape, G, grid_of_rows<G::size / lanes_in_a_warp>>;
-  static constexpr int holders = 4;  ///< lanes that hold a row
+  using group_type = G;
+  using sum_tile = typename registers::sum_tile;
+  static constexpr int rows = Shape::m;
+  static constexpr int columns = Shape::n;
   static constexpr int tiles = registers::row_tiles;
-  static constexpr int parts = 2;  ///< rows that a lane holds of a tile
-  static constexpr int columns = 2 * registers::column_tiles;
+  static constexpr int held = 2 * registers::column_tiles;
 
-  __device__ __forceinline__ static int row(G const& group, int tile, int part) {
-    return registers::of(group).row + 16 * tile + group.lane % lanes_in_a_warp / holders + 8 * part;
+  __device__ __forceinline__ static int first_row(G const& group) {
+    return registers::of(group).row + row_in_tile(group.lane);
   }
-  __device__ __forceinline__ static int column(G const& group, int i) {
-    return i / 2 * 8 + group.lane % holders * 2 + i % 2;
-  }
+  __device__ __forceinline__ static constexpr int rows_to(int tile, int part) { return 16 * tile + 8 * part; }
   template <class Sums>
   __device__ __forceinline__ static auto& sum(Sums& sums, int tile, int part, int i) {
     return sums.values[tile][i / 2][2 * part + i % 2];
@@ -83,15 +61,20 @@ struct fragment_rows {
 template <class T, class Shape, class G>
 struct multiply_add_rows {
   using registers = gemm_multiply_adds<T, Shape, G>;
+  using group_type = G;
+  using sum_tile = typename registers::sum_tile;
   static constexpr int holders = registers::thread_columns;
+  static constexpr int rows = Shape::m;
+  static constexpr int columns = Shape::n;
   static constexpr int tiles = registers::row_count;
   static constexpr int parts = 1;
-  static constexpr int columns = registers::column_count;
+  static constexpr int held = registers::column_count;
+  static constexpr bool has_pairs = false;
 
-  __device__ __forceinline__ static int row(G const& group, int tile, int) {
-    return tile * registers::thread_rows + group.lane / holders;
-  }
-  __device__ __forceinline__ static int column(G const& group, int i) { return i * holders + group.lane % holders; }
+  __device__ __forceinline__ static int first_row(G const& group) { return group.lane / holders; }
+  __device__ __forceinline__ static constexpr int rows_to(int tile, int) { return tile * registers::thread_rows; }
+  __device__ __forceinline__ static int first_column(int lane) { return lane % holders; }
+  __device__ __forceinline__ static constexpr int further(int i) { return i * holders; }
   template <class Sums>
   __device__ __forceinline__ static auto& sum(Sums& sums, int tile, int, int i) {
     return sums.values[tile][i];
@@ -121,7 +104,8 @@ using rows_in_registers =
 /// The tile in registers of a warp or a thread block whose warps have whole rows.
 template <class T, class Shape, CudaGroup G>
 struct row_tile<T, Shape, G>
-    : detail::tile_in_registers<T, Shape, G, typename detail::rows_in_registers<T, Shape, G>::registers> {
+    : detail::tile_in_registers<T, Shape, G, typename detail::rows_in_registers<T, Shape, G>::registers>,
+      detail::row_words<detail::rows_in_registers<T, Shape, G>> {
   /// The product.
   using base = detail::tile_in_registers<T, Shape, G, typename detail::rows_in_registers<T, Shape, G>::registers>;
   using typename base::sum_tile;
@@ -130,93 +114,6 @@ struct row_tile<T, Shape, G>
   using lane_rows = detail::rows_in_registers<T, Shape, G>;
 
  public:
-  static constexpr int holders = lane_rows::holders;  ///< threads that hold a row
-  /// A value for each row.
-  template <class Value>
-  using row_values = detail::values_of_rows<Value, lane_rows::tiles, lane_rows::parts>;
-
-  /// Calls visit(row, value...) for each row that this thread holds.
-  template <class Visit, class... Values>
-  __device__ __forceinline__ static void each_row(G const& group, Visit const& visit, Values&... values) {
-#pragma unroll
-    for (int tile = 0; tile < lane_rows::tiles; ++tile) {
-#pragma unroll
-      for (int part = 0; part < lane_rows::parts; ++part) {
-        visit(lane_rows::row(group, tile, part), values.values[tile][part]...);
-      }
-    }
-  }
-  /// The same, by one thread for each row.
-  template <class Visit, class... Values>
-  __device__ __forceinline__ static void each_row_once(G const& group, Visit const& visit, Values&... values) {
-    if (group.lane % lane_rows::holders == 0) {
-      each_row(group, visit, values...);
-    }
-  }
-  /// Calls visit(row, column, sum, value...) for each sum that this thread holds, with values of its row.
-  template <class Visit, class... Values>
-  __device__ __forceinline__ static void each_with_row(G const& group, sum_tile& sums, Visit const& visit,
-                                                       Values&... values) {
-#pragma unroll
-    for (int tile = 0; tile < lane_rows::tiles; ++tile) {
-#pragma unroll
-      for (int part = 0; part < lane_rows::parts; ++part) {
-#pragma unroll
-        for (int i = 0; i < lane_rows::columns; ++i) {
-          visit(lane_rows::row(group, tile, part), lane_rows::column(group, i), lane_rows::sum(sums, tile, part, i),
-                values.values[tile][part]...);
-        }
-      }
-    }
-  }
-  /// Fills sums of another RowTile with as many rows and columns: to = visit(row, column, sum, value...).
-  template <class To, class Visit, class... Values>
-  __device__ __forceinline__ static void map_sums(G const& group, sum_tile const& sums, typename To::sum_tile& to,
-                                                  Visit const& visit, Values&... values) {
-    static_assert(To::rows == base::rows && To::columns == base::columns && To::holders == holders,
-                  "tessera: both tiles have as many rows and columns, and both or neither are of float");
-#pragma unroll
-    for (int tile = 0; tile < lane_rows::tiles; ++tile) {
-#pragma unroll
-      for (int part = 0; part < lane_rows::parts; ++part) {
-#pragma unroll
-        for (int i = 0; i < lane_rows::columns; ++i) {
-          lane_rows::sum(to, tile, part, i) = visit(lane_rows::row(group, tile, part), lane_rows::column(group, i),
-                                                    lane_rows::sum(sums, tile, part, i), values.values[tile][part]...);
-        }
-      }
-    }
-  }
-  /// Merges what the threads of a row gathered each by itself, so that all of them have the row's state.
-  template <Reducer R>
-  __device__ __forceinline__ static void merge_lanes(G const& group, R const& reducer,
-                                                     row_values<typename R::state_type>& states) {
-#pragma unroll
-    for (int tile = 0; tile < lane_rows::tiles; ++tile) {
-#pragma unroll
-      for (int part = 0; part < lane_rows::parts; ++part) {
-        detail::merge_neighbours<lane_rows::holders>(reducer, group.lane, states.values[tile][part]);
-      }
-    }
-  }
-  /// Merges into each row's state that of the row's sums: a thread's columns in order, then those of its neighbours.
-  template <Reducer R>
-  __device__ __forceinline__ static void reduce_rows(G const& group, R const& reducer, sum_tile const& sums,
-                                                     row_values<typename R::state_type>& states) {
-#pragma unroll
-    for (int tile = 0; tile < lane_rows::tiles; ++tile) {
-#pragma unroll
-      for (int part = 0; part < lane_rows::parts; ++part) {
-        typename R::state_type found = reducer.identity();
-#pragma unroll
-        for (int i = 0; i < lane_rows::columns; ++i) {
-          reducer.push(found, lane_rows::sum(sums, tile, part, i));
-        }
-        detail::merge_neighbours<lane_rows::holders>(reducer, group.lane, found);
-        reducer.merge(states.values[tile][part], found);
-      }
-    }
-  }
   /// Rounds the sums from column `First` on to the left operand of the next product.
   template <class Next, int First>
   __device__ __forceinline__ static void as_operand(G const& group, sum_tile const& sums, typename Next::a_tile& a) {

@@ -132,10 +132,12 @@ struct warpgroup_mma_name<std::int8_t, operand_order::along_depth, operand_order
 template <class T, int Columns, operand_order A = operand_order::along_depth,
           operand_order B = operand_order::along_depth>
 struct warpgroup_mma {
+  using operand_type = typename gemm_operand<T>::value_type;
   using sum_type = typename gemm_operand<T>::sum_type;
+  using a_tile = std::uint32_t[4];  ///< rows x depth in registers
   static constexpr int rows = 64;
   static constexpr int columns = Columns;
-  static constexpr int depth = 32 / static_cast<int>(sizeof(typename gemm_operand<T>::value_type));
+  static constexpr int depth = 32 / static_cast<int>(sizeof(operand_type));
   static constexpr int registers = Columns / 2;  ///< registers of a thread for the sums
 
   __device__ __forceinline__ static void multiply(sum_type (&sums)[registers], matrix_descriptor a, matrix_descriptor b,
