@@ -63,9 +63,11 @@
 
 #include <tessera/algorithm/weights/compressed_collective_types.hpp>
 #include <tessera/algorithm/weights/compressed_weights.hpp>
+#include <tessera/algorithm/weights/detail/all_gather_by_stores.hpp>
 #include <tessera/algorithm/weights/detail/chunk_calls.hpp>
 #include <tessera/algorithm/weights/detail/message_layout.hpp>
 #include <tessera/concepts/comm/communicator.hpp>
+#include <tessera/concepts/comm/peer_communicator.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/check_reach.hpp>
@@ -90,7 +92,11 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
   static workspace_plan plan(Exec const& exec, std::int64_t ranks, std::int64_t count,
                              compressed_collective_options const& options = {}) {
     base::check_ranks(where, ranks);
-    return regions(exec, ranks, layout_type::of(where, count, options)).plan;
+    layout_type const layout = layout_type::of(where, count, options);
+    if (options.stores_to_peers) {
+      return by_stores::plan(exec, ranks, layout);
+    }
+    return regions(exec, ranks, layout).plan;
   }
 
   /// Puts the lists of all ranks, of one size, behind each other in every rank's `all`; see above.
@@ -103,6 +109,13 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
     if (layout.chunks == 0 || ranks.size() == 1) {
       ranks.all_gather(exec, own, all);
       return base::plain_traffic(layout);
+    }
+    if (options.stores_to_peers) {
+      if constexpr (PeerCommunicator<Ranks, Exec>) {
+        return by_stores::exchange(exec, wire, ranks, layout, own, all, space);
+      } else {
+        throw value_error(join(where, ": stores_to_peers is ", true, " but the ranks are no PeerCommunicator"));
+      }
     }
     regions const at(exec, ranks.size(), layout);
     space.check_room(where, at.plan.bytes(), ranks.size(), " ranks with ", own.size(), " weights");
@@ -125,7 +138,8 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
   using base = detail::compressed_collective<Codec>;
   using layout_type = typename base::layout_type;
   using chunks = typename base::chunks;
-  static constexpr char const* where = "compressed_all_gather.exchange";
+  static constexpr char const* where = detail::all_gather_by_stores<Codec>::where;
+  using by_stores = detail::all_gather_by_stores<Codec>;
 
   struct regions {
     workspace_plan plan{where};
