@@ -154,7 +154,7 @@ void reduce(rank_problem& p, measurement& found) {
         return collective::exchange(p.exec, wire, p.ranks, all.view(), part.view(), p.options, space);
       },
       [&] {
-        p.ranks.reduce_scatter(p.exec, array_view<bfloat16 const>(all.view()), rank_reduction::sum, of_nccl.view());
+        p.usual.reduce_scatter(p.exec, array_view<bfloat16 const>(all.view()), rank_reduction::sum, of_nccl.view());
       });
   p.check_same(part, of_nccl);  // with two ranks there is one order and one rounding
 }
@@ -287,6 +287,7 @@ bench::registration const registered([] {
     if (wire == "nvlink") {
       add("all_gather", &gather, size, options_type::for_copy_engines(), "for_copy_engines");
       add("all_gather", &gather, size, options_type::for_peer_memory(), "for_peer_memory");
+      add("reduce_scatter", &reduce, size, options_type::for_peer_memory(), "for_peer_memory");
     }
   }
   if (wire == "pcie") {
@@ -302,9 +303,10 @@ bench::registration const registered([] {
             options.head_bytes = head * mebibyte;
             options.chunk_bytes = chunk * mebibyte;
             options.spared_multiprocessors = spared;
-            add("all_gather", &gather, size, options,
-                "for_peer_memory_head" + std::to_string(head) + "_chunk" + std::to_string(chunk) + "_spared" +
-                    std::to_string(spared));
+            std::string const end = "for_peer_memory_head" + std::to_string(head) + "_chunk" + std::to_string(chunk) +
+                                    "_spared" + std::to_string(spared);
+            add("all_gather", &gather, size, options, end);
+            add("reduce_scatter", &reduce, size, options, end);
           }
         }
       }
